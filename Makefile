@@ -22,6 +22,7 @@ test: lint types contract own-tests suites
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/python docs/check_citations.py
 
 types: $(VENV)/.dev
 	$(BIN)/mypy

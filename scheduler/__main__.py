@@ -21,9 +21,9 @@ from scheduler.client.http import HttpTransport
 from scheduler.client.kubeconfig import KubeconfigError, load_server
 from scheduler.client.leader import Elector, seconds
 from scheduler.config import ConfigError, load
+from scheduler.framework.routes import Routes
 from scheduler.services.flags import level_of
 from scheduler.services.http import serve
-from scheduler.services.routes import Routes
 from scheduler.shell import Shell
 
 log = logging.getLogger("scheduler")

@@ -1,4 +1,4 @@
-"""Composition: a configuration, a clock and a seed become a working core. Flags and sockets are elsewhere."""
+"""Composition: builds a core from a configuration, a clock and a seed."""
 
 import inspect
 import logging
@@ -10,16 +10,17 @@ from scheduler.api.core import DEFAULT_SCHEDULER
 from scheduler.api.extension import KOORD_SCHEDULER
 from scheduler.api.transport import Transport
 from scheduler.cache.cache import Cache
-from scheduler.cache.classes import ClassBook
+from scheduler.cache.classes import ClassRegistry
 from scheduler.cache.columns import NodeColumns, Ties
 from scheduler.cache.resources import ResourceIndex
 from scheduler.config import ConfigError, Configuration, Expanded, ProfileConfig, expand, load
 from scheduler.cycle import Core
-from scheduler.framework.events import Bind, Evict
-from scheduler.framework.handle import Handle
-from scheduler.framework.points import (
+from scheduler.framework.decisions import Bind, Evict
+from scheduler.framework.extension_points import (
     Filter,
+    Permit,
     Plugin,
+    PostBind,
     PostFilter,
     PreBind,
     PreEnqueue,
@@ -27,24 +28,27 @@ from scheduler.framework.points import (
     QueueSort,
     Reserve,
     Score,
+    check_plugin,
 )
-from scheduler.framework.runner import Profile, Runner
-from scheduler.framework.timing import with_timing
-from scheduler.plugins import TABLE
-from scheduler.plugins.deviceshare.cache import DeviceCache
+from scheduler.framework.handle import Handle
+from scheduler.framework.instrumentation import with_timing
+from scheduler.framework.plugin_runner import Profile
+from scheduler.framework.routes import Routes
+from scheduler.framework.runner import Runner
+from scheduler.plugins import register
+from scheduler.plugins.registry import Registry
 from scheduler.queue.queue import SchedulingQueue
-from scheduler.services.routes import Routes
 from scheduler.services.views import routes_of
 from scheduler.shell import Shell
 
-# What drives us from outside needs these.
+# Used by drivers of the scheduler in other packages.
 __all__ = ["Bind", "ConfigError", "Evict", "build_core", "build_routes", "build_shell", "default_configuration", "load"]
 
 P = TypeVar("P", bound=Plugin)
 
 
 def default_configuration(scheduler_name: str = KOORD_SCHEDULER) -> Configuration:
-    """One profile under the name given and, if that is another, one for pods that name no scheduler."""
+    """A profile with the given name, and one with the default scheduler's name if it differs."""
     names = dict.fromkeys((scheduler_name, DEFAULT_SCHEDULER))
     return Configuration(profiles=tuple(ProfileConfig(name) for name in names))
 
@@ -52,44 +56,53 @@ def default_configuration(scheduler_name: str = KOORD_SCHEDULER) -> Configuratio
 def build_shell(
     transport: Transport, clock: Clock, *, configuration: Configuration | None = None, seed: int = 0
 ) -> Shell:
-    """The whole scheduler over a transport; it does nothing until `start`.
+    """A scheduler with its shell, on a transport. It does nothing until `start`.
 
     Raises:
-        ConfigError: the configuration names what is not there.
+        ConfigError: the configuration cannot be used.
     """
     core = build_core(configuration or default_configuration(), clock, seed=seed)
     return Shell(core, transport, clock)
 
 
 def build_routes(shell: Shell, configuration: Configuration) -> Routes:
-    """What people and Prometheus may ask of a scheduler; debug flags change the level of all that is logged here."""
+    """The HTTP routes of a scheduler. Debug flags change the level of its loggers."""
     return routes_of(shell.core, shell.metrics, shell, configuration, logging.getLogger("scheduler"))
 
 
-def build_core(configuration: Configuration, clock: Clock, *, seed: int = 0, ties: Ties | None = None) -> Core:
-    """A core for all profiles of `configuration`; `seed` decides ties and where preemption starts to look.
+def build_core(
+    configuration: Configuration,
+    clock: Clock,
+    *,
+    seed: int = 0,
+    ties: Ties | None = None,
+    registry: Registry | None = None,
+) -> Core:
+    """A core for all profiles of `configuration`; `seed`: for tie-breaks and the start of preemption's search.
 
     Raises:
-        ConfigError: the configuration names what is not there.
+        ConfigError: the configuration cannot be used.
     """
-    profiles = expand(configuration)
-    used = {TABLE[name][0] for profile in profiles for names in profile.at.values() for name in names}
+    registry = registry or Registry()
+    profiles = expand(configuration, registry)
+    used = {registry.find(name).kind for profile in profiles for names in profile.at.values() for name in names}
     columns = NodeColumns(ResourceIndex(), ties or Ties(seed))
-    classes = ClassBook(
+    classes = ClassRegistry(
         columns.resources,
         {key for plugin in used for key in plugin.reads_labels},
         {key for plugin in used for key in plugin.reads_annotations},
     )
     handle = Handle(clock, Cache(columns, classes), seed=seed)
-    built = [_build(profile, handle) for profile in profiles]
+    built = [_build(profile, handle, registry) for profile in profiles]
     runners = {profile.scheduler_name: Runner(profile, handle) for profile in built}
+    register(handle)
     queue = SchedulingQueue(clock, built[0].queue_sort, configuration.backoff)
-    return Core(handle, runners, queue, DeviceCache.of(handle))
+    return Core(handle, runners, queue)
 
 
-def _build(profile: Expanded, handle: Handle) -> Profile:
+def _build(profile: Expanded, handle: Handle, registry: Registry) -> Profile:
     names = dict.fromkeys(name for listed in profile.at.values() for name in listed)
-    plugins = {name: _construct(with_timing(TABLE[name][0]), handle, profile.args.get(name)) for name in names}
+    plugins = {name: _construct(registry.find(name).kind, handle, profile.args.get(name)) for name in names}
 
     def at(field: str, kind: type[P]) -> Sequence[P]:
         return [plugin for name in profile.at[field] if isinstance(plugin := plugins[name], kind)]
@@ -103,13 +116,33 @@ def _build(profile: Expanded, handle: Handle) -> Profile:
         post_filter=at("postFilter", PostFilter),
         score=[(plugin, profile.weights[plugin.name]) for plugin in at("score", Score)],
         reserve=at("reserve", Reserve),
+        permit=at("permit", Permit),
         pre_bind=at("preBind", PreBind),
+        post_bind=at("postBind", PostBind),
         all=list(plugins.values()),
     )
 
 
 def _construct(kind: type[Plugin], handle: Handle, args: object) -> Plugin:
+    """Build a plugin.
+
+    Raises:
+        ConfigError: the declarations of its class are wrong, or the constructor raised an exception.
+    """
+    try:
+        check_plugin(kind)
+    except ValueError as error:
+        raise ConfigError(f"plugin {kind.name}: {error}") from error
+    timed = with_timing(kind)
     takes_args = "args" in inspect.signature(kind).parameters
-    plugin = kind(handle, args) if takes_args and args is not None else kind(handle)  # type: ignore[call-arg]
+    try:
+        plugin = timed(handle, args) if takes_args and args is not None else timed(handle)  # type: ignore[call-arg]
+    except Exception as error:
+        if kind.__module__.startswith(f"{__package__}."):
+            raise
+        raise ConfigError(
+            f"plugin {kind.name}: the constructor of {kind.__module__}.{kind.__qualname__} failed:"
+            f" {type(error).__name__}: {error}"
+        ) from error
     plugin.timing = handle.timing
     return plugin

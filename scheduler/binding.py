@@ -1,4 +1,4 @@
-"""Carry decisions out: write them to the API server, and tell the core how it went.
+"""Binder: writes decisions to the API server and reports the results to the core.
 
 A binding is one request: the Binding object carries the annotations, and the API server merges them into the pod when
 it sets the node. Only labels, which older API servers do not take from a Binding, cost a patch before it, and so do
@@ -18,21 +18,21 @@ from scheduler.api.transport import Request, Response
 from scheduler.client.events import EventRecorder
 from scheduler.client.rest import Rest, node_path, pod_path, refusal
 from scheduler.cycle import Core
-from scheduler.framework.events import Bind, ClearNomination, Decision, Evict, Reject
+from scheduler.framework.decisions import Bind, ClearNomination, Decision, Evict, Reject
 from scheduler.monitor import Monitor
 from scheduler.plugins.defaultpreemption.plugin import BY_SCHEDULER
 from scheduler.plugins.reservation.diagnosis import reservation_note
-from scheduler.reservations import ReservationKeeper
+from scheduler.reservations import ReservationController
 
 log = logging.getLogger(__name__)
 
-FIRST_LOOK, LONGEST_LOOK = 0.1, 5.0  # seconds before looking whether a binding was taken that nobody answered
+FIRST_LOOK, LONGEST_LOOK = 0.1, 5.0  # seconds before a binding without a response is read back
 _decode_pod = msgspec.json.Decoder(Pod).decode
-_TAKEN = frozenset({404, 409})  # gone, or bound by somebody else: trying again cannot help
+_TAKEN = frozenset({404, 409})  # gone, or bound by another scheduler: a retry cannot help
 
 
 class Binder:
-    """Executes decisions; `after` is called whenever an answer may have given the core something to do."""
+    """Executes decisions. `after` is called after each response that may make the core busy."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class Binder:
     ) -> None:
         self.monitor = monitor or Monitor(clock)
         self._core, self._rest, self._clock, self._events, self._after = core, rest, clock, events, after
-        self.reservations = ReservationKeeper(core, rest, clock, events, after, self.execute)
+        self.reservations = ReservationController(core, rest, clock, events, after, self.execute)
         self.in_flight = 0
         self.bound = 0
 
@@ -58,7 +58,7 @@ class Binder:
             case Reject() if is_reserve_pod(decision.info.pod):
                 self.reservations.reject(decision)
             case ClearNomination() if is_reserve_pod(decision.info.pod):
-                pass  # a reservation's status has no place for it
+                pass  # a reservation's status has no nominated node
             case Bind():
                 self._bind(decision)
             case Reject():
@@ -127,10 +127,10 @@ class Binder:
         self._core.timing.bind(decision.info.pod.spec.scheduler_name, seconds, ok=ok)
 
     def _look(self, decision: Bind, why: str, pause: float) -> None:
-        """The binding may have been taken although nobody said so: ask until the pod itself is shown.
+        """Read the pod until a response shows whether the binding was accepted.
 
-        Until then the pod keeps what it was given. Its devices must not go to another pod on a guess, and the watch,
-        which would tell as well, may hang on the same broken connection.
+        Until then the pod keeps its resources: its devices must not go to another pod, and the watch may hang on the
+        same broken connection.
         """
 
         def shown(response: Response) -> None:
@@ -186,7 +186,7 @@ class Binder:
             self._patch_status(pod, status)
 
     def _since(self, pod: Pod) -> str:
-        """Since when it has not been scheduled: kept while the status stays False."""
+        """Transition time of PodScheduled=False; the existing one is kept."""
         kept = (
             c.last_transition_time for c in pod.status.conditions if c.type == "PodScheduled" and c.status == "False"
         )
@@ -226,7 +226,7 @@ class Binder:
 
 
 def _says(pod: Pod, decision: Reject) -> bool:
-    """Whether the pod's condition says the same already."""
+    """Whether the pod has the same condition already."""
     return any(
         condition.type == "PodScheduled"
         and condition.status == "False"

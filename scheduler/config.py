@@ -1,6 +1,6 @@
-"""KubeSchedulerConfiguration: read, checked, and turned into profiles with their plugins in order (rules R1 to R7).
+"""KubeSchedulerConfiguration: parsing, validation, and expansion to profiles with ordered plugins (FWK-R1 to FWK-R7).
 
-What is wrong is refused with the path of the field, what was expected and what was found.
+Errors name the path of the field, the expected and the found value.
 """
 
 import logging
@@ -14,9 +14,9 @@ import yaml
 
 from scheduler.api.core import DEFAULT_SCHEDULER
 from scheduler.client.leader import LeaderElection
-from scheduler.framework import points
-from scheduler.framework.points import Args, Plugin
-from scheduler.plugins import ARGS, ON_REQUEST, TABLE
+from scheduler.framework import extension_points
+from scheduler.framework.extension_points import Args, Plugin
+from scheduler.plugins.registry import PluginError, Registered, Registry
 from scheduler.queue.backoff import BackoffPolicy
 
 log = logging.getLogger(__name__)
@@ -27,23 +27,23 @@ EVERYTHING = "*"
 MAX_TOTAL_SCORE = 2**63 - 1
 
 POINTS: dict[str, tuple[str, type[Plugin]]] = {  # field of a profile → upstream's name for its plugins, our base class
-    "preEnqueue": ("PreEnqueuePlugin", points.PreEnqueue),
-    "queueSort": ("QueueSortPlugin", points.QueueSort),
-    "preFilter": ("PreFilterPlugin", points.PreFilter),
-    "filter": ("FilterPlugin", points.Filter),
-    "postFilter": ("PostFilterPlugin", points.PostFilter),
-    "preScore": ("PreScorePlugin", points.Score),
-    "score": ("ScorePlugin", points.Score),
-    "reserve": ("ReservePlugin", points.Reserve),
-    "permit": ("PermitPlugin", points.Permit),
-    "preBind": ("PreBindPlugin", points.PreBind),
-    "bind": ("BindPlugin", points.Bind),
-    "postBind": ("PostBindPlugin", points.PostBind),
+    "preEnqueue": ("PreEnqueuePlugin", extension_points.PreEnqueue),
+    "queueSort": ("QueueSortPlugin", extension_points.QueueSort),
+    "preFilter": ("PreFilterPlugin", extension_points.PreFilter),
+    "filter": ("FilterPlugin", extension_points.Filter),
+    "postFilter": ("PostFilterPlugin", extension_points.PostFilter),
+    "preScore": ("PreScorePlugin", extension_points.Score),
+    "score": ("ScorePlugin", extension_points.Score),
+    "reserve": ("ReservePlugin", extension_points.Reserve),
+    "permit": ("PermitPlugin", extension_points.Permit),
+    "preBind": ("PreBindPlugin", extension_points.PreBind),
+    "bind": ("BindPlugin", extension_points.Bind),
+    "postBind": ("PostBindPlugin", extension_points.PostBind),
 }
 
 
 class ConfigError(ValueError):
-    """The configuration cannot be used; the text says where and why."""
+    """The configuration cannot be used. The message has the field and the reason."""
 
 
 class PluginRef(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -117,7 +117,7 @@ def load(path: Path) -> Configuration:
 
 
 def parse(document: object) -> Configuration:
-    """A decoded document as a configuration.
+    """Convert a decoded document to a configuration.
 
     Raises:
         ConfigError: a field is unknown, of the wrong kind or out of range.
@@ -134,7 +134,7 @@ def parse(document: object) -> Configuration:
 
 
 def _modern(document: dict[str, Any]) -> dict[str, Any]:
-    """Old versions and the spelling `pluginConfigs` of published examples, read as v1 (R6)."""
+    """Convert old versions, and the spelling `pluginConfigs` of published examples, to v1 (FWK-R6)."""
     version = str(document.get("apiVersion", "")).removeprefix(GROUP)
     if version in OLD_VERSIONS:
         log.warning("config old-version found=%s read-as=v1", version)
@@ -189,14 +189,16 @@ def _check(configuration: Configuration) -> None:
             raise ConfigError(f"{field}: not in valid range [0-100], found {percentage}")
 
 
-def expand(configuration: Configuration) -> list[Expanded]:
+def expand(configuration: Configuration, registry: Registry | None = None) -> list[Expanded]:
     """All profiles, merged with the defaults.
 
     Raises:
-        ConfigError: a profile names a plugin that is not there, twice, or at a point it does not serve; bad arguments.
+        ConfigError: a profile names a plugin that does not exist, cannot be used, is listed twice or does not serve the
+            extension point; or arguments are wrong.
     """
+    registry = registry or Registry()
     expanded = [
-        _expand(profile, f"profiles[{index}]", profile.scheduler_name or DEFAULT_SCHEDULER)
+        _expand(profile, f"profiles[{index}]", profile.scheduler_name or DEFAULT_SCHEDULER, registry)
         for index, profile in enumerate(configuration.profiles)
     ]
     sorts = {profile.at["queueSort"][0] for profile in expanded}
@@ -205,25 +207,22 @@ def expand(configuration: Configuration) -> list[Expanded]:
     return expanded
 
 
-def _expand(profile: ProfileConfig, where: str, name: str) -> Expanded:
+def _expand(profile: ProfileConfig, where: str, name: str, registry: Registry) -> Expanded:
     sets = dict(profile.plugins or {})
     for field in sets:
         if field not in POINTS and field != "multiPoint":
             raise ConfigError(
                 f"{where}.plugins: unknown extension point {field!r}; expected one of multiPoint, {', '.join(POINTS)}"
             )
-    defaults = [PluginRef(plugin, weight) for plugin, (_, weight) in TABLE.items() if plugin not in ON_REQUEST]
+    defaults = [PluginRef(plugin, weight) for plugin, weight in registry.defaults]
     multi = _merged(defaults, sets.get("multiPoint", PluginSet()))
     for ref in multi:
-        if ref.name not in TABLE:
-            raise ConfigError(
-                f'{where}.plugins.multiPoint: plugin "{ref.name}" does not exist; known: {", ".join(TABLE)}'
-            )
+        _find(registry, ref.name, f"{where}.plugins.multiPoint", f'plugin "{ref.name}"')
     at: dict[str, list[str]] = {}
     weights: dict[str, int] = {}
     for field, (kind, base) in POINTS.items():
         listed = sets.get(field, PluginSet())
-        refs = _at_point(multi, listed, kind, base, f"{where}.plugins.{field}")
+        refs = _at_point(multi, listed, kind, base, f"{where}.plugins.{field}", registry)
         at[field] = [ref.name for ref in refs]
         if field == "score":
             weights = {ref.name: ref.weight or 1 for ref in refs}
@@ -231,15 +230,15 @@ def _expand(profile: ProfileConfig, where: str, name: str) -> Expanded:
         raise ConfigError(f"{where}.plugins.queueSort: expected exactly one plugin, found {len(at['queueSort'])}")
     if not at["bind"]:
         raise ConfigError(f"{where}.plugins.bind: at least one bind plugin is needed, found none")
-    if sum(weights.values()) * points.MAX_NODE_SCORE > MAX_TOTAL_SCORE:
+    if sum(weights.values()) * extension_points.MAX_NODE_SCORE > MAX_TOTAL_SCORE:
         raise ConfigError(f"{where}.plugins.score: the sum of weights could overflow; use smaller weights")
     return Expanded(
-        name, at, weights, _arguments(profile, where, {plugin for names in at.values() for plugin in names})
+        name, at, weights, _arguments(profile, where, {plugin for names in at.values() for plugin in names}, registry)
     )
 
 
 def _merged(defaults: Sequence[PluginRef], own: PluginSet) -> list[PluginRef]:
-    """A default list with a profile's changes: replaced in place, dropped, or appended (R1)."""
+    """The default list with the changes of a profile: plugins replaced in place, removed or appended (FWK-R1)."""
     dropped = {ref.name for ref in own.disabled}
     replacing = {ref.name: ref for ref in own.enabled}
     merged: list[PluginRef] = []
@@ -250,15 +249,22 @@ def _merged(defaults: Sequence[PluginRef], own: PluginSet) -> list[PluginRef]:
     return merged + [ref for ref in own.enabled if ref.name in replacing]
 
 
-def _at_point(
-    multi: Sequence[PluginRef], listed: PluginSet, kind: str, base: type[Plugin], where: str
+def _find(registry: Registry, name: str, where: str, what: str) -> Registered:
+    if name not in registry:
+        raise ConfigError(f"{where}: {what} does not exist; known: {', '.join(registry)}")
+    try:
+        return registry.find(name)
+    except PluginError as error:
+        raise ConfigError(f"{where}: {error}") from error
+
+
+def _at_point(  # noqa: PLR0917 all six are different things
+    multi: Sequence[PluginRef], listed: PluginSet, kind: str, base: type[Plugin], where: str, registry: Registry
 ) -> list[PluginRef]:
-    """What runs at one point, in order (R2): listed multi-point plugins, other multi-point plugins, the rest listed."""
+    """Plugins of one point in running order (FWK-R2): listed multi-point, other multi-point, other listed."""
     seen: set[str] = set()
     for ref in listed.enabled:
-        if ref.name not in TABLE:
-            raise ConfigError(f'{where}: {kind} "{ref.name}" does not exist; known: {", ".join(TABLE)}')
-        if not issubclass(TABLE[ref.name][0], base):
+        if not issubclass(_find(registry, ref.name, where, f'{kind} "{ref.name}"').kind, base):
             raise ConfigError(f'{where}: plugin "{ref.name}" does not extend {kind} plugin')
         if ref.name in seen:
             raise ConfigError(f'{where}: plugin "{ref.name}" already registered as "{kind}"')
@@ -267,7 +273,7 @@ def _at_point(
     expanded = {
         ref.name: ref
         for ref in multi
-        if issubclass(TABLE[ref.name][0], base)
+        if issubclass(registry.find(ref.name).kind, base)
         and (ref.name in seen or not (EVERYTHING in dropped or ref.name in dropped))
     }
     first = [
@@ -278,15 +284,13 @@ def _at_point(
     return [*first, *middle, *last]
 
 
-def _arguments(profile: ProfileConfig, where: str, used: set[str]) -> dict[str, Args]:
+def _arguments(profile: ProfileConfig, where: str, used: set[str], registry: Registry) -> dict[str, Args]:
     arguments: dict[str, Args] = {}
     for index, config in enumerate(profile.plugin_config):
         path = f"{where}.pluginConfig[{index}]"
         if config.name in arguments:
             raise ConfigError(f"{path}: repeated config for plugin {config.name}")
-        if config.name not in TABLE:
-            raise ConfigError(f"{path}: plugin {config.name!r} does not exist; known: {', '.join(TABLE)}")
-        kind = ARGS.get(config.name)
+        kind = _find(registry, config.name, path, f"plugin {config.name!r}").args
         if kind is None:
             if config.args:
                 raise ConfigError(f"{path}.args: plugin {config.name} takes no arguments")

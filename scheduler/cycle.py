@@ -1,107 +1,110 @@
-"""The scheduler without its surroundings: events in, decisions out. No I/O, no threads, no clock but the one handed in.
+"""The core of the scheduler: events in, decisions out. No I/O and no threads; the clock is handed in.
 
-`decide` settles one pod. What it returns is to be carried out by somebody else, who then says how a binding went. Until
-then the pod counts as being where it was decided to go.
+`decide` schedules one pod and returns decisions. The caller carries them out and reports the result of each binding.
+Until then the pod is assumed to be on its node.
 """
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+from msgspec.structs import replace
 
 from scheduler.api.clock import Timer
 from scheduler.api.core import ConfigMap, Node, Pod, PodDisruptionBudget
 from scheduler.api.device import Device
 from scheduler.api.numa import NodeResourceTopology
 from scheduler.api.reservation import Reservation
+from scheduler.api.wire import ObjectMeta
+from scheduler.cache.nodeinfo import PodInfo
 from scheduler.cache.pins import pin_of
-from scheduler.framework.clusterwide import MARK, WIDE
+from scheduler.framework.class_scores import ClassScores
+from scheduler.framework.cluster_scope import MARK, WIDE
+from scheduler.framework.decisions import Bind, ClearNomination, Decision, Evict, Reject
 from scheduler.framework.diagnosis import DiagnosisLog, diagnosis_of
-from scheduler.framework.events import Bind, ClearNomination, Decision, Evict, Reject
-from scheduler.framework.explaining import explain, score_table
-from scheduler.framework.failure import FitError
+from scheduler.framework.explanation import explain, score_table
+from scheduler.framework.extension_points import NO_MARKS, Marks
+from scheduler.framework.fit_error import FitError
 from scheduler.framework.handle import Handle
-from scheduler.framework.nodeinfo import PodInfo
-from scheduler.framework.points import NO_MARKS, Marks
 from scheduler.framework.runner import Runner
 from scheduler.framework.state import CycleState
 from scheduler.framework.status import SUCCESS, Code, Status
 from scheduler.framework.timing import EVERY, PRE_BIND
-from scheduler.framework.verdicts import ClassVerdicts
-from scheduler.plugins.deviceshare.cache import DeviceCache
-from scheduler.plugins.deviceshare.slices import SliceBook
-from scheduler.plugins.nodenuma.book import NumaBook
-from scheduler.plugins.reservation.args import ReservationArgs
-from scheduler.plugins.reservation.book import UNREADABLE, ReservationBook
-from scheduler.plugins.reservation.plugin import Reservation as ReservationPlugin
 from scheduler.queue.active import Entry
 from scheduler.queue.queue import LEFTOVER_SECONDS, SchedulingQueue
 from scheduler.queue.unschedulable import ClassKey
 
 log = logging.getLogger(__name__)
 
-ENOUGH_STIRS = 32  # so many placements that others' places may depend on pass before these are looked at, at most
+# Waiting pods whose placement depends on other pods are tried again after this many changes, or when no pod is ready.
+PLACEMENT_CHANGES_THRESHOLD = 32
 SCHEDULER_ERROR = "SchedulerError"
 
 
 class Core:
-    """All profiles of one scheduler over one cache and one queue."""
+    """All profiles of one scheduler, with one cache and one queue."""
 
-    def __init__(
-        self, handle: Handle, runners: Mapping[str, Runner], queue: SchedulingQueue, devices: DeviceCache
-    ) -> None:
+    def __init__(self, handle: Handle, runners: Mapping[str, Runner], queue: SchedulingQueue) -> None:
         self.handle = handle
         self.cache = handle.cache
         self.queue = queue
-        self.complaints: list[str] = []  # what objects said that cannot be understood; the shell logs and empties it
+        self.complaints = handle.complaints
         self._runners = runners
-        self._devices = devices
-        self._opened = False  # something happened that may have opened a node to pods that wait
-        self._stirs = 0  # how much of `cache.stirs` the pods have been told that depend on other pods' places
+        self._placement_changes = 0  # value of `cache.placement_changes` when waiting pods were last tried
         self._alarm: tuple[float, Timer] | None = None
-        self.reservations = ReservationBook.of(handle)
         self._binding: dict[str, tuple[Entry, CycleState]] = {}
         self._diagnoses = DiagnosisLog(handle.clock)
         self.timing = handle.timing
-        self._untimed = 0  # so many cycles before one is timed
+        self._untimed = 0  # cycles left before the next one that is timed
+        handle.intake = self
 
     # -- events -------------------------------------------------------------------------------------------------------
 
     def set_node(self, node: Node) -> None:
         changes = self.cache.columns.changes
         self.complaints += self.cache.set_node(node)
-        self._opened |= self.cache.columns.changes != changes
+        self.handle.wake_requested |= self.cache.columns.changes != changes
 
     def remove_node(self, name: str) -> None:
         self.cache.remove_node(name)
 
     def set_device(self, name: str, device: Device | None) -> None:
-        self.complaints += self._devices.set_device(name, device)
-        self._opened = True
+        """The Device object of a node was added or changed, or (None) is gone."""
+        found = device or Device()
+        self._deliver(replace(found, metadata=replace(found.metadata, name=name)), there=device is not None)
 
     def set_topology(self, name: str, topology: NodeResourceTopology | None) -> None:
-        """A node's NodeResourceTopology is there, changed, or (None) went."""
-        self.complaints += NumaBook.of(self.handle).set_topology(name, topology)
-        self._opened = True
+        """The NodeResourceTopology of a node was added or changed, or (None) is gone."""
+        found = topology or NodeResourceTopology()
+        self._deliver(replace(found, metadata=replace(found.metadata, name=name)), there=topology is not None)
+
+    def set_reservation(self, reservation: Reservation) -> None:
+        """A Reservation was added or changed."""
+        self._deliver(reservation, there=True)
+
+    def remove_reservation(self, uid: str) -> None:
+        """A Reservation is gone. The pods that allocated from it stay."""
+        self._deliver(Reservation(ObjectMeta(uid=uid)), there=False)
 
     def set_config_map(self, key: str, config_map: ConfigMap | None) -> None:
-        """One of `config_maps` is there, changed, or (None) went."""
-        changed, wrong = self.handle.shared(SliceBook, SliceBook).replace(key, config_map)
-        self.complaints += wrong
-        if changed:
-            self.handle.forget_verdicts()
-            self._opened = True
+        """The ConfigMap `namespace/name` was added or changed, or (None) is gone."""
+        namespace, name = key.split("/")
+        found = config_map or ConfigMap(ObjectMeta(name=name, namespace=namespace))
+        self._deliver(found, there=config_map is not None, path=f"/namespaces/{namespace}/", selected=name)
 
-    @property
-    def config_maps(self) -> list[str]:
-        """The ConfigMaps that plugins read, as namespace/name."""
-        return sorted(self.handle.shared(SliceBook, SliceBook).read)
+    def _deliver(self, found: object, *, there: bool, path: str = "", selected: str = "") -> None:
+        """Call the plugins that watch this kind of object, as an informer does."""
+        for watch in self.handle.watches:
+            selector = watch.selector.get("fieldSelector", "")
+            if isinstance(found, watch.kind) and path in watch.path and selector in {"", f"metadata.name={selected}"}:
+                (watch.on_set if there else watch.on_gone)(found)
 
     def set_namespace(self, name: str, labels: dict[str, str] | None) -> None:
-        """A namespace with its labels; None: it is gone."""
+        """Set the labels of a namespace; None: it is gone."""
         self.cache.set_namespace(name, labels)
 
     def storage_changed(self) -> None:
-        """`cache.volumes` is not what it was."""
-        self.cache.stirs += 1
+        """`cache.volumes` changed."""
+        self.cache.placement_changes += 1
 
     def set_budget(self, budget: PodDisruptionBudget) -> None:
         self.handle.budgets[budget.metadata.key] = budget
@@ -109,43 +112,19 @@ class Core:
     def remove_budget(self, key: str) -> None:
         self.handle.budgets.pop(key, None)
 
-    def set_reservation(self, reservation: Reservation) -> None:
-        """A reservation as the API server shows it, wherever in its life it is: its pod goes the way of all pods."""
-        uid = reservation.metadata.uid
-        before = self.reservations.find(uid)
-        try:
-            pod = self.reservations.set(reservation)
-        except UNREADABLE as error:
-            self.complaints.append(f"reservation {reservation.name}: {error}")
-            self.remove_pod(uid)
-            return
-        placed = self.cache.placed(uid)
-        if placed is not None and placed.priority != pod.spec.priority:
-            self.cache.remove_pod(uid)  # sums by priority go by what it was placed with
-        self.set_pod(pod)
-        found = self.reservations.find(uid)
-        if found is not None and (before is None or before.reservation.spec != reservation.spec):
-            self._invite()
-        if before is not None and found is None:
-            self._opened = True
-
-    def remove_reservation(self, uid: str) -> None:
-        """A reservation is gone; its pods stay."""
-        self.reservations.remove(uid)
-        self.remove_pod(uid)
-
-    def _invite(self) -> None:
-        """A reservation opened: pods that waited like others do are told apart from these now."""
-        waiting, owners = self.queue.waiting, self.reservations.owners
+    def regroup_waiting(self, mark_of: Callable[[Pod], str | None]) -> None:
+        """Regroup waiting pods: those with a mark wait apart from other pods of their class."""
+        waiting = self.queue.waiting
         for entry in waiting:
             info = entry.info
-            if owners.knows(info.pod):
+            mark = mark_of(info.pod)
+            if mark is not None:
                 waiting.remove(info.uid)
-                waiting.add(_class_key(info, CycleState({WIDE: True, MARK: str(owners.groups(info.pod))})), entry)
-        self._opened = True
+                waiting.add(_class_key(info, CycleState({WIDE: True, MARK: mark})), entry)
+        self.handle.wake_requested = True
 
     def set_pod(self, pod: Pod) -> None:
-        """A pod as the API server shows it, wherever in its life it is."""
+        """A pod was added or changed, as read from the API server, in any phase."""
         uid = pod.metadata.uid
         if pod.terminated:
             self.remove_pod(uid)
@@ -159,27 +138,32 @@ class Core:
                 self._enqueue(pod)
 
     def remove_pod(self, uid: str) -> None:
-        """A pod that is gone or has ended."""
+        """A pod is gone or has ended."""
         self._leave_queue(uid)
         self._binding.pop(uid, None)
         if self.cache.remove_pod(uid) is not None:
-            self._opened = True
+            self.handle.wake_requested = True
 
     def bound(self, uid: str) -> None:
-        """The API server took the binding; its own word for it comes as an event."""
-        self._binding.pop(uid, None)
+        """The API server accepted the binding. The informer delivers the bound pod separately."""
+        found = self._binding.pop(uid, None)
+        if found is not None:
+            entry, state = found
+            runner = self._runner(entry.info)
+            if runner.profile.post_bind:
+                runner.post_bind(state, entry.info.pod, entry.info.node_name)
 
     def bind_failed(self, uid: str, message: str, *, retry: bool = True) -> list[Decision]:
-        """The binding came to nothing: what was taken is given back, and the pod is tried again unless it is gone."""
+        """The binding failed: run Unreserve, forget the pod, and with `retry` put it in backoff."""
         found = self._binding.pop(uid, None)
         if found is None:
             return []
         entry, state = found
         info = self.cache.forget(uid)
         if info is None:
-            return []  # the API server had it bound after all, or the pod is gone
+            return []  # the pod is confirmed or gone
         self._runner(info).unreserve(state, info.pod, info.node_name)
-        self._opened = True
+        self.handle.wake_requested = True
         if not retry:
             return []
         self.queue.put_back(entry)
@@ -196,7 +180,7 @@ class Core:
         ):
             same_marks = entry.info.pod.metadata.annotations == pod.metadata.annotations
             if same_marks or self.cache.classes.of(pod) is entry.info.shape:
-                entry.info.pod = pod  # only its status moved, or marks that nobody reads
+                entry.info.pod = pod  # only its status changed, or metadata that no plugin reads
                 return
         self.queue.remove(uid)
         info = PodInfo(pod, self.cache.classes.of(pod))
@@ -209,7 +193,7 @@ class Core:
         self.queue.remove(uid)
         if self.handle.nominator.node_of(uid):
             self.handle.nominator.forget(uid)
-            self._opened = True
+            self.handle.wake_requested = True
 
     def find(self, key: str) -> PodInfo | None:
         """A pod by namespace/name, on a node or in the queue."""
@@ -223,18 +207,17 @@ class Core:
             yield entry.info
 
     @property
-    def reservation_args(self) -> ReservationArgs | None:
-        """How long reservations are kept, by the first profile that places any."""
-        plugins = (plugin for runner in self._runners.values() for plugin in runner.profile.all)
-        return next((plugin.args for plugin in plugins if isinstance(plugin, ReservationPlugin)), None)
+    def runners(self) -> Mapping[str, Runner]:
+        """The runner of each profile, by scheduler name."""
+        return self._runners
 
     @property
     def profiles(self) -> frozenset[str]:
-        """Names under which pods ask for this scheduler."""
+        """The scheduler names of all profiles."""
         return frozenset(self._runners)
 
     def runner_of(self, info: PodInfo) -> Runner:
-        """The profile that a pod asks for."""
+        """The runner of the profile that a pod names."""
         return self._runner(info)
 
     def _runner(self, info: PodInfo) -> Runner:
@@ -244,14 +227,14 @@ class Core:
 
     @property
     def busy(self) -> bool:
-        """Whether `decide` would have a pod to settle."""
-        if self._opened or self._devices.unsettled or self._stirs != self.cache.stirs:
+        """Whether `decide` would schedule a pod."""
+        if self.handle.wake_requested or self._placement_changes != self.cache.placement_changes:
             self._wake_if_opened()
         return self.queue.ready > 0
 
     def decide(self) -> list[Decision]:
-        """Settle the pod whose turn it is; an empty list also means that nobody's is."""
-        if self._opened or self._devices.unsettled or self._stirs != self.cache.stirs:
+        """Run one scheduling cycle for the next pod. An empty list also means that no pod is ready."""
+        if self.handle.wake_requested or self._placement_changes != self.cache.placement_changes:
             self._wake_if_opened()
         entry = self.queue.pop()
         if entry is None:
@@ -263,13 +246,13 @@ class Core:
             self._log_cycle(runner, info)
         if self._untimed:
             self._untimed -= 1
-            return self._settle(entry, runner)
+            return self._schedule(entry, runner)
         if self.handle.debug.diagnoses:
-            return self._settle(entry, runner)  # explaining would be timed with it: the next one, then
+            return self._schedule(entry, runner)  # the explanation would be timed too: time the next cycle
         self._untimed = EVERY - 1
         self.timing.start()
         try:
-            decisions = self._settle(entry, runner)
+            decisions = self._schedule(entry, runner)
         finally:
             self.timing.stop()
         self.timing.record_cycle(
@@ -277,17 +260,21 @@ class Core:
         )
         return decisions
 
-    def _settle(self, entry: Entry, runner: Runner) -> list[Decision]:
+    def _schedule(self, entry: Entry, runner: Runner) -> list[Decision]:
         info = entry.info
-        verdicts = runner.verdicts(info.shape)
-        found = verdicts.select(info)
+        class_scores = runner.class_scores(info.shape)
+        found = class_scores.select(info)
         if isinstance(found, FitError):
-            return self._fail(entry, runner, verdicts, found)
+            return self._fail(entry, runner, class_scores, found)
         row, state = found
         node = self.cache.columns.names[row]
         status = runner.reserve(state, info.pod, node)
         if status is not SUCCESS and not status.ok:
             return self._reject(entry, state, status)
+        if runner.profile.permit:
+            status = runner.permit(state, info.pod, node)
+            if not status.ok:
+                return self._reject(entry, state, status)
         self.cache.assume(info, node)
         if self.handle.nominator.nominated:
             self.handle.nominator.forget(info.uid)
@@ -296,12 +283,12 @@ class Core:
         if not waiting.empty:
             key = _class_key(info, state)
             if waiting.has_class(key):
-                self._wake_class(key, verdicts)
+                self._wake_class(key, class_scores)
         marks = self._marks(runner, state, info.pod, node)
         return [Bind(info, node, marks.annotations, marks.labels, marks.node_annotations)]
 
     def _log_cycle(self, runner: Runner, info: PodInfo) -> None:
-        """What the debug flags ask for, in Koordinator's words (R33, R34)."""
+        """Log what the debug flags enable, with Koordinator's messages (FWK-R33, FWK-R34)."""
         debug, explanation = self.handle.debug, explain(runner, info)
         if debug.filter_failures:
             for node, status in explanation.rejected.items():
@@ -328,19 +315,19 @@ class Core:
                 found = marks if found is NO_MARKS else _merged(found, marks)
         return found
 
-    def _fail(self, entry: Entry, runner: Runner, verdicts: ClassVerdicts, failure: FitError) -> list[Decision]:
+    def _fail(self, entry: Entry, runner: Runner, class_scores: ClassScores, failure: FitError) -> list[Decision]:
         info = entry.info
         self.timing.pre_filter = failure.pre_filter
         decisions: list[Decision] = []
         nominated: str | None = None
         words: list[str] = []
-        state = failure.state or verdicts.state.fork()
+        state = failure.state or class_scores.state.fork()
         key = _class_key(info, state)
         for plugin in runner.profile.post_filter:
             result = plugin.post_filter(state, info, failure)
             if result.status.ok:
                 nominated = result.node
-                decisions += self._make_way(info, result.node, result.victims)
+                decisions += self._preempt(info, result.node, result.victims)
                 break
             words += result.status.reasons
             if result.clear_nomination and (self.handle.nominator.node_of(info.uid) or _nominated(info.pod)):
@@ -350,12 +337,12 @@ class Core:
                 break
         if self.handle.debug.diagnoses:
             said = ", ".join(words) if runner.profile.post_filter else None
-            self._account(runner, info, failure, nominated or "", said)
-        self._wait(entry, key, verdicts)
+            self._diagnose(runner, info, failure, nominated or "", said)
+        self._wait(entry, key, class_scores)
         return [*decisions, Reject(info, failure.message(", ".join(words)), nominated=nominated)]
 
-    def _account(self, runner: Runner, info: PodInfo, failure: FitError, nominated: str, said: str | None) -> None:
-        """Log the failure as JSON (R35); `said` by PostFilter, if it was asked."""
+    def _diagnose(self, runner: Runner, info: PodInfo, failure: FitError, nominated: str, said: str | None) -> None:
+        """Log the diagnosis of a failure as JSON (FWK-R35). `said`: message of PostFilter; None if it did not run."""
         rejected = {} if failure.pre_filter is not None else explain(runner, info).rejected
         diagnosis = diagnosis_of(
             info, rejected, now=self.handle.clock.now(), pre_filter=failure.pre_filter, nominated=nominated,
@@ -363,8 +350,8 @@ class Core:
         )  # fmt: skip
         self._diagnoses.say(info, diagnosis, at_once=self.handle.debug.diagnoses_at_once)
 
-    def _make_way(self, info: PodInfo, node: str, victims: Sequence[PodInfo]) -> list[Decision]:
-        """Evict the victims, hold the node for `info`, and take it from less important pods that were to have it."""
+    def _preempt(self, info: PodInfo, node: str, victims: Sequence[PodInfo]) -> list[Decision]:
+        """Evict the victims, nominate `info` to the node, and clear nominations of pods of lower priority there."""
         nominator = self.handle.nominator
         lesser = [other for other in nominator.on(node) if other.priority < info.priority]
         for other in lesser:
@@ -372,52 +359,53 @@ class Core:
         nominator.nominate(info, node)
         evictions = [Evict(victim, info, node) for victim in victims if not victim.pod.deleting]
         if not evictions:
-            self._opened = True  # nobody to wait for: the node is free, or will be when those who are going have gone
+            self.handle.wake_requested = True  # no eviction to wait for: the node is free, or victims are terminating
         return [*(ClearNomination(other) for other in lesser), *evictions]
 
     def _reject(self, entry: Entry, state: CycleState, status: Status) -> list[Decision]:
-        """Reserve said no although the filters had said yes: the message counts one node (R47)."""
+        """Reserve or Permit rejected the pod: the message counts one node (FWK-R47)."""
         info = entry.info
         reason = "Unschedulable" if status.rejected else SCHEDULER_ERROR
         message = f"0/1 nodes are available: 1 {status.message}." if status.rejected else status.message
-        self._wait(entry, _class_key(info, state), self._runner(info).verdicts(info.shape))
+        self._wait(entry, _class_key(info, state), self._runner(info).class_scores(info.shape))
         return [Reject(info, message, reason)]
 
     # -- waiting ------------------------------------------------------------------------------------------------------
 
-    def _wait(self, entry: Entry, key: ClassKey, verdicts: ClassVerdicts) -> None:
+    def _wait(self, entry: Entry, key: ClassKey, class_scores: ClassScores) -> None:
         self.queue.wait(key, entry)
         moment = self.handle.clock.monotonic() + LEFTOVER_SECONDS
-        if self._could_go(key, entry.info, verdicts):
+        if self._could_go(key, entry.info, class_scores):
             moment = min(moment, self.queue.waiting.next_ready(key))
         self._set_alarm(moment)
         alike = (*key[:2], "")
-        if key[2] and self.queue.waiting.has_class(alike):  # it was tried in the name of these, but differs from them
-            self._wake_class(alike, verdicts)
+        if key[2] and self.queue.waiting.has_class(alike):  # it was woken as an example of these, but differs from them
+            self._wake_class(alike, class_scores)
 
     def _wake_if_opened(self) -> None:
-        if self._opened or self._devices.unsettled:
+        if self.handle.wake_requested:
             self._wake()
-        elif self._stirs != self.cache.stirs and (
-            not self.queue.ready or self.cache.stirs - self._stirs >= ENOUGH_STIRS
+        elif self._placement_changes != self.cache.placement_changes and (
+            not self.queue.ready
+            or self.cache.placement_changes - self._placement_changes >= PLACEMENT_CHANGES_THRESHOLD
         ):
-            self._stirs = self.cache.stirs
+            self._placement_changes = self.cache.placement_changes
             self._wake_classes(self.queue.waiting.wide_classes())
 
     def _wake(self) -> None:
-        """Look which classes of waiting pods have a node now, and let the first pod of each try."""
-        self._opened = self._devices.unsettled = False
-        self._stirs = self.cache.stirs
+        """Wake the first pod of each class of waiting pods that has a feasible node now."""
+        self.handle.wake_requested = False
+        self._placement_changes = self.cache.placement_changes
         self._wake_classes(self.queue.waiting.classes())
 
     def _wake_classes(self, keys: Iterable[ClassKey]) -> None:
         for key in keys:
             shape = self.queue.waiting.example(key).info.shape
-            self._wake_class(key, self._runners[key[0]].verdicts(shape))
+            self._wake_class(key, self._runners[key[0]].class_scores(shape))
 
-    def _wake_class(self, key: ClassKey, verdicts: ClassVerdicts) -> None:
-        verdicts.refresh()
-        if not self._could_go(key, self.queue.waiting.example(key).info, verdicts):
+    def _wake_class(self, key: ClassKey, class_scores: ClassScores) -> None:
+        class_scores.refresh()
+        if not self._could_go(key, self.queue.waiting.example(key).info, class_scores):
             return
         entry = self.queue.waiting.first(key, self.handle.clock.monotonic())
         if entry is not None:
@@ -425,12 +413,12 @@ class Core:
         else:
             self._set_alarm(self.queue.waiting.next_ready(key))
 
-    def _could_go(self, key: ClassKey, info: PodInfo, verdicts: ClassVerdicts) -> bool:
-        """Whether a node would take `info`, which stands for its class; where the class says little, it has to try."""
-        return verdicts.feasible_for(info) if key[2] else verdicts.feasible
+    def _could_go(self, key: ClassKey, info: PodInfo, class_scores: ClassScores) -> bool:
+        """Whether a node is feasible for `info`, an example of its group of waiting pods."""
+        return class_scores.feasible_for(info) if key[2] else class_scores.feasible
 
     def _set_alarm(self, moment: float) -> None:
-        """Look again at that monotonic second, if not before."""
+        """Set the timer to that monotonic second, unless it is set to an earlier one."""
         if moment == float("inf") or (self._alarm is not None and self._alarm[0] <= moment):
             return
         if self._alarm is not None:
@@ -449,11 +437,11 @@ class Core:
             self.on_ready()
 
     def on_ready(self) -> None:
-        """Called when time alone has made `decide` worth calling; the shell puts its own function here."""
+        """Called when a timer made a pod ready. The shell replaces it."""
 
 
 def _class_key(info: PodInfo, state: CycleState) -> ClassKey:
-    """What a pod has in common with those that can be placed whenever it can."""
+    """The key of the group of waiting pods that can be placed whenever this pod can."""
     metadata = info.pod.metadata
     pin = pin_of(info.pod)
     mark = "" if pin is None else f"on {sorted(pin)} "

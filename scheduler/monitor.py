@@ -1,4 +1,4 @@
-"""Pods whose scheduling takes too long, said again and again while it does (R31).
+"""Monitor: logs pods whose scheduling takes too long, once per period (FWK-R31).
 
 A pod counts from its decision until the API server has settled its binding. The decision itself is over before anything
 else can look; a binding can hang.
@@ -8,7 +8,7 @@ import logging
 from collections import Counter
 
 from scheduler.api.clock import Clock, Timer
-from scheduler.framework.nodeinfo import PodInfo
+from scheduler.cache.nodeinfo import PodInfo
 
 log = logging.getLogger(__name__)
 
@@ -16,10 +16,10 @@ PERIOD, TIMEOUT = 10.0, 30.0  # seconds, Koordinator's defaults
 
 
 class Monitor:
-    """Looks every `period` seconds, as long as there is anybody to look at, for who took longer than `timeout`."""
+    """Checks every `period` seconds, while pods are in scheduling, which took longer than `timeout` seconds."""
 
     def __init__(self, clock: Clock, *, period: float = PERIOD, timeout: float = TIMEOUT) -> None:
-        self.timeouts: Counter[str] = Counter()  # by profile, one for each time that it was said
+        self.timeouts: Counter[str] = Counter()  # by profile, one for each log line
         self._clock, self._period, self._timeout = clock, period, timeout
         self._begun: dict[str, tuple[PodInfo, float]] = {}
         self._timer: Timer | None = None
@@ -30,7 +30,7 @@ class Monitor:
             self._timer = self._clock.call_later(self._period, self._look)
 
     def end(self, uid: str) -> float:
-        """How long it took, in seconds."""
+        """End the scheduling of a pod. Returns its duration in seconds."""
         info, began = self._begun.pop(uid)
         took = self._clock.monotonic() - began
         self._judge(info, took)
@@ -53,7 +53,7 @@ class Monitor:
 
 
 def go_duration(seconds: float) -> str:
-    """As Go prints a duration, to the millisecond: 1m30.5s."""
+    """A duration in Go's format, to the millisecond: 1m30.5s."""
     milliseconds = round(seconds * 1000)
     if milliseconds < 1000:
         return f"{milliseconds}ms" if milliseconds else "0s"

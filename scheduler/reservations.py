@@ -1,6 +1,6 @@
-"""Reservations towards the API server: placing one is writing its status, and so is what happens to it later.
+"""Reservation controller: writes the status of reservations and expires them.
 
-What to write is decided in `plugins/reservation/lifecycle.py`; here it is sent, and time is kept.
+`plugins/reservation/lifecycle.py` decides what to write. This module sends it and runs timers.
 """
 
 import logging
@@ -15,9 +15,11 @@ from scheduler.api.transport import Done, Response
 from scheduler.client.events import EventRecorder
 from scheduler.client.rest import Rest, pod_path, refusal
 from scheduler.cycle import Core
-from scheduler.framework.events import Bind, Decision, Reject
+from scheduler.framework.decisions import Bind, Decision, Reject
 from scheduler.plugins.reservation import lifecycle
 from scheduler.plugins.reservation.args import ReservationArgs
+from scheduler.plugins.reservation.cache import ReservationCache
+from scheduler.plugins.reservation.plugin import Reservation as ReservationPlugin
 
 log = logging.getLogger(__name__)
 
@@ -25,8 +27,8 @@ NOT_ACTIVE = "reservation is not active"
 RETRY_PAUSE = 1.0  # seconds before a status that was refused is written again
 
 
-class ReservationKeeper:
-    """Writes what the core decides about reservations, and ends those whose time is over.
+class ReservationController:
+    """Writes decisions about reservations, and expires reservations.
 
     `after` is called whenever the core may have something to do, `execute` carries out what the core decides then.
     """
@@ -42,8 +44,8 @@ class ReservationKeeper:
     ) -> None:
         self._core, self._rest, self._clock, self._events = core, rest, clock, events
         self._after, self._execute = after, execute
-        self._book = core.reservations
-        self._args = core.reservation_args or ReservationArgs()
+        self._book = ReservationCache.of(core.handle)
+        self._args = _args_of(core)
         self._writing: set[str] = set()
         self._timer: Timer | None = None
         self._collected = clock.monotonic()
@@ -52,7 +54,7 @@ class ReservationKeeper:
     # -- decisions ----------------------------------------------------------------------------------------------------
 
     def bind(self, decision: Bind, settled: Callable[[], None]) -> None:
-        """Give a reservation its node (R41): annotations first, then the status that makes it count.
+        """Write the node of a reservation (RSV-R41): annotations first, then the status.
 
         `settled` is called once, when the API server has answered for good.
         """
@@ -105,7 +107,7 @@ class ReservationKeeper:
         self._after()
 
     def reject(self, decision: Reject) -> None:
-        """Say on the reservation why no node takes it."""
+        """Write to the reservation why no node is feasible."""
         self._events.warning(decision.info.pod, "FailedScheduling", "Scheduling", decision.message)
         reservation = self._book.known.get(decision.info.uid)
         status = reservation and lifecycle.refused(reservation, decision.message, self._clock.now())
@@ -115,7 +117,7 @@ class ReservationKeeper:
     # -- what happens to those that are placed ------------------------------------------------------------------------
 
     def work(self) -> None:
-        """Write down who is in which reservation, and see to it that time is kept."""
+        """Write the owners of changed reservations and set the timer."""
         for uid in [uid for uid in self._book.moved if uid not in self._writing]:
             self._book.moved.discard(uid)
             self._sync(uid)
@@ -128,7 +130,7 @@ class ReservationKeeper:
             self._timer = self._clock.call_later(min(wait, self._args.gc_interval_seconds), self._sweep)
 
     def stop(self) -> None:
-        """Write no more."""
+        """Stop writing."""
         self._stopped = True
         if self._timer is not None:
             self._timer.cancel()
@@ -146,7 +148,7 @@ class ReservationKeeper:
             self._change(reserved.reservation, status)
 
     def _disown(self, uid: str) -> None:
-        """Take the name of a reservation that is no more from a pod that was in it (R9)."""
+        """Remove the annotation of a deleted reservation from a pod that allocated from it (RSV-R9)."""
         info = self._core.cache.placed(uid)
         if info is None or RESERVATION_ALLOCATED not in info.pod.metadata.annotations:
             return
@@ -201,6 +203,12 @@ class ReservationKeeper:
         if version:
             body["metadata"]["resourceVersion"] = version  # written only if nobody else has been there since
         self._rest.merge(f"{RESERVATIONS_PATH}/{reservation.name}/status", body, done)
+
+
+def _args_of(core: Core) -> ReservationArgs:
+    """The arguments of the first profile that has the plugin Reservation."""
+    plugins = (plugin for runner in core.runners.values() for plugin in runner.profile.all)
+    return next((plugin.args for plugin in plugins if isinstance(plugin, ReservationPlugin)), ReservationArgs())
 
 
 def _name(decision: Bind) -> str:

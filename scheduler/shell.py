@@ -1,7 +1,7 @@
-"""The scheduler in its surroundings: watches in, decisions out, on whatever transport and clock it is given.
+"""The shell: runs the core with informers, writes of decisions and the clock, on any transport.
 
-On an event loop it yields after a slice of decisions, so that answers and events get their turn; in virtual time the
-same code runs from the simulation's queue of actions.
+On an event loop it yields after SLICE decisions, so that responses and events are handled. In simulated time the same
+code runs from the simulation's queue of actions.
 """
 
 import logging
@@ -13,24 +13,23 @@ from typing import Any, TypeVar
 import msgspec
 
 from scheduler.api.clock import Clock
-from scheduler.api.core import ConfigMap, Node, PodDisruptionBudget
-from scheduler.api.device import GROUP_VERSION, Device
-from scheduler.api.reservation import RESERVATIONS_PATH, Reservation
+from scheduler.api.core import Node, PodDisruptionBudget
 from scheduler.api.transport import Transport
 from scheduler.binding import Binder
 from scheduler.client.events import EventRecorder
 from scheduler.client.informer import Following, Informer
 from scheduler.client.pods import PodDecoder
 from scheduler.client.rest import Rest
-from scheduler.client.surroundings import KINDS
 from scheduler.cycle import Core
+from scheduler.framework.handle import Watch
 from scheduler.monitor import PERIOD, TIMEOUT, Monitor
 from scheduler.services.metrics import Metrics
+from scheduler.watched_kinds import KINDS
 
 log = logging.getLogger(__name__)
 
-SLICE = 64  # decisions before others get their turn
-MOST_IN_FLIGHT = 2048  # bindings without an answer; more would only queue up at the API server
+SLICE = 64  # decisions before the loop gets control
+MAX_IN_FLIGHT = 2048  # bindings without a response; more would only queue at the API server
 UNFINISHED = {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"}
 
 K = TypeVar("K", bound=Following)
@@ -51,10 +50,10 @@ class Shell:
         monitor_period: float = PERIOD,
         scheduling_timeout: float = TIMEOUT,
     ) -> None:
-        """`on_synced` is called once, when the whole cluster has been seen and before the first decision.
+        """`on_synced` is called once, when all informers are synced, before the first decision.
 
-        With `standby` it follows the cluster, but decides nothing until `lead` is called. Every
-        `monitor_period` seconds it says which pods are in scheduling for more than `scheduling_timeout`.
+        `standby`: follow the cluster, and decide nothing until `lead` is called. Every `monitor_period` seconds pods
+        that are in scheduling for more than `scheduling_timeout` seconds are logged.
         """
         self.core = core
         self._transport = transport
@@ -81,21 +80,7 @@ class Shell:
                 for kind in KINDS
             ),
             self._follow("/api/v1/nodes", _decoder(Node), core.set_node, lambda node: core.remove_node(node.name)),
-            self._follow(
-                f"/apis/{GROUP_VERSION}/devices",
-                _decoder(Device),
-                lambda device: core.set_device(device.metadata.name, device),
-                lambda device: core.set_device(device.metadata.name, None),
-                optional=True,
-            ),
-            self._follow(
-                RESERVATIONS_PATH,
-                _decoder(Reservation),
-                core.set_reservation,
-                lambda reservation: core.remove_reservation(reservation.metadata.uid),
-                optional=True,
-            ),
-            *(self._follow_config_map(*key.split("/")) for key in core.config_maps),
+            *(self._follow_watch(watch) for watch in core.handle.watches),
             self._follow(
                 "/apis/policy/v1/poddisruptionbudgets",
                 _decoder(PodDisruptionBudget),
@@ -113,7 +98,7 @@ class Shell:
 
     @property
     def ready(self) -> bool:
-        """Whether it has seen the whole cluster, and schedules if it leads."""
+        """Whether all informers are synced."""
         return self._running
 
     def start(self) -> None:
@@ -122,16 +107,16 @@ class Shell:
 
     @property
     def leading(self) -> bool:
-        """Whether it is our turn to decide."""
+        """Whether this scheduler is the leader."""
         return self._leading
 
     def lead(self) -> None:
-        """Decide from now on; until then others did."""
+        """Become the leader: start to decide."""
         self._leading = True
         self._plan()
 
     def stop(self) -> None:
-        """Make no more decisions; what is under way is left to the API server to finish."""
+        """Stop deciding and following. Requests in flight are not waited for."""
         self._running = False
         self.binder.reservations.stop()
         for informer in self._informers:
@@ -160,15 +145,14 @@ class Shell:
             optional=optional,
         )
 
-    def _follow_config_map(self, namespace: str, name: str) -> Informer[ConfigMap]:
-        key = f"{namespace}/{name}"
+    def _follow_watch(self, watch: Watch) -> Informer[Any]:
         return self._follow(
-            f"/api/v1/namespaces/{namespace}/configmaps",
-            _decoder(ConfigMap),
-            lambda found: self.core.set_config_map(key, found),
-            lambda _: self.core.set_config_map(key, None),
-            selector={"fieldSelector": f"metadata.name={name}"},
-            optional=True,
+            watch.path,
+            _decoder(watch.kind),
+            watch.on_set,
+            watch.on_gone,
+            selector=watch.selector,
+            optional=watch.optional,
         )
 
     def _synced(self) -> None:
@@ -179,7 +163,7 @@ class Shell:
             self._plan()
 
     def _plan(self) -> None:
-        """See to it that the core gets its turn soon."""
+        """Run the core in the next turn of the clock."""
         if self._running and self._leading and not self._planned:
             self._planned = True
             self._clock.call_soon(self._work)
@@ -194,7 +178,7 @@ class Shell:
         core.complaints.clear()
         binder.reservations.work()
         for _ in range(SLICE):
-            if binder.in_flight >= MOST_IN_FLIGHT or not core.busy:
+            if binder.in_flight >= MAX_IN_FLIGHT or not core.busy:
                 return
             began = self._clock.monotonic()
             decisions = core.decide()

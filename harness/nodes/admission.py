@@ -32,8 +32,7 @@ from scheduler.api.device import (
     DeviceAllocation,
     parse_allocations,
 )
-from scheduler.api.quantity import PODS, QuantityError, amount
-from scheduler.api.requests import Amounts
+from scheduler.api.quantity import PODS, Amounts, QuantityError, amount
 
 UNEXPECTED = "UnexpectedAdmissionError"
 FIRST_VNPU, VNPUS_PER_CARD = 100, 16

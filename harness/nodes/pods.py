@@ -4,8 +4,9 @@ import msgspec
 from msgspec import field
 
 from harness.nodes.pod_parts import EnvFrom, Lifecycle, Port, Probe, Variable, Volume, VolumeMount
+from harness.nodes.pod_requests import pod_requests
 from scheduler.api.core import PodSpec, ResourceRequirements
-from scheduler.api.requests import Amounts, pod_requests
+from scheduler.api.quantity import Amounts
 from scheduler.api.wire import Wire
 
 
@@ -131,7 +132,7 @@ def decode_pod(raw: msgspec.Raw | bytes) -> BoundPod:
 
 
 def requests_of(raw: msgspec.Raw | bytes) -> Amounts:
-    """What the whole pod asks of its node, by the rule that the scheduler uses.
+    """What the whole pod requests of its node; zero amounts are left out.
 
     Raises:
         QuantityError: an amount is not a quantity.

@@ -1,7 +1,7 @@
-"""Pods, nodes and gangs for tests and load, written the way one speaks of them: `pod("a").gpu_share(50)`.
+"""Builders of manifests for tests and load: `pod("a").gpu_share(50)`, `node("n").gpus("a100-80g", 8)`.
 
-A builder is changed in place, returns itself, and gives its manifest as plain data: what it builds goes over the wire
-like anybody's YAML.
+A method changes the builder and returns it. The result is a manifest as plain data, which goes over the wire like YAML
+of a user.
 """
 
 from typing import Any, Self
@@ -28,7 +28,7 @@ PROBE_COMMAND = (
 
 
 class _Object:
-    """What every manifest has: a name, labels, annotations."""
+    """Name, labels and annotations of a manifest."""
 
     def __init__(self, api_version: str, kind: str, name: str) -> None:
         self.manifest: Manifest = {"apiVersion": api_version, "kind": kind, "metadata": {"name": name}}
@@ -50,13 +50,13 @@ class _Object:
         return self
 
     def _said(self, key: str) -> Manifest:
-        """An annotation that is JSON, as it stands so far."""
+        """The current value of an annotation that is JSON."""
         found: Manifest = msgspec.json.decode(self.manifest["metadata"].get("annotations", {}).get(key, "{}"))
         return found
 
 
 class PodBuilder(_Object):
-    """One container that prints what reached it (environment, devices, mounts) and then waits to be ended."""
+    """A pod with one container that prints its environment, devices and mounts, and then waits for its end."""
 
     def __init__(self, name: str) -> None:
         super().__init__("v1", "Pod", name)
@@ -64,22 +64,22 @@ class PodBuilder(_Object):
         self.manifest["spec"] = {"containers": [self._container], "terminationGracePeriodSeconds": 1}
 
     def request(self, **resources: Quantity) -> Self:
-        """Requests and limits alike; `request(cpu=1, memory="1Gi")`."""
+        """Requests and equal limits; `request(cpu=1, memory="1Gi")`."""
         return self.resources(resources)
 
     def resources(self, amounts: dict[str, Quantity]) -> Self:
-        """Requests and limits alike, by full resource name."""
+        """Requests and equal limits, by full resource name."""
         have = self._container.setdefault("resources", {"requests": {}, "limits": {}})
         for name, quantity in amounts.items():
             have["requests"][name] = have["limits"][name] = str(quantity)
         return self
 
     def gpus(self, cards: int) -> Self:
-        """Whole cards in Koordinator's spelling."""
+        """Whole cards by Koordinator's resource name."""
         return self.resources({device.GPU: 100 * cards})
 
     def nvidia(self, cards: int) -> Self:
-        """Whole cards in NVIDIA's spelling."""
+        """Whole cards by NVIDIA's resource name."""
         return self.resources({device.NVIDIA_GPU: cards})
 
     def gpu_share(self, percent: int) -> Self:
@@ -92,7 +92,7 @@ class PodBuilder(_Object):
         return self if core is None else self.resources({device.GPU_CORE: core})
 
     def rdma(self, percent: int) -> Self:
-        """Of one NIC; multiples of 100 ask for as many whole ones."""
+        """A share of one NIC in percent; multiples of 100 are whole NICs."""
         return self.resources({device.RDMA: percent})
 
     def hint(self, device_type: device.DeviceType, **words: Any) -> Self:
@@ -101,19 +101,19 @@ class PodBuilder(_Object):
         return self.annotation(device.DEVICE_ALLOCATE_HINT, to_json({**said, device_type: words}).decode())
 
     def jointly(self, *types: device.DeviceType, same_pcie: bool = False) -> Self:
-        """Devices of these types near each other, the first type leads; with `same_pcie` on the same PCIe switches."""
+        """Devices of these types close to each other, the first is primary; `same_pcie`: on the same switches."""
         said = {"deviceTypes": types} | ({"requiredScope": "SamePCIe"} if same_pcie else {})
         return self.annotation(device.DEVICE_JOINT_ALLOCATE, to_json(said).decode())
 
     def partition(self, policy: str = "", *, bandwidth: str = "") -> Self:
-        """Cards from the node's partition table alone: `Restricted` or `BestEffort`, and a ring as fast as that."""
+        """Cards from the node's partition table only: `Restricted` or `BestEffort`, with a minimum ring bandwidth."""
         said = {"allocatePolicy": policy, "ringBusBandwidth": bandwidth}
         return self.annotation(
             device.GPU_PARTITION_SPEC, to_json({key: value for key, value in said.items() if value}).decode()
         )
 
     def isolated(self) -> Self:
-        """Ask for HAMi-core around the share."""
+        """Request HAMi-core as isolation provider of the share."""
         return self.label(device.GPU_ISOLATION_PROVIDER, device.HAMI_CORE)
 
     def qos(self, qos_class: str) -> Self:
@@ -121,7 +121,7 @@ class PodBuilder(_Object):
         return self.label(numa.QOS_LABEL, qos_class)
 
     def bind_cpus(self, preferred: str = "", *, required: str = "", exclusive: str = "") -> Self:
-        """How an LSR or LSE pod wants its CPUs: FullPCPUs or SpreadByPCPUs; alone on a PCPULevel or NUMANodeLevel."""
+        """CPU bind policy of an LSR or LSE pod: FullPCPUs or SpreadByPCPUs; exclusive: PCPULevel or NUMANodeLevel."""
         said = {
             "requiredCPUBindPolicy": required,
             "preferredCPUBindPolicy": preferred,
@@ -139,20 +139,20 @@ class PodBuilder(_Object):
         )
 
     def into_reservation(self, **words: Any) -> Self:
-        """Into a reservation or nowhere: `reservation-affinity` by its own field names; without any, whichever."""
+        """Require a reservation: `reservation-affinity` by its own field names; without any, every matching one."""
         return self.annotation(reservation_words.RESERVATION_AFFINITY, to_json(words).decode())
 
     def exactly(self, *resources: str) -> Self:
-        """Only into reservations that have the same amounts of these."""
+        """Only reservations with the same amounts of these resources."""
         said = to_json({"resourceNames": resources}).decode()
         return self.annotation(reservation_words.EXACT_MATCH, said)
 
     def ignores_reservations(self) -> Self:
-        """What is reserved for others is free to this pod."""
+        """Amounts reserved for other pods are free for this pod."""
         return self.label(reservation_words.RESERVATION_IGNORED, "true")
 
     def priority(self, value: int) -> Self:
-        """A bare priority; real API servers only take it through a class (`priority_class`)."""
+        """A priority without class; real API servers accept it only through a class (`priority_class`)."""
         self.manifest["spec"]["priority"] = value
         return self
 
@@ -165,7 +165,7 @@ class PodBuilder(_Object):
         return self
 
     def on(self, **labels: str) -> Self:
-        """Only on nodes with these labels; `_` in a key means nothing special, use `select` for slashes."""
+        """Only nodes with these labels; for keys with slashes use `select`."""
         return self.select(labels)
 
     def select(self, labels: dict[str, str]) -> Self:
@@ -187,7 +187,7 @@ class PodBuilder(_Object):
 
 
 class NodeBuilder:
-    """One entry of a fleet: what the machine is, in the fleet file's own words."""
+    """One node of a fleet: its hardware, with the fields of the fleet file."""
 
     def __init__(self, name: str) -> None:
         self.manifest: Manifest = {"name": name}
@@ -209,7 +209,7 @@ class NodeBuilder:
         return self
 
     def gpus(self, model: str, count: int) -> Self:
-        """Cards by the catalogue's name of their model, of any vendor."""
+        """Cards by model name of the catalogue, of any vendor."""
         return self.devices(model, count)
 
     def nics(self, model: str, count: int) -> Self:
@@ -228,7 +228,7 @@ class NodeBuilder:
         return self.label(device.GPU_ISOLATION_PROVIDER, provider)
 
     def kubelet(self, *, topology_policy: str = "", full_pcpus_only: bool = False, reserved_cpus: str = "") -> Self:
-        """What its kubelet was told; a topology manager policy comes with its scope: SingleNUMANodePodLevel."""
+        """Kubelet settings; a topology manager policy includes its scope: SingleNUMANodePodLevel."""
         said = {
             "topology_policy": topology_policy,
             "full_pcpus_only": full_pcpus_only,
@@ -263,44 +263,44 @@ class GangBuilder(_Object):
 
 
 class ReservationBuilder(_Object):
-    """Resources held for pods to come: `reservation("r").like(pod("p").gpus(1)).for_labels(app="a")`."""
+    """A reservation for future pods: `reservation("r").like(pod("p").gpus(1)).for_labels(app="a")`."""
 
     def __init__(self, name: str) -> None:
         super().__init__("scheduling.koordinator.sh/v1alpha1", "Reservation", name)
         self.manifest["spec"] = {"template": {"spec": {"containers": []}}, "owners": [], "ttl": "24h"}
 
     def like(self, one: PodBuilder) -> Self:
-        """Hold what this pod would get, where it would go."""
+        """Reserve the resources of this pod, under its placement constraints."""
         metadata = {key: value for key, value in one.manifest["metadata"].items() if key != "name"}
         template = {"spec": one.manifest["spec"]}
         self.manifest["spec"]["template"] = ({"metadata": metadata} if metadata else {}) | template
         return self
 
     def owner(self, **fields: Manifest) -> Self:
-        """One more kind of owner: `object=`, `controller=` or `labelSelector=`, as the API has them."""
+        """Add an owner: `object=`, `controller=` or `labelSelector=`, as in the API."""
         self.manifest["spec"]["owners"].append(fields)
         return self
 
     def for_labels(self, **labels: str) -> Self:
-        """For pods with these labels."""
+        """Add an owner: pods with these labels."""
         return self.owner(labelSelector={"matchLabels": labels})
 
     def for_pod(self, name: str, namespace: str = "default") -> Self:
-        """For the one pod of that name."""
+        """Add an owner: the pod of that name."""
         return self.owner(object={"name": name, "namespace": namespace})
 
     def many(self) -> Self:
-        """For as many pods as it has room for, one after the other or together; else the first takes all of it."""
+        """For as many pods as fit, one after the other or at once; without it the first pod takes all."""
         self.manifest["spec"]["allocateOnce"] = False
         return self
 
     def policy(self, policy: str) -> Self:
-        """`Aligned` or `Restricted`."""
+        """Allocate policy: `Aligned` or `Restricted`."""
         self.manifest["spec"]["allocatePolicy"] = policy
         return self
 
     def closed(self) -> Self:
-        """Nobody new gets in."""
+        """Admit no new pods."""
         self.manifest["spec"]["unschedulable"] = True
         return self
 
@@ -309,21 +309,21 @@ class ReservationBuilder(_Object):
         return self
 
     def ttl(self, duration: str) -> Self:
-        """How long it lives, as Go writes durations; `0s`: for ever."""
+        """Lifetime as a Go duration; `0s`: unlimited."""
         self.manifest["spec"]["ttl"] = duration
         return self
 
     def order(self, number: int) -> Self:
-        """Smaller goes first."""
+        """Smaller order first."""
         return self.label(reservation_words.RESERVATION_ORDER, str(number))
 
     def within(self, namespace: str) -> Self:
-        """As a pod of that namespace would be placed."""
+        """Use the placement of a pod of that namespace."""
         self.manifest["spec"]["template"].setdefault("metadata", {})["namespace"] = namespace
         return self
 
     def select(self, labels: dict[str, str]) -> Self:
-        """Only on nodes with these labels."""
+        """Only nodes with these labels."""
         self.manifest["spec"]["template"]["spec"].setdefault("nodeSelector", {}).update(labels)
         return self
 
@@ -356,7 +356,7 @@ def gang(name: str, min_member: int) -> GangBuilder:
 
 def members(group: GangBuilder, count: int) -> list[PodBuilder]:
     """Pods that carry the label of `group`."""
-    return [one.label(extension.POD_GROUP_LABEL, group.name) for one in pods(group.name, count)]
+    return [pod.label(extension.POD_GROUP_LABEL, group.name) for pod in pods(group.name, count)]
 
 
 def priority_class(name: str, value: int, *, preempts: bool = True) -> Manifest:

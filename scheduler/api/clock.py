@@ -1,8 +1,8 @@
-"""Time as everybody in the project sees it: handed in, never looked up.
+"""Clocks: time is passed in, never read from the system by logic.
 
 Logic that waits, expires or stamps takes a `Clock`. A test or a simulation moves a `SimClock`; a process that serves
-real clients uses a `WallClock` over its event loop. There are two readings because machines have two: `now()` is what
-gets written into objects and may jump, `monotonic()` is what durations are measured with and never goes back.
+real clients uses a `WallClock` over its event loop. `now()` is for timestamps in objects and may jump; `monotonic()`
+is for durations and never goes back.
 """
 
 import asyncio
@@ -17,17 +17,17 @@ from typing import Protocol
 
 Action = Callable[[], object]
 
-SIM_EPOCH = 1_767_225_600.0  # 2026-01-01T00:00:00Z: simulated runs start at one fixed date, so that they print alike
+SIM_EPOCH = 1_767_225_600.0  # 2026-01-01T00:00:00Z: a fixed start makes the output of simulated runs equal
 
 
 class Timer(Protocol):
-    """A planned action that has not happened yet."""
+    """A planned action that has not run yet."""
 
     def cancel(self) -> None: ...
 
 
 class Clock(ABC):
-    """Reads time and plans actions; the only source of both."""
+    """Reads time and plans actions."""
 
     @abstractmethod
     def now(self) -> float:
@@ -39,17 +39,17 @@ class Clock(ABC):
 
     @abstractmethod
     def call_later(self, delay: float, action: Action) -> Timer:
-        """Run `action` once after `delay` seconds (0: soon, after what is running now has returned)."""
+        """Run `action` once after `delay` seconds; 0: after the code that is running now has returned."""
 
     def call_soon(self, action: Action) -> Timer:
         return self.call_later(0.0, action)
 
     def timestamp(self) -> str:
-        """Now as Kubernetes writes it in metadata: RFC 3339, UTC, whole seconds."""
+        """The current time as in Kubernetes metadata: RFC 3339, UTC, whole seconds."""
         return rfc3339(self.now())
 
     def micro_timestamp(self) -> str:
-        """Now as Kubernetes writes a MicroTime."""
+        """The current time as a Kubernetes MicroTime."""
         second, micro = divmod(round(self.now() * 1e6), 1_000_000)
         return f"{_second(second)[:-1]}.{micro:06d}Z"
 
@@ -87,7 +87,7 @@ class _Planned:
 
 
 class SimClock(Clock):
-    """Virtual time: it stands still until somebody moves it, and then runs what has become due, in order.
+    """Virtual time: it changes only through `advance` and the like, which run due actions in order.
 
     Actions due at one moment run in the order in which they were planned, so a run is a function of its input alone.
     """
@@ -111,24 +111,24 @@ class SimClock(Clock):
         return planned
 
     def jump(self, seconds: float) -> None:
-        """Set the wall clock forward (or back) without any time passing, as a wrong NTP server would."""
+        """Set the wall clock forward or back without any time passing, like a wrong NTP server."""
         self._skew += seconds
 
     def advance(self, seconds: float) -> None:
-        """Let `seconds` pass; everything due on the way has run when this returns, at its own moment."""
+        """Let `seconds` pass; every action due in between has run at its own moment when this returns."""
         self.run_until(self._elapsed + seconds)
 
     def run_until(self, moment: float) -> None:
-        """Run everything due up to `moment` on the monotonic clock, then stand there."""
+        """Run everything due up to `moment` on the monotonic clock, and stop there."""
         while self._planned and self._planned[0][0] <= moment:
             self._step()
         self._elapsed = max(self._elapsed, moment)
 
     def settle(self, limit: int = 1_000_000) -> None:
-        """Run what is due now, and what that plans for now, until nothing is.
+        """Run what is due now, and what that plans for now, until nothing is due.
 
         Raises:
-            RuntimeError: `limit` actions ran at one moment: something keeps planning itself without letting time pass.
+            RuntimeError: `limit` actions ran at one moment: some action plans itself again without delay.
         """
         for _ in range(limit):
             if not self._planned or self._planned[0][0] > self._elapsed:
@@ -152,7 +152,7 @@ class SimClock(Clock):
 
 
 class WallClock(Clock):
-    """Real time, over an asyncio event loop (the running one unless another is given)."""
+    """Real time on an asyncio event loop (the running one unless another is given)."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
         self._loop = loop

@@ -1,4 +1,4 @@
-"""Pods, nodes and what else of Kubernetes' own groups scheduling looks at: the fields it reads, under their names."""
+"""Pods, nodes and other objects of Kubernetes' own groups: the fields that scheduling reads, under their names."""
 
 from msgspec import field
 
@@ -19,16 +19,6 @@ class Toleration(Wire, frozen=True):
     value: str = ""
     effect: str = ""
     toleration_seconds: int | None = None
-
-    def tolerates(self, taint: "Taint") -> bool:
-        """k8s.io/api `Toleration.ToleratesTaint`: empty effect and empty key with Exists match all."""
-        if self.effect and self.effect != taint.effect:
-            return False
-        if self.key and self.key != taint.key:
-            return False
-        if self.operator == "Exists":
-            return True
-        return self.operator in {"", "Equal"} and bool(self.key) and self.value == taint.value
 
 
 class Taint(Wire, frozen=True):
@@ -206,7 +196,7 @@ class Pod(Wire, frozen=True):
 
     @property
     def terminated(self) -> bool:
-        """Whether its containers have ended for good, so that it holds nothing any more."""
+        """Whether its containers have ended for good, so that it holds no resources."""
         return self.status.phase in {"Succeeded", "Failed"}
 
     @property
@@ -262,10 +252,3 @@ class PodDisruptionBudget(Wire, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: PodDisruptionBudgetSpec = PodDisruptionBudgetSpec()
     status: PodDisruptionBudgetStatus = PodDisruptionBudgetStatus()
-
-    def covers(self, namespace: str, labels: dict[str, str]) -> bool:
-        """Whether it protects such a pod; for preemption an absent or empty selector protects nothing (R81)."""
-        selector = self.spec.selector
-        if selector is None or not (selector.match_labels or selector.match_expressions):
-            return False
-        return self.metadata.namespace == namespace and selector.matches(labels)

@@ -1,4 +1,4 @@
-"""The Device object and the device annotations of pods, as Koordinator spells them (apis/extension/device_share.go)."""
+"""The Device object and the device annotations of pods (Koordinator apis/extension/device_share.go)."""
 
 from collections.abc import Mapping
 from typing import Literal
@@ -43,7 +43,7 @@ NPU_CORE = "huawei.com/npu-core"
 NPU_CPU = "huawei.com/npu-cpu"
 NPU_DVPP = "huawei.com/npu-dvpp"
 
-RENAMED = {  # names of v0.7, still accepted everywhere
+RENAMED = {  # names of v0.7, still accepted
     "kubernetes.io/rdma": RDMA,
     "kubernetes.io/fpga": FPGA,
     "kubernetes.io/gpu": GPU,
@@ -100,7 +100,7 @@ class AllocationExtension(Wire, frozen=True):
 
 
 class DeviceAllocation(Wire, frozen=True):
-    """One device's share, as the scheduler promised it to a pod."""
+    """One device's share of a pod's allocation."""
 
     minor: int
     resources: dict[str, Quantity]
@@ -141,15 +141,15 @@ _decode_allocations = msgspec.json.Decoder(Allocations).decode
 
 
 def device_allocations(pod: Pod) -> Allocations:
-    """What the pod was promised, by device type; empty if nothing was.
+    """A pod's allocated devices, by device type; empty without the annotation.
 
     Raises:
-        msgspec.DecodeError: the annotation is there and is not what Koordinator writes.
+        msgspec.DecodeError: the annotation does not have Koordinator's format.
     """
     return parse_allocations(pod.metadata.annotations)
 
 
 def parse_allocations(annotations: Mapping[str, str]) -> Allocations:
-    """`device_allocations`, given the annotations alone."""
+    """`device_allocations`, from the annotations."""
     found = annotations.get(DEVICE_ALLOCATED)
     return _decode_allocations(found) if found else {}

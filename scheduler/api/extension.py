@@ -1,4 +1,4 @@
-"""Koordinator's labels and annotations that belong to no single API group, and the names of its parts."""
+"""Koordinator's labels and annotations outside any single API group, and names of its components."""
 
 KOORD_SCHEDULER = "koord-scheduler"
 

@@ -1,14 +1,13 @@
-"""CPUs and NUMA nodes: the NodeResourceTopology object and what pods and nodes say, as Koordinator spells them.
+"""CPUs and NUMA nodes: the NodeResourceTopology object, and labels and annotations of pods and nodes.
 
 Keys and values follow apis/extension/{resource,numa_aware,node}.go; the object is topology.node.k8s.io/v1alpha1.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 import msgspec
 from msgspec import field
 
-from scheduler.api.core import PodSpec
 from scheduler.api.quantity import Quantity
 from scheduler.api.wire import ObjectMeta, ResourceList, Wire
 
@@ -42,11 +41,10 @@ REQUIRED, PREFERRED = "Required", "Preferred"
 
 LSE, LSR = "LSE", "LSR"
 PROD = "koord-prod"
-_BANDS = (("koord-prod", 9000), ("koord-mid", 7000), ("koord-batch", 5000), ("koord-free", 3000))
 
 
 class ResourceSpec(Wire, frozen=True):
-    """How a pod wants its CPUs bound."""
+    """CPU binding requirements of a pod."""
 
     required_cpu_bind_policy: str = field(default="", name="requiredCPUBindPolicy")
     preferred_cpu_bind_policy: str = field(default="", name="preferredCPUBindPolicy")
@@ -54,21 +52,21 @@ class ResourceSpec(Wire, frozen=True):
 
 
 class NumaTopologySpec(Wire, frozen=True):
-    """How a pod wants its resources aligned."""
+    """Alignment requirements of a pod."""
 
     policy: str = field(default="", name="numaTopologyPolicy")
     exclusive: str = field(default="", name="singleNUMANodeExclusive")
 
 
 class NumaNodeResource(Wire, frozen=True, omit_defaults=False):
-    """What a pod has of one NUMA node."""
+    """A pod's part of one NUMA node."""
 
     node: int = 0
     resources: ResourceList = {}
 
 
 class ResourceStatus(Wire, frozen=True):
-    """What the scheduler gave to a pod."""
+    """The CPUs and NUMA amounts allocated to a pod."""
 
     cpuset: str = ""
     numa_node_resources: tuple[NumaNodeResource, ...] = ()
@@ -107,7 +105,7 @@ class NodeReservation(Wire, frozen=True):
 
 class SystemQos(Wire, frozen=True):
     cpuset: str = ""
-    cpuset_exclusive: bool | None = None  # None counts as true
+    cpuset_exclusive: bool | None = None  # None means true
 
 
 class ZoneResource(Wire, frozen=True, omit_defaults=False):
@@ -124,7 +122,7 @@ class Zone(Wire, frozen=True):
 
 
 class NodeResourceTopology(Wire, frozen=True):
-    """The NUMA nodes of one node; named like it."""
+    """The NUMA nodes of one node; named like the node."""
 
     metadata: ObjectMeta = ObjectMeta()
     topology_policies: tuple[str, ...] = ()
@@ -132,14 +130,14 @@ class NodeResourceTopology(Wire, frozen=True):
 
 
 class CpusetError(ValueError):
-    """A text is not a Linux list of CPUs."""
+    """The text is not a Linux list of CPUs."""
 
 
 def parse_cpuset(text: str) -> frozenset[int]:
-    """`0-3,8` as numbers; the empty text is the empty set.
+    """A Linux CPU list such as `0-3,8` as a set of numbers; the empty text is the empty set.
 
     Raises:
-        CpusetError: it is not such a list.
+        CpusetError: the text is not such a list.
     """
     found: set[int] = set()
     for part in text.split(",") if text.strip() else ():
@@ -156,7 +154,7 @@ def parse_cpuset(text: str) -> frozenset[int]:
 
 
 def cpuset_text(cpus: Iterable[int]) -> str:
-    """Numbers as a Linux list, ranges joined."""
+    """Numbers as a Linux CPU list with ranges."""
     runs: list[list[int]] = []
     for cpu in sorted(cpus):
         if runs and cpu == runs[-1][1] + 1:
@@ -164,21 +162,6 @@ def cpuset_text(cpus: Iterable[int]) -> str:
         else:
             runs.append([cpu, cpu])
     return ",".join(f"{low}-{high}" if high > low else str(low) for low, high in runs)
-
-
-def priority_class(labels: Mapping[str, str], spec: PodSpec) -> str:
-    """Koordinator's priority class: the label, else the band that spec.priority lies in, else ""."""
-    named = labels.get(PRIORITY_CLASS_LABEL, "")
-    if named:
-        return named
-    return next((name for name, low in _BANDS if low <= spec.priority <= low + 999), "")
-
-
-def may_bind(labels: Mapping[str, str], spec: PodSpec) -> bool:
-    """Whether a pod is one whose CPUs may be bound to it (R3)."""
-    if labels.get(QOS_LABEL, "") not in {LSE, LSR}:
-        return False
-    return priority_class(labels, spec) in {"", PROD}  # without any, QoS decides, and these two are prod's
 
 
 decode_status = msgspec.json.Decoder(ResourceStatus).decode

@@ -1,14 +1,16 @@
-"""Kubernetes quantities ("500m", "16Gi", 3) as integers, parsed once and remembered.
+"""Kubernetes quantities ("500m", "16Gi", 3) as integers, parsed once and cached.
 
 CPU is counted in thousandths of a core, everything else in whole units (bytes, cards, percent); fractions round up, as
 `Quantity.Value()` and `MilliValue()` do in k8s.io/apimachinery. Canonical text follows its `String()`.
 """
 
 import re
+from collections.abc import Mapping
 from decimal import ROUND_CEILING, Decimal
 from functools import lru_cache
 
-Quantity = str | int | float  # YAML writers leave the quotes away; custom resources keep what they wrote
+Amounts = dict[str, int]  # resource → amount: cpu in thousandths, everything else in whole units
+Quantity = str | int | float  # YAML may have numbers without quotes; custom resources keep them as numbers
 
 CPU = "cpu"
 MEMORY = "memory"
@@ -73,7 +75,7 @@ def milli(quantity: Quantity) -> int:
 
 
 def amount(resource: str, quantity: Quantity) -> int:
-    """`quantity` in the unit in which schedulers count `resource`: milli for CPU, whole units for the rest.
+    """`quantity` in the unit in which schedulers count `resource`: thousandths for CPU, whole units for others.
 
     Raises:
         QuantityError: not a quantity.
@@ -90,7 +92,7 @@ def text(resource: str, value: int) -> str:
 
 
 def binary(value: int) -> str:
-    """Whole units with the largest binary suffix that loses nothing: 1073741824 → 1Gi."""
+    """Whole units with the largest binary suffix that is exact: 1073741824 → 1Gi."""
     for size, suffix in _BINARY_UP:
         if value and value % size == 0:
             return f"{value // size}{suffix}"
@@ -98,7 +100,7 @@ def binary(value: int) -> str:
 
 
 def canonical(quantity: Quantity) -> str:
-    """The text that kube-apiserver would store for it: 1024Mi → 1Gi, 0.5 → 500m, 2000m → 2.
+    """The text that kube-apiserver stores for it: 1024Mi → 1Gi, 0.5 → 500m, 2000m → 2.
 
     Raises:
         QuantityError: not a quantity.
@@ -119,3 +121,17 @@ def canonical(quantity: Quantity) -> str:
         if scaled == scaled.to_integral_value():
             return f"{int(scaled)}{suffix}"
     return f"{int(value.scaleb(9).to_integral_value(ROUND_CEILING))}n"
+
+
+def amounts(resources: Mapping[str, Quantity]) -> Amounts:
+    """A resource list in integers.
+
+    Raises:
+        QuantityError: one of the amounts is not a quantity.
+    """
+    return {name: amount(name, quantity) for name, quantity in resources.items()}
+
+
+def quantities(found: Mapping[str, int]) -> dict[str, str]:
+    """Amounts as a resource list spells them, sorted by name."""
+    return {name: text(name, value) for name, value in sorted(found.items())}

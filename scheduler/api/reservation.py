@@ -1,6 +1,6 @@
-"""The Reservation object, and what pods say about reservations (Koordinator apis/scheduling/v1alpha1, apis/extension).
+"""The Reservation object, and annotations of pods about reservations (Koordinator apis/scheduling, apis/extension).
 
-A reservation is placed as a pod would be: `reserve_pod` makes the pod that is scheduled in its owners' stead.
+The scheduler places a pod for each reservation, the reserve pod; `is_reserve_pod` recognises it.
 """
 
 import re
@@ -8,23 +8,15 @@ from typing import Any
 
 import msgspec
 from msgspec import field
-from msgspec.structs import replace
 
 from scheduler.api.core import (
-    DEFAULT_SCHEDULER,
-    Container,
     NodeSelector,
     Pod,
     PodSpec,
-    PodStatus,
-    ResourceRequirements,
     Taint,
     Toleration,
 )
-from scheduler.api.device import DEVICE_ALLOCATED
-from scheduler.api.numa import RESOURCE_STATUS
-from scheduler.api.quantity import PODS, QuantityError, text
-from scheduler.api.requests import Amounts, amounts, pod_requests
+from scheduler.api.quantity import Amounts, QuantityError, amounts
 from scheduler.api.wire import LabelSelector, ObjectMeta, ResourceList, Wire, to_json
 
 RESERVATIONS_PATH = "/apis/scheduling.koordinator.sh/v1alpha1/reservations"
@@ -45,15 +37,11 @@ PRE_ALLOCATION_REQUIRED = "scheduling.koordinator.sh/pre-allocation-required"
 
 PENDING, AVAILABLE, SUCCEEDED, FAILED = "Pending", "Available", "Succeeded", "Failed"
 SCHEDULED, READY = "Scheduled", "Ready"  # condition types
-EXPIRED, UNSCHEDULABLE = "Expired", "Unschedulable"  # reasons; the others are worded like phases and types
+EXPIRED, UNSCHEDULABLE = "Expired", "Unschedulable"  # reasons; the others equal phases and condition types
 ALIGNED, RESTRICTED = "Aligned", "Restricted"
 
 DEFAULT_TTL = 24 * 3600.0  # seconds
 HIGHEST_PRIORITY = (1 << 31) - 1
-FILLER = "__internal_fake_container__"  # carries what the containers of a reserve pod do not say
-
-# What was settled for the pod that a template was copied from is not the reservation's.
-_SETTLED = frozenset({DEVICE_ALLOCATED, RESOURCE_STATUS, RESERVATION_ALLOCATED})
 
 _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
 _DURATION = re.compile(r"(\d+\.?\d*|\.\d+)(h|ms|us|µs|ns|m|s)")
@@ -77,42 +65,11 @@ class ControllerReference(Wire, frozen=True):
 
 
 class ReservationOwner(Wire, frozen=True):
-    """Which pods may use a reservation: those for which all that is given here holds."""
+    """The pods that may use a reservation: those that all given fields match."""
 
     object: ObjectReference | None = None
     controller: ControllerReference | None = None
     label_selector: LabelSelector | None = None
-
-    def matches(self, pod: Pod) -> bool:
-        """Whether it speaks of `pod` (R17); an object's kind is not looked at."""
-        return (
-            (self.object is None or _is_object(self.object, pod))
-            and (self.controller is None or _controls(self.controller, pod))
-            and (self.label_selector is None or self.label_selector.matches(pod.metadata.labels))
-        )
-
-
-def _is_object(wanted: ObjectReference, pod: Pod) -> bool:
-    metadata = pod.metadata
-    return (
-        wanted.uid in {"", metadata.uid}
-        and wanted.name in {"", metadata.name}
-        and wanted.namespace in {"", metadata.namespace}
-        and wanted.api_version in {"", "v1"}
-    )
-
-
-def _controls(wanted: ControllerReference, pod: Pod) -> bool:
-    if wanted.namespace not in {"", pod.metadata.namespace}:
-        return False
-    return any(
-        wanted.uid in {"", one.uid}
-        and wanted.name in {"", one.name}
-        and wanted.kind in {"", one.kind}
-        and wanted.api_version in {"", one.api_version}
-        and (wanted.controller is None or wanted.controller == one.controller)
-        for one in pod.metadata.owner_references
-    )
 
 
 class PodTemplate(Wire, frozen=True):
@@ -121,7 +78,7 @@ class PodTemplate(Wire, frozen=True):
 
 
 class ReservationSpec(Wire, frozen=True):
-    """`template` stays plain data: the API server takes whatever stands there, and it may make no sense."""
+    """`template` is plain data: the API server accepts any content, valid or not."""
 
     template: dict[str, Any] | None = None
     owners: tuple[ReservationOwner, ...] = ()
@@ -152,11 +109,11 @@ class ReservationStatus(Wire, frozen=True):
     allocated: ResourceList = {}
 
     def condition(self, type_: str) -> ReservationCondition | None:
-        return next((one for one in self.conditions if one.type == type_), None)
+        return next((condition for condition in self.conditions if condition.type == type_), None)
 
 
 class Reservation(Wire, frozen=True):
-    """Cluster-scoped."""
+    """A cluster-scoped reservation of resources."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: ReservationSpec = ReservationSpec()
@@ -168,7 +125,7 @@ class Reservation(Wire, frozen=True):
 
     @property
     def available(self) -> bool:
-        """Whether it holds its resources on a node (R1)."""
+        """Whether it holds its resources on a node (RSV-R1)."""
         return self.status.phase == AVAILABLE and bool(self.status.node_name)
 
     @property
@@ -182,7 +139,7 @@ class Reservation(Wire, frozen=True):
 
     @property
     def order(self) -> int:
-        """Smaller goes first; 0 means none was given (or one that is no 64-bit number)."""
+        """Smaller is first; 0: none is given, or it is not a 64-bit number."""
         found = self.metadata.labels.get(RESERVATION_ORDER, "")
         if not re.fullmatch(r"[+-]?\d+", found, re.ASCII):
             return 0
@@ -191,7 +148,7 @@ class Reservation(Wire, frozen=True):
 
     @property
     def problem(self) -> str:
-        """Why it cannot be scheduled whatever the cluster is like (R10); "" if nothing is wrong."""
+        """Why it cannot be scheduled on any node (RSV-R10); "" if it is valid."""
         if self.spec.template is None:
             return "the reservation misses the template spec"
         if not self.spec.owners:
@@ -202,7 +159,7 @@ class Reservation(Wire, frozen=True):
 
 
 class ReservationAffinity(Wire, frozen=True):
-    """Which reservations a pod must be placed in."""
+    """The reservations that a pod requires."""
 
     name: str = ""
     required: "AffinityTerms | None" = field(default=None, name="requiredDuringSchedulingIgnoredDuringExecution")
@@ -236,19 +193,19 @@ class _Allocated(Wire, frozen=True):
 
 
 class AnnotationError(ValueError):
-    """An annotation cannot be read; the text names it, and says what was expected and found."""
+    """An annotation is invalid; the text names it, and what was expected and found."""
 
 
 def is_reserve_pod(pod: Pod) -> bool:
-    """Whether the pod stands for a reservation."""
+    """Whether the pod is the reserve pod of a reservation."""
     return bool(pod.metadata.annotations) and pod.metadata.annotations.get(RESERVE_POD) == "true"
 
 
 def affinity_of(pod: Pod) -> ReservationAffinity | None:
-    """What the pod asks of reservations; an annotation that is there but empty asks for any at all.
+    """The reservation affinity of a pod; an empty annotation requires any reservation.
 
     Raises:
-        AnnotationError: it is not what it should be.
+        AnnotationError: the annotation is invalid.
     """
     found = pod.metadata.annotations.get(RESERVATION_AFFINITY)
     if found is None:
@@ -263,45 +220,45 @@ def affinity_of(pod: Pod) -> ReservationAffinity | None:
 
 
 def exact_names(pod: Pod) -> tuple[str, ...]:
-    """The resources of which pod and reservation must have the same amount.
+    """The resources whose amounts must be equal in pod and reservation.
 
     Raises:
-        AnnotationError: it is not what it should be.
+        AnnotationError: the annotation is invalid.
     """
     found = pod.metadata.annotations.get(EXACT_MATCH)
     return _read(EXACT_MATCH, found, _ResourceNames, '{"resourceNames": […]}').resource_names if found else ()
 
 
 def ignores_reservations(pod: Pod) -> bool:
-    """Whether what is reserved counts as free for the pod. Upstream reads the label, a release post the annotation."""
+    """Whether reserved amounts count as free for the pod, by label (upstream) or annotation (release post)."""
     metadata = pod.metadata
     return "true" in {metadata.labels.get(RESERVATION_IGNORED), metadata.annotations.get(RESERVATION_IGNORED)}
 
 
 def restricted_to(reservation: Reservation) -> tuple[str, ...]:
-    """The resources that a Restricted reservation is strict about; none named: all.
+    """The resources that a Restricted reservation limits; empty: all.
 
     Raises:
-        AnnotationError: it is not what it should be.
+        AnnotationError: the annotation is invalid.
     """
     found = reservation.metadata.annotations.get(RESTRICTED_OPTIONS)
     return _read(RESTRICTED_OPTIONS, found, _Options, '{"resources": […]}').resources if found else ()
 
 
 def withheld(reservation: Reservation) -> Amounts:
-    """What a reservation keeps from its owners.
+    """The amounts that a reservation withholds from its owners.
 
     Raises:
-        AnnotationError: it is not what it should be.
+        AnnotationError: the annotation is invalid.
     """
     return _amounts(INNER_RESERVATION, reservation)
 
 
 def resized(reservation: Reservation) -> Amounts:
-    """Amounts laid over what the template asks for.
+    """Amounts that replace those of the template.
 
     Raises:
-        AnnotationError: it is not what it should be.
+        AnnotationError: the annotation is invalid.
     """
     return _amounts(RESIZE_ALLOCATABLE, reservation)
 
@@ -317,7 +274,7 @@ def _amounts(key: str, reservation: Reservation) -> Amounts:
 
 
 def allocated_to(pod: Pod) -> str:
-    """The uid of the reservation that a pod was placed in; "" if it was in none."""
+    """The uid of the reservation that a pod was placed in; "" if none."""
     found = pod.metadata.annotations.get(RESERVATION_ALLOCATED) if pod.metadata.annotations else None
     if not found:
         return ""
@@ -328,7 +285,7 @@ def allocated_to(pod: Pod) -> str:
 
 
 def allocation(name: str, uid: str) -> str:
-    """What `reservation-allocated` says on a pod that is placed in a reservation."""
+    """The value of `reservation-allocated` on a pod that is placed in a reservation."""
     return to_json({"name": name, "uid": uid}).decode()
 
 
@@ -340,7 +297,7 @@ def _read(key: str, found: str, kind: "type[Any]", expected: str) -> Any:
 
 
 def seconds(duration: str) -> float | None:
-    """A Go duration such as `24h` or `1h30m` in seconds; None if it is none."""
+    """A Go duration such as `24h` or `1h30m` in seconds; None if the text is not a duration."""
     if duration in {"0", "+0", "-0"}:
         return 0.0
     sign, rest = (-1.0, duration[1:]) if duration.startswith("-") else (1.0, duration.removeprefix("+"))
@@ -348,85 +305,3 @@ def seconds(duration: str) -> float | None:
     if not parts or "".join(number + unit for number, unit in parts) != rest:
         return None
     return sign * sum(float(number) * _UNITS[unit] for number, unit in parts)
-
-
-def reserve_pod(reservation: Reservation, holding: Amounts | None = None) -> Pod:
-    """The pod that stands for a reservation (R12 to R14); `holding` replaces what it requests.
-
-    It is one pod, however many the reservation has room for (`pods` among its amounts). A reservation without a
-    template is a pod that asks for nothing; the plugin refuses it.
-
-    Raises:
-        ValueError: the template is no pod template.
-    """
-    template = _template(reservation)
-    metadata, own, spec = template.metadata, reservation.metadata, template.spec
-    status = reservation.status
-    theirs = {name: text for name, text in metadata.annotations.items() if name not in _SETTLED}
-    annotations = {**theirs, **own.annotations, RESERVE_POD: "true", RESERVATION_NAME: own.name}
-    if spec.node_name:
-        annotations[RESERVATION_NODE] = spec.node_name
-    if holding is None:
-        asked = pod_requests(spec)
-        holding = asked if PODS in asked else None
-    if holding is not None:
-        spec = _carrying(spec, {name: value for name, value in holding.items() if name != PODS})
-    return Pod(
-        ObjectMeta(
-            name=own.uid,
-            namespace=metadata.namespace or "default",
-            uid=own.uid,
-            resource_version=own.resource_version,
-            creation_timestamp=own.creation_timestamp,
-            deletion_timestamp=own.deletion_timestamp,
-            labels={**metadata.labels, **own.labels},
-            annotations=annotations,
-        ),
-        replace(
-            spec,
-            node_name=status.node_name,
-            scheduler_name=spec.scheduler_name or DEFAULT_SCHEDULER,
-            priority=_priority(reservation, metadata.labels),
-        ),
-        PodStatus(phase=status.phase if reservation.ended else ""),
-    )
-
-
-def template_requests(reservation: Reservation) -> Amounts:
-    """What the template asks for, as for a pod, with what a resizing says laid over it.
-
-    Raises:
-        ValueError: the template is no pod template, or a quantity is none.
-    """
-    return {**pod_requests(_template(reservation).spec), **resized(reservation)}
-
-
-def quantities(found: Amounts) -> dict[str, str]:
-    """Amounts as a resource list spells them."""
-    return {name: text(name, value) for name, value in sorted(found.items())}
-
-
-def _template(reservation: Reservation) -> PodTemplate:
-    try:
-        return msgspec.convert(reservation.spec.template or {}, PodTemplate)
-    except msgspec.ValidationError as error:
-        raise ValueError(f"spec.template: {error}") from None
-
-
-def _carrying(spec: PodSpec, holding: Amounts) -> PodSpec:
-    """The same pod asking for just so much, all of it in one container more."""
-    bare = tuple(replace(one, resources=ResourceRequirements()) for one in spec.containers)
-    filler = Container(FILLER, resources=ResourceRequirements(requests=dict(quantities(holding))))
-    inits = tuple(replace(one, resources=ResourceRequirements()) for one in spec.init_containers)
-    return replace(spec, containers=(*bare, filler), init_containers=inits, overhead={}, resources=None)
-
-
-def _priority(reservation: Reservation, template_labels: dict[str, str]) -> int:
-    """R13: a reservation that says nothing outranks everybody."""
-    given = ((reservation.spec.template or {}).get("spec") or {}).get("priority")
-    if isinstance(given, int):
-        return given
-    label = {**template_labels, **reservation.metadata.labels}.get(PRIORITY_LABEL, "")
-    if re.fullmatch(r"[+-]?\d+", label, re.ASCII) and -(1 << 31) <= int(label) <= HIGHEST_PRIORITY:
-        return int(label)
-    return HIGHEST_PRIORITY

@@ -1,4 +1,4 @@
-"""Claims, volumes and what provides them: the fields of core/v1 and storage.k8s.io/v1 that scheduling reads."""
+"""Claims, volumes and storage classes: the fields of core/v1 and storage.k8s.io/v1 that scheduling reads."""
 
 from msgspec import field
 
@@ -62,9 +62,6 @@ class TopologyRequirement(Wire, frozen=True):
 class TopologyTerm(Wire, frozen=True):
     match_label_expressions: tuple[TopologyRequirement, ...] = ()
 
-    def holds(self, labels: dict[str, str]) -> bool:
-        return all(labels.get(one.key) in one.values for one in self.match_label_expressions)
-
 
 class StorageClass(Wire, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
@@ -88,7 +85,7 @@ class CsiNodeSpec(Wire, frozen=True):
 
 
 class CsiNode(Wire, frozen=True):
-    """Named after its node."""
+    """The CSI drivers of a node; named like the node."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: CsiNodeSpec = CsiNodeSpec()

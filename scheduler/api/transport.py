@@ -1,7 +1,8 @@
-"""How a request reaches an API server: the words only. Sockets and in-process calls both speak them.
+"""Requests, responses and streams of an API server, for HTTP and in-process transports.
 
-Callbacks rather than coroutines, because the same shell runs on an event loop and in virtual time, where one queue of
-actions is all there is. A transport never calls back from inside `send` or `stream`; it plans the call on its clock.
+The interface has callbacks and no coroutines, because the same shell runs on an event loop and in virtual time, which
+has only a queue of actions. A transport never calls back from inside `send` or `stream`; it plans the call on its
+clock.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,7 +18,7 @@ APPLY_PATCH = "application/apply-patch+yaml"
 
 
 class Request(msgspec.Struct, frozen=True):
-    """One HTTP request as a client means it; `path` has the query string on it."""
+    """One HTTP request; `path` includes the query string."""
 
     method: str
     path: str
@@ -27,7 +28,7 @@ class Request(msgspec.Struct, frozen=True):
 
 
 class Response(msgspec.Struct, frozen=True):
-    """The answer; `code` 0 means that no answer came and `body` says why, in plain text."""
+    """The response; `code` 0: there was none, and `body` has the reason as plain text."""
 
     code: int
     body: bytes = b""
@@ -43,19 +44,19 @@ OnLine = Callable[[bytes], None]
 
 
 class Stream(Protocol):
-    """A running watch (or log): closing it is allowed at any time, twice too."""
+    """A running watch or log stream; closing it twice is allowed."""
 
     def close(self) -> None: ...
 
 
 class Transport(Protocol):
-    """What a client needs of the world."""
+    """Sends requests to an API server."""
 
     def send(self, request: Request, done: Done) -> None:
-        """Carry out one request; `done` is called exactly once."""
+        """Send one request; `done` is called exactly once."""
 
     def stream(self, request: Request, on_line: OnLine, on_end: Done) -> Stream:
-        """Open a stream; `on_line` gets each line without its newline, `on_end` is called once, unless closed first.
+        """Open a stream; `on_line` gets each line without its newline; `on_end` is called once, unless closed first.
 
-        `on_end` gets the refusal if the server refused, else a response with code 200 (ended) or 0 (broke off).
+        `on_end` gets the refusal if the server refused, otherwise a response with code 200 (ended) or 0 (broken off).
         """

@@ -1,7 +1,7 @@
-"""What all wire types share: camelCase on the wire, frozen structs in the program, unknown fields passed over.
+"""Base of all wire types: camelCase on the wire, frozen structs in Python, unknown fields ignored.
 
-Decoding is msgspec's: a client that needs five fields of a pod pays for five. Whoever writes an object back patches
-the fields it means; nobody round-trips an object through these types.
+msgspec decodes only the declared fields, so a client that needs five fields of a pod pays for five. A writer patches
+the fields that it changes; no object is decoded and written back through these types.
 """
 
 from typing import Any
@@ -66,34 +66,6 @@ class LabelSelector(Wire, frozen=True):
     match_labels: dict[str, str] = {}
     match_expressions: tuple[Requirement, ...] = ()
 
-    def matches(self, labels: dict[str, str]) -> bool:
-        """Whether every label and every expression holds; an empty selector matches everything."""
-        return all(labels.get(key) == value for key, value in self.match_labels.items()) and all(
-            requirement_holds(expression, labels) for expression in self.match_expressions
-        )
-
-
-def requirement_holds(requirement: Requirement, labels: dict[str, str]) -> bool:
-    """Whether `labels` satisfy one expression; an unknown operator never holds (admission refuses it)."""
-    value = labels.get(requirement.key)
-    match requirement.operator:
-        case "In":
-            return value is not None and value in requirement.values
-        case "NotIn":
-            return value is None or value not in requirement.values
-        case "Exists":
-            return value is not None
-        case "DoesNotExist":
-            return value is None
-        case "Gt" | "Lt" as operator:
-            try:
-                have, bound = int(value or ""), int(requirement.values[0])
-            except (ValueError, IndexError):
-                return False
-            return have > bound if operator == "Gt" else have < bound
-        case _:
-            return False
-
 
 class StatusCause(Wire, frozen=True):
     reason: str = ""
@@ -110,7 +82,7 @@ class StatusDetails(Wire, frozen=True):
 
 
 class ApiStatus(Wire, frozen=True):
-    """The `Status` object that an API server answers with when it refuses."""
+    """The `Status` object of an API server's refusal."""
 
     status: str = ""
     code: int = 0
@@ -125,7 +97,7 @@ class ListMeta(Wire, frozen=True):
 
 
 class RawList(Wire, frozen=True):
-    """A list whose items stay encoded until somebody needs them."""
+    """A list whose items are decoded when they are used."""
 
     metadata: ListMeta = ListMeta()
     items: tuple[msgspec.Raw, ...] | None = ()

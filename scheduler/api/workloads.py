@@ -1,4 +1,4 @@
-"""Namespaces, services and controllers: the little that scheduling reads of them."""
+"""Namespaces, services and controllers: the fields that scheduling reads."""
 
 from scheduler.api.wire import LabelSelector, ObjectMeta, Wire
 
@@ -8,7 +8,7 @@ class Namespace(Wire, frozen=True):
 
 
 class PlainSelector(Wire, frozen=True):
-    """`spec` of services and of replication controllers: labels that all have to hold."""
+    """`spec` of services and replication controllers: labels that must all match."""
 
     selector: dict[str, str] = {}
 

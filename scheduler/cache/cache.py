@@ -1,7 +1,7 @@
-"""What is where: nodes, the pods on them, and the pods that are as good as on them because a binding is under way.
+"""The cache of nodes, pods on nodes, and pods that are assumed to be on nodes while their binding is in flight.
 
-The cache is fed by events in any order: pods may come before their node, a binding's confirmation before or after the
-answer to the request that asked for it. Each pod is counted once, whatever happens.
+Events come in any order: a pod before its node, or the bound pod before the response to the binding request. Each pod
+is counted exactly once.
 """
 
 import sys
@@ -14,54 +14,55 @@ from msgspec.structs import replace
 from scheduler.api.core import Node, Pod
 from scheduler.api.device import RENAMED
 from scheduler.api.numa import NODE_RESERVATION
-from scheduler.api.quantity import QuantityError
-from scheduler.api.requests import amounts
-from scheduler.cache.classes import ClassBook, PodClass, renamed
+from scheduler.api.quantity import QuantityError, amounts
+from scheduler.cache.classes import ClassRegistry, EquivalenceClass, renamed
 from scheduler.cache.columns import NodeColumns
-from scheduler.cache.kept import kept_back
+from scheduler.cache.listener import Listener
+from scheduler.cache.node_reservation import kept_back
+from scheduler.cache.nodeinfo import NodeInfo, PodInfo
 from scheduler.cache.owners import Owners
 from scheduler.cache.resources import CPU_COLUMN, MEMORY_COLUMN
 from scheduler.cache.volumes import Volumes
-from scheduler.framework.nodeinfo import NodeInfo, PodInfo
-from scheduler.framework.points import Listener
 
 
-class _Placed(msgspec.Struct, gc=False):  # tens of thousands that are in no cycle: not the garbage collector's affair
+class _Placed(msgspec.Struct, gc=False):  # not tracked by the garbage collector: there are many, in no reference cycle
     info: PodInfo
-    assumed: bool  # we decided it, the API server has not shown it to us yet
+    assumed: bool  # decided, and not confirmed by the API server
 
 
 class Cache:
-    """Keeps `NodeInfo`s and their columns in step."""
+    """Keeps `NodeInfo` objects and `NodeColumns` consistent."""
 
-    def __init__(self, columns: NodeColumns, classes: ClassBook) -> None:
+    def __init__(self, columns: NodeColumns, classes: ClassRegistry) -> None:
         self.columns = columns
         self.classes = classes
         self.nodes: dict[str, NodeInfo] = {}
         self.known_count = 0
         self._capacities: dict[tuple[int, ...], list[int]] = {}  # nodes of one size share one list
-        self.stirs = 0  # grows when something changed that is counted over the cluster, as affinity between pods is
-        self.namespaces: dict[str, dict[str, str]] = {}  # labels by name, as far as they are known
+        self.placement_changes = (
+            0  # grows when something changed that is counted over the cluster, as affinity between pods is
+        )
+        self.namespaces: dict[str, dict[str, str]] = {}  # labels by name
         self.owners = Owners()
         self.volumes = Volumes()
-        self.priorities: Counter[int] = Counter()  # of pods on nodes: whether preemption could find anybody at all
+        self.priorities: Counter[int] = Counter()  # of pods on nodes: whether preemption can find victims
         self._placed: dict[str, _Placed] = {}  # by pod uid
         self._listeners: list[Listener] = []
-        # By class: the listeners that mind its pods, and those of them that mind one that comes without annotations.
-        self._minding: dict[int, tuple[list[Listener], list[Listener]]] = {}
+        # By class: relevant listeners, and those of them that are called for pods without annotations.
+        self._relevant: dict[int, tuple[list[Listener], list[Listener]]] = {}
 
     def listen(self, listener: Listener) -> None:
-        """Have `listener` told of every pod that comes to a node or leaves it, assumed ones included."""
+        """Call `listener` for every pod that is placed on a node or leaves it, assumed ones included."""
         self._listeners.append(listener)
-        self._minding.clear()
+        self._relevant.clear()
 
-    def _find_minding(self, shape: PodClass) -> tuple[list[Listener], list[Listener]]:
-        minding = [listener for listener in self._listeners if listener.minds(shape)]
-        found = self._minding[shape.id] = minding, [one for one in minding if not one.only_annotations]
+    def _find_relevant(self, shape: EquivalenceClass) -> tuple[list[Listener], list[Listener]]:
+        relevant = [listener for listener in self._listeners if listener.is_relevant(shape)]
+        found = self._relevant[shape.id] = relevant, [one for one in relevant if not one.only_annotations]
         return found
 
     def __iter__(self) -> Iterator[NodeInfo]:
-        """Nodes that exist."""
+        """The nodes that exist."""
         return (info for info in self.nodes.values() if info.node is not None)
 
     def find(self, name: str) -> NodeInfo | None:
@@ -71,7 +72,7 @@ class Cache:
 
     @property
     def lowest_priority(self) -> int | None:
-        """The least priority of any pod on a node; None if there is no pod."""
+        """The lowest priority of the pods on nodes; None if there is no pod."""
         return min((priority for priority, count in self.priorities.items() if count), default=None)
 
     def placed(self, uid: str) -> PodInfo | None:
@@ -86,7 +87,7 @@ class Cache:
     def set_node(self, node: Node) -> list[str]:
         """Add or replace a node.
 
-        Returns what about it is wrong, in words, if its object has quantities that are none: such a resource counts 0.
+        Returns messages about quantities that cannot be parsed. Such a resource counts as 0.
         """
         info = self._info(node.name)
         wrong: list[str] = []
@@ -138,7 +139,7 @@ class Cache:
         return wrong
 
     def remove_node(self, name: str) -> None:
-        """The node is gone; pods that are still said to be on it stay counted until they go."""
+        """The node is gone. Its pods stay counted until they are removed."""
         info = self.nodes.get(name)
         if info is None or info.node is None:
             return
@@ -149,23 +150,23 @@ class Cache:
         self._drop_if_empty(info)
 
     def set_namespace(self, name: str, labels: dict[str, str] | None) -> None:
-        """A namespace with its labels, or that it is gone (None); it is known to be empty only then."""
+        """Set the labels of a namespace; None: it is gone."""
         if self.namespaces.get(name) == labels:
             return
         if labels is None:
             self.namespaces.pop(name, None)
         else:
             self.namespaces[name] = labels
-        self.stirs += 1
+        self.placement_changes += 1
         for listener in self._listeners:
             listener.namespace_changed(name)
 
     def assume(self, info: PodInfo, node_name: str) -> None:
-        """Count a pod on the node chosen for it, before the API server knows."""
+        """Count a pod on its selected node, before it is bound."""
         self._place(info, node_name, assumed=True)
 
     def forget(self, uid: str) -> PodInfo | None:
-        """Undo `assume`; a pod that is confirmed stays. Returns the pod if it was assumed."""
+        """Undo `assume`. A confirmed pod stays. Returns the pod if it was assumed."""
         found = self._placed.get(uid)
         if found is None or not found.assumed:
             return None
@@ -173,7 +174,7 @@ class Cache:
         return found.info
 
     def set_pod(self, pod: Pod) -> PodInfo:
-        """A pod that has a node, as the API server shows it: added, confirmed, or changed."""
+        """A pod on a node was added, confirmed or changed, as read from the API server."""
         found = self._placed.get(pod.metadata.uid)
         if found is None or not _as_known(found.info, pod):
             info = PodInfo(pod, self.classes.of(pod), pod.spec.node_name)
@@ -185,7 +186,7 @@ class Cache:
                 self._place(info, info.node_name, assumed=False)
                 return info
         found.assumed = False
-        # The same object everywhere: sums and listeners keep what they have.
+        # The PodInfo object stays, so sums and listeners need no update.
         before, found.info.pod = found.info.pod, pod
         if (
             before.metadata.annotations != pod.metadata.annotations
@@ -200,7 +201,7 @@ class Cache:
         return found.info
 
     def remove_pod(self, uid: str) -> PodInfo | None:
-        """A pod that is gone, or has ended and holds nothing any more. Returns it if it was counted."""
+        """Remove a pod that is gone or has ended. Returns it if it was counted."""
         found = self._placed.get(uid)
         if found is None:
             return None
@@ -229,8 +230,8 @@ class Cache:
         node.count(shape, 1)
         self._write(node, info)
         self.priorities[info.pod.spec.priority] += 1
-        minding = self._minding.get(shape.id) or self._find_minding(shape)
-        for listener in minding[not info.pod.metadata.annotations]:
+        relevant = self._relevant.get(shape.id) or self._find_relevant(shape)
+        for listener in relevant[not info.pod.metadata.annotations]:
             listener.pod_placed(info)
         self.columns.fill(node.row, node, info)
 
@@ -241,7 +242,7 @@ class Cache:
         node.remove(info)
         self._write(node, info)
         self.priorities[info.priority] -= 1
-        for listener in (self._minding.get(info.shape.id) or self._find_minding(info.shape))[0]:
+        for listener in (self._relevant.get(info.shape.id) or self._find_relevant(info.shape))[0]:
             listener.pod_gone(info)
         self.columns.touch(node.row)
         self._drop_if_empty(node)
@@ -264,7 +265,7 @@ class Cache:
 
 
 def _as_known(known: PodInfo, pod: Pod) -> bool:
-    """Whether `pod` asks for what is known of it, on the node where it is: as the API server shows our own binding."""
+    """Whether `pod` has the known spec and node, as it has after our own binding."""
     node, spec = pod.spec.node_name, pod.spec
     return known.node_name == node and (known.pod.spec is spec or replace(known.pod.spec, node_name=node) == spec)
 

@@ -1,9 +1,9 @@
-"""Pods of one shape are one class: what scheduling reads of a pod, and nothing else, decides to which it belongs.
+"""Equivalence classes: pods that are equal in everything that the plugins of scope NODE and NODE_PODS read.
 
-The engine keeps a verdict for each class and node, so the fewer classes the better: names, commands and images' order
-make none, and neither does the name of the one node that a DaemonSet's pod may go to (`pins`). Plugins of scope CLUSTER
-keep no verdicts and read the pod itself, so what they alone look at (its labels, namespace and volumes) makes none
-either. A pod's spec arrives as bytes; pods of one template share them, so most pods are classified by one look-up.
+The engine keeps results for each class and node, so fewer classes are better. Pod names, commands and the order of
+images are not part of a class, nor is the node name of a DaemonSet's pod (`pins`). Plugins of scope CLUSTER keep no
+results and read the pod itself, so labels, namespace and volumes are not part of a class either. Pods of one template
+share their decoded spec, so most pods are classified by one look-up.
 """
 
 import hashlib
@@ -15,48 +15,48 @@ from msgspec.structs import replace
 
 from scheduler.api.core import Pod, PodSpec
 from scheduler.api.device import RENAMED
-from scheduler.api.numa import may_bind
-from scheduler.api.ports import host_ports
-from scheduler.api.quantity import QuantityError
-from scheduler.api.requests import Amounts, nonzero_requests, pod_requests
+from scheduler.api.quantity import Amounts, QuantityError
 from scheduler.cache.pins import unpinned
 from scheduler.cache.resources import PODS_COLUMN, ResourceIndex
+from scheduler.pods.cpu_binding import may_bind
+from scheduler.pods.host_ports import host_ports
+from scheduler.pods.requests import nonzero_requests, pod_requests
 
 
 @dataclass(slots=True, eq=False)
-class PodClass:
-    """One shape. `example` is some pod of it: plugins may read of it what they declared to read, and no more."""
+class EquivalenceClass:
+    """One class. `example` is one of its pods: plugins must read only what they declared of it."""
 
     id: int
     example: Pod
     requests: Amounts
-    vector: list[tuple[int, int]]  # (column of the resource, amount), the pod itself counted as one of "pods"
+    vector: list[tuple[int, int]]  # (resource column, amount), with 1 of "pods"
     nonzero: tuple[int, int]
-    digest: int  # 31 bits that follow from what makes the class, for what must be even but repeatable
-    invalid: str = ""  # why no pod of this shape can be understood, in words for its owner
-    facts: dict[str, object] = field(default_factory=dict)  # what plugins worked out from `example`, by plugin
-    width: int = field(init=False)  # all columns in `vector` are below
+    digest: int  # 31 bits of a hash of the content of the class, for tie-breaks
+    invalid: str = ""  # why pods of this class cannot be scheduled, for messages
+    facts: dict[str, object] = field(default_factory=dict)  # what plugins computed from `example`, by plugin
+    width: int = field(init=False)  # greater than all columns in `vector`
 
     def __post_init__(self) -> None:
         self.width = 1 + max(column for column, _ in self.vector)
 
 
-class ClassBook:
-    """Gives each pod its class."""
+class ClassRegistry:
+    """Finds the class of each pod."""
 
     def __init__(self, resources: ResourceIndex, labels: Iterable[str] = (), annotations: Iterable[str] = ()) -> None:
-        """`labels` and `annotations` are the keys that plugins read; all others are taken to mean nothing to them."""
+        """`labels`, `annotations`: the keys that plugins read. Other keys are not part of a class."""
         self._resources = resources
         self._labels = tuple(sorted(labels))
         self._annotations = tuple(sorted(annotations))
-        self._by_content: dict[bytes, PodClass] = {}
-        self._by_spec: dict[tuple[int, tuple[str | None, ...] | None], tuple[PodSpec, PodClass]] = {}
+        self._by_content: dict[bytes, EquivalenceClass] = {}
+        self._by_spec: dict[tuple[int, tuple[str | None, ...] | None], tuple[PodSpec, EquivalenceClass]] = {}
 
     def __len__(self) -> int:
         return len(self._by_content)
 
-    def of(self, pod: Pod) -> PodClass:
-        """The class of `pod`; the same object for every pod of one shape."""
+    def of(self, pod: Pod) -> EquivalenceClass:
+        """The class of `pod`; equal pods get the same object."""
         metadata = pod.metadata
         values = None
         if metadata.annotations or metadata.labels:
@@ -68,12 +68,12 @@ class ClassBook:
         if known is not None:
             return known[1]
         found = self._by_reading(pod, values)
-        if len(self._by_spec) >= 65536:  # specs of bound pods name their node; do not keep them for ever
+        if len(self._by_spec) >= 65536:  # bounded, because the specs of bound pods differ by node name
             self._by_spec.clear()
-        self._by_spec[id(pod.spec), values] = (pod.spec, found)  # the spec is kept so that its id stays its own
+        self._by_spec[id(pod.spec), values] = (pod.spec, found)  # keeps the spec alive, so that its id stays unique
         return found
 
-    def _by_reading(self, pod: Pod, values: tuple[str | None, ...] | None) -> PodClass:
+    def _by_reading(self, pod: Pod, values: tuple[str | None, ...] | None) -> EquivalenceClass:
         spec = pod.spec
         affinity = unpinned(spec.affinity)
         invalid = ""
@@ -94,15 +94,17 @@ class ClassBook:
         found = self._by_content.get(content)
         if found is None:
             vector = [(PODS_COLUMN, 1), *((self._resources.column(name), value) for name, value in requests.items())]
-            # Where some pod of the class is, or has to go by name, says nothing about the others.
+            # Node names of one pod must not affect the class.
             example = replace(pod, spec=replace(spec, node_name="", affinity=affinity))
-            found = PodClass(len(self._by_content), example, requests, vector, nonzero, _digest(content), invalid)
+            found = EquivalenceClass(
+                len(self._by_content), example, requests, vector, nonzero, _digest(content), invalid
+            )
             self._by_content[content] = found
         return found
 
 
 def renamed(requests: Amounts) -> Amounts:
-    """Deprecated device names under their present ones; where both are given the present one stands (R1)."""
+    """Replace deprecated device resource names; if both names are present the new one is used (DEV-R1)."""
     if not any(name in RENAMED for name in requests):
         return requests
     kept = {name: value for name, value in requests.items() if name not in RENAMED or RENAMED[name] in requests}

@@ -1,9 +1,9 @@
-"""All nodes as columns, and a log of which rows changed, so that whoever derives from them recomputes those rows alone.
+"""NodeColumns: arrays over nodes, and a log of changed rows, so that derived data is updated for those rows only.
 
-A row belongs to one node name while that name is known; the row of a forgotten node is given to the next new one. Every
-view remembers how much of the log it has read. Plugins add columns of their own; they grow with the table.
+A row is the index of a node on the node axis. A node name keeps its row while it is known; the row of a removed node is
+reused. Readers of the log remember their position. Plugins can add their own columns.
 
-Rows are the last axis of every array: what is looked at together (one resource of many nodes) lies together.
+The node axis is the last axis of every array, so that one resource of many nodes is contiguous.
 """
 
 import hashlib
@@ -28,10 +28,10 @@ _SPARE_RESOURCES = 4
 
 
 class Ties:
-    """Which of two equal nodes a pod gets: the one whose name hashes higher, by seed and by the pod's class.
+    """Tie-break between nodes of equal score: a hash of seed, equivalence class and node name; the highest wins.
 
-    Even, repeatable, and blind to the order in which nodes came. Classes differ in it so that they do not all run after
-    the same node.
+    It is uniform, repeatable and independent of the order of nodes. Classes have different ranks, so that they do not
+    all prefer the same node.
     """
 
     def __init__(self, seed: int = 0) -> None:
@@ -43,40 +43,40 @@ class Ties:
         return int.from_bytes(digest, "little") >> (64 - TIE_BITS)
 
     def salt(self, digest: int) -> int:
-        """What a class's view of the ranks is XORed with."""
+        """The value with which the ranks are XORed for a class."""
         return digest
 
 
 class Watcher(Protocol):
-    """Somebody who derives from the columns row by row."""
+    """Derives data from the columns row by row."""
 
     def filled(self, row: int, node: Any, placed: Any) -> None:
-        """The pod `placed` came to `node`, and nothing else happened there."""
+        """The pod `placed` was placed on `node`; nothing else changed there."""
 
     def opened(self, row: int) -> None:
-        """Something else about the row changed."""
+        """The row changed in another way."""
 
 
 @dataclass(slots=True)
 class _Own:
-    fill: NDArray[Any]  # what a row holds that nobody has written, [*shape]
+    fill: NDArray[Any]  # value of a row that was not written, [*shape]
     array: NDArray[Any]
     catch_up: Callable[[NDArray[Any]], None] | None
 
 
 class NodeColumns:
-    """Arrays over nodes. Read them freely; they change only through the methods here.
+    """Arrays over nodes. They must be changed only by the methods of this class.
 
-    `allocatable`, `free`: int64 [resource, row] by `ResourceIndex`; free is negative on an overcommitted node.
-    `room`: int64 [2, row], cpu (milli) and memory (bytes) that non-zero requests leave.
-    `divisor`: int64 [2, row], allocatable cpu and memory, but at least 1; `lacking`: how many known nodes have less.
-    `known`: the row belongs to a node that exists. `tie`: what decides between equal scores, higher wins.
+    `allocatable`, `free`: int64 [resource, node] by `ResourceIndex`; free is negative on an overcommitted node.
+    `room`: int64 [2, node], cpu (milli) and memory (bytes) that non-zero requests leave.
+    `divisor`: int64 [2, node], allocatable cpu and memory, but at least 1; `lacking`: how many known nodes have less.
+    `known`: bool [node], the row belongs to a node that exists. `tie`: int64 [node], tie-break, the highest wins.
     """
 
     def __init__(self, resources: ResourceIndex, ties: Ties | None = None) -> None:
         self.resources = resources
         self.ties = ties or Ties()
-        self.count = 0  # rows in use are all below this
+        self.count = 0  # all rows in use are less than this
         self.capacity = _FIRST_CAPACITY
         self.names: list[str] = []
         self.rows: dict[str, int] = {}
@@ -92,16 +92,16 @@ class NodeColumns:
         self._own: dict[str, _Own] = {}
         self._log: list[int] = []
         self._log_start = 0
-        self.static_log: list[int] = []  # rows whose node object changed: rare, never cut
+        self.static_log: list[int] = []  # rows whose node object changed; never truncated
         self._watchers: list[Watcher] = []
-        self.changes = 0  # how much has been logged since the beginning; the log's end
+        self.changes = 0  # length of the log since the beginning
 
     def row(self, name: str) -> int:
-        """The row of `name`, given out now if it has none."""
+        """The row of `name`, assigned now if it has none."""
         row = self.rows.get(name)
         if row is not None:
             return row
-        name = sys.intern(name)  # who looks a name up in a dictionary that has the same object need not compare letters
+        name = sys.intern(name)  # dictionary look-ups then compare by identity
         if self._spare:
             row = self._spare.pop()
             self.names[row] = name
@@ -116,7 +116,7 @@ class NodeColumns:
         return row
 
     def release(self, name: str) -> None:
-        """Forget `name`; its row counts as unknown until another name gets it."""
+        """Forget `name`. Its row is unknown until another name gets it."""
         row = self.rows.pop(name)
         self._spare.append(row)
         self.forget(row)
@@ -129,22 +129,22 @@ class NodeColumns:
         self.touch_static(row)
 
     def add_column(self, name: str, fill: NDArray[Any], catch_up: Callable[[NDArray[Any]], None] | None = None) -> None:
-        """Add a plugin's own array [*fill.shape, row], `fill` in every row; adding it again makes it anew.
+        """Add a plugin's own array [*fill.shape, node], initialised with `fill`; an existing one is replaced.
 
-        Read it with `column` and write it in place. A plugin that puts off writing does it in `catch_up`, which gets
-        the array before anybody reads it.
+        Read it with `column` and write it in place. `catch_up` is called with the array before each read, for plugins
+        that defer writes.
         """
         self._own[name] = _Own(fill, np.repeat(fill[..., None], self.capacity, axis=-1), catch_up)
 
     def column(self, name: str) -> NDArray[Any]:
-        """The array of a plugin's column; ask anew each time, because it moves when the table grows."""
+        """The array of a plugin's column. Do not keep it: it is reallocated when the table grows."""
         own = self._own[name]
         if own.catch_up is not None:
             own.catch_up(own.array)
         return own.array
 
     def set_sums(self, row: int, allocatable: list[int], requested: list[int], nonzero: tuple[int, int]) -> None:
-        """Write a node that exists into its row; both lists are as long as there are resources."""
+        """Write the sums of an existing node to its row; both lists have one value for each resource."""
         self.forget(row)
         self._widen(len(allocatable))
         self.allocatable[: len(allocatable), row] = allocatable
@@ -156,7 +156,7 @@ class NodeColumns:
         self.known[row] = True
 
     def forget(self, row: int) -> None:
-        """The row's node does not exist (any more)."""
+        """The node of the row does not exist."""
         if self.known[row]:
             self.known[row] = False
             self.lacking -= not self.allocatable[CPU_COLUMN : MEMORY_COLUMN + 1, row].all()
@@ -167,17 +167,17 @@ class NodeColumns:
         room[1, row] = allocatable[MEMORY_COLUMN] - nonzero[1]
 
     def watch(self, watcher: Watcher) -> None:
-        """Have `watcher` told of every change from now on."""
+        """Call `watcher` for every later change."""
         self._watchers.append(watcher)
 
     def touch(self, row: int) -> None:
-        """Note that something on this node changed: pods, devices, sums."""
+        """Log that pods, devices or sums of this node changed."""
         self._note(row)
         for watcher in self._watchers:
             watcher.opened(row)
 
     def fill(self, row: int, node: Any, placed: Any) -> None:
-        """Note that a pod came to this node, all sums and devices being written already."""
+        """Log that a pod was placed on this node; sums and devices have been written already."""
         self._log.append(row)
         self.changes += 1
         if len(self._log) > _LOG_LIMIT:
@@ -196,19 +196,19 @@ class NodeColumns:
         self._log_start += _LOG_LIMIT // 2
 
     def touch_static(self, row: int) -> None:
-        """Note that the node object itself changed: labels, taints, capacity, coming and going."""
+        """Log that the node object changed: labels, taints, capacity, creation or deletion."""
         self.static_log.append(row)
         self.touch(row)
 
     def changed_since(self, position: int) -> list[int] | None:
-        """Rows logged since `position`, each once, oldest first; None if so many that all should be looked at."""
+        """Rows logged since `position`, each once, oldest first; None: too many, use all rows."""
         if position < self._log_start or self.changes - position > self.count:
             return None
         recent = self._log[position - self._log_start :]
         return recent if len(recent) < 2 else list(dict.fromkeys(recent))
 
     def ensure_width(self) -> None:
-        """Make sure that every resource known to the index has its column."""
+        """Make room for every resource of the index."""
         self._widen(len(self.resources))
 
     def _widen(self, width: int) -> None:
@@ -232,9 +232,9 @@ class NodeColumns:
 
 
 class Batch:
-    """The rows that one pass looks at, with the columns gathered at most once for all plugins.
+    """The rows of one pass, with the columns gathered at most once for all plugins.
 
-    `rows` None means all rows in use; columns then come as views, without a copy.
+    `rows` None: all rows in use; the columns are then views without a copy.
     """
 
     __slots__ = ("_allocatable", "_divisor", "_free", "_own", "_room", "columns", "everything", "rows", "size")

@@ -1,4 +1,4 @@
-"""Which container images are on which nodes, how large they are there, and how widely each is spread."""
+"""Container images on nodes: their sizes, and the number of nodes that have each."""
 
 import numpy as np
 
@@ -6,8 +6,8 @@ from scheduler.cache.cache import Cache
 from scheduler.cache.columns import Ints
 
 
-class ImageBook:
-    """Follows the node objects; ask `version` first, it takes in what changed."""
+class ImageRegistry:
+    """Reads images of node objects. Read `version` first: it updates the registry."""
 
     def __init__(self, cache: Cache) -> None:
         self._cache = cache
@@ -31,7 +31,7 @@ class ImageBook:
 
     @property
     def total(self) -> int:
-        """How many nodes there are."""
+        """The number of nodes."""
         return self._nodes
 
     def on(self, row: int) -> dict[str, int]:
@@ -39,7 +39,7 @@ class ImageBook:
         return self._on_row.get(row, {})
 
     def holders(self, image: str) -> int:
-        """How many nodes have the image."""
+        """The number of nodes that have the image."""
         return len(self._sizes.get(image, ()))
 
     def sizes(self, image: str) -> tuple[Ints, Ints]:

@@ -1,4 +1,4 @@
-"""Which pods a selector means, in a form that can be looked up: by namespace, labels and their like, not one by one."""
+"""Pod matchers by namespace and labels, with an index that finds the matchers of a pod."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Generic, Protocol, TypeVar
@@ -7,17 +7,18 @@ import msgspec
 
 from scheduler.api.core import Pod
 from scheduler.api.wire import LabelSelector, Requirement
+from scheduler.pods.selectors import selector_matches
 
 EVERYTHING = LabelSelector()
 
 Namespaces = Mapping[str, dict[str, str]]  # labels by name
 LabelPair = tuple[str, str]
 V = TypeVar("V")
-MOST_READINGS = 4096
+MAX_READINGS = 4096
 
 
 class Readings(Generic[V]):
-    """What was read of one part of pods' specs, kept for pods that share it, their namespace and their labels.
+    """Keeps what `read` computes from one part of a pod's spec, for pods with equal part, namespace and labels.
 
     Replicas share the parts of their template; of others, what is read is read once for all who ask in one cycle.
     """
@@ -27,21 +28,21 @@ class Readings(Generic[V]):
         self._kept: dict[tuple[int, str], tuple[object, dict[str, str], V]] = {}
 
     def of(self, part: object, pod: Pod) -> V:
-        """`part` is the pod's; with it, namespace and labels decide what is read."""
+        """The value for `pod`; `part` is the part of its spec that is read."""
         metadata = pod.metadata
         found = self._kept.get((id(part), metadata.namespace))
         if found is not None and found[1] == metadata.labels:
             return found[2]
-        if len(self._kept) >= MOST_READINGS:
+        if len(self._kept) >= MAX_READINGS:
             self._kept.clear()
         value = self._read(pod)
-        # The part is kept so that its id stays its own.
+        # Keeps the part alive, so that its id stays unique.
         self._kept[id(part), metadata.namespace] = (part, metadata.labels.copy(), value)
         return value
 
 
 class PodMatcher:
-    """Pods of certain namespaces with certain labels; equal if they mean the same pods by the same words."""
+    """Matches pods by namespace and labels. Matchers are equal if their selectors are equal."""
 
     __slots__ = ("_hash", "namespace_selector", "namespaces", "selector", "words")
 
@@ -51,7 +52,7 @@ class PodMatcher:
         selector: LabelSelector | None,
         namespace_selector: LabelSelector | None = None,
     ) -> None:
-        """No `selector` means no pod at all; a `namespace_selector` adds namespaces to those named."""
+        """`selector` None matches no pod. `namespace_selector` adds namespaces to `namespaces`."""
         self.namespaces = frozenset(namespaces)
         self.selector = selector
         self.namespace_selector = namespace_selector
@@ -65,18 +66,20 @@ class PodMatcher:
         return isinstance(other, PodMatcher) and self.words == other.words
 
     def matches(self, pod: Pod, known: Namespaces) -> bool:
-        """Whether it means this pod; a namespace that is not `known` counts as one without labels."""
+        """Whether it matches this pod. A namespace that is not in `known` has no labels."""
         return self.matches_labels(pod.metadata.namespace, pod.metadata.labels, known)
 
     def matches_labels(self, namespace: str, labels: dict[str, str], known: Namespaces) -> bool:
-        if self.selector is None or not self.selector.matches(labels):
+        if self.selector is None or not selector_matches(self.selector, labels):
             return False
         if namespace in self.namespaces:
             return True
-        return self.namespace_selector is not None and self.namespace_selector.matches(known.get(namespace, {}))
+        return self.namespace_selector is not None and selector_matches(
+            self.namespace_selector, known.get(namespace, {})
+        )
 
     def needs(self) -> list[LabelPair] | None:
-        """Pairs of which every pod that it means has one; None if there are no such."""
+        """Label pairs of which each matching pod has at least one; None if there is no such set."""
         if self.selector is None:
             return []
         for pair in sorted(self.selector.match_labels.items()):
@@ -104,7 +107,7 @@ def with_label_keys(
 
 
 class Matching(Protocol):
-    """Something that means certain pods."""
+    """Matches certain pods."""
 
     def matches(self, pod: Pod, known: Namespaces) -> bool: ...
 
@@ -115,7 +118,7 @@ M = TypeVar("M", bound=Matching)
 
 
 class LabelIndex(Generic[M]):
-    """Finds, among many matchers, those that mean a pod, by looking at those alone that share a label with it."""
+    """Finds the matchers of a pod among those that share a label pair with it."""
 
     def __init__(self) -> None:
         self._by_pair: dict[LabelPair, dict[M, None]] = {}
@@ -145,7 +148,7 @@ class LabelIndex(Generic[M]):
         return [self._by_pair.setdefault(pair, {}) for pair in dict.fromkeys(pairs)]
 
     def find(self, pod: Pod, known: Namespaces) -> Iterator[M]:
-        """The matchers that mean this pod, each once."""
+        """The matchers of this pod, each once."""
         if not self._count:
             return
         for pair in pod.metadata.labels.items():
@@ -160,7 +163,7 @@ class LabelIndex(Generic[M]):
 def _sorted(selector: LabelSelector | None) -> object:
     if selector is None:
         return None
-    expressions = [(one.key, one.operator, sorted(one.values)) for one in selector.match_expressions]
+    expressions = [(term.key, term.operator, sorted(term.values)) for term in selector.match_expressions]
     return sorted(selector.match_labels.items()), sorted(expressions)
 
 

@@ -1,4 +1,4 @@
-"""Services and controllers, for the one thing scheduling asks of them: which pods are replicas of each other."""
+"""Selectors of services and controllers: they define which pods are replicas of each other."""
 
 from scheduler.api.core import Pod
 from scheduler.api.wire import LabelSelector, Requirement
@@ -15,7 +15,7 @@ class Owners:
         return bool(self._services or self._controllers)
 
     def set_service(self, namespace: str, name: str, selector: dict[str, str] | None) -> None:
-        """A service with its selector; None or empty: it selects nothing, or is gone."""
+        """Set the selector of a service; None or empty: it selects nothing, or is gone."""
         services = self._services.setdefault(namespace, {})
         if selector:
             services[name] = selector
@@ -25,14 +25,14 @@ class Owners:
             del self._services[namespace]
 
     def set_controller(self, kind: str, namespace: str, name: str, selector: LabelSelector | None) -> None:
-        """A ReplicaSet, StatefulSet or ReplicationController; None: it is gone."""
+        """Set the selector of a ReplicaSet, StatefulSet or ReplicationController; None: it is gone."""
         if selector is None:
             self._controllers.pop((kind, namespace, name), None)
         else:
             self._controllers[kind, namespace, name] = selector
 
     def selector_of(self, pod: Pod) -> LabelSelector | None:
-        """What all services and the controller of a pod select by, together; None if nothing selects it.
+        """The combined selector of all services and the controller of a pod; None if nothing selects it.
 
         (component-helpers/scheduling `DefaultSelector`.)
         """

@@ -1,8 +1,7 @@
-"""Pods that name the nodes they may go to, as those of a DaemonSet do: the names are taken out of what makes a class.
+"""Node names in the affinity of pods, as in those of a DaemonSet: they are not part of the equivalence class.
 
-Every pod of a DaemonSet names another node. Were the name part of the pod's shape, each would be a class of its own,
-judged on all nodes for the sake of one. So pods that differ in the name alone are one class, and the name is looked up
-when the pod's turn comes.
+Each pod of a DaemonSet names another node. If the name were part of the class, each pod would be a class of its own,
+judged on all nodes. So pods that differ only in the name are one class, and the name is looked up in the cycle.
 """
 
 from msgspec.structs import replace
@@ -13,14 +12,14 @@ NAME_FIELD = "metadata.name"
 
 
 def pin_of(pod: Pod) -> frozenset[str] | None:
-    """The nodes that a pod may go to by name; None if it names none, or in more words than a DaemonSet uses."""
+    """The node names that a pod is limited to; None if it has none, or in another form than a DaemonSet's."""
     affinity = pod.spec.affinity
     term = None if affinity is None else _pinned_term(affinity)
     return None if term is None else frozenset(term.match_fields[0].values)
 
 
 def unpinned(affinity: Affinity | None) -> Affinity | None:
-    """What is left of a pod's affinity without the names that `pin_of` gives; the same object if it gives none."""
+    """A pod's affinity without the names of `pin_of`; the same object if there are none."""
     if affinity is None or affinity.node_affinity is None:
         return affinity
     term = _pinned_term(affinity)
@@ -31,7 +30,7 @@ def unpinned(affinity: Affinity | None) -> Affinity | None:
 
 
 def _pinned_term(affinity: Affinity) -> NodeSelectorTerm | None:
-    """The only required term, if what it says of fields is `metadata.name In […]` and no more."""
+    """The only required term, if its only field requirement is `metadata.name In […]`."""
     node = affinity.node_affinity
     if node is None or node.required is None or len(node.required.node_selector_terms) != 1:
         return None

@@ -1,4 +1,4 @@
-"""Resource names as column numbers: the columns of the node table and the vectors of pods agree through this index."""
+"""ResourceIndex: resource names as column numbers, shared by `NodeColumns` and the vectors of pods."""
 
 from scheduler.api.quantity import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 
@@ -16,7 +16,7 @@ class ResourceIndex:
         return len(self.names)
 
     def column(self, name: str) -> int:
-        """The number of `name`, given out now if it has none yet."""
+        """The number of `name`, assigned now if it has none."""
         column = self._columns.get(name)
         if column is None:
             column = self._columns[name] = len(self.names)

@@ -1,4 +1,4 @@
-"""How many pods of a kind are on each node, for every kind that some plugin has asked about, kept pod by pod."""
+"""Counts of matching pods on each node, for every set of matchers that a plugin uses, updated pod by pod."""
 
 from collections import OrderedDict
 
@@ -7,16 +7,16 @@ import numpy as np
 from scheduler.api.core import Pod
 from scheduler.cache.cache import Cache
 from scheduler.cache.columns import Ints
+from scheduler.cache.listener import Listener
 from scheduler.cache.matching import LabelIndex, LabelPair, Namespaces, PodMatcher
-from scheduler.framework.nodeinfo import PodInfo
-from scheduler.framework.points import Listener
+from scheduler.cache.nodeinfo import PodInfo
 
-KEPT_CELLS = 50_000_000  # tallies times nodes, 8 bytes each; beyond, those not asked for the longest are dropped
-FEWEST_TALLIES = 64  # but so many are kept in any case
+MAX_KEPT_CELLS = 50_000_000  # tallies times nodes, 8 bytes each; beyond, the least recently used are dropped
+MIN_TALLIES = 64  # this many are kept in any case
 
 
 class Tally:
-    """Pods that all of `matchers` mean, a count for each row; with `staying`, those not being deleted."""
+    """The number of pods that match all `matchers`, [node]; `staying`: without pods that are being deleted."""
 
     __slots__ = ("_hash", "matchers", "rows", "staying", "total")
 
@@ -56,21 +56,21 @@ class Tallies(Listener):
         self._cache = cache
         self._known: OrderedDict[Tally, Tally] = OrderedDict()
         self._index: LabelIndex[Tally] = LabelIndex()
-        self._counted: dict[str, list[Tally]] = {}  # by pod uid: where it is counted
+        self._counted: dict[str, list[Tally]] = {}  # by pod uid: the tallies that count it
         cache.listen(self)
 
     def __len__(self) -> int:
         return len(self._known)
 
     def of(self, *matchers: PodMatcher, staying: bool = False) -> Tally:
-        """The tally of the pods that all of these mean, counted now if nobody has asked for it before."""
+        """The tally of the pods that match all of these; counted now if it is new."""
         asked = Tally(matchers, staying=staying)
         found = self._known.get(asked)
         if found is None:
             found = self._known[asked] = asked
             self._count_all(found)
             self._index.add(found)
-            if len(self._known) > FEWEST_TALLIES and len(self._known) * self._cache.columns.capacity > KEPT_CELLS:
+            if len(self._known) > MIN_TALLIES and len(self._known) * self._cache.columns.capacity > MAX_KEPT_CELLS:
                 self._drop(next(iter(self._known)))
         else:
             self._known.move_to_end(found)
@@ -120,4 +120,4 @@ class Tallies(Listener):
         row = columns.rows[info.node_name]
         for tally in tallies:
             tally.count(row, change, columns.capacity)
-        self._cache.stirs += 1
+        self._cache.placement_changes += 1

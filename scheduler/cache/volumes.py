@@ -1,4 +1,4 @@
-"""Claims and volumes as the API server has them; which pods on nodes use which claim is read off the pods."""
+"""Storage objects of the API server: claims, volumes, classes and CSI nodes."""
 
 from collections.abc import Iterator, Mapping
 
@@ -9,13 +9,13 @@ ClaimKey = tuple[str, str]  # namespace, name
 
 
 class Volumes:
-    """All objects of storage that are known."""
+    """All known storage objects."""
 
     def __init__(self) -> None:
         self.claims: dict[ClaimKey, PersistentVolumeClaim] = {}
         self.volumes: dict[str, PersistentVolume] = {}
         self.classes: dict[str, StorageClass] = {}
-        self._limits: dict[str, dict[str, int]] = {}  # node → CSI driver → how many volumes may be attached
+        self._limits: dict[str, dict[str, int]] = {}  # node → CSI driver → maximum of attached volumes
 
     def set_claim(self, claim: PersistentVolumeClaim, *, gone: bool = False) -> None:
         key = (claim.metadata.namespace, claim.metadata.name)
@@ -45,11 +45,11 @@ class Volumes:
         }
 
     def limits(self, node: str) -> Mapping[str, int]:
-        """How many volumes of each CSI driver the node may have attached, where there is a limit."""
+        """The maximum of attached volumes for each CSI driver with a limit on the node."""
         return self._limits.get(node, {})
 
     def bound(self, claim: PersistentVolumeClaim) -> PersistentVolume | None:
-        """The volume that a claim is bound to, if it is and the volume is known."""
+        """The volume that a claim is bound to; None if it is not bound or the volume is unknown."""
         return self.volumes.get(claim.spec.volume_name) if claim.spec.volume_name else None
 
 

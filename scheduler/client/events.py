@@ -1,4 +1,4 @@
-"""Events about pods and reservations, for people: written when there is time, dropped (and counted) when there is none.
+"""EventRecorder: writes Events about pods and reservations with low priority; drops and counts them under load.
 
 An event is never worth a binding, so at most a few are under way at once and the line of waiting ones is short. The
 same event about the same pod is sent once, and then only counted up when it comes again (a series, as upstream's).
@@ -17,10 +17,10 @@ from scheduler.client.rest import Rest
 
 log = logging.getLogger(__name__)
 
-NOTE_LIMIT = 1024  # bytes that an event's note may have
+NOTE_LIMIT = 1024  # maximum length of an event's note, bytes
 QUEUE_LIMIT = 10_000
 AT_ONCE = 2
-NO_NAMESPACE = "default"  # where events about cluster-scoped objects go
+NO_NAMESPACE = "default"  # namespace of events about cluster-scoped objects
 _REMEMBERED = 4096
 
 _Key = tuple[str, str, str]
@@ -104,7 +104,7 @@ class EventRecorder:
 
 
 def cut(note: str) -> str:
-    """At most 1024 bytes; what is longer ends in ` ...` (R46)."""
+    """Truncate to 1024 bytes; a truncated text ends in ` ...` (FWK-R46)."""
     encoded = note.encode()
     if len(encoded) <= NOTE_LIMIT:
         return note
@@ -117,7 +117,7 @@ def _path(namespace: str) -> str:
 
 def _reference(pod: Pod) -> dict[str, str]:
     metadata = pod.metadata
-    if is_reserve_pod(pod):  # a stand-in that nobody else knows
+    if is_reserve_pod(pod):  # the API server does not have this pod
         return {
             "apiVersion": GROUP_VERSION,
             "kind": "Reservation",

@@ -1,4 +1,4 @@
-"""HTTP/1.1 to one API server, on an asyncio loop: a few connections kept open for requests, one more for each stream.
+"""HTTP/1.1 client for one API server, on an asyncio loop: a few pooled connections, and one for each stream.
 
 Built on httptools' parser because the shell sends thousands of small requests a second; aiohttp costs four times as
 much for each (measured in docs/performance.md). Requests of one turn of the loop go out together. Where there are more
@@ -21,9 +21,9 @@ from scheduler.client.kubeconfig import Server
 log = logging.getLogger(__name__)
 
 CONNECTIONS = 16
-ANSWER_WITHIN = 30.0  # seconds; after that the connection is given up
-MOST_AT_ONCE = 16  # requests that one connection carries at once
-QUICK = 0.0005  # seconds between two answers on one connection from which on waiting behind another is no matter
+ANSWER_WITHIN = 30.0  # seconds; after that the connection is closed
+MAX_PIPELINED = 16  # maximum of requests in flight on one connection
+QUICK = 0.0005  # seconds between two responses below which pipelining costs nothing
 USER_AGENT = "seatrial"
 _WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
 
@@ -34,7 +34,7 @@ class _Sent(NamedTuple):
 
 
 class _Connection(asyncio.Protocol):
-    """One connection; carries some requests at a time, and tells its owner when all are answered or it is gone."""
+    """One connection with pipelined requests. Tells its owner when all are answered or it is closed."""
 
     def __init__(self, owner: "HttpTransport") -> None:
         self._owner = owner
@@ -48,14 +48,14 @@ class _Connection(asyncio.Protocol):
         self._carried = 0
         self._first_answer = 0.0  # when, of those carried at once, on the loop's clock
 
-    # asyncio's side
+    # callbacks of asyncio
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)  # uvloop's TLS transport does not inherit from it
 
     def data_received(self, data: bytes) -> None:
         if not self._awaited:
-            self.close()  # bytes that nobody asked for
+            self.close()  # bytes without a request
             return
         try:
             self._parser.feed_data(data)
@@ -67,14 +67,14 @@ class _Connection(asyncio.Protocol):
         self._owner.lost(self)
         self._give_up(f"connection lost: {error or 'closed by the other side'}")
 
-    # our side
+    # calls of the owner
 
     @property
     def open(self) -> bool:
         return self._transport is not None and not self._transport.is_closing()
 
     def carry(self, requests: list[_Sent]) -> None:
-        """Send requests when none are under way; each is told its answer."""
+        """Send requests; none may be in flight. Each gets its response."""
         assert self._transport is not None  # noqa: S101
         self._awaited.extend(requests)
         self._carried = len(requests)
@@ -86,7 +86,7 @@ class _Connection(asyncio.Protocol):
             self._transport.close()
 
     def abandon(self) -> None:
-        """Close without telling anybody."""
+        """Close without calling back."""
         self._awaited.clear()
         self._stop_waiting()
         self.close()
@@ -96,7 +96,7 @@ class _Connection(asyncio.Protocol):
         self._give_up(f"no answer within {ANSWER_WITHIN:.0f} s")
 
     def _give_up(self, why: str) -> None:
-        """Nothing more is to be expected: whoever waits hears so."""
+        """Fail all requests in flight."""
         self._stop_waiting()
         self.close()
         while self._awaited:
@@ -107,7 +107,7 @@ class _Connection(asyncio.Protocol):
             self._deadline.cancel()
             self._deadline = None
 
-    # httptools' side
+    # callbacks of httptools
 
     def on_message_begin(self) -> None:
         self._parts, self._headers = [], {}
@@ -121,7 +121,7 @@ class _Connection(asyncio.Protocol):
     def on_message_complete(self) -> None:
         awaited = self._awaited
         if not awaited:
-            self.close()  # an answer too many
+            self.close()  # a response without a request
             return
         parts = self._parts
         response = Response(
@@ -132,7 +132,7 @@ class _Connection(asyncio.Protocol):
             self._first_answer = self._loop.time()
         done = awaited.popleft().done
         if not keep:
-            # What was sent behind it has not been looked at (RFC 9112, 9.6), and may be sent again.
+            # Requests behind it were not processed (RFC 9112, 9.6) and can be sent again.
             unseen = list(awaited)
             awaited.clear()
             self._stop_waiting()
@@ -185,7 +185,7 @@ class _StreamConnection(asyncio.Protocol):
             self._transport.write(data)
 
     def abandon(self) -> None:
-        """Close without telling anybody."""
+        """Close without calling back."""
         self._on_end = None
         if self._transport is not None:
             self._transport.close()
@@ -226,7 +226,7 @@ class _HttpStream(Stream):
 
 
 class HttpTransport:
-    """A `Transport` over sockets; use it on the running loop only."""
+    """A `Transport` over sockets. Use it only on the running loop."""
 
     def __init__(self, server: Server, *, connections: int = CONNECTIONS) -> None:
         self._server = server
@@ -237,7 +237,7 @@ class HttpTransport:
         self._connecting = 0
         self._queue: deque[_Sent] = deque()
         self._planned = False
-        self._at_once = 1  # requests that a connection gets although another one is idle
+        self._at_once = 1  # requests that one connection gets while another is idle
         self._tasks: set[asyncio.Task[None]] = set()
         host = f"[{server.host}]" if ":" in server.host else server.host
         head = f"Host: {host}:{server.port}\r\nUser-Agent: {USER_AGENT}\r\nAccept: application/json\r\n"
@@ -253,36 +253,36 @@ class HttpTransport:
         return stream
 
     def close(self) -> None:
-        """Close every connection; answers still on their way are lost without a word."""
+        """Close all connections. Requests in flight get no response."""
         self._queue.clear()
         for connection in list(self._open):
             connection.abandon()
         for stream in list(self._streams):
             stream.abandon()
 
-    # what connections tell
+    # callbacks of connections
 
     def idle(self, connection: _Connection) -> None:
-        """All that it carried has been answered."""
+        """All requests of the connection have been answered."""
         self._idle.append(connection)
         if self._queue:
             self._plan()
 
     def lost(self, connection: _Connection) -> None:
-        """It is gone."""
+        """The connection is closed."""
         self._open.discard(connection)
         if self._queue:
             self._plan()
 
     def send_again(self, unseen: list[_Sent]) -> None:
-        """Requests that the server has not looked at, before all others."""
+        """Send unprocessed requests again, before all others."""
         if unseen:
             self._queue.extendleft(reversed(unseen))
             self._plan()
 
     def answered_after(self, gap: float) -> None:
-        """How many seconds lay between two answers to requests that went out together."""
-        self._at_once = min(MOST_AT_ONCE, self._at_once * 2) if gap <= QUICK else max(1, self._at_once // 2)
+        """Seconds between two responses on one connection."""
+        self._at_once = min(MAX_PIPELINED, self._at_once * 2) if gap <= QUICK else max(1, self._at_once // 2)
 
     # requests
 
@@ -292,7 +292,7 @@ class HttpTransport:
             asyncio.get_running_loop().call_soon(self._send_out)
 
     def _send_out(self) -> None:
-        """Hand what has gathered to the connections that are idle."""
+        """Send the collected requests on idle connections."""
         self._planned = False
         queue, idle = self._queue, self._idle
         while queue and idle:
@@ -300,7 +300,7 @@ class HttpTransport:
             if connection.open:
                 missing = self._limit - len(self._open) - self._connecting
                 fair = -(-len(queue) // (len(idle) + 1 + missing))
-                count = min(MOST_AT_ONCE, max(fair, self._at_once), len(queue))
+                count = min(MAX_PIPELINED, max(fair, self._at_once), len(queue))
                 connection.carry([queue.popleft() for _ in range(count)])
         for _ in range(min(len(queue), self._limit - len(self._open) - self._connecting)):
             self._connecting += 1

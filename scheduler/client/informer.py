@@ -1,8 +1,8 @@
-"""A local view of one kind of object: list, watch, and list again after a gap, without losing or doubling anything.
+"""Informer: a local copy of one kind of object by list and watch.
 
-The handler sees `set` for every object that is there or changed and `gone` for every one that went, in the API server's
-order. After a gap (the server forgot our place, or a stream broke and cannot be resumed) the new list is compared with
-what was known: what is missing from it has gone.
+Handlers get `set` for each object that exists or changed, and `gone` for each deleted one, in the API server's order.
+After a gap (resource version expired, or a broken stream that cannot be resumed) it lists again; known objects that are
+missing from the new list are gone.
 """
 
 import logging
@@ -23,11 +23,11 @@ PAGE = 5000
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 30.0
 _GONE = 410
 _PRESENT = frozenset({"ADDED", "MODIFIED"})
-_NOT_SHOWN = frozenset({403, 404})  # the server has no such kind, or we may not look at it
+_NOT_SHOWN = frozenset({403, 404})  # the server does not serve the kind, or denies access
 
 
 class Following(Protocol):
-    """What can be followed: everything that the API server stores."""
+    """Any object with metadata."""
 
     @property
     def metadata(self) -> ObjectMeta: ...
@@ -52,7 +52,7 @@ _decode_status = msgspec.json.Decoder(ApiStatus).decode
 
 
 class Informer(Generic[K]):
-    """Follows `path`; `decode` turns an encoded object into what the handlers want."""
+    """Follows `path`; `decode` decodes one JSON object."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class Informer(Generic[K]):
         selector: dict[str, str] | None = None,
         optional: bool = False,
     ) -> None:
-        """`on_batch` follows every event (and the whole of a list); an `optional` kind need not be there or shown."""
+        """`on_batch` is called after each event and after a list. `optional`: the kind need not be served."""
         self._transport = transport
         self._clock = clock
         self._path = path
@@ -192,7 +192,7 @@ class Informer(Generic[K]):
         if response.code == _GONE:
             self._list("")
         elif response.ok:
-            self._watch()  # servers end watches after a while; the place is kept
+            self._watch()  # servers end watches after some time; resume from the last version
         else:
             log.info("informer watch-broken path=%s why=%s", self._path, refusal(response))
             self._again(lambda: self._list("") if response.code == 404 else self._watch())

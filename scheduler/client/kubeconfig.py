@@ -1,4 +1,4 @@
-"""Where the API server is and who we are there, by the official client's rules (files, exec plugins, in-cluster)."""
+"""Address and credentials of the API server, by the official client's rules (files, exec plugins, in-cluster)."""
 
 import ssl
 import tempfile
@@ -12,12 +12,12 @@ from yaml import YAMLError
 
 
 class KubeconfigError(ValueError):
-    """There is no usable way to an API server; the text says what was tried."""
+    """No usable kubeconfig or service account. The message has what was tried."""
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """One API server as a client needs it."""
+    """Address, TLS and credentials of one API server."""
 
     host: str
     port: int
@@ -32,7 +32,7 @@ def load_server(path: Path | None) -> Server:
     Raises:
         KubeconfigError: nothing usable was found.
     """
-    from kubernetes import config  # a quarter of a second: only who connects pays it
+    from kubernetes import config  # imported late: it takes 0.25 s
     from kubernetes.client import Configuration
     from kubernetes.config import kube_config
 

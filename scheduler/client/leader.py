@@ -1,4 +1,4 @@
-"""Leader election by a Lease, as client-go does it: of several schedulers one works, the others stand by.
+"""Leader election by a Lease, as in client-go: one of several schedulers is the leader, the others are standbys.
 
 Whoever holds the Lease renews it. Whoever does not watches whether the record moves; one that has stood still for the
 time that it was promised for is free. Both go by their own monotonic clock alone, so that it does not matter how far
@@ -20,7 +20,7 @@ from scheduler.client.rest import refusal
 
 log = logging.getLogger(__name__)
 
-JITTER = 1.2  # client-go's; it asks that a renewal may be late by so much
+JITTER = 1.2  # client-go's: the renew deadline must exceed the retry period by this factor
 _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|h|m|s)")
 
@@ -28,7 +28,7 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|h|m|s)")
 class LeaderElection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
     """The part `leaderElection` of a KubeSchedulerConfiguration; durations are Go's, as `15s` or `1m30s`."""
 
-    leader_elect: bool | None = None  # None: nobody said
+    leader_elect: bool | None = None  # None: not set
     lease_duration: str = "15s"
     renew_deadline: str = "10s"
     retry_period: str = "2s"
@@ -37,7 +37,7 @@ class LeaderElection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, re
     resource_namespace: str = "kube-system"
 
     def check(self) -> None:
-        """Refuse what would not elect one leader at a time.
+        """Refuse values with which two leaders could exist.
 
         Raises:
             ValueError: with the field, what was expected and what was found.
@@ -89,7 +89,7 @@ class _LeaseSpec(Wire, frozen=True):
 
 
 class _Lease(Wire, frozen=True):
-    metadata: dict[str, Any]  # as it came, because it goes back whole
+    metadata: dict[str, Any]  # unchanged, because it is written back
     spec: _LeaseSpec = _LeaseSpec()
 
 
@@ -109,7 +109,7 @@ class Elector:
         on_leading: Callable[[], None],
         on_lost: Callable[[], None],
     ) -> None:
-        """`identity` must be nobody else's, not even that of an earlier run on this machine."""
+        """`identity` must be unique, also among earlier runs on this machine."""
         self._transport, self._clock, self._identity = transport, clock, identity
         self._on_leading, self._on_lost = on_leading, on_lost
         self._holds_for = seconds(settings.lease_duration)
@@ -118,10 +118,10 @@ class Elector:
         self._collection = f"/apis/coordination.k8s.io/v1/namespaces/{quote(settings.resource_namespace)}/leases"
         self._name = settings.resource_name
         self._path = f"{self._collection}/{quote(self._name)}"
-        self._seen: _LeaseSpec | None = None  # the record as last read, and when it was first read like this
+        self._seen: _LeaseSpec | None = None  # the record as last read, and since when it is unchanged
         self._seen_at = 0.0
-        self._known: _Lease | None = None  # the record as we wrote it, while nobody else has
-        self._attempt = 0  # counts attempts; an answer to an earlier one than the last says nothing
+        self._known: _Lease | None = None  # the record that we wrote, until another candidate writes
+        self._attempt = 0  # number of the attempt; responses to earlier ones are ignored
         self._next: Timer | None = None
         self._limit: Timer | None = None
         self._stopped = False
@@ -131,7 +131,7 @@ class Elector:
         self._try()
 
     def stop(self, done: Callable[[], None] = lambda: None) -> None:
-        """Take part no more; a holder gives the Lease up, so that nobody has to wait. `done` follows in any case."""
+        """Stop. A leader releases the Lease. `done` is called in any case."""
         self._stopped = True
         for timer in (self._next, self._limit):
             if timer is not None:
@@ -147,7 +147,7 @@ class Elector:
     # -- attempts -----------------------------------------------------------------------------------------------------
 
     def _try(self) -> None:
-        """One attempt to get or keep the Lease; the next follows after a pause, whatever comes of it."""
+        """Try to acquire or renew the Lease. The next attempt follows after a pause."""
         if self._stopped:
             return
         self._attempt += 1
@@ -197,7 +197,7 @@ class Elector:
         self._put(lease, record, lambda response: self._written(response, attempt, began))
 
     def _put(self, lease: _Lease, spec: _LeaseSpec, done: Callable[[Response], None]) -> None:
-        """Replace the record, but only that very version of it."""
+        """Replace the record if it has not changed."""
         body = {
             "apiVersion": "coordination.k8s.io/v1",
             "kind": "Lease",
@@ -214,14 +214,14 @@ class Elector:
         if self._stopped or attempt != self._attempt:
             return
         if not response.ok:
-            self._known = None  # somebody else wrote, or our own write may have come through unheard: read it anew
+            self._known = None  # another candidate wrote, or our write had no response: read again
             log.info("leader lease-unwritten name=%s why=%s", self._name, refusal(response))
             return
         self._known = _decode(response.body)
         self._seen, self._seen_at = self._known.spec, began
         if self._limit is not None:
             self._limit.cancel()
-        # From when we asked: others count from no earlier. An answer that is later than that is of no use.
+        # Counted from the request, because other candidates count from a later moment.
         left = began + self._deadline - self._clock.monotonic()
         self._limit = self._clock.call_later(left, self._give_up)
         if not self.leading and left > 0:
@@ -230,7 +230,7 @@ class Elector:
             self._on_leading()
 
     def _give_up(self) -> None:
-        """The Lease could not be renewed in time: others may soon take themselves for the leader."""
+        """The Lease was not renewed in time: another candidate may soon become the leader."""
         if self._stopped or not self.leading:
             return
         self.leading = False

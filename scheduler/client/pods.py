@@ -1,4 +1,4 @@
-"""Pods decoded fast: specs that arrive as the same bytes become the same object, so that a template is read once.
+"""PodDecoder: decodes pods, and shares one spec object between pods with equal spec bytes.
 
 A spec that differs from a known one only by the node it names, as a pod's does that has just been bound, is made of the
 known one.
@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from scheduler.api.core import Pod, PodSpec, PodStatus
 from scheduler.api.wire import ObjectMeta, Wire
 
-_LIMIT = 16384  # specs remembered; some name their node, so they do not repeat for ever
+_LIMIT = 16384  # maximum of specs kept; specs with a node name do not repeat
 _NODE = b'"nodeName":"'
 
 
@@ -25,7 +25,7 @@ class _Named(Wire, frozen=True):
 
 
 class PodDecoder:
-    """Turns encoded pods into `Pod`s."""
+    """Decodes pods from JSON."""
 
     def __init__(self) -> None:
         self._raw = msgspec.json.Decoder(_RawPod).decode
@@ -51,7 +51,7 @@ class PodDecoder:
         return Pod(raw.metadata, spec, raw.status)
 
     def _bound(self, encoded: bytes) -> PodSpec | None:
-        """The spec, if without the name of its node it is a known one."""
+        """The spec, if it equals a known one but for its node name."""
         start = encoded.rfind(_NODE)
         if start < 0:
             return None
@@ -63,7 +63,7 @@ class PodDecoder:
         else:
             bare = encoded[:start] + encoded[last + 1 :].removeprefix(b",")
         template = self._specs.get(bare)
-        # What was taken out may have been another thing of that name, as a label to select by.
+        # The removed text may have been another field of that name, as in a node selector.
         if template is None or template.node_name or self._named(encoded).node_name != name:
             return None
         return replace(template, node_name=name)

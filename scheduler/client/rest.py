@@ -1,4 +1,4 @@
-"""The verbs of the Kubernetes API over any transport: what to send, and what the answer means.
+"""Verbs of the Kubernetes API over any transport.
 
 Refusals that pass by themselves (too many requests, a server that is starting or stopping, a lost connection) are tried
 again a few times with growing pauses; everything else goes to the caller at once.
@@ -26,14 +26,14 @@ _decode_status = msgspec.json.Decoder(ApiStatus).decode
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How often to send again what a passing fault stopped, and how long to wait before the first time (seconds)."""
+    """Retries after transient errors: their number, and the first pause in seconds."""
 
     attempts: int = 4
     pause: float = 0.1
 
 
 def refusal(response: Response) -> str:
-    """An answer that is no success, in words."""
+    """The message of a response that is not a success."""
     if response.code == 0:
         return response.body.decode(errors="replace") or "no answer"
     try:
@@ -53,7 +53,7 @@ def node_path(name: str) -> str:
 
 
 def _quoted(name: str) -> str:
-    """For a path; the names that API servers accept for these kinds stay as they are."""
+    """Escape a name for a path. Valid names of these kinds need no escaping."""
     return name if _usual(name) else quote(name)
 
 
@@ -61,7 +61,7 @@ _usual = re.compile(r"[-a-z0-9.]*").fullmatch
 
 
 class Rest:
-    """Sends requests, again where that may help."""
+    """Sends requests, with retries after transient errors."""
 
     def __init__(self, transport: Transport, clock: Clock, policy: RetryPolicy | None = None) -> None:
         self.transport = transport
@@ -69,7 +69,7 @@ class Rest:
         self._policy = policy or RetryPolicy()
 
     def send(self, request: Request, done: Done, *, attempt: int = 1) -> None:
-        """Carry out `request`; `done` gets the last answer."""
+        """Send `request`; `done` gets the last response."""
 
         def answered(response: Response) -> None:
             if response.code in _PASSING and attempt < self._policy.attempts:
@@ -107,12 +107,12 @@ class Rest:
         self.send(Request("POST", path, to_json(body)), done)
 
     def delete(self, path: str, *, uid: str, done: Done) -> None:
-        """Delete, but only the very object of that uid."""
+        """Delete the object if it has that uid."""
         body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}}
         self.send(Request("DELETE", path, to_json(body)), done)
 
 
 def _asked_pause(response: Response) -> float:
-    """What Retry-After asks for, in seconds; 0 if it does not."""
+    """The value of Retry-After in seconds; 0 if absent."""
     text = response.headers.get("retry-after", "")
     return float(text) if text.isdigit() else 0.0

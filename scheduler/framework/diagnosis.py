@@ -1,6 +1,6 @@
-"""What one failed cycle leaves for people and programs to read: Koordinator's `Diagnosis` as JSON (R35).
+"""The JSON diagnosis of a failed cycle: Koordinator's `Diagnosis` (FWK-R35).
 
-Costs a plain pass over all nodes; made only where the debug flag `d` asks for it.
+It costs a pass over all nodes without kept results, and is made only with the debug flag `d`.
 """
 
 import logging
@@ -11,12 +11,12 @@ from typing import Any
 
 from scheduler.api.clock import Clock
 from scheduler.api.wire import to_json
-from scheduler.framework.nodeinfo import PodInfo
+from scheduler.cache.nodeinfo import PodInfo
 from scheduler.framework.status import Code, Status
 
 log = logging.getLogger(__name__)
 
-QUEUE_SIZE = 1000  # diagnoses that wait for their turn to be logged, at most
+QUEUE_SIZE = 1000  # maximum of diagnoses that wait to be logged
 
 
 def diagnosis_of(
@@ -28,10 +28,10 @@ def diagnosis_of(
     nominated: str = "",
     preemption: str | None = None,
 ) -> dict[str, Any]:
-    """One failure as it is written down.
+    """The diagnosis of one failure.
 
-    `rejected`: the verdict on each node, where PreFilter let the search begin; `preemption`: what PostFilter had to
-    say, None if nobody asked it; `now`: seconds since 1970.
+    `rejected`: the status of each node, empty if a PreFilter rejected all; `preemption`: the message of PostFilter,
+    None if it did not run; `now`: seconds since 1970.
     """
     found: dict[str, Any] = {
         "timestamp": datetime.fromtimestamp(int(now), UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
@@ -41,7 +41,7 @@ def diagnosis_of(
         found["nominatedNode"] = nominated
     if pre_filter is not None:
         found["preFilterMessage"] = pre_filter.message
-    found["isRootCausePod"] = True  # one that is scheduled for itself alone
+    found["isRootCausePod"] = True  # not part of a gang
     schedule: dict[str, Any] = {"alreadyWaitForBound": 0}
     details = failed_details({} if pre_filter is not None else rejected)
     if details:
@@ -55,7 +55,7 @@ def diagnosis_of(
 
 
 def failed_details(rejected: Mapping[str, Status]) -> list[dict[str, Any]]:
-    """Nodes by reason, plugin and whether taking pods away might help, in that order's sorting by plugin first."""
+    """Node names grouped by plugin, reason and whether preemption might help; sorted in that order."""
     groups: dict[tuple[str, str, bool], list[str]] = defaultdict(list)
     for node, status in rejected.items():
         groups[status.plugin, status.message, status.code is not Code.UNRESOLVABLE].append(node)
@@ -71,7 +71,7 @@ def failed_details(rejected: Mapping[str, Status]) -> list[dict[str, Any]]:
 
 
 class DiagnosisLog:
-    """Logs diagnoses in the clock's next turn, or at once; more than wait in the queue are dropped, which is said."""
+    """Logs diagnoses in the clock's next turn, or at once. Beyond QUEUE_SIZE they are dropped with a warning."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

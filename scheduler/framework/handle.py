@@ -1,31 +1,70 @@
-"""What plugins may ask of the scheduler around them."""
+"""What plugins can read of the scheduler, and register with it."""
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar, cast
 
 from scheduler.api.clock import Clock
-from scheduler.api.core import PodDisruptionBudget
+from scheduler.api.core import Pod, PodDisruptionBudget
 from scheduler.cache.cache import Cache
 from scheduler.cache.columns import NodeColumns
-from scheduler.framework.nodeinfo import NodeInfo, PodInfo
+from scheduler.cache.nodeinfo import NodeInfo, PodInfo
+from scheduler.framework.exposition import Family
+from scheduler.framework.routes import Handler
 from scheduler.framework.state import CycleState
 from scheduler.framework.status import Status
 from scheduler.framework.timing import Timing
 
-if TYPE_CHECKING:
-    from scheduler.framework.runner import Runner
-
 T = TypeVar("T")
 
 
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """A kind of object that a plugin follows on the API server, and what happens when one is set or gone.
+
+    `selector`: query parameters of list and watch requests. `optional`: the API server need not serve the kind.
+    """
+
+    path: str
+    kind: type[Any]  # decoded from JSON; has `metadata`
+    on_set: Callable[[Any], None]
+    on_gone: Callable[[Any], None]
+    selector: Mapping[str, str] = field(default_factory=dict)
+    optional: bool = True
+
+
+class ProfileRunner(Protocol):
+    """What the handle needs of a profile's runner (`scheduler.framework.runner.Runner`)."""
+
+    scheduler_name: str
+
+    def check_with_nominated(self, state: CycleState, info: PodInfo, node: NodeInfo) -> Status:
+        """Run the filters on one node, with the nominated pods of equal or higher priority there."""
+
+    def invalidate_class_scores(self) -> None:
+        """Drop all kept results."""
+
+
+class PodIntake(Protocol):
+    """What plugins that turn their own objects into pods need of the scheduler's core."""
+
+    def set_pod(self, pod: Pod) -> None:
+        """A pod was added or changed."""
+
+    def remove_pod(self, uid: str) -> None:
+        """A pod is gone or has ended."""
+
+    def regroup_waiting(self, mark_of: Callable[[Pod], str | None]) -> None:
+        """Regroup waiting pods: those with a mark wait apart from other pods of their class."""
+
+
 class Nominator:
-    """Pods that wait for a place that preemption is clearing for them: their nodes count them already."""
+    """Pods nominated to nodes by preemption (status.nominatedNodeName). Filters count them on those nodes."""
 
     def __init__(self) -> None:
         self._by_node: dict[str, dict[str, PodInfo]] = {}
         self._node_of: dict[str, str] = {}
-        self.nominated = self._node_of.keys()  # uids; empty most of the time, which every decision asks
+        self.nominated = self._node_of.keys()  # uids; every decision checks whether it is empty
 
     def nominate(self, info: PodInfo, node: str) -> None:
         self.forget(info.uid)
@@ -41,7 +80,7 @@ class Nominator:
                 del self._by_node[node]
 
     def node_of(self, uid: str) -> str:
-        """Where the pod is nominated to; "" if nowhere."""
+        """The node that the pod is nominated to; "" if none."""
         return self._node_of.get(uid, "")
 
     def on(self, node: str) -> Iterable[PodInfo]:
@@ -53,12 +92,12 @@ class Nominator:
 
 @dataclass(slots=True)
 class DebugFlags:
-    """What to log of every cycle beyond the usual; all of it costs far more than the cycle itself."""
+    """What to log of each cycle for debugging. Each flag costs far more than the cycle itself."""
 
-    top_scores: int = 0  # so many of the best nodes with their scores by plugin; 0 or less: none
-    filter_failures: bool = False  # each node that was rejected, and by whom
-    diagnoses: bool = False  # a machine-readable account of each failed cycle, soon
-    diagnoses_at_once: bool = False  # that, before anything else happens
+    top_scores: int = 0  # number of best nodes to log with their scores by plugin; 0 or less: none
+    filter_failures: bool = False  # log each rejected node with the plugin and the reason
+    diagnoses: bool = False  # log a JSON diagnosis of each failed cycle
+    diagnoses_at_once: bool = False  # log it before the cycle returns
 
     @property
     def on(self) -> bool:
@@ -66,7 +105,14 @@ class DebugFlags:
 
 
 class Handle:
-    """Handed to every plugin at its construction."""
+    """Passed to every plugin at its construction: the cache, the clock, and registration of what the plugin adds.
+
+    A plugin registers in its constructor or in `make` of `shared`, which runs once for all profiles:
+    - `watch`: kinds of object that it follows;
+    - `serve`: routes of the services API;
+    - `export`: metric families;
+    - `describe_nodes`: an entry of the node view.
+    """
 
     def __init__(self, clock: Clock, cache: Cache, *, seed: int = 0) -> None:
         self.clock = clock
@@ -76,7 +122,14 @@ class Handle:
         self.budgets: dict[str, PodDisruptionBudget] = {}  # by namespace/name
         self.debug = DebugFlags()
         self.timing = Timing(clock)
-        self._runners: dict[str, Runner] = {}
+        self.complaints: list[str] = []  # what is wrong with objects; the shell logs and empties it
+        self.wake_requested = False  # a node may have become feasible for waiting pods; the core resets it
+        self.watches: list[Watch] = []
+        self.routes: list[tuple[str, Handler]] = []  # patterns below the services API
+        self.exports: list[Callable[[], Iterable[Family]]] = []
+        self.node_views: dict[str, Callable[[NodeInfo], Any]] = {}
+        self._intake: PodIntake | None = None
+        self.runners: dict[str, ProfileRunner] = {}
         self._shared: dict[type[Any], Any] = {}
 
     @property
@@ -84,25 +137,49 @@ class Handle:
         return self.cache.columns
 
     def shared(self, kind: type[T], make: Callable[[], T] | None = None) -> T:
-        """The one object of this kind that plugins of all profiles share; made of the cache, or by `make`, if new."""
+        """The one object of this type that plugins of all profiles share; created from the cache, or by `make`."""
         if kind not in self._shared:
             self._shared[kind] = make() if make is not None else kind(self.cache)  # type: ignore[call-arg]
         return cast("T", self._shared[kind])
 
-    def register(self, runner: "Runner") -> None:
-        self._runners[runner.scheduler_name] = runner
+    def request_wake(self) -> None:
+        """Have the core look again whether waiting pods fit."""
+        self.wake_requested = True
+
+    def watch(self, watch: Watch) -> None:
+        """Follow a kind of object. Call before the scheduler starts."""
+        self.watches.append(watch)
+
+    def serve(self, pattern: str, handler: Handler) -> None:
+        """Answer GET requests below `/apis/v1/`. `pattern` may have `:name` for one part of the path."""
+        self.routes.append((pattern, handler))
+
+    def export(self, families: Callable[[], Iterable[Family]]) -> None:
+        """Add metric families to `/metrics`; called for each request."""
+        self.exports.append(families)
+
+    def describe_nodes(self, key: str, view: Callable[[NodeInfo], Any]) -> None:
+        """Add an entry to the answer of `nodes/:nodeName`."""
+        self.node_views[key] = view
+
+    @property
+    def intake(self) -> PodIntake:
+        """The core, once it exists: after construction of plugins, before the first event."""
+        assert self._intake is not None, "the core is not built yet"  # noqa: S101
+        return self._intake
+
+    @intake.setter
+    def intake(self, intake: PodIntake) -> None:
+        self._intake = intake
+
+    def register(self, runner: ProfileRunner) -> None:
+        self.runners[runner.scheduler_name] = runner
 
     def check(self, state: CycleState, info: PodInfo, node: NodeInfo) -> Status:
-        """The filters of the pod's own profile on one node, the plain way, nominated pods counted."""
-        return self._runners[info.pod.spec.scheduler_name].check_with_nominated(state, info, node)
+        """Run the filters of the pod's profile on one node, nominated pods included, without kept results."""
+        return self.runners[info.pod.spec.scheduler_name].check_with_nominated(state, info, node)
 
-    def forget_verdicts(self) -> None:
-        """What plugins of all profiles said so far does not hold any more."""
-        for runner in self._runners.values():
-            runner.forget_verdicts()
-
-    def runner_named(self, scheduler_name: str) -> "Runner":
-        return self._runners[scheduler_name]
-
-    def runner_of(self, info: PodInfo) -> "Runner":
-        return self._runners[info.pod.spec.scheduler_name]
+    def invalidate_class_scores(self) -> None:
+        """Drop the kept results of all profiles."""
+        for runner in self.runners.values():
+            runner.invalidate_class_scores()

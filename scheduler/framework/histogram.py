@@ -1,4 +1,4 @@
-"""Counts of values up to each of some bounds, as Prometheus' histograms have them."""
+"""A Prometheus histogram: counts of values up to each bound."""
 
 from bisect import bisect_left
 from collections.abc import Sequence
@@ -6,7 +6,7 @@ from itertools import accumulate
 
 
 class Histogram:
-    """`bounds` ascend; a value that equals one counts as up to it."""
+    """`bounds` are ascending and inclusive."""
 
     def __init__(self, bounds: Sequence[float]) -> None:
         self.bounds = bounds
@@ -22,5 +22,5 @@ class Histogram:
         return sum(self._counts)
 
     def up_to(self) -> list[int]:
-        """How many values were up to each bound; the last is for all of them."""
+        """Cumulative counts, one for each bound; the last one is the count of all values."""
         return list(accumulate(self._counts))

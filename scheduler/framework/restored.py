@@ -1,20 +1,20 @@
-"""Nodes as one pod sees them: what is held there for it counts as free (Koordinator's reservation transformers).
+"""Nodes without pods that one pod ignores (Koordinator's reservation transformers).
 
-Everybody else's verdict on such a node stands as it is kept. For a pod that sees some nodes otherwise, those few are
-judged the plain way, on copies from which the pods are taken that hold the place; all other nodes go by what is kept.
+For a pod that may use reservations, the nodes with these reservations are copied, the reserve pods are removed from the
+copies, and the plugins run on the copies without kept results. All other nodes use the kept results.
 """
 
 from collections.abc import Iterable
 
 from scheduler.api.core import Pod
+from scheduler.cache.nodeinfo import NodeInfo, PodInfo
+from scheduler.framework.extension_points import Transformer, VictimAware
 from scheduler.framework.handle import Handle
-from scheduler.framework.nodeinfo import NodeInfo, PodInfo
-from scheduler.framework.points import Transformer, VictimAware
 from scheduler.framework.state import CycleState, StateKey
 
 
 class Restored:
-    """The nodes that a pod sees otherwise, and the state in which to ask plugins about them."""
+    """Node copies without ignored pods, and the state for plugins that run on them."""
 
     __slots__ = ("nodes", "state")
 
@@ -27,7 +27,7 @@ RESTORED: StateKey[Restored] = StateKey("framework/restored")
 
 
 def as_seen(state: CycleState, node: NodeInfo) -> tuple[CycleState, NodeInfo]:
-    """The node as the pod of this cycle sees it, and the state to ask about it in; mostly both as they are."""
+    """The node and state for plugins in this cycle: the copy without ignored pods if there is one."""
     restored = state.get(RESTORED)
     if restored is None:
         return state, node
@@ -36,7 +36,7 @@ def as_seen(state: CycleState, node: NodeInfo) -> tuple[CycleState, NodeInfo]:
 
 
 def restore(handle: Handle, state: CycleState, info: PodInfo, plugins: Iterable[object]) -> None:
-    """Ask the transformers among `plugins` what `info` may overlook, and put it into `state`. After PreFilter."""
+    """Run the transformers among `plugins` and store the node copies in `state`. Call after PreFilter."""
     overlooked: dict[str, list[PodInfo]] = {}
     listed = list(plugins)
     for plugin in listed:
@@ -60,7 +60,7 @@ def restore(handle: Handle, state: CycleState, info: PodInfo, plugins: Iterable[
 
 
 def share(state: CycleState) -> None:
-    """Let the other state know what plugins have put into `state` since, as they do before they score."""
+    """Copy entries that plugins added to `state`, as in PreScore, to the state of the node copies."""
     restored = state.get(RESTORED)
     if restored is not None:
         for key, value in state.items():
@@ -69,7 +69,7 @@ def share(state: CycleState) -> None:
 
 
 def enter(plugins: Iterable[object], state: CycleState, pod: Pod, name: str) -> CycleState:
-    """The pod goes to that node: the state in which to reserve there."""
+    """The state for Reserve on the selected node."""
     restored = state.get(RESTORED)
     if restored is None or name not in restored.nodes:
         return state

@@ -1,13 +1,14 @@
-"""What a profile's plugins have to say about one class of pods, sorted by what it depends on.
+"""The plugins of a profile that matter to one equivalence class, grouped by scope.
 
 PreFilters that need to see no more than the class run here, once; plugins that skip the class are never asked again.
 """
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
-from scheduler.cache.classes import PodClass
-from scheduler.framework.points import Filter, FilterColumns, Plugin, PreFilter, Scope, Score, ScoreColumns
+from scheduler.cache.classes import EquivalenceClass
+from scheduler.framework.accelerations import FilterBatch, ScoreBatch, score_kind
+from scheduler.framework.extension_points import Filter, Plugin, PreFilter, Scope, Score
 from scheduler.framework.state import SKIPPED, CycleState
 from scheduler.framework.status import Status
 
@@ -16,17 +17,17 @@ Weighted = tuple[Score, int]
 
 @dataclass(slots=True)
 class ClassRules:
-    """The plugins that matter to one class, in their order."""
+    """The plugins that matter to one class, in running order."""
 
     state: CycleState
-    rejected: Status | None = None  # no node need be looked at
-    allowed: frozenset[str] | None = None  # nodes that PreFilters left over
+    rejected: Status | None = None  # a PreFilter rejected the class on all nodes
+    allowed: frozenset[str] | None = None  # node names that PreFilters left
     allowed_by: list[str] = field(default_factory=list)
-    cluster_wide: list[Plugin] = field(default_factory=list)  # plugins of scope CLUSTER; their parts are in `cycle_…`
+    cluster_wide: list[Plugin] = field(default_factory=list)  # plugins of scope CLUSTER; by point in `cycle_…`
     cycle_pre_filters: list[PreFilter] = field(default_factory=list)
-    node_filters: list[Filter] = field(default_factory=list)  # depend on the node object
-    moving_filters: list[Filter] = field(default_factory=list)  # and on what is on the node
-    cycle_filters: list[Filter] = field(default_factory=list)  # and on anything else
+    node_filters: list[Filter] = field(default_factory=list)  # scope NODE
+    moving_filters: list[Filter] = field(default_factory=list)  # scope NODE_PODS
+    cycle_filters: list[Filter] = field(default_factory=list)  # scope CLUSTER
     node_scores: list[Weighted] = field(default_factory=list)
     moving_scores: list[Weighted] = field(default_factory=list)
     moving_normalized: list[Weighted] = field(default_factory=list)
@@ -34,26 +35,44 @@ class ClassRules:
 
     @property
     def versioned(self) -> list[Plugin]:
-        """Plugins whose verdicts on all nodes can go stale at once."""
+        """Plugins of scope NODE whose kept results for all nodes can become stale at once (`Plugin.version`)."""
         plugins: list[Plugin] = [*self.node_filters, *(score for score, _ in self.node_scores)]
         return [plugin for plugin in plugins if type(plugin).version is not Plugin.version]
 
     @property
-    def columnar(self) -> bool:
-        """Whether everything that moves can be judged for many nodes and classes at once."""
+    def can_batch(self) -> bool:
+        """Whether all plugins of scope NODE_PODS can judge many nodes and classes at once."""
         scores = (score for score, _ in (*self.moving_scores, *self.moving_normalized))
-        return all(isinstance(f, FilterColumns) and f.columnar(self.state) for f in self.moving_filters) and all(
-            isinstance(score, ScoreColumns) and score.columnar_scores(self.state) for score in scores
+        return all(isinstance(f, FilterBatch) and f.can_batch(self.state) for f in self.moving_filters) and all(
+            isinstance(score, ScoreBatch) and score.can_batch_scores(self.state) for score in scores
+        )
+
+    @property
+    def uses_signatures(self) -> bool:
+        """Whether everything that placements change has node signatures, so that keys are exact without bounds."""
+        if any(score.normalizer is None or score.normalizer.reverse for score, _ in self.moving_normalized):
+            return False  # a reversed score falls below 0 while the largest raw score is out of date
+        plugins = (*self.moving_filters, *(score for score, _ in (*self.moving_scores, *self.moving_normalized)))
+        return self.can_batch and all(getattr(plugin, "has_signature", False) for plugin in plugins)
+
+    @property
+    def batch_key(self) -> tuple[Hashable, ...]:
+        """Classes with equal keys can be judged in one batch."""
+        scores = (*self.moving_scores, *self.moving_normalized)
+        return (
+            self.can_batch,
+            *(plugin.name for plugin in self.moving_filters),
+            *((score.name, score_kind(score, self.state)) for score, _ in scores),
         )
 
 
 def rules_for(
-    shape: PodClass,
+    shape: EquivalenceClass,
     pre_filters: Sequence[PreFilter],
     filters: Sequence[Filter],
     scores: Sequence[Weighted],
 ) -> ClassRules:
-    """Sort a profile's plugins for one class."""
+    """Run the PreFilters of one class and group the plugins that apply to it."""
     rules = ClassRules(CycleState())
     if shape.invalid:
         rules.rejected = Status.unresolvable(shape.invalid)
@@ -74,7 +93,7 @@ def rules_for(
             rules.allowed_by.append(plugin.name)
     everyone: list[Plugin] = [*pre_filters, *filters, *(score for score, _ in scores)]
     rules.cluster_wide = list(dict.fromkeys(plugin for plugin in everyone if plugin.scope is Scope.CLUSTER))
-    # A cycle that such a plugin concerns takes it off this list again.
+    # A cycle of a pod that such a plugin concerns removes it from this set.
     rules.state[SKIPPED] = frozenset(skipped) | {plugin.name for plugin in rules.cluster_wide}
     by_scope = {
         Scope.NODE: rules.node_filters,

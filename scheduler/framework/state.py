@@ -1,4 +1,4 @@
-"""What plugins tell themselves and each other within one cycle, under typed keys."""
+"""CycleState: data that plugins share within one scheduling cycle, under typed keys."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -8,15 +8,15 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StateKey(Generic[T]):
-    """Names one entry of a `CycleState`; `T` is what is stored there."""
+    """The key of an entry of a `CycleState`; `T` is the type of the value."""
 
     name: str
 
 
 class CycleState(dict[StateKey[Any], Any]):
-    """A small typed dictionary. What depends on the pod's class alone is computed once and shared by `fork`.
+    """A typed dictionary. Entries that depend on the equivalence class alone are computed once and shared by `fork`.
 
-    It is a dictionary and not an object with one, because every decision copies one and asks it several times.
+    It is a dict subclass because each decision copies one and reads it several times.
     """
 
     __slots__ = ()
@@ -33,8 +33,8 @@ class CycleState(dict[StateKey[Any], Any]):
         self.pop(key, None)
 
     def fork(self) -> "CycleState":
-        """A state that starts with the same entries; writing to one does not show in the other."""
+        """A copy: later changes of one do not affect the other."""
         return CycleState(self)
 
 
-SKIPPED: StateKey[frozenset[str]] = StateKey("framework/skipped")  # plugins whose PreFilter said Skip: not asked again
+SKIPPED: StateKey[frozenset[str]] = StateKey("framework/skipped")  # plugins whose PreFilter returned Skip

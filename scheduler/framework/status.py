@@ -1,23 +1,25 @@
-"""Verdicts of plugins. A rejection is a `Status`, worded as upstream words it; an exception is a bug."""
+"""Results of plugins. A rejection is a `Status` with upstream's message; an exception is a bug."""
 
 from dataclasses import dataclass, replace
 from enum import IntEnum
 
+from scheduler.cache.nodeinfo import PodInfo
+
 
 class Code(IntEnum):
-    """k8s.io/kube-scheduler framework codes; their order is not theirs but ours."""
+    """Codes of k8s.io/kube-scheduler/framework. Numbers differ from upstream's."""
 
     SUCCESS = 0
-    SKIP = 1  # this plugin has nothing to say about this pod
-    WAIT = 2  # Permit: not yet
-    UNSCHEDULABLE = 3  # not here as things are; taking pods away might help
-    UNRESOLVABLE = 4  # not here, whoever is taken away (UnschedulableAndUnresolvable)
+    SKIP = 1  # the plugin does not apply to this pod
+    WAIT = 2  # Permit: wait for approval; not supported
+    UNSCHEDULABLE = 3  # rejected; removing pods might help
+    UNRESOLVABLE = 4  # rejected; removing pods does not help (UnschedulableAndUnresolvable)
     ERROR = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """What one plugin says; `nodes` narrows the search to these names (PreFilter only)."""
+    """The result of one plugin. `nodes` limits the search to these node names (PreFilter only)."""
 
     code: Code
     reasons: tuple[str, ...] = ()
@@ -42,7 +44,7 @@ class Status:
 
     @staticmethod
     def only(nodes: frozenset[str]) -> "Status":
-        """Success, and no other nodes need looking at."""
+        """Success, limited to these nodes."""
         return Status(Code.SUCCESS, nodes=nodes)
 
     @property
@@ -62,9 +64,19 @@ class Status:
         return ", ".join(self.reasons)
 
     def by(self, plugin: str) -> "Status":
-        """The same verdict, signed by the plugin that gave it."""
+        """The same status with the name of the plugin that returned it."""
         return replace(self, plugin=plugin)
 
 
 SUCCESS = Status(Code.SUCCESS)
 SKIP = Status(Code.SKIP)
+
+
+@dataclass(frozen=True, slots=True)
+class PostFilterResult:
+    """Success: nominate `node` and evict `victims`. Otherwise `status` has the reason why nothing can be done."""
+
+    status: Status
+    node: str = ""
+    victims: tuple[PodInfo, ...] = ()
+    clear_nomination: bool = False

@@ -1,4 +1,4 @@
-"""Durations of plugins and extension points, measured in one cycle of ten, the first included (R29).
+"""Durations of plugins and extension points, measured in one cycle of ten, the first included (FWK-R29).
 
 One call of a plugin is one observation, however many nodes and classes the call covers. Calls that a plugin makes to
 other plugins count as part of its own duration.
@@ -6,42 +6,22 @@ other plugins count as part of its own duration.
 The duration of an extension point is the sum over its plugins within one cycle. It is 0 when cached results answered.
 """
 
-import inspect
 from collections.abc import Callable, Sequence
-from functools import cache
-from typing import Any, TypeVar
+from typing import Any, ClassVar, Protocol
 
 from scheduler.api.clock import Clock
 from scheduler.framework.histogram import Histogram
-from scheduler.framework.points import Plugin, PostFilterResult, Transformer
-from scheduler.framework.status import SUCCESS, Code, Status
+from scheduler.framework.status import SUCCESS, Code, PostFilterResult, Status
 
-BASES = Plugin.__module__
 EVERY = 10  # one cycle in this many is timed; upstream samples at random with the same probability
 PLUGIN_SECONDS = tuple(0.00001 * 1.5**power for power in range(20))  # upstream's: 10 µs to 22 ms
 POINT_SECONDS = tuple(0.0001 * 2**power for power in range(12))  # upstream's: 0.1 ms to 0.2 s
 
 PRE_FILTER, FILTER, POST_FILTER = "PreFilter", "Filter", "PostFilter"
-PRE_SCORE, SCORE, RESERVE, PRE_BIND = "PreScore", "Score", "Reserve", "PreBind"
+PRE_SCORE, SCORE, RESERVE, PERMIT = "PreScore", "Score", "Reserve", "Permit"
+PRE_BIND = "PreBind"
 BEFORE_PRE_FILTER, AFTER_PRE_FILTER = "BeforePreFilter", "AfterPreFilter"  # Koordinator's
 BIND, BINDER = "Bind", "DefaultBinder"  # one request of ours, whatever plugin upstream has for it
-
-METHODS = {
-    "pre_filter": PRE_FILTER,
-    "filter": FILTER,
-    "passing": FILTER,
-    "passing_on": FILTER,
-    "rejections": FILTER,
-    "post_filter": POST_FILTER,
-    "pre_score": PRE_SCORE,
-    "survey": SCORE,
-    "score": SCORE,
-    "scores": SCORE,
-    "scores_on": SCORE,
-    "normalize": SCORE,
-}  # each method's point, by upstream's name; of Reserve and PreBind, which every decision comes by, the callers ask
-TRANSFORMING = {**METHODS, "pre_filter": BEFORE_PRE_FILTER, "overlooked": AFTER_PRE_FILTER}
-"""Those of a transformer: what it looks for in `pre_filter`, Koordinator's look for one point earlier."""
 
 NAMES = {
     Code.SUCCESS: "Success",
@@ -55,7 +35,12 @@ OK = NAMES[Code.SUCCESS]  # looked up once: the hash of an enumeration's member 
 
 Method = Callable[..., Any]
 Key = tuple[str, str, str]
-P = TypeVar("P", bound=Plugin)
+
+
+class Named(Protocol):
+    """A plugin: only its name is needed here."""
+
+    name: ClassVar[str]
 
 
 class Timing:
@@ -92,6 +77,8 @@ class Timing:
                 self._point(PRE_SCORE, OK, profile)
                 self._point(SCORE, OK, profile)
                 self._point(RESERVE, self._said.get(RESERVE, OK), profile)
+            if PERMIT in self._spent:
+                self._point(PERMIT, self._said[PERMIT], profile)
             if placed:
                 self._point(PRE_BIND, OK, profile)
         if POST_FILTER in self._said:
@@ -108,7 +95,7 @@ class Timing:
     def _point(self, point: str, status: str, profile: str) -> None:
         _of(self.by_point, (point, status, profile), POINT_SECONDS).observe(self._spent.get(point, 0.0))
 
-    def ask(self, point: str, plugin: Plugin, method: Method, *asked: object) -> Any:
+    def ask(self, point: str, plugin: Named, method: Method, *asked: object) -> Any:
         """Call the plugin's method and time it; call only during a timed cycle, which is while not `paused`."""
         self.paused = True  # calls that the plugin makes meanwhile count as its own
         began = self._clock.monotonic()
@@ -121,55 +108,6 @@ class Timing:
         self._spent[point] = self._spent.get(point, 0.0) + seconds
         _of(self.by_plugin, (plugin.name, point, status), PLUGIN_SECONDS).observe(seconds)
         return result
-
-
-def with_timing(kind: type[P]) -> type[P]:
-    """Subclass of a plugin class whose extension point methods are timed through the instance's `timing`.
-
-    Made once for each plugin class, not for each scheduler: classes are in reference cycles and in the caches of
-    abstract base classes, so a process that builds many schedulers would keep all of them, and each isinstance would
-    slow down.
-
-    A subclass, rather than methods exchanged for each timed cycle: CPython permanently slows down attribute access on
-    objects whose dictionary was touched and on classes that change.
-    """
-    points = TRANSFORMING if issubclass(kind, Transformer) else METHODS
-    methods = tuple(
-        (name, getattr(kind, name))
-        for name in points
-        if getattr(getattr(kind, name, None), "__module__", BASES) != BASES  # inherited defaults do no work
-    )
-    return _subclass(kind, methods)  # methods are part of the key, so a patched class is wrapped anew
-
-
-@cache
-def _subclass(kind: type[P], methods: tuple[tuple[str, Method], ...]) -> type[P]:
-    points = TRANSFORMING if issubclass(kind, Transformer) else METHODS
-    return type(kind.__name__, (kind,), {
-        "__doc__": kind.__doc__,
-        "__module__": kind.__module__,
-        **{name: _timed(method, points[name]) for name, method in methods},
-    })  # fmt: skip
-
-
-def _timed(method: Method, point: str) -> Method:
-    if len(inspect.signature(method).parameters) == len(("self", "state", "pod", "node")):
-
-        def of_node(plugin: Plugin, state: object, pod: object, node: object) -> Any:
-            timing = plugin.timing
-            if timing.paused:  # the usual case; preemption calls this once for each node and plugin
-                return method(plugin, state, pod, node)
-            return timing.ask(point, plugin, method, plugin, state, pod, node)
-
-        return of_node
-
-    def of_many(plugin: Plugin, *args: object) -> Any:
-        timing = plugin.timing
-        if timing.paused:
-            return method(plugin, *args)
-        return timing.ask(point, plugin, method, plugin, *args)
-
-    return of_many
 
 
 def _status(result: object) -> str:

@@ -1,19 +1,22 @@
-"""The table of plugins: name → class. The order in it is the default order, the number the default score weight.
+"""The table of plugins: name → class, in default order, with default score weights.
 
 Plugins in `ON_REQUEST` run only where a profile names them.
 """
 
-from scheduler.framework.points import Plugin
+from scheduler.framework.extension_points import Args, Plugin
+from scheduler.framework.handle import Handle
 from scheduler.plugins.binding import DefaultBinder
 from scheduler.plugins.defaultpreemption.plugin import DefaultPreemption, DefaultPreemptionArgs
 from scheduler.plugins.deviceshare.args import DeviceShareArgs
 from scheduler.plugins.deviceshare.plugin import DeviceShare
+from scheduler.plugins.deviceshare.registration import register as register_devices
 from scheduler.plugins.fragmentation import DeviceFragmentation, DeviceFragmentationArgs
 from scheduler.plugins.imagelocality import ImageLocality
 from scheduler.plugins.interpodaffinity.plugin import InterPodAffinity, InterPodAffinityArgs
 from scheduler.plugins.nodenuma.args import NodeNUMAResourceArgs
 from scheduler.plugins.nodenuma.plugin import NodeNUMAResource
-from scheduler.plugins.nodeports import NodePorts
+from scheduler.plugins.nodenuma.registration import register as register_numa
+from scheduler.plugins.nodeports import NodePorts, used_ports
 from scheduler.plugins.noderesources.balanced import (
     NodeResourcesBalancedAllocation,
     NodeResourcesBalancedAllocationArgs,
@@ -26,6 +29,7 @@ from scheduler.plugins.podtopologyspread.plugin import PodTopologySpread, PodTop
 from scheduler.plugins.queueing import PrioritySort, SchedulingGates
 from scheduler.plugins.reservation.args import ReservationArgs
 from scheduler.plugins.reservation.plugin import Reservation
+from scheduler.plugins.reservation.registration import register as register_reservations
 from scheduler.plugins.volumes.attaching import NodeVolumeLimits, VolumeRestrictions, VolumeZone
 from scheduler.plugins.volumes.binding import VolumeBinding, VolumeBindingArgs
 
@@ -61,7 +65,7 @@ TABLE: dict[str, tuple[type[Plugin], int]] = {
 
 ON_REQUEST = frozenset({NodeResourcesFitPlus.name, ScarceResourceAvoidance.name, DeviceFragmentation.name})
 
-ARGS = {
+ARGS: dict[str, type[Args]] = {
     "DefaultPreemption": DefaultPreemptionArgs,
     "DeviceFragmentation": DeviceFragmentationArgs,
     "DeviceShare": DeviceShareArgs,
@@ -76,3 +80,14 @@ ARGS = {
     "ScarceResourceAvoidance": ScarceResourceAvoidanceArgs,
     "VolumeBinding": VolumeBindingArgs,
 }
+
+
+def register(handle: Handle) -> None:
+    """Register what plugins of this package add besides extension points. Call after all profiles are built.
+
+    It does not depend on the profiles: Device objects are followed even if no profile runs DeviceShare.
+    """
+    handle.describe_nodes("usedPorts", used_ports)
+    register_devices(handle)
+    register_numa(handle)
+    register_reservations(handle)

@@ -1,10 +1,12 @@
-"""DefaultBinder: a pod is bound by posting a Binding, which is what the shell does with every `Bind` decision."""
+"""DefaultBinder: binds a pod by posting a Binding; the shell does this for every `Bind` decision."""
 
+from scheduler.framework.extension_points import Bind
 from scheduler.framework.handle import Handle
-from scheduler.framework.points import Bind
 
 
 class DefaultBinder(Bind):
+    """Bind without any work of its own."""
+
     name = "DefaultBinder"
 
     def __init__(self, handle: Handle) -> None:

@@ -1,7 +1,7 @@
-"""Prefer nodes that have the pod's images already (kubernetes plugins/imagelocality, rule R74).
+"""ImageLocality: prefer nodes that have the pod's images (kubernetes plugins/imagelocality, FWK-R74).
 
-An image counts by its size and by the share of nodes that have it, so that an image which one node alone has
-does not draw every pod there.
+An image counts with its size times the share of nodes that have it, so that an image on one node only does not attract
+every pod.
 """
 
 from collections.abc import Sequence
@@ -10,36 +10,39 @@ import numpy as np
 
 from scheduler.api.core import Container, Pod
 from scheduler.cache.columns import Batch, Ints
-from scheduler.cache.images import ImageBook
+from scheduler.cache.images import ImageRegistry
+from scheduler.cache.nodeinfo import NodeInfo
+from scheduler.framework.accelerations import ScoreBatch
+from scheduler.framework.extension_points import MAX_NODE_SCORE, Scope
 from scheduler.framework.handle import Handle
-from scheduler.framework.nodeinfo import NodeInfo
-from scheduler.framework.points import MAX_NODE_SCORE, Scope, ScoreColumns
 from scheduler.framework.state import CycleState, StateKey
 
-LEAST = 23 << 20  # bytes; less than this is as good as nothing
-MOST_EACH = 1000 << 20  # bytes for each container; more than this is as good as this
+LEAST = 23 << 20  # bytes; smaller sums score 0
+MAX_IMAGE_SIZE = 1000 << 20  # bytes for each container; larger sums score the maximum
 
 IMAGES: StateKey[tuple[str, ...]] = StateKey("ImageLocality/images")
 
 
-class ImageLocality(ScoreColumns):
+class ImageLocality(ScoreBatch):
+    """The extension points of ImageLocality."""
+
     name = "ImageLocality"
     scope = Scope.NODE
 
     def __init__(self, handle: Handle) -> None:
         self._cache = handle.cache
-        self._book = handle.shared(ImageBook)
+        self._book = handle.shared(ImageRegistry)
         self._counted: dict[str, int] = {}
         self._counted_at = -1
 
     @property
     def version(self) -> int:
-        """A node's score also depends on how many other nodes have its images."""
+        """Scores depend also on how many other nodes have the images."""
         return self._book.version
 
     def pre_score(self, state: CycleState, pod: Pod) -> bool:
-        state[IMAGES] = tuple(normalized(one) for one in (*pod.spec.init_containers, *pod.spec.containers))
-        return any(one.image for one in (*pod.spec.init_containers, *pod.spec.containers))
+        state[IMAGES] = tuple(normalized(container) for container in (*pod.spec.init_containers, *pod.spec.containers))
+        return any(container.image for container in (*pod.spec.init_containers, *pod.spec.containers))
 
     def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
         here = _images(node)
@@ -47,11 +50,11 @@ class ImageLocality(ScoreColumns):
         for name in state[IMAGES]:
             if name in here:
                 total += int(here[name] * (self._holders(name) / self._cache.known_count))
-        most = MOST_EACH * len(state[IMAGES])
+        most = MAX_IMAGE_SIZE * len(state[IMAGES])
         return (min(max(total, LEAST), most) - LEAST) * MAX_NODE_SCORE // (most - LEAST)
 
     def _holders(self, name: str) -> int:
-        """How many nodes have the image, counted node by node, but once for all nodes that are scored."""
+        """The number of nodes with the image, counted once for all nodes that are scored."""
         version = self.version
         if version != self._counted_at:
             self._counted_at = version
@@ -60,7 +63,7 @@ class ImageLocality(ScoreColumns):
             self._counted[name] = sum(name in _images(other) for other in self._cache)
         return self._counted[name]
 
-    def scores(self, stacked: Sequence[CycleState], batch: Batch) -> Ints | None:
+    def score_batch(self, stacked: Sequence[CycleState], batch: Batch) -> Ints | None:
         book = self._book
         if not book.version or not any(book.holders(name) for state in stacked for name in state[IMAGES]):
             return None
@@ -69,13 +72,13 @@ class ImageLocality(ScoreColumns):
             for name in state[IMAGES]:
                 rows, sizes = book.sizes(name)
                 line[rows] += (sizes * (len(rows) / book.total)).astype(np.int64)
-            most = MOST_EACH * len(state[IMAGES])
+            most = MAX_IMAGE_SIZE * len(state[IMAGES])
             line[:] = (np.clip(line, LEAST, most) - LEAST) * MAX_NODE_SCORE // (most - LEAST)
         return batch.pick(weighed).copy()
 
 
 def normalized(container: Container) -> str:
-    """The image's name as nodes report it: one without a tag means `latest`."""
+    """The image name as nodes report it: without a tag it is `latest`."""
     image = container.image
     return image if image.rfind(":") > image.rfind("/") else f"{image}:latest"
 

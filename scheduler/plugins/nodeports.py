@@ -1,7 +1,7 @@
-"""Keep pods that want a port of the host off nodes where another pod has it (kubernetes plugins/nodeports).
+"""NodePorts: reject nodes where another pod has a host port of the pod (kubernetes plugins/nodeports).
 
-A port is an address, a protocol and a number. The address 0.0.0.0 stands for every address of the host, so it conflicts
-with any other.
+A port is an address, a protocol and a number. The address 0.0.0.0 is every address of the host, so it conflicts with
+all others.
 """
 
 from collections import Counter
@@ -10,15 +10,17 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from scheduler.api.core import Pod
-from scheduler.api.ports import EVERY_ADDRESS, HostPort, host_ports
 from scheduler.cache.cache import Cache
-from scheduler.cache.classes import PodClass
+from scheduler.cache.classes import EquivalenceClass
 from scheduler.cache.columns import Batch, Bools, Ints
+from scheduler.cache.listener import Listener
+from scheduler.cache.nodeinfo import NodeInfo, PodInfo
+from scheduler.framework.accelerations import FilterBatch
+from scheduler.framework.extension_points import PreFilter, Scope
 from scheduler.framework.handle import Handle
-from scheduler.framework.nodeinfo import NodeInfo, PodInfo
-from scheduler.framework.points import FilterColumns, Listener, PreFilter, Scope
 from scheduler.framework.state import CycleState, StateKey
 from scheduler.framework.status import SUCCESS, Status
+from scheduler.pods.host_ports import EVERY_ADDRESS, HostPort, host_ports
 
 TAKEN = Status.unschedulable("node(s) didn't have free ports for the requested pod ports")
 
@@ -26,7 +28,7 @@ _FACT = "NodePorts"
 
 
 class PortUse(Listener):
-    """Which rows have which host ports in use. Few pods ask for any, so this holds rows and not a column a port."""
+    """Host ports in use by row. Few pods use any, so this keeps rows and not a column for each port."""
 
     def __init__(self, cache: Cache) -> None:
         self._rows = cache.columns.rows
@@ -36,7 +38,7 @@ class PortUse(Listener):
             for info in node.pods.values():
                 self.pod_placed(info)
 
-    def minds(self, shape: PodClass) -> bool:
+    def is_relevant(self, shape: EquivalenceClass) -> bool:
         return bool(ports_of(shape))
 
     def pod_placed(self, info: PodInfo) -> None:
@@ -53,7 +55,7 @@ class PortUse(Listener):
                 del users[row]
 
     def rows_where_taken(self, ports: tuple[HostPort, ...]) -> set[int]:
-        """Rows of nodes on which one of the ports is not to be had."""
+        """Rows of nodes where one of the ports is in use."""
         taken: set[int] = set()
         for port in ports:
             for address, users in self._users.get((port.protocol, port.number), {}).items():
@@ -62,7 +64,7 @@ class PortUse(Listener):
         return taken
 
 
-def ports_of(shape: PodClass) -> tuple[HostPort, ...]:
+def ports_of(shape: EquivalenceClass) -> tuple[HostPort, ...]:
     """The host ports of pods of this shape."""
     known = shape.facts.get(_FACT)
     if known is None:
@@ -73,7 +75,15 @@ def ports_of(shape: PodClass) -> tuple[HostPort, ...]:
 PORTS: StateKey[tuple[HostPort, ...]] = StateKey("NodePorts/ports")
 
 
-class NodePorts(PreFilter, FilterColumns):
+def used_ports(node: NodeInfo) -> list[dict[str, str | int]]:
+    """The host ports in use on a node, for the node view of the services API."""
+    ports = sorted(port for info in node.pods.values() for port in ports_of(info.shape))
+    return [{"ip": port.address, "protocol": port.protocol, "port": port.number} for port in ports]
+
+
+class NodePorts(PreFilter, FilterBatch):
+    """The extension points of NodePorts."""
+
     name = "NodePorts"
     scope = Scope.NODE_PODS
 
@@ -90,9 +100,9 @@ class NodePorts(PreFilter, FilterColumns):
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
         wanted = state[PORTS]
         there = (port for info in node.pods.values() for port in ports_of(info.shape))
-        return TAKEN if any(port.conflicts(one) for port in there for one in wanted) else SUCCESS
+        return TAKEN if any(port.conflicts(asked) for port in there for asked in wanted) else SUCCESS
 
-    def passing(self, stacked: Sequence[CycleState], batch: Batch) -> Bools | None:
+    def filter_batch(self, stacked: Sequence[CycleState], batch: Batch) -> Bools | None:
         taken = [self._use.rows_where_taken(state[PORTS]) for state in stacked]
         if not any(taken):
             return None
@@ -101,7 +111,7 @@ class NodePorts(PreFilter, FilterColumns):
             line[list(rows)] = False
         return batch.pick(free)
 
-    def rejections(self, stacked: Sequence[CycleState], batch: Batch) -> tuple[Ints, Callable[[int], Status]]:
-        passing = self.passing(stacked, batch)
+    def reasons_batch(self, stacked: Sequence[CycleState], batch: Batch) -> tuple[Ints, Callable[[int], Status]]:
+        passing = self.filter_batch(stacked, batch)
         codes = np.zeros(batch.size, np.int64) if passing is None else (~passing[0]).astype(np.int64)
         return codes, lambda _: TAKEN

@@ -1,7 +1,7 @@
-"""What plugins that hand out parts of a node tell whoever aligns them: which NUMA nodes would do.
+"""NUMA hints: the interface between plugins that allocate parts of a node and the plugin that aligns them.
 
-Upstream: frameworkext/topologymanager, `NUMATopologyHintProvider`. One plugin merges the hints (`nodenuma`), the others
-provide them through the cycle's state, so that neither needs to know the other.
+Upstream: frameworkext/topologymanager, `NUMATopologyHintProvider`. One plugin merges the hints (`nodenuma`); the
+others provide them through the cycle state, so that neither imports the other.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
@@ -16,36 +16,36 @@ Mask = frozenset[int]  # of NUMA node ids
 
 @dataclass(frozen=True, slots=True)
 class Hint:
-    """These NUMA nodes would do; preferred are the smallest sets."""
+    """A set of NUMA nodes that can serve the pod; the smallest sets are preferred."""
 
     mask: Mask
     preferred: bool
     score: int
 
 
-Hints = Mapping[str, Sequence[Hint]]  # by resource; an empty list: nothing will do
+Hints = Mapping[str, Sequence[Hint]]  # by resource; an empty list: no set can serve it
 
 
 class HintProvider(Protocol):
-    """A plugin that has something to say of a node."""
+    """A plugin that gives hints for a node."""
 
     def numa_token(self, state: CycleState, node: str) -> Hashable:
-        """What the answers below depend on beside the pod's class: equal tokens, equal answers."""
+        """The value that the answers below depend on besides the class: equal tokens give equal answers."""
 
     def numa_hints(self, state: CycleState, node: str) -> Hints | Status:
-        """Which NUMA nodes would do, by resource; none at all: it does not matter. Or why none will."""
+        """Hints by resource; empty: no preference; a status: no set can serve the pod."""
 
     def numa_fits(self, state: CycleState, node: str, mask: Mask) -> Status:
-        """Whether the pod gets what it asks for on these NUMA nodes."""
+        """Whether these NUMA nodes serve the pod's request."""
 
 
 class Aligner(Protocol):
     """The plugin that merges hints."""
 
     def affinity(self, state: CycleState, node: str) -> Mask | None:
-        """The NUMA nodes that a pod will be held to on a node, all providers having agreed; None: to none."""
+        """The NUMA nodes that the pod is held to on a node, agreed by all providers; None: none."""
 
 
-PROVIDER: StateKey[HintProvider] = StateKey("NUMA/provider")  # of the devices; there is no other as yet
-ALIGNER: StateKey[Aligner] = StateKey("NUMA/aligner")  # there if pods of the class may have to be aligned
-AFFINITY: StateKey[Mask] = StateKey("NUMA/affinity")  # settled for this pod: the NUMA nodes to take things from
+PROVIDER: StateKey[HintProvider] = StateKey("NUMA/provider")  # of the devices, the only provider
+ALIGNER: StateKey[Aligner] = StateKey("NUMA/aligner")  # present if pods of the class may be aligned
+AFFINITY: StateKey[Mask] = StateKey("NUMA/affinity")  # the NUMA nodes chosen for this pod

@@ -1,7 +1,6 @@
-"""Which nodes a pod may go to by what the two objects say of each other: name, cordon, taints, labels.
+"""NodeName, NodeUnschedulable, TaintToleration and NodeAffinity: filters on the node object alone.
 
-Four small upstream plugins, alike in that their verdict depends on the node object alone:
-NodeName, NodeUnschedulable, TaintToleration and NodeAffinity (kubernetes pkg/scheduler/framework/plugins/<name>).
+Follows kubernetes pkg/scheduler/framework/plugins/<name>. Results depend only on the two objects.
 """
 
 import operator
@@ -22,10 +21,11 @@ from scheduler.api.core import (
     Toleration,
 )
 from scheduler.cache.columns import Batch, Bools, Ints
-from scheduler.cache.facts import NodeFact
+from scheduler.cache.node_facts import NodeFact
+from scheduler.cache.nodeinfo import NodeInfo
+from scheduler.framework.accelerations import FilterBatch, ScoreBatch
+from scheduler.framework.extension_points import Args, ByMaximum, PreFilter, Scope
 from scheduler.framework.handle import Handle
-from scheduler.framework.nodeinfo import NodeInfo
-from scheduler.framework.points import Args, ByMaximum, FilterColumns, PreFilter, Scope, ScoreColumns
 from scheduler.framework.state import CycleState, StateKey
 from scheduler.framework.status import SUCCESS, Status
 from scheduler.plugins.selection import LabelFacts, Selection, admits, tolerated
@@ -43,12 +43,14 @@ _CORDON = Taint(key=UNSCHEDULABLE_TAINT, effect=NO_SCHEDULE)
 
 
 def _all_alike(passing: Bools | None, batch: Batch, status: Status) -> Rejections:
-    """One status for every node that does not pass."""
+    """One status for every rejected node."""
     codes = np.zeros(batch.size, np.int64) if passing is None else (~passing[0]).astype(np.int64)
     return codes, lambda _: status
 
 
-class NodeName(PreFilter, FilterColumns):
+class NodeName(PreFilter, FilterBatch):
+    """The extension points of NodeName."""
+
     name = "NodeName"
     scope = Scope.NODE
 
@@ -61,14 +63,16 @@ class NodeName(PreFilter, FilterColumns):
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
         return SUCCESS if pod.spec.node_name in {"", node.name} else WRONG_NAME
 
-    def passing(self, stacked: Sequence[CycleState], batch: Batch) -> Bools | None:
-        return None  # only a pod that has a node names one, and such a pod is in no queue
+    def filter_batch(self, stacked: Sequence[CycleState], batch: Batch) -> Bools | None:
+        return None  # only a pod that is bound has a node name, and such a pod is in no queue
 
-    def rejections(self, stacked: Sequence[CycleState], batch: Batch) -> Rejections:
-        return _all_alike(self.passing(stacked, batch), batch, WRONG_NAME)
+    def reasons_batch(self, stacked: Sequence[CycleState], batch: Batch) -> Rejections:
+        return _all_alike(self.filter_batch(stacked, batch), batch, WRONG_NAME)
 
 
-class NodeUnschedulable(PreFilter, FilterColumns):
+class NodeUnschedulable(PreFilter, FilterBatch):
+    """The extension points of NodeUnschedulable."""
+
     name = "NodeUnschedulable"
     scope = Scope.NODE
 
@@ -83,17 +87,19 @@ class NodeUnschedulable(PreFilter, FilterColumns):
             return SUCCESS
         return UNSCHEDULABLE
 
-    def passing(self, stacked: Sequence[CycleState], batch: Batch) -> Bools | None:
+    def filter_batch(self, stacked: Sequence[CycleState], batch: Batch) -> Bools | None:
         return self._cordoned.judge(batch, [operator.not_] * len(stacked))
 
-    def rejections(self, stacked: Sequence[CycleState], batch: Batch) -> Rejections:
-        return _all_alike(self.passing(stacked, batch), batch, UNSCHEDULABLE)
+    def reasons_batch(self, stacked: Sequence[CycleState], batch: Batch) -> Rejections:
+        return _all_alike(self.filter_batch(stacked, batch), batch, UNSCHEDULABLE)
 
 
 TOLERATIONS: StateKey[tuple[Toleration, ...]] = StateKey("TaintToleration/tolerations")
 
 
-class TaintToleration(PreFilter, FilterColumns, ScoreColumns):
+class TaintToleration(PreFilter, FilterBatch, ScoreBatch):
+    """The extension points of TaintToleration."""
+
     name = "TaintToleration"
     scope = Scope.NODE
     normalizer = ByMaximum(reverse=True)
@@ -108,17 +114,17 @@ class TaintToleration(PreFilter, FilterColumns, ScoreColumns):
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
         return SUCCESS if admits(node.known.spec.taints, pod.spec.tolerations) else UNTOLERATED
 
-    def passing(self, stacked: Sequence[CycleState], batch: Batch) -> Bools | None:
+    def filter_batch(self, stacked: Sequence[CycleState], batch: Batch) -> Bools | None:
         return self._taints.judge(batch, [partial(admits, tolerations=state[TOLERATIONS]) for state in stacked])
 
-    def rejections(self, stacked: Sequence[CycleState], batch: Batch) -> Rejections:
-        return _all_alike(self.passing(stacked, batch), batch, UNTOLERATED)
+    def reasons_batch(self, stacked: Sequence[CycleState], batch: Batch) -> Rejections:
+        return _all_alike(self.filter_batch(stacked, batch), batch, UNTOLERATED)
 
     def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
-        """How many PreferNoSchedule taints the pod does not tolerate; fewer is better."""
+        """The number of PreferNoSchedule taints that the pod does not tolerate; fewer is better."""
         return _disliked(node.known.spec.taints, pod.spec.tolerations)
 
-    def scores(self, stacked: Sequence[CycleState], batch: Batch) -> Ints | None:
+    def score_batch(self, stacked: Sequence[CycleState], batch: Batch) -> Ints | None:
         return self._taints.measure(batch, [partial(_disliked, tolerations=state[TOLERATIONS]) for state in stacked])
 
 
@@ -131,12 +137,14 @@ SELECTION: StateKey[Selection] = StateKey("NodeAffinity/selection")
 
 
 class NodeAffinityArgs(Args, frozen=True):
-    """`added_affinity`: what all pods of the profile ask of nodes, besides what they say themselves."""
+    """`added_affinity`: required of every pod of the profile, besides the pod's own affinity."""
 
     added_affinity: core.NodeAffinity | None = None
 
 
-class NodeAffinity(PreFilter, FilterColumns, ScoreColumns):
+class NodeAffinity(PreFilter, FilterBatch, ScoreBatch):
+    """The extension points of NodeAffinity."""
+
     name = "NodeAffinity"
     scope = Scope.NODE
     honours_pins = True
@@ -162,21 +170,21 @@ class NodeAffinity(PreFilter, FilterColumns, ScoreColumns):
             return NOT_ENFORCED
         return SUCCESS if state[SELECTION].admits(name, labels) else NO_MATCH
 
-    def passing(self, stacked: Sequence[CycleState], batch: Batch) -> Bools | None:
+    def filter_batch(self, stacked: Sequence[CycleState], batch: Batch) -> Bools | None:
         lines = np.concatenate([self._admitted(state[SELECTION], batch) for state in stacked])
         if self._added is not None:
             lines &= self._admitted(self._added, batch)
         return lines
 
-    def rejections(self, stacked: Sequence[CycleState], batch: Batch) -> Rejections:
-        """1: the pod's own selection; 2: the profile's."""
+    def reasons_batch(self, stacked: Sequence[CycleState], batch: Batch) -> Rejections:
+        """1: the pod's own affinity fails; 2: the profile's."""
         codes = (~self._admitted(stacked[0][SELECTION], batch)[0]).astype(np.int64)
         if self._added is not None:
             codes[~self._admitted(self._added, batch)[0]] = 2
         return codes, lambda code: NOT_ENFORCED if code == 2 else NO_MATCH
 
     def _admitted(self, selection: Selection, batch: Batch) -> Bools:
-        """Each row, [1, row]; every selection may look at other labels."""
+        """Whether each row passes, [1, node]; each selection may read other labels."""
         line = self._facts.of(selection).judge(batch, [selection.admits_value])
         return np.ones((1, batch.size), np.bool_) if line is None else line
 
@@ -191,12 +199,12 @@ class NodeAffinity(PreFilter, FilterColumns, ScoreColumns):
         liked = self._added.liking(name, labels) if self._added is not None else 0
         return liked + state[SELECTION].liking(name, labels)
 
-    def scores(self, stacked: Sequence[CycleState], batch: Batch) -> Ints | None:
-        lines = np.concatenate([self._liked(state[SELECTION], batch) for state in stacked])
+    def score_batch(self, stacked: Sequence[CycleState], batch: Batch) -> Ints | None:
+        lines = np.concatenate([self._term_matches(state[SELECTION], batch) for state in stacked])
         if self._added is not None:
-            lines += self._liked(self._added, batch)
+            lines += self._term_matches(self._added, batch)
         return lines
 
-    def _liked(self, selection: Selection, batch: Batch) -> Ints:
+    def _term_matches(self, selection: Selection, batch: Batch) -> Ints:
         line = self._facts.of(selection).measure(batch, [selection.liking_of_value])
         return np.zeros((1, batch.size), np.int64) if line is None else line

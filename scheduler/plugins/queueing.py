@@ -1,12 +1,14 @@
-"""Who may enter the queue, and who stands before whom: SchedulingGates and PrioritySort, as upstream has them."""
+"""SchedulingGates and PrioritySort: admission to the queue and its order, as upstream."""
 
 from scheduler.api.core import Pod
+from scheduler.framework.extension_points import PreEnqueue, QueueSort, Scope
 from scheduler.framework.handle import Handle
-from scheduler.framework.points import PreEnqueue, QueueSort, Scope
 from scheduler.framework.status import SUCCESS, Status
 
 
 class SchedulingGates(PreEnqueue):
+    """Keep pods with scheduling gates out of the queue."""
+
     name = "SchedulingGates"
     scope = Scope.NODE
 
@@ -21,6 +23,8 @@ class SchedulingGates(PreEnqueue):
 
 
 class PrioritySort(QueueSort):
+    """Order of the active queue."""
+
     name = "PrioritySort"
     scope = Scope.NODE
 
@@ -28,5 +32,5 @@ class PrioritySort(QueueSort):
         del handle
 
     def sort_key(self, pod: Pod, queued_at: float) -> tuple[float, ...]:
-        """Higher priority first, then who has waited longer (R40)."""
+        """Higher priority first, then longer waiting time (FWK-R40)."""
         return (-pod.spec.priority, queued_at)

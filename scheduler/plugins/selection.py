@@ -1,17 +1,17 @@
-"""What a pod asks of nodes by their labels, names and taints, and the nodes by what matters to such questions."""
+"""Node selection of a pod by labels, names and taints, and nodes grouped by what such selections read."""
 
 from collections.abc import Iterable
 
 from scheduler.api.core import NO_EXECUTE, NO_SCHEDULE, NodeSelectorTerm, Pod, Taint, Toleration
-from scheduler.api.wire import requirement_holds
 from scheduler.cache.cache import Cache
-from scheduler.cache.facts import NodeFact
+from scheduler.cache.node_facts import NodeFact
+from scheduler.pods.selectors import requirement_holds, tolerates
 
-Labels = tuple[str, tuple[str | None, ...]]  # a node's name and its values of the labels that matter
+Labels = tuple[str, tuple[str | None, ...]]  # a node's name, and its values of the relevant labels
 
 
 class Selection:
-    """What one pod asks of node labels and names; terms are ORed, what is in a term is ANDed."""
+    """A pod's requirements on node labels and names; terms are ORed, expressions in a term are ANDed."""
 
     def __init__(self, pod: Pod) -> None:
         affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None
@@ -28,7 +28,7 @@ class Selection:
 
     @property
     def asks(self) -> bool:
-        """Whether some node may be wrong for the pod."""
+        """Whether the selection may exclude a node."""
         return bool(self.exact) or self.terms is not None
 
     def admits(self, name: str, labels: dict[str, str]) -> bool:
@@ -37,7 +37,9 @@ class Selection:
         return self.terms is None or any(term_holds(term, name, labels) for term in self.terms)
 
     def liking(self, name: str, labels: dict[str, str]) -> int:
-        return sum(item.weight for item in self.preferred if item.weight and _liked(item.preference, name, labels))
+        return sum(
+            item.weight for item in self.preferred if item.weight and _term_matches(item.preference, name, labels)
+        )
 
     def admits_value(self, value: Labels) -> bool:
         return self.admits(*self._present(value))
@@ -50,7 +52,7 @@ class Selection:
         return name, {key: label for key, label in zip(self.keys, labels, strict=True) if label is not None}
 
     def only_names(self) -> frozenset[str] | None:
-        """The nodes named, if every term names some; None if labels alone decide."""
+        """The node names, if every term names some; None if labels are needed."""
         if not self.terms:
             return None
         names: set[str] = set()
@@ -63,14 +65,14 @@ class Selection:
 
 
 class LabelFacts:
-    """Nodes by the labels that some selection looks at."""
+    """Nodes grouped by the labels that selections read."""
 
     def __init__(self, cache: Cache) -> None:
         self._cache = cache
         self._by_keys: dict[tuple[str, ...], NodeFact[Labels]] = {}
 
     def of(self, selection: Selection) -> NodeFact[Labels]:
-        """Nodes by the labels that matter to `selection`; by name as well where a term speaks of names."""
+        """Nodes grouped by the labels that `selection` reads, and by name where a term names nodes."""
         named = selection.named
         keys = (*selection.keys, "\0name") if named else selection.keys
         fact = self._by_keys.get(keys)
@@ -84,14 +86,14 @@ class LabelFacts:
 
 
 class TaintFact(NodeFact[tuple[Taint, ...]]):
-    """Nodes by their taints."""
+    """Nodes grouped by their taints."""
 
     def __init__(self, cache: Cache) -> None:
         super().__init__(cache, lambda node: node.spec.taints)
 
 
 def tolerated(taint: Taint, tolerations: Iterable[Toleration]) -> bool:
-    return any(toleration.tolerates(taint) for toleration in tolerations)
+    return any(tolerates(toleration, taint) for toleration in tolerations)
 
 
 def admits(taints: tuple[Taint, ...], tolerations: tuple[Toleration, ...]) -> bool:
@@ -103,14 +105,14 @@ def _names(key: str, operator: str) -> bool:
 
 
 def term_holds(term: NodeSelectorTerm, name: str, labels: dict[str, str]) -> bool:
-    """An empty term holds nowhere."""
+    """Whether the term selects the node; an empty term selects none."""
     if not term.match_expressions and not term.match_fields:
         return False
-    return _liked(term, name, labels)
+    return _term_matches(term, name, labels)
 
 
-def _liked(term: NodeSelectorTerm, name: str, labels: dict[str, str]) -> bool:
-    """The same, but an empty preference is liked everywhere."""
+def _term_matches(term: NodeSelectorTerm, name: str, labels: dict[str, str]) -> bool:
+    """The same for preferences: an empty preference matches every node."""
     return all(requirement_holds(expression, labels) for expression in term.match_expressions) and all(
         requirement_holds(field, {"metadata.name": name}) for field in term.match_fields
     )

@@ -1,4 +1,4 @@
-"""Pods that are ready to be tried, the most important first."""
+"""Pods that are ready to be scheduled, ordered by the key of QueueSort."""
 
 import heapq
 from collections import deque
@@ -6,18 +6,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from scheduler.framework.nodeinfo import PodInfo
+from scheduler.cache.nodeinfo import PodInfo
 
 
 @dataclass(slots=True, eq=False)
 class Entry:
-    """A pod in the queue, wherever in it."""
+    """A pod in the queue, in any of its parts."""
 
     info: PodInfo
-    queued_at: float  # monotonic seconds; what equal priorities are ordered by
+    queued_at: float  # monotonic seconds; orders pods of equal priority
     key: tuple[float, ...] = ()
     attempts: int = 0
-    ready_at: float = 0.0  # monotonic seconds until which it pays for its last miss
+    ready_at: float = 0.0  # monotonic second at which its backoff ends
     waiting_since: float = 0.0
 
 
@@ -32,7 +32,7 @@ class ActiveQueue:
         self._line: deque[Entry] = deque()  # sorted by key; equal ones in order of arrival
         self._heap: list[tuple[Any, ...]] = []  # (*key, order of arrival, entry): flat tuples compare faster
         self._order = 0
-        self.members: dict[str, Entry] = {}  # by pod uid; to be read
+        self.members: dict[str, Entry] = {}  # by pod uid; read-only
 
     def __len__(self) -> int:
         return len(self.members)
@@ -52,7 +52,7 @@ class ActiveQueue:
         heapq.heappush(self._heap, (*entry.key, self._order, entry))
 
     def peek(self) -> Entry | None:
-        """Whose turn it is; it keeps its place among its equals."""
+        """Remove and return the first entry."""
         line, heap = self._line, self._heap
         while line or heap:
             in_line = not heap or (line and line[0].key <= heap[0][:-2])

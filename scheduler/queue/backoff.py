@@ -1,4 +1,4 @@
-"""What a miss costs: the longer a pod fails, the longer it stands back (R42)."""
+"""Backoff: the delay before the next attempt doubles with each failure (FWK-R42)."""
 
 import heapq
 from collections.abc import Iterator
@@ -15,12 +15,12 @@ class BackoffPolicy:
     maximum: float = 10.0
 
     def after(self, attempts: int) -> float:
-        """Seconds to stand back after the attempt of that number (1, 2, …)."""
+        """Backoff in seconds after attempt number 1, 2, …"""
         return min(self.initial * 2.0 ** min(attempts - 1, 62), self.maximum)
 
 
 class BackoffQueue:
-    """Pods that will be tried again for certain, each at its moment."""
+    """Pods that are tried again when their backoff ends."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, Entry]] = []
@@ -42,7 +42,7 @@ class BackoffQueue:
         heapq.heappush(self._heap, (entry.ready_at, self._order, entry))
 
     def due(self, now: float) -> list[Entry]:
-        """Take out those whose time has come."""
+        """Remove and return the entries whose backoff has ended."""
         found = []
         while self._heap and self._heap[0][0] <= now:
             entry = heapq.heappop(self._heap)[2]
@@ -52,7 +52,7 @@ class BackoffQueue:
         return found
 
     def next_ready(self) -> float:
-        """When the next one's time comes; infinity if nobody waits."""
+        """Monotonic second at which the next backoff ends; infinity if the queue is empty."""
         while self._heap and self._members.get(self._heap[0][2].info.uid) is not self._heap[0][2]:
             heapq.heappop(self._heap)
         return self._heap[0][0] if self._heap else float("inf")

@@ -1,19 +1,21 @@
-"""Where each pending pod stands: gated, ready, standing back after a failed binding, or waiting for a node."""
+"""The scheduling queue: pending pods that are gated, ready, in backoff after a failed binding, or unschedulable."""
 
 from collections.abc import Iterator
 
 from scheduler.api.clock import Clock
-from scheduler.framework.nodeinfo import PodInfo
-from scheduler.framework.points import QueueSort
+from scheduler.cache.nodeinfo import PodInfo
+from scheduler.framework.extension_points import QueueSort
 from scheduler.queue.active import ActiveQueue, Entry
 from scheduler.queue.backoff import BackoffPolicy, BackoffQueue
 from scheduler.queue.unschedulable import ClassKey, UnschedulablePods
 
-LEFTOVER_SECONDS = 300.0  # nobody waits longer without another try (upstream podMaxInUnschedulablePodsDuration)
+LEFTOVER_SECONDS = (
+    300.0  # unschedulable pods are tried again after this time (upstream podMaxInUnschedulablePodsDuration)
+)
 
 
 class SchedulingQueue:
-    """A pod is in exactly one place at a time."""
+    """All pending pods. A pod is in exactly one part at a time."""
 
     def __init__(self, clock: Clock, sort: QueueSort, policy: BackoffPolicy | None = None) -> None:
         self._clock = clock
@@ -30,11 +32,11 @@ class SchedulingQueue:
 
     @property
     def ready(self) -> int:
-        """How many could be tried now."""
+        """The number of pods that are ready."""
         return len(self._active.members)
 
     def counts(self) -> dict[str, int]:
-        """How many stand where, by upstream's names for the places."""
+        """The number of pods in each part, by upstream's names of the parts."""
         return {
             "active": len(self._active),
             "backoff": len(self._backoff),
@@ -43,7 +45,7 @@ class SchedulingQueue:
         }
 
     def entries(self) -> Iterator[tuple[str, Entry]]:
-        """Every entry with the place where it stands, by the names of `counts`."""
+        """Every entry with the name of its part, as in `counts`."""
         yield from (("active", entry) for entry in self._active)
         yield from (("backoff", entry) for entry in self._backoff)
         yield from (("unschedulable", entry) for entry in self.waiting)
@@ -53,7 +55,7 @@ class SchedulingQueue:
         return self._active.get(uid) or self._backoff.get(uid) or self.waiting.get(uid) or self._gated.get(uid)
 
     def add(self, info: PodInfo, *, gated: bool = False) -> None:
-        """A pod that is not in the queue."""
+        """Add a pod that is not in the queue."""
         now = self._clock.monotonic()
         entry = Entry(info, now, self._sort.sort_key(info.pod, now))
         if gated:
@@ -62,7 +64,7 @@ class SchedulingQueue:
             self._active.push(entry)
 
     def remove(self, uid: str) -> Entry | None:
-        """Take a pod out, wherever it is."""
+        """Remove a pod from its part."""
         return (
             self._active.remove(uid)
             or self._backoff.remove(uid)
@@ -71,24 +73,24 @@ class SchedulingQueue:
         )
 
     def put_back(self, entry: Entry) -> None:
-        """Try again when its time has come, whatever happens meanwhile: its failure was no fault of the nodes."""
+        """Put an entry in backoff. It is tried again at the end, whatever happens to nodes."""
         entry.ready_at = self._clock.monotonic() + self._policy.after(entry.attempts)
         self._backoff.push(entry)
 
     def wait(self, key: ClassKey, entry: Entry) -> None:
-        """No node takes it; wait for one to open up."""
+        """No node is feasible: wait in group `key` until one becomes feasible."""
         now = self._clock.monotonic()
         entry.waiting_since = now
         entry.ready_at = now + self._policy.after(entry.attempts)
         self.waiting.add(key, entry)
 
     def wake(self, entry: Entry) -> None:
-        """Let an entry that waits be tried next."""
+        """Move a waiting entry to the ready ones."""
         self.waiting.remove(entry.info.uid)
         self._active.push(entry)
 
     def tick(self) -> None:
-        """Take in that time has passed."""
+        """Move entries whose backoff or maximum wait has ended to the ready ones."""
         now = self._clock.monotonic()
         for entry in self._backoff.due(now):
             self._active.push(entry)
@@ -97,5 +99,5 @@ class SchedulingQueue:
                 self.wake(entry)
 
     def next_backoff(self) -> float:
-        """Monotonic second at which `tick` has something to do because of a failed binding."""
+        """Monotonic second at which the next backoff ends."""
         return self._backoff.next_ready()

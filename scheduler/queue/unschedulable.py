@@ -1,8 +1,8 @@
-"""Pods that no node could take, by class. What lets one pod of a class in lets any in, so one is woken at a time.
+"""Unschedulable pods, grouped by class. A node that is feasible for one pod of a group is feasible for all.
 
-Upstream moves every rejected pod on a relevant event and lets each try. Here the engine knows for each class whether
-some node has become feasible; waking the class's first pod then, and the next when that one is placed, decides the same
-and costs ten thousand waiting pods nothing when one card comes free.
+Upstream moves every rejected pod on a relevant event. Here the engine knows for each class whether a node became
+feasible. It wakes the first pod of the class, and the next one when that pod is placed. The decisions are the same, and
+ten thousand waiting pods cost nothing when one card becomes free.
 """
 
 import heapq
@@ -10,13 +10,13 @@ from collections.abc import Iterator
 
 from scheduler.queue.active import Entry
 
-# Scheduler name, id of the pod class, and what else sets pods of one class apart when their place depends on what is
-# elsewhere in the cluster: "" for all whose place does not.
+# Scheduler name, id of the equivalence class, and a mark that separates pods of one class whose placement depends on
+# other pods in the cluster; "" for all others.
 ClassKey = tuple[str, int, str]
 
 
 class _Group:
-    """One class: those that may be woken in queue order, and those still standing back by when they are done."""
+    """One group: pods that may be woken in queue order, and pods in backoff by its end."""
 
     def __init__(self) -> None:
         self.members: dict[str, Entry] = {}
@@ -49,7 +49,7 @@ class UnschedulablePods:
     def __init__(self) -> None:
         self._groups: dict[ClassKey, _Group] = {}
         self._class_of: dict[str, ClassKey] = {}
-        self._wide = 0  # how many groups are
+        self._wide = 0  # number of groups with a mark
 
     def __len__(self) -> int:
         return len(self._class_of)
@@ -61,7 +61,7 @@ class UnschedulablePods:
         return iter(list(self._groups))
 
     def wide_classes(self) -> list[ClassKey]:
-        """Those whose place depends on what is elsewhere in the cluster."""
+        """The groups whose placement depends on other pods in the cluster."""
         return [key for key in self._groups if key[2]] if self._wide else []
 
     @property
@@ -95,16 +95,16 @@ class UnschedulablePods:
         return entry
 
     def example(self, key: ClassKey) -> Entry:
-        """Any entry of a class that has one."""
+        """Any entry of a group that is not empty."""
         return next(iter(self._groups[key].members.values()))
 
     def first(self, key: ClassKey, now: float) -> Entry | None:
-        """The foremost entry of a class that is not standing back; it stays here."""
+        """The first entry of a group that is not in backoff. It is not removed."""
         group = self._groups.get(key)
         return None if group is None else group.first(now)
 
     def next_ready(self, key: ClassKey) -> float:
-        """When the first of those that stand back will be done; infinity if none does."""
+        """Monotonic second at which the first backoff in the group ends; infinity if there is none."""
         group = self._groups.get(key)
         return float("inf") if group is None else group.next_ready()
 

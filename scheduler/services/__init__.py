@@ -1,1 +1,1 @@
-"""What the scheduler's process tells and lets be changed over HTTP: health, metrics, debug flags, its view of nodes."""
+"""HTTP routes of the scheduler: health, metrics, debug flags, views of nodes and pods."""

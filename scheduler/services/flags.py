@@ -1,4 +1,4 @@
-"""`/debug/flags`: what is logged, changed while the scheduler runs, in the words of Koordinator's (rules R32 to R35).
+"""`/debug/flags`: changes what a running scheduler logs, with Koordinator's messages (rules FWK-R32 to FWK-R35).
 
 A body counts as it came: a line's end behind the value makes it another value, and a wrong one.
 """
@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable
 
 from scheduler.framework.handle import DebugFlags
-from scheduler.services.routes import HTML, Answer, Asked, Routes, text
+from scheduler.framework.routes import HTML, Answer, RequestContext, Routes, text
 
 BASE = "/debug/flags"
 VERBOSITY, TOP_SCORES, FAILURES = "klog.logging.verbosity", "debugTopNScores", "debugFilterFailure"
@@ -18,11 +18,11 @@ _FALSE = frozenset({"0", "f", "F", "FALSE", "false", "False"})
 
 
 class FlagRefused(ValueError):
-    """The value is not one."""
+    """The value cannot be parsed."""
 
 
 def level_of(verbosity: int) -> int:
-    """The level of Python's logging that stands for a verbosity: 0 warnings, 1 what happens, 2 and more everything."""
+    """Python's log level for a klog verbosity: 0 WARNING, 1 INFO, 2 and more DEBUG."""
     return {0: logging.WARNING, 1: logging.INFO}.get(max(verbosity, 0), logging.DEBUG)
 
 
@@ -47,18 +47,18 @@ class Flags:
         routes.add("*", f"{BASE}/", self._index)
         routes.add("*", f"{BASE}/:flag", self._index)
 
-    def _answer(self, asked: Asked) -> Answer:
-        if asked.method != "PUT":
+    def _answer(self, request: RequestContext) -> Answer:
+        if request.method != "PUT":
             return text("unsupported http method", 406)
-        title, change = self._flags[asked.path.rpartition("/")[2]]
-        value = asked.body.decode(errors="replace")
+        title, change = self._flags[request.path.rpartition("/")[2]]
+        value = request.body.decode(errors="replace")
         try:
             shown = change(value)
         except FlagRefused as error:
             return text(f"failed set {title} {value}: {error}", 400)
         return text(f"successfully set {title} to {shown}")
 
-    def _index(self, _: Asked) -> Answer:
+    def _index(self, _: RequestContext) -> Answer:
         links = "".join(
             f'<a href="{BASE}/{name}">{name}</a> {html.escape(title)}<br>' for name, (title, _) in self._flags.items()
         )

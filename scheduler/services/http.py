@@ -1,4 +1,4 @@
-"""A small HTTP/1.1 server on an asyncio loop: requests of people and of Prometheus, a few a minute."""
+"""A small HTTP/1.1 server on an asyncio loop, for a few requests a minute."""
 
 import asyncio
 import logging
@@ -8,16 +8,16 @@ from typing import cast
 
 import httptools
 
-from scheduler.services.routes import Answer, Routes, text
+from scheduler.framework.routes import Answer, Routes, text
 
 log = logging.getLogger(__name__)
 
-LARGEST_BODY = 4 << 20  # bytes
+MAX_BODY = 4 << 20  # bytes
 IDLE_SECONDS = 60.0
 
 
 class _Connection(asyncio.Protocol):
-    """Answers one request after the other until the other side hangs up or says nothing for a while."""
+    """Answers requests of one connection until it is closed or idle for too long."""
 
     def __init__(self, routes: Routes) -> None:
         self._routes = routes
@@ -27,7 +27,7 @@ class _Connection(asyncio.Protocol):
         self._body: list[bytes] = []
         self._idle: asyncio.TimerHandle | None = None
 
-    # asyncio's side
+    # callbacks of asyncio
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)  # uvloop's does not inherit from it
@@ -56,7 +56,7 @@ class _Connection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.close()
 
-    # the parser's side
+    # callbacks of the parser
 
     def on_message_begin(self) -> None:
         self._target, self._body = b"", []
@@ -66,7 +66,7 @@ class _Connection(asyncio.Protocol):
 
     def on_body(self, part: bytes) -> None:
         self._body.append(part)
-        if sum(map(len, self._body)) > LARGEST_BODY:
+        if sum(map(len, self._body)) > MAX_BODY:
             self._send(text("413 request entity too large", 413), keep=False)
 
     def on_message_complete(self) -> None:
@@ -75,7 +75,7 @@ class _Connection(asyncio.Protocol):
         method, target = self._parser.get_method().decode(), self._target.decode("latin-1")
         try:
             answer = self._routes.answer(method, target, b"".join(self._body))
-        except Exception:  # a fault in one page must not end the scheduler
+        except Exception:  # an error in one handler must not stop the scheduler
             log.exception("services failed method=%s target=%s", method, target)
             answer = text("500 internal server error", 500)
         self._send(answer, keep=self._parser.should_keep_alive(), head=method == "HEAD")
@@ -95,7 +95,7 @@ class _Connection(asyncio.Protocol):
 
 
 async def serve(routes: Routes, address: str, port: int, tls: ssl.SSLContext | None = None) -> asyncio.Server:
-    """Listen from now on; port 0 takes any that is free. With `tls` it is HTTPS.
+    """Start to listen. Port 0: any free port. With `tls`: HTTPS.
 
     Raises:
         OSError: the address cannot be had, because something else has it or it is not this machine's.

@@ -1,20 +1,19 @@
-"""Figures about the scheduler in Prometheus' text format, under upstream's names where upstream has them."""
+"""Metrics of the scheduler in Prometheus' text format, with upstream's names where upstream has them."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
 from scheduler.cycle import Core
-from scheduler.framework.events import Bind, Decision, Evict, Reject
+from scheduler.framework.decisions import Bind, Decision, Evict, Reject
+from scheduler.framework.exposition import Family, exposed, histogram_lines, sample
 from scheduler.framework.histogram import Histogram
-from scheduler.plugins.reservation.figures import phases, resources
-from scheduler.services.exposition import Family, exposed, histogram_lines, sample
 
 SECONDS = tuple(0.0001 * 2**power for power in range(16))  # 0.1 ms to 3.3 s
-_SETTLED = (Bind, Reject)  # what settles a pod
+_SETTLED = (Bind, Reject)  # decisions that end a scheduling cycle
 
 
 class Metrics:
-    """Told of every decision; asked for everything at once."""
+    """Counts decisions, and renders all metrics."""
 
     def __init__(self, core: Core, timeouts: Mapping[str, int] | None = None) -> None:
         """`timeouts` is a monitor's count by profile."""
@@ -25,7 +24,7 @@ class Metrics:
         self._victims = 0
 
     def decided(self, decisions: Iterable[Decision], seconds: float) -> None:
-        """One turn of the core, and how long it took."""
+        """Count the decisions of one cycle that took `seconds`."""
         for decision in decisions:
             if isinstance(decision, _SETTLED):
                 result = "scheduled"
@@ -41,7 +40,7 @@ class Metrics:
                 self._victims += 1
 
     def render(self) -> bytes:
-        """Everything in text."""
+        """All metrics in text format."""
         return exposed(self._families())
 
     def _families(self) -> Iterator[Family]:
@@ -96,8 +95,5 @@ class Metrics:
             "What the cache holds.",
             [sample(name, {"type": kind}, size) for kind, size in sizes.items()],
         )
-        for name, words, samples in (
-            ("scheduler_reservation_status_phase", "Which phase each reservation is in.", phases),
-            ("scheduler_reservation_resource", "How much of each available reservation is used.", resources),
-        ):
-            yield name, "gauge", words, [sample(name, labels, value) for labels, value in samples(core.reservations)]
+        for families in core.handle.exports:
+            yield from families()

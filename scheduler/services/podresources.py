@@ -1,23 +1,23 @@
-"""`/metrics/resources`: what each pod asks of its node, in kube-scheduler's families.
+"""`/metrics/resources`: requests and limits of each pod, in kube-scheduler's metric families.
 
 Source: k8s pkg/scheduler/metrics/resources.
 """
 
 from collections.abc import Iterator
 
-from scheduler.api.quantity import CPU, MEMORY, QuantityError
-from scheduler.api.requests import Amounts, pod_limits, pod_requests
+from scheduler.api.quantity import CPU, MEMORY, Amounts, QuantityError
 from scheduler.api.reservation import is_reserve_pod
+from scheduler.cache.nodeinfo import PodInfo
 from scheduler.cycle import Core
-from scheduler.framework.nodeinfo import PodInfo
-from scheduler.services.exposition import Family, exposed, sample
+from scheduler.framework.exposition import Family, exposed, sample
+from scheduler.pods.requests import pod_limits, pod_requests
 
 BYTES = frozenset({MEMORY, "storage", "ephemeral-storage"})
 REQUEST, LIMIT = "kube_pod_resource_request", "kube_pod_resource_limit"
 
 
 def pod_resources(core: Core) -> bytes:
-    """All pods that are on nodes or wait for one of ours; those that ended are not among them."""
+    """All pods on nodes, and pending pods of our profiles; without terminated ones."""
     return exposed(_families([info for info in core.pods() if not is_reserve_pod(info.pod)]))
 
 
@@ -30,7 +30,7 @@ def _families(infos: list[PodInfo]) -> Iterator[Family]:
         for info in infos:
             try:
                 lines += _samples(name, info, measure(info.pod.spec))
-            except QuantityError:  # it is told so where it is scheduled
+            except QuantityError:  # reported where the pod is scheduled
                 continue
         yield name, "gauge", words, lines
 
@@ -40,7 +40,7 @@ def _samples(name: str, info: PodInfo, amounts: Amounts) -> list[str]:
     labels = {
         "namespace": pod.metadata.namespace,
         "pod": pod.metadata.name,
-        "node": info.node_name,  # also while the binding is under way
+        "node": info.node_name,  # also while the binding is in flight
         "scheduler": pod.spec.scheduler_name,
         "priority": str(pod.spec.priority),
     }

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from scheduler.cache.columns import Ints
+from scheduler.cache.nodeinfo import NodeInfo, PodInfo
 from scheduler.cache.tallies import Tallies
 from scheduler.cycle import Core
-from scheduler.framework.failure import histogram
-from scheduler.framework.nodeinfo import NodeInfo, PodInfo
-from scheduler.framework.points import Scope, Score
+from scheduler.framework.extension_points import Scope, Score
+from scheduler.framework.fit_error import histogram
 from scheduler.framework.restored import as_seen, restore, share
 from scheduler.framework.runner import Runner
 from scheduler.framework.state import SKIPPED, CycleState

@@ -9,10 +9,10 @@ from msgspec.structs import replace
 from scheduler.api.clock import SimClock
 from scheduler.api.core import Pod, PodSpec
 from scheduler.app import build_core
+from scheduler.cache.nodeinfo import PodInfo
 from scheduler.config import Configuration
 from scheduler.cycle import Core
-from scheduler.framework.events import Bind, Evict, Reject
-from scheduler.framework.nodeinfo import PodInfo
+from scheduler.framework.decisions import Bind, Evict, Reject
 from scheduler.tests.oracle import judge
 
 
@@ -30,7 +30,7 @@ class Play:
     def __init__(self, configuration: Configuration) -> None:
         self.clock = SimClock()
         self.core: Core = build_core(configuration, self.clock, seed=3)
-        self.runner = self.core.handle.runner_of  # by pod
+        self.runner = self.core.runner_of  # by pod
         self.pods: dict[str, Pod] = {}
         self.bound: dict[str, tuple[Pod, str]] = {}
         self.count = 0
@@ -88,7 +88,7 @@ class Play:
                 return
             entry = core.queue._active.peek()
             assert entry is not None
-            want = judge(core, core.handle.runner_of(entry.info), entry.info)
+            want = judge(core, core.runner_of(entry.info), entry.info)
             for decision in core.decide():
                 match decision:
                     case Bind(info, node):

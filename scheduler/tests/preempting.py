@@ -5,13 +5,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from scheduler.api.core import PodDisruptionBudget
+from scheduler.cache.nodeinfo import NodeInfo, PodInfo
 from scheduler.cycle import Core
-from scheduler.framework.failure import histogram
-from scheduler.framework.nodeinfo import NodeInfo, PodInfo
+from scheduler.framework.fit_error import histogram
 from scheduler.framework.runner import Runner
 from scheduler.framework.state import CycleState
 from scheduler.framework.status import Code, Status
 from scheduler.plugins.defaultpreemption.plugin import BY_SCHEDULER, DefaultPreemption
+from scheduler.pods.selectors import budget_covers
 from scheduler.tests.oracle import counting_anew, statuses
 
 NOBODY = Status.unresolvable("No preemption victims found for incoming pod")
@@ -19,7 +20,7 @@ HOPELESS = Status.unresolvable("Preemption is not helpful for scheduling")
 
 
 @dataclass(frozen=True)
-class Way:
+class PreemptionResult:
     """Who should go from which node for a pod, or the words that say why nobody will."""
 
     node: str = ""
@@ -34,23 +35,23 @@ class _Trial:
     violations: int
 
 
-def make_way(core: Core, runner: Runner, info: PodInfo) -> Way:
+def make_way(core: Core, runner: Runner, info: PodInfo) -> PreemptionResult:
     """What DefaultPreemption should come to for a pod that fits nowhere."""
     with counting_anew(core):
         return _make_way(core, runner, info)
 
 
-def _make_way(core: Core, runner: Runner, info: PodInfo) -> Way:
+def _make_way(core: Core, runner: Runner, info: PodInfo) -> PreemptionResult:
     plugin = next(one for one in runner.profile.post_filter if isinstance(one, DefaultPreemption))
     state, found = statuses(core, runner, info)
     if not found:
-        return Way()  # there is nothing to say beyond that
+        return PreemptionResult()  # there is nothing to say beyond that
     if info.pod.spec.preemption_policy == "Never":
-        return Way(message="preemption: not eligible due to preemptionPolicy=Never.")
+        return PreemptionResult(message="preemption: not eligible due to preemptionPolicy=Never.")
     own = core.handle.nominator.node_of(info.uid)
     for node, status in found:
         if node.name == own and status.code is Code.UNSCHEDULABLE and _making_way(info, node):
-            return Way(message="preemption: not eligible due to a terminating pod on the nominated node.")
+            return PreemptionResult(message="preemption: not eligible due to a terminating pod on the nominated node.")
     helpful = [node for node, status in found if status.code is Code.UNSCHEDULABLE]
     start = copy.deepcopy(plugin._random).randrange(len(helpful)) if helpful else 0
     args = plugin._args
@@ -66,9 +67,9 @@ def _make_way(core: Core, runner: Runner, info: PodInfo) -> Way:
             break
     if not trials:
         reasons = histogram((status, 1) for status in refused)
-        return Way(message=f"preemption: 0/{len(found)} nodes are available: {reasons}.")
+        return PreemptionResult(message=f"preemption: 0/{len(found)} nodes are available: {reasons}.")
     best = min(trials, key=_rank)
-    return Way(best.node, tuple(victim.uid for victim in best.victims))
+    return PreemptionResult(best.node, tuple(victim.uid for victim in best.victims))
 
 
 def _making_way(info: PodInfo, node: NodeInfo) -> bool:
@@ -113,7 +114,8 @@ def _guarded(pods: Sequence[PodInfo], budgets: Sequence[PodDisruptionBudget]) ->
         metadata = pod.pod.metadata
         mine = [
             budget.metadata.key for budget in budgets
-            if budget.covers(metadata.namespace, metadata.labels) and metadata.name not in budget.status.disrupted_pods
+            if budget_covers(budget, metadata.namespace, metadata.labels)
+            and metadata.name not in budget.status.disrupted_pods
         ]  # fmt: skip
         for key in mine:
             left[key] -= 1

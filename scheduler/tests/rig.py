@@ -1,5 +1,6 @@
 """A small cluster in memory for tests of the core: objects in, decisions looked at, time moved by hand."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -11,7 +12,9 @@ from scheduler.api.device import GPU, GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, NV
 from scheduler.api.wire import Condition, ObjectMeta, ResourceList
 from scheduler.app import build_core
 from scheduler.config import Configuration, ProfileConfig, parse
-from scheduler.framework.events import Bind, Decision, Evict, Reject
+from scheduler.framework.decisions import Bind, Decision, Evict, Reject
+from scheduler.framework.extension_points import Plugin
+from scheduler.plugins.registry import Registry
 
 GIB = 1 << 30
 
@@ -28,10 +31,13 @@ def profile(**parts: Any) -> Configuration:
 class Rig:
     """One core with helpers; nothing is bound until the test (or `run`) says so."""
 
-    def __init__(self, configuration: Configuration | None = None) -> None:
+    def __init__(self, configuration: Configuration | None = None, *, plugins: Sequence[type[Plugin]] = ()) -> None:
+        """`plugins`: classes that profiles can name besides the built-in ones."""
         self.clock = SimClock()
         self.core = build_core(
-            configuration or Configuration(profiles=(ProfileConfig("default-scheduler"),)), self.clock
+            configuration or Configuration(profiles=(ProfileConfig("default-scheduler"),)),
+            self.clock,
+            registry=Registry(plugins),
         )
         self.pods: dict[str, Pod] = {}
         self.decisions: list[Decision] = []

@@ -5,9 +5,9 @@ from hypothesis import strategies as st
 
 from scheduler.api.core import Pod
 from scheduler.api.wire import ObjectMeta
-from scheduler.cache.classes import ClassBook
+from scheduler.cache.classes import ClassRegistry
+from scheduler.cache.nodeinfo import PodInfo
 from scheduler.cache.resources import ResourceIndex
-from scheduler.framework.nodeinfo import PodInfo
 from scheduler.queue.active import ActiveQueue, Entry
 
 steps = st.lists(
@@ -23,7 +23,7 @@ steps = st.lists(
 @given(story=steps)
 def test_pods_come_out_by_key_and_then_by_arrival(story: list[tuple[str, int]]) -> None:
     queue, there, count = ActiveQueue(), list[tuple[tuple[float, ...], int, str]](), 0
-    shape = ClassBook(ResourceIndex()).of(Pod(ObjectMeta(name="any", uid="any")))
+    shape = ClassRegistry(ResourceIndex()).of(Pod(ObjectMeta(name="any", uid="any")))
     for what, number in story:
         if what == "push":
             count += 1

@@ -10,7 +10,7 @@ from scheduler.binding import Binder
 from scheduler.client.events import EventRecorder, cut
 from scheduler.client.rest import Rest
 from scheduler.config import Configuration
-from scheduler.framework.events import Bind
+from scheduler.framework.decisions import Bind
 from scheduler.tests.rig import Rig
 from scheduler.tests.scripted import Scripted, ok, refused
 

@@ -1,4 +1,4 @@
-"""KubeSchedulerConfiguration: what merging gives (R1 to R3, example E13) and what is refused (R4, R5)."""
+"""KubeSchedulerConfiguration: merging (FWK-R1 to FWK-R3, FWK-E13) and errors (FWK-R4, FWK-R5)."""
 
 from pathlib import Path
 from typing import Any

@@ -7,19 +7,19 @@ import pytest
 from scheduler.api.core import Affinity, Node, NodeStatus, Pod, PodAffinity, PodAffinityTerm, PodSpec
 from scheduler.api.wire import LabelSelector, ObjectMeta
 from scheduler.cache.cache import Cache
-from scheduler.cache.classes import ClassBook, PodClass
+from scheduler.cache.classes import ClassRegistry, EquivalenceClass
 from scheduler.cache.columns import NodeColumns
 from scheduler.cache.domains import Domain
+from scheduler.cache.listener import Listener
 from scheduler.cache.matching import Readings
+from scheduler.cache.nodeinfo import PodInfo
 from scheduler.cache.resources import ResourceIndex
-from scheduler.framework.nodeinfo import PodInfo
-from scheduler.framework.points import Listener
 
 
 def cache_of(*zones: str | None) -> Cache:
     """A cache with a node for each zone; None: a node without the label."""
     columns = NodeColumns(ResourceIndex())
-    cache = Cache(columns, ClassBook(columns.resources))
+    cache = Cache(columns, ClassRegistry(columns.resources))
     for number, zone in enumerate(zones):
         labels = {} if zone is None else {"zone": zone}
         cache.set_node(Node(ObjectMeta(name=f"n{number}", labels=labels), status=NodeStatus(allocatable={"pods": "9"})))
@@ -79,7 +79,7 @@ class Curious(Listener):
     def __init__(self) -> None:
         self.told: list[str] = []
 
-    def minds(self, shape: PodClass) -> bool:
+    def is_relevant(self, shape: EquivalenceClass) -> bool:
         return bool(shape.example.spec.node_selector)
 
     def pod_placed(self, info: PodInfo) -> None:

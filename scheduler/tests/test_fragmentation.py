@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from scheduler.api.builders import PodBuilder, pod, pods
+from scheduler.cache.nodeinfo import PodInfo
 from scheduler.config import ConfigError, expand
-from scheduler.framework.explaining import explain
-from scheduler.framework.nodeinfo import PodInfo
+from scheduler.framework.explanation import explain
 from scheduler.plugins.fragmentation import Typical, fragments
 from scheduler.tests.rig import Rig, profile
 
@@ -86,7 +86,7 @@ def test_balanced_sees_cpu_run_out_early(balanced: bool, lean: int, rich: int) -
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        pytest.param({"typicalPods": []}, "typicalPods: expected the pods that usually come, found none", id="none"),
+        pytest.param({"typicalPods": []}, "typicalPods: expected at least one typical pod, found none", id="none"),
         pytest.param(
             {"typicalPods": [{"gpu": 150}]},
             r"typicalPods\[0\]\.gpu: expected 0 to 100 or a multiple of 100, found 150", id="a-card-and-a-half",

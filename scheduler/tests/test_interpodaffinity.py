@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from scheduler.api.builders import PodBuilder, pod
-from scheduler.cycle import ENOUGH_STIRS
-from scheduler.framework.events import Bind
+from scheduler.cycle import PLACEMENT_CHANGES_THRESHOLD
+from scheduler.framework.decisions import Bind
 from scheduler.framework.state import CycleState
 from scheduler.tests.rig import Rig, profile
 
@@ -221,7 +221,7 @@ def test_a_pod_that_waits_gets_its_turn_before_a_long_queue_is_done() -> None:
     rig.clock.advance(30)
     rig.submit(*(pod(f"db{number}").label("app", "db").request(cpu="100m") for number in range(100)))
     order = [decision.info.pod.metadata.name for decision in rig.run() if isinstance(decision, Bind)]
-    assert order.index("p") <= ENOUGH_STIRS + 1
+    assert order.index("p") <= PLACEMENT_CHANGES_THRESHOLD + 1
     assert len(order) == 101
 
 

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from scheduler.api.builders import PodBuilder, pod
 from scheduler.api.core import Container, PodSpec, ResourceRequirements
 from scheduler.api.device import NVIDIA_GPU
-from scheduler.api.requests import nonzero_requests
 from scheduler.api.wire import ResourceList
 from scheduler.config import expand
 from scheduler.framework.state import CycleState
+from scheduler.pods.requests import nonzero_requests
 from scheduler.tests.play import Play, stories
 from scheduler.tests.rig import Rig, profile
 from scheduler.tests.test_engine import events, nodes

@@ -1,4 +1,4 @@
-"""What people read and alert on: fit errors worded and counted as upstream's (spec: framework, R47 and example E7)."""
+"""What people read and alert on: fit errors worded and counted as upstream's (FWK-R47 and example FWK-E7)."""
 
 from scheduler.api.builders import nodes, pod
 from scheduler.api.core import Taint

@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 
 from scheduler.api.core import Container, ContainerImage, ContainerPort, Node, NodeStatus, Pod, PodSpec
-from scheduler.api.ports import EVERY_ADDRESS, HostPort, host_ports
 from scheduler.api.wire import ObjectMeta
-from scheduler.framework.nodeinfo import NodeInfo
+from scheduler.cache.nodeinfo import NodeInfo
 from scheduler.framework.state import CycleState
 from scheduler.plugins.imagelocality import ImageLocality
+from scheduler.pods.host_ports import EVERY_ADDRESS, HostPort, host_ports
 from scheduler.tests.rig import Rig
 
 MIB = 1 << 20

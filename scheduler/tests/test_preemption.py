@@ -1,11 +1,11 @@
-"""Pod-level preemption (PRE-1; spec: framework page, R75 to R81)."""
+"""Pod-level preemption (PRE-1, FWK-R75 to FWK-R81)."""
 
 from collections.abc import Callable
 
 import pytest
 
 from scheduler.api.builders import pod
-from scheduler.framework.events import ClearNomination, Evict
+from scheduler.framework.decisions import ClearNomination, Evict
 from scheduler.tests.rig import Rig
 
 

@@ -39,11 +39,11 @@ from scheduler.api.device import (
 )
 from scheduler.api.wire import Condition, ObjectMeta, Requirement, ResourceList
 from scheduler.config import Configuration, ProfileConfig
-from scheduler.framework.events import Bind, Evict, Reject
+from scheduler.framework.decisions import Bind, Evict, Reject
 from scheduler.tests import test_cluster_wide
 from scheduler.tests.oracle import judge
 from scheduler.tests.play import Play, stories
-from scheduler.tests.preempting import Way, make_way
+from scheduler.tests.preempting import PreemptionResult, make_way
 from scheduler.tests.rig import profile
 
 
@@ -73,7 +73,7 @@ starts = st.sampled_from([None, *(f"2026-01-01T00:0{minute}:00Z" for minute in r
 
 @st.composite
 def nodes(draw: st.DrawFn) -> tuple[Node, Device | None]:
-    """Nodes so small that they are soon full, and so alike that several are in the same situation."""
+    """Nodes so small that they are soon full, and so alike that several are with the same fingerprint."""
     name = f"n{draw(st.integers(0, 7))}"
     cards = draw(st.sampled_from([0, 2, 2, 4]))
     allocatable: ResourceList = {"cpu": "4", "memory": "32Gi", "pods": draw(st.sampled_from(["3", "20"]))}
@@ -221,9 +221,9 @@ class Struggle(Play):
                 return
             entry = core.queue._active.peek()
             assert entry is not None
-            info, runner = entry.info, core.handle.runner_of(entry.info)
+            info, runner = entry.info, core.runner_of(entry.info)
             want = judge(core, runner, info)
-            way = Way() if want.node else make_way(core, runner, info)
+            way = PreemptionResult() if want.node else make_way(core, runner, info)
             made = core.decide()
             victims = tuple(decision.victim.uid for decision in made if isinstance(decision, Evict))
             for decision in made:
@@ -234,8 +234,10 @@ class Struggle(Play):
                         self.bound[bound.uid] = (bound.pod, node)
                     case Reject():
                         assert not want.node, f"{info.key} should go to {want.node}, was refused: {decision.message}"
-                        found = Way(decision.nominated or "", victims, decision.message)
-                        self._compare(found, Way(way.node, self._told(way), f"{want.message} {way.message}".strip()))
+                        found = PreemptionResult(decision.nominated or "", victims, decision.message)
+                        self._compare(
+                            found, PreemptionResult(way.node, self._told(way), f"{want.message} {way.message}".strip())
+                        )
                     case _:
                         pass
             self.made_way += bool(victims)
@@ -247,11 +249,11 @@ class Struggle(Play):
             self.victims += victims
         raise AssertionError("the queue does not come to rest")
 
-    def _told(self, way: Way) -> tuple[str, ...]:
+    def _told(self, way: PreemptionResult) -> tuple[str, ...]:
         """Those of the victims who are not on their way out already."""
         return tuple(uid for uid in way.victims if uid in self.bound and not self.bound[uid][0].deleting)
 
-    def _compare(self, found: Way, want: Way) -> None:
+    def _compare(self, found: PreemptionResult, want: PreemptionResult) -> None:
         assert found == want, f"expected {want}, found {found}"
 
 

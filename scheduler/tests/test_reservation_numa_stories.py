@@ -13,7 +13,7 @@ from scheduler.api.numa import NUMA_TOPOLOGY_POLICY_LABEL, NUMA_TOPOLOGY_SPEC, Q
 from scheduler.api.wire import ObjectMeta, ResourceList, to_plain
 from scheduler.app import build_core
 from scheduler.cycle import Core
-from scheduler.plugins.nodenuma.book import NumaBook
+from scheduler.plugins.nodenuma.cache import NumaCache
 from scheduler.plugins.nodenuma.tests.machines import topology_of
 from scheduler.tests.test_engine import configuration
 from scheduler.tests.test_engine_numa import _device
@@ -65,10 +65,10 @@ class Aligning(Story):
 
 def aligned(core: Core) -> dict[str, Any]:
     """By node: how often each CPU is bound, and what is taken of each NUMA node, and what it has."""
-    book = NumaBook.of(core.handle)
+    numa_cache = NumaCache.of(core.handle)
     found = {}
     for node in core.cache:
-        there = book.find(node.name)
+        there = numa_cache.find(node.name)
         assert there is not None
         state = there.state
         marks = {cpu: mark.pods for cpu, mark in sorted(state.marks.items())}

@@ -42,11 +42,12 @@ from scheduler.api.reservation import (
 )
 from scheduler.api.wire import LabelSelector, ObjectMeta, ResourceList, to_plain
 from scheduler.app import build_core
+from scheduler.cache.nodeinfo import PodInfo
 from scheduler.cycle import Core
-from scheduler.framework.events import Bind
-from scheduler.framework.nodeinfo import PodInfo
+from scheduler.framework.decisions import Bind
 from scheduler.plugins.deviceshare.cache import DeviceCache
 from scheduler.plugins.reservation import lifecycle
+from scheduler.plugins.reservation.cache import ReservationCache
 from scheduler.tests.play import Play
 from scheduler.tests.test_engine import configuration
 
@@ -213,12 +214,12 @@ class Story(Play):
 
     def confirm(self) -> None:
         """Let status say who is in which reservation; those that serve once are done with that."""
-        book = self.core.reservations
-        while book.moved:
-            uid = book.moved.pop()
-            reserved = book.find(uid)
+        reservation_cache = ReservationCache.of(self.core.handle)
+        while reservation_cache.moved:
+            uid = reservation_cache.moved.pop()
+            reserved = reservation_cache.find(uid)
             if reserved is not None:
-                pods = [info.pod for info in book.pods_in(uid)]
+                pods = [info.pod for info in reservation_cache.pods_in(uid)]
                 fields = lifecycle.used(self.reservations[uid], pods, reserved.allocated, self.clock.now())
                 if fields is not None:
                     fields["allocated"] = {k: v for k, v in fields["allocated"].items() if v is not None}

@@ -10,7 +10,8 @@ from scheduler.api.builders import ReservationBuilder, pod, reservation
 from scheduler.api.reservation import RESERVATION_ALLOCATED, RESERVATIONS_PATH, RESIZE_ALLOCATABLE, Reservation
 from scheduler.api.transport import Request, Response
 from scheduler.config import Configuration
-from scheduler.plugins.reservation.tests.held import hold, inside
+from scheduler.plugins.reservation.cache import ReservationCache
+from scheduler.plugins.reservation.tests.reservations import hold, inside
 from scheduler.tests.rig import profile
 from scheduler.tests.scripted import ok, refused
 from scheduler.tests.test_binding import Scene
@@ -22,7 +23,7 @@ class Held(Scene):
     def __init__(self, configuration: Configuration | None = None, **node: Any) -> None:
         super().__init__(configuration)
         self.rig.node("n", **node)
-        self.keeper = self.binder.reservations
+        self.controller = self.binder.reservations
 
     def show(self, built: ReservationBuilder, **status: Any) -> None:
         manifest = built.manifest
@@ -152,7 +153,7 @@ def test_who_is_in_it_is_written_once() -> None:
     hold(scene.rig, "r", "n", {"cpu": 4000})
     inside(scene.rig, "p", "n", "r", cpu=1)
     for _ in range(2):
-        scene.keeper.work()
+        scene.controller.work()
         scene.rig.clock.settle()
     (status,) = scene.written()
     assert ([one["name"] for one in status["currentOwners"]], status["allocated"]) == (["p"], {"cpu": "1"})
@@ -161,11 +162,11 @@ def test_who_is_in_it_is_written_once() -> None:
 def test_one_whose_time_is_over_is_ended() -> None:
     scene = Held()
     scene.show(of(2).ttl("10s"), phase="Available", nodeName="n", allocatable={"cpu": "2"})
-    scene.keeper.work()
+    scene.controller.work()
     scene.rig.clock.advance(9.0)
     assert scene.written() == []
     for _ in range(2):
-        scene.keeper.work()
+        scene.controller.work()
         scene.rig.clock.advance(3.0)
     (status,) = scene.written()
     assert (status["phase"], status["conditions"][-1]["reason"]) == ("Failed", "Expired")
@@ -175,7 +176,7 @@ def test_one_whose_node_is_gone_is_ended() -> None:
     scene = Held()
     scene.show(of(2), phase="Available", nodeName="n", allocatable={"cpu": "2"})
     scene.rig.core.remove_node("n")
-    scene.keeper.work()
+    scene.controller.work()
     scene.rig.clock.advance(20.0)
     assert scene.written()[0]["phase"] == "Failed"
 
@@ -195,7 +196,7 @@ def test_one_that_is_long_over_is_deleted() -> None:
     def pass_by(seconds: float) -> None:
         scene.rig.clock.advance(seconds)
         for _ in range(6):
-            scene.keeper.work()
+            scene.controller.work()
             scene.rig.clock.advance(15.0)
 
     pass_by(0.0)
@@ -214,9 +215,9 @@ def test_a_refused_status_is_written_again() -> None:
         return next(failures, ok())
 
     scene.api.answer = answer
-    scene.keeper.work()
+    scene.controller.work()
     scene.rig.clock.advance(2.0)
-    scene.keeper.work()
+    scene.controller.work()
     scene.rig.clock.settle()
     assert len(scene.written()) == 2
 
@@ -238,7 +239,7 @@ def test_a_refused_status_is_written_again() -> None:
     ],
 )
 def test_how_large_one_with_devices_is(resizes: bool, want: dict[str, str]) -> None:
-    """R50: the amounts of its very cards are laid over what the template asks for."""
+    """RSV-R50: the amounts of its very cards are laid over what the template asks for."""
     scene = Held(configuration=profile(pluginConfig=[{"name": "DeviceShare", "args": {"resizePod": resizes}}]), gpus=2)
     scene.show(reservation("r").like(pod("x").gpus(2)).for_labels(app="a").policy("Restricted"))
     scene.work()
@@ -260,20 +261,20 @@ def test_how_large_one_with_devices_is(resizes: bool, want: dict[str, str]) -> N
     ],
 )
 def test_pods_of_one_that_is_over_and_deleted(cleans: bool, phase: str, patched: list[str]) -> None:
-    """R9: they are told that it is no more."""
+    """RSV-R9: they are told that it is no more."""
     args = {"cleanExpiredReservationAllocated": cleans}
     scene = Held(configuration=profile(pluginConfig=[{"name": "Reservation", "args": args}]))
     hold(scene.rig, "r", "n", {"cpu": 4000})
     inside(scene.rig, "p", "n", "r", cpu=1)
     inside(scene.rig, "gone", "n", "r", cpu=1)
     if phase != "Available":
-        known = scene.rig.core.reservations.known["r"]
+        known = ReservationCache.of(scene.rig.core.handle).known["r"]
         scene.rig.core.set_reservation(
             msgspec.structs.replace(known, status=msgspec.structs.replace(known.status, phase=phase))
         )
     scene.rig.delete("gone")
     scene.rig.core.remove_reservation("r")
-    scene.keeper.work()
+    scene.controller.work()
     sent = [one for one in scene.api.sent if one.method == "PATCH" and "/pods/" in one.path]
     assert [one.path.rsplit("/", 1)[1] for one in sent] == patched
     for one in sent:

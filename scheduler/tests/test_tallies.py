@@ -9,12 +9,12 @@ from msgspec.structs import replace
 from scheduler.api.core import Affinity, Node, NodeStatus, Pod, PodAffinity, PodAffinityTerm, PodSpec
 from scheduler.api.wire import LabelSelector, ObjectMeta, Requirement
 from scheduler.cache.cache import Cache
-from scheduler.cache.classes import ClassBook
+from scheduler.cache.classes import ClassRegistry
 from scheduler.cache.columns import NodeColumns
 from scheduler.cache.matching import PodMatcher
+from scheduler.cache.nodeinfo import PodInfo
 from scheduler.cache.resources import ResourceIndex
 from scheduler.cache.tallies import Tallies
-from scheduler.framework.nodeinfo import PodInfo
 from scheduler.plugins.interpodaffinity.terms import HeldTerms
 
 SELECTORS = (
@@ -58,7 +58,7 @@ steps = st.one_of(
 
 def new_cache() -> Cache:
     columns = NodeColumns(ResourceIndex())
-    cache = Cache(columns, ClassBook(columns.resources))
+    cache = Cache(columns, ClassRegistry(columns.resources))
     for number in range(3):
         cache.set_node(Node(ObjectMeta(name=f"n{number}"), status=NodeStatus(allocatable={"pods": 110})))
     return cache

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from scheduler.api.builders import pod
-from scheduler.framework.explaining import explain
+from scheduler.framework.explanation import explain
+from scheduler.framework.extension_points import Plugin
 from scheduler.framework.histogram import Histogram
-from scheduler.framework.points import Plugin
 from scheduler.framework.timing import EVERY, POINT_SECONDS
 from scheduler.plugins.noderesources.fit import NodeResourcesFit as Fit
 from scheduler.tests.rig import Rig
@@ -52,14 +52,14 @@ def test_one_cycle_of_ten_is_timed(cycles: int, timed: int) -> None:
 
 
 def test_time_is_the_clocks_and_a_pass_over_many_nodes_is_one_observation(monkeypatch: pytest.MonkeyPatch) -> None:
-    passing, widths = Fit.passing, list[int]()
+    passing, widths = Fit.filter_batch, list[int]()
 
     def slow(self: Any, stacked: Any, batch: Any) -> Any:
         widths.append(batch.size)
         rig.clock.advance(0.005)
         return passing(self, stacked, batch)
 
-    monkeypatch.setattr(Fit, "passing", slow)
+    monkeypatch.setattr(Fit, "filter_batch", slow)
     rig = Rig()
     for number in range(20):
         rig.node(f"n{number}")
@@ -144,7 +144,8 @@ def test_timing_changes_no_decision(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _subclasses(kind: type) -> set[type]:
-    return {kind}.union(*(_subclasses(below) for below in kind.__subclasses__()))
+    direct: list[type] = kind.__subclasses__()
+    return {kind}.union(*(_subclasses(below) for below in direct))
 
 
 def test_a_second_scheduler_in_one_process_makes_no_new_plugin_classes() -> None:

@@ -1,1 +1,1 @@
-"""Koordinator's admission webhook for pods, as far as devices go."""
+"""Koordinator's admission webhook for pods, limited to device requests."""

@@ -29,19 +29,19 @@ def run(
     namespace: str = "",
     disable_device_resource_spec: bool = False,
 ) -> int:
-    """Answer reviews until told to stop (SIGTERM or Ctrl-C).
+    """Serve admission reviews until SIGTERM or Ctrl-C.
 
-    Once it listens, it prints the configurations that register it, as YAML for `kubectl apply -f -`, and closes its
-    standard output.
+    When it listens, it prints the webhook configurations that register it, as YAML for `kubectl apply -f -`, and closes
+    its standard output.
 
     Args:
-        port: At which port; 0 for any that is free.
-        cert_dir: A folder with tls.crt and tls.key; if it has neither, a certificate that signs itself is put there.
-        address: Where to listen; 0.0.0.0 for all of the network.
-        host: The name or address by which the API server reaches us; by default `address`.
-        namespace: Register for pods of this namespace alone.
-        disable_device_resource_spec: Leave requests as they are spelled (Koordinator's gate of that name) and only
-            refuse what makes no sense.
+        port: The port; 0 for any free port.
+        cert_dir: A folder with tls.crt and tls.key; if it has neither, a self-signed certificate is created there.
+        address: The address to listen on; 0.0.0.0 for all interfaces.
+        host: The name or address by which the API server reaches the webhooks; by default `address`.
+        namespace: Register for pods of this namespace only.
+        disable_device_resource_spec: Do not change requests (Koordinator's gate of that name), only refuse invalid
+            ones.
     """
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(asctime)s %(levelname).1s %(message)s")
     host = host or address
@@ -63,7 +63,8 @@ def run(
         yaml.safe_dump_all(manifests, sys.stdout, sort_keys=False)
         sys.stdout.flush()
         nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())  # whoever reads us to the end goes on; closing alone would keep it open
+        # A reader that waits for the end of our output continues; closing the object alone keeps the descriptor open.
+        os.dup2(nowhere, sys.stdout.fileno())
         os.close(nowhere)
         stopped = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):

@@ -1,6 +1,6 @@
-"""The folder with what TLS needs: `tls.crt`, `tls.key` and, for those who call us, `ca.crt`.
+"""The TLS folder: `tls.crt`, `tls.key` and, for clients, `ca.crt`.
 
-In a cluster it is a mounted Secret. Where it is empty, a certificate that signs itself is made, good for a year.
+In a cluster it is a mounted Secret. In an empty folder a self-signed certificate is created, valid for a year.
 """
 
 import ipaddress
@@ -14,14 +14,14 @@ _VALID_FOR, _LEEWAY = timedelta(days=365), timedelta(minutes=5)
 
 
 class CertificateError(Exception):
-    """The folder cannot be used; the message says why."""
+    """The folder cannot be used; the message gives the reason."""
 
 
 def load_context(folder: Path, hosts: tuple[str, ...]) -> tuple[ssl.SSLContext, bytes]:
-    """TLS for a server, and the authorities that its callers need, PEM.
+    """The server's TLS context, and the certificate authorities for clients, PEM.
 
     Raises:
-        CertificateError: the folder has half of what is needed, or what OpenSSL does not take.
+        CertificateError: the folder has only one of certificate and key, or OpenSSL does not accept them.
     """
     certificate, key = folder / CERTIFICATE, folder / KEY
     if certificate.exists() is not key.exists():

@@ -1,7 +1,7 @@
-"""What the pod webhook makes of device requests, and what it refuses.
+"""Mutation and validation of device requests in pods.
 
-Follows Koordinator's `pkg/webhook/pod/mutating/device_resource_spec.go` and `pkg/webhook/pod/validating`
-(specification: device-share R64 to R66). Pods are manifests, as they come in a review; nothing given is changed.
+Follows Koordinator's `pkg/webhook/pod/mutating/device_resource_spec.go` and `pkg/webhook/pod/validating` (DEV-R64 to
+DEV-R66). Pods are manifests, as in a review; arguments are not changed.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ _CARD = 100  # percent
 
 
 def spelled_out(resources: Mapping[str, Quantity]) -> Resources:
-    """`koordinator.sh/gpu` as cores and memory, and `gpu.shared` wherever a GPU is named (R64).
+    """`koordinator.sh/gpu` as cores and memory, and `gpu.shared` wherever a GPU is requested (DEV-R64).
 
     Raises:
         QuantityError: an amount is not a quantity.
@@ -38,14 +38,14 @@ def spelled_out(resources: Mapping[str, Quantity]) -> Resources:
 
 
 def _cards(resources: Mapping[str, Quantity]) -> int:
-    """Over how many cards the request is spread, if it does not say so itself."""
+    """The number of cards over which the request is split, if the pod does not give it."""
     ratio, core = units(resources.get(GPU_MEMORY_RATIO, 0)), units(resources.get(GPU_CORE, 0))
     percent = ratio or core
     return percent // _CARD if percent > _CARD and percent % _CARD == 0 else 1
 
 
 def patch_of(pod: Manifest) -> list[Operation]:
-    """The JSON patch that spells out what the containers of a pod ask for; init containers stay as they are.
+    """The JSON patch that expands the containers' device requests; init containers are unchanged.
 
     Raises:
         QuantityError: an amount is not a quantity.
@@ -63,7 +63,7 @@ def patch_of(pod: Manifest) -> list[Operation]:
 
 
 def problems(pod: Manifest) -> list[str]:
-    """Why the device requests of a pod are refused, in Koordinator's words; empty if they are not (R66)."""
+    """Why the pod's device requests are refused, with Koordinator's text; empty if they are valid (DEV-R66)."""
     found: list[str] = []
     for container in (pod.get("spec") or {}).get("containers") or ():
         requests = (container.get("resources") or {}).get("requests") or {}

@@ -1,4 +1,4 @@
-"""The configurations that make an API server ask these webhooks."""
+"""Webhook configurations that register these webhooks with an API server."""
 
 import base64
 from typing import Any

@@ -1,4 +1,4 @@
-"""AdmissionReview v1: from the question to the answer."""
+"""AdmissionReview v1 requests and responses."""
 
 import base64
 from collections.abc import Callable
@@ -7,17 +7,17 @@ from typing import Any
 import msgspec
 
 from scheduler.api.quantity import QuantityError
-from scheduler.services.routes import Answer, Asked, Routes, json, text
+from scheduler.framework.routes import Answer, RequestContext, Routes, json, text
 from scheduler.webhooks.devices import patch_of, problems
 
-MUTATE, VALIDATE = "/mutate-pod", "/validate-pod"  # as Koordinator's manager has them
+MUTATE, VALIDATE = "/mutate-pod", "/validate-pod"  # paths of Koordinator's manager
 Review = dict[str, Any]
 
 _decode = msgspec.json.Decoder(Review).decode
 
 
 def mutate(review: Review) -> Review:
-    """The answer with a patch, if the pod's devices are to be spelled in another way."""
+    """The response, with a patch if the pod's device requests must be expanded."""
     request = review["request"]
     try:
         patch = patch_of(request.get("object") or {})
@@ -30,7 +30,7 @@ def mutate(review: Review) -> Review:
 
 
 def validate(review: Review) -> Review:
-    """The answer: refused if the pod asks for devices as it must not."""
+    """The response: denied if the pod's device requests are invalid."""
     request = review["request"]
     found = problems(request.get("object") or {})
     if not found:
@@ -47,7 +47,7 @@ def _answer(request: Review, *, refused: str = "", code: int = 0, **more: Any) -
 
 
 def routes() -> Routes:
-    """Both webhooks, and a page that says that we live."""
+    """Both webhooks, and a health page."""
     found = Routes()
     found.add("POST", MUTATE, _page(mutate))
     found.add("POST", VALIDATE, _page(validate))
@@ -55,10 +55,10 @@ def routes() -> Routes:
     return found
 
 
-def _page(answer: Callable[[Review], Review]) -> Callable[[Asked], Answer]:
-    def page(asked: Asked) -> Answer:
+def _page(answer: Callable[[Review], Review]) -> Callable[[RequestContext], Answer]:
+    def page(request: RequestContext) -> Answer:
         try:
-            review = _decode(asked.body)
+            review = _decode(request.body)
             if review.get("apiVersion") != "admission.k8s.io/v1" or not isinstance(review.get("request"), dict):
                 return text("expected an AdmissionReview of admission.k8s.io/v1, found another body", 400)
         except msgspec.DecodeError as error:

@@ -15,7 +15,7 @@ import yaml
 from harness.apiserver import errors
 from harness.apiserver.access.identity import Identity
 from harness.apiserver.storage.store import Object, Store
-from scheduler.api.wire import LabelSelector
+from harness.label_selectors import LabelSelector
 
 MASTERS: Final = "system:masters"
 _GROUP: Final = "rbac.authorization.k8s.io"

@@ -30,8 +30,8 @@ from harness.apiserver.errors import ApiStatusError
 from harness.apiserver.request.options import Options
 from harness.apiserver.storage.store import Change, CollectionKey, Item, Key, Object
 from harness.apiserver.verbs.subresources import rescaled, scale_of
+from harness.label_selectors import LabelSelector
 from scheduler.api.quantity import canonical, milli
-from scheduler.api.wire import LabelSelector
 
 AUTOSCALERS: CollectionKey = ("autoscaling", "horizontalpodautoscalers")
 COMPONENT = "horizontal-pod-autoscaler"

@@ -9,8 +9,8 @@ from harness.apiserver.controllers.work_queue import WorkQueue
 from harness.apiserver.storage.store import Change, CollectionKey, Item, Object
 from harness.apiserver.verbs.objects import Objects
 from harness.apiserver.verbs.subresources import BUDGETS
+from harness.label_selectors import LabelSelector
 from scheduler.api.clock import from_rfc3339
-from scheduler.api.wire import LabelSelector
 
 PODS: CollectionKey = ("", "pods")
 DISRUPTION_TIMEOUT = (

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from harness.apiserver.storage.store import Item, Object
-from scheduler.api.core import NodeSelector, NodeSelectorTerm, Taint, Toleration
-from scheduler.api.wire import requirement_holds
+from harness.label_selectors import term_matches, tolerates
+from scheduler.api.core import NodeSelector, Taint, Toleration
 
 _ALWAYS = (
     ("node.kubernetes.io/not-ready", "NoExecute"),
@@ -78,21 +78,13 @@ class Fit:
             return False, False
         if any(labels.get(key) != value for key, value in self._labels.items()):
             return False, False
-        if self._terms is not None and not any(_holds(term, name, labels) for term in self._terms):
+        if self._terms is not None and not any(term_matches(term, name, labels) for term in self._terms):
             return False, False
         tainted = (node.obj.get("spec") or {}).get("taints")
         if not tainted:
             return True, True
         taints = msgspec.convert(tainted, list[Taint])
         untolerated = {
-            taint.effect for taint in taints if not any(toleration.tolerates(taint) for toleration in self._tolerations)
+            taint.effect for taint in taints if not any(tolerates(toleration, taint) for toleration in self._tolerations)
         }
         return not untolerated & {"NoSchedule", "NoExecute"}, "NoExecute" not in untolerated
-
-
-def _holds(term: NodeSelectorTerm, name: str, labels: dict[str, str]) -> bool:
-    if not term.match_expressions and not term.match_fields:
-        return False
-    return all(requirement_holds(expression, labels) for expression in term.match_expressions) and all(
-        requirement_holds(field, {_NAME_FIELD: name}) for field in term.match_fields
-    )

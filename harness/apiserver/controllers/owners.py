@@ -11,7 +11,7 @@ import msgspec
 from harness.apiserver.discovery.resources import Resource
 from harness.apiserver.storage.store import Change, CollectionKey, Item, Key, Object
 from harness.apiserver.verbs.objects import Objects
-from scheduler.api.wire import LabelSelector
+from harness.label_selectors import LabelSelector
 
 Notify = Callable[[Key, Change], None]
 _Kind = tuple[str, str]  # apiVersion, kind

@@ -11,8 +11,8 @@ from harness.apiserver.request.options import DeleteOptions
 from harness.apiserver.schemas.shapes import conform
 from harness.apiserver.storage.store import Item, Key, Object
 from harness.apiserver.verbs.objects import Objects
+from harness.label_selectors import LabelSelector
 from scheduler.api.transport import JSON_PATCH
-from scheduler.api.wire import LabelSelector
 
 BUDGETS = ("policy", "poddisruptionbudgets")
 

@@ -17,7 +17,7 @@ from harness.apiserver.errors import ApiStatusError
 from harness.apiserver.field_errors import Causes, invalid, required
 from harness.apiserver.storage.store import Change, Item, Object, Store
 from harness.apiserver.webhooks.rules import GROUP, Rule, read_rule, selectors_match
-from scheduler.api.wire import LabelSelector
+from harness.label_selectors import LabelSelector
 
 POLICIES: Final = (GROUP, "validatingadmissionpolicies")
 BINDINGS: Final = (GROUP, "validatingadmissionpolicybindings")

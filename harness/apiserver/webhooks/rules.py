@@ -8,7 +8,7 @@ import msgspec
 
 from harness.apiserver.discovery.resources import Registry, Resource
 from harness.apiserver.storage.store import Item, Object, Store
-from scheduler.api.wire import LabelSelector
+from harness.label_selectors import LabelSelector
 
 GROUP: Final = "admissionregistration.k8s.io"
 MUTATING: Final = (GROUP, "mutatingwebhookconfigurations")

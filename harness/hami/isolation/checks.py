@@ -130,7 +130,7 @@ class Baseline:
 
 
 def totals(bench: Bench) -> Finding:
-    """GT-1: a tenant sees its limit as the card's memory, in both calls."""
+    """HAMI-GT-1: a tenant sees its limit as the card's memory, in both calls."""
     with tenants(bench.under_test, bench.limits(memory=bench.limit)) as (tenant,):
         seen = tenant.ask("totals")
     breaches = [
@@ -142,7 +142,7 @@ def totals(bench: Bench) -> Finding:
 
 
 def filling(bench: Bench) -> Finding:
-    """GT-2, GT-3, GT-5, GT-12: memory up to the limit and no further, repeatedly; region and driver agree."""
+    """HAMI-GT-2, HAMI-GT-3, HAMI-GT-5, HAMI-GT-12: memory up to the limit and no further, repeatedly; region and driver agree."""
     limits = bench.limits(memory=bench.limit)
     context = bench.baseline.context
     breaches: list[str] = []
@@ -171,7 +171,7 @@ def filling(bench: Bench) -> Finding:
 
 
 def other_kinds(bench: Bench) -> Finding:
-    """GT-4: managed memory counts; pinned host memory does not, and a change of that should be noticed."""
+    """HAMI-GT-4: managed memory counts; pinned host memory does not, and a change of that should be noticed."""
     with tenants(bench.under_test, bench.limits(memory=bench.limit)) as (tenant,):
         codes = {
             kind: tenant.ask("allocate", bytes=bench.limit + BLOCK, kind=kind)["code"] for kind in ("managed", "host")
@@ -184,7 +184,7 @@ def other_kinds(bench: Bench) -> Finding:
 
 
 def neighbours_memory(bench: Bench) -> Finding:
-    """GT-9: a tenant that runs into its limit takes nothing from its neighbour, who sees its own use alone."""
+    """HAMI-GT-9: a tenant that runs into its limit takes nothing from its neighbour, who sees its own use alone."""
     breaches: list[str] = []
     half = bench.limit // 2
     with tenants(bench.under_test, bench.limits(memory=half), bench.limits(memory=half)) as (greedy, modest):
@@ -207,7 +207,7 @@ def neighbours_memory(bench: Bench) -> Finding:
 
 
 def crash(bench: Bench) -> Finding:
-    """GT-10: one of two tenants in a container is killed; a new tenant can allocate its memory."""
+    """HAMI-GT-10: one of two tenants in a container is killed; a new tenant can allocate its memory."""
     limits = bench.limits(memory=bench.limit)
     breaches: list[str] = []
     with tenants(bench.under_test, limits) as (survivor,):
@@ -229,7 +229,7 @@ def crash(bench: Bench) -> Finding:
 
 
 def old_limit(bench: Bench) -> Finding:
-    """GT-13: a region keeps the limits with which it was created; a new region has the new limits."""
+    """HAMI-GT-13: a region keeps the limits with which it was created; a new region has the new limits."""
     first = bench.limits(memory=bench.limit)
     half = bench.limit // 2
     seen = {}
@@ -248,7 +248,7 @@ def old_limit(bench: Bench) -> Finding:
 
 
 def churn(bench: Bench, times: int = 50) -> Finding:
-    """GT-11: tenants start and end in one container, each third by SIGKILL; no slot stays in use, no file grows."""
+    """HAMI-GT-11: tenants start and end in one container, each third by SIGKILL; no slot stays in use, no file grows."""
     limits = bench.limits(memory=bench.limit)
     breaches: list[str] = []
     sizes: set[int] = set()
@@ -278,7 +278,7 @@ def churn(bench: Bench, times: int = 50) -> Finding:
 
 
 def dead_holder(bench: Bench) -> Finding:
-    """GT-14: a process that dies with the region's lock delays the next tenant for a limited time."""
+    """HAMI-GT-14: a process that dies with the region's lock delays the next tenant for a limited time."""
     limits = bench.limits(memory=bench.limit)
     with tenants(bench.under_test, limits) as (first,):
         free = first.ask("totals")["free"]
@@ -313,7 +313,7 @@ def hold(region: Path) -> int:
 
 
 def core_shares(bench: Bench, shares: Sequence[int] = (30, 50, 70)) -> Finding:
-    """GT-6: a lone tenant's throughput follows its limit; its mean use, seen from outside, is near it."""
+    """HAMI-GT-6: a lone tenant's throughput follows its limit; its mean use, seen from outside, is near it."""
     base = bench.baseline
     measured: dict[str, Any] = {"alone": asdict(base.throughput)}
     breaches: list[str] = []
@@ -343,7 +343,7 @@ def core_shares(bench: Bench, shares: Sequence[int] = (30, 50, 70)) -> Finding:
 
 
 def overhead(bench: Bench) -> Finding:
-    """GT-7: without limits the library costs at most 3 % on kernels of one millisecond."""
+    """HAMI-GT-7: without limits the library costs at most 3 % on kernels of one millisecond."""
     base = bench.baseline
     with tenants(bench.under_test, bench.limits()) as (tenant,):
         ticks, _ = bench.run(tenant, base.rounds, bench.lengths.baseline)
@@ -356,7 +356,7 @@ def overhead(bench: Bench) -> Finding:
 
 
 def fairness(bench: Bench, shares: tuple[int, int] = (30, 70)) -> Finding:
-    """GT-8: of two tenants the one with the higher limit gets more, and together they use the card."""
+    """HAMI-GT-8: of two tenants the one with the higher limit gets more, and together they use the card."""
     alone = bench.baseline.throughput
     got = _together(bench, [bench.limits(cores=share) for share in shares])
     means = [interval.mean for interval in got]

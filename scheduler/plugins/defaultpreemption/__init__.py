@@ -1,1 +1,1 @@
-"""DefaultPreemption: which node a more important pod gets, and who has to go for it."""
+"""DefaultPreemption: a node for a more important pod, and the victims on it."""

@@ -1,7 +1,7 @@
-"""Trials of many nodes at once, by amounts: what is free on each node, and what each pod there would give back.
+"""Dry runs on many nodes at once, by amounts: free amounts of each node, and amounts that each pod there returns.
 
-The definition of a trial is `trial.attempt`; this comes to the same for classes of which amounts decide. Pods hold few
-different amounts, so each is written down once and known by its number.
+`dry_run.attempt` defines a dry run; this gives the same results for classes that amounts alone decide. Pods hold few
+distinct amounts, so each distinct row is stored once and has a number.
 """
 
 from collections.abc import Hashable, Sequence
@@ -12,50 +12,50 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scheduler.cache.columns import Bools, Ints
-from scheduler.framework.nodeinfo import NodeInfo, PodInfo
-from scheduler.framework.points import TrialColumns
+from scheduler.cache.nodeinfo import NodeInfo, PodInfo
+from scheduler.framework.accelerations import DryRunBatch
 from scheduler.framework.state import CycleState
 
-PRIORITY_OFFSET = 1 << 31  # keeps the sum over victims growing with their number, negative priorities or not
-MOST_LINES = 65536
-_FIRST_LINES = 64
+PRIORITY_OFFSET = 1 << 31  # makes the sum over victims grow with their number, for negative priorities too
+MAX_ROWS = 65536
+_INITIAL_ROWS = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Accounts:
-    """The pods of one node in the order in which they are put back, and what is free beside them."""
+class NodeAccounts:
+    """The possible victims of one node in the order in which they are put back, and the free amounts without them."""
 
-    free: Ints  # [number]
-    held: Ints  # for each pod, which line of the ledger says what it holds
-    breaks: Bools  # for each pod, whether its loss would break a budget
+    free: Ints  # [amount]
+    held: Ints  # for each pod, its row in the ledger
+    breaks: Bools  # for each pod, whether its removal violates a budget
     priorities: Ints
     starts: NDArray[np.float64]
 
 
-class Tried(NamedTuple):
-    """What came of trying some nodes, by their place among these."""
+class DryRunResult(NamedTuple):
+    """Results of dry runs on several nodes, in the order of these nodes."""
 
-    fits: Bools  # whether the node will do; what follows is about those that will, in their order
-    ranks: Ints  # [violations, highest priority, sum of priorities, number of victims; node]
-    earliest: NDArray[np.float64]  # when the first of the most important victims started; 0 if there is no victim
-    victims: list[Bools]  # by node: for each of its pods, in the order in which they were put back
+    fits: Bools  # whether the node is a candidate; the other fields have the candidates only, in this order
+    ranks: Ints  # [violations / highest priority / sum of priorities / number of victims, candidate]
+    earliest: NDArray[np.float64]  # start of the earliest of the most important victims; 0 without victims
+    victims: list[Bools]  # for each candidate: whether each pod, in the order of being put back, is a victim
 
 
 class Ledger:
-    """What pods hold, in numbers that all `filters` understand; each of them looks at a part of a line."""
+    """Rows of amounts that pods hold; each of `filters` owns a slice of a row."""
 
-    def __init__(self, filters: Sequence[TrialColumns]) -> None:
+    def __init__(self, filters: Sequence[DryRunBatch]) -> None:
         self._filters = filters
         self._parts: dict[str, slice] = {}
         self._widths: list[int] = []
         self._width = 0
         self._numbers: dict[Hashable, int] = {}
-        self._lines: Ints = np.zeros((_FIRST_LINES, 0), np.int64)
+        self._rows: Ints = np.zeros((_INITIAL_ROWS, 0), np.int64)
 
     def refresh(self) -> bool:
-        """Whether all accounts have to be drawn up anew, because numbers came or there are too many lines."""
-        widths = [plugin.trial_width() for plugin in self._filters]
-        if widths == self._widths and len(self._numbers) < MOST_LINES:
+        """Take in new widths. Returns whether all accounts must be made again, after new amounts or too many rows."""
+        widths = [plugin.dry_run_width() for plugin in self._filters]
+        if widths == self._widths and len(self._numbers) < MAX_ROWS:
             return False
         ends = np.cumsum(widths).tolist()
         self._parts = {
@@ -63,29 +63,29 @@ class Ledger:
         }
         self._widths, self._width = widths, sum(widths)
         self._numbers.clear()
-        self._lines = np.zeros((_FIRST_LINES, self._width), np.int64)
+        self._rows = np.zeros((_INITIAL_ROWS, self._width), np.int64)
         return True
 
-    def accounts(self, node: NodeInfo, pods: Sequence[PodInfo], breaks: Sequence[bool]) -> Accounts | None:
-        """The accounts of `pods`, who would go from `node`; None if it has to be tried by itself."""
+    def accounts(self, node: NodeInfo, pods: Sequence[PodInfo], breaks: Sequence[bool]) -> NodeAccounts | None:
+        """The accounts of the possible victims `pods` of `node`; None if it needs a dry run of its own."""
         free: list[int] = []
         for plugin in self._filters:
-            part = plugin.trial_free(node)
+            part = plugin.dry_run_free(node)
             if part is None:
                 return None
             free += part
-        if len(free) != self._width:  # a number came while these were asked
+        if len(free) != self._width:  # a new amount appeared during the calls above
             return None
         if True in breaks:
             order = sorted(range(len(pods)), key=lambda place: not breaks[place])
             pods, breaks = [pods[place] for place in order], [breaks[place] for place in order]
         known = self._numbers.get
-        keys = zip(*[plugin.trial_keys(node, pods) for plugin in self._filters], strict=True)
+        keys = zip(*[plugin.dry_run_keys(node, pods) for plugin in self._filters], strict=True)
         lines = [
-            self._line(key, node, pod) if (found := known(key)) is None else found
+            self._row(key, node, pod) if (found := known(key)) is None else found
             for key, pod in zip(keys, pods, strict=True)
         ]
-        return Accounts(
+        return NodeAccounts(
             np.array(free, np.int64),
             np.array(lines, np.int64),
             np.array(breaks, np.bool_),
@@ -93,41 +93,41 @@ class Ledger:
             np.array([pod.started for pod in pods], np.float64),
         )
 
-    def _line(self, key: Hashable, node: NodeInfo, pod: PodInfo) -> int:
-        """Write down what `pod` holds, for which no line is there yet; the number of the line."""
+    def _row(self, key: Hashable, node: NodeInfo, pod: PodInfo) -> int:
+        """Store the amounts of `pod`, which have no row yet. Returns the row's number."""
         number = self._numbers[key] = len(self._numbers)
-        if number == len(self._lines):
-            self._lines = np.pad(self._lines, ((0, number), (0, 0)))
-        self._lines[number] = [value for plugin in self._filters for value in plugin.trial_held(node, pod)]
+        if number == len(self._rows):
+            self._rows = np.pad(self._rows, ((0, number), (0, 0)))
+        self._rows[number] = [value for plugin in self._filters for value in plugin.dry_run_held(node, pod)]
         return number
 
-    def attempt(self, filters: Sequence[TrialColumns], state: CycleState, nodes: Sequence[Accounts]) -> Tried:
-        """Try nodes, each of which has somebody who could go, for the class of `state`, of which `filters` decide."""
-        asked = [(plugin.trial_passing, self._parts[plugin.name]) for plugin in filters]
+    def attempt(self, filters: Sequence[DryRunBatch], state: CycleState, nodes: Sequence[NodeAccounts]) -> DryRunResult:
+        """Dry runs on nodes that have possible victims, for the class of `state`, which `filters` decide."""
+        checks = [(plugin.dry_run_filter, self._parts[plugin.name]) for plugin in filters]
 
         def passing(free: Ints) -> Bools:
             ok = np.ones(len(free), np.bool_)
-            for passes, part in asked:
+            for passes, part in checks:
                 ok &= passes(state, free[:, part])
             return ok
 
-        held = self._lines[np.concatenate([one.held for one in nodes])]
-        lengths = np.array([len(one.held) for one in nodes])
-        free = np.array([one.free for one in nodes])
+        held = self._rows[np.concatenate([account.held for account in nodes])]
+        lengths = np.array([len(account.held) for account in nodes])
+        free = np.array([account.free for account in nodes])
         free += np.add.reduceat(held, np.cumsum(lengths) - lengths)
         fits = passing(free)
         keep = np.flatnonzero(fits)
-        # The longest first, so that those who still have somebody to put back are always the first few.
+        # Longest list first, so that the nodes with pods left to put back are always a prefix.
         keep = keep[np.argsort(-lengths[keep], kind="stable")]
         if not len(keep):
-            return Tried(fits, np.zeros((4, 0), np.int64), np.zeros(0), [])
+            return DryRunResult(fits, np.zeros((4, 0), np.int64), np.zeros(0), [])
         nodes = [nodes[place] for place in keep.tolist()]
-        held = self._lines[np.concatenate([one.held for one in nodes])]
+        held = self._rows[np.concatenate([account.held for account in nodes])]
         lengths, free = lengths[keep], free[keep]
         begins = np.cumsum(lengths) - lengths
         victim = np.zeros(len(held), np.bool_)
         for turn in range(int(lengths[0])):
-            count = int(np.searchsorted(-lengths, -turn))  # so many have more than `turn` pods
+            count = int(np.searchsorted(-lengths, -turn))  # number of nodes with more than `turn` pods
             where = begins[:count] + turn
             amounts = held[where]
             left = free[:count]
@@ -138,13 +138,13 @@ class Ledger:
         return _ranked(fits, keep, nodes, victim)
 
 
-def _ranked(fits: Bools, keep: Ints, nodes: Sequence[Accounts], victim: Bools) -> Tried:
-    """The victims of the nodes that were kept, and what they weigh, in the order that the nodes had at first."""
-    lengths = np.array([len(one.held) for one in nodes])
+def _ranked(fits: Bools, keep: Ints, nodes: Sequence[NodeAccounts], victim: Bools) -> DryRunResult:
+    """Victims and ranks of the nodes that passed, in the original order of the nodes."""
+    lengths = np.array([len(account.held) for account in nodes])
     begins = np.cumsum(lengths) - lengths
-    breaks = np.concatenate([one.breaks for one in nodes])
-    priorities = np.concatenate([one.priorities for one in nodes])
-    starts = np.concatenate([one.starts for one in nodes])
+    breaks = np.concatenate([account.breaks for account in nodes])
+    priorities = np.concatenate([account.priorities for account in nodes])
+    starts = np.concatenate([account.starts for account in nodes])
     highest = np.maximum.reduceat(np.where(victim, priorities, -PRIORITY_OFFSET), begins)
     counts = np.add.reduceat(victim, begins, dtype=np.int64)
     leading = victim & (priorities == np.repeat(highest, lengths))
@@ -158,4 +158,4 @@ def _ranked(fits: Bools, keep: Ints, nodes: Sequence[Accounts], victim: Bools) -
     ])  # fmt: skip
     back = np.argsort(keep)
     cut = zip(begins[back].tolist(), lengths[back].tolist(), strict=True)
-    return Tried(fits, ranks[:, back], earliest[back], [victim[begin : begin + length] for begin, length in cut])
+    return DryRunResult(fits, ranks[:, back], earliest[back], [victim[begin : begin + length] for begin, length in cut])

@@ -1,4 +1,4 @@
-"""What trials for one class of pods come to on all nodes, in columns: kept for nodes on which nothing has changed."""
+"""Results of dry runs for one equivalence class on all nodes, in columns; kept until a node changes."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -7,54 +7,54 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scheduler.cache.columns import Bools, Ints, Rows
-from scheduler.framework.nodeinfo import PodInfo
-from scheduler.framework.points import TrialColumns
+from scheduler.cache.nodeinfo import PodInfo
+from scheduler.framework.accelerations import DryRunBatch
+from scheduler.framework.class_scores import ClassScores
 from scheduler.framework.runner import Runner
 from scheduler.framework.state import CycleState
 from scheduler.framework.status import Status
-from scheduler.framework.verdicts import ClassVerdicts
-from scheduler.plugins.defaultpreemption.ledger import PRIORITY_OFFSET, Accounts
-from scheduler.plugins.defaultpreemption.situations import NEVER, Situations
-from scheduler.plugins.defaultpreemption.trial import NO_VICTIMS, Outcome, attempt, importance
+from scheduler.plugins.defaultpreemption.dry_run import NO_VICTIMS, Outcome, attempt, importance
+from scheduler.plugins.defaultpreemption.fingerprints import NEVER, NodeFingerprints
+from scheduler.plugins.defaultpreemption.ledger import PRIORITY_OFFSET, NodeAccounts
 
-MOST_KEPT = 65536
+MAX_OUTCOMES = 65536
 NO_CANDIDATE = -1
-_VIOLATIONS = 0  # the first line of `_ranks`
+_VIOLATIONS = 0  # first row of `_ranks`
 
-Crowd = Mapping[int, Sequence[PodInfo]]  # by row: pods nominated there that a trial has to count
+NominatedPods = Mapping[int, Sequence[PodInfo]]  # row → pods nominated there that a dry run must count
 
 
 class Outcomes:
-    """The outcomes of one class towards the pods that `situations` is about.
+    """The dry run results of one class against the possible victims in `fingerprints`.
 
-    A node is tried again once something changed there; where more than the node decides, everything is forgotten
-    between one pod and the next.
+    A node is tried again after a change there. Where more than the node decides, all results are dropped between two
+    pods.
     """
 
-    def __init__(self, runner: Runner, verdicts: ClassVerdicts, situations: Situations, *, alone: bool) -> None:
-        """`alone`: nothing but what is on a node decides about it: every filter is of scope NODE or NODE_PODS."""
+    def __init__(self, runner: Runner, verdicts: ClassScores, fingerprints: NodeFingerprints, *, alone: bool) -> None:
+        """`alone`: only what is on a node decides about it: every filter has scope NODE or NODE_PODS."""
         self.verdicts = verdicts
-        self.situations = situations
+        self.fingerprints = fingerprints
         self._runner = runner
         filters = verdicts.rules.moving_filters
-        self._filters = [plugin for plugin in filters if isinstance(plugin, TrialColumns)]
-        # Whether nodes in one situation may share an outcome, and whether many can be tried at once.
+        self._filters = [plugin for plugin in filters if isinstance(plugin, DryRunBatch)]
+        # Whether nodes with one fingerprint may share a result, and whether many can be tried at once.
         self._shared = alone and len(self._filters) == len(filters)
-        self._columnar = self._shared and all(plugin.trial_columnar(verdicts.state) for plugin in self._filters)
+        self._columnar = self._shared and all(plugin.can_batch_dry_run(verdicts.state) for plugin in self._filters)
         self._versioned = verdicts.rules.versioned
         self._versions: list[int] = []
-        self._known: dict[tuple[int, ...], Outcome] = {}  # by situation and the classes of pods nominated there
-        self._stamp: Ints = np.zeros(0, np.int64)  # of the situation that was tried
-        # What candidates are compared by, smaller is better (R78): violations (-1: no candidate), highest priority of a
-        # victim, sum of priorities, number of victims; and apart from these, as a float, when they started.
+        self._known: dict[tuple[int, ...], Outcome] = {}  # by fingerprint and the classes of nominated pods
+        self._stamp: Ints = np.zeros(0, np.int64)  # of the fingerprint that was tried
+        # Candidates are compared by these four rows, smaller is better (FWK-R78): budget violations (-1: no candidate),
+        # highest priority of a victim, sum of priorities, number of victims. The start time is a float, kept apart.
         self._ranks: Ints = np.zeros((4, 0), np.int64)
         self._latest: NDArray[np.float64] = np.zeros(0)
-        self._outcomes: list[Outcome | Bools | None] = []  # None, or who goes: tried by accounts
-        self._uncertain: list[int] = []  # rows that were tried with others nominated there: true for that time only
+        self._outcomes: list[Outcome | Bools | None] = []  # None, or the victims: tried by amounts
+        self._uncertain: list[int] = []  # rows tried with nominated pods: valid for that attempt only
 
     def refresh(self) -> None:
-        """Take in what changed since the last time; the situations must have been refreshed."""
-        missing = len(self.situations.stamp) - len(self._stamp)
+        """Take in the changes since the last call; the fingerprints must be refreshed."""
+        missing = len(self.fingerprints.stamp) - len(self._stamp)
         if missing:
             self._stamp = np.pad(self._stamp, (0, missing))
             self._ranks = np.pad(self._ranks, ((0, 0), (0, missing)))
@@ -69,21 +69,21 @@ class Outcomes:
             self._stamp[self._uncertain] = NEVER
             self._uncertain.clear()
 
-    def judge(self, rows: Rows, state: CycleState, info: PodInfo, crowd: Crowd) -> Ints:
-        """Try those rows for `info` that are not known. Returns their violations, -1 where the node will not do.
+    def judge(self, rows: Rows, state: CycleState, info: PodInfo, nominated: NominatedPods) -> Ints:
+        """Dry runs for `info` on rows without a result. Returns budget violations, -1 where the node is no candidate.
 
-        `crowd`: the rows where others are nominated that are at least as important; none may have been judged since
-        `refresh` without it.
+        `nominated`: rows with nominated pods that are at least as important; none of these may have a result of the
+        same `refresh` without them.
         """
-        if crowd:
-            uncertain = [row for row in rows.tolist() if row in crowd]
+        if nominated:
+            uncertain = [row for row in rows.tolist() if row in nominated]
             self._stamp[uncertain] = NEVER
             self._uncertain += uncertain
-        current = self.situations.stamp[rows]
+        current = self.fingerprints.stamp[rows]
         together: list[int] = []
-        accounts: list[Accounts] = []
+        accounts: list[NodeAccounts] = []
         for row in rows[(current == NEVER) | (self._stamp[rows] != current)].tolist():
-            found = self._try(row, state, info, crowd.get(row, ()))
+            found = self._try(row, state, info, nominated.get(row, ()))
             if found is not None:
                 together.append(row)
                 accounts.append(found)
@@ -92,18 +92,18 @@ class Outcomes:
         violations: Ints = self._ranks[_VIOLATIONS][rows]
         return violations
 
-    def _try(self, row: int, state: CycleState, info: PodInfo, others: Sequence[PodInfo]) -> Accounts | None:
-        """Try one node, or give its accounts, so that it is tried together with others."""
-        situations, node = self.situations, self.verdicts.node(row)
-        situation = situations.of(row, node)
-        self._stamp[row] = situations.stamp[row]
-        if self._columnar and situation.accounts is not None and not others and self._admitted(row):
-            return situation.accounts
+    def _try(self, row: int, state: CycleState, info: PodInfo, others: Sequence[PodInfo]) -> NodeAccounts | None:
+        """Dry run on one node, or its accounts, if it can be tried together with others."""
+        fingerprints, node = self.fingerprints, self.verdicts.node(row)
+        fingerprint = fingerprints.of(row, node)
+        self._stamp[row] = fingerprints.stamp[row]
+        if self._columnar and fingerprint.accounts is not None and not others and self._admitted(row):
+            return fingerprint.accounts
         outcome = self._outcomes[row] = self._outcome(row, state, info, others)
         if not outcome.status.ok:
             self._ranks[_VIOLATIONS, row] = NO_CANDIDATE
             return None
-        victims = [situation.lesser[place] for place in outcome.victims]
+        victims = [fingerprint.lesser[place] for place in outcome.victims]
         priorities = [victim.priority for victim in victims]
         highest = max(priorities, default=-PRIORITY_OFFSET)
         total = sum(priorities) + PRIORITY_OFFSET * len(victims)
@@ -112,31 +112,31 @@ class Outcomes:
         return None
 
     def _admitted(self, row: int) -> bool:
-        """Whether the node object is no hindrance, so that what is on the node decides."""
-        board = self.verdicts.board
-        return board is not None and bool(board.node_ok[self.verdicts.line, row])
+        """Whether the node object admits the class, so that the pods on the node decide."""
+        matrix = self.verdicts.matrix
+        return matrix is not None and bool(matrix.node_ok[self.verdicts.entry.index, row])
 
     def _outcome(self, row: int, state: CycleState, info: PodInfo, others: Sequence[PodInfo] = ()) -> Outcome:
-        """Try one node by itself, or find what came of it on another in the same situation."""
+        """Dry run on one node, or the known result of another node with the same fingerprint."""
         node = self.verdicts.node(row)
-        situation = self.situations.of(row, node)
-        if not situation.lesser:
+        fingerprint = self.fingerprints.of(row, node)
+        if not fingerprint.lesser:
             return NO_VICTIMS
         key: tuple[int, ...] = ()
         if self._shared and self._admitted(row):
-            key = (self.situations.number(situation, node), *sorted(other.shape.id for other in others))
+            key = (self.fingerprints.number(fingerprint, node), *sorted(other.shape.id for other in others))
             known = self._known.get(key)
             if known is not None:
                 return known
-        outcome = attempt(self._runner, state, info, node, lesser=situation.lesser, breaks=situation.breaks)
+        outcome = attempt(self._runner, state, info, node, lesser=fingerprint.lesser, breaks=fingerprint.breaks)
         if key:
-            if len(self._known) >= MOST_KEPT:
+            if len(self._known) >= MAX_OUTCOMES:
                 self._known.clear()
             self._known[key] = outcome
         return outcome
 
-    def _try_together(self, rows: Rows, accounts: Sequence[Accounts]) -> None:
-        tried = self.situations.ledger.attempt(self._filters, self.verdicts.state, accounts)
+    def _try_together(self, rows: Rows, accounts: Sequence[NodeAccounts]) -> None:
+        tried = self.fingerprints.ledger.attempt(self._filters, self.verdicts.state, accounts)
         self._ranks[_VIOLATIONS, rows] = NO_CANDIDATE
         candidates = rows[tried.fits]
         self._ranks[:, candidates] = tried.ranks
@@ -147,7 +147,7 @@ class Outcomes:
             self._outcomes[row] = victims
 
     def best(self, rows: Rows) -> int:
-        """The best of these rows, which are candidates; the first among equals (R78)."""
+        """The best of these candidate rows; the first of equal ones (FWK-R78)."""
         for line in (*self._ranks, self._latest):
             values = line[rows]
             rows = rows[values == values.min()]
@@ -156,25 +156,25 @@ class Outcomes:
         return int(rows[0])
 
     def victims(self, row: int) -> tuple[PodInfo, ...]:
-        """Who has to go there, the most important first."""
-        situation = self.situations.of(row, self.verdicts.node(row))
+        """The victims there, most important first."""
+        fingerprint = self.fingerprints.of(row, self.verdicts.node(row))
         outcome = self._outcomes[row]
         assert outcome is not None  # noqa: S101
-        gone = outcome.victims if isinstance(outcome, Outcome) else situation.gone(outcome)
-        return tuple(sorted((situation.lesser[place] for place in gone), key=importance))
+        gone = outcome.victims if isinstance(outcome, Outcome) else fingerprint.gone(outcome)
+        return tuple(sorted((fingerprint.lesser[place] for place in gone), key=importance))
 
     def statuses(self, rows: Rows, state: CycleState, info: PodInfo) -> "Counter[Status]":
-        """Why these rows, all of which were judged and none of which is a candidate, will not do."""
+        """Why these rows, which have results and are no candidates, fail."""
         for row in rows.tolist():
-            if self._outcomes[row] is None:  # amounts do not say in words what is missing
+            if self._outcomes[row] is None:  # amounts do not give the reason
                 self._outcomes[row] = self._outcome(row, state, info)
         return Counter(one.status for row in rows.tolist() if isinstance(one := self._outcomes[row], Outcome))
 
 
 def stop(candidates: Bools, violations: Ints, found: int, enough: int, *, harmless: bool) -> int:
-    """Where among some nodes the search ends: behind the candidate that makes it `enough`, or at their end.
+    """Where the search over some nodes ends: behind the candidate that makes it `enough`, or at their end.
 
-    `found`: how many candidates there were before; `harmless`: whether one of them breaks no budget, as one must.
+    `found`: number of candidates before; `harmless`: whether one of them violates no budget, which is required.
     """
     counts = np.cumsum(candidates) + found
     safe = np.logical_or.accumulate(candidates & (violations == 0)) | harmless

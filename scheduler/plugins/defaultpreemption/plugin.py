@@ -1,8 +1,8 @@
-"""Make room for a more important pod: which node, and whom to take from it (upstream DefaultPreemption).
+"""DefaultPreemption: choose a node for a more important pod, and the victims on it (upstream DefaultPreemption).
 
-A dry run removes every less important pod from a node, sees whether the pod then fits, and puts back as many as it can,
-the ones under a disruption budget and the most important first. Whoever cannot be put back is a victim.
-Rules R75 to R81; kubernetes pkg/scheduler/framework/preemption and plugins/defaultpreemption.
+A dry run removes every less important pod from a node, checks whether the pod fits then, and puts back as many pods as
+possible: first those under a disruption budget, then the most important. Pods that cannot be put back are victims.
+Rules FWK-R75 to FWK-R81; kubernetes pkg/scheduler/framework/preemption and plugins/defaultpreemption.
 """
 
 import random
@@ -13,32 +13,34 @@ import numpy as np
 
 from scheduler.api.core import PREEMPT_NEVER, Pod
 from scheduler.api.reservation import is_reserve_pod
-from scheduler.cache.classes import PodClass
+from scheduler.cache.classes import EquivalenceClass
 from scheduler.cache.columns import Rows
-from scheduler.framework.failure import FitError, histogram
+from scheduler.cache.listener import Listener
+from scheduler.cache.nodeinfo import PodInfo
+from scheduler.framework.accelerations import DryRunBatch
+from scheduler.framework.extension_points import Args, PostFilter
+from scheduler.framework.fit_error import FitError, histogram
 from scheduler.framework.handle import Handle
-from scheduler.framework.nodeinfo import PodInfo
-from scheduler.framework.points import Args, Listener, PostFilter, PostFilterResult, TrialColumns
 from scheduler.framework.runner import Runner
 from scheduler.framework.state import SKIPPED, CycleState
-from scheduler.framework.status import SUCCESS, Status
-from scheduler.plugins.defaultpreemption.outcomes import Crowd, Outcomes, stop
-from scheduler.plugins.defaultpreemption.situations import Situations
-from scheduler.plugins.defaultpreemption.trial import NO_VICTIMS
+from scheduler.framework.status import SUCCESS, PostFilterResult, Status
+from scheduler.plugins.defaultpreemption.dry_run import NO_VICTIMS
+from scheduler.plugins.defaultpreemption.fingerprints import NodeFingerprints
+from scheduler.plugins.defaultpreemption.outcomes import NominatedPods, Outcomes, stop
 
 BY_SCHEDULER = "PreemptionByScheduler"
 NEVER = "not eligible due to preemptionPolicy=Never."
 TERMINATING = "not eligible due to a terminating pod on the nominated node."
 NOT_HELPFUL = Status.unresolvable("Preemption is not helpful for scheduling")
 
-FEWEST = 16  # nodes tried at once where one candidate more may be enough
-MOST_SITUATIONS = 8  # of these, each for another priority, the least recently used are worked out anew
-KEPT_ROWS = 5_000_000  # classes times nodes, at 56 bytes each; beyond, likewise
+FEWEST = 16  # size of the last chunks of nodes, where one more candidate may be enough
+MAX_FINGERPRINTS = 8  # least recently used first out; each is for another priority
+KEPT_ROWS = 5_000_000  # classes times nodes, 56 bytes each; least recently used first out
 FEWEST_KEPT = 8
 
 
 class DefaultPreemptionArgs(Args, frozen=True):
-    """How many candidate nodes are enough."""
+    """How many candidate nodes end the search."""
 
     min_candidate_nodes_percentage: int = 10
     min_candidate_nodes_absolute: int = 100
@@ -55,15 +57,17 @@ class DefaultPreemptionArgs(Args, frozen=True):
 
 
 class DefaultPreemption(PostFilter, Listener):
+    """The PostFilter extension point."""
+
     name = "DefaultPreemption"
-    serves_reservations: ClassVar[bool] = False  # nobody goes for a reservation unless `enablePreemption` says so
+    serves_reservations: ClassVar[bool] = False  # a reservation preempts only with `enablePreemption`
 
     def __init__(self, handle: Handle, args: DefaultPreemptionArgs | None = None) -> None:
         self._handle = handle
         self._args = args or DefaultPreemptionArgs()
         self._random = random.Random(handle.seed)  # noqa: S311 spreads load over nodes, guards nothing
-        self._situations: OrderedDict[int, Situations] = OrderedDict()  # by the highest priority of who would go
-        self._kept: OrderedDict[tuple[int, int], Outcomes] = OrderedDict()  # by class, and likewise
+        self._fingerprints: OrderedDict[int, NodeFingerprints] = OrderedDict()  # by highest victim priority
+        self._kept: OrderedDict[tuple[int, int], Outcomes] = OrderedDict()  # by class and highest victim priority
         handle.cache.listen(self)
 
     def post_filter(self, state: CycleState, info: PodInfo, failure: FitError) -> PostFilterResult:
@@ -81,7 +85,7 @@ class DefaultPreemption(PostFilter, Listener):
         return PostFilterResult(SUCCESS, *best)
 
     def spares(self, pod: Pod) -> bool:
-        """Whether a pod is taken from nobody, whatever its priority."""
+        """Whether a pod is never a victim, whatever its priority."""
         return False
 
     def _ineligible(self, info: PodInfo, failure: FitError) -> str:
@@ -105,19 +109,19 @@ class DefaultPreemption(PostFilter, Listener):
     def _dry_run(
         self, state: CycleState, info: PodInfo, rows: Rows
     ) -> "tuple[tuple[str, tuple[PodInfo, ...]] | None, Counter[Status]]":
-        """Try nodes until there are enough candidates: the best one with its victims, or why each will not do."""
+        """Try nodes until there are enough candidates: the best one with its victims, or why each node fails."""
         enough = max(
             len(rows) * self._args.min_candidate_nodes_percentage // 100, self._args.min_candidate_nodes_absolute
         )
         start = self._random.randrange(len(rows)) if len(rows) else 0
         order = np.concatenate((rows[start:], rows[:start]))
-        outcomes, crowd = self._outcomes(state, info), self._crowd(info)
+        outcomes, nominated = self._outcomes(state, info), self._nominated_pods(info)
         parts: list[Rows] = []
         position = found = 0
         harmless = False
         while position < len(order):
             window = order[position : position + max(enough - found, FEWEST)]
-            violations = outcomes.judge(window, state, info, crowd)
+            violations = outcomes.judge(window, state, info, nominated)
             candidates = violations >= 0
             end = stop(candidates, violations, found, enough, harmless=harmless)
             parts.append(window[:end][candidates[:end]])
@@ -132,18 +136,18 @@ class DefaultPreemption(PostFilter, Listener):
         return (self._handle.columns.names[row], outcomes.victims(row)), Counter()
 
     def _outcomes(self, state: CycleState, info: PodInfo) -> Outcomes:
-        """What is known about trials for such a pod; nothing, if more than one node decides about it."""
-        runner = self._handle.runner_of(info)
-        verdicts = runner.verdicts(info.shape)
-        situations = self._situations_towards(info, runner)
-        situations.refresh()
+        """The known results for such a pod; none if more than one node decides."""
+        runner = Runner.of(self._handle, info)
+        verdicts = runner.class_scores(info.shape)
+        fingerprints = self._fingerprints_for(info, runner)
+        fingerprints.refresh()
         if not all(plugin.name in state[SKIPPED] for plugin in verdicts.rules.cycle_filters):
-            outcomes = Outcomes(runner, verdicts, situations, alone=False)
+            outcomes = Outcomes(runner, verdicts, fingerprints, alone=False)
         else:
-            key = info.shape.id, situations.highest
+            key = info.shape.id, fingerprints.highest
             kept = self._kept.get(key)
-            if kept is None or kept.verdicts is not verdicts or kept.situations is not situations:
-                kept = self._kept[key] = Outcomes(runner, verdicts, situations, alone=True)
+            if kept is None or kept.verdicts is not verdicts or kept.fingerprints is not fingerprints:
+                kept = self._kept[key] = Outcomes(runner, verdicts, fingerprints, alone=True)
             self._kept.move_to_end(key)
             if len(self._kept) * self._handle.columns.capacity > KEPT_ROWS and len(self._kept) > FEWEST_KEPT:
                 self._kept.popitem(last=False)
@@ -151,58 +155,60 @@ class DefaultPreemption(PostFilter, Listener):
         outcomes.refresh()
         return outcomes
 
-    def _situations_towards(self, info: PodInfo, runner: Runner) -> Situations:
-        """Situations hang on who would have to go: on the highest priority below the pod's that any pod has."""
-        highest = max(one for one, count in self._handle.cache.priorities.items() if count and one < info.priority)
-        found = self._situations.get(highest)
+    def _fingerprints_for(self, info: PodInfo, runner: Runner) -> NodeFingerprints:
+        """The fingerprints for the highest priority of a possible victim: it determines which pods may be victims."""
+        highest = max(
+            value for value, count in self._handle.cache.priorities.items() if count and value < info.priority
+        )
+        found = self._fingerprints.get(highest)
         if found is None:
-            filters = [plugin for plugin in runner.filters if isinstance(plugin, TrialColumns)]
-            found = self._situations[highest] = Situations(self._handle, filters, highest, self.spares)
-            if len(self._situations) > MOST_SITUATIONS:
-                self._situations.popitem(last=False)
-        self._situations.move_to_end(highest)
+            filters = [plugin for plugin in runner.filters if isinstance(plugin, DryRunBatch)]
+            found = self._fingerprints[highest] = NodeFingerprints(self._handle, filters, highest, self.spares)
+            if len(self._fingerprints) > MAX_FINGERPRINTS:
+                self._fingerprints.popitem(last=False)
+        self._fingerprints.move_to_end(highest)
         return found
 
-    def _crowd(self, info: PodInfo) -> Crowd:
-        """Pods nominated to nodes that are there already as far as `info` is concerned (R16)."""
-        crowd: dict[int, list[PodInfo]] = {}
+    def _nominated_pods(self, info: PodInfo) -> NominatedPods:
+        """Pods nominated to nodes that count for `info` (FWK-R16)."""
+        nominated: dict[int, list[PodInfo]] = {}
         for name in self._handle.nominator.nodes():
             node = self._handle.cache.find(name)
             if node is None:
                 continue
             for other in self._handle.nominator.on(name):
                 if other.uid != info.uid and other.priority >= info.priority and other.uid not in node.pods:
-                    crowd.setdefault(node.row, []).append(other)
-        return crowd
+                    nominated.setdefault(node.row, []).append(other)
+        return nominated
 
     # -- what the cache tells -----------------------------------------------------------------------------------------
 
-    def minds(self, shape: PodClass) -> bool:
+    def is_relevant(self, shape: EquivalenceClass) -> bool:
         return False
 
     def pod_placed(self, info: PodInfo) -> None:
-        """The columns' log says so."""
+        """The columns' log has it."""
 
     def pod_gone(self, info: PodInfo) -> None:
-        """Likewise."""
+        """The columns' log has it."""
 
     def pod_changed(self, info: PodInfo, before: Pod) -> None:
-        """Its labels decide which budgets cover it."""
+        """Labels determine which budgets cover the pod."""
         self._forget(info)
 
     def pod_started(self, info: PodInfo) -> None:
-        """Among pods of one priority the start decides who goes first."""
+        """Among pods of one priority the start time decides which is the victim."""
         self._forget(info)
 
     def _forget(self, info: PodInfo) -> None:
         row = self._handle.columns.rows.get(info.node_name)
         if row is not None:
-            for situations in self._situations.values():
-                situations.forget(row)
+            for fingerprints in self._fingerprints.values():
+                fingerprints.forget(row)
 
 
 def _preempted(pod: Pod) -> bool:
-    """Whether it is going because some scheduler made it go."""
+    """Whether the pod is terminating because a scheduler preempted it."""
     return pod.deleting and any(
         condition.type == "DisruptionTarget" and condition.status == "True" and condition.reason == BY_SCHEDULER
         for condition in pod.status.conditions

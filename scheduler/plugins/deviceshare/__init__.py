@@ -1,5 +1,5 @@
-"""Which accelerators and NICs a pod gets (Koordinator pkg/scheduler/plugins/deviceshare).
+"""DeviceShare: which accelerators and NICs a pod gets (Koordinator pkg/scheduler/plugins/deviceshare).
 
-Read in this order: `request` and `hints` (what is asked), `states` and `cache` (what is there), `allocator` (which
-devices; by `gpus`, `partitions`, `topology`, `plainlist`, `joint`), `plugin` (what the scheduler asks of all this).
+Reading order: `request` and `hints` (the request), `states` and `cache` (the devices of a node), `allocator` with
+`gpus`, `partitions`, `topology`, `plainlist` and `joint` (the choice), `plugin` (the extension points).
 """

@@ -1,9 +1,9 @@
-"""Marks on pods and nodes for vendors' own device plugins; upstream's feature gate DevicePluginAdaption."""
+"""Annotations and labels for vendors' device plugins; upstream's feature gate DevicePluginAdaption."""
 
 from scheduler.api.core import Pod
 from scheduler.api.device import GPU_ISOLATION_PROVIDER, GPU_MODEL_LABEL, GPU_VENDOR_LABEL, HAMI_CORE
+from scheduler.framework.extension_points import Marks
 from scheduler.framework.handle import Handle
-from scheduler.framework.points import Marks
 from scheduler.framework.status import Status
 from scheduler.plugins.deviceshare.cache import NodeDevices
 from scheduler.plugins.deviceshare.nodelock import LockedError, NodeLocks
@@ -21,14 +21,14 @@ from scheduler.plugins.deviceshare.vendors import (
 
 
 class Adaption:
-    """Says what else to write when a pod is bound to devices."""
+    """Computes what else is written when a pod is bound to devices."""
 
     def __init__(self, handle: Handle) -> None:
         self._handle = handle
         self._locks = NodeLocks.of(handle)
 
     def marks(self, request: DeviceRequest, holding: Holding, pod: Pod, devices: NodeDevices) -> Marks | Status:
-        """Marks besides the allocation, or why the vendor's plugin cannot serve the pod (now)."""
+        """Annotations and labels besides the allocation, or why the vendor's plugin cannot serve the pod now."""
         now = self._handle.clock.now()
         stamp = int(now * 1_000_000_000)
         annotations = {BIND_TIMESTAMP: str(stamp)}
@@ -38,11 +38,11 @@ class Adaption:
         annotations[GPU_MINORS] = minors(holding.shares)
         isolated = pod.metadata.labels.get(GPU_ISOLATION_PROVIDER, "") == HAMI_CORE
         cards = [share for share in holding.shares if share.type == "gpu"]
-        said = devices.device.metadata.labels
-        vendor = said.get(GPU_VENDOR_LABEL, "")
+        device_labels = devices.device.metadata.labels
+        vendor = device_labels.get(GPU_VENDOR_LABEL, "")
         ids = [devices.id_of("gpu", card.minor) for card in cards]
         try:
-            adapted = adapt(vendor, Grant(cards, ids, said.get(GPU_MODEL_LABEL, ""), gpu.shared, stamp))
+            adapted = adapt(vendor, Grant(cards, ids, device_labels.get(GPU_MODEL_LABEL, ""), gpu.shared, stamp))
             lock = adapted.lock
             locks = {lock: self._locks.take(self._handle.cache.nodes[devices.name], lock, pod, now)} if lock else {}
         except (RefusedError, LockedError) as error:

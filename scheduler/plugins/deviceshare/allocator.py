@@ -1,10 +1,10 @@
-"""Devices for a request in one state: which, and how much of each.
+"""Choice of devices for a request in one device state, and the amount of each device.
 
 Upstream: deviceshare/device_allocator.go.
 """
 
 from scheduler.api.device import GPU_MEMORY, GPU_MEMORY_RATIO
-from scheduler.api.requests import Amounts
+from scheduler.api.quantity import Amounts
 from scheduler.framework.status import SUCCESS, Status
 from scheduler.plugins.deviceshare import gpus
 from scheduler.plugins.deviceshare.candidates import Pick, missing
@@ -16,13 +16,13 @@ from scheduler.plugins.deviceshare.shares import Share
 from scheduler.plugins.deviceshare.states import Choice, DeviceState, Template
 from scheduler.plugins.deviceshare.topology import NO_CARDS
 
-MOST_GIVEN = 65536
+MAX_ALLOCATIONS = 65536
 
 
 def allocate(
     state: DeviceState, request: DeviceRequest, policy: Policy, numa: frozenset[int] | None = None
 ) -> Choice | Status:
-    """Devices for every type of the request, or why not; found once for each state and request.
+    """Devices for every type of the request, or the reason for none; computed once for each state and request.
 
     With `numa`, all of them on these NUMA nodes.
     """
@@ -41,7 +41,7 @@ def allocate_preferring(
     preferred: frozenset[tuple[str, int]],
     numa: frozenset[int] | None = None,
 ) -> Choice | Status:
-    """`allocate`, where a plain list decides, with these devices (type and minor) before all others (R47)."""
+    """`allocate`, but a plain list takes these devices (type and minor) before all others (DEV-R47)."""
     key = (request, preferred, numa)
     found = state.choices.get(key)
     if found is None:
@@ -50,7 +50,7 @@ def allocate_preferring(
     return found
 
 
-def trial(
+def allocate_deciding(
     state: DeviceState, request: DeviceRequest, policy: Policy, numa: frozenset[int] | None = None
 ) -> Choice | Status:
     """`allocate` for those types that decide about a node."""
@@ -62,35 +62,35 @@ def trial(
 
 
 def verdict(state: DeviceState, request: DeviceRequest, policy: Policy) -> Status:
-    """Whether the node will do: whether `allocate` would find devices, NICs left out where they go without saying."""
+    """Whether the node passes: whether `allocate` would find devices; NICs that need no check are left out."""
     found = state.fits.get(request)
     if found is None:
         if counting_suffices(state.template, request):
             found = _enough(state, request.types[0])
         else:
-            choice = trial(state, request, policy)
+            choice = allocate_deciding(state, request, policy)
             found = choice if isinstance(choice, Status) else SUCCESS
         state.fits[request] = found
     return found
 
 
 def weighed(template: Template, request: DeviceRequest) -> tuple[TypeRequest, ...]:
-    """The types that decide about a node: not those that follow the GPUs on a well planned one (R58)."""
+    """The types that decide whether a node passes: not those that follow the GPUs on a well planned node (DEV-R58)."""
     if template.traits.planned and request.joint:
         gpu = request.get("gpu")
         if gpu is not None and not gpu.shared:
-            return tuple(one for one in request.types if one.type == request.joint[0])
+            return tuple(part for part in request.types if part.type == request.joint[0])
     return request.types
 
 
 def counting_suffices(template: Template, request: DeviceRequest) -> bool:
-    """Whether it is enough that so many devices have so much free each."""
+    """Whether counting devices with enough free amounts decides the request."""
     gpu = request.types[0]
     return request.plain and len(request.types) == 1 and (gpu.type != "gpu" or gpu.shared or not template.traits.honour)
 
 
 def too_few(template: Template, request: TypeRequest) -> Status:
-    """What is said where `counting_suffices` and there are not so many."""
+    """The status for too few devices where `counting_suffices`."""
     if request.type == "gpu" and template.tree is not None and not (request.shared and request.count > 1):
         return NO_CARDS
     return Status.unschedulable(f"Insufficient {request.type} devices")
@@ -113,39 +113,39 @@ def _enough(state: DeviceState, request: TypeRequest) -> Status:
 def _allocate(
     state: DeviceState, request: DeviceRequest, types: tuple[TypeRequest, ...], policy: Policy
 ) -> Choice | Status:
-    for one in types:
-        wrong = missing(state.template, one)
+    for part in types:
+        wrong = missing(state.template, part)
         if wrong is not None:
             return wrong
     together, order = list[TypeRequest](), types
     if request.joint:
-        together = [one for kind in request.joint for one in types if one.type == kind]
-        order = (*together, *(one for one in types if one not in together))
+        together = [part for kind in request.joint for part in types if part.type == kind]
+        order = (*together, *(part for part in types if part not in together))
     picks: dict[str, list[Pick]] = {}
-    for one in order:
-        leading = picks[together[0].type] if one in together[1:] else None
-        found = _of_type(state, request, one, leading, policy)
-        if leading is not None and request.words.same_pcie:
+    for part in order:
+        leading = picks[together[0].type] if part in together[1:] else None
+        found = _of_type(state, request, part, leading, policy)
+        if leading is not None and request.hints.same_pcie:
             if not isinstance(found, Status) and switches(state, found) != switches(state, leading):
                 found = NOT_TOGETHER
             if isinstance(found, Status):
-                state.unsteady = True  # the leading devices decide; once some are taken others will lead
+                state.unsteady = True  # the primary devices decide; after more allocations others may be primary
         if isinstance(found, Status):
             return found
-        picks[one.type] = found
-    shares = tuple(_share(state, one, picked) for one in types for picked in picks[one.type])
+        picks[part.type] = found
+    shares = tuple(_share(state, part, picked) for part in types for picked in picks[part.type])
     return Choice(shares, state.moved(shares, 1))
 
 
 def _of_type(
-    state: DeviceState, request: DeviceRequest, one: TypeRequest, leading: list[Pick] | None, policy: Policy
+    state: DeviceState, request: DeviceRequest, part: TypeRequest, leading: list[Pick] | None, policy: Policy
 ) -> list[Pick] | Status:
-    """GPUs go by their own lights, even where others lead (R51)."""
-    if one.type == "gpu":
-        return gpus.find(state, request, one, policy)
+    """Choose devices of one type; GPUs are chosen by their own method even where another type is primary (DEV-R51)."""
+    if part.type == "gpu":
+        return gpus.find(state, request, part, policy)
     near = switches(state, leading) if leading is not None else frozenset()
-    found = take(state, one, policy.scorer, desired(state, one, near, request.words), near=near)
-    return found if found is not None else Status.unschedulable(f"Insufficient {one.type} devices")
+    found = take(state, part, policy.scorer, desired(state, part, near, request.hints), near=near)
+    return found if found is not None else Status.unschedulable(f"Insufficient {part.type} devices")
 
 
 def _share(state: DeviceState, request: TypeRequest, picked: Pick) -> Share:
@@ -161,14 +161,14 @@ def _share(state: DeviceState, request: TypeRequest, picked: Pick) -> Share:
     minor = state.template.slots[picked.number].minor
     share = Share(request.type, minor, tuple(sorted(amounts.items())), functions, picked.template)
     if simple:
-        if len(given) >= MOST_GIVEN:
+        if len(given) >= MAX_ALLOCATIONS:
             given.clear()
         given[request, picked.number] = share
     return share
 
 
 def fill_memory(amounts: Amounts, total: Amounts) -> None:
-    """Say memory both ways, in bytes and in percent of this very card (R10)."""
+    """Add the other form of memory: bytes and percent of this card (DEV-R10)."""
     memory = total.get(GPU_MEMORY, 0)
     if GPU_MEMORY_RATIO in amounts and GPU_MEMORY not in amounts:
         amounts[GPU_MEMORY] = amounts[GPU_MEMORY_RATIO] * memory // 100

@@ -1,22 +1,24 @@
-"""Arguments of the plugin, as `DeviceShareArgs` in a configuration file spells them."""
+"""`DeviceShareArgs`: the plugin's arguments in a configuration file."""
 
 from msgspec import field
 
 from scheduler.api.device import NPU_CORE
 from scheduler.api.wire import Wire
-from scheduler.framework.points import Args
+from scheduler.framework.extension_points import Args
 from scheduler.plugins.deviceshare.gpus import Policy
 from scheduler.plugins.deviceshare.scoring import DEFAULT_WEIGHTS, Scorer, StrategyType
 from scheduler.plugins.noderesources.fit import WeightedResource
 
 
 class ScoringStrategy(Wire, frozen=True, forbid_unknown_fields=True):
+    """Weights of resources and the direction of the score."""
+
     type: str = "LeastAllocated"
     resources: tuple[WeightedResource, ...] = tuple(WeightedResource(*item) for item in DEFAULT_WEIGHTS.items())
 
 
 class TemplatesConfig(Wire, frozen=True, forbid_unknown_fields=True):
-    """Where the sizes of slices are found, and for requests of which resources they are binding."""
+    """The ConfigMap that lists slice sizes, and the resources whose requests must have one of these sizes."""
 
     config_map_namespace: str = "koordinator-system"
     config_map_name: str = "gpu-shared-resource-templates"
@@ -24,21 +26,23 @@ class TemplatesConfig(Wire, frozen=True, forbid_unknown_fields=True):
 
 
 class Model(Wire, frozen=True, forbid_unknown_fields=True):
+    """A GPU vendor and model."""
+
     vendor: str = ""
     model: str = ""
 
 
 class DeviceShareArgs(Args, frozen=True):
-    """Upstream's arguments, and below them ours."""
+    """Upstream's arguments, followed by ours."""
 
     scoring_strategy: ScoringStrategy | None = ScoringStrategy()
     disable_numa_alignment: bool = field(default=False, name="disableDeviceNUMATopologyAlignment")
     gpu_shared_resource_templates_config: TemplatesConfig = TemplatesConfig()
     gpu_share_unsupported_models: tuple[Model, ...] = ()
-    allocator: str = ""  # accepted, unused, as upstream
-    lowest_partition_score_first: bool = False  # Koordinator's order, which its documentation has the other way round
+    allocator: str = ""  # accepted without effect, as upstream
+    lowest_partition_score_first: bool = False  # Koordinator's code; its documentation states the opposite order
     device_plugin_adaption: bool = False  # upstream's feature gate of that name
-    resize_pod: bool = False  # likewise: a reservation is as large as the devices that it got
+    resize_pod: bool = False  # upstream's feature gate ResizePod: a reservation gets the size of its devices
 
     def check(self) -> None:
         if self.scoring_strategy is None:

@@ -1,7 +1,7 @@
-"""What is free on each node's devices: totals from Device objects, bookings from pods, columns that follow from both.
+"""Free devices of each node: totals from Device objects, allocations from pods, and columns derived from both.
 
-A device that is listed but not healthy keeps its place with nothing in it. Bookings outlive the Device object, so that
-nothing is handed out twice when the object comes back (Koordinator deviceshare/device_cache.go, R19 to R22).
+An unhealthy device keeps its slot with an empty total. Allocations outlive the Device object, so that no device is
+allocated twice when the object returns (Koordinator deviceshare/device_cache.go, DEV-R19 to DEV-R22).
 """
 
 import sys
@@ -21,28 +21,27 @@ from scheduler.api.device import (
     Device,
     device_allocations,
 )
-from scheduler.api.quantity import QuantityError
-from scheduler.api.requests import Amounts
+from scheduler.api.quantity import Amounts, QuantityError
 from scheduler.cache.cache import Cache
 from scheduler.cache.columns import Ints
+from scheduler.cache.listener import Listener
+from scheduler.cache.nodeinfo import PodInfo
 from scheduler.framework.handle import Handle
-from scheduler.framework.nodeinfo import PodInfo
-from scheduler.framework.points import Listener
 from scheduler.plugins.deviceshare.partitions import TableError, known_machine, parse_table
 from scheduler.plugins.deviceshare.scoring import ColumnScorer, Scorer
 from scheduler.plugins.deviceshare.shares import Holding, Shares, quoted, shares_of
-from scheduler.plugins.deviceshare.states import NO_TRAITS, SHARES, Choice, DeviceState, StateBook, Template, Traits
+from scheduler.plugins.deviceshare.states import NO_TRAITS, SHARES, Choice, DeviceState, StateCache, Template, Traits
 
-SHOWN = "DeviceShare/shown"  # one column for all that is shown of a node's GPUs, so that it is read and written at once
+SHOWN = "DeviceShare/shown"  # one column for all values of a node's GPUs: read and written at once
 LISTED, FLAGS, FREE, TOTAL, DIVISOR, WEIGHTS = 0, 1, slice(2, 5), slice(5, 8), slice(8, 11), 11  # then [share, card]
-HAS_TREE, HONOURS = 1, 2  # flags: where GPUs sit is known; whole cards come from the partition table alone
+HAS_TREE, HONOURS = 1, 2  # flags: the topology of GPUs is known; whole cards come from the partition table only
 NO_ENTRY = -1
 _FIRST_CARDS = 8
-MOST_UNWRITTEN = 256  # so that nobody has to wait long for them to be written
+MAX_UNWRITTEN = 256  # bounds the time of a flush
 
 
 class NodeDevices:
-    """The devices of one node: their state, who holds what, and which device bears which id."""
+    """The devices of one node: their state, the holders, and the id of each device."""
 
     __slots__ = ("device", "held", "ids", "labels", "listed", "name", "state")
 
@@ -50,18 +49,18 @@ class NodeDevices:
         self.name = name
         self.state = state
         self.device: Device | None = None
-        self.listed = False  # whether there is one
+        self.listed = False  # whether a Device object exists
         self.labels: Mapping[str, str] = {}  # of the Node object
         self.ids: dict[tuple[str, int], str] = {}  # as JSON strings
         self.held: dict[str, Holding] = {}  # by pod uid
 
     def id_of(self, device_type: str, minor: int) -> str:
-        """What the Device object calls a device; "" if it says nothing."""
+        """The id of a device in the Device object; "" if it has none."""
         found = self.ids.get((device_type, minor))
         return str(msgspec.json.decode(found)) if found else ""
 
     def take(self, uid: str, holding: Holding, after: DeviceState | None = None) -> bool:
-        """Book devices for a pod; one that holds something already keeps that (R20). Whether they were booked."""
+        """Add a pod's allocation; a pod that has one keeps it (DEV-R20). Returns whether it was added."""
         if uid in self.held or not holding.shares:
             return False
         self.held[uid] = holding
@@ -69,15 +68,15 @@ class NodeDevices:
         return True
 
     def give_back(self, uid: str) -> bool:
-        """Release what a pod holds; whether it held anything."""
+        """Remove a pod's allocation. Returns whether there was one."""
         holding = self.held.pop(uid, None)
         if holding is None:
             return False
         self.state = self.state.moved(holding.shares, -1)
         return True
 
-    def imagined(self, state: DeviceState, held: dict[str, Holding]) -> "NodeDevices":
-        """The same node with its devices in another state, and in other hands."""
+    def simulated(self, state: DeviceState, held: dict[str, Holding]) -> "NodeDevices":
+        """A copy of the node with another state and other holders."""
         found = NodeDevices(self.name, state)
         found.device, found.listed, found.labels = self.device, self.listed, self.labels
         found.ids, found.held = self.ids, held
@@ -85,7 +84,7 @@ class NodeDevices:
 
 
 def traits_of(device: Device | None, labels: Mapping[str, str]) -> tuple[Traits, list[str]]:
-    """What a Device object and its node's labels say of all devices together, and what of it is wrong (R34)."""
+    """Traits of all devices together, by Device object and node labels, and what is invalid there (DEV-R34)."""
     if device is None:
         return NO_TRAITS, []
     wrong: list[str] = []
@@ -104,42 +103,43 @@ def traits_of(device: Device | None, labels: Mapping[str, str]) -> tuple[Traits,
 
 
 class DeviceCache(Listener):
-    """The devices of all nodes, with columns over nodes for those who judge many at once. All profiles share one."""
+    """The devices of all nodes, with columns over nodes for batches. All profiles share one."""
 
     only_annotations = True
 
-    def __init__(self, cache: Cache) -> None:
+    def __init__(self, cache: Cache, request_wake: Callable[[], None] = lambda: None) -> None:
+        """`request_wake` is called when a waiting pod may fit because another pod came."""
+        self.request_wake = request_wake
         self._cache = cache
         self._columns = cache.columns
         self._scorers: dict[Scorer, ColumnScorer] = {}
-        self.unsettled = False  # a pod that waits may fit since another came; whoever wakes pods resets it
-        self.honouring = 0  # how many nodes have a partition table that must be kept to
-        self._book = StateBook()
-        self._nothing = self._book.untouched(self._book.template(())[0])
+        self.honouring = 0  # number of nodes whose partition table is mandatory
+        self._states = StateCache()
+        self._nothing = self._states.untouched(self._states.template(())[0])
         self._nodes: dict[str, NodeDevices] = {}
-        # The node's devices if a Device object lists them (or did, and pods hold some still). Asked several times a
-        # decision, so it is the dictionary's own method.
+        # The node's devices, if a Device object lists them or pods still hold some. Called several times a decision,
+        # so it is the dictionary's own method.
         self.find: Callable[[str], NodeDevices | None] = self._nodes.get
-        self._promised: dict[str, str] = {}  # pod uid → the annotation that was decided on and is being written
+        self._pending: dict[str, str] = {}  # pod uid → the allocation that is decided and being written
         self._cards = _FIRST_CARDS
         self._blank = self._vector(NO_ENTRY, 0, {}, {}, [])
         self._trial_places: dict[Template, dict[int, tuple[int, int, int]]] = {}
-        self._unwritten: dict[int, Ints] = {}  # by row: what the column `SHOWN` is to have there
+        self._unwritten: dict[int, Ints] = {}  # row → values to write into the column `SHOWN`
         self._columns.add_column(SHOWN, self._blank, self._catch_up)
 
     @staticmethod
     def of(handle: Handle) -> "DeviceCache":
-        """The one of this scheduler; made, and listening to its cache, when the first profile asks."""
+        """The cache of this scheduler; the first caller creates it and registers it as a listener."""
 
         def make() -> DeviceCache:
-            devices = DeviceCache(handle.cache)
+            devices = DeviceCache(handle.cache, handle.request_wake)
             handle.cache.listen(devices)
             return devices
 
         return handle.shared(DeviceCache, make)
 
     def weigh(self, scorer: Scorer) -> tuple[int, ColumnScorer]:
-        """Show the weights of a scorer in the columns as well: its number among all, and itself over columns."""
+        """Add the weights of a scorer to the columns. Returns its number and its form over columns."""
         known = self._scorers.get(scorer)
         if known is None:
             known = self._scorers[scorer] = scorer.over(SHARES)
@@ -148,14 +148,14 @@ class DeviceCache(Listener):
 
     @property
     def first_card(self) -> int:
-        """Where the cards begin in the column `SHOWN`."""
+        """Index of the first card in the column `SHOWN`."""
         return WEIGHTS + len(self._scorers)
 
     def __iter__(self) -> Iterator[NodeDevices]:
         return iter(self._nodes.values())
 
     def set_device(self, name: str, device: Device | None) -> list[str]:
-        """A Device object came, changed or (None) went. Returns what in it cannot be understood."""
+        """Take in a Device object that was added, changed or (None) deleted. Returns what in it is invalid."""
         node = self._nodes.get(name)
         if node is None:
             if device is None:
@@ -166,7 +166,7 @@ class DeviceCache(Listener):
         node.ids = {(info.type, info.minor): quoted(info.id) for info in infos if info.minor is not None and info.id}
         known = self._cache.find(name)
         node.labels = known.known.metadata.labels if known is not None else {}
-        wrong = self._restate(node)
+        wrong = self._recompute(node)
         self._drop_if_empty(node)
         self.show(name)
         row = self._columns.rows.get(name)
@@ -174,13 +174,13 @@ class DeviceCache(Listener):
             self._columns.touch(row)
         return [f"Device {name}: {text}" for text in wrong]
 
-    def _restate(self, node: NodeDevices) -> list[str]:
-        """Work out anew what the node has and in which state it is. Returns what cannot be understood."""
+    def _recompute(self, node: NodeDevices) -> list[str]:
+        """Recompute the node's template and state. Returns what is invalid."""
         before = node.state.template
         traits, wrong = traits_of(node.device, node.labels)
-        template, bad = self._book.template(node.device.spec.devices if node.device is not None else (), traits)
+        template, bad = self._states.template(node.device.spec.devices if node.device is not None else (), traits)
         held = (share for holding in node.held.values() for share in holding.shares)
-        node.state = self._book.untouched(template).moved(held, 1)
+        node.state = self._states.untouched(template).moved(held, 1)
         self.honouring += template.traits.honour - before.traits.honour
         return wrong + bad
 
@@ -190,12 +190,12 @@ class DeviceCache(Listener):
         devices = self._nodes.get(node.name)
         if devices is not None and devices.labels != node.metadata.labels:
             devices.labels = node.metadata.labels
-            self._restate(devices)
+            self._recompute(devices)
             self.show(node.name)
 
     def node_added(self, name: str) -> None:
-        """The node has its row now; show the devices that were known before it."""
-        self.show(name)  # the node's own coming is on the log already
+        """Fill the new row of a node whose devices were known before it."""
+        self.show(name)  # the log of columns has the new node already
 
     def pod_placed(self, info: PodInfo) -> None:
         if DEVICE_ALLOCATED not in info.pod.metadata.annotations:
@@ -203,31 +203,31 @@ class DeviceCache(Listener):
         try:
             shares = shares_of(device_allocations(info.pod))
         except (msgspec.DecodeError, QuantityError):
-            return  # somebody else's annotation; the node agent refuses such a pod
+            return  # an allocation that this scheduler did not make; the node agent refuses such a pod
         if shares:
-            self.book(info.node_name, info.uid, shares)
+            self.assign(info.node_name, info.uid, shares)
 
     def pod_changed(self, info: PodInfo, before: Pod) -> None:
         old, new = (pod.metadata.annotations.get(DEVICE_ALLOCATED, "") for pod in (before, info.pod))
-        if self._promised.pop(info.uid, None) == new and not old:
-            return  # our own words come back: they are booked
+        if self._pending.pop(info.uid, None) == new and not old:
+            return  # the annotation that this scheduler wrote: assigned already
         if old and old != new:
             self.release(info.node_name, info.uid)
         if old != new:
             self.pod_placed(info)
 
-    def promise(self, uid: str, annotation: str) -> None:
-        """What was settled for a pod is about to be written into its annotation."""
-        self._promised[uid] = annotation
+    def record_pending(self, uid: str, annotation: str) -> None:
+        """Remember an allocation that is about to be written into the pod's annotation."""
+        self._pending[uid] = annotation
 
     def pod_gone(self, info: PodInfo) -> None:
-        self._promised.pop(info.uid, None)
+        self._pending.pop(info.uid, None)
         self.release(info.node_name, info.uid)
 
-    # -- bookings -----------------------------------------------------------------------------------------------------
+    # -- allocations --------------------------------------------------------------------------------------------------
 
-    def book(self, name: str, uid: str, shares: Shares) -> None:
-        """What a pod's annotation says it holds; on nodes without a Device object it is kept for when one comes."""
+    def assign(self, name: str, uid: str, shares: Shares) -> None:
+        """Add the allocation in a pod's annotation; without a Device object it is kept until one comes."""
         node = self._nodes.get(name)
         if node is None:
             node = self._nodes[sys.intern(name)] = NodeDevices(name, self._nothing)
@@ -238,7 +238,7 @@ class DeviceCache(Listener):
                 self._unsettle(name)
 
     def settle(self, node: NodeDevices, uid: str, choice: Choice) -> None:
-        """What the allocator chose for a pod on `node`, in the state that `node` is in."""
+        """Add what the allocator chose for a pod on `node`, in the node's current state."""
         before, after = node.state, choice.after
         if node.take(uid, choice.holding, after):
             if after.shown is None:
@@ -254,32 +254,32 @@ class DeviceCache(Listener):
             self.show(name)
 
     def _unsettle(self, name: str) -> None:
-        """A pod that was refused may fit now that another came: what is kept of verdicts on the node does not hold."""
+        """Cached results for the node become invalid: an allocation may have made room for a rejected pod."""
         row = self._columns.rows.get(name)
         if row is not None:
-            self.unsettled = True
+            self.request_wake()
             self._columns.touch(row)
 
     def show(self, name: str) -> None:
-        """Write one node's devices into the columns; does nothing for a node that has no row yet."""
+        """Write one node's devices into the columns; does nothing for a node without a row."""
         row = self._columns.rows.get(name)
         if row is None:
             return
         node = self._nodes.get(name)
-        # Most decisions look at single nodes; writing forty places far from each other can wait for one who reads them.
+        # Most decisions read single nodes. Forty scattered values are written only when a batch reads the column.
         self._unwritten[row] = self._blank if node is None or not node.listed else self.shown(node.state)
-        if len(self._unwritten) >= MOST_UNWRITTEN:
+        if len(self._unwritten) >= MAX_UNWRITTEN:
             self._columns.column(SHOWN)
 
-    # -- amounts for trials of preemption: whether nothing is listed, then [share, card] -------------------------------
+    # -- amounts for dry runs of preemption: whether nothing is listed, then [share, card] ----------------------------
 
     @property
-    def trial_width(self) -> int:
+    def dry_run_width(self) -> int:
         return 1 + len(SHARES) * self._cards
 
-    def trial_free(self, node: NodeDevices | None) -> list[int]:
-        """What is free of a node's GPUs; below 0 where more is held than there is."""
-        numbers = [0] * self.trial_width
+    def dry_run_free(self, node: NodeDevices | None) -> list[int]:
+        """Free amounts of a node's GPUs; below 0 where more is allocated than there is."""
+        numbers = [0] * self.dry_run_width
         if node is None or not node.listed:
             numbers[0] = 1
             return numbers
@@ -288,9 +288,9 @@ class DeviceCache(Listener):
             numbers[where] = total - used[number][place]
         return numbers
 
-    def trial_held(self, node: NodeDevices | None, uid: str) -> list[int]:
-        """What a pod holds of them."""
-        numbers = [0] * self.trial_width
+    def dry_run_held(self, node: NodeDevices | None, uid: str) -> list[int]:
+        """The amounts that a pod holds of the node's GPUs."""
+        numbers = [0] * self.dry_run_width
         holding = node.held.get(uid) if node is not None and node.listed else None
         if node is None or holding is None:
             return numbers
@@ -305,11 +305,11 @@ class DeviceCache(Listener):
         return numbers
 
     def _place(self, name: str, card: int) -> int:
-        """Where a share of a card is among the numbers; nowhere (-1) if it is no share that columns show."""
+        """Index of a card's share among the numbers; -1 if the columns do not carry this share."""
         return 1 + SHARES.index(name) * self._cards + card if name in SHARES else -1
 
     def _places(self, template: Template) -> dict[int, tuple[int, int, int]]:
-        """By place among the numbers: the slot, the place in what is used of it, and its total."""
+        """For each number: the slot, the index in its used amounts, and its total."""
         found = self._trial_places.get(template)
         if found is None:
             found = self._trial_places[template] = {
@@ -327,7 +327,7 @@ class DeviceCache(Listener):
             self._unwritten.clear()
 
     def shown(self, state: DeviceState) -> Ints:
-        """One row of the column `SHOWN` for a node in this state."""
+        """The row of the column `SHOWN` for a node in this state."""
         if state.shown is None or len(state.shown) != len(self._blank):
             cards = [state.frees[number] for number in state.slots("gpu")]
             if len(cards) > self._cards:
@@ -339,7 +339,7 @@ class DeviceCache(Listener):
         return state.shown
 
     def _derive(self, before: DeviceState, after: DeviceState) -> None:
-        """`shown` of a state that is another one but for a few cards: cheaper than from the beginning."""
+        """`shown` computed from a state that differs in a few cards only: cheaper than from scratch."""
         slots = after.slots("gpu")
         if before.shown is None or len(before.shown) != len(self._blank) or before.template is not after.template:
             return
@@ -355,7 +355,13 @@ class DeviceCache(Listener):
 
     def _vector(self, listed: int, flags: int, total: Amounts, free: Amounts, cards: list[Amounts]) -> Ints:
         totals = [total.get(name, 0) for name in SHARES]
-        numbers = [listed, flags, *(free.get(name, 0) for name in SHARES), *totals, *(max(one, 1) for one in totals)]
+        numbers = [
+            listed,
+            flags,
+            *(free.get(name, 0) for name in SHARES),
+            *totals,
+            *(max(entry, 1) for entry in totals),
+        ]
         numbers += [scorer.weight_of(totals) for scorer in self._scorers.values()]
         rest = [0] * (self._cards - len(cards))
         for name in SHARES:
@@ -364,7 +370,7 @@ class DeviceCache(Listener):
         return np.array(numbers, np.int64)
 
     def _renew(self, cards: int) -> None:
-        """Make room for more cards than any node had so far, or for a new scorer's weights."""
+        """Enlarge the column for nodes with more cards, or for the weights of a new scorer."""
         self._cards = cards
         self._trial_places.clear()
         self._blank = self._vector(NO_ENTRY, 0, {}, {}, [])

@@ -1,16 +1,17 @@
-"""Which devices of a node one part of a request may choose from, and whether one of them suits it."""
+"""The devices of a node that one part of a request may use, and whether one device fits."""
 
 from typing import NamedTuple
 
-from scheduler.api.requests import Amounts
+from scheduler.api.quantity import Amounts
 from scheduler.framework.status import Status
 from scheduler.plugins.deviceshare.request import TypeRequest
 from scheduler.plugins.deviceshare.shares import Function
 from scheduler.plugins.deviceshare.states import DeviceState, Slot, Template
+from scheduler.pods.selectors import selector_matches
 
 
 class Pick(NamedTuple):
-    """A device that is chosen: the number of its slot, and what comes with it."""
+    """A chosen device: the number of its slot, and its virtual function if any."""
 
     number: int
     function: Function | None = None
@@ -18,7 +19,7 @@ class Pick(NamedTuple):
 
 
 def missing(template: Template, request: TypeRequest) -> Status | None:
-    """Why no state of these devices can satisfy the request (R14 to R16); None if one might."""
+    """Why no state of these devices can satisfy the request (DEV-R14 to DEV-R16); None if some state can."""
     slots = template.by_type.get(request.type, [])
     if not slots or not count(template, request):
         return Status.unresolvable(f"Insufficient {request.type} devices")
@@ -28,12 +29,12 @@ def missing(template: Template, request: TypeRequest) -> Status | None:
 
 
 def count(template: Template, request: TypeRequest) -> int:
-    """How many devices it takes: a number, or all that the hint selects, healthy or not (R14)."""
+    """Number of devices needed: a number, or all that the hint selects, healthy or not (DEV-R14)."""
     return len(selected(template, request)) if request.everyone else request.count
 
 
 def selected(template: Template, request: TypeRequest) -> list[int]:
-    """Slots with the labels that the hint asks for, by minor."""
+    """Slots whose labels match the hint, by minor."""
     slots = template.by_type.get(request.type, [])
     selector = request.hint.selector
     if selector is None:
@@ -41,13 +42,13 @@ def selected(template: Template, request: TypeRequest) -> list[int]:
     found = template.narrowed.get(request)
     if found is None:
         found = template.narrowed[request] = [
-            number for number in slots if selector.matches(dict(template.slots[number].labels))
+            number for number in slots if selector_matches(selector, dict(template.slots[number].labels))
         ]
     return found
 
 
 def candidates(state: DeviceState, request: TypeRequest) -> list[int]:
-    """`selected` on the right NUMA nodes; for whole PCIe switches only where nothing of the type is used (R23, R24)."""
+    """`selected` on the allowed NUMA nodes; for whole PCIe switches only unused ones (DEV-R23, DEV-R24)."""
     slots = selected(state.template, request)
     if request.numa is not None:
         slots = [number for number in slots if _on(state.template.slots[number], request.numa)]
@@ -63,19 +64,19 @@ def candidates(state: DeviceState, request: TypeRequest) -> list[int]:
 
 
 def _on(slot: Slot, numa: frozenset[int]) -> bool:
-    """A device of which no NUMA node is known passes for one on any; one of which nothing is known does not."""
+    """Whether a device is on the NUMA nodes; one without a known NUMA node passes, one without topology does not."""
     return slot.place is not None and (slot.place.numa < 0 or slot.place.numa in numa)
 
 
 def suits(state: DeviceState, number: int, request: TypeRequest) -> bool:
-    """Whether so much of the device is free, and a virtual function if one is asked for."""
+    """Whether the amounts are free on the device, and a virtual function if one is requested."""
     return has_room(state, number, request) and (
         request.hint.vf_selector is None or free_function(state, number, request) is not None
     )
 
 
 def has_room(state: DeviceState, number: int, request: TypeRequest) -> bool:
-    """Whether so much of a healthy device is free."""
+    """Whether the amounts are free on a healthy device."""
     free = state.frees[number]
     if not free:
         return False
@@ -86,7 +87,7 @@ def has_room(state: DeviceState, number: int, request: TypeRequest) -> bool:
 
 
 def free_function(state: DeviceState, number: int, request: TypeRequest) -> Function | None:
-    """The free virtual function with the smallest bus address in a group that the hint selects (R48)."""
+    """The free virtual function with the smallest bus address among the groups that the hint selects (DEV-R48)."""
     selector = request.hint.vf_selector
     slot: Slot = state.template.slots[number]
     if selector is None or not slot.groups:
@@ -94,11 +95,11 @@ def free_function(state: DeviceState, number: int, request: TypeRequest) -> Func
     taken = {bus for where, bus in state.functions if where == number}
     return min(
         (
-            one
+            function
             for group in slot.groups
-            if selector.matches(dict(group.labels))
-            for one in group.functions
-            if one.bus not in taken
+            if selector_matches(selector, dict(group.labels))
+            for function in group.functions
+            if function.bus not in taken
         ),
         default=None,
     )
@@ -111,7 +112,7 @@ def pick(state: DeviceState, number: int, request: TypeRequest, template: str = 
 
 
 def sums(state: DeviceState, request: TypeRequest) -> tuple[Amounts, Amounts]:
-    """Total and free over the devices that the hint selects."""
+    """Total and free amounts of the devices that the hint selects."""
     if request.hint.selector is None:
         return state.sums(request.type)
     total: Amounts = {}

@@ -1,4 +1,4 @@
-"""Which GPUs: partition, then topology, then the plain list; the first that yields cards decides (R32 to R46)."""
+"""Choice of GPUs: by partition, then topology, then plain list; the first with a result wins (DEV-R32 to DEV-R46)."""
 
 from dataclasses import dataclass, field
 
@@ -14,25 +14,25 @@ from scheduler.plugins.deviceshare.states import DeviceState, Template
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What a profile's arguments say about choosing devices."""
+    """The profile's arguments that concern the choice of devices."""
 
     scorer: Scorer = field(default_factory=Scorer)
-    lowest_partition_score_first: bool = False  # as Koordinator does, against its own documentation
+    lowest_partition_score_first: bool = False  # as Koordinator's code does; its documentation states the opposite
 
 
 def kept_to(template: Template, request: DeviceRequest) -> bool:
-    """Whether whole cards may only come from the partition table (R35)."""
-    return template.traits.honour or request.words.partition is not None
+    """Whether whole cards may come from the partition table only (DEV-R35)."""
+    return template.traits.honour or request.hints.partition is not None
 
 
 def find(state: DeviceState, request: DeviceRequest, gpu: TypeRequest, policy: Policy) -> list[Pick] | Status:
-    """Cards for the GPU part of a request."""
+    """Choose cards for the GPU part of a request."""
     slice_name = ""
     if request.templates:
         names = [name for model, name in request.templates if model == state.template.traits.model]
         if not names:
             return NOT_A_SIZE
-        if len(names) == 1:  # of several that fit, none is named (R45)
+        if len(names) == 1:  # several partitions fit: the message names none (DEV-R45)
             slice_name = names[0]
     kept = kept_to(state.template, request)
     if not gpu.shared and (kept or state.template.table is not None):
@@ -54,14 +54,14 @@ def _by_partition(state: DeviceState, request: DeviceRequest, gpu: TypeRequest, 
         gpu.count,
         used=frozenset(template.slots[number].minor for number in state.slots("gpu") if state.touched(number)),
         usable=lambda minor: minor in index and suits(state, index[minor], gpu),
-        wish=request.words.partition,
+        preference=request.hints.partition,
         lowest_score_first=policy.lowest_partition_score_first,
     )
     return chosen if isinstance(chosen, Status) else [pick(state, index[minor], gpu) for minor in chosen]
 
 
 def _by_tree(state: DeviceState, gpu: TypeRequest, scorer: Scorer, slice_name: str) -> list[Pick] | Status | None:
-    """None: the tree has nothing to say, and the pod does not insist."""
+    """Choose by topology; None: the topology does not decide and the pod does not require it."""
     template, required = state.template, gpu.hint.scope
     if template.tree is None or (gpu.shared and gpu.count > 1):
         if required is None:
@@ -70,7 +70,7 @@ def _by_tree(state: DeviceState, gpu: TypeRequest, scorer: Scorer, slice_name: s
     amounts = gpu.amounts
 
     def rank(number: int) -> tuple[int, int]:
-        """Total and free change places in what counts first (R44): it parts touched cards from others, no more."""
+        """The rank of a card; total and free are exchanged in the first component, as upstream (DEV-R44)."""
         total, free = template.totals[number], state.frees[number]
         return scorer.score(free, total, amounts), scorer.score(total, free, amounts)
 

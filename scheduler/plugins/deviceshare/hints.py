@@ -1,7 +1,7 @@
-"""What a pod's annotations say of the devices it wants: which, how many, and how near to each other.
+"""Device hints in a pod's annotations: which devices, how many, and how close to each other.
 
-Keys and values are Koordinator's (apis/extension/device_share.go); what cannot be understood is refused before any node
-is looked at.
+Keys and values are Koordinator's (apis/extension/device_share.go). Invalid annotations are refused before any node is
+evaluated.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,18 +34,18 @@ T = TypeVar("T")
 
 
 class InvalidHintError(ValueError):
-    """An annotation says nothing that can be followed; the text is the reason as Koordinator gives it."""
+    """An annotation is invalid; the text is Koordinator's reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class TypeHint:
     """`device-allocate-hint` for one device type."""
 
-    selector: LabelSelector | None = None  # only devices with such labels
-    vf_selector: LabelSelector | None = None  # each device must yield a virtual function of such a group
+    selector: LabelSelector | None = None  # only devices with matching labels
+    vf_selector: LabelSelector | None = None  # each device must provide a virtual function of a matching group
     apply_for_all: bool = False
     requests_as_count: bool = False
-    scope: int | None = None  # the widest scope all GPUs must share, by level; None: it does not matter
+    scope: int | None = None  # the widest scope that all GPUs must share, by level; None: any
     whole_devices: bool = False  # exclusivePolicy DeviceLevel
     whole_switches: bool = False  # exclusivePolicy PCIeLevel
 
@@ -54,45 +54,45 @@ NO_HINT = TypeHint()
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionWish:
-    """`gpu-partition-spec`; a pod that has one wants the partition table kept to."""
+class PartitionPreference:
+    """`gpu-partition-spec`; a pod with this annotation requires the partition table."""
 
-    restricted: bool = False  # only partitions of the best allocation score
-    bandwidth: int = 0  # of the ring, in units of the quantity; 0: any
+    restricted: bool = False  # only partitions with the best allocation score
+    bandwidth: int = 0  # minimum ring bandwidth, in units of the quantity; 0: any
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
-    """All that annotations say."""
+class DeviceHints:
+    """The content of all device annotations of a pod."""
 
     hints: Mapping[str, TypeHint]
     joint: tuple[str, ...] = ()  # types that should share a PCIe switch, the first one leads
-    same_pcie: bool = False  # they must
-    partition: PartitionWish | None = None
+    same_pcie: bool = False  # the same PCIe switch is required
+    partition: PartitionPreference | None = None
 
     def hint(self, device_type: DeviceType) -> TypeHint:
         return self.hints.get(device_type, NO_HINT)
 
 
-NO_WORDS = Words({})
+NO_HINTS = DeviceHints({})
 
 
-def read(annotations: Mapping[str, str]) -> Words:
-    """A pod's wishes (R13).
+def read(annotations: Mapping[str, str]) -> DeviceHints:
+    """Read a pod's device annotations (DEV-R13).
 
     Raises:
         InvalidHintError: one of the annotations is not what it should be.
     """
     if not any(name in annotations for name in ANNOTATIONS):
-        return NO_WORDS
+        return NO_HINTS
     hints = _decoded(annotations, DEVICE_ALLOCATE_HINT, dict[str, DeviceHint], "DeviceAllocateHint") or {}
     joint = _decoded(annotations, DEVICE_JOINT_ALLOCATE, JointAllocate, "DeviceJointAllocate") or JointAllocate()
-    wish = _decoded(annotations, GPU_PARTITION_SPEC, PartitionSpec, "GPUPartitionSpec")
-    return Words(
+    preference = _decoded(annotations, GPU_PARTITION_SPEC, PartitionSpec, "GPUPartitionSpec")
+    return DeviceHints(
         {kind: _hint(kind, hint) for kind, hint in hints.items() if kind in DEVICE_TYPES},
         joint.device_types,
         joint.required_scope == "SamePCIe",
-        _wish(wish) if wish is not None else None,
+        _preference(preference) if preference is not None else None,
     )
 
 
@@ -123,30 +123,30 @@ def _hint(kind: str, hint: DeviceHint) -> TypeHint:
 
 
 def _wrong(selector: LabelSelector) -> str:
-    """What the API machinery would not take of a selector; "" if it takes it."""
-    for one in selector.match_expressions:
-        if one.operator not in _SET_OPERATORS | _BARE_OPERATORS:
-            return f'"{one.operator}" is not a valid label selector operator'
-        if one.operator in _SET_OPERATORS and not one.values:
-            return f"key {one.key}: for 'in', 'notin' operators, values set can't be empty"
-        if one.operator in _BARE_OPERATORS and one.values:
-            return f"key {one.key}: values set must be empty for exists and does not exist"
+    """The API machinery's objection to a selector; "" if it is valid."""
+    for expression in selector.match_expressions:
+        if expression.operator not in _SET_OPERATORS | _BARE_OPERATORS:
+            return f'"{expression.operator}" is not a valid label selector operator'
+        if expression.operator in _SET_OPERATORS and not expression.values:
+            return f"key {expression.key}: for 'in', 'notin' operators, values set can't be empty"
+        if expression.operator in _BARE_OPERATORS and expression.values:
+            return f"key {expression.key}: values set must be empty for exists and does not exist"
     return ""
 
 
-def _wish(spec: PartitionSpec) -> PartitionWish:
+def _preference(spec: PartitionSpec) -> PartitionPreference:
     try:
         bandwidth = amount("ringBusBandwidth", spec.ring_bus_bandwidth) if spec.ring_bus_bandwidth != "" else 0
     except QuantityError as error:
         raise InvalidHintError(f"invalid GPUPartitionSpec annotation, err: {error}") from error
-    return PartitionWish(spec.allocate_policy == "Restricted", bandwidth)
+    return PartitionPreference(spec.allocate_policy == "Restricted", bandwidth)
 
 
-def survivors(words: Words, requested: Sequence[DeviceType]) -> tuple[DeviceType, ...]:
-    """Types that are allocated jointly, the leading one first; none if the pod asks for one type alone (R17, R50)."""
+def survivors(hints: DeviceHints, requested: Sequence[DeviceType]) -> tuple[DeviceType, ...]:
+    """Types to allocate jointly, the primary one first; empty if the pod requests one type only (DEV-R17, DEV-R50)."""
     if len(requested) < 2:
         return ()
     return tuple(
-        kind for name in dict.fromkeys(words.joint) for kind in requested
-        if kind == name and not words.hint(kind).apply_for_all
+        kind for name in dict.fromkeys(hints.joint) for kind in requested
+        if kind == name and not hints.hint(kind).apply_for_all
     )  # fmt: skip

@@ -1,10 +1,10 @@
-"""Devices of several types that belong together: NICs on the PCIe switches of the pod's GPUs (R50 to R54)."""
+"""Joint allocation: NICs on the PCIe switches of the pod's GPUs (DEV-R50 to DEV-R54)."""
 
 from collections.abc import Iterable
 
 from scheduler.framework.status import Status
 from scheduler.plugins.deviceshare.candidates import Pick, count
-from scheduler.plugins.deviceshare.hints import Words
+from scheduler.plugins.deviceshare.hints import DeviceHints
 from scheduler.plugins.deviceshare.request import TypeRequest
 from scheduler.plugins.deviceshare.states import DeviceState
 
@@ -12,12 +12,12 @@ NOT_TOGETHER = Status.unschedulable("node(s) Device Joint-Allocate rules violati
 
 
 def switches(state: DeviceState, picks: Iterable[Pick]) -> frozenset[str]:
-    """PCIe ids of devices, as far as they are known."""
-    places = (state.template.slots[one.number].place for one in picks)
+    """PCIe ids of the devices, where known."""
+    places = (state.template.slots[pick.number].place for pick in picks)
     return frozenset(place.pcie for place in places if place is not None)
 
 
-def desired(state: DeviceState, request: TypeRequest, near: frozenset[str], words: Words) -> int:
-    """How many devices there must be; on the very switches of the leading ones, at least one for each (R52)."""
+def desired(state: DeviceState, request: TypeRequest, near: frozenset[str], hints: DeviceHints) -> int:
+    """Number of devices needed; on the switches of the primary devices, at least one for each (DEV-R52)."""
     own = count(state.template, request)
-    return max(own, len(near)) if words.same_pcie else own
+    return max(own, len(near)) if hints.same_pcie else own

@@ -1,33 +1,33 @@
-"""One pod at a time where a device plugin reads the marks of one pod only: a lock in an annotation of the node (R73).
+"""Node lock for device plugins that serve one pod at a time: an annotation of the node (DEV-R73).
 
-The scheduler locks, the plugin unlocks. A lock counts from the moment it is decided, before the node object shows it.
+The scheduler locks and the plugin unlocks. A lock is effective from the decision on, before the node object shows it.
 """
 
 from collections.abc import Mapping
 
 from scheduler.api.clock import from_rfc3339, rfc3339
 from scheduler.api.core import Node, Pod
-from scheduler.cache.classes import PodClass
+from scheduler.cache.classes import EquivalenceClass
+from scheduler.cache.listener import Listener
+from scheduler.cache.nodeinfo import NodeInfo, PodInfo
 from scheduler.framework.handle import Handle
-from scheduler.framework.nodeinfo import NodeInfo, PodInfo
-from scheduler.framework.points import Listener
 
 EXPIRES_AFTER = 300.0  # seconds
 
 
 class LockedError(ValueError):
-    """The node is not to be had now; the text is the reason as Koordinator gives it."""
+    """The node is locked by another pod; the text is Koordinator's reason."""
 
 
 class NodeLocks(Listener):
     """Locks of all nodes, by the annotation's name."""
 
     def __init__(self) -> None:
-        self._decided: dict[str, dict[str, str]] = {}  # by node: annotations that its object does not show yet
+        self._decided: dict[str, dict[str, str]] = {}  # node → annotations that its object does not show yet
 
     @staticmethod
     def of(handle: Handle) -> "NodeLocks":
-        """The one of this scheduler."""
+        """The locks of this scheduler; the first caller creates them."""
 
         def make() -> NodeLocks:
             locks = NodeLocks()
@@ -40,7 +40,7 @@ class NodeLocks(Listener):
         """The value to write into the annotation `name`; `now` is in seconds since 1970.
 
         Raises:
-            LockedError: somebody else has it, or the annotation is not one of ours.
+            LockedError: another pod holds the lock, or the annotation is not in our format.
         """
         held = self._decided.get(node.name, {}).get(name) or node.known.metadata.annotations.get(name, "")
         if held:
@@ -50,7 +50,7 @@ class NodeLocks(Listener):
         return value
 
     def give_back(self, node_name: str, pod: Pod) -> None:
-        """The pod is not coming after all. What the node object shows already is left to `take`, which sees that."""
+        """Release the lock of a pod that is not bound after all; `take` handles what the node object shows alre"""
         decided = self._decided.get(node_name, {})
         for name in [name for name, value in decided.items() if value.endswith(f",{_owner(pod)}")]:
             del decided[name]
@@ -64,14 +64,14 @@ class NodeLocks(Listener):
             if not decided:
                 del self._decided[node.name]
 
-    def minds(self, shape: PodClass) -> bool:
+    def is_relevant(self, shape: EquivalenceClass) -> bool:
         return False
 
     def pod_placed(self, info: PodInfo) -> None:
-        """Pods do not matter here."""
+        """Pods do not matter."""
 
     def pod_gone(self, info: PodInfo) -> None:
-        """Likewise: a lock whose pod is gone is found out when the next one comes."""
+        """Pods do not matter: `take` finds out that the pod of a lock is gone."""
 
 
 def _same(one: Mapping[str, str], other: Mapping[str, str]) -> list[str]:
@@ -83,7 +83,7 @@ def _owner(pod: Pod) -> str:
 
 
 def _check(held: str, node: NodeInfo, pod: Pod, now: float) -> None:
-    """Raise if a lock keeps `pod` out; it does not if it is old, its own, or of a pod that is not there."""
+    """Raise if a lock excludes `pod`. A lock that expired, is the pod's own, or names a missing pod does not."""
     parts = held.split(",")
     try:
         since = from_rfc3339(parts[0])

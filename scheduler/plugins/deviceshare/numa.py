@@ -1,10 +1,10 @@
-"""Which NUMA nodes would do for a pod's devices, for whoever aligns devices, CPUs and memory (R55, R56, R58)."""
+"""NUMA hints of a pod's devices, for the alignment of devices, CPUs and memory (DEV-R55, DEV-R56, DEV-R58)."""
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
 
 from scheduler.framework.status import Status
-from scheduler.plugins.deviceshare.allocator import trial, weighed
+from scheduler.plugins.deviceshare.allocator import allocate_deciding, weighed
 from scheduler.plugins.deviceshare.candidates import count, selected
 from scheduler.plugins.deviceshare.gpus import Policy
 from scheduler.plugins.deviceshare.request import DeviceRequest
@@ -12,23 +12,23 @@ from scheduler.plugins.deviceshare.shares import Shares
 from scheduler.plugins.deviceshare.states import Choice, DeviceState, Template
 from scheduler.plugins.numahints import Hint, Mask
 
-SAME_CARDS_SCORE = 500  # above all that CPUs can score: the cards come first
+SAME_CARDS_SCORE = 500  # above the maximum CPU score: the same cards outweigh it
 
 TOO_FEW_THERE = Status.unresolvable("Insufficient NUMA Scoped Devices")
 
 
 def hints(state: DeviceState, request: DeviceRequest, policy: Policy) -> Mapping[str, Sequence[Hint]] | Status:
-    """For each requested type every set of NUMA nodes that holds all devices of the pod, smallest first.
+    """For each requested type, every set of NUMA nodes that has all devices of the pod, smallest first.
 
-    Or why all of them together do not.
+    Or the status, if no set does.
     """
-    return hints_by(state.template, request, lambda mask: trial(state, request, policy, mask))
+    return hints_by(state.template, request, lambda mask: allocate_deciding(state, request, policy, mask))
 
 
 def hints_by(
     template: Template, request: DeviceRequest, choose: Callable[[Mask], Choice | Status]
 ) -> Mapping[str, Sequence[Hint]] | Status:
-    """The same where something else than a trial chooses the devices from a set of NUMA nodes."""
+    """The same with another function that chooses the devices on a set of NUMA nodes."""
     ids = sorted(numa_nodes(template))
     if not ids:
         return {}
@@ -44,29 +44,29 @@ def hints_by(
                 feasible.append((frozenset(chosen), SAME_CARDS_SCORE * (_cards(found.holding.shares) == best)))
     least = len(feasible[0][0])
     listed = [Hint(mask, len(mask) == least, score) for mask, score in feasible]
-    return {one.type: listed for one in weighed(template, request)}
+    return {part.type: listed for part in weighed(template, request)}
 
 
 def numa_nodes(template: Template) -> Mask:
-    """Where the devices are, as far as it is known."""
+    """The NUMA nodes of the devices, where known."""
     return frozenset(slot.place.numa for slot in template.slots if slot.place is not None and slot.place.numa >= 0)
 
 
 def held_to(template: Template, mask: Mask | None) -> Mask | None:
-    """The NUMA nodes that devices must be on, given those that the pod is held to; none if theirs are not known."""
+    """The NUMA nodes that devices must be on, given the pod's affinity; None if no device has a known NUMA node."""
     return mask if mask is not None and numa_nodes(template) else None
 
 
 def _try(
     template: Template, request: DeviceRequest, mask: Mask, choose: Callable[[Mask], Choice | Status]
 ) -> Choice | Status:
-    for one in weighed(template, request):
+    for part in weighed(template, request):
         there = [
             number
-            for number in selected(template, one)
+            for number in selected(template, part)
             if (place := template.slots[number].place) is not None and place.numa in mask
         ]
-        if there and len(there) < count(template, one):
+        if there and len(there) < count(template, part):
             return TOO_FEW_THERE
     return choose(mask)
 

@@ -1,6 +1,6 @@
-"""GPU partitions: which sets of cards are linked to each other, and which of them a pod gets (R33 to R39).
+"""GPU partitions: sets of linked cards, and the choice of one for a pod (DEV-R33 to DEV-R39).
 
-The table comes with the Device object, or from here for nodes with well-known NVIDIA machines.
+The table comes from the Device object, or from this module for well-known NVIDIA machines.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -12,13 +12,13 @@ import msgspec
 from scheduler.api.device import Partition
 from scheduler.api.quantity import QuantityError, amount
 from scheduler.framework.status import Status
-from scheduler.plugins.deviceshare.hints import PartitionWish
+from scheduler.plugins.deviceshare.hints import PartitionPreference
 
 NO_TABLE = Status.unresolvable("node(s) missing GPU Partition Table")
 NO_SUCH_COUNT = Status.unresolvable("node(s) Unsupported number of GPU requests")
 NONE_LEFT = Status.unschedulable("Insufficient Partitioned GPU Devices")
 
-_WEIGHTS = {8: 10000, 4: 100, 2: 1}  # what keeping a partition of that size whole is worth
+_WEIGHTS = {8: 10000, 4: 100, 2: 1}  # value of an untouched partition of this size
 _LINKED_MODELS = frozenset({"H100", "H800", "H20"})
 _NVIDIA = frozenset({"", "nvidia"})
 
@@ -28,9 +28,9 @@ class Cards:
     """One partition."""
 
     minors: frozenset[int]
-    order: tuple[int, ...]  # as the table lists them
+    order: tuple[int, ...]  # in the order of the table
     score: int = 1
-    bandwidth: int = 0  # of the ring; 0: not known
+    bandwidth: int = 0  # of the ring; 0: unknown
 
 
 Group = tuple[Cards, ...]  # partitions of one size and score
@@ -38,32 +38,34 @@ Table = Mapping[int, Sequence[Group]]  # by number of cards; best score first
 
 
 class TableError(ValueError):
-    """The annotation is no partition table."""
+    """The annotation is not a partition table."""
 
 
 @lru_cache(maxsize=1024)
 def parse_table(text: str) -> Table:
-    """The annotation `gpu-partitions`; scores may be numbers or strings of digits.
+    """Parse the annotation `gpu-partitions`; scores may be numbers or strings of digits.
 
     Raises:
         TableError: with what is wrong.
     """
     try:
         listed = msgspec.json.decode(text, type=dict[str, list[Partition]])
-        return {int(count): _groups(_cards(one) for one in partitions) for count, partitions in listed.items()}
+        return {
+            int(count): _groups(_cards(partition) for partition in partitions) for count, partitions in listed.items()
+        }
     except (msgspec.DecodeError, QuantityError, ValueError) as error:
-        raise TableError(f"gpu-partitions is no partition table: {error}") from error
+        raise TableError(f"gpu-partitions is not a partition table: {error}") from error
 
 
-def _cards(one: Partition) -> Cards:
-    bandwidth = amount("ringBusBandwidth", one.ring_bus_bandwidth) if one.ring_bus_bandwidth != "" else 0
-    return Cards(frozenset(one.minors), one.minors, int(one.allocation_score), bandwidth)
+def _cards(partition: Partition) -> Cards:
+    bandwidth = amount("ringBusBandwidth", partition.ring_bus_bandwidth) if partition.ring_bus_bandwidth != "" else 0
+    return Cards(frozenset(partition.minors), partition.minors, int(partition.allocation_score), bandwidth)
 
 
 def _groups(partitions: Iterable[Cards]) -> Sequence[Group]:
     by_score: dict[int, list[Cards]] = {}
-    for one in partitions:
-        by_score.setdefault(one.score, []).append(one)
+    for partition in partitions:
+        by_score.setdefault(partition.score, []).append(partition)
     return [tuple(by_score[score]) for score in sorted(by_score, reverse=True)]
 
 
@@ -77,7 +79,7 @@ BUILT_IN: Table = {size: _block(size) for size in (1, 2, 4, 8)}
 
 
 def known_machine(vendor: str, model: str) -> bool:
-    """Whether the links of such cards are known (R34)."""
+    """Whether the links of this GPU model are known (DEV-R34)."""
     return vendor in _NVIDIA and model in _LINKED_MODELS
 
 
@@ -87,43 +89,43 @@ def choose(
     *,
     used: frozenset[int],
     usable: Callable[[int], bool],
-    wish: PartitionWish | None = None,
+    preference: PartitionPreference | None = None,
     lowest_score_first: bool = False,
 ) -> Sequence[int] | Status:
     """The minors of the best free partition of `count` cards.
 
-    `used` are cards of which anything is taken; `usable` says whether a free card suits the request. Of several in the
-    best group, the one that leaves the most of larger partitions whole (R39), then the table's first.
+    `used` are cards with any allocation; `usable` says whether a free card fits the request. In the best group, the
+    partition that keeps most larger partitions untouched wins (DEV-R39), then the first of the table.
     """
     if table is None:
         return NO_TABLE
     groups = table.get(count)
     if not groups:
         return NO_SUCH_COUNT
-    wish = wish or PartitionWish()
+    preference = preference or PartitionPreference()
     for group in reversed(groups) if lowest_score_first else groups:
         feasible = [
-            one
-            for one in group
-            if not used & one.minors
-            and (not wish.bandwidth or one.bandwidth >= wish.bandwidth)
-            and all(usable(minor) for minor in one.minors)
+            partition
+            for partition in group
+            if not used & partition.minors
+            and (not preference.bandwidth or partition.bandwidth >= preference.bandwidth)
+            and all(usable(minor) for minor in partition.minors)
         ]
         if feasible:
             return max(
-                feasible, key=lambda one: _left_whole(table, count, used | one.minors, lowest=lowest_score_first)
+                feasible, key=lambda entry: _left_whole(table, count, used | entry.minors, lowest=lowest_score_first)
             ).order
-        if wish.restricted:
+        if preference.restricted:
             break
     return NONE_LEFT
 
 
 def _left_whole(table: Table, count: int, taken: frozenset[int], *, lowest: bool) -> int:
-    """What the partitions that stay untouched are worth."""
+    """The value of the partitions that stay untouched."""
     worth = 0
     for size, weight in _WEIGHTS.items():
         groups = table.get(size)
         if size >= count and groups:
             first = groups[-1] if lowest else groups[0]
-            worth += sum(weight * one.score for one in first if not one.minors & taken)
+            worth += sum(weight * partition.score for partition in first if not partition.minors & taken)
     return worth

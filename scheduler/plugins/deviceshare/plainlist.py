@@ -1,4 +1,4 @@
-"""Devices taken from a list by score: all NICs and FPGAs, and GPUs where nothing better is known (R47 to R49)."""
+"""Devices chosen from a list by score: NICs, FPGAs, and GPUs without a better method (DEV-R47 to DEV-R49)."""
 
 from collections.abc import Callable, Iterable
 
@@ -8,7 +8,7 @@ from scheduler.plugins.deviceshare.scoring import Scorer
 from scheduler.plugins.deviceshare.states import DeviceState, Scores
 
 FIRST = 1 << 32  # above every score
-Ranked = tuple[int, int]  # the score, negative, and the number of a slot; slots are in the order of their minors
+Ranked = tuple[int, int]  # negative score and slot number; slots are ordered by minor
 
 
 def take(
@@ -20,16 +20,17 @@ def take(
     near: frozenset[str] = frozenset(),
     template: str = "",
 ) -> list[Pick] | None:
-    """The best `desired` devices, or one for each PCIe switch in `near` if those are more; None if too few suit.
+    """The best `desired` devices, or one for each PCIe switch in `near` if those are more; None if too few fit.
 
-    Devices on those switches come first, by turns.
+    Devices on those switches come first, in rounds.
     """
-    # Devices alike score alike. A request that names NUMA nodes or devices is made anew each time: it leaves nothing.
+    # Equal devices have equal scores. Scores are not kept for a request with NUMA nodes or preferred devices:
+    # it is a new object each time.
     passing = request.numa is not None or request.preferred
     scores: Scores = {} if passing else state.template.scores((request, scorer))
     ranked: list[Ranked] = []
     functions = request.hint.vf_selector is not None
-    totals, frees = state.template.totals, state.frees  # the same of two devices is one object
+    totals, frees = state.template.totals, state.frees  # equal amounts are one object
     for number in candidates(state, request):
         alike = (id(totals[number]), id(frees[number]))
         known = scores.get(alike)
@@ -57,18 +58,18 @@ def _switch(state: DeviceState, number: int) -> str | None:
 
 
 def by_turns(ranked: Iterable[Ranked], near: frozenset[str], switch: Callable[[int], str | None]) -> list[int]:
-    """The best device of every switch in `near`, then the second of each, and so on; all others come last.
+    """The best device of every switch in `near`, then the second of each, and so on; all others follow.
 
-    Within a turn, and among the others, the order is that of `ranked`, which is sorted.
+    Within a round, and among the others, the order is that of `ranked`, which is sorted.
     """
     turns: dict[str, int] = dict.fromkeys(near, 0)
     keyed: list[tuple[int, Ranked]] = []
     rest: list[int] = []
-    for one in ranked:
-        where = switch(one[1])
+    for slot in ranked:
+        where = switch(slot[1])
         if where in turns:
-            keyed.append((turns[where], one))
+            keyed.append((turns[where], slot))
             turns[where] += 1
         else:
-            rest.append(one[1])
+            rest.append(slot[1])
     return [number for _, (_, number) in sorted(keyed)] + rest

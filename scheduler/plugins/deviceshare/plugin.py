@@ -1,6 +1,6 @@
-"""Keep pods off nodes whose accelerators cannot hold them, and settle which devices they get.
+"""DeviceShare: reject nodes whose accelerators cannot serve the pod, and allocate its devices.
 
-A rejection is a `Status`, worded as Koordinator words it; an exception is a bug in here.
+A rejection is a `Status`, with Koordinator's text; an exception is a bug of this plugin.
 No extension point does I/O: binding writes what `pre_bind` returns, in one patch.
 Follows Koordinator `pkg/scheduler/plugins/deviceshare`; deviations are in scheduler/DESIGN.md.
 """
@@ -15,38 +15,31 @@ from numpy.typing import NDArray
 
 from scheduler.api.core import Pod
 from scheduler.api.device import DEVICE_ALLOCATED, GPU_ISOLATION_PROVIDER, GPU_MODEL_LABEL, GPU_VENDOR_LABEL
-from scheduler.api.requests import Amounts
+from scheduler.api.quantity import Amounts
 from scheduler.api.reservation import RESIZE_ALLOCATABLE, is_reserve_pod
 from scheduler.cache.columns import Batch, Bools, Ints
+from scheduler.cache.nodeinfo import NodeInfo, PodInfo
+from scheduler.framework.accelerations import ScoreBatch
+from scheduler.framework.extension_points import NO_MARKS, ByMaximum, Marks, PreBind, PreFilter, Reserve, Scope
 from scheduler.framework.handle import Handle
-from scheduler.framework.nodeinfo import NodeInfo, PodInfo
-from scheduler.framework.points import (
-    NO_MARKS,
-    ByMaximum,
-    Marks,
-    PreBind,
-    PreFilter,
-    Reserve,
-    Scope,
-    ScoreColumns,
-)
-from scheduler.framework.reserved import (
+from scheduler.framework.reservation_info import (
     IGNORED,
-    INTO,
     NOMINATE,
     NOMINATED,
     REQUIRED,
+    TARGET,
     ReservationAware,
-    Reserved,
-    going,
+    ReservationInfo,
+    for_target,
     matched_on,
 )
 from scheduler.framework.state import CycleState, StateKey
 from scheduler.framework.status import SUCCESS, Status
-from scheduler.plugins.deviceshare import inside
+from scheduler.plugins.deviceshare import reservation_view
 from scheduler.plugins.deviceshare.adaption import Adaption
-from scheduler.plugins.deviceshare.allocator import allocate, trial, verdict, weighed
+from scheduler.plugins.deviceshare.allocator import allocate, allocate_deciding, verdict, weighed
 from scheduler.plugins.deviceshare.args import DeviceShareArgs
+from scheduler.plugins.deviceshare.batch_filter import WANTED, BatchFilter, Wanted
 from scheduler.plugins.deviceshare.cache import (
     DIVISOR,
     FLAGS,
@@ -64,42 +57,43 @@ from scheduler.plugins.deviceshare.cache import (
 from scheduler.plugins.deviceshare.candidates import selected, sums
 from scheduler.plugins.deviceshare.gpus import Policy
 from scheduler.plugins.deviceshare.hints import ANNOTATIONS, InvalidHintError, read
-from scheduler.plugins.deviceshare.imagined import WANTED, Imagining, Wanted
 from scheduler.plugins.deviceshare.numa import held_to, hints_by
 from scheduler.plugins.deviceshare.request import DeviceRequest, InvalidRequestError
-from scheduler.plugins.deviceshare.reserved import size_of
+from scheduler.plugins.deviceshare.reservation_rest import size_of
 from scheduler.plugins.deviceshare.shares import Holding
-from scheduler.plugins.deviceshare.slices import NOT_A_SIZE, SliceBook
+from scheduler.plugins.deviceshare.slices import NOT_A_SIZE, SliceRegistry
 from scheduler.plugins.deviceshare.states import SHARES, Choice, DeviceState
 from scheduler.plugins.deviceshare.topology import NO_CARDS
 from scheduler.plugins.numahints import AFFINITY, ALIGNER, PROVIDER, Hints, Mask
-from scheduler.plugins.reservation.book import ReservationBook
+from scheduler.plugins.reservation.cache import ReservationCache
 
 WRONG_ISOLATION = Status.unresolvable("GPUIsolationProviderHAMICore not found on the node")
 
 
-SETTLING: StateKey[Policy] = StateKey("DeviceShare/policy")  # by which the profile chooses cards
+SETTLING: StateKey[Policy] = StateKey("DeviceShare/policy")  # the policy by which the profile chooses cards
 GRANTED: StateKey[Holding] = StateKey("DeviceShare/granted")
-ADAPTED: StateKey[Marks] = StateKey("DeviceShare/adapted")  # for the vendor's device plugin
+ADAPTED: StateKey[Marks] = StateKey("DeviceShare/adapted")  # annotations for the vendor's device plugin
 
 
-Enough = dict[int, tuple[Amounts, NDArray[np.int8]]]  # by identity of what is left of a card, with that itself
-MOST_ENOUGH = 65536
+Enough = dict[
+    int, tuple[Amounts, NDArray[np.int8]]
+]  # identity of a card's free amounts → these amounts and the classes that fit
+MAX_SUFFICIENT = 65536
 
 
 class _Stacked(NamedTuple):
-    """What some classes ask of GPUs."""
+    """GPU requests of several equivalence classes."""
 
-    shares: Ints  # what each card must have, [share, 1, class, 1]
-    counts: Ints  # and of how many cards, [class, 1]
+    shares: Ints  # what each card must have free, [share, 1, class, 1]
+    counts: Ints  # the number of cards, [class, 1]
     requests: list[DeviceRequest]
     enough: Enough
 
     def suits(self, free: Amounts) -> NDArray[np.int8]:
-        """For which classes a card will do of which so much is free, [class]: 1 or 0."""
+        """For each class, whether a card with these free amounts fits, [class]: 1 or 0."""
         found = self.enough.get(id(free))
         if found is None:
-            if len(self.enough) >= MOST_ENOUGH:
+            if len(self.enough) >= MAX_SUFFICIENT:
                 self.enough.clear()
             have = np.array([[free.get(name, 0)] for name in SHARES], np.int64)
             suits = np.logical_and.reduce(have >= self.shares[:, 0, :, 0]).astype(np.int8)
@@ -107,18 +101,20 @@ class _Stacked(NamedTuple):
         return found[1]
 
 
-class DeviceShare(PreFilter, Imagining, ScoreColumns, Reserve, PreBind, ReservationAware):
+class DeviceShare(PreFilter, BatchFilter, ScoreBatch, Reserve, PreBind, ReservationAware):
+    """The extension points of DeviceShare."""
+
     name = "DeviceShare"
     scope = Scope.NODE_PODS
     reads_labels = (GPU_ISOLATION_PROVIDER,)
     reads_annotations = ANNOTATIONS
     normalizer = ByMaximum()
-    faceted = True
+    has_signature = True
 
     def __init__(self, handle: Handle, args: DeviceShareArgs | None = None) -> None:
         args = args or DeviceShareArgs()
         self._policy = args.policy()
-        self._unshareable = {(one.vendor, one.model) for one in args.gpu_share_unsupported_models}
+        self._unshareable = {(model.vendor, model.model) for model in args.gpu_share_unsupported_models}
         self._handle = handle
         self._aligned = not args.disable_numa_alignment
         self._resizes = args.resize_pod
@@ -126,10 +122,10 @@ class DeviceShare(PreFilter, Imagining, ScoreColumns, Reserve, PreBind, Reservat
         templates = args.gpu_shared_resource_templates_config
         self._sized = frozenset(templates.matched_resources)
         self._sizes_from = f"{templates.config_map_namespace}/{templates.config_map_name}"
-        self._slices = handle.shared(SliceBook, SliceBook)
+        self._slices = handle.shared(SliceRegistry, SliceRegistry)
         self._slices.read.add(self._sizes_from)
         self.devices = DeviceCache.of(handle)
-        self._book = ReservationBook.of(handle)
+        self._reservation_cache = ReservationCache.of(handle)
         self._number, self._column_scorer = self.devices.weigh(self._policy.scorer)
         self._requests: dict[Hashable, DeviceRequest] = {}
 
@@ -164,10 +160,10 @@ class DeviceShare(PreFilter, Imagining, ScoreColumns, Reserve, PreBind, Reservat
         return SUCCESS
 
     def _same(self, request: DeviceRequest, pod: Pod) -> DeviceRequest:
-        """One object for all requests that ask the same, so that what is worked out for one serves the others."""
-        amounts = tuple((one.type, one.count, one.each, one.shared, one.everyone) for one in request.types)
-        words = tuple(pod.metadata.annotations.get(name) for name in ANNOTATIONS)
-        return self._requests.setdefault((amounts, words, request.templates), request)
+        """One object for all equal requests, so that results of one serve the others."""
+        amounts = tuple((part.type, part.count, part.each, part.shared, part.everyone) for part in request.types)
+        hints = tuple(pod.metadata.annotations.get(name) for name in ANNOTATIONS)
+        return self._requests.setdefault((amounts, hints, request.templates), request)
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
         wanted = state[WANTED]
@@ -180,76 +176,76 @@ class DeviceShare(PreFilter, Imagining, ScoreColumns, Reserve, PreBind, Reservat
                 return Status.unresolvable(f'model "{model[1]}" of vendor "{model[0]}" does not support GPU Share')
         devices = self.devices.find(node.name)
         if devices is None or not devices.listed:
-            return SUCCESS  # the kubelet's own device plugin is left to decide (R22)
+            return SUCCESS  # the kubelet's device plugin decides (DEV-R22)
         if self._mask_of(state, node.name) is not None:
-            return SUCCESS  # whoever aligns pods has tried these very devices (R28)
+            return SUCCESS  # NodeNUMAResource has tried these devices (DEV-R28)
         there = matched_on(state, node.name)
         if there:
-            return inside.judge(
+            return reservation_view.judge(
                 self._view(state, devices), there, wanted.request, self._policy, required=REQUIRED in state
             )
-        return verdict(self._imagined(state, devices), wanted.request, self._policy)
+        return verdict(self._state_in_dry_run(state, devices), wanted.request, self._policy)
 
-    def fits_in(self, state: CycleState, pod: Pod, reserved: Reserved | None, node_name: str) -> Status:
+    def fits_in(self, state: CycleState, pod: Pod, reserved: ReservationInfo | None, node_name: str) -> Status:
         wanted, devices = state.get(WANTED), self.devices.find(node_name)
         if wanted is None or devices is None or not devices.listed:
             return SUCCESS
-        if self._mask_of(going(state, reserved), node_name) is not None:
+        if self._mask_of(for_target(state, reserved), node_name) is not None:
             return SUCCESS  # as in `filter`
-        return inside.fits(
+        return reservation_view.fits(
             self._view(state, devices), matched_on(state, node_name), reserved, wanted.request, self._policy
         )
 
-    def worth_in(self, state: CycleState, pod: Pod, reserved: Reserved, node_name: str) -> int:
+    def worth_in(self, state: CycleState, pod: Pod, reserved: ReservationInfo, node_name: str) -> int:
         wanted, devices = state.get(WANTED), self.devices.find(node_name)
         if wanted is None or devices is None or not devices.listed:
             return 0
-        return self._worth(
-            inside.room(self._view(state, devices), matched_on(state, node_name), reserved), wanted.request
+        return self._score_of(
+            reservation_view.room(self._view(state, devices), matched_on(state, node_name), reserved), wanted.request
         )
 
-    def columnar(self, state: CycleState) -> bool:
+    def can_batch(self, state: CycleState) -> bool:
         wanted = state[WANTED]
         return wanted.gpu_shares is not None and not wanted.isolation and not wanted.picky
 
     def stack(self, states: Sequence[CycleState]) -> _Stacked:
         wanted = [state[WANTED] for state in states]
-        shares = np.array([one.gpu_shares for one in wanted], np.int64).T
-        requests = [one.request for one in wanted]
-        counts = np.array([[one.types[0].count] for one in requests], np.int64)
+        shares = np.array([asked.gpu_shares for asked in wanted], np.int64).T
+        requests = [asked.request for asked in wanted]
+        counts = np.array([[request.types[0].count] for request in requests], np.int64)
         return _Stacked(shares[:, None, :, None], counts, requests, {})
 
-    def passing(self, stacked: _Stacked, batch: Batch) -> Bools | None:
+    def filter_batch(self, stacked: _Stacked, batch: Batch) -> Bools | None:
         shown = batch.own(SHOWN)
-        # A card with nothing in it (unhealthy, or a filler) suffices for nobody: every request names an amount.
+        # A card without free amounts (unhealthy, or padding) fits no class: every request names an amount.
         cards = shown[self.devices.first_card :]
-        cards = cards.reshape(len(SHARES), len(cards) // len(SHARES), 1, batch.size)  # there may be no node at all
+        cards = cards.reshape(len(SHARES), len(cards) // len(SHARES), 1, batch.size)  # the batch may be empty
         suffices = cards[0] >= stacked.shares[0]
         for have, need in zip(cards[1:], stacked.shares[1:], strict=True):
             suffices &= have >= need
         ok: Bools = np.add.reduce(suffices, dtype=np.int8) >= stacked.counts
         ok |= shown[LISTED] == NO_ENTRY
         if self.devices.honouring:
-            for index, one, status in self._by_table(stacked, batch):
-                ok[index, one] = status.ok
+            for index, place, status in self._by_table(stacked, batch):
+                ok[index, place] = status.ok
         return ok
 
-    def filter_facet(self, stacked: object, node: NodeInfo) -> Hashable:
+    def filter_signature(self, stacked: object, node: NodeInfo) -> Hashable:
         devices = self.devices.find(node.name)
         if devices is None or not devices.listed:
             return None
         state = devices.state
         if state.cards is None:
-            state.find_facets()
+            state.find_signatures()
         return state if state.template.traits.honour else state.cards
 
-    def passing_on(self, stacked: _Stacked, node: NodeInfo) -> Bools:
+    def filter_classes_batch(self, stacked: _Stacked, node: NodeInfo) -> Bools:
         devices = self.devices.find(node.name)
         if devices is None or not devices.listed:
             return np.ones(len(stacked.requests), np.bool_)
         state = devices.state
         suiting = [stacked.suits(state.frees[number]) for number in state.slots("gpu")]
-        # A card with nothing in it suffices for nobody: every request names an amount.
+        # A card without free amounts fits no class: every request names an amount.
         ok: Bools = np.add.reduce(suiting) >= stacked.counts[:, 0] if suiting else stacked.counts[:, 0] <= 0
         if devices.state.template.traits.honour:
             for index, request in enumerate(stacked.requests):
@@ -258,32 +254,32 @@ class DeviceShare(PreFilter, Imagining, ScoreColumns, Reserve, PreBind, Reservat
         return ok
 
     def _by_table(self, stacked: _Stacked, batch: Batch) -> Iterator[tuple[int, int, Status]]:
-        """Verdicts on nodes where counting cards does not decide: class, place in the batch, and what is said there."""
-        whole = [(index, one) for index, one in enumerate(stacked.requests) if not one.types[0].shared]
+        """Results for nodes where counting cards does not decide: class, index in the batch, status."""
+        whole = [(index, request) for index, request in enumerate(stacked.requests) if not request.types[0].shared]
         for place in np.flatnonzero(batch.own(SHOWN)[FLAGS] & HONOURS) if whole else ():
             devices = self.devices.find(batch.columns.names[batch.rows[place]])
             if devices is not None:
                 for index, request in whole:
                     yield index, int(place), verdict(devices.state, request, self._policy)
 
-    def rejections(self, stacked: _Stacked, batch: Batch) -> tuple[Ints, Callable[[int], Status]]:
-        passing = self.passing(stacked, batch)
+    def reasons_batch(self, stacked: _Stacked, batch: Batch) -> tuple[Ints, Callable[[int], Status]]:
+        passing = self.filter_batch(stacked, batch)
         assert passing is not None  # noqa: S101
         shown, gpu = batch.own(SHOWN), stacked.requests[0].types[0]
         insufficient = "Insufficient gpu devices"
-        said = [SUCCESS, Status.unresolvable(insufficient), Status.unschedulable(insufficient)]
+        statuses = [SUCCESS, Status.unresolvable(insufficient), Status.unschedulable(insufficient)]
         refused = np.full(batch.size, 2, np.int64)
         if not (gpu.shared and gpu.count > 1):
-            said.append(NO_CARDS)
+            statuses.append(NO_CARDS)
             refused += (shown[FLAGS] & HAS_TREE) != 0
         codes = np.where(passing[0], 0, np.where(shown[LISTED] == 0, 1, refused))
         if self.devices.honouring:
             for _, place, status in self._by_table(stacked, batch):
                 if not status.ok:
-                    if status not in said:
-                        said.append(status)
-                    codes[place] = said.index(status)
-        return codes, said.__getitem__
+                    if status not in statuses:
+                        statuses.append(status)
+                    codes[place] = statuses.index(status)
+        return codes, statuses.__getitem__
 
     def pre_score(self, state: CycleState, pod: Pod) -> bool:
         return WANTED in state
@@ -294,44 +290,46 @@ class DeviceShare(PreFilter, Imagining, ScoreColumns, Reserve, PreBind, Reservat
             return 0
         there = matched_on(state, node.name)
         if not there:
-            return self._worth(self._imagined(state, devices), state[WANTED].request)
+            return self._score_of(self._state_in_dry_run(state, devices), state[WANTED].request)
         nominated = state[NOMINATE](state, pod, node)
-        return self._worth(inside.room(self._view(state, devices), there, nominated), state[WANTED].request)
+        return self._score_of(
+            reservation_view.room(self._view(state, devices), there, nominated), state[WANTED].request
+        )
 
-    def _worth(self, devices: DeviceState, request: DeviceRequest) -> int:
-        """What a node is worth to a request with its devices in this state (R60)."""
+    def _score_of(self, devices: DeviceState, request: DeviceRequest) -> int:
+        """The score of a node for a request with its devices in this state (DEV-R60)."""
         known = devices.scores.get(request)
         if known is not None:
             return known
         score = 0
-        for one in weighed(devices.template, request):
-            total, free = sums(devices, one)
-            score += self._policy.scorer.score(total, free, one.amounts)
+        for part in weighed(devices.template, request):
+            total, free = sums(devices, part)
+            score += self._policy.scorer.score(total, free, part.amounts)
         devices.scores[request] = score
         return score
 
-    def columnar_scores(self, state: CycleState) -> bool:
+    def can_batch_scores(self, state: CycleState) -> bool:
         return state[WANTED].gpu_shares is not None
 
     def stack_scores(self, states: Sequence[CycleState]) -> Ints:
-        """What each card must have, [share, class, 1]."""
+        """The requests to score, [share, class, 1]."""
         return np.array([state[WANTED].gpu_shares for state in states], np.int64).T[..., None]
 
-    def scores(self, stacked: Ints, batch: Batch) -> Ints | None:
+    def score_batch(self, stacked: Ints, batch: Batch) -> Ints | None:
         shown = batch.own(SHOWN)
         return self._column_scorer.scores(
             shown[TOTAL], shown[DIVISOR], shown[FREE], shown[WEIGHTS + self._number], stacked
         )
 
-    def score_facet(self, stacked: Ints, node: NodeInfo) -> Hashable:
+    def score_signature(self, stacked: Ints, node: NodeInfo) -> Hashable:
         devices = self.devices.find(node.name)
         if devices is None or not devices.listed:
             return None
         if devices.state.level is None:
-            devices.state.find_facets()
+            devices.state.find_signatures()
         return devices.state.level
 
-    def scores_on(self, stacked: Ints, node: NodeInfo) -> Ints:
+    def score_classes_batch(self, stacked: Ints, node: NodeInfo) -> Ints:
         devices = self.devices.find(node.name)
         if devices is None or not devices.listed:
             return np.zeros(stacked.shape[1], np.int64)
@@ -341,19 +339,19 @@ class DeviceShare(PreFilter, Imagining, ScoreColumns, Reserve, PreBind, Reservat
         )[:, 0]
 
     @property
-    def falls(self) -> bool:
+    def monotone(self) -> bool:
         return self._policy.scorer.strategy == "LeastAllocated"
 
     def kind(self, state: CycleState) -> Hashable:
-        """Device types for most pods; a request that looks at some devices only is a kind of its own."""
+        """Device types for most requests; a request that selects devices is a kind of its own."""
         request = state[WANTED].request
-        return tuple(one.type for one in request.types) if request.plain else request
+        return tuple(part.type for part in request.types) if request.plain else request
 
     @property
-    def bounded(self) -> bool:
+    def has_delta_bound(self) -> bool:
         return True
 
-    def rise(self, node: NodeInfo, placed: PodInfo, kind: Hashable) -> int:
+    def max_score_delta(self, node: NodeInfo, placed: PodInfo, kind: Hashable) -> int:
         devices = self.devices.find(node.name)
         holding = devices.held.get(placed.uid) if devices is not None else None
         if devices is None or holding is None or not devices.listed:
@@ -363,7 +361,7 @@ class DeviceShare(PreFilter, Imagining, ScoreColumns, Reserve, PreBind, Reservat
         if found is None:
             found = 0
             for total, taken in _moved(devices.state, holding, kind):
-                found += self._policy.scorer.rise(total, taken)
+                found += self._policy.scorer.max_score_delta(total, taken)
             holding.rises[self._number, template, kind] = found
         return found
 
@@ -376,7 +374,7 @@ class DeviceShare(PreFilter, Imagining, ScoreColumns, Reserve, PreBind, Reservat
         there = matched_on(state, node_name)
         if there or IGNORED in state:
             seen = self._view(state, devices)
-            found = inside.choose(seen, there, state.get(NOMINATED), wanted.request, self._policy, mask)
+            found = reservation_view.choose(seen, there, state.get(NOMINATED), wanted.request, self._policy, mask)
         else:
             found = allocate(devices.state, wanted.request, self._policy, mask)
         if isinstance(found, Status):
@@ -387,8 +385,8 @@ class DeviceShare(PreFilter, Imagining, ScoreColumns, Reserve, PreBind, Reservat
                 return marks
             state[ADAPTED] = marks
         state[GRANTED] = found.holding
-        if there or IGNORED in state:  # what it was chosen from is not the state that the node is in
-            self.devices.book(node_name, pod.metadata.uid, found.holding.shares)
+        if there or IGNORED in state:  # chosen from a state that the node is not in
+            self.devices.assign(node_name, pod.metadata.uid, found.holding.shares)
         else:
             self.devices.settle(devices, pod.metadata.uid, found)
         return SUCCESS
@@ -398,7 +396,8 @@ class DeviceShare(PreFilter, Imagining, ScoreColumns, Reserve, PreBind, Reservat
         state.discard(ADAPTED)
         if self._adaption is not None:
             self._adaption.give_back(node_name, pod)
-        self.devices.release(node_name, pod.metadata.uid)  # also called when reserve never ran: twice is fine
+        # also called when reserve never ran; releasing twice is harmless
+        self.devices.release(node_name, pod.metadata.uid)
 
     def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Marks:
         granted = state.get(GRANTED)
@@ -406,7 +405,7 @@ class DeviceShare(PreFilter, Imagining, ScoreColumns, Reserve, PreBind, Reservat
         if granted is None or devices is None:
             return NO_MARKS
         annotations = {DEVICE_ALLOCATED: granted.annotation(devices.ids)}
-        self.devices.promise(pod.metadata.uid, annotations[DEVICE_ALLOCATED])
+        self.devices.record_pending(pod.metadata.uid, annotations[DEVICE_ALLOCATED])
         if self._resizes and is_reserve_pod(pod):
             annotations[RESIZE_ALLOCATABLE] = size_of(granted)
         adapted = state.get(ADAPTED)
@@ -424,47 +423,52 @@ class DeviceShare(PreFilter, Imagining, ScoreColumns, Reserve, PreBind, Reservat
         devices = self.devices.find(node)
         if devices is None or not devices.listed:
             return None
-        there, way = matched_on(state, node), state.get(INTO)
+        there, way = matched_on(state, node), state.get(TARGET)
         if not there or way is None:
-            return self._imagined(state, devices), state[WANTED].request
+            return self._state_in_dry_run(state, devices), state[WANTED].request
         seen = self._view(state, devices)
         own = way.reserved and (way.reserved.uid, way.reserved.restricted)
-        return seen.state, state[WANTED].request, own, tuple([inside.left(seen, one) for one in there])
+        return (
+            seen.state,
+            state[WANTED].request,
+            own,
+            tuple([reservation_view.left(seen, reservation) for reservation in there]),
+        )
 
     def numa_hints(self, state: CycleState, node: str) -> Hints | Status:
         devices = self.devices.find(node)
         if devices is None or not devices.listed:
             return {}
-        return hints_by(devices.state.template, state[WANTED].request, partial(self._tried, state, devices))
+        return hints_by(devices.state.template, state[WANTED].request, partial(self._allocation_on, state, devices))
 
     def numa_fits(self, state: CycleState, node: str, mask: Mask) -> Status:
         devices = self.devices.find(node)
         if devices is None or not devices.listed:
             return SUCCESS
-        found = self._tried(state, devices, held_to(devices.state.template, mask))
+        found = self._allocation_on(state, devices, held_to(devices.state.template, mask))
         return found if isinstance(found, Status) else SUCCESS
 
-    def _tried(self, state: CycleState, devices: NodeDevices, mask: Mask | None) -> Choice | Status:
-        """The devices that a pod gets on these NUMA nodes the way it goes there."""
-        there, way, request = matched_on(state, devices.name), state.get(INTO), state[WANTED].request
+    def _allocation_on(self, state: CycleState, devices: NodeDevices, mask: Mask | None) -> Choice | Status:
+        """The devices that the pod gets on these NUMA nodes, in its target reservation or none."""
+        there, way, request = matched_on(state, devices.name), state.get(TARGET), state[WANTED].request
         if not there or way is None:
-            return trial(self._imagined(state, devices), request, self._policy, mask)
+            return allocate_deciding(self._state_in_dry_run(state, devices), request, self._policy, mask)
         seen = self._view(state, devices)
-        return inside.choose(seen, there, way.reserved, request, self._policy, mask, trying=True)
+        return reservation_view.choose(seen, there, way.reserved, request, self._policy, mask, trying=True)
 
 
 def _moved(state: DeviceState, holding: Holding, kind: Hashable) -> Iterator[tuple[Amounts, Amounts]]:
-    """For each device type that a kind of request looks at: the total of its devices, and what a pod took of them."""
+    """For each device type that a kind of request uses: the total of its devices, and the part a pod took."""
     if not isinstance(kind, DeviceRequest):
         for device_type in kind:  # type: ignore[attr-defined]
             if device_type in holding.amounts:
                 yield state.sums(device_type)[0], holding.amounts[device_type]
         return
-    for one in weighed(state.template, kind):
-        minors = {state.template.slots[number].minor for number in selected(state.template, one)}
+    for part in weighed(state.template, kind):
+        minors = {state.template.slots[number].minor for number in selected(state.template, part)}
         taken: Amounts = {}
         for share in holding.shares:
-            if share.type == one.type and share.minor in minors:
+            if share.type == part.type and share.minor in minors:
                 for name, value in share.amounts:
                     taken[name] = taken.get(name, 0) + value
-        yield sums(state, one)[0], taken
+        yield sums(state, part)[0], taken

@@ -1,7 +1,7 @@
-"""What a pod asks of devices: every accepted spelling brought to "so many devices, so much of each".
+"""Device requests: every accepted spelling converted to a number of devices and amounts of each.
 
-Names are grouped by device type; a group must be one of the known combinations; the sum over the pod is then split over
-cards. Refusals are worded as Koordinator words them (deviceshare/utils.go, devicehandler_*.go).
+Names are grouped by device type. A group must be one of the known combinations. The pod's sum is then split over
+cards. Reasons of refusal are Koordinator's (deviceshare/utils.go, devicehandler_*.go).
 """
 
 from collections.abc import Mapping
@@ -23,8 +23,8 @@ from scheduler.api.device import (
     RDMA,
     DeviceType,
 )
-from scheduler.api.requests import Amounts
-from scheduler.plugins.deviceshare.hints import NO_HINT, NO_WORDS, TypeHint, Words, survivors
+from scheduler.api.quantity import Amounts
+from scheduler.plugins.deviceshare.hints import NO_HINT, NO_HINTS, DeviceHints, TypeHint, survivors
 
 _CARDS = frozenset({NVIDIA_GPU, AMD_GPU, HYGON_DCU})  # counted in whole cards
 _GROUPS: Mapping[str, DeviceType] = {
@@ -50,20 +50,20 @@ _COMBINATIONS: frozenset[frozenset[str]] = frozenset(
 
 
 class InvalidRequestError(ValueError):
-    """No scheduler state can make this request valid; the text is the reason as Koordinator gives it."""
+    """The request is invalid on every node; the text is Koordinator's reason."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TypeRequest:
-    """So many devices of one type, and what each must give."""
+    """A number of devices of one type, and the amounts of each."""
 
     type: DeviceType
     count: int
     each: tuple[tuple[str, int], ...]  # resource and amount, sorted by name
     shared: bool = False
-    everyone: bool = False  # every device that the hint selects, however many a node has; `count` means nothing then
+    everyone: bool = False  # every device that the hint selects, whatever their number; `count` has no meaning then
     hint: TypeHint = NO_HINT
-    numa: frozenset[int] | None = None  # only devices on these NUMA nodes; None: on any
+    numa: frozenset[int] | None = None  # only devices on these NUMA nodes; None: any
     preferred: frozenset[int] = frozenset()  # minors that a plain list takes first
 
     @property
@@ -73,16 +73,16 @@ class TypeRequest:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DeviceRequest:
-    """All that a pod asks of devices, one entry a type. Compared by identity: the plugin keeps one of each."""
+    """A pod's device request, one entry for each type. Compared by identity: the plugin keeps one of each."""
 
     types: tuple[TypeRequest, ...]
-    words: Words = NO_WORDS
+    hints: DeviceHints = NO_HINTS
     joint: tuple[DeviceType, ...] = ()  # types that go together, the leading one first
-    templates: tuple[tuple[str, str], ...] = ()  # vendor-model and name of slices that are just this big
+    templates: tuple[tuple[str, str], ...] = ()  # vendor-model and name of slice templates with exactly these amounts
 
     @staticmethod
-    def of(requests: Amounts, words: Words = NO_WORDS) -> "DeviceRequest | None":
-        """From a pod's summed requests and what its annotations say; None if they name no device.
+    def of(requests: Amounts, hints: DeviceHints = NO_HINTS) -> "DeviceRequest | None":
+        """The request in a pod's summed requests and its annotations; None if they name no device.
 
         Raises:
             InvalidRequestError: the amounts or their combination mean nothing.
@@ -94,29 +94,29 @@ class DeviceRequest:
                 groups.setdefault(group, {})[name] = amount
         if not groups:
             return None
-        types = tuple(_of_type(group, groups[group], words.hint(group)) for group in sorted(groups))
-        return DeviceRequest(types, words, survivors(words, sorted(groups)))
+        types = tuple(_of_type(group, groups[group], hints.hint(group)) for group in sorted(groups))
+        return DeviceRequest(types, hints, survivors(hints, sorted(groups)))
 
     def within(self, numa: frozenset[int]) -> "DeviceRequest":
-        """The same from devices on these NUMA nodes alone."""
-        return replace(self, types=tuple(replace(one, numa=numa) for one in self.types))
+        """The same request restricted to devices on these NUMA nodes."""
+        return replace(self, types=tuple(replace(part, numa=numa) for part in self.types))
 
     def preferring(self, devices: frozenset[tuple[str, int]]) -> "DeviceRequest":
-        """The same, inclined to these devices, given by type and minor."""
+        """The same request with a preference for these devices, given by type and minor."""
         types = (
-            replace(one, preferred=frozenset(minor for kind, minor in devices if kind == one.type))
-            for one in self.types
+            replace(part, preferred=frozenset(minor for kind, minor in devices if kind == part.type))
+            for part in self.types
         )
         return replace(self, types=tuple(types))
 
     @property
     def plain(self) -> bool:
-        """Whether nothing but amounts decides."""
+        """Whether amounts alone decide."""
         return (
             not self.joint
             and not self.templates
-            and self.words.partition is None
-            and all(one.hint is NO_HINT for one in self.types)
+            and self.hints.partition is None
+            and all(part.hint is NO_HINT for part in self.types)
         )
 
     def get(self, wanted: DeviceType) -> TypeRequest | None:
@@ -124,10 +124,10 @@ class DeviceRequest:
 
 
 def validate(group: Amounts) -> None:
-    """Check one type's amounts (R4).
+    """Check one type's amounts (DEV-R4).
 
     Raises:
-        InvalidRequestError: with Koordinator's words.
+        InvalidRequestError: with Koordinator's text.
     """
     if not group:
         raise InvalidRequestError("pod request should not be empty")
@@ -150,7 +150,7 @@ def _amounts_agree(group: Amounts) -> bool:
 
 
 def unified(group: Amounts) -> Amounts:
-    """One type's amounts with the vendors' and short spellings replaced (R6)."""
+    """One type's amounts with vendors' and abbreviated names replaced (DEV-R6)."""
     for name in _CARDS:
         if name in group:
             return {GPU_CORE: group[name] * 100, GPU_MEMORY_RATIO: group[name] * 100}
@@ -166,7 +166,7 @@ def _of_type(device_type: DeviceType, group: Amounts, hint: TypeHint) -> TypeReq
 
 
 def split_gpu(group: Amounts, hint: TypeHint = NO_HINT) -> TypeRequest:
-    """Spread the sum over cards (R7), and say whether what falls on a card leaves room beside it (R8)."""
+    """Split the sum over cards (DEV-R7), and whether the part of a card leaves room for other pods (DEV-R8)."""
     ratio = group.get(GPU_MEMORY_RATIO, 0)
     count = group.get(GPU_SHARED, 0) or (ratio // 100 if ratio > 100 and ratio % 100 == 0 else 1)
     each = {name: group[name] // count for name in _DIVIDED if name in group}
@@ -179,7 +179,7 @@ def split_gpu(group: Amounts, hint: TypeHint = NO_HINT) -> TypeRequest:
 
 
 def _split_plain(device_type: DeviceType, group: Amounts, hint: TypeHint) -> TypeRequest:
-    """NICs and FPGAs: hundreds are whole devices, whatever the hint says; less is as the hint has it (R14)."""
+    """Split NICs and FPGAs: multiples of 100 are whole devices; smaller amounts follow the hint (DEV-R14)."""
     ((name, amount),) = group.items()
     if amount > 100 and amount % 100 == 0:
         return TypeRequest(device_type, amount // 100, ((name, 100),), hint=hint)

@@ -1,4 +1,4 @@
-"""How well a request suits a card or a node's cards together (Koordinator deviceshare/scoring.go)."""
+"""Scores of a card, or of a node's cards together, for a request (Koordinator deviceshare/scoring.go)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,9 +7,9 @@ from typing import Literal
 import numpy as np
 
 from scheduler.api.device import FPGA, GPU_MEMORY, GPU_MEMORY_RATIO, RDMA
-from scheduler.api.requests import Amounts
+from scheduler.api.quantity import Amounts
 from scheduler.cache.columns import Ints
-from scheduler.framework.points import MAX_NODE_SCORE
+from scheduler.framework.extension_points import MAX_NODE_SCORE
 
 StrategyType = Literal["LeastAllocated", "MostAllocated"]
 
@@ -18,13 +18,13 @@ DEFAULT_WEIGHTS: Mapping[str, int] = {GPU_MEMORY_RATIO: 1, GPU_MEMORY: 1, RDMA: 
 
 @dataclass(frozen=True, slots=True)
 class Scorer:
-    """LeastAllocated prefers what is empty, MostAllocated what is nearly full; a weight for each resource."""
+    """LeastAllocated prefers empty devices, MostAllocated full ones; each resource has a weight."""
 
     strategy: StrategyType = "LeastAllocated"
     weights: tuple[tuple[str, int], ...] = tuple(DEFAULT_WEIGHTS.items())
 
     def score(self, total: Amounts, free: Amounts, wanted: Amounts) -> int:
-        """0 to 100: the weighted mean over the weighted resources that `total` has (R59)."""
+        """Weighted mean over the weighted resources that `total` has, 0 to 100 (DEV-R59)."""
         score = weights = 0
         for name, weight in self.weights:
             capacity = total.get(name, 0)
@@ -33,15 +33,15 @@ class Scorer:
             left = free.get(name, 0)
             used = capacity - left + wanted.get(name, 0) if left <= capacity else capacity
             if self.strategy == "LeastAllocated":
-                one = 0 if used > capacity else (capacity - used) * MAX_NODE_SCORE // capacity
+                part = 0 if used > capacity else (capacity - used) * MAX_NODE_SCORE // capacity
             else:
-                one = min(used, capacity) * MAX_NODE_SCORE // capacity
-            score += one * weight
+                part = min(used, capacity) * MAX_NODE_SCORE // capacity
+            score += part * weight
             weights += weight
         return score // weights if weights else 0
 
-    def rise(self, total: Amounts, taken: Amounts) -> int:
-        """By how much at most `score` rises when `taken` more of `total` is used, as long as the request still fits."""
+    def max_score_delta(self, total: Amounts, taken: Amounts) -> int:
+        """The maximum increase of `score` when `taken` more of `total` is used and the request still fits."""
         change = weights = 0
         for name, weight in self.weights:
             capacity = total.get(name, 0)
@@ -54,13 +54,13 @@ class Scorer:
         return -(-change // weights) if weights else 0
 
     def over(self, names: tuple[str, ...]) -> "ColumnScorer":
-        """The same for many nodes at once, with columns for these resources."""
+        """The same for many nodes, with columns for these resources."""
         weights = dict(self.weights)
         return ColumnScorer(self.strategy, tuple(weights.get(name, 0) for name in names))
 
 
 class ColumnScorer:
-    """`Scorer.score` over columns [resource, node] of sums; what a node has nothing of carries no weight there."""
+    """`Scorer.score` over columns [resource, node] of sums; a resource that a node does not have has weight 0 there."""
 
     def __init__(self, strategy: StrategyType, weights: tuple[int, ...]) -> None:
         self._all_weights = weights
@@ -72,13 +72,13 @@ class ColumnScorer:
         self._plain = bool((self._weights == 1).all())
 
     def weight_of(self, total: Sequence[int]) -> int:
-        """The sum of weights of what is there, but at least 1; what the column `weights` of `scores` carries."""
-        return max(sum(weight for one, weight in zip(total, self._all_weights, strict=True) if one > 0), 1)
+        """Sum of the weights of the resources that exist, at least 1; the argument `weights` of `score_batch`."""
+        return max(sum(weight for item, weight in zip(total, self._all_weights, strict=True) if item > 0), 1)
 
     def scores(self, total: Ints, divisor: Ints, free: Ints, weights: Ints, wanted: Ints) -> Ints:
-        """For every class and node, [class, node].
+        """Scores of every class on every node, [class, node].
 
-        `divisor` is `total` [resource, node], but at least 1; `wanted` is [resource, class, 1].
+        `divisor` is `total` [resource, node], at least 1; `wanted` is [resource, class, 1].
         """
         left = free[self._rows, None] - wanted[self._rows]
         np.maximum(left, 0, out=left)

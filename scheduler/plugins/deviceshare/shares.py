@@ -1,4 +1,4 @@
-"""What a pod has of devices, and how its annotation says so."""
+"""A pod's part of devices, and its encoding in the annotation."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -6,13 +6,12 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from scheduler.api.device import RENAMED, Allocations
-from scheduler.api.quantity import amount, text
-from scheduler.api.requests import Amounts
+from scheduler.api.quantity import Amounts, amount, text
 from scheduler.api.wire import to_json
 
 
 class Function(NamedTuple):
-    """An SR-IOV virtual function of a NIC; those of one device are told apart by bus address."""
+    """An SR-IOV virtual function of a NIC; functions of one device differ in bus address."""
 
     bus: str
     minor: int = 0
@@ -20,20 +19,20 @@ class Function(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """So much of one device."""
+    """Amounts of one device."""
 
     type: str
     minor: int
     amounts: tuple[tuple[str, int], ...]
     functions: tuple[Function, ...] = ()
-    template: str = ""  # the vendor's name for a slice of this size
+    template: str = ""  # the vendor's name of a slice of this size
 
 
 Shares = tuple[Share, ...]
 
 
 def shares_of(allocations: Allocations) -> Shares:
-    """An annotation's allocations as bookings.
+    """The allocations of an annotation.
 
     Raises:
         QuantityError: an amount is not a quantity.
@@ -41,20 +40,20 @@ def shares_of(allocations: Allocations) -> Shares:
     return tuple(
         Share(
             device_type,
-            one.minor,
+            entry.minor,
             tuple(
-                sorted((RENAMED.get(name, name), amount(name, quantity)) for name, quantity in one.resources.items())
+                sorted((RENAMED.get(name, name), amount(name, quantity)) for name, quantity in entry.resources.items())
             ),
-            tuple(Function(vf.bus_id, vf.minor) for vf in one.extension.vfs) if one.extension is not None else (),
-            one.extension.gpu_shared_resource_template if one.extension is not None else "",
+            tuple(Function(vf.bus_id, vf.minor) for vf in entry.extension.vfs) if entry.extension is not None else (),
+            entry.extension.gpu_shared_resource_template if entry.extension is not None else "",
         )
         for device_type, entries in allocations.items()
-        for one in entries
+        for entry in entries
     )
 
 
 class Holding:
-    """What a pod has of devices. All pods that got the same in the same state share one; equal ones compare equal."""
+    """A pod's devices. Pods with equal devices from one state share one object; equal objects compare equal."""
 
     __slots__ = ("_hash", "_pieces", "amounts", "rises", "shares")
 
@@ -65,9 +64,9 @@ class Holding:
             sums = self.amounts.setdefault(share.type, {})
             for name, value in share.amounts:
                 sums[name] = sums.get(name, 0) + value
-        self.rises: dict[object, int] = {}  # filled and read by the plugin's `rise`
+        self.rises: dict[object, int] = {}  # filled and read by the plugin's bound on score changes
         self._pieces: list[tuple[str, tuple[str, int], str]] | None = None
-        self._hash = 0  # 0: not known yet
+        self._hash = 0  # 0: not computed yet
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Holding) and self.shares == other.shares
@@ -78,7 +77,7 @@ class Holding:
         return self._hash
 
     def annotation(self, ids: Mapping[tuple[str, int], str]) -> str:
-        """`device-allocated` as Koordinator writes it; `ids` by type and minor are this node's own, as JSON strings."""
+        """`device-allocated` as Koordinator writes it; `ids` by type and minor are the node's, as JSON strings."""
         if self._pieces is None:
             self._pieces = list(_pieces(self.shares))
         parts = []
@@ -89,7 +88,7 @@ class Holding:
 
 
 def _pieces(shares: Shares) -> Iterator[tuple[str, tuple[str, int], str]]:
-    """The annotation's text, cut where each device's id goes."""
+    """The annotation's text, split where each device's id goes."""
     before = None
     for share in shares:
         opening = f'{"{" if before is None else "],"}"{share.type}":[' if share.type != before else ","
@@ -104,18 +103,19 @@ def _resources(amounts: tuple[tuple[str, int], ...]) -> str:
 
 
 def _extension(share: Share) -> str:
-    """Koordinator leaves out what is empty; to it a minor of 0 is empty, too."""
+    """Koordinator leaves out empty values, and a minor of 0 is empty for it."""
     parts = []
     if share.functions:
         listed = (
-            (f'"minor":{one.minor},' if one.minor else "") + f'"busID":{quoted(one.bus)}' for one in share.functions
+            (f'"minor":{function.minor},' if function.minor else "") + f'"busID":{quoted(function.bus)}'
+            for function in share.functions
         )
-        parts.append('"vfs":[' + ",".join(f"{{{one}}}" for one in listed) + "]")
+        parts.append('"vfs":[' + ",".join(f"{{{item}}}" for item in listed) + "]")
     if share.template:
         parts.append(f'"gpuSharedResourceTemplate":{quoted(share.template)}')
     return f',"extension":{{{",".join(parts)}}}' if parts else ""
 
 
 def quoted(word: str) -> str:
-    """A JSON string."""
+    """The text as a JSON string."""
     return to_json(word).decode()

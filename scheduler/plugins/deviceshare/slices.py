@@ -1,7 +1,7 @@
-"""Sizes in which vendors cut their cards: a ConfigMap names them, and a slice must have one of these sizes (R12, R45).
+"""Slice templates: the sizes into which vendors split cards, read from a ConfigMap (DEV-R12, DEV-R45).
 
-`data.yaml` maps `vendor-model` to names to amounts. What replaces it replaces all; what cannot be read leaves all as it
-was.
+`data.yaml` maps `vendor-model` to names to amounts. A new version replaces the old one; an invalid version changes
+nothing.
 """
 
 from collections.abc import Mapping
@@ -10,8 +10,7 @@ import msgspec
 import yaml
 
 from scheduler.api.core import ConfigMap
-from scheduler.api.quantity import QuantityError
-from scheduler.api.requests import Amounts, amounts
+from scheduler.api.quantity import Amounts, QuantityError, amounts
 from scheduler.api.wire import ResourceList
 from scheduler.cache.classes import renamed
 from scheduler.framework.status import Status
@@ -22,18 +21,18 @@ _KEY = "data.yaml"
 Sizes = Mapping[str, Mapping[str, Amounts]]  # by vendor-model and name
 
 
-class SliceBook:
-    """What the ConfigMaps that some profile reads say, by namespace/name."""
+class SliceRegistry:
+    """The templates of the ConfigMaps that profiles name, by namespace/name."""
 
     def __init__(self) -> None:
         self._sizes: dict[str, Sizes] = {}
-        self.read: set[str] = set()  # ConfigMaps that somebody asked for
+        self.read: set[str] = set()  # ConfigMaps that some profile names
 
     def sizes(self, source: str) -> Sizes:
         return self._sizes.get(source, {})
 
     def replace(self, source: str, found: ConfigMap | None) -> tuple[bool, list[str]]:
-        """Take in a ConfigMap as it is now (None: it went). Whether that changed a size, and what is wrong with it."""
+        """Take in a ConfigMap (None: deleted). Returns whether a size changed, and what is invalid."""
         before = self.sizes(source)
         try:
             sizes = _parse(found.data.get(_KEY, "")) if found is not None else {}
@@ -43,7 +42,7 @@ class SliceBook:
         return sizes != before, []
 
     def named(self, source: str, wanted: Amounts) -> tuple[tuple[str, str], ...]:
-        """Vendor-model and name of every size that is just `wanted`."""
+        """Vendor-model and name of every template with exactly the amounts `wanted`."""
         return tuple(
             (model, name)
             for model, sizes in self.sizes(source).items()

@@ -1,9 +1,9 @@
-"""What a node's devices are, and in what state they are, as values that all nodes alike share.
+"""Devices of a node and their state, as immutable values that equal nodes share.
 
-A `Template` is all that a Device object says of a node's devices, identities aside; a `DeviceState` is a template with
-what is used of each. Both are interned: a thousand nodes of one model with the same cards taken are in one state, and
-whatever is worked out about a state (what is free, which cards a request would get, what comes after) is worked out
-once. States are never changed; booking moves a node from one to another.
+A `Template` is the content of a Device object without identities. A `DeviceState` is a template with the used amounts
+of each device. Both are interned: a thousand nodes of one model with the same cards allocated share one state, so
+results for a state (free amounts, the cards of a request, the state after it) are computed once. An allocation moves a
+node to another state.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,22 +13,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scheduler.api.device import GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, RENAMED, DeviceInfo
-from scheduler.api.quantity import QuantityError, amount
-from scheduler.api.requests import Amounts
+from scheduler.api.quantity import Amounts, QuantityError, amount
 from scheduler.framework.status import Status
 from scheduler.plugins.deviceshare.partitions import BUILT_IN, parse_table
 from scheduler.plugins.deviceshare.shares import Function, Holding, Share, Shares
 from scheduler.plugins.deviceshare.topology import Place, build
 
-SHARES = (GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO)  # what the columns carry for each card, in this order
-MOST_REQUESTS = 4096
-MOST_HOLDINGS = 65536
-MOST_STATES = 200_000  # more than that, and they are forgotten and worked out anew
+SHARES = (GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO)  # the values in the columns for each card, in this order
+MAX_REQUESTS = 4096
+MAX_HOLDINGS = 65536
+MAX_STATES = 200_000  # then all are dropped and computed again
 
 
 @dataclass(frozen=True, slots=True)
 class FunctionGroup:
-    """Virtual functions of one NIC, with what they are labelled."""
+    """Virtual functions of one NIC with their labels."""
 
     labels: tuple[tuple[str, str], ...]
     functions: tuple[Function, ...]  # by bus address
@@ -36,7 +35,7 @@ class FunctionGroup:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """One device of a template; `total` is empty while it is not healthy."""
+    """One device of a template; `total` is empty while it is unhealthy."""
 
     type: str
     minor: int
@@ -48,20 +47,20 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """What matters of a node's devices together: words of its Device object and of its Node object."""
+    """What matters of a node's devices together: labels of its Device object and of its Node object."""
 
-    partitions: str = ""  # the partition table's text, known to be one
-    built_in: bool = False  # no table, but the machine is a known one
-    honour: bool = False  # the table has to be kept to
-    planned: bool = False  # NICs go with GPUs in a way that needs no checking (secondary-device-well-planned)
-    model: str = ""  # vendor-model by the node's labels, as templates of slices are filed
+    partitions: str = ""  # the partition table's text, valid
+    built_in: bool = False  # no table, but a machine with a built-in table
+    honour: bool = False  # the table is mandatory
+    planned: bool = False  # NICs follow GPUs without a check (secondary-device-well-planned)
+    model: str = ""  # vendor-model of the node's labels, the key of slice templates
 
 
 NO_TRAITS = Traits()
 
 
 class Choice:
-    """The devices that a request gets in some state, and the state after that."""
+    """The devices that a request gets in some state, and the state afterwards."""
 
     __slots__ = ("after", "holding")
 
@@ -70,7 +69,7 @@ class Choice:
         self.after = after
 
 
-# By identity of a device's total and of what is left of it; with the latter, so that its id stays its own.
+# Keyed by the identity of a device's total and free amounts; keeping the latter keeps its id unique.
 Scores = dict[tuple[int, int], tuple[int, Amounts]]
 
 
@@ -85,7 +84,7 @@ class Template:
     def __init__(self, slots: tuple[Slot, ...], traits: Traits) -> None:
         self.slots = slots
         self.traits = traits
-        alike: dict[tuple[tuple[str, int], ...], Amounts] = {}  # devices with the same total share one
+        alike: dict[tuple[tuple[str, int], ...], Amounts] = {}  # devices with equal totals share one object
         self.totals: tuple[Amounts, ...] = tuple(alike.setdefault(slot.total, dict(slot.total)) for slot in slots)
         self.index = {(slot.type, slot.minor): number for number, slot in enumerate(slots)}
         self.by_type: dict[str, list[int]] = {}
@@ -94,18 +93,18 @@ class Template:
         self.alike = len({id(self.totals[number]) for number in self.by_type.get("gpu", [])}) < 2  # all GPUs
         self.tree = build({number: slots[number].place for number in self.by_type.get("gpu", [])})
         self.table = parse_table(traits.partitions) if traits.partitions else BUILT_IN if traits.built_in else None
-        self.narrowed: dict[object, list[int]] = {}  # by what a request says: filled and read by the allocator
-        self.given: dict[tuple[object, int], Share] = {}  # by request and slot: likewise
+        self.narrowed: dict[object, list[int]] = {}  # by request; filled and read by the allocator
+        self.given: dict[tuple[object, int], Share] = {}  # by request and slot; filled and read by the allocator
         self._scores: dict[object, Scores] = {}
         self._holdings: dict[Shares, Holding] = {}
         self._lefts: dict[tuple[int, tuple[int, ...]], Amounts] = {}
 
     def left(self, number: int, used: tuple[int, ...]) -> Amounts:
-        """What is free of a device of which so much is used: one object for all devices of which that is said."""
+        """Free amounts of a device with these used amounts: one object for all equal calls."""
         total = self.totals[number]
         found = self._lefts.get((id(total), used))
         if found is None:
-            if len(self._lefts) >= MOST_STATES:
+            if len(self._lefts) >= MAX_STATES:
                 self._lefts.clear()
                 self._scores.clear()
             found = self._lefts[id(total), used] = {
@@ -115,63 +114,63 @@ class Template:
         return found
 
     def holding(self, shares: Shares) -> Holding:
-        """One object for all pods that get the same."""
+        """One object for all pods with equal devices."""
         found = self._holdings.get(shares)
         if found is None:
-            if len(self._holdings) >= MOST_HOLDINGS:
+            if len(self._holdings) >= MAX_HOLDINGS:
                 self._holdings.clear()
             found = self._holdings[shares] = Holding(shares)
         return found
 
     def scores(self, request: object) -> Scores:
-        """What devices are worth to a request. Filled and read by the allocator."""
+        """Scores of devices for a request. Filled and read by the allocator."""
         found = self._scores.get(request)
         if found is None:
-            if len(self._scores) >= MOST_REQUESTS:
+            if len(self._scores) >= MAX_REQUESTS:
                 self._scores.clear()
             found = self._scores[request] = {}
         return found
 
 
-Used = tuple[tuple[int, ...], ...]  # per slot, in the order of its total
-Functions = tuple[tuple[int, str], ...]  # slot and bus address, sorted; twice if two pods say they have it
+Used = tuple[tuple[int, ...], ...]  # for each slot, in the order of its total
+Functions = tuple[tuple[int, str], ...]  # slot and bus address, sorted; twice if two pods claim it
 
 
 class DeviceState:
-    """A template and what is used of it."""
+    """A template and the used amounts of its devices."""
 
     __slots__ = (
-        "_book", "_sums", "cards", "choices", "fits", "frees", "functions", "level", "scores", "shown", "template",
+        "_states", "_sums", "cards", "choices", "fits", "frees", "functions", "level", "scores", "shown", "template",
         "unsteady", "used",
     )  # fmt: skip
 
     def __init__(
-        self, book: "StateBook", template: Template, used: Used, functions: Functions, frees: tuple[Amounts, ...]
+        self, states: "StateCache", template: Template, used: Used, functions: Functions, frees: tuple[Amounts, ...]
     ) -> None:
-        self._book = book
+        self._states = states
         self.template = template
         self.used = used
         self.functions = functions  # those in use
-        self.frees = frees  # per slot; empty for a device that is not healthy
-        self.choices: dict[object, Choice | Status] = {}  # by request: filled and read by the allocator
-        self.fits: dict[object, Status] = {}  # by request: likewise
-        self.scores: dict[object, int] = {}  # by request: likewise
-        self.shown: NDArray[np.int64] | None = None  # as the cache's column has it; written and read there
-        self.unsteady = False  # something was refused here that may fit once more is taken; written by the allocator
+        self.frees = frees  # for each slot; empty for an unhealthy device
+        self.choices: dict[object, Choice | Status] = {}  # by request; filled and read by the allocator
+        self.fits: dict[object, Status] = {}  # by request; filled and read by the allocator
+        self.scores: dict[object, int] = {}  # by request; filled and read by the allocator
+        self.shown: NDArray[np.int64] | None = None  # the row of the cache's column; filled and read there
+        self.unsteady = False  # a request was refused that may fit after more allocations; set by the allocator
         self._sums: dict[str, tuple[Amounts, Amounts]] = {}
-        self.cards: object = None  # shared by states in which the same is free on as many GPUs, whichever these are
-        self.level: object = None  # shared by states in which the same is free on all GPUs together
+        self.cards: object = None  # shared by states with the same free amounts on as many GPUs, whatever their order
+        self.level: object = None  # shared by states with the same free sums of all GPUs
 
     def touched(self, number: int) -> bool:
         """Whether anything of that slot is used."""
         return any(self.used[number])
 
     def slots(self, device_type: str) -> list[int]:
-        """Numbers of the listed slots of a type, by minor."""
+        """Slot numbers of the listed devices of a type, by minor."""
         return self.template.by_type.get(device_type, [])
 
     def moved(self, shares: Iterable[Share], sign: int) -> "DeviceState":
-        """The state with `shares` taken (1) or given back (-1); what the template does not have is passed over."""
+        """The state with `shares` allocated (1) or released (-1); devices that the template lacks are ignored."""
         used, changed, functions = list(self.used), list[int](), self.functions
         for share in shares:
             number = self.template.index.get((share.type, share.minor))
@@ -181,15 +180,15 @@ class DeviceState:
                 used[number] = tuple([taken + sign * change.get(name, 0) for name, taken in before])
                 changed.append(number)
                 if share.functions:
-                    functions = _counted(functions, [(number, one.bus) for one in share.functions], sign)
-        return self._book.state(self.template, tuple(used), functions, self, changed)
+                    functions = _counted(functions, [(number, function.bus) for function in share.functions], sign)
+        return self._states.state(self.template, tuple(used), functions, self, changed)
 
     def narrowed(
         self, caps: Mapping[int, Amounts], hidden: Iterable[int], busy: Iterable[tuple[int, str]] = ()
     ) -> "DeviceState":
-        """The state in which no more than `caps` is free of some slots, and nothing of those `hidden`.
+        """The state with at most `caps` free in some slots, and nothing free in the slots `hidden`.
 
-        Virtual functions in `busy`, by slot and bus address, are in use as well.
+        Virtual functions in `busy`, by slot and bus address, count as used.
         """
         used, changed = list(self.used), [*caps, *hidden]
         for number in changed:
@@ -199,10 +198,10 @@ class DeviceState:
                 for (name, total), taken in zip(totals.items(), used[number], strict=True)
             ])  # fmt: skip
         functions = tuple(sorted({*self.functions, *busy}))
-        return self._book.state(self.template, tuple(used), functions, self, changed)
+        return self._states.state(self.template, tuple(used), functions, self, changed)
 
     def sums(self, device_type: str) -> tuple[Amounts, Amounts]:
-        """Total and free over all devices of a type."""
+        """Total and free amounts of all devices of a type."""
         found = self._sums.get(device_type)
         if found is None:
             total: Amounts = {}
@@ -215,7 +214,7 @@ class DeviceState:
         return found
 
     def derive_sums(self, near: "DeviceState", changed: Iterable[int]) -> None:
-        """Take the sums from a state that differs in the slots `changed` only."""
+        """Derive the sums from a state that differs only in the slots `changed`."""
         for device_type, (total, before) in near._sums.items():  # noqa: SLF001
             free = before.copy()
             for number in set(changed):
@@ -224,15 +223,15 @@ class DeviceState:
                         free[name] += self.frees[number][name] - value
             self._sums[device_type] = (total, free)
 
-    def find_facets(self) -> None:
-        """Fill in `cards` and `level`, which most states are never asked for."""
+    def find_signatures(self) -> None:
+        """Compute `cards` and `level`, which most states do not need."""
         template = self.template
         slots = self.slots("gpu")
         self.cards = (template, *sorted([self.used[number] for number in slots])) if template.alike else self
         self.level = (template, *self.sums("gpu")[1].values())
 
 
-class StateBook:
+class StateCache:
     """Interns templates and states."""
 
     def __init__(self) -> None:
@@ -240,7 +239,7 @@ class StateBook:
         self._states: dict[tuple[Template, Used, Functions], DeviceState] = {}
 
     def template(self, infos: Iterable[DeviceInfo], traits: Traits = NO_TRAITS) -> tuple[Template, list[str]]:
-        """The template for the devices of a Device object, and what in it cannot be understood."""
+        """The template for the devices of a Device object, and what in it is invalid."""
         slots: dict[tuple[str, int], Slot] = {}
         wrong: list[str] = []
         for info in infos:
@@ -263,12 +262,12 @@ class StateBook:
         near: DeviceState | None = None,
         changed: Iterable[int] = (),
     ) -> DeviceState:
-        """The state in which so much is used; `near` differs from it in the slots `changed`, if it is given."""
+        """The state with these used amounts; `near`, if given, differs from it only in the slots `changed`."""
         key = (template, used, functions)
         found = self._states.get(key)
         if found is None:
-            if len(self._states) >= MOST_STATES:
-                self._states.clear()  # nodes keep the states they are in
+            if len(self._states) >= MAX_STATES:
+                self._states.clear()  # nodes keep references to their states
             if near is None:
                 frees = tuple(template.left(number, there) for number, there in enumerate(used))
             else:
@@ -302,14 +301,14 @@ def _counted(functions: Functions, moved: Iterable[tuple[int, str]], sign: int) 
     if sign > 0:
         return tuple(sorted((*functions, *moved)))
     left = list(functions)
-    for one in moved:
-        if one in left:
-            left.remove(one)
+    for item in moved:
+        if item in left:
+            left.remove(item)
     return tuple(left)
 
 
 def understood(resources: Mapping[str, str | int | float]) -> tuple[Amounts, list[str]]:
-    """A device's resources in integers under their present names, and what about them is wrong."""
+    """A device's resources in integers under their current names, and what is invalid."""
     total, wrong = {}, []
     for name, quantity in resources.items():
         try:

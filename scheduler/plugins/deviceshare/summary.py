@@ -1,14 +1,13 @@
-"""What a node's devices look like from outside: the answer of the routes `nodeDeviceSummaries` and its `/:name`.
+"""REST views of a node's devices: the routes `nodeDeviceSummaries` and `nodeDeviceSummaries/:name`.
 
-Keys are Koordinator's. Amounts are quantities as text, minors are strings,
-as JSON wants keys. A device that is not healthy is listed with nothing in it; one that is used and no longer listed
-shows what is used of it and an empty total. Only devices of which something is taken are under `deviceUsedDetail`.
+Keys are Koordinator's. Amounts are quantities as text, minors are strings, as JSON keys must be. An unhealthy device
+is listed without amounts; a device that is used and no longer listed has its used amounts and an empty total.
+`deviceUsedDetail` has only devices with allocations.
 """
 
 from collections.abc import Callable, Iterable, Mapping
 
-from scheduler.api.quantity import text
-from scheduler.api.requests import Amounts
+from scheduler.api.quantity import Amounts, text
 from scheduler.api.wire import Wire
 from scheduler.cache.cache import Cache
 from scheduler.plugins.deviceshare.cache import DeviceCache, NodeDevices
@@ -19,7 +18,7 @@ _Sums = dict[tuple[str, int], Amounts]
 
 
 class Summary(Wire, frozen=True):
-    """One node's devices: sums over all of them, each of them, and who has what."""
+    """One node's devices: sums, each device, and the holders."""
 
     device_total: Quantities
     device_free: Quantities
@@ -31,7 +30,7 @@ class Summary(Wire, frozen=True):
 
 
 def summaries(devices: DeviceCache, cache: Cache) -> dict[str, Summary]:
-    """All nodes that have devices, or pods on devices, by name."""
+    """All nodes with devices, or with pods that hold devices, by name."""
     return {node.name: summary(node, _names(cache)) for node in sorted(devices, key=lambda node: node.name)}
 
 

@@ -1,4 +1,4 @@
-"""GPUs as a tree of NUMA nodes and PCIe switches, and the tightest place in it for a request (R40 to R44)."""
+"""GPUs as a tree of NUMA nodes and PCIe switches; the smallest scope of it for a request (DEV-R40 to DEV-R44)."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,9 +15,9 @@ NO_CARDS = Status.unschedulable("Insufficient GPU Devices")
 
 
 class Place(NamedTuple):
-    """Where on the board a device sits."""
+    """The position of a device in the machine."""
 
-    numa: int  # -1: not known
+    numa: int  # -1: unknown
     pcie: str
 
 
@@ -31,7 +31,7 @@ class Scope:
 
 
 def build(places: Mapping[int, Place | None]) -> Scope | None:
-    """The tree over a node's GPUs, given in the order of their minors; None if one does not say where it sits."""
+    """The tree over a node's GPUs, ordered by minor; None if the position of one is unknown."""
     known = [(place, card) for card, place in places.items() if place is not None]
     if not known or len(known) != len(places):
         return None
@@ -43,22 +43,22 @@ def build(places: Mapping[int, Place | None]) -> Scope | None:
             Scope(PCIE_LEVEL, [card for _, card in group])
             for _, group in groupby(by_pcie, key=lambda item: item[0].pcie)
         ]
-        numa_nodes.append(Scope(NUMA_LEVEL, sorted(card for one in switches for card in one.cards), switches))
+        numa_nodes.append(Scope(NUMA_LEVEL, sorted(card for switch in switches for card in switch.cards), switches))
     return Scope(NODE_LEVEL, list(places), numa_nodes)
 
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """What is wanted of the tree."""
+    """Requirements on a scope."""
 
     count: int
-    required: int  # the level that the scope of the cards must have at least
+    required: int  # minimum level of the scope of the cards
     fits: frozenset[int]
     used: frozenset[int]
-    rank: Callable[[int], tuple[int, int]] | None = None  # of shared cards, higher is better; None: by minor alone
+    rank: Callable[[int], tuple[int, int]] | None = None  # rank of shared cards, higher is better; None: by minor
 
     def find(self, tree: Scope) -> Sequence[int] | None:
-        """The cards of the best scope that has enough: the smallest, then one where something is used already."""
+        """The cards of the best scope with enough: the smallest, then one that is partly used."""
         found = self._in(tree, 0, 0)
         return found.cards if found is not None else None
 
@@ -82,5 +82,5 @@ class Search:
 
 
 class _Found(NamedTuple):
-    worth: tuple[int, int, tuple[int, int]]  # depth, touched scopes on the way, rank of the card
+    worth: tuple[int, int, tuple[int, int]]  # depth, number of touched scopes above, rank of the card
     cards: Sequence[int]

@@ -1,6 +1,6 @@
-"""What vendors' device plugins want to find on a pod, so that they hand out the cards that were chosen (R71 to R74).
+"""Annotations and labels that make vendors' device plugins hand out the chosen cards (DEV-R71 to DEV-R74).
 
-Spellings are the plugins' own, mistakes included.
+Names are the plugins' own, including misspellings.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -29,12 +29,12 @@ _PROFILE_BYTES = 256 * _MIB
 
 
 class RefusedError(ValueError):
-    """The vendor's device plugin could not serve these cards; the text is the reason as Koordinator gives it."""
+    """The vendor's device plugin cannot serve these cards; the text is Koordinator's reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Adapted:
-    """Annotations for the pod, and the annotation by which the node is locked until the plugin has read them."""
+    """Annotations for the pod, and the annotation that locks the node until the plugin has read them."""
 
     annotations: Mapping[str, str] = field(default_factory=dict)
     lock: str = ""
@@ -42,7 +42,7 @@ class Adapted:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """The cards that a pod got, in the order in which they were chosen."""
+    """The cards of a pod, in the order of the choice."""
 
     cards: Sequence[Share]
     ids: Sequence[str]
@@ -52,12 +52,12 @@ class Grant:
 
 
 def minors(shares: Shares) -> str:
-    """GPU minors as the annotation `gpu-minors` has them; "" if there are none."""
+    """GPU minors as in the annotation `gpu-minors`; "" if there are none."""
     return ",".join(str(share.minor) for share in shares if share.type == "gpu")
 
 
 def adapt(vendor: str, grant: Grant) -> Adapted:
-    """What a vendor's plugin needs besides what all get.
+    """Annotations that a vendor's plugin needs besides those for all vendors.
 
     Raises:
         RefusedError: the plugin could not serve that.
@@ -67,19 +67,19 @@ def adapt(vendor: str, grant: Grant) -> Adapted:
 
 
 def _huawei(grant: Grant) -> Adapted:
-    told = {PREDICATE_TIME: str(grant.now)}
+    annotations = {PREDICATE_TIME: str(grant.now)}
     first = grant.cards[0]
     if grant.model == _TWO_CHIPS:
-        told[HUAWEI_310P] = ",".join(f"Ascend310P-{card.minor}" for card in grant.cards)
+        annotations[HUAWEI_310P] = ",".join(f"Ascend310P-{card.minor}" for card in grant.cards)
     elif first.template:
-        told[HUAWEI_CORE] = f"{first.minor}-{first.template}"
+        annotations[HUAWEI_CORE] = f"{first.minor}-{first.template}"
     else:
-        told[HUAWEI_CORE] = ",".join(str(card.minor) for card in grant.cards)
-    return Adapted(told)
+        annotations[HUAWEI_CORE] = ",".join(str(card.minor) for card in grant.cards)
+    return Adapted(annotations)
 
 
 def _cambricon(grant: Grant) -> Adapted:
-    """Whole cards go without saying; upstream profiles and locks them, too, and nobody ever unlocks that."""
+    """Whole cards need no annotation. Upstream also annotates and locks for them, and nothing ever unlocks that."""
     if not grant.shared:
         return Adapted()
     if len(grant.cards) > 1:

@@ -1,1 +1,1 @@
-"""Pods that want to be near other pods, or far from them, as upstream has it."""
+"""InterPodAffinity: place pods near other pods, or away from them, as upstream."""

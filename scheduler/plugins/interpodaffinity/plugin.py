@@ -1,8 +1,8 @@
-"""InterPodAffinity: the extension points (kubernetes plugins/interpodaffinity, rule R73).
+"""InterPodAffinity: the extension points (kubernetes plugins/interpodaffinity, FWK-R73).
 
-Three questions about a node: are the pods there that this one must be near, is none there that it must not be near, and
-has none there a word against it. Pods are tallied by node as they come and go, for each selector that some term
-has, and so are the terms of placed pods; a cycle sums both over the domains of the terms that matter to its pod.
+A node passes if the pods in its domains satisfy the pod's affinity, do not violate its anti-affinity, and have no
+anti-affinity against the pod. Pods are counted by node when they come and go, for each selector of a term, and so are
+the terms of placed pods. A cycle sums these counts over the domains of the terms that concern its pod.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,23 +15,24 @@ import numpy as np
 from scheduler.api.core import Pod
 from scheduler.cache.columns import Batch, Bools, Ints
 from scheduler.cache.domains import Domain, Domains
+from scheduler.cache.nodeinfo import NodeInfo, PodInfo
 from scheduler.cache.tallies import Tallies
+from scheduler.framework.accelerations import FilterBatch, ScoreBatch
+from scheduler.framework.extension_points import MAX_NODE_SCORE, Args, PreFilter, Scope, VictimAware
 from scheduler.framework.handle import Handle
-from scheduler.framework.nodeinfo import NodeInfo, PodInfo
-from scheduler.framework.points import MAX_NODE_SCORE, Args, FilterColumns, PreFilter, Scope, ScoreColumns, VictimAware
 from scheduler.framework.state import CycleState, StateKey
 from scheduler.framework.status import SUCCESS, Status
-from scheduler.plugins.interpodaffinity.terms import HeldTerms, Term, Wish, terms_of
+from scheduler.plugins.interpodaffinity.terms import HeldTerms, Term, TermKind, terms_of
 
 NOT_NEAR = Status.unresolvable("node(s) didn't match pod affinity rules")
 TOO_NEAR = Status.unschedulable("node(s) didn't match pod anti-affinity rules")
 UNWELCOME = Status.unschedulable("node(s) didn't satisfy existing pods anti-affinity rules")
 
-MOST_HARD_WEIGHT = 100
+MAX_HARD_WEIGHT = 100
 
 
 class _Part(IntEnum):
-    """The three counts that a verdict needs; the numbers stand for the statuses, too."""
+    """The three counts of a result; the numbers also index the statuses."""
 
     NEAR = 1
     FAR = 2
@@ -44,43 +45,47 @@ Place = tuple[_Part, str, str]  # with the label's key and value
 
 
 class InterPodAffinityArgs(Args, frozen=True):
+    """Upstream's arguments."""
+
     hard_pod_affinity_weight: int = 1
     ignore_preferred_terms_of_existing_pods: bool = False
 
     def check(self) -> None:
-        if not 0 <= self.hard_pod_affinity_weight <= MOST_HARD_WEIGHT:
+        if not 0 <= self.hard_pod_affinity_weight <= MAX_HARD_WEIGHT:
             raise ValueError(
-                f"hardPodAffinityWeight: expected 0 to {MOST_HARD_WEIGHT}, found {self.hard_pod_affinity_weight}"
+                f"hardPodAffinityWeight: expected 0 to {MAX_HARD_WEIGHT}, found {self.hard_pod_affinity_weight}"
             )
 
 
 @dataclass(slots=True)
-class _Asked:
-    """What decides about one pod within a cycle; `counts` is made when a node is judged the plain way."""
+class _PodTerms:
+    """The terms that decide about one pod in a cycle; `counts` is computed when a node is evaluated by itself."""
 
     pod: Pod
     near: tuple[Term, ...]
     far: tuple[Term, ...]
     held: tuple[Term, ...]  # of placed pods, against this one
-    first_of_kind: bool  # it means itself, so it may go anywhere while there is no other
+    first_of_kind: bool  # the pod matches its own terms, so without any other match it may go anywhere
     counts: dict[Place, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class _Weighed:
-    """Terms with the weight at which a pod that they mean, or that holds them, counts."""
+    """Terms, and the weight of each pod that they match or that holds them."""
 
     own: tuple[tuple[Term, int], ...]
     held: tuple[tuple[Term, int], ...]
 
 
-ASKED: StateKey[_Asked] = StateKey("InterPodAffinity/asked")
-IMAGINED: StateKey[dict[Place, int]] = StateKey("InterPodAffinity/imagined")
+POD_TERMS: StateKey[_PodTerms] = StateKey("InterPodAffinity/pod_terms")
+SIMULATED: StateKey[dict[Place, int]] = StateKey("InterPodAffinity/simulated")
 WEIGHED: StateKey[_Weighed] = StateKey("InterPodAffinity/weighed")
 SURVEY: StateKey[dict[tuple[str, str], int]] = StateKey("InterPodAffinity/survey")
 
 
-class InterPodAffinity(PreFilter, FilterColumns, ScoreColumns, VictimAware):
+class InterPodAffinity(PreFilter, FilterBatch, ScoreBatch, VictimAware):
+    """The extension points of InterPodAffinity."""
+
     name = "InterPodAffinity"
     scope = Scope.CLUSTER
 
@@ -108,64 +113,65 @@ class InterPodAffinity(PreFilter, FilterColumns, ScoreColumns, VictimAware):
 
     def pre_filter(self, state: CycleState, pod: Pod) -> Status:
         terms = terms_of(pod)
-        near = tuple(term for term in terms if term.wish is Wish.NEAR)
-        far = tuple(term for term in terms if term.wish is Wish.FAR)
-        held = tuple(term for term in self._held.about(pod) if term.wish is Wish.FAR)
+        near = tuple(term for term in terms if term.kind is TermKind.NEAR)
+        far = tuple(term for term in terms if term.kind is TermKind.FAR)
+        held = tuple(term for term in self._held.about(pod) if term.kind is TermKind.FAR)
         if not (near or far or held):
             return Status.skip()
         first = all(term.matches(pod, self._cache.namespaces) for term in near)
-        state[ASKED] = _Asked(pod, near, far, held, first)
+        state[POD_TERMS] = _PodTerms(pod, near, far, held, first)
         return SUCCESS
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
-        asked, labels = state[ASKED], node.known.metadata.labels
-        counts = _Counts(self._counted(asked), state.get(IMAGINED))
-        if not all(term.key in labels for term in asked.near):
+        pod_terms, labels = state[POD_TERMS], node.known.metadata.labels
+        counts = _Counts(self._counted(pod_terms), state.get(SIMULATED))
+        if not all(term.key in labels for term in pod_terms.near):
             return NOT_NEAR
-        missing = any(counts.at(_Part.NEAR, term.key, labels[term.key]) <= 0 for term in asked.near)
-        if missing and not (asked.first_of_kind and counts.nothing_near()):
+        missing = any(counts.at(_Part.NEAR, term.key, labels[term.key]) <= 0 for term in pod_terms.near)
+        if missing and not (pod_terms.first_of_kind and counts.nothing_near()):
             return NOT_NEAR
-        for part, terms in ((_Part.FAR, asked.far), (_Part.HELD, asked.held)):
+        for part, terms in ((_Part.FAR, pod_terms.far), (_Part.HELD, pod_terms.held)):
             if any(term.key in labels and counts.at(part, term.key, labels[term.key]) > 0 for term in terms):
                 return _STATUSES[part]
         return SUCCESS
 
-    def _counted(self, asked: _Asked) -> dict[Place, int]:
-        """Pods by domain, counted node by node: the definition that the arrays must agree with."""
-        if asked.counts is None:
-            counts = asked.counts = {}
+    def _counted(self, pod_terms: _PodTerms) -> dict[Place, int]:
+        """Pods by domain, counted node by node: the reference for the arrays."""
+        if pod_terms.counts is None:
+            counts = pod_terms.counts = {}
             for node in self._cache:
                 labels = node.known.metadata.labels
-                for part, term, rows in self._parts(asked):
+                for part, term, rows in self._parts(pod_terms):
                     if term.key in labels and rows[node.row]:
                         place = (part, term.key, labels[term.key])
                         counts[place] = counts.get(place, 0) + int(rows[node.row])
-        return asked.counts
+        return pod_terms.counts
 
-    def _parts(self, asked: _Asked) -> Iterator[tuple[_Part, Term, Ints]]:
-        """Each term with, for each row, how many pods there count for it.
+    def _parts(self, pod_terms: _PodTerms) -> Iterator[tuple[_Part, Term, Ints]]:
+        """For each term, the number of matching pods on each row.
 
-        For affinity those that all its terms mean; one domain may be near one of them and another near another.
+        For affinity, pods that match all terms: a domain must not satisfy one term by one pod and another term by
+        another.
         """
         count = self._cache.columns.count
-        if asked.near:
-            rows = self._tallies.of(*(term.matcher for term in asked.near)).rows[:count]
-            for term in asked.near:
+        if pod_terms.near:
+            rows = self._tallies.of(*(term.matcher for term in pod_terms.near)).rows[:count]
+            for term in pod_terms.near:
                 yield _Part.NEAR, term, rows
-        for term in asked.far:
+        for term in pod_terms.far:
             yield _Part.FAR, term, self._tallies.of(term.matcher).rows[:count]
-        for term in asked.held:
+        for term in pod_terms.held:
             yield _Part.HELD, term, self._held.rows(term)
 
-    def rejections(self, stacked: Sequence[CycleState], batch: Batch) -> tuple[Ints, Callable[[int], Status]]:
-        """The number of the part that rejects, of the first if several do."""
+    def reasons_batch(self, stacked: Sequence[CycleState], batch: Batch) -> tuple[Ints, Callable[[int], Status]]:
+        """The number of the rejecting part; the first if several reject."""
         (state,) = stacked
-        asked = state[ASKED]
+        pod_terms = state[POD_TERMS]
         count = self._cache.columns.count
         carrying, near = np.ones(count, np.bool_), np.ones(count, np.bool_)
         against = {_Part.FAR: np.zeros(count, np.bool_), _Part.HELD: np.zeros(count, np.bool_)}
         nothing_near = True
-        for part, term, rows in self._parts(asked):
+        for part, term, rows in self._parts(pod_terms):
             domain = self._domain(term)
             present = domain.present()
             here = (domain.around(rows, present) > 0) & present
@@ -175,15 +181,15 @@ class InterPodAffinity(PreFilter, FilterColumns, ScoreColumns, VictimAware):
                 nothing_near &= not here.any()
             else:
                 against[part] |= here
-        if asked.near and nothing_near and asked.first_of_kind:
+        if pod_terms.near and nothing_near and pod_terms.first_of_kind:
             near = carrying
         codes = np.where(against[_Part.HELD], int(_Part.HELD), 0)
         codes[against[_Part.FAR]] = _Part.FAR
         codes[~near] = _Part.NEAR
         return batch.pick(codes), lambda code: _STATUSES[_Part(code)]
 
-    def passing(self, stacked: Sequence[CycleState], batch: Batch) -> Bools | None:
-        return np.stack([self.rejections([state], batch)[0] == 0 for state in stacked])
+    def filter_batch(self, stacked: Sequence[CycleState], batch: Batch) -> Bools | None:
+        return np.stack([self.reasons_batch([state], batch)[0] == 0 for state in stacked])
 
     def _domain(self, term: Term) -> Domain:
         return self._handle.shared(Domains).of(term.key)
@@ -191,54 +197,54 @@ class InterPodAffinity(PreFilter, FilterColumns, ScoreColumns, VictimAware):
     # -- preemption ---------------------------------------------------------------------------------------------------
 
     def victim_removed(self, state: CycleState, victim: PodInfo, node: NodeInfo) -> None:
-        self._imagine(state, victim, node, -1)
+        self._move_in_dry_run(state, victim, node, -1)
 
     def victim_returned(self, state: CycleState, victim: PodInfo, node: NodeInfo) -> None:
-        self._imagine(state, victim, node, 1)
+        self._move_in_dry_run(state, victim, node, 1)
 
-    def _imagine(self, state: CycleState, victim: PodInfo, node: NodeInfo, change: int) -> None:
-        """Count the victim, or stop counting it, where `_parts` would; terms against the pod may be its own alone."""
-        asked = state.get(ASKED)
-        if asked is None:
+    def _move_in_dry_run(self, state: CycleState, victim: PodInfo, node: NodeInfo, change: int) -> None:
+        """Dry run: add or remove the victim in all counts of `_parts`; it alone may hold terms against the pod."""
+        pod_terms = state.get(POD_TERMS)
+        if pod_terms is None:
             return
         known, labels = self._cache.namespaces, node.known.metadata.labels
         touched: list[tuple[_Part, Term]] = []
-        if all(term.matches(victim.pod, known) for term in asked.near):
-            touched += [(_Part.NEAR, term) for term in asked.near]
-        touched += [(_Part.FAR, term) for term in asked.far if term.matches(victim.pod, known)]
+        if all(term.matches(victim.pod, known) for term in pod_terms.near):
+            touched += [(_Part.NEAR, term) for term in pod_terms.near]
+        touched += [(_Part.FAR, term) for term in pod_terms.far if term.matches(victim.pod, known)]
         touched += [
             (_Part.HELD, term)
             for term in terms_of(victim.pod)
-            if term.wish is Wish.FAR and term.matches(asked.pod, known)
+            if term.kind is TermKind.FAR and term.matches(pod_terms.pod, known)
         ]
-        before = state.get(IMAGINED)
-        imagined = {} if before is None else before.copy()
+        before = state.get(SIMULATED)
+        simulated = {} if before is None else before.copy()
         for part, term in touched:
             if term.key in labels:
                 place = (part, term.key, labels[term.key])
-                imagined[place] = imagined.get(place, 0) + change
-        state[IMAGINED] = imagined
+                simulated[place] = simulated.get(place, 0) + change
+        state[SIMULATED] = simulated
 
     # -- score --------------------------------------------------------------------------------------------------------
 
     def pre_score(self, state: CycleState, pod: Pod) -> bool:
         own = tuple(
-            (term, term.weight if term.wish is Wish.LIKES else -term.weight)
+            (term, term.weight if term.kind is TermKind.LIKES else -term.weight)
             for term in terms_of(pod)
-            if term.wish in {Wish.LIKES, Wish.DISLIKES}
+            if term.kind in {TermKind.LIKES, TermKind.DISLIKES}
         )
         ignore = self._args.ignore_preferred_terms_of_existing_pods
         if ignore and not own:
             return False
-        weights = {Wish.NEAR: lambda _: self._args.hard_pod_affinity_weight}
+        weights = {TermKind.NEAR: lambda _: self._args.hard_pod_affinity_weight}
         if not ignore:
-            weights |= {Wish.LIKES: lambda term: term.weight, Wish.DISLIKES: lambda term: -term.weight}
-        held = tuple((term, weights[term.wish](term)) for term in self._held.about(pod) if term.wish in weights)
+            weights |= {TermKind.LIKES: lambda term: term.weight, TermKind.DISLIKES: lambda term: -term.weight}
+        held = tuple((term, weights[term.kind](term)) for term in self._held.about(pod) if term.kind in weights)
         state[WEIGHED] = _Weighed(own, tuple((term, weight) for term, weight in held if weight))
         return bool(state[WEIGHED].own or state[WEIGHED].held)
 
     def _weights(self, weighed: _Weighed) -> Iterator[tuple[Term, int, Ints]]:
-        """Each term with its weight and, for each row, how many pods there count for it."""
+        """For each term, its weight and the number of matching pods on each row."""
         for term, weight in weighed.own:
             yield term, weight, self._tallies.of(term.matcher).rows[: self._cache.columns.count]
         for term, weight in weighed.held:
@@ -257,7 +263,7 @@ class InterPodAffinity(PreFilter, FilterColumns, ScoreColumns, VictimAware):
         survey = state[SURVEY]
         return sum(survey.get(label, 0) for label in node.known.metadata.labels.items())
 
-    def scores(self, stacked: Sequence[CycleState], batch: Batch) -> Ints | None:
+    def score_batch(self, stacked: Sequence[CycleState], batch: Batch) -> Ints | None:
         (state,) = stacked
         total = np.zeros(self._cache.columns.count, np.int64)
         for term, weight, rows in self._weights(state[WEIGHED]):
@@ -267,7 +273,7 @@ class InterPodAffinity(PreFilter, FilterColumns, ScoreColumns, VictimAware):
         return batch.pick(total)[None]
 
     def normalize(self, state: CycleState, raw: Ints) -> Ints:
-        """The lowest becomes 0 and the highest 100, through a fraction, whose rounding is upstream's."""
+        """Map the lowest score to 0 and the highest to 100, with upstream's floating-point rounding."""
         least, most = int(raw.min()), int(raw.max())
         if least == most:
             return np.zeros_like(raw)
@@ -275,16 +281,16 @@ class InterPodAffinity(PreFilter, FilterColumns, ScoreColumns, VictimAware):
 
 
 class _Counts:
-    """Counts by domain with what a trial imagines added."""
+    """Counts by domain, plus the changes of a dry run."""
 
-    def __init__(self, real: Mapping[Place, int], imagined: Mapping[Place, int] | None) -> None:
+    def __init__(self, real: Mapping[Place, int], simulated: Mapping[Place, int] | None) -> None:
         self._real = real
-        self._imagined = imagined or {}
+        self._simulated = simulated or {}
 
     def at(self, part: _Part, key: str, value: str) -> int:
         place = (part, key, value)
-        return self._real.get(place, 0) + self._imagined.get(place, 0)
+        return self._real.get(place, 0) + self._simulated.get(place, 0)
 
     def nothing_near(self) -> bool:
-        places = self._real.keys() | self._imagined.keys()
+        places = self._real.keys() | self._simulated.keys()
         return all(self.at(*place) <= 0 for place in places if place[0] is _Part.NEAR)

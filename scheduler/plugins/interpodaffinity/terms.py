@@ -1,4 +1,4 @@
-"""What a pod says about being near other pods, and what the pods that are placed say, counted by node."""
+"""Affinity terms of a pod, and those of placed pods, counted by node."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,15 +8,15 @@ import numpy as np
 
 from scheduler.api.core import Pod, PodAffinity, PodAffinityTerm
 from scheduler.cache.cache import Cache
-from scheduler.cache.classes import PodClass
+from scheduler.cache.classes import EquivalenceClass
 from scheduler.cache.columns import Ints
+from scheduler.cache.listener import Listener
 from scheduler.cache.matching import LabelIndex, LabelPair, Namespaces, PodMatcher, Readings, with_label_keys
-from scheduler.framework.nodeinfo import PodInfo
-from scheduler.framework.points import Listener
+from scheduler.cache.nodeinfo import PodInfo
 
 
-class Wish(Enum):
-    """The four things that a term can be."""
+class TermKind(Enum):
+    """The four kinds of terms."""
 
     NEAR = "must be near"
     FAR = "must not be near"
@@ -26,9 +26,9 @@ class Wish(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """`wish` for the pods that `matcher` means, within one value of the node label `key`."""
+    """A term of `kind` for the pods that `matcher` matches, within one value of the node label `key`."""
 
-    wish: Wish
+    kind: TermKind
     key: str
     matcher: PodMatcher
     weight: int = 0
@@ -49,7 +49,10 @@ def terms_of(pod: Pod) -> tuple[Term, ...]:
 def _read(pod: Pod) -> tuple[Term, ...]:
     affinity = pod.spec.affinity
     assert affinity is not None  # noqa: S101
-    parts = ((affinity.pod_affinity, Wish.NEAR, Wish.LIKES), (affinity.pod_anti_affinity, Wish.FAR, Wish.DISLIKES))
+    parts = (
+        (affinity.pod_affinity, TermKind.NEAR, TermKind.LIKES),
+        (affinity.pod_anti_affinity, TermKind.FAR, TermKind.DISLIKES),
+    )
     return tuple(
         term for part, must, would in parts if part is not None for term in _terms_of_part(part, pod, must, would)
     )
@@ -58,29 +61,29 @@ def _read(pod: Pod) -> tuple[Term, ...]:
 _READ: Readings[tuple[Term, ...]] = Readings(_read)
 
 
-def _terms_of_part(part: PodAffinity, pod: Pod, must: Wish, would: Wish) -> Iterator[Term]:
+def _terms_of_part(part: PodAffinity, pod: Pod, must: TermKind, would: TermKind) -> Iterator[Term]:
     for required in part.required:
         yield _term(required, pod, must, 0)
     for preferred in part.preferred:
         yield _term(preferred.pod_affinity_term, pod, would, preferred.weight)
 
 
-def _term(term: PodAffinityTerm, pod: Pod, wish: Wish, weight: int) -> Term:
-    """A term that names no namespaces, and selects none, speaks of the pod's own."""
+def _term(term: PodAffinityTerm, pod: Pod, kind: TermKind, weight: int) -> Term:
+    """A term without namespaces and namespace selector matches pods of its own namespace."""
     metadata = pod.metadata
     selector = with_label_keys(term.label_selector, metadata.labels, term.match_label_keys, term.mismatch_label_keys)
     own = not term.namespaces and term.namespace_selector is None
     matcher = PodMatcher([metadata.namespace] if own else term.namespaces, selector, term.namespace_selector)
-    return Term(wish, term.topology_key, matcher, weight)
+    return Term(kind, term.topology_key, matcher, weight)
 
 
 class HeldTerms(Listener):
-    """The terms of pods on nodes; for each, how many pods of each row have it."""
+    """The terms of placed pods; for each, the number of pods on each row that have it."""
 
     def __init__(self, cache: Cache) -> None:
         self._cache = cache
         self._rows: dict[Term, Ints] = {}
-        self.holders: dict[Term, int] = {}  # how many pods have a term; to be read
+        self.holders: dict[Term, int] = {}  # term → number of pods; read only
         self._held: dict[str, tuple[Term, ...]] = {}  # by pod uid
         self._index: LabelIndex[Term] = LabelIndex()
         cache.listen(self)
@@ -89,17 +92,17 @@ class HeldTerms(Listener):
                 self.pod_placed(info)
 
     def about(self, pod: Pod) -> Iterator[Term]:
-        """The terms that mean this pod, each once."""
+        """The terms that match this pod, without duplicates."""
         return self._index.find(pod, self._cache.namespaces)
 
     def rows(self, term: Term) -> Ints:
-        """How many pods have the term, for each row in use."""
+        """The number of pods with the term, for each row in use."""
         found = self._rows[term]
         if len(found) < self._cache.columns.capacity:
             found = self._rows[term] = np.pad(found, (0, self._cache.columns.capacity - len(found)))
         return found[: self._cache.columns.count]
 
-    def minds(self, shape: PodClass) -> bool:
+    def is_relevant(self, shape: EquivalenceClass) -> bool:
         return shape.example.spec.affinity is not None
 
     def pod_placed(self, info: PodInfo) -> None:

@@ -1,1 +1,1 @@
-"""NodeNUMAResource: CPUs bound to pods, and resources taken from the same NUMA nodes."""
+"""NodeNUMAResource: CPU binding, and resources of a pod from the same NUMA nodes."""

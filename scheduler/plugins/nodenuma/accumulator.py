@@ -1,6 +1,6 @@
-"""Which CPUs a pod gets, out of those that are free (R23 to R32).
+"""Choice of a pod's CPUs among the free ones (NUMA-R23 to NUMA-R32).
 
-Upstream: nodenumaresource/cpu_accumulator.go. Exclusivity is a preference: every pass that looks at it is repeated
+Upstream: nodenumaresource/cpu_accumulator.go. Exclusivity is a preference: every pass that respects it is repeated
 without it.
 """
 
@@ -18,22 +18,22 @@ Cpus = frozenset[int]
 
 
 class Mark(NamedTuple):
-    """What is booked of one CPU."""
+    """The pods that hold one CPU."""
 
-    pods: int  # that hold it
-    exclusive: str  # policy of the one that came last
+    pods: int  # number of pods that hold it
+    exclusive: str  # exclusive policy of the last pod
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """How a pod wants its CPUs chosen, and how the node prefers to fill its NUMA nodes."""
+class CpuPreference:
+    """A pod's requirements on its CPUs, and the node's strategy for NUMA nodes."""
 
-    policy: str = ""  # FullPCPUs or anything else
+    policy: str = ""  # FullPCPUs, or another policy
     exclusive: str = ""
-    required: bool = False  # the policy holds for every CPU
+    required: bool = False  # the policy must hold for every CPU
     most: bool = False  # numa-allocate-strategy MostAllocated
-    max_count: int = 1  # how many pods may share a CPU
-    first: Cpus = frozenset()  # CPUs that somebody hands back for this pod: these before others (R31)
+    max_count: int = 1  # maximum number of pods on one CPU
+    first: Cpus = frozenset()  # CPUs that a reservation returns for this pod: taken first (NUMA-R31)
 
 
 @dataclass(slots=True)
@@ -42,7 +42,7 @@ class _Taking:
     free: set[int]
     marks: Mapping[int, Mark]
     needed: int
-    wish: Wish
+    preference: CpuPreference
     taken: list[int] = field(default_factory=list)
     exclusive_cores: set[Core] = field(default_factory=set)
     exclusive_nodes: set[int] = field(default_factory=set)
@@ -65,24 +65,24 @@ class _Taking:
             self.taken.append(number)
             self.free.discard(number)
             self.needed -= 1
-            self._note(number, self.wish.exclusive)
+            self._note(number, self.preference.exclusive)
 
     def count(self, number: int) -> int:
         mark = self.marks.get(number)
-        return mark.pods if mark is not None and self.wish.max_count > 1 else 0
+        return mark.pods if mark is not None and self.preference.max_count > 1 else 0
 
     def barred(self, number: int, *, node_level: bool = True) -> bool:
-        """Whether another exclusive pod is too near (R30)."""
+        """Whether exclusivity forbids the CPU because of another pod (NUMA-R30)."""
         cpu = self.topology.cpus[number]
-        if self.wish.exclusive == PCPU_LEVEL:
+        if self.preference.exclusive == PCPU_LEVEL:
             return cpu.core in self.exclusive_cores
-        return node_level and self.wish.exclusive == NUMA_NODE_LEVEL and cpu.node in self.exclusive_nodes
+        return node_level and self.preference.exclusive == NUMA_NODE_LEVEL and cpu.node in self.exclusive_nodes
 
     def strategy(self, available: int) -> int:
-        return available if self.wish.most else -available
+        return available if self.preference.most else -available
 
     def spread(self, cpus: list[int]) -> list[int]:
-        """In rounds, each with the next CPU of every core (R29)."""
+        """CPUs in rounds, each with the next CPU of every core (NUMA-R29)."""
         if len(cpus) <= self.topology.per_core:
             return cpus
         by_core: dict[Core, list[int]] = {}
@@ -94,7 +94,7 @@ class _Taking:
     # -- whole cores --------------------------------------------------------------------------------------------------
 
     def free_cores(self, *, exclusive: bool) -> list[list[int]]:
-        """CPUs of cores of which all are free, the ones nobody shares first."""
+        """CPUs of cores that are completely free, unshared ones first."""
         cores = []
         for core, cpus in self.topology.cores.items():
             if all(number in self.free and not (exclusive and self.barred(number)) for number in cpus):
@@ -102,7 +102,7 @@ class _Taking:
         return [cpus for *_, cpus in sorted(cores)]
 
     def full_in_node(self, *, exclusive: bool) -> list[list[int]]:
-        """CPUs of free cores, by NUMA node in node order."""
+        """CPUs of free cores by NUMA node, in node order."""
         groups: dict[int, list[int]] = {}
         for cpus in self.free_cores(exclusive=exclusive):
             groups.setdefault(self.topology.cpus[cpus[0]].node, []).extend(cpus)
@@ -112,7 +112,9 @@ class _Taking:
         groups: dict[int, list[int]] = {}
         for cpus in self.free_cores(exclusive=False):
             groups.setdefault(self.topology.cpus[cpus[0]].socket, []).extend(cpus)
-        return [groups[socket] for socket in sorted(groups, key=lambda one: (self.strategy(len(groups[one])), one))]
+        return [
+            groups[socket] for socket in sorted(groups, key=lambda entry: (self.strategy(len(groups[entry])), entry))
+        ]
 
     def _in_node_order(self, groups: dict[int, list[int]], available: Mapping[int, int]) -> list[list[int]]:
         free_on: dict[int, int] = {}
@@ -127,7 +129,7 @@ class _Taking:
         return [groups[node] for node in sorted(groups, key=order)]
 
     def take_full(self) -> bool:
-        """Whole cores, as near to each other as can be (R24); whether nothing is left to take."""
+        """Take whole cores, close to each other (NUMA-R24). Returns whether the request is complete."""
         if self.needed <= self.topology.per_node:
             for exclusive in (True, False):
                 for cpus in self.full_in_node(exclusive=exclusive):
@@ -182,10 +184,12 @@ class _Taking:
                 groups.setdefault(self.topology.cpus[number].socket, []).append(number)
         if exclusive:
             groups = {socket: self.thinned(cpus) for socket, cpus in groups.items()}
-        return [groups[socket] for socket in sorted(groups, key=lambda one: (self.strategy(len(groups[one])), one))]
+        return [
+            groups[socket] for socket in sorted(groups, key=lambda entry: (self.strategy(len(groups[entry])), entry))
+        ]
 
     def take_spread(self) -> bool:
-        """CPUs of different cores, near to each other (R27); whether nothing is left to take."""
+        """Take CPUs of different cores, close to each other (NUMA-R27). Returns whether the request is complete."""
         for limit, groups in (
             (self.topology.per_node, self.loose_in_node),
             (self.topology.per_socket, self.loose_in_socket),
@@ -198,7 +202,7 @@ class _Taking:
         return False
 
     def take_rest(self) -> bool:
-        """What is left to take from wherever it is (R28)."""
+        """Take the remaining CPUs from any core (NUMA-R28)."""
         for exclusive in (True, False):
             self.take(self.spread(self._scattered(exclusive=exclusive))[: self.needed])
             if self.needed < 1:
@@ -238,21 +242,21 @@ class _Taking:
 
 
 def take(
-    topology: Topology, free: Iterable[int], marks: Mapping[int, Mark], needed: int, wish: Wish
+    topology: Topology, free: Iterable[int], marks: Mapping[int, Mark], needed: int, preference: CpuPreference
 ) -> tuple[int, ...] | Status:
-    """`needed` of the free CPUs, ascending, or why not; `marks` are those of CPUs that pods hold."""
+    """Choose `needed` of the free CPUs, ascending, or give the reason; `marks` describe CPUs that pods hold."""
     left = set(free)
     if needed < 1:
         return ()
     if needed > len(left):
         return NOT_ENOUGH
-    first = wish.first & left
+    first = preference.first & left
     if first and first != left:
-        have = take(topology, first, marks, min(needed, len(first)), wish)
-        rest = have if isinstance(have, Status) else take(topology, left - first, marks, needed - len(have), wish)
+        have = take(topology, first, marks, min(needed, len(first)), preference)
+        rest = have if isinstance(have, Status) else take(topology, left - first, marks, needed - len(have), preference)
         return rest if isinstance(have, Status) or isinstance(rest, Status) else tuple(sorted((*have, *rest)))
-    taking = _Taking(topology, left, marks, needed, wish)
-    full = wish.policy == FULL_PCPUS
+    taking = _Taking(topology, left, marks, needed, preference)
+    full = preference.policy == FULL_PCPUS
     done = (full or topology.per_core == 1) and taking.take_full()
     done = done or (not full and taking.take_spread())
     if not (done or taking.take_rest()):
@@ -260,30 +264,32 @@ def take(
     return tuple(sorted(taking.taken))
 
 
-def usable(topology: Topology, free: Cpus, wish: Wish) -> Cpus:
-    """Those of the free CPUs that a required policy lets a pod have (R32)."""
-    if not wish.required:
+def usable(topology: Topology, free: Cpus, preference: CpuPreference) -> Cpus:
+    """The free CPUs that a required policy allows (NUMA-R32)."""
+    if not preference.required:
         return free
-    if wish.policy == FULL_PCPUS:
+    if preference.policy == FULL_PCPUS:
         return frozenset(number for cpus in topology.cores.values() if free.issuperset(cpus) for number in cpus)
-    if wish.policy == SPREAD_BY_PCPUS:
+    if preference.policy == SPREAD_BY_PCPUS:
         firsts = (next((number for number in cpus if number in free), None) for cpus in topology.cores.values())
         return frozenset(number for number in firsts if number is not None)
     return free
 
 
-def kept(topology: Topology, cpus: Iterable[int], wish: Wish) -> Status | None:
-    """Why the CPUs chosen break a required policy (R32); None if they do not."""
-    if not wish.required:
+def kept(topology: Topology, cpus: Iterable[int], preference: CpuPreference) -> Status | None:
+    """Why the chosen CPUs violate a required policy (NUMA-R32); None if they do not."""
+    if not preference.required:
         return None
     by_core: dict[Core, int] = {}
     for number in cpus:
         core = topology.cpus[number].core
         by_core[core] = by_core.get(core, 0) + 1
-    if wish.policy == FULL_PCPUS:
+    if preference.policy == FULL_PCPUS:
         broken = any(count != len(topology.cores[core]) for core, count in by_core.items())
     else:
-        broken = wish.policy == SPREAD_BY_PCPUS and any(count > 1 for count in by_core.values())
+        broken = preference.policy == SPREAD_BY_PCPUS and any(count > 1 for count in by_core.values())
     return (
-        Status.unschedulable(f"insufficient CPUs to satisfy required cpu bind policy {wish.policy}") if broken else None
+        Status.unschedulable(f"insufficient CPUs to satisfy required cpu bind policy {preference.policy}")
+        if broken
+        else None
     )

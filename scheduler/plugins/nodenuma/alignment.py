@@ -1,7 +1,7 @@
-"""One pod on one node: which NUMA nodes it is held to, and what it gets (R7 to R11, R40, R41).
+"""Alignment of a pod on a node: the NUMA nodes it is held to, its CPUs (NUMA-R7 to NUMA-R11, NUMA-R40, NUMA-R41).
 
-Unlike upstream this is asked before a node is chosen even where nothing is required, so that a pod is not sent to a
-node where Reserve would refuse it.
+Unlike upstream, this runs before a node is chosen even where nothing is required, so that no pod is sent to a node
+where Reserve would refuse it.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from scheduler.plugins.nodenuma.demand import Demand
 from scheduler.plugins.nodenuma.hints import hints
 from scheduler.plugins.nodenuma.merging import Lists, merge, widened, with_preferences
 from scheduler.plugins.nodenuma.scoring import Scorer
-from scheduler.plugins.nodenuma.states import SHARED, SINGLE, Booking, NumaState
+from scheduler.plugins.nodenuma.states import SHARED, SINGLE, NumaAllocation, NumaState
 from scheduler.plugins.numahints import Hints, Mask
 
 MISSING = Status.unresolvable("node(s) missing NUMA resources")
@@ -22,7 +22,7 @@ MISSING = Status.unresolvable("node(s) missing NUMA resources")
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What a profile says about all nodes."""
+    """The profile's rules for all nodes."""
 
     default_policy: str
     scorer: Scorer  # between nodes
@@ -30,29 +30,29 @@ class Rules:
     label_first: bool = False
 
     def most(self, strategy: str) -> bool:
-        """Whether NUMA nodes are filled up one by one (R26)."""
+        """Whether NUMA nodes are filled one after the other (NUMA-R26)."""
         return (strategy or self.numa_scorer.strategy) == "MostAllocated"
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a pod gets on a node; `booking` holds nothing for pods that are neither bound nor aligned."""
+    """A pod's part of a node; `allocation` is empty for pods that are neither bound nor aligned."""
 
     need: Need
     mask: Mask | None
-    booking: Booking
+    allocation: NumaAllocation
 
 
 @dataclass(frozen=True, slots=True)
 class Devices:
-    """Another provider's answers about the same node."""
+    """The other provider's answers about the same node."""
 
     hints: Callable[[], Hints | Status]
     fits: Callable[[Mask], Status]
 
 
 def align(state: NumaState, demand: Demand, rules: Rules, devices: Devices | None) -> Outcome | Status:
-    """Where on the node the pod's CPUs and memory come from, and its devices if there are any."""
+    """Choose the NUMA nodes of the pod's CPUs, memory and devices, and allocate the CPUs."""
     options = state.options
     policy = demand.policy_on(options.policy(label_first=rules.label_first))
     if isinstance(policy, Status):
@@ -66,20 +66,20 @@ def align(state: NumaState, demand: Demand, rules: Rules, devices: Devices | Non
         if isinstance(found, Status):
             return found
         mask = found[0]
-    booking = allocate(state, need, mask)
-    if isinstance(booking, Status):
-        return booking
+    allocation = allocate(state, need, mask)
+    if isinstance(allocation, Status):
+        return allocation
     if mask is not None and devices is not None:
         status = devices.fits(mask)
         if not status.ok:
             return status
-    return Outcome(need, mask, booking)
+    return Outcome(need, mask, allocation)
 
 
 def _mask(  # noqa: PLR0917 all of them make the answer
     state: NumaState, demand: Demand, need: Need, policy: str, scorer: Scorer, devices: Devices | None
 ) -> tuple[Mask | None] | Status:
-    """The NUMA nodes that all providers agree upon, or that the policy makes of their disagreement."""
+    """The NUMA nodes that all providers agree on, or what the policy makes of their disagreement."""
     ids = list(state.totals)
     if not ids:
         return MISSING
@@ -88,8 +88,8 @@ def _mask(  # noqa: PLR0917 all of them make the answer
         theirs = devices.hints()
         if isinstance(theirs, Status):
             return Status.unschedulable(*theirs.reasons)
-        # Upstream's devices prefer their smallest sets under Restricted, too, and so refuse pods that need more CPUs
-        # than one NUMA node has and a card that it has.
+        # Upstream's devices prefer only their smallest sets under Restricted. This refuses pods that need more CPUs
+        # than one NUMA node has, and a card that is on that node.
         theirs = with_preferences(widened(theirs, ids), all_preferred=policy == RESTRICTED)
         lists = {**lists, **theirs}
     statuses = state.statuses if demand.excludes(policy) else {}

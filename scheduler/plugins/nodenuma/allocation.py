@@ -1,15 +1,14 @@
-"""A pod's CPUs and its shares of NUMA nodes, once it is known which NUMA nodes it is held to (R33 to R39)."""
+"""Allocation of CPUs and of NUMA nodes' amounts, given the NUMA nodes the pod is held to (NUMA-R33 to NUMA-R39)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from scheduler.api.numa import FULL_PCPUS
-from scheduler.api.quantity import CPU
-from scheduler.api.requests import Amounts
+from scheduler.api.quantity import CPU, Amounts
 from scheduler.framework.status import Status
-from scheduler.plugins.nodenuma.accumulator import NOT_ENOUGH, Cpus, Wish, kept, take, usable
+from scheduler.plugins.nodenuma.accumulator import NOT_ENOUGH, CpuPreference, Cpus, kept, take, usable
 from scheduler.plugins.nodenuma.options import ZoneAmounts
-from scheduler.plugins.nodenuma.states import Booking, NumaState
+from scheduler.plugins.nodenuma.states import NumaAllocation, NumaState
 from scheduler.plugins.numahints import Mask
 
 NO_ZONES = Status.unresolvable("insufficient resources on NUMA Node")
@@ -18,34 +17,34 @@ WHOLE = 1000  # milli-CPU
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What a pod asks of a node; `wish` is None unless its CPUs are bound there."""
+    """A pod's request on a node; `preference` is None unless its CPUs are bound there."""
 
     requests: tuple[tuple[str, int], ...]
-    wish: Wish | None
+    preference: CpuPreference | None
 
     @property
     def cpus(self) -> int:
         return dict(self.requests).get(CPU, 0) // WHOLE
 
 
-def allocate(state: NumaState, need: Need, mask: Mask | None) -> Booking | Status:
-    """What the pod gets from these NUMA nodes (None: from wherever), or why it gets nothing."""
+def allocate(state: NumaState, need: Need, mask: Mask | None) -> NumaAllocation | Status:
+    """The pod's part of these NUMA nodes (None: of any), or the reason for none."""
     zones: ZoneAmounts = ()
     if mask is not None:
         split = divide(state, need, mask)
         if isinstance(split, Status):
             return split
         zones = tuple((node, tuple(sorted(amounts.items()))) for node, amounts in sorted(split.items()) if amounts)
-    if need.wish is None:
-        return Booking(zones=zones)
+    if need.preference is None:
+        return NumaAllocation(zones=zones)
     cpus = choose(state, need, dict(zones) if mask is not None else None)
     if isinstance(cpus, Status):
         return cpus
-    return Booking(frozenset(cpus), need.wish.exclusive, zones)
+    return NumaAllocation(frozenset(cpus), need.preference.exclusive, zones)
 
 
 def divide(state: NumaState, need: Need, mask: Mask) -> dict[int, Amounts] | Status:
-    """The request over the NUMA nodes of the mask, as evenly as what is left there allows (R34)."""
+    """Divide the request over the NUMA nodes of the mask, as evenly as their free amounts allow (NUMA-R34)."""
     if not state.totals:
         return NO_ZONES
     nodes = sorted(mask & state.totals.keys())
@@ -58,7 +57,7 @@ def divide(state: NumaState, need: Need, mask: Mask) -> dict[int, Amounts] | Sta
             continue
         unit = _unit(state, need, name)
         left = wanted
-        for turn, node in enumerate(sorted(nodes, key=lambda one: (offered[one].get(name, 0), one))):
+        for turn, node in enumerate(sorted(nodes, key=lambda entry: (offered[entry].get(name, 0), entry))):
             given = min(offered[node].get(name, 0), left // (len(nodes) - turn)) // unit * unit
             if given:
                 split[node][name] = given
@@ -69,12 +68,12 @@ def divide(state: NumaState, need: Need, mask: Mask) -> dict[int, Amounts] | Sta
 
 
 def offers(state: NumaState, need: Need) -> Mapping[int, Amounts]:
-    """What each NUMA node has left for such a pod: bound CPUs are real ones that are free (R38, R48)."""
-    if need.wish is None:
+    """Free amounts of each NUMA node for such a pod; bound CPUs count as real free CPUs (NUMA-R38, NUMA-R48)."""
+    if need.preference is None:
         return state.available
     ratio = state.options.ratio(CPU)
     by_node: dict[int, int] = {}
-    for number in usable(state.topology, state.free, need.wish):
+    for number in usable(state.topology, state.free, need.preference):
         node = state.topology.cpus[number].node
         by_node[node] = by_node.get(node, 0) + WHOLE
     return {
@@ -87,29 +86,33 @@ def offers(state: NumaState, need: Need) -> Mapping[int, Amounts]:
 
 
 def _unit(state: NumaState, need: Need, name: str) -> int:
-    if name != CPU or need.wish is None:
+    if name != CPU or need.preference is None:
         return 1
-    return WHOLE * max(state.topology.per_core, 1) if need.wish.required and need.wish.policy == FULL_PCPUS else WHOLE
+    return (
+        WHOLE * max(state.topology.per_core, 1)
+        if need.preference.required and need.preference.policy == FULL_PCPUS
+        else WHOLE
+    )
 
 
 def choose(
     state: NumaState, need: Need, zones: Mapping[int, tuple[tuple[str, int], ...]] | None
 ) -> tuple[int, ...] | Status:
-    """The CPUs themselves: as many from each NUMA node as it gives, or from the whole machine (R33)."""
-    wish = need.wish
-    assert wish is not None  # noqa: S101
-    free = usable(state.topology, state.free, wish)
+    """Choose the CPUs: each NUMA node's share from that node, or all from the whole machine (NUMA-R33)."""
+    preference = need.preference
+    assert preference is not None  # noqa: S101
+    free = usable(state.topology, state.free, preference)
     if zones is None:
-        found = take(state.topology, free, state.marks, need.cpus, wish)
-        return found if isinstance(found, Status) else kept(state.topology, found, wish) or found
+        found = take(state.topology, free, state.marks, need.cpus, preference)
+        return found if isinstance(found, Status) else kept(state.topology, found, preference) or found
     taken: list[int] = []
     for node, amounts in sorted(zones.items()):
         here: Cpus = frozenset(number for number in free if state.topology.cpus[number].node == node)
         count = min(len(here), dict(amounts).get(CPU, 0) // WHOLE)
-        found = take(state.topology, here, state.marks, count, wish)
+        found = take(state.topology, here, state.marks, count, preference)
         if isinstance(found, Status):
             return found
         taken += found
     if len(taken) != need.cpus:
         return NOT_ENOUGH
-    return kept(state.topology, taken, wish) or tuple(sorted(taken))
+    return kept(state.topology, taken, preference) or tuple(sorted(taken))

@@ -1,35 +1,40 @@
-"""Arguments of NodeNUMAResource as a configuration file spells them."""
+"""Arguments of NodeNUMAResource in a configuration file."""
 
 from msgspec import field
 
 from scheduler.api.numa import FULL_PCPUS, SPREAD_BY_PCPUS
 from scheduler.api.wire import Wire
-from scheduler.framework.points import Args
+from scheduler.framework.extension_points import Args
 from scheduler.plugins.nodenuma.scoring import Scorer
 
 STRATEGIES = frozenset({"LeastAllocated", "MostAllocated"})
 
 
 class ResourceWeight(Wire, frozen=True, forbid_unknown_fields=True):
+    """A resource and its weight in scores."""
+
     name: str
     weight: int = 1
 
 
 class ScoringStrategy(Wire, frozen=True, forbid_unknown_fields=True):
+    """The direction of scores, and the resources that count."""
+
     type: str = "LeastAllocated"
     resources: tuple[ResourceWeight, ...] = (ResourceWeight("cpu"), ResourceWeight("memory"))
 
     def scorer(self) -> Scorer:
-        return Scorer(self.type, {one.name: one.weight or 1 for one in self.resources})
+        return Scorer(self.type, {resource.name: resource.weight or 1 for resource in self.resources})
 
 
 class NodeNUMAResourceArgs(Args, frozen=True):
-    """Upstream's arguments, and below them ours."""
+    """Upstream's arguments, followed by ours."""
 
-    default_cpu_bind_policy: str = field(default=FULL_PCPUS, name="defaultCPUBindPolicy")  # "": name one or get none
+    # "": pods without a policy get none
+    default_cpu_bind_policy: str = field(default=FULL_PCPUS, name="defaultCPUBindPolicy")
     scoring_strategy: ScoringStrategy | None = ScoringStrategy()
     numa_scoring_strategy: ScoringStrategy | None = ScoringStrategy()
-    node_label_first: bool = False  # Koordinator's order: the label hides the kubelet's own policy
+    node_label_first: bool = False  # Koordinator's order: the label overrides the kubelet's policy
 
     def check(self) -> None:
         if self.default_cpu_bind_policy not in {"", FULL_PCPUS, SPREAD_BY_PCPUS}:

@@ -1,4 +1,4 @@
-"""What a pod asks of CPUs and NUMA nodes, before any node is looked at (R1 to R5, R15)."""
+"""A pod's request for CPUs and NUMA nodes, independent of any node (NUMA-R1 to NUMA-R5, NUMA-R15)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,14 +18,13 @@ from scheduler.api.numa import (
     SPREAD_BY_PCPUS,
     NumaTopologySpec,
     ResourceSpec,
-    may_bind,
 )
-from scheduler.api.quantity import CPU
-from scheduler.api.requests import Amounts
+from scheduler.api.quantity import CPU, Amounts
 from scheduler.framework.status import Status
-from scheduler.plugins.nodenuma.accumulator import Wish
+from scheduler.plugins.nodenuma.accumulator import CpuPreference
 from scheduler.plugins.nodenuma.allocation import WHOLE, Need
 from scheduler.plugins.nodenuma.options import Options
+from scheduler.pods.cpu_binding import may_bind
 
 BIND_POLICIES = frozenset({FULL_PCPUS, SPREAD_BY_PCPUS})
 NOT_WHOLE = Status.unresolvable("the requested CPUs must be integer")
@@ -40,7 +39,7 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """One pod's wishes; `bind` says whether it asks for CPUs of its own."""
+    """The request of a pod; `bind` says whether it asks for bound CPUs."""
 
     requests: tuple[tuple[str, int], ...]
     bind: bool = False
@@ -49,11 +48,11 @@ class Demand:
     exclusive: str = ""
     numa_policy: str = ""
     numa_exclusive: str = ""
-    spec: ResourceSpec = NO_SPEC  # as it was written, for what is written back
+    spec: ResourceSpec = NO_SPEC  # the annotation as given, the base of what is written back
 
     @property
     def plain(self) -> bool:
-        """Whether only the node's own policies can matter to it."""
+        """Whether only the node's policies can affect the pod."""
         return not self.bind and not self.numa_policy
 
     @property
@@ -61,19 +60,19 @@ class Demand:
         return next((value for name, value in self.requests if name == CPU), 0)
 
     def excludes(self, policy: str) -> bool:
-        """Whether it keeps off NUMA nodes that others share in another way (R15, R46), given the node's policy."""
+        """Whether the pod requires exclusive NUMA nodes under the node's policy (NUMA-R15, NUMA-R46)."""
         if not policy:
             return False
         return self.numa_exclusive == REQUIRED or (not self.numa_exclusive and bool(self.numa_policy))
 
     def policy_on(self, policy: str) -> str | Status:
-        """The NUMA policy that holds where the node has this one (R7)."""
+        """The effective NUMA policy on a node with this policy (NUMA-R7)."""
         if self.numa_policy and policy and self.numa_policy != policy:
             return OTHER_POLICY
         return self.numa_policy or policy
 
     def need_on(self, options: Options, per_core: int, *, most: bool) -> Need | Status:
-        """What it asks of a node with these options, or why the node will not do (R9, R10); 0 CPUs a core: none."""
+        """The request on a node with these options, or why the node fails (NUMA-R9, NUMA-R10)."""
         policy = options.bind_policy
         if not self.bind and not (policy and self.cpu):
             return Need(self.requests, None)
@@ -86,11 +85,11 @@ class Demand:
         required = policy or self.required
         if required == FULL_PCPUS and self.cpu // WHOLE % per_core:
             return NOT_CORES
-        return Need(self.requests, Wish(required or self.preferred, self.exclusive, bool(required), most))
+        return Need(self.requests, CpuPreference(required or self.preferred, self.exclusive, bool(required), most))
 
 
 def demand_of(pod: Pod, requests: Amounts, default_policy: str) -> Demand | Status | None:
-    """What a pod asks; None if it asks for nothing at all."""
+    """The request of a pod; None if it requests nothing, a status if it is invalid."""
     if not requests:
         return None
     annotations = pod.metadata.annotations
@@ -123,14 +122,14 @@ def demand_of(pod: Pod, requests: Amounts, default_policy: str) -> Demand | Stat
     return Demand(amounts, bind, required, preferred, exclusive, numa.policy, numa.exclusive, spec)
 
 
-def written_back(demand: Demand, wish: Wish) -> str | None:
-    """The resource-spec that says what was in force (R61); None if it says so already."""
+def written_back(demand: Demand, preference: CpuPreference) -> str | None:
+    """The resource-spec with the effective policy (NUMA-R61); None if the annotation has it already."""
     spec = demand.spec
     required, preferred = spec.required_cpu_bind_policy, spec.preferred_cpu_bind_policy
-    if wish.required and required in {"", DEFAULT}:
-        required = wish.policy
+    if preference.required and required in {"", DEFAULT}:
+        required = preference.policy
     if preferred == DEFAULT or (not required and not preferred):
-        preferred = wish.policy
+        preferred = preference.policy
     if (required, preferred) == (spec.required_cpu_bind_policy, spec.preferred_cpu_bind_policy):
         return None
     found = ResourceSpec(required, preferred, spec.preferred_cpu_exclusive_policy)

@@ -1,4 +1,4 @@
-"""Which NUMA nodes would do for a pod's CPUs and memory (R42)."""
+"""NUMA hints for a pod's CPUs and memory (NUMA-R42)."""
 
 from collections.abc import Iterator, Sequence
 from itertools import combinations
@@ -20,7 +20,7 @@ def masks(ids: Sequence[int]) -> Iterator[Mask]:
 
 
 def hints(state: NumaState, need: Need, policy: str, scorer: Scorer) -> Hints:
-    """For each requested resource that NUMA nodes know, the sets from which the whole pod could be served."""
+    """For each requested resource that NUMA nodes have, the sets of NUMA nodes that can serve the whole pod."""
     offered = offers(state, need)
     known = {name for amounts in state.totals.values() for name in amounts}
     found: dict[str, list[Hint]] = {name: [] for name, _ in need.requests if name in known}
@@ -35,7 +35,7 @@ def hints(state: NumaState, need: Need, policy: str, scorer: Scorer) -> Hints:
 
 
 def mask_score(state: NumaState, need: Need, mask: Mask, scorer: Scorer) -> int:
-    """How good it is to fill these NUMA nodes with the pod."""
+    """The score of placing the pod on these NUMA nodes."""
     capacity: dict[str, int] = {}
     used: dict[str, int] = {}
     for node in mask:
@@ -46,8 +46,8 @@ def mask_score(state: NumaState, need: Need, mask: Mask, scorer: Scorer) -> int:
 
 
 def counted(state: NumaState, need: Need) -> dict[str, int]:
-    """The request as scores and checks count it: bound CPUs are real ones, and worth more than others (R48)."""
+    """The request as scores and checks count it: bound CPUs are real CPUs, amplified for the comparison (NUMA-R48)."""
     requests = dict(need.requests)
-    if need.wish is not None and CPU in requests:
+    if need.preference is not None and CPU in requests:
         requests[CPU] = amplify(requests[CPU], state.options.ratio(CPU))
     return requests

@@ -1,8 +1,8 @@
-"""The hints of all resources become one set of NUMA nodes, or a reason why there is none (R43 to R46).
+"""Merging of the hints of all resources into one set of NUMA nodes, or a reason (NUMA-R43 to NUMA-R46).
 
-Upstream tries every combination of one hint for each resource. What comes out depends on little: the sets that every
-resource prefers, and failing those the sets that are an intersection of some combination. Both are found resource by
-resource, so that eight NUMA nodes and four resources cost thousands of steps and not billions.
+Upstream tries every combination of one hint for each resource. The result depends only on the sets that every resource
+prefers or, without any, on the sets that are an intersection of some combination. Both are computed resource by
+resource: eight NUMA nodes and four resources take thousands of steps, not billions.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,20 +13,20 @@ from scheduler.api.numa import RESTRICTED, SINGLE_NUMA_NODE
 from scheduler.framework.status import Status
 from scheduler.plugins.numahints import Hint, Hints, Mask
 
-Lists = Mapping[str, Sequence[Hint] | None]  # None: the resource does not mind
-Barred = Callable[[Mask], bool]  # whether exclusivity forbids to prefer these NUMA nodes
+Lists = Mapping[str, Sequence[Hint] | None]  # None: the resource has no preference
+Barred = Callable[[Mask], bool]  # whether exclusivity excludes these NUMA nodes from preferred hints
 
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """What all hints come to; no mask: the pod is held to no NUMA node."""
+    """The merged hint; no mask: the pod is held to no NUMA node."""
 
     mask: Mask | None
     preferred: bool
 
 
 def merge(policy: str, ids: Sequence[int], hints: Lists, barred: Barred = lambda _: False) -> Merged | Status:
-    """The NUMA nodes that a policy gives a pod, of those in `ids`, or its refusal."""
+    """Merge hints under a policy: the pod's NUMA nodes, a subset of `ids`, or the refusal."""
     everything = frozenset(ids)
     if policy in {RESTRICTED, SINGLE_NUMA_NODE}:
         unsatisfied = [name for name, listed in hints.items() if listed is not None and not listed]
@@ -58,7 +58,7 @@ def _merge_single(everything: Mask, hints: Lists, barred: Barred) -> Merged | St
 
 
 def _agreed(lists: Sequence[Sequence[Hint]], barred: Barred) -> Mask | None:
-    """The best of the sets that every resource prefers: the smallest, the best scored, the first."""
+    """The best set that every resource prefers: the smallest, then the best score, then the first."""
     scores: dict[Mask, int] = {hint.mask: hint.score for hint in lists[0] if hint.preferred}
     for listed in lists[1:]:
         theirs = {hint.mask: hint.score for hint in listed if hint.preferred}
@@ -67,16 +67,16 @@ def _agreed(lists: Sequence[Sequence[Hint]], barred: Barred) -> Mask | None:
 
 
 def _intersection(lists: Sequence[Sequence[Hint]], everything: Mask) -> Mask:
-    """What a policy that refuses nothing makes of hints that do not agree."""
+    """The result of a policy that admits every pod, for hints that do not agree."""
     if not all(lists):
-        return everything  # one resource is nowhere to be had
+        return everything  # one resource has no set at all
     meets = {hint.mask for hint in lists[0]}
     for listed in lists[1:]:
         meets = {mask & hint.mask for mask in meets for hint in listed}
     by_mask = [{hint.mask: hint.score for hint in listed} for listed in lists]
     scores = {mask: sum(theirs.get(mask, 0) for theirs in by_mask) for mask in meets if mask}
     best = _best(scores)
-    # Unless every resource named that very set, some of them gets less than it needs there.
+    # Unless every resource names this very set, one of them gets less than it needs there.
     return best if best is not None and all(best in theirs for theirs in by_mask) else everything
 
 
@@ -99,8 +99,8 @@ def _masks(masks: Iterable[Mask]) -> str:
 
 
 def binary(mask: Mask) -> str:
-    """NUMA nodes as upstream prints them: bits in pairs, but powers of four as they are (R45)."""
-    number = sum(1 << one for one in mask)
+    """NUMA nodes in upstream's format: two binary digits at least; powers of four keep their own width (NUMA-R45)."""
+    number = sum(1 << node for node in mask)
     digits = 2
     while number > 1 << digits:
         digits += 2
@@ -108,19 +108,19 @@ def binary(mask: Mask) -> str:
 
 
 def with_preferences(hints: Hints, *, all_preferred: bool) -> dict[str, Sequence[Hint]]:
-    """The hints as they are, or each of them preferred, as under Restricted (R42)."""
+    """The hints unchanged, or all of them preferred under Restricted (NUMA-R42)."""
     if not all_preferred:
         return dict(hints)
     return {name: [Hint(hint.mask, True, hint.score) for hint in listed] for name, listed in hints.items()}
 
 
 def widened(hints: Hints, ids: Sequence[int]) -> Hints:
-    """With each set also those that add NUMA nodes which none of the hints names: nothing is there to be taken.
+    """Add to each set the sets extended by NUMA nodes that no hint names: nothing is taken from these.
 
     Where all cards are on one NUMA node, a pod may still have CPUs of both.
     """
     named = frozenset[int]().union(*(hint.mask for listed in hints.values() for hint in listed))
-    empty = [one for one in ids if one not in named]
+    empty = [number for number in ids if number not in named]
     if not empty or not named:
         return hints
     more = [frozenset(chosen) for size in range(1, len(empty) + 1) for chosen in combinations(empty, size)]

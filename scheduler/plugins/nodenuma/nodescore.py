@@ -1,4 +1,4 @@
-"""A node's score: the whole of it, or the NUMA nodes that the pod would have parts of (R57 to R59)."""
+"""Node scores: of the whole node, or of the NUMA nodes that serve the pod (NUMA-R57 to NUMA-R59)."""
 
 from collections.abc import Mapping
 
@@ -6,8 +6,8 @@ import numpy as np
 
 from scheduler.api.quantity import CPU
 from scheduler.cache.columns import Batch, Ints
+from scheduler.cache.nodeinfo import NodeInfo
 from scheduler.cache.resources import ResourceIndex
-from scheduler.framework.nodeinfo import NodeInfo
 from scheduler.plugins.nodenuma.alignment import Outcome
 from scheduler.plugins.nodenuma.demand import Demand
 from scheduler.plugins.nodenuma.hints import counted
@@ -24,7 +24,7 @@ class NodeScore:
         self._columns = {name: resources.column(name) for name in scorer.weights}
 
     def sums(self, node: NodeInfo) -> tuple[tuple[int, int], ...]:
-        """All that `plain` reads of a node."""
+        """The values of a node that `plain` reads."""
         allocatable, requested = node.allocatable, node.requested
         width = min(len(allocatable), len(requested))
         return tuple(
@@ -36,7 +36,7 @@ class NodeScore:
         return {name: pair[0] for name, pair in pairs.items()}, {name: pair[1] for name, pair in pairs.items()}
 
     def plain(self, demand: Demand, node: NodeInfo) -> int:
-        """The whole node, for a pod that is neither bound nor aligned there."""
+        """The score of the whole node, for a pod that is neither bound nor aligned there."""
         capacity, used = self._whole(node)
         return self._scorer.score(capacity, used, dict(demand.requests))
 
@@ -54,10 +54,10 @@ class NodeScore:
         )
 
     def of(self, state: NumaState, outcome: Outcome, node: NodeInfo) -> int:
-        """The NUMA nodes the pod gets parts of, or the whole node if it is held to none."""
+        """The score of the NUMA nodes that serve the pod, or of the whole node if it is held to none."""
         ratio = state.options.ratio(CPU)
         bound = state.bound * 1000
-        zones = [one for one, _ in outcome.booking.zones]
+        zones = [zone for zone, _ in outcome.allocation.zones]
         if zones:
             capacity, used = _sums(state, zones)
         else:
@@ -65,8 +65,8 @@ class NodeScore:
             ratio = state.options.cpu_ratio or 1.0
             if ratio > 1 and CPU in used:
                 used[CPU] += amplify(bound, ratio) - bound
-        if outcome.booking.cpus:
-            # As upstream: all CPUs bound anywhere on the node count, and those of other pods do not (R59).
+        if outcome.allocation.cpus:
+            # As upstream: all CPUs bound anywhere on the node count, and CPUs of other pods do not (NUMA-R59).
             used[CPU] = amplify(bound, ratio)
         return self._scorer.score(capacity, used, counted(state, outcome.need))
 
@@ -74,9 +74,9 @@ class NodeScore:
 def _sums(state: NumaState, zones: list[int]) -> tuple[dict[str, int], dict[str, int]]:
     capacity: dict[str, int] = {}
     used: dict[str, int] = {}
-    for one in zones:
-        left: Mapping[str, int] = state.available[one]
-        for name, total in state.totals[one].items():
+    for zone in zones:
+        left: Mapping[str, int] = state.available[zone]
+        for name, total in state.totals[zone].items():
             capacity[name] = capacity.get(name, 0) + total
             used[name] = used.get(name, 0) + total - left[name]
     return capacity, used

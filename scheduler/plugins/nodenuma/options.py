@@ -1,6 +1,6 @@
-"""What a node offers, by its labels and its NodeResourceTopology: CPUs, NUMA nodes, policies (R12 to R17).
+"""Options of a node from its labels and NodeResourceTopology: CPUs, NUMA nodes, policies (NUMA-R12 to NUMA-R17).
 
-Nodes alike share one `Options`, and with it all that is worked out about them.
+Equal nodes share one `Options` object, and the results computed for it.
 """
 
 import math
@@ -37,8 +37,7 @@ from scheduler.api.numa import (
     SystemQos,
     parse_cpuset,
 )
-from scheduler.api.quantity import CPU, QuantityError, amount
-from scheduler.api.requests import Amounts
+from scheduler.api.quantity import CPU, Amounts, QuantityError, amount
 from scheduler.plugins.nodenuma.topology import Cpu, Topology
 
 KUBELET_POLICIES = {
@@ -57,7 +56,7 @@ ZoneAmounts = tuple[tuple[int, tuple[tuple[str, int], ...]], ...]  # by NUMA nod
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What matters of a node; `zones` are what NUMA nodes have for pods, as amplified as the node is."""
+    """A node's options; `zones` are the amounts of NUMA nodes for pods, amplified like the node."""
 
     topology: tuple[Cpu, ...] = ()
     reserved: frozenset[int] = frozenset()
@@ -67,15 +66,15 @@ class Options:
     kubelet_policy: str = ""
     strategy: str = ""
     ratios: Ratios = ()
-    cpu_ratio: float | None = 1.0  # by the Node object, for the sum over the node; None: it cannot be read
+    cpu_ratio: float | None = 1.0  # from the Node object, for the whole node; None: invalid
 
     @property
-    def steers(self) -> bool:
-        """Whether pods that ask for nothing in particular are treated in some way here."""
+    def affects_plain_pods(self) -> bool:
+        """Whether pods without CPU or NUMA requests are affected by this node's policies or amplification."""
         return bool(self.bind_policy or self.label_policy or self.kubelet_policy) or self.cpu_ratio != 1.0
 
     def policy(self, *, label_first: bool = False) -> str:
-        """The node's own policy; where label and kubelet name different ones the kubelet would refuse the pod."""
+        """The node's NUMA policy; where label and kubelet differ, the kubelet would refuse the pod."""
         if label_first:
             return self.label_policy or self.kubelet_policy
         return self.kubelet_policy or self.label_policy
@@ -88,19 +87,19 @@ NO_OPTIONS = Options()
 
 
 def amplify(value: int, ratio: float) -> int:
-    """What so much of a node is called once it is amplified (R47); binary arithmetic, as upstream's."""
+    """The amplified value (NUMA-R47); binary floating point, as upstream."""
     return value if ratio <= 1 else math.ceil(value * ratio)
 
 
 @lru_cache(maxsize=1024)
 def _topology(written: str) -> Topology:
-    """The CPUs that an annotation lists; it is long, and all nodes of a model have the same."""
+    """The CPUs in an annotation; cached, as the text is long and equal for all nodes of a model."""
     detail = msgspec.json.decode(written, type=CpuTopology).detail
-    return Topology(Cpu(one.id, (one.socket, one.core), one.socket, one.node) for one in detail)
+    return Topology(Cpu(cpu.id, (cpu.socket, cpu.core), cpu.socket, cpu.node) for cpu in detail)
 
 
 class _Reader:
-    """Decodes annotations, and notes what it cannot."""
+    """Decodes annotations and collects what is invalid."""
 
     def __init__(self) -> None:
         self.wrong: list[str] = []
@@ -133,7 +132,7 @@ class _Reader:
 def options_of(
     labels: Mapping[str, str], annotations: Mapping[str, str], nrt: NodeResourceTopology | None
 ) -> tuple[Options, list[str]]:
-    """The options of a node with these marks, and what about them cannot be understood."""
+    """The options of a node with these labels and annotations, and what of them is invalid."""
     reader = _Reader()
     label_policy = labels.get(NUMA_TOPOLOGY_POLICY_LABEL, "")
     if label_policy not in NUMA_POLICIES:
@@ -182,7 +181,7 @@ def _clamped(ratio: float | None) -> float | None:
 
 
 def _reserved(reader: _Reader, annotations: Mapping[str, str], manager: CpuManagerPolicy) -> frozenset[int]:
-    """CPUs that pods are not to be bound to (R17)."""
+    """CPUs that no pod may be bound to (NUMA-R17)."""
     found = reader.cpus(KUBELET_CPU_MANAGER, manager.reserved_cpus)
     for alloc in reader.read(annotations, POD_CPU_ALLOCS, list[PodCpuAlloc] | None) or ():  # type: ignore[arg-type]
         if alloc.managed_by_kubelet and alloc.uid and alloc.cpuset:
@@ -197,7 +196,7 @@ def _reserved(reader: _Reader, annotations: Mapping[str, str], manager: CpuManag
 
 
 def _zones(reader: _Reader, nrt: NodeResourceTopology, factors: Mapping[str, float]) -> dict[int, Amounts]:
-    """What the object says of each NUMA node, amplified if it is not yet."""
+    """The amounts of each NUMA node in the object, amplified unless they are already."""
     found: dict[int, Amounts] = {}
     for zone in nrt.zones:
         number = _ZONE_NAME.match(zone.name)
@@ -215,9 +214,9 @@ def _zones(reader: _Reader, nrt: NodeResourceTopology, factors: Mapping[str, flo
 
 
 def _less(found: dict[int, Amounts], topology: Topology, reserved: frozenset[int], ratio: float) -> ZoneAmounts:
-    """The same without reserved CPUs."""
+    """The amounts without reserved CPUs."""
     for node, amounts in found.items():
         if CPU in amounts:
-            gone = sum(1 for one in reserved if topology.cpus[one].node == node)
+            gone = sum(1 for cpu in reserved if topology.cpus[cpu].node == node)
             amounts[CPU] = max(amounts[CPU] - amplify(gone * 1000, ratio), 0)
     return tuple((node, tuple(sorted(amounts.items()))) for node, amounts in sorted(found.items()))

@@ -1,8 +1,8 @@
-"""Bind CPUs to the pods that ask for it, and take a pod's CPUs, memory and devices from the same NUMA nodes.
+"""NodeNUMAResource: bind CPUs, and serve a pod's CPUs, memory and devices from the same NUMA nodes.
 
-A rejection is a `Status`, worded as Koordinator words it. Devices have their say through `numahints`; NodeNUMAResource
-comes before their plugin everywhere and leaves the NUMA nodes it settled on in the cycle's state.
-Follows Koordinator `pkg/scheduler/plugins/nodenumaresource`; deviations are in scheduler/DESIGN.md.
+A rejection is a `Status` with Koordinator's text. Devices take part through `numahints`. NodeNUMAResource comes before
+DeviceShare at every extension point and leaves the pod's NUMA nodes in the cycle state. Follows Koordinator
+`pkg/scheduler/plugins/nodenumaresource`; deviations are in scheduler/DESIGN.md.
 """
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -21,68 +21,61 @@ from scheduler.api.numa import (
 )
 from scheduler.api.quantity import CPU
 from scheduler.cache.columns import Batch, Bools, Ints
+from scheduler.cache.nodeinfo import NodeInfo, PodInfo
+from scheduler.framework.accelerations import FilterBatch, ScoreBatch
+from scheduler.framework.extension_points import NO_MARKS, Marks, PreBind, PreFilter, Reserve, Scope, VictimAware
 from scheduler.framework.handle import Handle
-from scheduler.framework.nodeinfo import NodeInfo, PodInfo
-from scheduler.framework.points import (
-    NO_MARKS,
-    FilterColumns,
-    Marks,
-    PreBind,
-    PreFilter,
-    Reserve,
-    Scope,
-    ScoreColumns,
-    VictimAware,
-)
-from scheduler.framework.reserved import (
-    INTO,
+from scheduler.framework.reservation_info import (
     MATCHED,
     NOMINATE,
     NOMINATED,
+    TARGET,
     ReservationAware,
-    Reserved,
-    going,
+    ReservationInfo,
+    for_target,
     matched_on,
-    ways_on,
+    targets_on,
 )
 from scheduler.framework.restored import as_seen
 from scheduler.framework.state import CycleState, StateKey
 from scheduler.framework.status import SUCCESS, Status
 from scheduler.plugins.nodenuma.alignment import Devices, Outcome, Rules, align
 from scheduler.plugins.nodenuma.args import NodeNUMAResourceArgs, ScoringStrategy
-from scheduler.plugins.nodenuma.book import STEERS, NodeNuma, NumaBook, status_text
+from scheduler.plugins.nodenuma.cache import AFFECTS_PLAIN_PODS, NodeNuma, NumaCache, status_text
 from scheduler.plugins.nodenuma.demand import Demand, demand_of, written_back
 from scheduler.plugins.nodenuma.nodescore import NodeScore
 from scheduler.plugins.nodenuma.options import amplify
-from scheduler.plugins.nodenuma.reserved import NOTHING, has, left
+from scheduler.plugins.nodenuma.reservation_rest import NOTHING, has, left
 from scheduler.plugins.nodenuma.states import NumaState
 from scheduler.plugins.numahints import AFFINITY, ALIGNER, PROVIDER, HintProvider, Mask
-from scheduler.plugins.reservation.book import ReservationBook
+from scheduler.plugins.reservation.cache import ReservationCache
 
 BAD_RATIO = Status.unresolvable("node(s) invalid CPU amplification ratio")
 NO_AMPLIFIED = Status.unschedulable("Insufficient amplified cpu")
 PREFIX = "Reservation(s) "
-MOST_OUTCOMES = 4096  # kept for each state of a node
+MAX_OUTCOMES = 4096  # for each state of a node
 
 DEMAND: StateKey[Demand] = StateKey("NodeNUMAResource/demand")
 GIVEN: StateKey[Outcome] = StateKey("NodeNUMAResource/given")
-TRIAL: StateKey[dict[str, NodeNuma]] = StateKey("NodeNUMAResource/trial")
+DRY_RUN: StateKey[dict[str, NodeNuma]] = StateKey("NodeNUMAResource/dry-run")
 
 
 class _Stacked(NamedTuple):
-    """Some classes, and what they have in common."""
+    """Several equivalence classes, and what they have in common."""
 
     states: Sequence[CycleState]
-    demanding: list[int]  # those that ask for something themselves, by place in `states`
-    provided: bool  # whether devices have a say for some of them
+    demanding: list[int]  # indices in `states` of classes with CPU or NUMA requests of their own
+    provided: bool  # whether devices provide hints for some class
 
 
-class NodeNUMAResource(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind, VictimAware, ReservationAware):
+class NodeNUMAResource(PreFilter, FilterBatch, ScoreBatch, Reserve, PreBind, VictimAware, ReservationAware):
+    """The extension points of NodeNUMAResource."""
+
     name = "NodeNUMAResource"
     scope = Scope.NODE_PODS
     reads_labels = (QOS_LABEL, PRIORITY_CLASS_LABEL)
     reads_annotations = (RESOURCE_SPEC, NUMA_TOPOLOGY_SPEC)
-    faceted = True
+    has_signature = True
 
     def __init__(self, handle: Handle, args: NodeNUMAResourceArgs | None = None) -> None:
         args = args or NodeNUMAResourceArgs()
@@ -95,8 +88,8 @@ class NodeNUMAResource(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind,
         )
         self._scoring = NodeScore(handle.columns.resources, self._rules.scorer)
         self._demands: dict[Demand, Demand] = {}
-        self.book = NumaBook.of(handle)
-        self._reservations = ReservationBook.of(handle)
+        self.numa_cache = NumaCache.of(handle)
+        self._reservations = ReservationCache.of(handle)
 
     # -- filtering ----------------------------------------------------------------------------------------------------
 
@@ -104,17 +97,17 @@ class NodeNUMAResource(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind,
         demand = demand_of(pod, self._handle.cache.classes.of(pod).requests, self._rules.default_policy)
         if isinstance(demand, Status):
             return demand
-        if demand is None or (demand.plain and not self.book.steering):
+        if demand is None or (demand.plain and not self.numa_cache.nodes_affecting_plain_pods):
             return Status.skip()
-        state[DEMAND] = self._demands.setdefault(demand, demand)  # one object, by which outcomes are filed
+        state[DEMAND] = self._demands.setdefault(demand, demand)
         state[ALIGNER] = self
         return SUCCESS
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
-        ways = ways_on(state, node.name)
+        ways = targets_on(state, node.name)
         reasons: list[str] = []
         for way in ways:
-            status = self._verdict(going(state, way), node)
+            status = self._verdict(for_target(state, way), node)
             if status.ok:
                 return SUCCESS
             reasons += [PREFIX + reason for reason in status.reasons]
@@ -122,19 +115,19 @@ class NodeNUMAResource(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind,
             return status if ways else self._verdict(state, node)
         return Status.unschedulable(*reasons)
 
-    def fits_in(self, state: CycleState, pod: Pod, reserved: Reserved | None, node_name: str) -> Status:
+    def fits_in(self, state: CycleState, pod: Pod, reserved: ReservationInfo | None, node_name: str) -> Status:
         node = self._handle.cache.find(node_name)
         if DEMAND not in state or node is None:
             return SUCCESS
-        return self._verdict(going(state, reserved), as_seen(state, node)[1])
+        return self._verdict(for_target(state, reserved), as_seen(state, node)[1])
 
-    def worth_in(self, state: CycleState, pod: Pod, reserved: Reserved, node_name: str) -> int:
-        return 0  # it has no opinion of its own
+    def worth_in(self, state: CycleState, pod: Pod, reserved: ReservationInfo, node_name: str) -> int:
+        return 0  # no score of its own
 
     def _verdict(self, state: CycleState, node: NodeInfo) -> Status:
         demand, numa = state[DEMAND], self._state(state, node.name)
         options = numa.options
-        if demand.plain and not options.steers:
+        if demand.plain and not options.affects_plain_pods:
             return SUCCESS
         policy = demand.policy_on(options.policy(label_first=self._rules.label_first))
         if isinstance(policy, Status):
@@ -147,7 +140,7 @@ class NodeNUMAResource(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind,
         return outcome if isinstance(outcome, Status) else SUCCESS
 
     def _outcome(self, state: CycleState, demand: Demand, numa: NumaState, name: str) -> Outcome | Status:
-        """What `align` says, found once for each state and demand."""
+        """The result of `align`, computed once for each state and demand."""
         policy = demand.policy_on(numa.options.policy(label_first=self._rules.label_first))
         if isinstance(policy, Status):
             return policy
@@ -155,15 +148,15 @@ class NodeNUMAResource(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind,
         key = (id(self), id(demand), provider.numa_token(state, name) if provider is not None else None)
         found: Outcome | Status | None = numa.outcomes.get(key)
         if found is None:
-            if len(numa.outcomes) >= MOST_OUTCOMES:
+            if len(numa.outcomes) >= MAX_OUTCOMES:
                 numa.outcomes.clear()
             devices = _asked(provider, state, name) if provider is not None else None
             found = numa.outcomes[key] = align(numa, demand, self._rules, devices)
         return found
 
     def _outcome_on(self, state: CycleState, demand: Demand, numa: NumaState, name: str) -> Outcome | Status:
-        """What `align` says of the way that the pod goes, what is held for it first (R62)."""
-        way = state.get(INTO)
+        """The result of `align` for the target of the pod; what its reservation holds is used first (NUMA-R62)."""
+        way = state.get(TARGET)
         if way is None or way.reserved is None:
             return self._outcome(state, demand, numa, name)
         known, own = self._known(state, name), has(way.reserved)
@@ -180,8 +173,8 @@ class NodeNUMAResource(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind,
         demand, numa = state[DEMAND], self._state(state, node)
         if not (demand.numa_policy or numa.options.policy(label_first=self._rules.label_first)):
             return None
-        for way in ways_on(state, node):
-            inner = going(state, way)
+        for way in targets_on(state, node):
+            inner = for_target(state, way)
             found = self._outcome_on(inner, demand, self._state(inner, node), node)
             if isinstance(found, Outcome):
                 return found.mask
@@ -189,23 +182,23 @@ class NodeNUMAResource(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind,
         return None if isinstance(outcome, Status) else outcome.mask
 
     def _known(self, state: CycleState, name: str) -> NodeNuma | None:
-        """The node, as preemption imagines it if it does; what is held there for the pod is nobody's."""
-        trials = state.get(TRIAL)
-        found = trials.get(name) if trials is not None else None
-        return found or self.book.find(name)
+        """The node, in the dry run if there is one; what is held for the pod is free."""
+        dry_run = state.get(DRY_RUN)
+        found = dry_run.get(name) if dry_run is not None else None
+        return found or self.numa_cache.find(name)
 
     def _state(self, state: CycleState, name: str) -> NumaState:
-        """The node's state for the way that the pod goes: all other reservations hold what they do."""
-        found, way = self._known(state, name), state.get(INTO)
+        """The node's state for the pod's target: all other reservations hold what they have."""
+        found, way = self._known(state, name), state.get(TARGET)
         if found is None or way is None:
-            return found.state if found is not None else self.book.nothing
-        others = [one for one in matched_on(state, name) if one is not way.reserved]
-        held = [(one.uid, rest) for one in others if (rest := left(found, one)) != NOTHING]
+            return found.state if found is not None else self.numa_cache.nothing
+        others = [other for other in matched_on(state, name) if other is not way.reserved]
+        held = [(other.uid, rest) for other in others if (rest := left(found, other)) != NOTHING]
         if not held:
             return found.state
         found = found.copy()
         for uid, rest in held:
-            self.book.imagined(found, uid, rest)
+            self.numa_cache.simulate(found, uid, rest)
         return found.state
 
     # -- many at once -------------------------------------------------------------------------------------------------
@@ -214,30 +207,30 @@ class NodeNUMAResource(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind,
         demanding = [index for index, state in enumerate(states) if not state[DEMAND].plain]
         return _Stacked(states, demanding, any(PROVIDER in state for state in states))
 
-    def passing(self, stacked: _Stacked, batch: Batch) -> Bools | None:
+    def filter_batch(self, stacked: _Stacked, batch: Batch) -> Bools | None:
         ok: Bools = np.ones((len(stacked.states), batch.size), np.bool_)
         for index, place, node in self._special(stacked, batch):
             ok[index, place] = self._verdict(stacked.states[index], node).ok
         return ok
 
     def _special(self, stacked: _Stacked, batch: Batch) -> Iterator[tuple[int, int, NodeInfo]]:
-        """Classes and places in the batch that have to be looked at: most pods on most nodes do not."""
-        steers = batch.own(STEERS)
+        """Classes and batch indices that need a closer look: most pods on most nodes do not."""
+        affects_plain_pods = batch.own(AFFECTS_PLAIN_PODS)
         nodes, names = self._handle.cache.nodes, batch.columns.names
         demanding = set(stacked.demanding)
-        for place in np.flatnonzero(steers).tolist() if not demanding else range(batch.size):
+        for place in np.flatnonzero(affects_plain_pods).tolist() if not demanding else range(batch.size):
             node = nodes.get(names[batch.rows[place]])
             if node is not None and node.node is not None:
-                for index in range(len(stacked.states)) if steers[place] else stacked.demanding:
+                for index in range(len(stacked.states)) if affects_plain_pods[place] else stacked.demanding:
                     yield index, place, node
 
-    def filter_facet(self, stacked: _Stacked, node: NodeInfo) -> Hashable:
-        numa = self.book.find(node.name)
-        if not stacked.demanding and (numa is None or not numa.state.options.steers):
+    def filter_signature(self, stacked: _Stacked, node: NodeInfo) -> Hashable:
+        numa = self.numa_cache.find(node.name)
+        if not stacked.demanding and (numa is None or not numa.state.options.affects_plain_pods):
             return None
-        return self._facet(stacked, node, numa)
+        return self._signature(stacked, node, numa)
 
-    def _facet(self, stacked: _Stacked, node: NodeInfo, numa: NodeNuma | None) -> Hashable:
+    def _signature(self, stacked: _Stacked, node: NodeInfo, numa: NodeNuma | None) -> Hashable:
         tokens: Hashable = None
         if stacked.provided:
             tokens = tuple(
@@ -251,10 +244,10 @@ class NodeNUMAResource(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind,
             return (numa.state, tokens)
         return (numa.state, tokens, self._scoring.sums(node))
 
-    def passing_on(self, stacked: _Stacked, node: NodeInfo) -> Bools:
+    def filter_classes_batch(self, stacked: _Stacked, node: NodeInfo) -> Bools:
         return np.array([self._verdict(state, node).ok for state in stacked.states], np.bool_)
 
-    def rejections(self, stacked: _Stacked, batch: Batch) -> tuple[Ints, Callable[[int], Status]]:
+    def reasons_batch(self, stacked: _Stacked, batch: Batch) -> tuple[Ints, Callable[[int], Status]]:
         codes = np.zeros(batch.size, np.int64)
         said: list[Status] = [SUCCESS]
         for _, place, node in self._special(stacked, batch):
@@ -272,9 +265,9 @@ class NodeNUMAResource(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind,
 
     def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
         if matched_on(state, node.name):
-            state = going(state, state[NOMINATE](state, pod, node))
+            state = for_target(state, state[NOMINATE](state, pod, node))
         demand, numa = state[DEMAND], self._state(state, node.name)
-        if demand.plain and not numa.options.steers:
+        if demand.plain and not numa.options.affects_plain_pods:
             return self._scoring.plain(demand, node)
         outcome = self._outcome_on(state, demand, numa, node.name)
         return 0 if isinstance(outcome, Status) else self._scoring.of(numa, outcome, node)
@@ -282,20 +275,20 @@ class NodeNUMAResource(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind,
     def stack_scores(self, states: Sequence[CycleState]) -> _Stacked:
         return self.stack(states)
 
-    def scores(self, stacked: _Stacked, batch: Batch) -> Ints | None:
+    def score_batch(self, stacked: _Stacked, batch: Batch) -> Ints | None:
         found = np.stack([self._scoring.many(state[DEMAND], batch) for state in stacked.states])
         for index, place, node in self._special(stacked, batch):
             found[index, place] = self.score(stacked.states[index], _NOBODY, node)
         return found
 
-    def score_facet(self, stacked: _Stacked, node: NodeInfo) -> Hashable:
-        numa = self.book.find(node.name)
+    def score_signature(self, stacked: _Stacked, node: NodeInfo) -> Hashable:
+        numa = self.numa_cache.find(node.name)
         sums = self._scoring.sums(node)
-        if not stacked.demanding and (numa is None or not numa.state.options.steers):
+        if not stacked.demanding and (numa is None or not numa.state.options.affects_plain_pods):
             return sums
-        return (sums, self._facet(stacked, node, numa))
+        return (sums, self._signature(stacked, node, numa))
 
-    def scores_on(self, stacked: _Stacked, node: NodeInfo) -> Ints:
+    def score_classes_batch(self, stacked: _Stacked, node: NodeInfo) -> Ints:
         return np.array([self.score(state, _NOBODY, node) for state in stacked.states], np.int64)
 
     # -- settling -----------------------------------------------------------------------------------------------------
@@ -304,9 +297,9 @@ class NodeNUMAResource(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind,
         demand = state.get(DEMAND)
         if demand is None:
             return SUCCESS
-        way = going(state, state.get(NOMINATED)) if matched_on(state, node_name) else state
+        way = for_target(state, state.get(NOMINATED)) if matched_on(state, node_name) else state
         numa = self._state(way, node_name)
-        if demand.plain and not numa.options.steers:
+        if demand.plain and not numa.options.affects_plain_pods:
             return SUCCESS
         outcome = self._outcome_on(way, demand, numa, node_name)
         if isinstance(outcome, Status):
@@ -314,24 +307,24 @@ class NodeNUMAResource(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind,
         state[GIVEN] = outcome
         if outcome.mask is not None:
             state[AFFINITY] = outcome.mask
-        if outcome.booking != NOTHING:
-            self.book.book(node_name, pod.metadata.uid, outcome.booking)
+        if outcome.allocation != NOTHING:
+            self.numa_cache.assign(node_name, pod.metadata.uid, outcome.allocation)
         return SUCCESS
 
     def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
         if DEMAND in state:
             state.discard(GIVEN)
             state.discard(AFFINITY)
-            self.book.release(node_name, pod.metadata.uid)
+            self.numa_cache.release(node_name, pod.metadata.uid)
 
     def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Marks:
         given = state.get(GIVEN)
-        if given is None or given.booking == NOTHING:
+        if given is None or given.allocation == NOTHING:
             return NO_MARKS
-        annotations = {RESOURCE_STATUS: status_text(given.booking)}
-        self.book.promise(pod.metadata.uid, annotations[RESOURCE_STATUS])
-        if given.need.wish is not None:
-            spec = written_back(state[DEMAND], given.need.wish)
+        annotations = {RESOURCE_STATUS: status_text(given.allocation)}
+        self.numa_cache.record_pending(pod.metadata.uid, annotations[RESOURCE_STATUS])
+        if given.need.preference is not None:
+            spec = written_back(state[DEMAND], given.need.preference)
             if spec is not None:
                 annotations[RESOURCE_SPEC] = spec
         return Marks(annotations, {})
@@ -339,27 +332,30 @@ class NodeNUMAResource(PreFilter, FilterColumns, ScoreColumns, Reserve, PreBind,
     # -- preemption ---------------------------------------------------------------------------------------------------
 
     def victim_removed(self, state: CycleState, victim: PodInfo, node: NodeInfo) -> None:
-        self._imagine(state, victim, node.name, there=False)
+        self._move_in_dry_run(state, victim, node.name, there=False)
 
     def victim_returned(self, state: CycleState, victim: PodInfo, node: NodeInfo) -> None:
-        self._imagine(state, victim, node.name, there=True)
+        self._move_in_dry_run(state, victim, node.name, there=True)
 
-    def _imagine(self, state: CycleState, victim: PodInfo, name: str, *, there: bool) -> None:
-        real = self.book.find(name) if DEMAND in state else None
-        booking = real.held.get(victim.uid) if real is not None else None
-        if real is None or booking is None:
+    def _move_in_dry_run(self, state: CycleState, victim: PodInfo, name: str, *, there: bool) -> None:
+        real = self.numa_cache.find(name) if DEMAND in state else None
+        allocation = real.held.get(victim.uid) if real is not None else None
+        if real is None or allocation is None:
             return
-        trials = state.get(TRIAL)
-        state[TRIAL] = trials = {} if trials is None else dict(trials)
-        trials[name] = trial = (trials.get(name) or real).copy()  # states that were forked earlier keep theirs
-        self.book.imagined(trial, victim.uid, booking if there else None)
+        dry_run = state.get(DRY_RUN)
+        state[DRY_RUN] = dry_run = {} if dry_run is None else dict(dry_run)
+        dry_run[name] = simulated = (
+            dry_run.get(name) or real
+        ).copy()  # copies of the cycle state made earlier keep their dictionary
+        self.numa_cache.simulate(simulated, victim.uid, allocation if there else None)
         reserved = self._reservations.holding(victim.uid)
         overlooked = (state.get(MATCHED) or {}).get(name, ())
         if reserved is not None and reserved.node == name and reserved not in overlooked and has(reserved) != NOTHING:
-            self.book.imagined(trial, reserved.uid, left(trial, reserved))  # what it had is its reservation's (R63)
+            # back to the reservation (NUMA-R63)
+            self.numa_cache.simulate(simulated, reserved.uid, left(simulated, reserved))
 
 
-_NOBODY = Pod()  # what a demand says is all that is asked of a pod
+_NOBODY = Pod()  # the demand in the state has all that is needed of the pod
 
 
 def _asked(provider: HintProvider, state: CycleState, name: str) -> Devices:
@@ -367,7 +363,7 @@ def _asked(provider: HintProvider, state: CycleState, name: str) -> Devices:
 
 
 def _amplified(demand: Demand, numa: NumaState, node: NodeInfo, column: int) -> Status | None:
-    """Whether the node as a whole has the CPU, where it is amplified (R49); bound CPUs are real ones."""
+    """Whether an amplified node has the CPU as a whole (NUMA-R49); bound CPUs count as real CPUs."""
     ratio = numa.options.cpu_ratio
     if ratio is None:
         return BAD_RATIO

@@ -1,4 +1,4 @@
-"""How full nodes and NUMA nodes would be, as a score (R57)."""
+"""Scores of nodes and NUMA nodes by utilisation (NUMA-R57)."""
 
 from collections.abc import Mapping
 
@@ -11,7 +11,7 @@ NATIVE = frozenset({"cpu", "memory", "ephemeral-storage"})
 
 
 class Scorer:
-    """The weighted mean over the resources that a strategy names."""
+    """The weighted mean over the resources of a strategy."""
 
     def __init__(self, strategy: str, weights: Mapping[str, int]) -> None:
         self.strategy = strategy
@@ -19,11 +19,11 @@ class Scorer:
         self._arithmetic: Strategy = MostAllocated() if strategy == "MostAllocated" else LeastAllocated()
 
     def counts(self, name: str, requests: Mapping[str, int]) -> bool:
-        """Whether a resource matters for such a pod: extended ones only if it asks for them."""
+        """Whether a resource counts for such a pod: extended resources only if the pod requests them."""
         return name in NATIVE or bool(requests.get(name))
 
     def score(self, capacity: Mapping[str, int], used: Mapping[str, int], requests: Mapping[str, int]) -> int:
-        """0 to 100; `used` is without the pod, a resource without capacity does not count."""
+        """The score, 0 to 100; `used` excludes the pod; a resource without capacity does not count."""
         scored = []
         for name, weight in self.weights.items():
             total = capacity.get(name, 0)
@@ -33,7 +33,7 @@ class Scorer:
         return self._arithmetic.mean(scored)
 
     def many(self, resources: Mapping[str, tuple[Ints, Ints]], total: Ints) -> Ints:
-        """`score` for many nodes, given capacity and what would be left by resource; `total` is zeros to add to."""
+        """`score` for many nodes, from capacity and the amount left, by resource; adds to `total`, which is zeros."""
         weights = np.zeros(len(total), np.int64)
         for name, (capacity, left) in resources.items():
             there = capacity > 0

@@ -1,7 +1,7 @@
-"""What is booked of a node's CPUs and NUMA nodes, as values that all nodes alike share.
+"""Allocated CPUs and NUMA amounts of nodes, as values that equal nodes share.
 
-As with devices (`deviceshare.states`): nodes with the same options and the same booked are in one state, and what is
-worked out about a state is worked out once.
+As for devices (`deviceshare.states`): nodes with equal options and equal allocations share one state, and results for
+a state are computed once.
 """
 
 from collections.abc import Iterable, Mapping
@@ -9,19 +9,18 @@ from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
-from scheduler.api.quantity import CPU
-from scheduler.api.requests import Amounts
+from scheduler.api.quantity import CPU, Amounts
 from scheduler.plugins.nodenuma.accumulator import Cpus, Mark
 from scheduler.plugins.nodenuma.options import NO_OPTIONS, Options, ZoneAmounts, amplify
 from scheduler.plugins.nodenuma.topology import Topology
 
-MOST_STATES = 50_000  # more than that, and they are forgotten and worked out anew
+MAX_STATES = 50_000  # then all are dropped and computed again
 SINGLE, SHARED = "single", "shared"
 
 
 @dataclass(frozen=True, slots=True)
-class Booking:
-    """What one pod holds."""
+class NumaAllocation:
+    """The allocation of one pod."""
 
     cpus: Cpus = frozenset()
     exclusive: str = ""
@@ -29,35 +28,35 @@ class Booking:
 
 
 class NumaState:
-    """Options, what is booked under them, and what follows from both."""
+    """Options, the allocations under them, and the values derived from both."""
 
     __slots__ = ("allocated", "available", "free", "marks", "options", "outcomes", "statuses", "topology", "totals")
 
-    def __init__(self, options: Options, topology: Topology, held: Iterable[Booking]) -> None:
+    def __init__(self, options: Options, topology: Topology, held: Iterable[NumaAllocation]) -> None:
         self.options = options
         self.topology = topology
         self.marks: dict[int, Mark] = {}
         self.allocated: dict[int, Amounts] = {}
         spans: dict[int, str] = {}
-        for booking in held:
-            for cpu in booking.cpus:
+        for allocation in held:
+            for cpu in allocation.cpus:
                 before = self.marks.get(cpu)
-                self.marks[cpu] = Mark(before.pods + 1 if before is not None else 1, booking.exclusive)
-            on = {topology.cpus[cpu].node for cpu in booking.cpus if cpu in topology.cpus}
+                self.marks[cpu] = Mark(before.pods + 1 if before is not None else 1, allocation.exclusive)
+            on = {topology.cpus[cpu].node for cpu in allocation.cpus if cpu in topology.cpus}
             for node in on:
                 spans[node] = SHARED if len(on) > 1 or spans.get(node) == SHARED else SINGLE
-            for node, amounts in booking.zones:
+            for node, amounts in allocation.zones:
                 sums = self.allocated.setdefault(node, {})
                 for name, value in amounts:
                     sums[name] = sums.get(name, 0) + value
-        self.statuses: Mapping[int, str] = spans  # NUMA nodes without bound CPUs have none
+        self.statuses: Mapping[int, str] = spans  # NUMA nodes without bound CPUs have no entry
         self.free: Cpus = topology.ids - self.marks.keys() - options.reserved
         self.totals: dict[int, Amounts] = {node: dict(amounts) for node, amounts in options.zones}
         self.available: dict[int, Amounts] = {node: self._left(node) for node in self.totals}
-        self.outcomes: dict[object, Any] = {}  # by what a pod asks: filled and read by the plugin
+        self.outcomes: dict[object, Any] = {}  # by request; filled and read by the plugin
 
     def _left(self, node: int) -> Amounts:
-        """What is left of a NUMA node (R21, R48); bound CPUs count even where their pods say no amounts."""
+        """Free amounts of a NUMA node (NUMA-R21, NUMA-R48); bound CPUs count even where their pods give no amounts."""
         taken = self.allocated.get(node, {})
         bound = 1000 * sum(
             1 for cpu in self.marks if cpu in self.topology.cpus and self.topology.cpus[cpu].node == node
@@ -71,9 +70,9 @@ class NumaState:
         return left
 
     def within(self, cpus: Cpus | None, zones: ZoneAmounts | None) -> "NumaState":
-        """The same with no other CPUs free than `cpus`, and no more than `zones` left of the resources they name.
+        """The state with only `cpus` free, and at most `zones` left of the resources they name.
 
-        None: as it is. Such a state is for looking at alone; nobody is ever booked in it.
+        None: unchanged. Such a state is for reading only; no allocation is added to it.
         """
         found = copy(self)
         found.outcomes = {}
@@ -93,31 +92,31 @@ class NumaState:
 
     @property
     def bound(self) -> int:
-        """How many CPUs of the machine are bound to pods."""
+        """The number of CPUs bound to pods."""
         return len(self.marks)
 
 
-class StateBook:
+class StateCache:
     """Interns topologies and states."""
 
     def __init__(self) -> None:
         self._options: dict[Options, tuple[Options, Topology]] = {}
-        self._states: dict[tuple[int, tuple[Booking, ...]], NumaState] = {}
+        self._states: dict[tuple[int, tuple[NumaAllocation, ...]], NumaState] = {}
         self.nothing = self.state(self.options(NO_OPTIONS), ())
 
     def options(self, options: Options) -> Options:
-        """The one object for all options equal to these; only such may be given to `state`."""
+        """The one object for all options equal to these; only such options may be passed to `state`."""
         found = self._options.get(options)
         if found is None:
             found = self._options[options] = (options, Topology(options.topology))
         return found[0]
 
-    def state(self, options: Options, held: Iterable[Booking]) -> NumaState:
-        bookings = tuple(held)
-        key = (id(options), bookings)
+    def state(self, options: Options, held: Iterable[NumaAllocation]) -> NumaState:
+        allocations = tuple(held)
+        key = (id(options), allocations)
         found = self._states.get(key)
         if found is None:
-            if len(self._states) >= MOST_STATES:
-                self._states.clear()  # nodes keep the states they are in
-            found = self._states[key] = NumaState(options, self._options[options][1], bookings)
+            if len(self._states) >= MAX_STATES:
+                self._states.clear()  # nodes keep references to their states
+            found = self._states[key] = NumaState(options, self._options[options][1], allocations)
         return found

@@ -1,18 +1,17 @@
-"""What the scheduler holds of one node's CPUs and NUMA nodes, in the words of Koordinator's services API."""
+"""CPUs and NUMA nodes of one node, in the format of Koordinator's services API."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from scheduler.api.numa import cpuset_text
-from scheduler.api.quantity import text
-from scheduler.api.requests import Amounts
+from scheduler.api.quantity import Amounts, text
 from scheduler.cache.cache import Cache
 from scheduler.plugins.nodenuma.accumulator import Mark
-from scheduler.plugins.nodenuma.book import NodeNuma
+from scheduler.plugins.nodenuma.cache import NodeNuma
 from scheduler.plugins.nodenuma.options import ZoneAmounts
 from scheduler.plugins.nodenuma.topology import Cpu
 
-MAX_REF_COUNT = 1  # how many pods may share a bound CPU
+MAX_REF_COUNT = 1  # maximum number of pods on a bound CPU
 FREE = Mark(0, "")
 
 
@@ -47,11 +46,11 @@ def summary_of(numa: NodeNuma, cache: Cache) -> dict[str, Any]:
                 "uid": uid,
                 "namespace": pods[uid].pod.metadata.namespace if uid in pods else "",
                 "name": pods[uid].pod.metadata.name if uid in pods else "",
-                "cpuset": cpuset_text(booking.cpus),
-                "cpuExclusivePolicy": booking.exclusive,
-                "numaNodeResources": _listed(booking.zones),
+                "cpuset": cpuset_text(allocation.cpus),
+                "cpuExclusivePolicy": allocation.exclusive,
+                "numaNodeResources": _listed(allocation.zones),
             }
-            for uid, booking in sorted(numa.held.items())
+            for uid, allocation in sorted(numa.held.items())
         ],
     }
 

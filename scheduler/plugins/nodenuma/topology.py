@@ -1,4 +1,4 @@
-"""The CPUs of a machine: which share a core, a NUMA node, a socket (R16)."""
+"""The CPUs of a machine with their cores, NUMA nodes and sockets (NUMA-R16)."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -7,6 +7,8 @@ Core = tuple[int, int]  # socket and core id: core ids repeat across sockets
 
 
 class Cpu(NamedTuple):
+    """One logical CPU."""
+
     id: int
     core: Core
     socket: int
@@ -14,9 +16,9 @@ class Cpu(NamedTuple):
 
 
 class Topology:
-    """All CPUs of a machine; symmetric machines are what the averages are right for.
+    """All CPUs of a machine; the averages are exact for symmetric machines.
 
-    Machines that are alike share one, so what is worked out about one can be filed under it.
+    Equal machines share one object, so that results can be keyed by it.
     """
 
     __slots__ = ("cores", "cpus", "ids", "nodes", "per_core", "per_node", "per_socket", "sockets")
@@ -42,7 +44,7 @@ class Topology:
 
 
 def uniform(sockets: int, nodes: int, cores: int, threads: int) -> Topology:
-    """CPUs numbered consecutively: so many sockets, NUMA nodes a socket, cores a node, CPUs a core."""
+    """A machine with consecutively numbered CPUs: sockets, NUMA nodes per socket, cores per node, CPUs per core."""
     cpus = []
     for number in range(sockets * nodes * cores * threads):
         core = number // threads

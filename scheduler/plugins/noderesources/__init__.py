@@ -1,1 +1,1 @@
-"""Room on nodes: NodeResourcesFit and NodeResourcesBalancedAllocation, as upstream has them."""
+"""NodeResourcesFit, NodeResourcesBalancedAllocation and Koordinator's resource scores."""

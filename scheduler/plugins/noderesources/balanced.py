@@ -1,4 +1,4 @@
-"""Prefer nodes whose resources would be used evenly (kubernetes noderesources/balanced_allocation.go, 1.35)."""
+"""NodeResourcesBalancedAllocation: prefer nodes with even utilisation (kubernetes balanced_allocation.go, 1.35)."""
 
 from collections.abc import Hashable, Sequence
 from math import sqrt
@@ -9,10 +9,11 @@ from numpy.typing import NDArray
 from scheduler.api.core import Pod
 from scheduler.api.quantity import CPU, MEMORY
 from scheduler.cache.columns import Batch, Ints
+from scheduler.cache.nodeinfo import NodeInfo
 from scheduler.cache.resources import CPU_COLUMN, MEMORY_COLUMN
+from scheduler.framework.accelerations import ScoreBatch
+from scheduler.framework.extension_points import MAX_NODE_SCORE, Args, Scope
 from scheduler.framework.handle import Handle
-from scheduler.framework.nodeinfo import NodeInfo
-from scheduler.framework.points import MAX_NODE_SCORE, Args, Scope, ScoreColumns
 from scheduler.framework.state import CycleState, StateKey
 from scheduler.plugins.noderesources.fit import WeightedResource
 
@@ -20,6 +21,8 @@ BALANCED: StateKey[tuple[tuple[int, int], ...]] = StateKey("NodeResourcesBalance
 
 
 class NodeResourcesBalancedAllocationArgs(Args, frozen=True):
+    """Upstream's arguments."""
+
     resources: tuple[WeightedResource, ...] = (WeightedResource(CPU), WeightedResource(MEMORY))
 
     def check(self) -> None:
@@ -28,14 +31,16 @@ class NodeResourcesBalancedAllocationArgs(Args, frozen=True):
                 raise ValueError(f"resources[{index}].weight: expected 1, found {resource.weight}")
 
 
-class NodeResourcesBalancedAllocation(ScoreColumns):
+class NodeResourcesBalancedAllocation(ScoreBatch):
+    """The extension points of NodeResourcesBalancedAllocation."""
+
     name = "NodeResourcesBalancedAllocation"
     scope = Scope.NODE_PODS
-    faceted = True
+    has_signature = True
 
     def __init__(self, handle: Handle, args: NodeResourcesBalancedAllocationArgs | None = None) -> None:
         self._handle = handle
-        self._resources = tuple(one.name for one in (args or NodeResourcesBalancedAllocationArgs()).resources)
+        self._resources = tuple(resource.name for resource in (args or NodeResourcesBalancedAllocationArgs()).resources)
         self._native_only = self._resources == (CPU, MEMORY)
 
     def pre_score(self, state: CycleState, pod: Pod) -> bool:
@@ -60,28 +65,28 @@ class NodeResourcesBalancedAllocation(ScoreColumns):
             deviation = 0.0
         return int((1 - deviation) * MAX_NODE_SCORE)
 
-    def columnar_scores(self, state: CycleState) -> bool:
+    def can_batch_scores(self, state: CycleState) -> bool:
         return self._native_only
 
     def stack_scores(self, states: Sequence[CycleState]) -> Ints:
-        """What is asked, [resource, class, 1]."""
+        """The requests, [resource, class, 1]."""
         return np.array([[amount for _, amount in state[BALANCED]] for state in states], np.int64).T[..., None]
 
-    def scores(self, stacked: Ints, batch: Batch) -> Ints | None:
+    def score_batch(self, stacked: Ints, batch: Batch) -> Ints | None:
         pair = slice(CPU_COLUMN, MEMORY_COLUMN + 1)
         used = batch.allocatable[pair] - batch.free[pair]
         fractions = (used[:, None] + stacked) / batch.divisor[:, None]
         np.minimum(fractions, 1.0, out=fractions)
         scores = _level(fractions[0] - fractions[1])
-        if batch.columns.lacking:  # a resource that a node has nothing of is left out: one fraction alone is level
+        if batch.columns.lacking:  # a resource that a node lacks is left out: one fraction alone is balanced
             scores[:, ~batch.allocatable[pair].all(axis=0)] = MAX_NODE_SCORE
         return scores
 
-    def score_facet(self, stacked: Ints, node: NodeInfo) -> Hashable:
+    def score_signature(self, stacked: Ints, node: NodeInfo) -> Hashable:
         allocatable, requested = node.allocatable, node.requested
         return allocatable[CPU_COLUMN], allocatable[MEMORY_COLUMN], requested[CPU_COLUMN], requested[MEMORY_COLUMN]
 
-    def scores_on(self, stacked: Ints, node: NodeInfo) -> Ints:
+    def score_classes_batch(self, stacked: Ints, node: NodeInfo) -> Ints:
         cpu, memory = node.allocatable[CPU_COLUMN], node.allocatable[MEMORY_COLUMN]
         if not (cpu and memory):
             return np.full(stacked.shape[1], MAX_NODE_SCORE, np.int64)
@@ -92,7 +97,7 @@ class NodeResourcesBalancedAllocation(ScoreColumns):
 
 
 def _level(apart: NDArray[np.float64]) -> Ints:
-    """The score for two fractions that are so far apart; overwrites its argument."""
+    """The score for two fractions with this difference; overwrites its argument."""
     np.abs(apart, out=apart)
     apart /= 2
     np.subtract(1.0, apart, out=apart)

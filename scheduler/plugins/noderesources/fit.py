@@ -1,7 +1,7 @@
-"""Keep pods off nodes without room for their requests, and prefer nodes by how full they would be.
+"""NodeResourcesFit: reject nodes without room for the requests, and score nodes by utilisation.
 
-Follows kubernetes pkg/scheduler/framework/plugins/noderesources/fit.go. What a device can still give is DeviceShare's
-affair; here device resources count as plain sums over the node.
+Follows kubernetes pkg/scheduler/framework/plugins/noderesources/fit.go. Device resources count as plain sums over the
+node here; DeviceShare checks the single devices.
 """
 
 from bisect import bisect_right
@@ -15,12 +15,13 @@ import numpy as np
 from scheduler.api.core import Pod
 from scheduler.api.quantity import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 from scheduler.api.wire import Wire
-from scheduler.cache.classes import PodClass
+from scheduler.cache.classes import EquivalenceClass
 from scheduler.cache.columns import Batch, Bools, Ints
+from scheduler.cache.nodeinfo import NodeInfo, PodInfo
 from scheduler.cache.resources import CPU_COLUMN, MEMORY_COLUMN, PODS_COLUMN
+from scheduler.framework.accelerations import DryRunBatch, FilterBatch, ScoreBatch
+from scheduler.framework.extension_points import Args, PreFilter, Scope
 from scheduler.framework.handle import Handle
-from scheduler.framework.nodeinfo import NodeInfo, PodInfo
-from scheduler.framework.points import Args, FilterColumns, PreFilter, Scope, ScoreColumns, TrialColumns
 from scheduler.framework.state import CycleState, StateKey
 from scheduler.framework.status import SUCCESS, Status
 from scheduler.plugins.noderesources.strategies import LeastAllocated, MostAllocated, RequestedToCapacityRatio, Strategy
@@ -29,26 +30,36 @@ _NATIVE = frozenset({CPU, MEMORY, EPHEMERAL_STORAGE, PODS})
 
 
 class WeightedResource(Wire, frozen=True, forbid_unknown_fields=True):
+    """A resource and its weight."""
+
     name: str
     weight: int = 1
 
 
 class ShapePoint(Wire, frozen=True, forbid_unknown_fields=True):
+    """One point of a RequestedToCapacityRatio shape: utilisation in percent, score 0 to 10."""
+
     utilization: int
     score: int
 
 
 class CapacityRatio(Wire, frozen=True, forbid_unknown_fields=True):
+    """The shape of RequestedToCapacityRatio."""
+
     shape: tuple[ShapePoint, ...] = ()
 
 
 class ScoringStrategy(Wire, frozen=True, forbid_unknown_fields=True):
+    """Upstream's scoring strategy."""
+
     type: Literal["LeastAllocated", "MostAllocated", "RequestedToCapacityRatio"] = "LeastAllocated"
     resources: tuple[WeightedResource, ...] = (WeightedResource(CPU), WeightedResource(MEMORY))
     requested_to_capacity_ratio: CapacityRatio | None = None
 
 
 class NodeResourcesFitArgs(Args, frozen=True):
+    """Upstream's arguments."""
+
     scoring_strategy: ScoringStrategy = ScoringStrategy()
     ignored_resources: tuple[str, ...] = ()
     ignored_resource_groups: tuple[str, ...] = ()
@@ -78,7 +89,7 @@ class NodeResourcesFitArgs(Args, frozen=True):
                 )
 
     def strategy(self) -> Strategy:
-        """The arithmetic that `scoringStrategy` names."""
+        """The strategy that `scoringStrategy` names."""
         match self.scoring_strategy.type:
             case "LeastAllocated":
                 return LeastAllocated()
@@ -90,27 +101,29 @@ class NodeResourcesFitArgs(Args, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class _Ask:
+class _Request:
     checked: tuple[tuple[int, int, str], ...]  # column, amount, name
-    scored: tuple[tuple[int, int, int], ...]  # column, amount as scores count it, weight
-    native: tuple[int, int]  # cpu and memory as scores count them
+    scored: tuple[tuple[int, int, int], ...]  # column, amount for scores, weight
+    native: tuple[int, int]  # cpu and memory for scores
 
 
-ASK: StateKey[_Ask] = StateKey("NodeResourcesFit/ask")
+REQUEST: StateKey[_Request] = StateKey("NodeResourcesFit/request")
 
 
 class _Stacked(NamedTuple):
-    """What some classes ask for."""
+    """The requests of several classes, stacked."""
 
-    columns: list[int]  # those that some class asks for
-    needs: Ints  # how much, [column, class, 1]; no amount is always there
-    steps: list[tuple[int, list[int]]]  # by column, all amounts that are asked for, ascending
+    columns: list[int]  # columns that some class requests
+    needs: Ints  # requested amounts, [column, class, 1]; an amount of 0 always fits
+    steps: list[tuple[int, list[int]]]  # for each column, all distinct requested amounts, ascending
 
 
-class NodeResourcesFit(PreFilter, FilterColumns, ScoreColumns, TrialColumns):
+class NodeResourcesFit(PreFilter, FilterBatch, ScoreBatch, DryRunBatch):
+    """The extension points of NodeResourcesFit."""
+
     name = "NodeResourcesFit"
     scope = Scope.NODE_PODS
-    faceted = True
+    has_signature = True
 
     def __init__(self, handle: Handle, args: NodeResourcesFitArgs | None = None) -> None:
         args = args or NodeResourcesFitArgs()
@@ -120,8 +133,8 @@ class NodeResourcesFit(PreFilter, FilterColumns, ScoreColumns, TrialColumns):
         self._weights = {resource.name: resource.weight or 1 for resource in args.scoring_strategy.resources}
         self._native_only = list(self._weights) == [CPU, MEMORY]
         self._native_weights = np.array(list(self._weights.values()), np.int64).reshape(-1, 1, 1)
-        self._largest: dict[int, int] = {}  # by column: the most that any pod so far counts as asking
-        self._rises: dict[tuple[int, int, Hashable], tuple[list[int], int]] = {}  # the list keeps its id its own
+        self._largest: dict[int, int] = {}  # column → the largest amount that any pod so far has for scores
+        self._rises: dict[tuple[int, int, Hashable], tuple[list[int], int]] = {}  # holding the list keeps its id unique
         self._ignored_names = frozenset(args.ignored_resources)
         self._ignored_groups = frozenset(args.ignored_resource_groups)
 
@@ -135,13 +148,13 @@ class NodeResourcesFit(PreFilter, FilterColumns, ScoreColumns, TrialColumns):
         scored = tuple(self._scored(shape))
         for column, amount, _ in scored:
             self._largest[column] = max(self._largest.get(column, 0), amount)
-        state[ASK] = _Ask(checked, scored, shape.nonzero)
+        state[REQUEST] = _Request(checked, scored, shape.nonzero)
         return SUCCESS
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
         short, hopeless = [], False
         allocatable, requested = node.allocatable, node.requested
-        for column, amount, name in state[ASK].checked:
+        for column, amount, name in state[REQUEST].checked:
             have = allocatable[column] if column < len(allocatable) else 0
             taken = requested[column] if column < len(requested) else 0
             if amount > have - taken:
@@ -151,45 +164,45 @@ class NodeResourcesFit(PreFilter, FilterColumns, ScoreColumns, TrialColumns):
             return SUCCESS
         return _insufficient(tuple(short), hopeless)
 
-    def trial_facet(self, node: NodeInfo, pods: Sequence[PodInfo]) -> Hashable:
+    def dry_run_signature(self, node: NodeInfo, pods: Sequence[PodInfo]) -> Hashable:
         return tuple(node.allocatable), tuple(node.requested), tuple([pod.shape.id for pod in pods])
 
-    def trial_columnar(self, state: CycleState) -> bool:
+    def can_batch_dry_run(self, state: CycleState) -> bool:
         return True
 
-    def trial_width(self) -> int:
+    def dry_run_width(self) -> int:
         return len(self._resources)
 
-    def trial_free(self, node: NodeInfo) -> Sequence[int]:
+    def dry_run_free(self, node: NodeInfo) -> Sequence[int]:
         width = len(self._resources)
         if len(node.requested) < width or len(node.allocatable) < width:
             node.widen(width)
         return [have - taken for have, taken in zip(node.allocatable, node.requested, strict=True)]
 
-    def trial_keys(self, node: NodeInfo, pods: Sequence[PodInfo]) -> Sequence[Hashable]:
+    def dry_run_keys(self, node: NodeInfo, pods: Sequence[PodInfo]) -> Sequence[Hashable]:
         return [pod.shape.id for pod in pods]
 
-    def trial_held(self, node: NodeInfo, pod: PodInfo) -> Sequence[int]:
+    def dry_run_held(self, node: NodeInfo, pod: PodInfo) -> Sequence[int]:
         held = [0] * len(self._resources)
         for column, amount in pod.shape.vector:
             held[column] += amount
         return held
 
-    def trial_passing(self, state: CycleState, free: Ints) -> Bools:
+    def dry_run_filter(self, state: CycleState, free: Ints) -> Bools:
         ok = np.ones(len(free), np.bool_)
-        for column, amount, _ in state[ASK].checked:
+        for column, amount, _ in state[REQUEST].checked:
             ok &= free[:, column] >= amount
         return ok
 
     def stack(self, states: Sequence[CycleState]) -> _Stacked:
-        asks = [{column: amount for column, amount, _ in state[ASK].checked} for state in states]
+        asks = [{column: amount for column, amount, _ in state[REQUEST].checked} for state in states]
         columns = sorted(set().union(*asks))
         never = int(np.iinfo(np.int64).min)
-        needs = np.array([[[ask.get(column, never)] for ask in asks] for column in columns], np.int64)
-        steps = [(column, sorted({ask[column] for ask in asks if column in ask})) for column in columns]
+        needs = np.array([[[request.get(column, never)] for request in asks] for column in columns], np.int64)
+        steps = [(column, sorted({request[column] for request in asks if column in request})) for column in columns]
         return _Stacked(columns, needs, steps)
 
-    def passing(self, stacked: _Stacked, batch: Batch) -> Bools | None:
+    def filter_batch(self, stacked: _Stacked, batch: Batch) -> Bools | None:
         columns, needs, _ = stacked
         batch.columns.ensure_width()
         ok: Bools = batch.free[columns[0]] >= needs[0]
@@ -197,21 +210,21 @@ class NodeResourcesFit(PreFilter, FilterColumns, ScoreColumns, TrialColumns):
             ok &= batch.free[column] >= need
         return ok
 
-    def filter_facet(self, stacked: _Stacked, node: NodeInfo) -> Hashable:
-        """For each resource, how many of the amounts that are asked for would fit."""
+    def filter_signature(self, stacked: _Stacked, node: NodeInfo) -> Hashable:
+        """For each resource, the number of requested amounts that would fit."""
         have, taken = node.allocatable, node.requested
         if len(taken) <= stacked.columns[-1] or len(have) < len(taken):
             node.widen(stacked.columns[-1] + 1)
             have = node.allocatable
         return tuple([bisect_right(steps, have[column] - taken[column]) for column, steps in stacked.steps])
 
-    def passing_on(self, stacked: _Stacked, node: NodeInfo) -> Bools:
+    def filter_classes_batch(self, stacked: _Stacked, node: NodeInfo) -> Bools:
         free = np.array([[node.allocatable[column] - node.requested[column]] for column in stacked.columns], np.int64)
         ok: Bools = np.logical_and.reduce(free >= stacked.needs[..., 0])
         return ok
 
-    def rejections(self, stacked: _Stacked, batch: Batch) -> tuple[Ints, Callable[[int], Status]]:
-        """A bit for each resource that is short, and one above them if it is beyond hope."""
+    def reasons_batch(self, stacked: _Stacked, batch: Batch) -> tuple[Ints, Callable[[int], Status]]:
+        """One bit for each missing resource, and the highest bit if no preemption can help."""
         columns, needs, _ = stacked
         short = batch.free[columns] < needs[:, 0]
         bits = np.left_shift(1, np.arange(len(columns)))
@@ -229,26 +242,26 @@ class NodeResourcesFit(PreFilter, FilterColumns, ScoreColumns, TrialColumns):
         return codes, status
 
     def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
-        return self._score_of(state[ASK], node)
+        return self._score_of(state[REQUEST], node)
 
-    def _score_of(self, ask: _Ask, node: NodeInfo) -> int:
+    def _score_of(self, request: _Request, node: NodeInfo) -> int:
         strategy = self._strategy
         scored = []
-        for column, amount, weight in ask.scored:
+        for column, amount, weight in request.scored:
             capacity = node.allocatable[column] if column < len(node.allocatable) else 0
             if capacity:
                 scored.append((strategy.one(capacity, capacity - _used(node, column) - amount), weight))
         return strategy.mean(scored)
 
     def kind(self, state: CycleState) -> Hashable:
-        return tuple((column, weight) for column, _, weight in state[ASK].scored)
+        return tuple((column, weight) for column, _, weight in state[REQUEST].scored)
 
     @property
-    def bounded(self) -> bool:
-        return self._strategy.bounded
+    def has_delta_bound(self) -> bool:
+        return self._strategy.has_delta_bound
 
-    def rise(self, node: NodeInfo, placed: PodInfo, kind: Hashable) -> int:
-        """The weighted mean of what each resource's score rises by."""
+    def max_score_delta(self, node: NodeInfo, placed: PodInfo, kind: Hashable) -> int:
+        """Weighted mean of the bounds of the resources' score changes."""
         for column, _ in kind:  # type: ignore[attr-defined]
             capacity = node.allocatable[column] if column < len(node.allocatable) else 0
             if capacity and capacity - _used(node, column) < self._largest.get(column, 0):
@@ -259,54 +272,54 @@ class NodeResourcesFit(PreFilter, FilterColumns, ScoreColumns, TrialColumns):
             found = self._rises[key] = (node.allocatable, self._rise(node.allocatable, placed.shape, kind, None))
         return found[1]
 
-    def _rise(self, allocatable: list[int], shape: PodClass, kind: Hashable, drawn: NodeInfo | None) -> int:
-        """`drawn`: a node so full that some pod may overdraw it; where that can happen a score counts as level."""
+    def _rise(self, allocatable: list[int], shape: EquivalenceClass, kind: Hashable, drawn: NodeInfo | None) -> int:
+        """`drawn`: the node is so full that some pod may overdraw it; there a score bound is 0."""
         total = weights = 0
         for column, weight in kind:  # type: ignore[attr-defined]
             capacity = allocatable[column] if column < len(allocatable) else 0
             if not capacity:
                 continue
             weights += weight
-            rise = self._strategy.rise(capacity, self._asked(shape, column))
+            rise = self._strategy.max_score_delta(capacity, self._asked(shape, column))
             if rise > 0 or drawn is None or capacity - _used(drawn, column) >= self._largest.get(column, 0):
                 total += rise * weight
         return -(-total // weights) if weights else 0
 
-    def stack_scores(self, states: Sequence[CycleState]) -> tuple[Ints, list[_Ask]]:
-        asks = [state[ASK] for state in states]
-        return np.array([ask.native for ask in asks], np.int64).T[..., None], asks
+    def stack_scores(self, states: Sequence[CycleState]) -> tuple[Ints, list[_Request]]:
+        asks = [state[REQUEST] for state in states]
+        return np.array([request.native for request in asks], np.int64).T[..., None], asks
 
-    def scores(self, stacked: tuple[Ints, list[_Ask]], batch: Batch) -> Ints | None:
+    def score_batch(self, stacked: tuple[Ints, list[_Request]], batch: Batch) -> Ints | None:
         native, asks = stacked
         strategy = self._strategy
-        if self._native_only and not batch.columns.lacking:  # cpu and memory of nodes that have both: the usual case
+        if self._native_only and not batch.columns.lacking:  # cpu and memory on nodes that have both: the usual case
             left = batch.room[:, None] - native
             return strategy.mean_many(strategy.many(batch.divisor[:, None], left), self._native_weights)
         batch.columns.ensure_width()
-        return np.stack([self._scores_of_one(ask, batch) for ask in asks])
+        return np.stack([self._scores_of_one(request, batch) for request in asks])
 
-    def score_facet(self, stacked: tuple[Ints, list[_Ask]], node: NodeInfo) -> Hashable:
+    def score_signature(self, stacked: tuple[Ints, list[_Request]], node: NodeInfo) -> Hashable:
         allocatable = node.allocatable
         if self._native_only:
             return allocatable[CPU_COLUMN], allocatable[MEMORY_COLUMN], node.nonzero
         columns = (self._resources.column(name) for name in self._weights)
         return tuple((allocatable[column], _used(node, column)) for column in columns if column < len(allocatable))
 
-    def scores_on(self, stacked: tuple[Ints, list[_Ask]], node: NodeInfo) -> Ints:
+    def score_classes_batch(self, stacked: tuple[Ints, list[_Request]], node: NodeInfo) -> Ints:
         native, asks = stacked
         cpu, memory = node.allocatable[CPU_COLUMN], node.allocatable[MEMORY_COLUMN]
         if self._native_only and cpu and memory:
             capacity = np.array([[cpu], [memory]])
             left = np.array([[cpu - node.nonzero[0]], [memory - node.nonzero[1]]]) - native[..., 0]
             return self._strategy.mean_many(self._strategy.many(capacity, left), self._native_weights[..., 0])
-        return np.array([self._score_of(ask, node) for ask in asks], np.int64)
+        return np.array([self._score_of(request, node) for request in asks], np.int64)
 
-    def _scores_of_one(self, ask: _Ask, batch: Batch) -> Ints:
-        if not ask.scored:
+    def _scores_of_one(self, request: _Request, batch: Batch) -> Ints:
+        if not request.scored:
             return np.zeros(batch.size, np.int64)
-        capacity = np.stack([batch.allocatable[column] for column, _, _ in ask.scored])
-        left = np.stack([self._left(batch, column) - amount for column, amount, _ in ask.scored])
-        weights = np.where(capacity > 0, np.array([[weight] for _, _, weight in ask.scored], np.int64), 0)
+        capacity = np.stack([batch.allocatable[column] for column, _, _ in request.scored])
+        left = np.stack([self._left(batch, column) - amount for column, amount, _ in request.scored])
+        weights = np.where(capacity > 0, np.array([[weight] for _, _, weight in request.scored], np.int64), 0)
         return self._strategy.mean_many(self._strategy.many(np.maximum(capacity, 1), left), weights)
 
     def _left(self, batch: Batch, column: int) -> Ints:
@@ -317,7 +330,7 @@ class NodeResourcesFit(PreFilter, FilterColumns, ScoreColumns, TrialColumns):
             return False
         return name in self._ignored_names or name.split("/", 1)[0] in self._ignored_groups
 
-    def _scored(self, shape: PodClass) -> list[tuple[int, int, int]]:
+    def _scored(self, shape: EquivalenceClass) -> list[tuple[int, int, int]]:
         """Column, amount and weight of the resources that count for pods of this shape."""
         scored = []
         for name, weight in self._weights.items():
@@ -326,8 +339,8 @@ class NodeResourcesFit(PreFilter, FilterColumns, ScoreColumns, TrialColumns):
                 scored.append((column, self._asked(shape, column), weight))
         return scored
 
-    def _asked(self, shape: PodClass, column: int) -> int:
-        """How much of a resource a pod asks for, as scores count it."""
+    def _asked(self, shape: EquivalenceClass, column: int) -> int:
+        """The requested amount of a resource for scores."""
         if column in {CPU_COLUMN, MEMORY_COLUMN}:
             return shape.nonzero[column - CPU_COLUMN]
         return shape.requests.get(self._resources.names[column], 0)

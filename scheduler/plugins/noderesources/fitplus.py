@@ -1,4 +1,4 @@
-"""NodeResourcesFitPlus: fill some resources up and spread others, each with its own weight (Koordinator; rule R64)."""
+"""NodeResourcesFitPlus: pack or spread each resource, with a weight of its own (Koordinator; FWK-R64)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,30 +9,33 @@ import numpy as np
 from scheduler.api.core import Pod
 from scheduler.api.wire import Wire
 from scheduler.cache.columns import Batch, Ints
+from scheduler.cache.nodeinfo import NodeInfo
 from scheduler.cache.resources import CPU_COLUMN, MEMORY_COLUMN
+from scheduler.framework.accelerations import ScoreBatch
+from scheduler.framework.extension_points import MAX_NODE_SCORE, Args, Scope
 from scheduler.framework.handle import Handle
-from scheduler.framework.nodeinfo import NodeInfo
-from scheduler.framework.points import MAX_NODE_SCORE, Args, Scope, ScoreColumns
 from scheduler.framework.state import CycleState, StateKey
 
 MOST, LEAST = "MostAllocated", "LeastAllocated"
 
 
 class ResourceType(Wire, frozen=True, forbid_unknown_fields=True):
-    """How one resource is scored; a type that nobody knows scores 0 and still weighs, as in Koordinator."""
+    """The score strategy of one resource; an unknown type scores 0 and still has weight, as in Koordinator."""
 
     type: str = ""
     weight: int = 0
 
 
 class NodeResourcesFitPlusArgs(Args, frozen=True):
+    """Koordinator's arguments."""
+
     resources: dict[str, ResourceType] = msgspec.field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
     column: int
-    amount: int  # what the pod asks, as scores count it
+    amount: int  # the pod's request for scores
     type: str
     weight: int
 
@@ -40,8 +43,8 @@ class _Part:
 PARTS: StateKey[tuple[_Part, ...]] = StateKey("NodeResourcesFitPlus/parts")
 
 
-class NodeResourcesFitPlus(ScoreColumns):
-    """Looks at those configured resources that the pod asks for; a pod that asks for none scores 100 everywhere."""
+class NodeResourcesFitPlus(ScoreBatch):
+    """Scores the configured resources that the pod requests; a pod that requests none scores 100 everywhere."""
 
     name = "NodeResourcesFitPlus"
     scope = Scope.NODE_PODS
@@ -62,18 +65,18 @@ class NodeResourcesFitPlus(ScoreColumns):
             amount = shape.nonzero[column - CPU_COLUMN] if native else shape.requests[name]
             parts.append(_Part(column, amount, wanted.type, wanted.weight))
         state[PARTS] = tuple(parts)
-        return sum(part.weight for part in parts) > 0  # else it says the same of every node
+        return sum(part.weight for part in parts) > 0  # otherwise all nodes score the same
 
     def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
         return _score(state[PARTS], node)
 
-    def scores_on(self, stacked: Sequence[tuple[_Part, ...]], node: NodeInfo) -> Ints:
+    def score_classes_batch(self, stacked: Sequence[tuple[_Part, ...]], node: NodeInfo) -> Ints:
         return np.array([_score(parts, node) for parts in stacked], np.int64)
 
     def stack_scores(self, states: Sequence[CycleState]) -> Sequence[tuple[_Part, ...]]:
         return [state[PARTS] for state in states]
 
-    def scores(self, stacked: Sequence[tuple[_Part, ...]], batch: Batch) -> Ints | None:
+    def score_batch(self, stacked: Sequence[tuple[_Part, ...]], batch: Batch) -> Ints | None:
         batch.columns.ensure_width()
         return np.stack([_scores(parts, batch) for parts in stacked])
 

@@ -1,4 +1,4 @@
-"""ScarceResourceAvoidance: keep pods off nodes whose scarce resources they would only block (Koordinator; rule R65)."""
+"""ScarceResourceAvoidance: avoid nodes with scarce resources that the pod does not request (Koordinator; FWK-R65)."""
 
 from collections.abc import Sequence
 
@@ -6,22 +6,25 @@ import numpy as np
 
 from scheduler.api.core import Pod
 from scheduler.cache.columns import Batch, Bools, Ints
+from scheduler.cache.nodeinfo import NodeInfo
 from scheduler.cache.resources import PODS_COLUMN
+from scheduler.framework.accelerations import ScoreBatch
+from scheduler.framework.extension_points import MAX_NODE_SCORE, Args, Scope
 from scheduler.framework.handle import Handle
-from scheduler.framework.nodeinfo import NodeInfo
-from scheduler.framework.points import MAX_NODE_SCORE, Args, Scope, ScoreColumns
 from scheduler.framework.state import CycleState, StateKey
 
 
 class ScarceResourceAvoidanceArgs(Args, frozen=True):
+    """Koordinator's arguments."""
+
     resources: tuple[str, ...] = ()
 
 
-ASKED: StateKey[frozenset[int]] = StateKey("ScarceResourceAvoidance/asked")  # columns that the pod asks of
+REQUESTED_COLUMNS: StateKey[frozenset[int]] = StateKey("ScarceResourceAvoidance/asked")
 
 
-class ScarceResourceAvoidance(ScoreColumns):
-    """Of the kinds of resource that a node has and the pod does not ask for, the percentage that is not scarce."""
+class ScarceResourceAvoidance(ScoreBatch):
+    """Scores the percentage of non-scarce resources among those that the node has and the pod does not request."""
 
     name = "ScarceResourceAvoidance"
     scope = Scope.NODE
@@ -33,22 +36,22 @@ class ScarceResourceAvoidance(ScoreColumns):
 
     def pre_score(self, state: CycleState, pod: Pod) -> bool:
         shape = self._handle.cache.classes.of(pod)
-        state[ASKED] = frozenset(column for column, _ in shape.vector)  # the pod itself counts as one of "pods"
+        state[REQUESTED_COLUMNS] = frozenset(column for column, _ in shape.vector)  # the pod itself uses one of "pods"
         return bool(self._scarce)
 
     def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
         unasked = {
             column
             for column, amount in enumerate(node.allocatable)
-            if amount > 0 and column != PODS_COLUMN and column not in state[ASKED]
+            if amount > 0 and column != PODS_COLUMN and column not in state[REQUESTED_COLUMNS]
         }
         scarce = unasked & self._scarce
         return (len(unasked) - len(scarce)) * MAX_NODE_SCORE // len(unasked) if scarce else MAX_NODE_SCORE
 
-    def scores(self, stacked: Sequence[CycleState], batch: Batch) -> Ints | None:
+    def score_batch(self, stacked: Sequence[CycleState], batch: Batch) -> Ints | None:
         batch.columns.ensure_width()
         has = batch.allocatable > 0
-        return np.stack([self._scores(state[ASKED] | {PODS_COLUMN}, has) for state in stacked])
+        return np.stack([self._scores(state[REQUESTED_COLUMNS] | {PODS_COLUMN}, has) for state in stacked])
 
     def _scores(self, asked: frozenset[int], has: Bools) -> Ints:
         unasked = np.array([column not in asked for column in range(len(has))])

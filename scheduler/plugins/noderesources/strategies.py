@@ -1,7 +1,7 @@
-"""The three ways in which upstream scores how full a node would be (kubernetes noderesources, `scoringStrategy`).
+"""Upstream's three utilisation scores (kubernetes noderesources, `scoringStrategy`).
 
-Everything is in whole numbers and truncates as Go does. `capacity` and `left` are what the node has and what would be
-left of it with the pod there; both forms below, for one node and for many, say the same.
+All arithmetic is in integers and truncates like Go. `capacity` and `left` are the node's amounts, and what is left
+with the pod on it. The forms for one node and for many give the same results.
 """
 
 from abc import ABC, abstractmethod
@@ -10,31 +10,31 @@ from collections.abc import Sequence
 import numpy as np
 
 from scheduler.cache.columns import Ints
-from scheduler.framework.points import MAX_NODE_SCORE
+from scheduler.framework.extension_points import MAX_NODE_SCORE
 
 
 class Strategy(ABC):
-    """Scores resources one by one and takes the weighted mean."""
+    """Scores single resources and takes the weighted mean."""
 
     @abstractmethod
     def one(self, capacity: int, left: int) -> int:
-        """0 to 100 for one resource of one node; capacity is not 0."""
+        """Score of one resource of one node, 0 to 100; capacity is not 0."""
 
-    def rise(self, capacity: int, taken: int) -> int:
-        """By how much `one` rises at most when `taken` more is used of `capacity`, as long as it is not used up."""
+    def max_score_delta(self, capacity: int, taken: int) -> int:
+        """The maximum increase of `one` when `taken` more of `capacity` is used, while it is not exhausted."""
         raise AssertionError("no bound")
 
     @property
-    def bounded(self) -> bool:
-        """Whether `rise` can say."""
+    def has_delta_bound(self) -> bool:
+        """Whether `max_score_delta` has a value."""
         return True
 
     @abstractmethod
     def many(self, capacity: Ints, left: Ints) -> Ints:
-        """`one` for arrays; capacities are at least 1; `left` is the callee's to overwrite."""
+        """`one` for arrays; capacities are at least 1; may overwrite `left`."""
 
     def mean(self, scored: Sequence[tuple[int, int]]) -> int:
-        """Of (score, weight) pairs; no weight at all gives 0."""
+        """The mean of (score, weight) pairs; 0 without weight."""
         weights = sum(weight for _, weight in scored)
         return sum(score * weight for score, weight in scored) // weights if weights else 0
 
@@ -48,10 +48,12 @@ class Strategy(ABC):
 
 
 class LeastAllocated(Strategy):
+    """Higher scores for lower utilisation."""
+
     def one(self, capacity: int, left: int) -> int:
         return left * MAX_NODE_SCORE // capacity if left > 0 else 0
 
-    def rise(self, capacity: int, taken: int) -> int:
+    def max_score_delta(self, capacity: int, taken: int) -> int:
         return -(taken * MAX_NODE_SCORE // capacity)
 
     def many(self, capacity: Ints, left: Ints) -> Ints:
@@ -62,10 +64,12 @@ class LeastAllocated(Strategy):
 
 
 class MostAllocated(Strategy):
+    """Higher scores for higher utilisation."""
+
     def one(self, capacity: int, left: int) -> int:
         return (capacity - max(left, 0)) * MAX_NODE_SCORE // capacity
 
-    def rise(self, capacity: int, taken: int) -> int:
+    def max_score_delta(self, capacity: int, taken: int) -> int:
         return -(-taken * MAX_NODE_SCORE // capacity)
 
     def many(self, capacity: Ints, left: Ints) -> Ints:
@@ -77,7 +81,7 @@ class MostAllocated(Strategy):
 
 
 class RequestedToCapacityRatio(Strategy):
-    """A line through points (utilisation %, score 0..10); the mean rounds, and zero scores carry no weight."""
+    """Piecewise linear through (utilisation %, score 0 to 10); the mean rounds, and zero scores have no weight."""
 
     def __init__(self, shape: Sequence[tuple[int, int]]) -> None:
         self._shape = [(utilization, score * 10) for utilization, score in shape]
@@ -98,7 +102,7 @@ class RequestedToCapacityRatio(Strategy):
         return int(self._table[100 if left < 0 else (capacity - left) * 100 // capacity])
 
     @property
-    def bounded(self) -> bool:
+    def has_delta_bound(self) -> bool:
         return False
 
     def many(self, capacity: Ints, left: Ints) -> Ints:
@@ -117,6 +121,6 @@ class RequestedToCapacityRatio(Strategy):
 
 
 def _truncate(numerator: int, denominator: int) -> int:
-    """Division towards zero, as Go's."""
+    """Division that truncates towards zero, like Go's."""
     quotient = abs(numerator) // abs(denominator)
     return quotient if (numerator >= 0) == (denominator >= 0) else -quotient

@@ -1,1 +1,1 @@
-"""Spreading replicas evenly over zones, racks or hosts, as upstream has it."""
+"""PodTopologySpread: spread replicas evenly over zones, racks or hosts, as upstream."""

@@ -1,4 +1,4 @@
-"""What a pod asks for when it wants to be spread, and which nodes count as places to spread over."""
+"""Spread constraints of a pod, and the nodes that count as domains."""
 
 from dataclasses import dataclass
 
@@ -10,25 +10,26 @@ from scheduler.cache.cache import Cache
 from scheduler.cache.columns import Batch, Bools
 from scheduler.cache.matching import PodMatcher, Readings, with_label_keys
 from scheduler.plugins.selection import LabelFacts, Selection, TaintFact, admits
+from scheduler.pods.selectors import selector_matches
 
 HARD, SOFT = "DoNotSchedule", "ScheduleAnyway"
 
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """One constraint of one pod, ready to be counted."""
+    """One constraint of one pod, prepared for counting."""
 
     key: str
     max_skew: int
-    matcher: PodMatcher | None  # None: nothing counts
-    itself: int  # 1 if the pod would count once it is there
+    matcher: PodMatcher | None  # None: no pod counts
+    itself: int  # 1 if the pod itself counts once placed
     min_domains: int
     honors_affinity: bool
     honors_taints: bool
 
     @staticmethod
     def read(constraint: TopologySpreadConstraint, pod: Pod, selector: LabelSelector | None) -> "Constraint":
-        """`selector` replaces the constraint's own: default constraints have none."""
+        """Prepare a constraint; `selector` replaces its own, which default constraints lack."""
         metadata = pod.metadata
         selector = with_label_keys(selector, metadata.labels, constraint.match_label_keys)
         empty = selector is None or not (selector.match_labels or selector.match_expressions)
@@ -36,7 +37,7 @@ class Constraint:
             constraint.topology_key,
             constraint.max_skew,
             None if empty else PodMatcher([metadata.namespace], selector),
-            int(selector is not None and selector.matches(metadata.labels)),
+            int(selector is not None and selector_matches(selector, metadata.labels)),
             constraint.min_domains or 1,
             constraint.node_affinity_policy == "Honor",
             constraint.node_taints_policy == "Honor",
@@ -50,9 +51,9 @@ def own(pod: Pod, when: str) -> tuple[Constraint, ...]:
 
 def _read(pod: Pod) -> dict[str, tuple[Constraint, ...]]:
     found: dict[str, tuple[Constraint, ...]] = {}
-    for one in pod.spec.topology_spread_constraints:
-        when = one.when_unsatisfiable
-        found[when] = (*found.get(when, ()), Constraint.read(one, pod, one.label_selector))
+    for constraint in pod.spec.topology_spread_constraints:
+        when = constraint.when_unsatisfiable
+        found[when] = (*found.get(when, ()), Constraint.read(constraint, pod, constraint.label_selector))
     return found
 
 
@@ -60,14 +61,14 @@ _READ: Readings[dict[str, tuple[Constraint, ...]]] = Readings(_read)
 
 
 def counts_node(constraint: Constraint, selection: Selection, pod: Pod, node: Node) -> bool:
-    """Whether pods on this node count, by the constraint's policies."""
+    """Whether pods on this node count, by the policies of the constraint."""
     if constraint.honors_affinity and not selection.admits(node.name, node.metadata.labels):
         return False
     return not constraint.honors_taints or admits(node.spec.taints, pod.spec.tolerations)
 
 
 class Eligibility:
-    """`counts_node` for all nodes at once, kept for a class of pods until some node object changes."""
+    """`counts_node` for all nodes, kept for an equivalence class until a node object changes."""
 
     def __init__(self, cache: Cache) -> None:
         self._cache = cache
@@ -76,7 +77,7 @@ class Eligibility:
         self._kept: dict[tuple[int, bool], tuple[int, Bools]] = {}
 
     def rows(self, constraint: Constraint, pod: Pod) -> Bools:
-        """For each row in use; of rows that are no node it says nothing. Not for the caller to change."""
+        """For each row in use; rows without a node are undefined. The caller must not change the array."""
         selection = self._selected(pod) if constraint.honors_affinity else None
         taints = self._untainted(pod) if constraint.honors_taints else None
         if selection is None or taints is None:
@@ -106,7 +107,7 @@ class Eligibility:
         return self._keep(pod, position, judged, taints=True)
 
     def _find(self, pod: Pod, *, taints: bool) -> tuple[int | None, Bools]:
-        """What is kept, with None; or where to keep it under."""
+        """The kept array, with None; or the key to keep it under."""
         shape = self._cache.classes.of(pod)
         now = len(self._cache.columns.static_log)
         position, kept = self._kept.get((shape.id, taints), (-1, np.zeros(0, np.bool_)))

@@ -1,4 +1,4 @@
-"""Pods by domain, counted node by node: the definition that the arrays of a cycle must agree with."""
+"""Pods by domain, counted node by node: the reference for the arrays of a cycle."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -12,7 +12,7 @@ from scheduler.plugins.selection import Selection
 def counted_on(
     cache: Cache, tallies: Tallies, pod: Pod, constraint: Constraint, labels_of: Sequence[Constraint]
 ) -> Iterator[tuple[str | None, int]]:
-    """The domain and number of pods of every node that counts, and that has all labels of `labels_of`."""
+    """Domain and number of pods of every node that counts and has all labels of `labels_of`."""
     selection = Selection(pod)
     tally = tallies.of(constraint.matcher, staying=True) if constraint.matcher is not None else None
     for node in cache:
@@ -23,9 +23,9 @@ def counted_on(
 
 
 class DomainCounts:
-    """How many pods count in each domain of each hard constraint.
+    """The number of pods in each domain of each hard constraint.
 
-    `imagined` is what a trial adds or takes away, by number of the constraint and domain.
+    `simulated` are the changes of a dry run, by number of the constraint and domain.
     """
 
     def __init__(self, cache: Cache, tallies: Tallies, pod: Pod, constraints: Sequence[Constraint]) -> None:
@@ -38,13 +38,13 @@ class DomainCounts:
                     counts[value] = counts.get(value, 0) + count
             self._counts.append(counts)
 
-    def at(self, number: int, value: str, imagined: Mapping[tuple[int, str], int]) -> int:
-        """Pods in one domain."""
-        return self._counts[number].get(value, 0) + imagined.get((number, value), 0)
+    def at(self, number: int, value: str, simulated: Mapping[tuple[int, str], int]) -> int:
+        """The number of pods in one domain."""
+        return self._counts[number].get(value, 0) + simulated.get((number, value), 0)
 
-    def least(self, number: int, imagined: Mapping[tuple[int, str], int]) -> int:
-        """Pods in the emptiest domain; 0 while there are fewer domains than the constraint asks for."""
+    def least(self, number: int, simulated: Mapping[tuple[int, str], int]) -> int:
+        """The number of pods in the emptiest domain; 0 while there are fewer domains than `minDomains`."""
         counts = self._counts[number]
         if len(counts) < self._constraints[number].min_domains:
             return 0
-        return min((count + imagined.get((number, value), 0) for value, count in counts.items()), default=0)
+        return min((count + simulated.get((number, value), 0) for value, count in counts.items()), default=0)

@@ -1,7 +1,7 @@
-"""PodTopologySpread: the extension points (kubernetes plugins/podtopologyspread, rules R70 and R71).
+"""PodTopologySpread: the extension points (kubernetes plugins/podtopologyspread, FWK-R70, FWK-R71).
 
-Upstream goes over all pods of all nodes in each cycle. Here pods are tallied by node as they come and go, for each
-selector that some constraint has, and a cycle sums tallies over domains.
+Upstream iterates over all pods of all nodes in each cycle. Here pods are counted by node when they come and go, for
+each selector of a constraint, and a cycle sums the counts over domains.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,10 +14,11 @@ import numpy as np
 from scheduler.api.core import HOSTNAME_LABEL, ZONE_LABEL, Pod, TopologySpreadConstraint
 from scheduler.cache.columns import Batch, Bools, Ints
 from scheduler.cache.domains import Domains
+from scheduler.cache.nodeinfo import NodeInfo, PodInfo
 from scheduler.cache.tallies import Tallies
+from scheduler.framework.accelerations import FilterBatch, ScoreBatch
+from scheduler.framework.extension_points import MAX_NODE_SCORE, Args, PreFilter, Scope, VictimAware
 from scheduler.framework.handle import Handle
-from scheduler.framework.nodeinfo import NodeInfo, PodInfo
-from scheduler.framework.points import MAX_NODE_SCORE, Args, FilterColumns, PreFilter, Scope, ScoreColumns, VictimAware
 from scheduler.framework.state import CycleState, StateKey
 from scheduler.framework.status import SUCCESS, Status
 from scheduler.plugins.podtopologyspread.constraints import HARD, SOFT, Constraint, Eligibility, counts_node, own
@@ -31,10 +32,12 @@ SYSTEM_DEFAULTS = (
     TopologySpreadConstraint(max_skew=3, topology_key=HOSTNAME_LABEL, when_unsatisfiable=SOFT),
     TopologySpreadConstraint(max_skew=5, topology_key=ZONE_LABEL, when_unsatisfiable=SOFT),
 )
-LEFT_OUT = -1  # raw score of a node that lacks a label: none of the scores that count is negative
+LEFT_OUT = -1  # raw score of a node that lacks a label; other scores are not negative
 
 
 class PodTopologySpreadArgs(Args, frozen=True):
+    """Upstream's arguments."""
+
     default_constraints: tuple[TopologySpreadConstraint, ...] = ()
     defaulting_type: Literal["System", "List"] = "System"
 
@@ -59,7 +62,7 @@ class PodTopologySpreadArgs(Args, frozen=True):
 
 @dataclass(slots=True)
 class _Hard:
-    """One pod's hard constraints within a cycle; `counts` is made when a node is judged the plain way."""
+    """The hard constraints of a pod in a cycle; `counts` is computed when a node is evaluated by itself."""
 
     pod: Pod
     constraints: tuple[Constraint, ...]
@@ -70,24 +73,26 @@ class _Hard:
 class _Soft:
     pod: Pod
     constraints: tuple[Constraint, ...]
-    strict: bool  # nodes that lack one of the labels are left out
+    strict: bool  # nodes without one of the labels are left out
 
 
 @dataclass(frozen=True, slots=True)
 class _Survey:
-    """What the plain scores need of the feasible nodes: each constraint's weight and its pods by domain."""
+    """Values of feasible nodes for single-node scores: each constraint's weight and its pods by domain."""
 
     weights: tuple[float, ...]
     counts: tuple[dict[str | None, int], ...]
 
 
 HARDS: StateKey[_Hard] = StateKey("PodTopologySpread/hard")
-IMAGINED: StateKey[dict[tuple[int, str], int]] = StateKey("PodTopologySpread/imagined")
+SIMULATED: StateKey[dict[tuple[int, str], int]] = StateKey("PodTopologySpread/simulated")
 SOFTS: StateKey[_Soft] = StateKey("PodTopologySpread/soft")
 SURVEY: StateKey[_Survey] = StateKey("PodTopologySpread/survey")
 
 
-class PodTopologySpread(PreFilter, FilterColumns, ScoreColumns, VictimAware):
+class PodTopologySpread(PreFilter, FilterBatch, ScoreBatch, VictimAware):
+    """The extension points of PodTopologySpread."""
+
     name = "PodTopologySpread"
     scope = Scope.CLUSTER
 
@@ -129,13 +134,13 @@ class PodTopologySpread(PreFilter, FilterColumns, ScoreColumns, VictimAware):
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
         hard, labels = state[HARDS], node.known.metadata.labels
         counts = self._counts(hard)
-        imagined = state.get(IMAGINED) or {}
+        simulated = state.get(SIMULATED) or {}
         for number, constraint in enumerate(hard.constraints):
             value = labels.get(constraint.key)
             if value is None:
                 return NO_LABEL
-            there = counts.at(number, value, imagined) + constraint.itself
-            if there - counts.least(number, imagined) > constraint.max_skew:
+            there = counts.at(number, value, simulated) + constraint.itself
+            if there - counts.least(number, simulated) > constraint.max_skew:
                 return SKEWED
         return SUCCESS
 
@@ -144,8 +149,8 @@ class PodTopologySpread(PreFilter, FilterColumns, ScoreColumns, VictimAware):
             hard.counts = DomainCounts(self._cache, self._tallies, hard.pod, hard.constraints)
         return hard.counts
 
-    def rejections(self, stacked: Sequence[CycleState], batch: Batch) -> tuple[Ints, Callable[[int], Status]]:
-        """1: a label is missing; 2: too many are there already."""
+    def reasons_batch(self, stacked: Sequence[CycleState], batch: Batch) -> tuple[Ints, Callable[[int], Status]]:
+        """1: a label is missing; 2: the skew would be too large."""
         (state,) = stacked
         hard = state[HARDS]
         rows = self._cache.columns.count
@@ -161,8 +166,8 @@ class PodTopologySpread(PreFilter, FilterColumns, ScoreColumns, VictimAware):
             codes = np.where(codes, codes, np.where(domain.present(), crowded * 2, 1))
         return batch.pick(codes), lambda code: NO_LABEL if code == 1 else SKEWED
 
-    def passing(self, stacked: Sequence[CycleState], batch: Batch) -> Bools | None:
-        return np.stack([self.rejections([state], batch)[0] == 0 for state in stacked])
+    def filter_batch(self, stacked: Sequence[CycleState], batch: Batch) -> Bools | None:
+        return np.stack([self.reasons_batch([state], batch)[0] == 0 for state in stacked])
 
     def _carrying(self, constraints: Sequence[Constraint]) -> Bools:
         """Rows of nodes that have the labels of all constraints."""
@@ -173,7 +178,7 @@ class PodTopologySpread(PreFilter, FilterColumns, ScoreColumns, VictimAware):
         return found
 
     def _rows(self, constraint: Constraint) -> Ints:
-        """How many pods count on each row."""
+        """The number of matching pods on each row."""
         count = self._cache.columns.count
         if constraint.matcher is None:
             return np.zeros(count, np.int64)
@@ -182,17 +187,17 @@ class PodTopologySpread(PreFilter, FilterColumns, ScoreColumns, VictimAware):
     # -- preemption ---------------------------------------------------------------------------------------------------
 
     def victim_removed(self, state: CycleState, victim: PodInfo, node: NodeInfo) -> None:
-        self._imagine(state, victim, node, -1)
+        self._move_in_dry_run(state, victim, node, -1)
 
     def victim_returned(self, state: CycleState, victim: PodInfo, node: NodeInfo) -> None:
-        self._imagine(state, victim, node, 1)
+        self._move_in_dry_run(state, victim, node, 1)
 
-    def _imagine(self, state: CycleState, victim: PodInfo, node: NodeInfo, change: int) -> None:
+    def _move_in_dry_run(self, state: CycleState, victim: PodInfo, node: NodeInfo, change: int) -> None:
         hard = state.get(HARDS)
         if hard is None or victim.pod.deleting:
             return
-        before = state.get(IMAGINED)
-        imagined = {} if before is None else before.copy()
+        before = state.get(SIMULATED)
+        simulated = {} if before is None else before.copy()
         selection = Selection(hard.pod)
         labels = node.known.metadata.labels
         if not all(constraint.key in labels for constraint in hard.constraints):
@@ -204,8 +209,8 @@ class PodTopologySpread(PreFilter, FilterColumns, ScoreColumns, VictimAware):
                 and counts_node(constraint, selection, hard.pod, node.known)
             ):
                 place = (number, labels[constraint.key])
-                imagined[place] = imagined.get(place, 0) + change
-        state[IMAGINED] = imagined
+                simulated[place] = simulated.get(place, 0) + change
+        state[SIMULATED] = simulated
 
     # -- score --------------------------------------------------------------------------------------------------------
 
@@ -251,7 +256,7 @@ class PodTopologySpread(PreFilter, FilterColumns, ScoreColumns, VictimAware):
             total += here * weight + (constraint.max_skew - 1)
         return floor(total + 0.5)
 
-    def scores(self, stacked: Sequence[CycleState], batch: Batch) -> Ints | None:
+    def score_batch(self, stacked: Sequence[CycleState], batch: Batch) -> Ints | None:
         (state,) = stacked
         soft, rows = state[SOFTS], batch.rows
         carrying = self._carrying(soft.constraints) if soft.strict else self._known
@@ -276,7 +281,7 @@ class PodTopologySpread(PreFilter, FilterColumns, ScoreColumns, VictimAware):
         return self._cache.columns.known[: self._cache.columns.count]
 
     def normalize(self, state: CycleState, raw: Ints) -> Ints:
-        """The fewer there are the better; what was left out gets nothing."""
+        """Fewer matching pods give a higher score; nodes that were left out score 0."""
         counted = raw != LEFT_OUT
         kept = raw[counted]
         if not len(kept):

@@ -1,10 +1,10 @@
-"""Arguments of the Reservation plugin, as Koordinator's configuration spells them."""
+"""ReservationArgs: the plugin's arguments in a configuration file."""
 
-from scheduler.framework.points import Args
+from scheduler.framework.extension_points import Args
 
 
 class ReservationArgs(Args, frozen=True):
-    """Times are in seconds. Workers and the selector index have no effect: nothing here is searched one by one."""
+    """Times are in seconds. The workers and the selector index have no effect: the lookup here is by owner."""
 
     enable_preemption: bool = False
     min_candidate_nodes_percentage: int = 10
@@ -16,11 +16,11 @@ class ReservationArgs(Args, frozen=True):
     resync_interval_seconds: int = 60
     ignored_resources: tuple[str, ...] = ()
     ignored_resource_groups: tuple[str, ...] = ()
-    clean_expired_reservation_allocated: bool = False  # upstream's feature gate of that name
+    clean_expired_reservation_allocated: bool = False  # upstream's feature gate CleanExpiredReservationAllocated
     reservation_selector_index: dict[str, object] = {}  # noqa: RUF012 msgspec copies it for each instance
 
     def ignores(self, name: str) -> bool:
-        """Whether it does not matter how much of a resource is left on a node; native ones always do."""
+        """Whether the free amount of a resource on the node is not checked; native resources always are."""
         return "/" in name and (name in self.ignored_resources or name.split("/", 1)[0] in self.ignored_resource_groups)
 
     def check(self) -> None:

@@ -1,4 +1,4 @@
-"""Why none of a pod's reservations took it, counted and worded as Koordinator does (R42, R43)."""
+"""Why no reservation took a pod, counted in Koordinator's format (RSV-R42, RSV-R43)."""
 
 import re
 from collections import Counter
@@ -25,9 +25,9 @@ _ITEM = re.compile(rf"(\d+) {re.escape(PREFIX)}(.+)", re.DOTALL)
 
 @dataclass(slots=True)
 class Diagnosis:
-    """The reservations whose owners speak of one pod, by what they are to it."""
+    """Counts of the reservations whose owners match a pod, by result."""
 
-    required: bool  # the pod goes into a reservation or nowhere
+    required: bool  # the pod requires a reservation
     counts: Counter[Match] = field(default_factory=Counter)
     taints: Counter[str] = field(default_factory=Counter)
     named: int = 0
@@ -35,7 +35,7 @@ class Diagnosis:
     matched: Counter[str] = field(default_factory=Counter)  # by node
 
     def note(self, node: str, found: Match, taint: Taint | None, *, named: bool = False) -> None:
-        """Count one reservation; `named`: the pod asks for one by name."""
+        """Count one reservation; `named`: the pod requires one by name."""
         self.total += 1
         if found is Match.MATCHED:
             self.matched[node] += 1
@@ -46,7 +46,7 @@ class Diagnosis:
             self.counts[found] += 1
 
     def reasons(self, status_of: Callable[[str], Status]) -> list[str]:
-        """What to say of reservations, given why each node with a matching one was rejected."""
+        """The reasons that concern reservations, given why each node with a matching one was rejected."""
         if not self.total and not self.required:
             return []
         by_node: Counter[str] = Counter()
@@ -63,7 +63,7 @@ class Diagnosis:
 
 
 def reservation_note(message: str) -> str:
-    """What the second event of a pod with reservation affinity says, from its fit error; "" if there is none."""
+    """The message of the second event of a pod with reservation affinity, from its fit error; "" if there is none."""
     start = _UNAVAILABLE.match(message)
     if start is None:
         return ""

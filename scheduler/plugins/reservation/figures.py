@@ -1,28 +1,28 @@
-"""What there is to measure about reservations (R52): their phases, and how much of them is used."""
+"""Metrics of reservations (RSV-R52): phases, and utilisation."""
 
 from collections.abc import Iterator
 
 from scheduler.api.quantity import CPU, MEMORY
 from scheduler.api.reservation import AVAILABLE, FAILED, PENDING, SUCCEEDED
-from scheduler.plugins.reservation.book import ReservationBook
+from scheduler.plugins.reservation.cache import ReservationCache
 
 PHASES = (PENDING, AVAILABLE, SUCCEEDED, FAILED)
-_UNITS = {CPU: ("core", 1000), MEMORY: ("Gi", 1 << 30)}  # by resource: what one of it is called, and how many make it
+_UNITS = {CPU: ("core", 1000), MEMORY: ("Gi", 1 << 30)}  # resource → name of the unit, and its size
 
 Sample = tuple[dict[str, str], float]  # labels and value
 
 
-def phases(book: ReservationBook) -> Iterator[Sample]:
-    """1 for the phase that a reservation is in, 0 for the others."""
-    for reservation in sorted(book.known.values(), key=lambda one: one.name):
+def phases(reservation_cache: ReservationCache) -> Iterator[Sample]:
+    """1 for the current phase of a reservation, 0 for the others."""
+    for reservation in sorted(reservation_cache.known.values(), key=lambda entry: entry.name):
         now = reservation.status.phase or PENDING
         for phase in PHASES:
             yield {"name": reservation.name, "phase": phase}, float(phase == now)
 
 
-def resources(book: ReservationBook) -> Iterator[Sample]:
-    """Of each available reservation and resource: all of it, what its pods have of it, and the part that is."""
-    for reserved in sorted(book, key=lambda one: one.name):
+def resources(reservation_cache: ReservationCache) -> Iterator[Sample]:
+    """For each available reservation and resource: the amount, the allocated amount, and their ratio."""
+    for reserved in sorted(reservation_cache, key=lambda entry: entry.name):
         allocated = reserved.allocated
         for name, value in sorted(reserved.allocatable.items()):
             unit, size = _UNITS.get(name, ("raw", 1))

@@ -1,19 +1,19 @@
-"""The arithmetic of reservations: what is left in one, what a pod in it may take of the node, what it is worth."""
+"""Arithmetic of reservations: what is left in one, what a pod in it may take from the node, and its score."""
 
 from collections.abc import Collection, Mapping, Sequence
 
-from scheduler.api.requests import Amounts
-from scheduler.framework.points import MAX_NODE_SCORE
-from scheduler.framework.reserved import Reserved
+from scheduler.api.quantity import Amounts
+from scheduler.framework.extension_points import MAX_NODE_SCORE
+from scheduler.framework.reservation_info import ReservationInfo
 
 PODS = "pods"
 PREFIX = "Reservation(s) "
 
 
 def short(requests: Mapping[str, int], allocatable: Mapping[str, int], taken: Mapping[str, int]) -> list[str]:
-    """The resources of which a node has too little left, in the order of the request (R29).
+    """The resources that a node lacks, in the order of the request (RSV-R29).
 
-    `taken` is what counts as taken there: `pods` includes everybody but the pod itself.
+    `taken` are the amounts in use; `pods` in it counts all pods except the requesting one.
     """
     found = [PODS] if taken.get(PODS, 0) + 1 > allocatable.get(PODS, 0) else []
     found += [
@@ -23,12 +23,12 @@ def short(requests: Mapping[str, int], allocatable: Mapping[str, int], taken: Ma
 
 
 def taken_beside(
-    reserved: Reserved, others: Sequence[Reserved], seen: Mapping[str, int], gone: Sequence[str]
+    reserved: ReservationInfo, others: Sequence[ReservationInfo], seen: Mapping[str, int], gone: Sequence[str]
 ) -> Amounts:
-    """What counts as taken on a node for a pod that goes into `reserved` (R29).
+    """The amounts in use on a node for a pod that goes into `reserved` (RSV-R29).
 
-    `seen`: what is requested on the node with nothing counted of `reserved` and `others`, which are all that are for
-    this pod there; what the others still hold is out of its reach. `gone`: pods that preemption would take.
+    `seen`: requested amounts on the node without `reserved` and `others`, which are all matching reservations there;
+    what the others still hold is not available. `gone`: pods that preemption would remove.
     """
     taken = dict(seen)
     for other in others:
@@ -40,17 +40,17 @@ def taken_beside(
     return taken
 
 
-def take_left(taken: Amounts, reserved: Reserved, gone: Sequence[str]) -> None:
-    """Count what a reservation still holds as taken. The pods that it has room for are not places on the node."""
+def take_left(taken: Amounts, reserved: ReservationInfo, gone: Sequence[str]) -> None:
+    """Add what a reservation still holds to the amounts in use. Its places for pods are not places on the node."""
     for name, value in reserved.left(gone).items():
         if name != PODS:
             taken[name] = taken.get(name, 0) + value
 
 
 def lacking(
-    requests: Mapping[str, int], reserved: Reserved, gone: Sequence[str] = (), *, detailed: bool = False
+    requests: Mapping[str, int], reserved: ReservationInfo, gone: Sequence[str] = (), *, detailed: bool = False
 ) -> list[str]:
-    """Why a Restricted reservation has too little left, in Koordinator's words (R31)."""
+    """Why a Restricted reservation has too little left, with Koordinator's text (RSV-R31)."""
     reasons: list[str] = []
     most = reserved.allocatable.get(PODS)
     inside = sum(uid not in gone for uid in reserved.owners)
@@ -65,8 +65,8 @@ def lacking(
     return reasons
 
 
-def strict_names(reserved: Reserved) -> Collection[str]:
-    """The resources that a Restricted reservation is strict about: the ones named, or all that it has."""
+def strict_names(reserved: ReservationInfo) -> Collection[str]:
+    """The resources that a Restricted reservation limits: those named, or all that it has."""
     named = [name for name in reserved.allocatable if name in reserved.strict]
     return [name for name in named or reserved.allocatable if name != PODS]
 
@@ -76,8 +76,8 @@ def _reason(text: str, wanted: int, used: int, capacity: int, *, detailed: bool)
     return f"{PREFIX}{text}{more}"
 
 
-def worth(requests: Mapping[str, int], reserved: Reserved) -> int:
-    """How full the pod would make the reservation, 0 to 100 (R37): one that it just fits is left to it."""
+def worth(requests: Mapping[str, int], reserved: ReservationInfo) -> int:
+    """The utilisation of the reservation with the pod, 0 to 100 (RSV-R37): a tighter fit scores higher."""
     if not requests:
         return 0
     capacities = {name: value for name, value in reserved.allocatable.items() if value > 0}

@@ -1,7 +1,7 @@
-"""What becomes of a reservation: placed, refused, used, run out. Pure functions from one status to the next (R1 to R8).
+"""Status changes of reservations: placed, unschedulable, used, expired. Pure functions (RSV-R1 to RSV-R8).
 
-Each returns the fields of `status` to write, as a merge patch has them, or None if nothing changes. Times are seconds
-since 1970; conditions hold them to the second.
+Each returns the fields of `status` to write as a merge patch, or None if nothing changes. Times are seconds since
+1970; conditions have whole seconds.
 """
 
 from collections.abc import Iterable, Sequence
@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from scheduler.api.clock import from_rfc3339, rfc3339
 from scheduler.api.core import Pod
-from scheduler.api.requests import Amounts
+from scheduler.api.quantity import Amounts, quantities
 from scheduler.api.reservation import (
     AVAILABLE,
     DEFAULT_TTL,
@@ -23,18 +23,17 @@ from scheduler.api.reservation import (
     UNSCHEDULABLE,
     Reservation,
     ReservationCondition,
-    quantities,
     seconds,
-    template_requests,
 )
 from scheduler.api.wire import to_plain
+from scheduler.plugins.reservation.reserve_pods import template_requests
 
 Status = dict[str, Any]
 SOONEST, LATEST = 3.0, 15.0  # seconds until a live reservation is looked at again
 
 
 def placed(reservation: Reservation, node: str, now: float) -> Status:
-    """It has its node (R2).
+    """The reservation has a node (RSV-R2).
 
     Raises:
         ValueError: its template is none.
@@ -52,7 +51,7 @@ def placed(reservation: Reservation, node: str, now: float) -> Status:
 
 
 def refused(reservation: Reservation, message: str, now: float) -> Status | None:
-    """No node takes it (R3)."""
+    """No node fits (RSV-R3)."""
     stamp = rfc3339(now)
     before = reservation.status.condition(SCHEDULED)
     if before is not None and before.status == "True":
@@ -68,7 +67,7 @@ def refused(reservation: Reservation, message: str, now: float) -> Status | None
 
 
 def run_out(reservation: Reservation, now: float) -> Status:
-    """It is over, used or not (R6)."""
+    """The reservation expired, used or not (RSV-R6)."""
     stamp = rfc3339(now)
     before = reservation.status.condition(READY)
     if before is not None and before.status == "False":
@@ -79,7 +78,7 @@ def run_out(reservation: Reservation, now: float) -> Status:
 
 
 def used(reservation: Reservation, owners: Sequence[Pod], allocated: Amounts, now: float) -> Status | None:
-    """These pods are in it now (R7); `owners` by uid. One that is allocated once is done with the first change."""
+    """The owners changed (RSV-R7); `owners` by uid. An allocateOnce reservation succeeds with the first change."""
     status = reservation.status
     found = [
         {
@@ -92,9 +91,11 @@ def used(reservation: Reservation, owners: Sequence[Pod], allocated: Amounts, no
         for pod in owners
     ]
     amounts_now = quantities(allocated)
-    if [one.uid for one in status.current_owners] == [one["uid"] for one in found] and amounts_now == status.allocated:
+    if [owner.uid for owner in status.current_owners] == [
+        entry["uid"] for entry in found
+    ] and amounts_now == status.allocated:
         return None
-    gone = dict.fromkeys(status.allocated.keys() - amounts_now.keys())  # a merge patch takes away what is null
+    gone = dict.fromkeys(status.allocated.keys() - amounts_now.keys())  # null removes a field in a merge patch
     fields: Status = {"currentOwners": found, "allocated": {**amounts_now, **gone}}
     if reservation.spec.allocate_once:
         stamp = rfc3339(now)
@@ -106,13 +107,13 @@ def used(reservation: Reservation, owners: Sequence[Pod], allocated: Amounts, no
 
 
 def is_over(reservation: Reservation, now: float) -> bool:
-    """Whether its time has run out (R4)."""
+    """Whether the reservation has expired (RSV-R4)."""
     ends = end_of(reservation)
     return not reservation.ended and ends is not None and now > ends
 
 
 def end_of(reservation: Reservation) -> float | None:
-    """When its time runs out; None: never. A ttl of 0 goes before `expires`."""
+    """The time of expiry; None: never. A ttl of 0 overrides `expires`."""
     spec = reservation.spec
     ttl = seconds(spec.ttl) if spec.ttl is not None else None
     if ttl == 0:
@@ -125,13 +126,13 @@ def end_of(reservation: Reservation) -> float | None:
 
 
 def next_look(reservations: Iterable[Reservation], now: float) -> float:
-    """Seconds until some of these should be looked at again (R5)."""
-    ends = [end for one in reservations if not one.ended and (end := end_of(one)) is not None]
+    """Seconds until the next check of these reservations (RSV-R5)."""
+    ends = [end for reservation in reservations if not reservation.ended and (end := end_of(reservation)) is not None]
     return min(max(min(ends, default=now + LATEST) - now, SOONEST), LATEST)
 
 
 def is_waste(reservation: Reservation, now: float, keep: float, *, node_there: bool) -> bool:
-    """Whether it has been over for so long, or so hopelessly, that it can be deleted (R8); `keep` in seconds."""
+    """Whether an ended reservation can be deleted (RSV-R8); `keep` in seconds."""
     if not (reservation.expired or reservation.status.phase == SUCCEEDED):
         return False
     if not node_there:
@@ -144,11 +145,13 @@ def is_waste(reservation: Reservation, now: float, keep: float, *, node_there: b
 
 
 def _with(reservation: Reservation, changed: ReservationCondition) -> list[Any]:
-    """All conditions, one of them as it is now."""
-    others = [one for one in reservation.status.conditions if one.type != changed.type]
+    """All conditions with one of them replaced or added."""
+    others = [condition for condition in reservation.status.conditions if condition.type != changed.type]
     if len(others) == len(reservation.status.conditions):
         return _plain([*others, changed])
-    return _plain([changed if one.type == changed.type else one for one in reservation.status.conditions])
+    return _plain(
+        [changed if condition.type == changed.type else condition for condition in reservation.status.conditions]
+    )
 
 
 def _plain(conditions: Iterable[ReservationCondition]) -> list[Any]:

@@ -1,4 +1,4 @@
-"""Whether a reservation is for a pod, and if not, why not (R17 to R21)."""
+"""Whether a reservation matches a pod, and the reason if not (RSV-R17 to RSV-R21)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,17 +6,17 @@ from enum import Enum, auto
 
 from scheduler.api.core import NO_EXECUTE, NO_SCHEDULE, UNSCHEDULABLE_TAINT, Node, NodeSelectorTerm, Pod, Taint
 from scheduler.api.device import RENAMED
-from scheduler.api.requests import Amounts
+from scheduler.api.quantity import Amounts
 from scheduler.api.reservation import ReservationAffinity, affinity_of, exact_names, ignores_reservations
-from scheduler.framework.reserved import Reserved
+from scheduler.framework.reservation_info import ReservationInfo
 from scheduler.plugins.selection import term_holds, tolerated
 
 
 class Match(Enum):
-    """What a reservation is to a pod that it is for by its owners."""
+    """The relation of a reservation to a pod that its owners match."""
 
     MATCHED = auto()
-    NAME = auto()  # the pod names another
+    NAME = auto()  # the pod names another reservation
     AFFINITY = auto()
     UNSCHEDULABLE = auto()
     INEXACT = auto()
@@ -24,16 +24,16 @@ class Match(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """What one pod says of reservations."""
+class ReservationRequest:
+    """A pod's requirements on reservations."""
 
     affinity: ReservationAffinity | None
-    terms: tuple[NodeSelectorTerm, ...] | None  # required by the affinity; one must hold
+    terms: tuple[NodeSelectorTerm, ...] | None  # required by the affinity; one of them must hold
     exact: tuple[str, ...]
     ignored: bool
 
     @staticmethod
-    def of(pod: Pod) -> "Wish":
+    def of(pod: Pod) -> "ReservationRequest":
         """Read the pod's labels and annotations.
 
         Raises:
@@ -42,20 +42,22 @@ class Wish:
         affinity = affinity_of(pod)
         required = affinity.required if affinity is not None else None
         terms = None if required is None else required.terms.node_selector_terms
-        return Wish(affinity, terms, exact_names(pod), ignores_reservations(pod))
+        return ReservationRequest(affinity, terms, exact_names(pod), ignores_reservations(pod))
 
     @property
     def name(self) -> str:
         return self.affinity.name if self.affinity is not None else ""
 
 
-def judge(wish: Wish, requests: Amounts, reserved: Reserved, node: Node) -> tuple[Match, Taint | None]:
-    """R19 from step 3 on, for a pod that its owners speak of; with a taint that is not tolerated."""
-    reservation, affinity = reserved.reservation, wish.affinity
-    if wish.name:
-        if wish.name != reserved.name:
+def judge(
+    request: ReservationRequest, requests: Amounts, reserved: ReservationInfo, node: Node
+) -> tuple[Match, Taint | None]:
+    """Steps 3 and later of RSV-R19, for a pod that the owners match; returns also an untolerated taint."""
+    reservation, affinity = reserved.reservation, request.affinity
+    if request.name:
+        if request.name != reserved.name:
             return Match.NAME, None
-        exact = exactly(wish.exact, requests, reserved.allocatable)
+        exact = exactly(request.exact, requests, reserved.allocatable)
         return (Match.MATCHED if exact else Match.INEXACT), None
     tolerations = affinity.tolerations if affinity is not None else ()
     if (reservation.spec.unschedulable or reservation.metadata.deletion_timestamp is not None) and not tolerated(
@@ -66,22 +68,24 @@ def judge(wish: Wish, requests: Amounts, reserved: Reserved, node: Node) -> tupl
         for taint in reservation.spec.taints:
             if taint.effect in {NO_SCHEDULE, NO_EXECUTE} and not tolerated(taint, tolerations):
                 return Match.TAINT, taint
-        if not _selected(wish, affinity, reserved, node):
+        if not _selected(request, affinity, reserved, node):
             return Match.AFFINITY, None
-    if not exactly(wish.exact, requests, reserved.allocatable):
+    if not exactly(request.exact, requests, reserved.allocatable):
         return Match.INEXACT, None
     return Match.MATCHED, None
 
 
-def _selected(wish: Wish, affinity: ReservationAffinity, reserved: Reserved, node: Node) -> bool:
+def _selected(
+    request: ReservationRequest, affinity: ReservationAffinity, reserved: ReservationInfo, node: Node
+) -> bool:
     labels = {**node.metadata.labels, **reserved.reservation.metadata.labels}
     if any(labels.get(key) != value for key, value in affinity.reservation_selector.items()):
         return False
-    return wish.terms is None or any(term_holds(term, reserved.name, labels) for term in wish.terms)
+    return request.terms is None or any(term_holds(term, reserved.name, labels) for term in request.terms)
 
 
 def exactly(names: tuple[str, ...], requests: Mapping[str, int], allocatable: Mapping[str, int]) -> bool:
-    """R20: the amounts of these resources are the same, up to the first that neither has."""
+    """Whether the amounts of these resources are equal, up to the first resource that neither has (RSV-R20)."""
     for spelled in names:
         name = RENAMED.get(spelled, spelled)
         if name not in requests and name not in allocatable:

@@ -1,21 +1,22 @@
-"""Which reservations could be a pod's: found by what owners must say of it, without looking at all of them.
+"""Index of reservation owners: finds the reservations that may match a pod without testing all of them.
 
-Reservations with the same owners are one group. A group is filed under something that its pods must have (a uid, a
-name, a controller, a label), so that the many pods that no reservation is for are told after a few look-ups.
+Reservations with equal owners form one group. A group is filed under one property that its pods must have (a uid, a
+name, a controller, a label), so that pods without reservation are recognised after a few lookups.
 """
 
 from collections.abc import Iterable, Iterator
 
 from scheduler.api.core import Pod
-from scheduler.api.reservation import ReservationOwner
+from scheduler.api.reservation import ControllerReference, ObjectReference, ReservationOwner
 from scheduler.api.wire import to_json
+from scheduler.pods.selectors import selector_matches
 
 Mark = tuple[str, ...]
 ANYBODY: Mark = ()
 
 
 class OwnerIndex:
-    """Groups of owners, each with how many reservations it has."""
+    """Groups of owners with the number of reservations of each."""
 
     def __init__(self) -> None:
         self._owners: dict[str, tuple[ReservationOwner, ...]] = {}
@@ -26,7 +27,7 @@ class OwnerIndex:
         return bool(self._owners)
 
     def add(self, owners: tuple[ReservationOwner, ...]) -> str:
-        """File a reservation's owners; returns the name of their group."""
+        """Add a reservation's owners; returns the key of their group."""
         group = to_json(owners).decode()
         self._counts[group] = self._counts.get(group, 0) + 1
         if group not in self._owners:
@@ -36,7 +37,7 @@ class OwnerIndex:
         return group
 
     def remove(self, group: str) -> None:
-        """One reservation of that group is gone."""
+        """Remove one reservation of the group."""
         self._counts[group] -= 1
         if self._counts[group]:
             return
@@ -47,7 +48,7 @@ class OwnerIndex:
                 del self._filed[mark]
 
     def groups(self, pod: Pod) -> list[str]:
-        """The groups that `pod` belongs to, sorted."""
+        """Keys of the groups that match `pod`, sorted."""
         if not self._filed:
             return []
         near = {group for mark in _marks(pod) for group in self._filed.get(mark, ())}
@@ -62,12 +63,44 @@ class OwnerIndex:
 
 
 def matches(owners: Iterable[ReservationOwner], pod: Pod) -> bool:
-    """R17: one of them must hold."""
-    return any(owner.matches(pod) for owner in owners)
+    """Whether one of the owners matches (RSV-R17)."""
+    return any(_owner_matches(owner, pod) for owner in owners)
+
+
+def _owner_matches(owner: ReservationOwner, pod: Pod) -> bool:
+    """Whether all that is given in `owner` holds for the pod (RSV-R17); the kind of an object is not compared."""
+    return (
+        (owner.object is None or _is_object(owner.object, pod))
+        and (owner.controller is None or _controls(owner.controller, pod))
+        and (owner.label_selector is None or selector_matches(owner.label_selector, pod.metadata.labels))
+    )
+
+
+def _is_object(wanted: ObjectReference, pod: Pod) -> bool:
+    metadata = pod.metadata
+    return (
+        wanted.uid in {"", metadata.uid}
+        and wanted.name in {"", metadata.name}
+        and wanted.namespace in {"", metadata.namespace}
+        and wanted.api_version in {"", "v1"}
+    )
+
+
+def _controls(wanted: ControllerReference, pod: Pod) -> bool:
+    if wanted.namespace not in {"", pod.metadata.namespace}:
+        return False
+    return any(
+        wanted.uid in {"", owner.uid}
+        and wanted.name in {"", owner.name}
+        and wanted.kind in {"", owner.kind}
+        and wanted.api_version in {"", owner.api_version}
+        and (wanted.controller is None or wanted.controller == owner.controller)
+        for owner in pod.metadata.owner_references
+    )
 
 
 def _mark(owner: ReservationOwner) -> Mark:
-    """Something that every pod of this owner has."""
+    """One property that every pod of this owner has."""
     wanted, controller, selector = owner.object, owner.controller, owner.label_selector
     if wanted is not None and (wanted.uid or wanted.name):
         return ("uid", wanted.uid) if wanted.uid else ("name", wanted.name)
@@ -85,6 +118,6 @@ def _marks(pod: Pod) -> Iterator[Mark]:
     yield "name", metadata.name
     for key, value in metadata.labels.items():
         yield "label", key, value
-    for one in metadata.owner_references:
-        yield "by-uid", one.uid
-        yield "by-name", one.name
+    for reference in metadata.owner_references:
+        yield "by-uid", reference.uid
+        yield "by-name", reference.name

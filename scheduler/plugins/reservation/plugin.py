@@ -1,8 +1,8 @@
-"""Place pods in the reservations that are for them, and let nobody else have what is reserved.
+"""Reservation: place pods in the reservations that match them, and keep other pods from what is reserved.
 
-What is reserved is held on its node by a pod of its own (`book`), so pods that no reservation is for need nothing of
-this. For the others the plugin names the holders that they may overlook (`overlooked`), judges each reservation on a
-node, and settles which one a pod goes into.
+A reserve pod holds what is reserved on the node (see `cache`), so a pod that matches no reservation needs nothing of
+this plugin. For other pods the plugin names the reserve pods that do not count (`overlooked`), evaluates each
+reservation on a node, and nominates the one that the pod goes into.
 Follows Koordinator pkg/scheduler/plugins/reservation; deviations are in scheduler/DESIGN.md.
 """
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from scheduler.api.core import Pod
-from scheduler.api.requests import Amounts
+from scheduler.api.quantity import Amounts
 from scheduler.api.reservation import (
     PRE_ALLOCATION_REQUIRED,
     RESERVATION_AFFINITY,
@@ -26,36 +26,43 @@ from scheduler.api.reservation import (
     seconds,
 )
 from scheduler.cache.columns import Batch, Bools, Ints
+from scheduler.cache.nodeinfo import NodeInfo, PodInfo
 from scheduler.cache.resources import PODS_COLUMN
-from scheduler.framework.clusterwide import MARK
-from scheduler.framework.failure import FitError
-from scheduler.framework.handle import Handle
-from scheduler.framework.nodeinfo import NodeInfo, PodInfo
-from scheduler.framework.points import (
+from scheduler.framework.accelerations import FilterBatch, ScoreBatch
+from scheduler.framework.cluster_scope import MARK
+from scheduler.framework.extension_points import (
     NO_MARKS,
     ByMaximum,
-    FilterColumns,
     Marks,
     PostFilter,
-    PostFilterResult,
     PreBind,
     PreFilter,
     Reserve,
     Scope,
-    ScoreColumns,
     Transformer,
     VictimAware,
 )
-from scheduler.framework.reserved import IGNORED, MATCHED, NOMINATE, NOMINATED, REQUIRED, ReservationAware, Reserved
+from scheduler.framework.fit_error import FitError
+from scheduler.framework.handle import Handle
+from scheduler.framework.reservation_info import (
+    IGNORED,
+    MATCHED,
+    NOMINATE,
+    NOMINATED,
+    REQUIRED,
+    ReservationAware,
+    ReservationInfo,
+)
 from scheduler.framework.restored import as_seen
+from scheduler.framework.runner import Runner
 from scheduler.framework.state import CycleState, StateKey
-from scheduler.framework.status import SUCCESS, Code, Status
+from scheduler.framework.status import SUCCESS, Code, PostFilterResult, Status
 from scheduler.plugins.defaultpreemption.plugin import DefaultPreemptionArgs
 from scheduler.plugins.reservation.args import ReservationArgs
-from scheduler.plugins.reservation.book import ReservationBook
+from scheduler.plugins.reservation.cache import ReservationCache
 from scheduler.plugins.reservation.diagnosis import Diagnosis
 from scheduler.plugins.reservation.fitting import PODS, lacking, short, take_left, taken_beside, worth
-from scheduler.plugins.reservation.matching import Match, Wish, judge
+from scheduler.plugins.reservation.matching import Match, ReservationRequest, judge
 from scheduler.plugins.reservation.preemption import ReservationPreemption
 
 NO_MATCH = Status.unresolvable("node(s) no reservations match reservation affinity")
@@ -67,28 +74,30 @@ NO_TAKING_OVER = (
     f"the reservation's label {PRE_ALLOCATION_REQUIRED}: "
     'expected none, since this scheduler takes nothing from running pods, found "true"'
 )
-PREFERRED = 1000  # raw score of the node whose reservation comes first in order
+PREFERRED = 1000  # raw score of the node whose reservation has the smallest order
 
 
 @dataclass(slots=True)
 class Seen:
-    """What this cycle's pod has to do with reservations."""
+    """The result of matching this cycle's pod with reservations."""
 
     pod: Pod
-    wish: Wish
+    request: ReservationRequest
     requests: Amounts
     diagnosis: Diagnosis
-    nominated: dict[str, Reserved | None] = field(default_factory=dict)  # by node
+    nominated: dict[str, ReservationInfo | None] = field(default_factory=dict)  # by node
 
 
 SEEN: StateKey[Seen] = StateKey("Reservation/seen")
-OWN: StateKey[str] = StateKey("Reservation/own")  # the pod is a reservation's; the node that it names, or ""
+OWN: StateKey[str] = StateKey("Reservation/own")  # the pod is a reserve pod; the node that it names, or ""
 OWN_UID: StateKey[str] = StateKey("Reservation/own-uid")
-GONE: StateKey[tuple[str, ...]] = StateKey("Reservation/gone")  # pods that preemption imagines gone
+GONE: StateKey[tuple[str, ...]] = StateKey("Reservation/gone")  # uids of the pods that a dry run removes
 PREFERRED_NODE: StateKey[str] = StateKey("Reservation/preferred-node")
 
 
-class Reservation(PreFilter, FilterColumns, Transformer, PostFilter, ScoreColumns, Reserve, PreBind, VictimAware):
+class Reservation(PreFilter, FilterBatch, Transformer, PostFilter, ScoreBatch, Reserve, PreBind, VictimAware):
+    """The extension points of Reservation."""
+
     name = "Reservation"
     scope = Scope.CLUSTER
     normalizer = ByMaximum()
@@ -97,9 +106,9 @@ class Reservation(PreFilter, FilterColumns, Transformer, PostFilter, ScoreColumn
         self.args = args or ReservationArgs()
         self._handle = handle
         self._classes = handle.cache.classes
-        self.book = ReservationBook.of(handle)
-        self._owners = self.book.owners
-        self._aware_in: dict[str, list[ReservationAware]] = {}  # by profile
+        self.reservation_cache = ReservationCache.of(handle)
+        self._owners = self.reservation_cache.owners
+        self._aware_in: dict[str, list[ReservationAware]] = {}  # profile → plugins that hold something for reservations
         enough = DefaultPreemptionArgs(
             min_candidate_nodes_percentage=self.args.min_candidate_nodes_percentage,
             min_candidate_nodes_absolute=self.args.min_candidate_nodes_absolute,
@@ -124,42 +133,44 @@ class Reservation(PreFilter, FilterColumns, Transformer, PostFilter, ScoreColumn
             problem = self._problem(pod)
             return Status.unresolvable(problem) if problem else SUCCESS
         try:
-            wish = Wish.of(pod)
+            request = ReservationRequest.of(pod)
         except AnnotationError as error:
             return Status.unresolvable(str(error))
         requests = self._classes.of(pod).requests
-        seen = state[SEEN] = Seen(pod, wish, requests, Diagnosis(wish.affinity is not None))
+        seen = state[SEEN] = Seen(pod, request, requests, Diagnosis(request.affinity is not None))
         groups = self._owners.groups(pod)
-        state[MARK] = f"for {groups} {pod.metadata.annotations.get(RESERVATION_AFFINITY)} {wish.exact} {wish.ignored}"
-        matched: dict[str, list[Reserved]] = {}
-        if wish.ignored:
+        state[MARK] = (
+            f"for {groups} {pod.metadata.annotations.get(RESERVATION_AFFINITY)} {request.exact} {request.ignored}"
+        )
+        matched: dict[str, list[ReservationInfo]] = {}
+        if request.ignored:
             state[IGNORED] = True
-            for reserved in self.book:
+            for reserved in self.reservation_cache:
                 if reserved.open:
                     matched.setdefault(reserved.node, []).append(reserved)
         else:
-            for reserved in self.book.of_groups(groups):
+            for reserved in self.reservation_cache.of_groups(groups):
                 node = self._handle.cache.find(reserved.node)
                 if node is None or not reserved.open:
                     continue
-                found, taint = judge(wish, requests, reserved, node.known)
-                seen.diagnosis.note(reserved.node, found, taint, named=bool(wish.name))
+                found, taint = judge(request, requests, reserved, node.known)
+                seen.diagnosis.note(reserved.node, found, taint, named=bool(request.name))
                 if found is Match.MATCHED and (
-                    wish.affinity is not None or not requests.keys().isdisjoint(reserved.allocatable)
-                ):  # one that has nothing of what the pod asks is left alone (R32)
+                    request.affinity is not None or not requests.keys().isdisjoint(reserved.allocatable)
+                ):  # shares no resource with the pod (RSV-R32)
                     matched.setdefault(reserved.node, []).append(reserved)
         if matched:
             for found_there in matched.values():
                 found_there.sort(key=lambda reserved: reserved.name)
             state[MATCHED] = matched
             state[NOMINATE] = self._nominate
-        if wish.affinity is not None and not wish.ignored:
+        if request.affinity is not None and not request.ignored:
             state[REQUIRED] = True
             return Status.only(frozenset(matched)) if matched else NO_MATCH
         return SUCCESS
 
     def _problem(self, pod: Pod) -> str:
-        reservation = self.book.known.get(pod.metadata.uid)
+        reservation = self.reservation_cache.known.get(pod.metadata.uid)
         if reservation is None:
             return "the reservation is nil"
         ttl = reservation.spec.ttl
@@ -202,15 +213,15 @@ class Reservation(PreFilter, FilterColumns, Transformer, PostFilter, ScoreColumn
         return self._filter_owner(state, pod, there, node)
 
     def _conflicts(self, uid: str, name: str) -> bool:
-        """R28: whether a reservation on the node leaves more open, or less, than this one does."""
-        there, reservation = self.book.on(name), self.book.known.get(uid)
+        """Whether a reservation on the node has an incompatible allocate policy (RSV-R28)."""
+        there, reservation = self.reservation_cache.on(name), self.reservation_cache.known.get(uid)
         if not there or reservation is None:
             return False
         loose = not reservation.spec.allocate_policy
         return any((not other.reservation.spec.allocate_policy) != loose for other in there.values())
 
-    def _filter_owner(self, state: CycleState, pod: Pod, there: Sequence[Reserved], node: NodeInfo) -> Status:
-        """R29 to R33: one of the reservations will do, or the node beside them."""
+    def _filter_owner(self, state: CycleState, pod: Pod, there: Sequence[ReservationInfo], node: NodeInfo) -> Status:
+        """Whether a matching reservation fits, or the node beside them (RSV-R29 to RSV-R33)."""
         required = REQUIRED in state
         by_node: dict[str, None] = {}
         by_reservation: list[str] = []
@@ -227,7 +238,7 @@ class Reservation(PreFilter, FilterColumns, Transformer, PostFilter, ScoreColumn
         if required:
             reasons = [*(f"Insufficient {name} by node" for name in sorted(by_node)), *by_reservation]
             return Status.unschedulable(*reasons) if reasons else NONE_WILL_DO
-        if not by_node:  # else the node alone will not do either
+        if not by_node:  # otherwise the node alone fails too
             by_node.update(dict.fromkeys(self._short_alone(state, there, node)))
         if by_node:
             return Status.unschedulable(*(f"Insufficient {name} by node" for name in sorted(by_node)))
@@ -235,17 +246,17 @@ class Reservation(PreFilter, FilterColumns, Transformer, PostFilter, ScoreColumn
         return next((status for status in beside if not status.ok), SUCCESS)
 
     def _shortfalls(
-        self, state: CycleState, reserved: Reserved, there: Sequence[Reserved], node: NodeInfo
+        self, state: CycleState, reserved: ReservationInfo, there: Sequence[ReservationInfo], node: NodeInfo
     ) -> tuple[list[str], list[str]]:
-        """What the node and the reservation together lack, and what a Restricted reservation lacks by itself."""
+        """What the node and the reservation lack together, and what a Restricted reservation lacks by itself."""
         seen, gone = state[SEEN], _gone(state)
         taken = taken_beside(reserved, there, self._named(node.requested, seen.requests), gone)
         lacks: list[str] = []
         if reserved.restricted:
-            lacks = lacking(seen.requests, reserved, gone, detailed=bool(seen.wish.name))
+            lacks = lacking(seen.requests, reserved, gone, detailed=bool(seen.request.name))
         return self._short(seen.requests, node, taken), lacks
 
-    def _short_alone(self, state: CycleState, there: Sequence[Reserved], node: NodeInfo) -> list[str]:
+    def _short_alone(self, state: CycleState, there: Sequence[ReservationInfo], node: NodeInfo) -> list[str]:
         requests = state[SEEN].requests
         taken = self._named(node.requested, requests)
         for reserved in there:
@@ -253,12 +264,12 @@ class Reservation(PreFilter, FilterColumns, Transformer, PostFilter, ScoreColumn
         return self._short(requests, node, taken)
 
     def _short(self, requests: Amounts, node: NodeInfo, taken: Amounts) -> list[str]:
-        """Of what a node has too little, resources aside that configuration says not to look at."""
+        """The resources that the node lacks, without those that the configuration excludes from the check."""
         found = short(requests, self._named(node.allocatable, requests), taken)
         return [name for name in found if not self.args.ignores(name)]
 
     def _named(self, amounts: Sequence[int], requests: Amounts) -> Amounts:
-        """Of a node's amounts by column those that a pod asks for, and its places for pods."""
+        """The amounts of requested resources and the places for pods, from a node's amounts by column."""
         column = self._handle.columns.resources.column
         found = {PODS: amounts[PODS_COLUMN]}
         for name in requests:
@@ -266,31 +277,31 @@ class Reservation(PreFilter, FilterColumns, Transformer, PostFilter, ScoreColumn
             found[name] = amounts[number] if number < len(amounts) else 0
         return found
 
-    def _asked(self, state: CycleState, pod: Pod, reserved: Reserved, node_name: str) -> list[Status]:
-        """What the plugins say that hold something of their own for reservations."""
+    def _asked(self, state: CycleState, pod: Pod, reserved: ReservationInfo, node_name: str) -> list[Status]:
+        """Results of the plugins that hold something of their own for reservations."""
         return [plugin.fits_in(state, pod, reserved, node_name) for plugin in self._aware(pod)]
 
     def _aware(self, pod: Pod) -> list[ReservationAware]:
         name = pod.spec.scheduler_name
         if name not in self._aware_in:
-            plugins = self._handle.runner_named(name).profile.all
+            plugins = Runner.named(self._handle, name).profile.all
             self._aware_in[name] = [plugin for plugin in plugins if isinstance(plugin, ReservationAware)]
         return self._aware_in[name]
 
     def stack(self, states: Sequence[CycleState]) -> Sequence[CycleState]:
         return states
 
-    def passing(self, stacked: Sequence[CycleState], batch: Batch) -> Bools | None:
-        return np.stack([self.rejections([state], batch)[0] == 0 for state in stacked])
+    def filter_batch(self, stacked: Sequence[CycleState], batch: Batch) -> Bools | None:
+        return np.stack([self.reasons_batch([state], batch)[0] == 0 for state in stacked])
 
-    def rejections(self, stacked: Sequence[CycleState], batch: Batch) -> tuple[Ints, Callable[[int], Status]]:
-        """On nodes that are seen as they are, only a reservation's own pod is judged; the others are asked plainly."""
+    def reasons_batch(self, stacked: Sequence[CycleState], batch: Batch) -> tuple[Ints, Callable[[int], Status]]:
+        """Reasons in batches: on unchanged nodes only reserve pods are evaluated here."""
         own, columns = stacked[0].get(OWN), self._handle.columns
         codes = np.zeros(columns.capacity, np.int64)
         statuses = [SUCCESS, WRONG_NODE, POLICY_CONFLICT]
         if own is not None:
             uid = stacked[0][OWN_UID]
-            for name in self.book.nodes() if uid in self.book.known else ():
+            for name in self.reservation_cache.nodes() if uid in self.reservation_cache.known else ():
                 if name in columns.rows and self._conflicts(uid, name):
                     codes[columns.rows[name]] = 2
             if own:
@@ -300,14 +311,16 @@ class Reservation(PreFilter, FilterColumns, Transformer, PostFilter, ScoreColumn
 
     # -- which reservation --------------------------------------------------------------------------------------------
 
-    def _nominate(self, state: CycleState, pod: Pod, node: NodeInfo) -> Reserved | None:
-        """R36: the reservation on a node that the pod would go into; None if it would take none."""
+    def _nominate(self, state: CycleState, pod: Pod, node: NodeInfo) -> ReservationInfo | None:
+        """The reservation on a node that the pod goes into (RSV-R36); None if it would take none."""
         seen, there = state[SEEN], (state.get(MATCHED) or {}).get(node.name, ())
         if node.name not in seen.nominated:
             seen.nominated[node.name] = self._best(state, pod, there, node)
         return seen.nominated[node.name]
 
-    def _best(self, state: CycleState, pod: Pod, there: Sequence[Reserved], node: NodeInfo) -> Reserved | None:
+    def _best(
+        self, state: CycleState, pod: Pod, there: Sequence[ReservationInfo], node: NodeInfo
+    ) -> ReservationInfo | None:
         seen, required = state[SEEN], REQUIRED in state
         if len(there) == 1 and required:
             return there[0]
@@ -329,7 +342,7 @@ class Reservation(PreFilter, FilterColumns, Transformer, PostFilter, ScoreColumn
         return left[int(scores.argmax())]
 
     def survey(self, state: CycleState, pod: Pod, nodes: Sequence[NodeInfo]) -> None:
-        """R38: a reservation on every node, and the node whose reservation comes first of all."""
+        """Nominate a reservation on each node; prefer the node whose reservation has the smallest order (RSV-R38)."""
         orders: list[tuple[int, str, str]] = []
         for name, there in (state.get(MATCHED) or {}).items():
             if any(reserved.reservation.order for reserved in there):
@@ -339,7 +352,7 @@ class Reservation(PreFilter, FilterColumns, Transformer, PostFilter, ScoreColumn
                     orders.append((nominated.reservation.order, nominated.name, name))
         state[PREFERRED_NODE] = min(orders)[2] if orders else ""
 
-    def _nominated_on(self, state: CycleState, pod: Pod, node: NodeInfo) -> Reserved | None:
+    def _nominated_on(self, state: CycleState, pod: Pod, node: NodeInfo) -> ReservationInfo | None:
         return self._nominate(*_swapped(state, pod, node))
 
     def pre_score(self, state: CycleState, pod: Pod) -> bool:
@@ -355,7 +368,7 @@ class Reservation(PreFilter, FilterColumns, Transformer, PostFilter, ScoreColumn
             return PREFERRED
         return worth(state[SEEN].requests, nominated)
 
-    def scores(self, stacked: Sequence[CycleState], batch: Batch) -> Ints | None:
+    def score_batch(self, stacked: Sequence[CycleState], batch: Batch) -> Ints | None:
         state, columns = stacked[0], self._handle.columns
         pod = state[SEEN].pod
         places = {int(row): place for place, row in enumerate(batch.rows)}
@@ -372,13 +385,13 @@ class Reservation(PreFilter, FilterColumns, Transformer, PostFilter, ScoreColumn
     def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status:
         nominated = state.get(NOMINATED)
         if nominated is not None:
-            self.book.assign(nominated.uid, pod, node_name)
+            self.reservation_cache.assign(nominated.uid, pod, node_name)
         elif REQUIRED in state:
             return NO_MATCH
         return SUCCESS
 
     def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
-        self.book.withdraw(pod.metadata.uid)
+        self.reservation_cache.withdraw(pod.metadata.uid)
 
     def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Marks:
         nominated = state.get(NOMINATED)
@@ -389,14 +402,14 @@ class Reservation(PreFilter, FilterColumns, Transformer, PostFilter, ScoreColumn
     # -- preemption ---------------------------------------------------------------------------------------------------
 
     def victim_removed(self, state: CycleState, victim: PodInfo, node: NodeInfo) -> None:
-        self._imagine(state, victim, node)
+        self._move_in_dry_run(state, victim, node)
 
     def victim_returned(self, state: CycleState, victim: PodInfo, node: NodeInfo) -> None:
-        self._imagine(state, victim, node)
+        self._move_in_dry_run(state, victim, node)
 
-    def _imagine(self, state: CycleState, victim: PodInfo, node: NodeInfo) -> None:
-        """A pod of a reservation comes or goes: what it had is its reservation's, and free only to those it is for."""
-        reserved = self.book.holding(victim.uid)
+    def _move_in_dry_run(self, state: CycleState, victim: PodInfo, node: NodeInfo) -> None:
+        """Dry run: a pod of a reservation is added or removed; its part returns to the reservation."""
+        reserved = self.reservation_cache.holding(victim.uid)
         if reserved is None:
             return
         gone = tuple(sorted({*_gone(state)} ^ {victim.uid}))
@@ -404,7 +417,7 @@ class Reservation(PreFilter, FilterColumns, Transformer, PostFilter, ScoreColumn
         holder = node.pods.get(reserved.uid)
         if holder is not None:
             node.remove(holder)
-            pod = self.book.pod_without(reserved, gone)
+            pod = self.reservation_cache.pod_without(reserved, gone)
             node.add(PodInfo(pod, self._classes.of(pod), node.name))
 
     def post_filter(self, state: CycleState, info: PodInfo, failure: FitError) -> PostFilterResult:
@@ -415,7 +428,7 @@ class Reservation(PreFilter, FilterColumns, Transformer, PostFilter, ScoreColumn
                 return found
             made, clear = [*found.status.reasons], found.clear_nomination
         seen = state.get(SEEN)
-        if seen is not None and not seen.wish.ignored:
+        if seen is not None and not seen.request.ignored:
             rows = self._handle.columns.rows
             made += seen.diagnosis.reasons(lambda name: failure.status(rows[name]))
         return PostFilterResult(Status.unschedulable(*made), clear_nomination=clear)

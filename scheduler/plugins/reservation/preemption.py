@@ -1,7 +1,7 @@
-"""Make room for a pod in its reservations, or beside them (`enablePreemption`, R44 and R45).
+"""Preemption for pods with reservations (`enablePreemption`, RSV-R44 and RSV-R45).
 
-The search is that of DefaultPreemption. What makes it reservation-aware is what the pod sees: nodes come with all that
-is held for it given back, and a victim's place is its reservation's before it is anybody's (`VictimAware`).
+The search is that of DefaultPreemption. The difference is in the node's view: nodes come with everything held for the
+pod returned, and a victim's part returns to its reservation first (`VictimAware`).
 """
 
 from scheduler.api.core import Pod
@@ -10,7 +10,7 @@ from scheduler.plugins.defaultpreemption.plugin import DefaultPreemption
 
 
 class ReservationPreemption(DefaultPreemption):
-    """For reservations, too; and it takes nobody who is marked as not to be taken."""
+    """DefaultPreemption that also serves reserve pods, and spares pods labelled as not preemptible."""
 
     serves_reservations = True
 

@@ -1,30 +1,33 @@
-"""The reservations of one node from outside: the answer of the route `nodeReservations/:nodeName`.
+"""REST view of the reservations of one node: the route `nodeReservations/:nodeName`.
 
-Keys are Koordinator's, and what is empty is left out. `allocatable`, `reserved` and `allocated` are quantities;
-`availableResource` (what is left for owners) and `allocatedResource` are numbers, cpu in milli, as in the route of
-nodes. Ports are listed as that route lists them. Reservations made of running pods are not there, so every `kind` is
-Reservation.
+Keys are Koordinator's; empty values are left out. `allocatable`, `reserved` and `allocated` are quantities;
+`availableResource` (what is left for owners) and `allocatedResource` are numbers, cpu in thousandths, and ports are
+listed, as in the route of nodes. Reservations made of running pods are not included, so every `kind` is Reservation.
 """
 
 from collections.abc import Iterable
 from typing import Any
 
 from scheduler.api.core import Pod
-from scheduler.api.ports import HostPort, host_ports
-from scheduler.api.reservation import quantities, reserve_pod
+from scheduler.api.quantity import quantities
 from scheduler.api.wire import to_plain
 from scheduler.cache.cache import Cache
-from scheduler.framework.reserved import Reserved
-from scheduler.plugins.reservation.book import ReservationBook
+from scheduler.framework.reservation_info import ReservationInfo
+from scheduler.plugins.reservation.cache import ReservationCache
+from scheduler.plugins.reservation.reserve_pods import reserve_pod
+from scheduler.pods.host_ports import HostPort, host_ports
 
 
-def summary_of(book: ReservationBook, cache: Cache, node: str) -> dict[str, Any]:
-    """Those that are available on a node, by name; {} if there are none or there is no such node."""
-    items = [_item(one, cache) for one in sorted(book.on(node).values(), key=lambda one: one.name)]
+def summary_of(reservation_cache: ReservationCache, cache: Cache, node: str) -> dict[str, Any]:
+    """The available reservations on a node, by name; {} if there are none or the node does not exist."""
+    items = [
+        _item(reservation, cache)
+        for reservation in sorted(reservation_cache.on(node).values(), key=lambda reservation: reservation.name)
+    ]
     return _filled({"items": items})
 
 
-def _item(reserved: Reserved, cache: Cache) -> dict[str, Any]:
+def _item(reserved: ReservationInfo, cache: Cache) -> dict[str, Any]:
     reservation, allocated, left = reserved.reservation, reserved.allocated, reserved.left()
     own = host_ports(reserve_pod(reservation).spec)
     owners = [placed.pod for uid in sorted(reserved.owners) if (placed := cache.placed(uid)) is not None]
@@ -39,18 +42,18 @@ def _item(reserved: Reserved, cache: Cache) -> dict[str, Any]:
         "reserved": dict(quantities(reserved.withheld)),
         "allocated": dict(quantities(allocated)),
         "allocatablePorts": _ports(own),
-        "allocatedPorts": _ports(port for port in used if any(port.conflicts(one) for one in own)),
+        "allocatedPorts": _ports(port for port in used if any(port.conflicts(reserved_port) for reserved_port in own)),
         "availableResource": {
             name: max(0, value - reserved.withheld.get(name, 0)) for name, value in sorted(left.items())
         },
         "allocatedResource": dict(sorted(allocated.items())),
-        "owners": [_filled(to_plain(one)) for one in reservation.spec.owners],
+        "owners": [_filled(to_plain(owner)) for owner in reservation.spec.owners],
         "allocatePolicy": reservation.spec.allocate_policy,
         "assignedPods": [_assigned(pod, reserved) for pod in owners],
     })  # fmt: skip
 
 
-def _assigned(pod: Pod, reserved: Reserved) -> dict[str, Any]:
+def _assigned(pod: Pod, reserved: ReservationInfo) -> dict[str, Any]:
     return {
         "Namespace": pod.metadata.namespace,
         "Name": pod.metadata.name,
@@ -61,11 +64,11 @@ def _assigned(pod: Pod, reserved: Reserved) -> dict[str, Any]:
 
 
 def _ports(ports: Iterable[HostPort]) -> list[dict[str, Any]]:
-    found = sorted((one.address, one.protocol, one.number) for one in ports)
+    found = sorted((port.address, port.protocol, port.number) for port in ports)
     return [{"ip": address, "protocol": protocol, "port": number} for address, protocol, number in found]
 
 
 def _filled(fields: dict[str, Any]) -> dict[str, Any]:
-    """Without what is empty, at any depth."""
+    """Without empty values, at any depth."""
     found = {name: _filled(value) if isinstance(value, dict) else value for name, value in fields.items()}
     return {name: value for name, value in found.items() if value not in (None, "", False, [], {}, ())}

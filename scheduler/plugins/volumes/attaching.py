@@ -1,16 +1,16 @@
-"""What else keeps a pod with claims off nodes: a claim for one pod alone, the volume's zone, the node's limit.
+"""VolumeRestrictions, VolumeZone and NodeVolumeLimits: claims of one pod only, zones of volumes, limits of nodes.
 
-VolumeRestrictions, VolumeZone and NodeVolumeLimits (kubernetes pkg/scheduler/framework/plugins/<name>).
+Follows kubernetes pkg/scheduler/framework/plugins/<name>.
 """
 
 from dataclasses import dataclass
 
 from scheduler.api.core import Pod
 from scheduler.api.storage import READ_WRITE_ONCE_POD
+from scheduler.cache.nodeinfo import NodeInfo, PodInfo
 from scheduler.cache.volumes import ClaimKey, Volumes, claim_keys
+from scheduler.framework.extension_points import Filter, PreFilter, Scope, VictimAware
 from scheduler.framework.handle import Handle
-from scheduler.framework.nodeinfo import NodeInfo, PodInfo
-from scheduler.framework.points import Filter, PreFilter, Scope, VictimAware
 from scheduler.framework.state import CycleState, StateKey
 from scheduler.framework.status import SUCCESS, Status
 
@@ -26,8 +26,8 @@ ZONE_LABELS = (
     "failure-domain.beta.kubernetes.io/zone",
     "failure-domain.beta.kubernetes.io/region",
 )
-_NOW_CALLED = dict(zip(ZONE_LABELS[2:], ZONE_LABELS[:2], strict=True))  # old labels by their present names
-_BETWEEN_ZONES = "__"  # a volume in several zones names them all in one label
+_NOW_CALLED = dict(zip(ZONE_LABELS[2:], ZONE_LABELS[:2], strict=True))  # deprecated labels → current names
+_BETWEEN_ZONES = "__"  # separates several zones in one label value
 
 
 def _has_claims(pod: Pod) -> bool:
@@ -37,14 +37,14 @@ def _has_claims(pod: Pod) -> bool:
 @dataclass(frozen=True, slots=True)
 class _Exclusive:
     claims: frozenset[ClaimKey]
-    users: int  # pods on nodes that use one of them
+    users: int  # number of pods on nodes that use one of them
 
 
 EXCLUSIVE: StateKey[_Exclusive] = StateKey("VolumeRestrictions/exclusive")
 
 
 class VolumeRestrictions(PreFilter, Filter, VictimAware):
-    """A claim that is for one pod alone is taken wherever the other pod is."""
+    """A ReadWriteOncePod claim in use by another pod rejects every node."""
 
     name = "VolumeRestrictions"
     scope = Scope.CLUSTER
@@ -64,19 +64,19 @@ class VolumeRestrictions(PreFilter, Filter, VictimAware):
         if not exclusive:
             return Status.skip()
         placed = (info.pod for node in self._cache for info in node.pods.values() if info.pod.spec.volumes)
-        state[EXCLUSIVE] = _Exclusive(exclusive, sum(_uses(one, exclusive) for one in placed))
+        state[EXCLUSIVE] = _Exclusive(exclusive, sum(_uses(placed_pod, exclusive) for placed_pod in placed))
         return SUCCESS
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
         return IN_USE if state[EXCLUSIVE].users else SUCCESS
 
     def victim_removed(self, state: CycleState, victim: PodInfo, node: NodeInfo) -> None:
-        self._imagine(state, victim, -1)
+        self._move_in_dry_run(state, victim, -1)
 
     def victim_returned(self, state: CycleState, victim: PodInfo, node: NodeInfo) -> None:
-        self._imagine(state, victim, 1)
+        self._move_in_dry_run(state, victim, 1)
 
-    def _imagine(self, state: CycleState, victim: PodInfo, change: int) -> None:
+    def _move_in_dry_run(self, state: CycleState, victim: PodInfo, change: int) -> None:
         found = state.get(EXCLUSIVE)
         if found is not None and _uses(victim.pod, found.claims):
             state[EXCLUSIVE] = _Exclusive(found.claims, found.users + change)
@@ -90,7 +90,7 @@ ZONES: StateKey[tuple[tuple[str, frozenset[str]], ...]] = StateKey("VolumeZone/z
 
 
 class VolumeZone(PreFilter, Filter):
-    """A volume that says in labels where it is can be used there alone; nodes that say nothing are let pass."""
+    """A volume with zone labels can be used in these zones only; nodes without zone labels pass."""
 
     name = "VolumeZone"
     scope = Scope.CLUSTER
@@ -129,7 +129,7 @@ ATTACHED: StateKey[frozenset[tuple[str, str]]] = StateKey("NodeVolumeLimits/atta
 
 
 class NodeVolumeLimits(PreFilter, Filter):
-    """A node takes so many volumes of a CSI driver; one that several of its pods use counts once."""
+    """Limits the volumes of a CSI driver on a node; a volume that several pods of the node use counts once."""
 
     name = "NodeVolumeLimits"
     scope = Scope.CLUSTER
@@ -157,13 +157,13 @@ class NodeVolumeLimits(PreFilter, Filter):
         )
         new = state[ATTACHED] - there
         for driver in {driver for driver, _ in new} & limits.keys():
-            if sum(one == driver for one, _ in there | new) > limits[driver]:
+            if sum(name == driver for name, _ in there | new) > limits[driver]:
                 return TOO_MANY
         return SUCCESS
 
 
 def attached(volumes: Volumes, pod: Pod) -> frozenset[tuple[str, str]]:
-    """The volumes of CSI drivers that a pod has, or will have, attached: those of its bound claims."""
+    """The CSI volumes that a pod has attached or will have: those of its bound claims."""
     found = set()
     for key in claim_keys(pod):
         claim = volumes.claims.get(key)

@@ -10,10 +10,10 @@ from scheduler.api.storage import (
     PersistentVolumeClaim,
     StorageClass,
 )
+from scheduler.cache.nodeinfo import NodeInfo
 from scheduler.cache.volumes import claim_keys
+from scheduler.framework.extension_points import Args, Filter, PreFilter, Scope
 from scheduler.framework.handle import Handle
-from scheduler.framework.nodeinfo import NodeInfo
-from scheduler.framework.points import Args, Filter, PreFilter, Scope
 from scheduler.framework.state import CycleState, StateKey
 from scheduler.framework.status import SUCCESS, Status
 from scheduler.plugins.selection import term_holds
@@ -27,6 +27,8 @@ LOST = "Lost"
 
 
 class VolumeBindingArgs(Args, frozen=True):
+    """Upstream's arguments."""
+
     bind_timeout_seconds: int = 600
 
     def check(self) -> None:
@@ -36,7 +38,7 @@ class VolumeBindingArgs(Args, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class _Needs:
-    """A pod's claims: the volumes of those that are bound (None: not known), and those still to be bound."""
+    """A pod's claims: volumes of bound claims (None: unknown volume), and claims still to be bound."""
 
     volumes: tuple[PersistentVolume | None, ...]
     waiting: tuple[tuple[PersistentVolumeClaim, StorageClass], ...]
@@ -46,12 +48,14 @@ NEEDS: StateKey[_Needs] = StateKey("VolumeBinding/needs")
 
 
 class VolumeBinding(PreFilter, Filter):
+    """The extension points of VolumeBinding."""
+
     name = "VolumeBinding"
     scope = Scope.CLUSTER
     only_volumes = True
 
     def __init__(self, handle: Handle, args: VolumeBindingArgs | None = None) -> None:
-        """The time-out is upstream's for the provisioner; nobody here waits for that."""
+        """The time-out is upstream's for the provisioner; this plugin does not wait for it."""
         self._volumes = handle.cache.volumes
 
     def concerns(self, pod: Pod) -> bool:
@@ -93,7 +97,7 @@ class VolumeBinding(PreFilter, Filter):
         return SUCCESS if all(self._can_bind(*claim, node.known) for claim in needs.waiting) else NONE_TO_BIND
 
     def _can_bind(self, claim: PersistentVolumeClaim, found: StorageClass, node: Node) -> bool:
-        """Whether a free volume of the class is within reach, or the class would make one there."""
+        """Whether a free volume of the class is reachable, or the class can provision one there."""
         for volume in self._volumes.volumes.values():
             spec = volume.spec
             mine = spec.claim_ref is None or (spec.claim_ref.namespace, spec.claim_ref.name) == (
@@ -108,7 +112,8 @@ class VolumeBinding(PreFilter, Filter):
         if found.provisioner == NO_PROVISIONER:
             return False
         return not found.allowed_topologies or any(
-            term.holds(node.metadata.labels) for term in found.allowed_topologies
+            all(node.metadata.labels.get(wanted.key) in wanted.values for wanted in term.match_label_expressions)
+            for term in found.allowed_topologies
         )
 
 

@@ -6,8 +6,8 @@ import logging
 import pytest
 
 from scheduler.api.builders import pod
+from scheduler.framework.routes import Routes
 from scheduler.services.flags import Flags
-from scheduler.services.routes import Routes
 from scheduler.tests.rig import Rig
 
 LOGGER = "scheduler.services.tests.flags"

@@ -15,13 +15,13 @@ from scheduler.__main__ import listen
 from scheduler.api.builders import pod
 from scheduler.api.numa import NUMA_TOPOLOGY_POLICY_LABEL
 from scheduler.config import Configuration
-from scheduler.framework.events import Bind, Reject
-from scheduler.framework.explaining import explain
+from scheduler.framework.decisions import Bind, Reject
+from scheduler.framework.explanation import explain
+from scheduler.framework.routes import Answer, Routes, text
 from scheduler.plugins.nodenuma.tests.numarig import Machines, lsr
-from scheduler.plugins.reservation.tests.held import hold, inside
-from scheduler.services.http import LARGEST_BODY, serve
+from scheduler.plugins.reservation.tests.reservations import hold, inside
+from scheduler.services.http import MAX_BODY, serve
 from scheduler.services.metrics import Metrics
-from scheduler.services.routes import Answer, Routes, text
 from scheduler.services.views import routes_of
 from scheduler.tests.rig import Rig
 
@@ -302,8 +302,8 @@ def test_over_a_connection(run: Callable[[Coroutine[Any, Any, Any]], Any]) -> No
         pytest.param(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", b"HTTP/1.1 200 OK", id="plain"),
         pytest.param(b"nonsense\r\n\r\n", b"HTTP/1.1 400 Bad Request", id="not-http"),
         pytest.param(
-            b"PUT /debug/flags/s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % (LARGEST_BODY + 1)
-            + b"1" * (LARGEST_BODY + 1),
+            b"PUT /debug/flags/s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % (MAX_BODY + 1)
+            + b"1" * (MAX_BODY + 1),
             b"HTTP/1.1 413 Request Entity Too Large", id="too-much",
         ),
     ],

@@ -1,4 +1,4 @@
-"""Device requests as the pod webhook spells and refuses them."""
+"""Device requests as the pod webhook changes and refuses them."""
 
 from typing import Any
 
@@ -52,7 +52,7 @@ def test_spelling(asked: dict[str, Any], expected: dict[str, Any]) -> None:
     assert spelled_out(asked) == expected
 
 
-def test_a_patch_is_for_the_containers_that_ask_for_gpus_alone() -> None:
+def test_only_containers_with_gpus_are_patched() -> None:
     resources = {"requests": {GPU: "100"}, "limits": {GPU: "100"}}
     after = {GPU_CORE: "100", GPU_MEMORY_RATIO: "100", GPU_SHARED: "1"}
     spec = {
@@ -111,10 +111,10 @@ def test_a_patch_is_for_the_containers_that_ask_for_gpus_alone() -> None:
 def test_refusals(requests: dict[str, Any], expected: list[str]) -> None:
     pod = {"spec": {"containers": [{"name": "a", "resources": {"requests": requests}}]}}
 
-    assert problems(pod) == [f"{FIELD}: {one}" for one in expected]
+    assert problems(pod) == [f"{FIELD}: {item}" for item in expected]
 
 
-def test_what_is_no_quantity_is_refused_by_name() -> None:
+def test_an_invalid_quantity_is_named() -> None:
     pod = {"spec": {"containers": [{"resources": {"requests": {GPU: "many"}}}]}}
 
     assert problems(pod)[0].startswith(f'{FIELD}: Invalid value: "many": ')

@@ -1,4 +1,4 @@
-"""Reviews in, answers out, and the process that serves them."""
+"""Admission reviews and responses, and the process that serves them."""
 
 import base64
 import json
@@ -72,7 +72,7 @@ def test_validating() -> None:
         pytest.param({"kind": "Pod"}, "expected an AdmissionReview of admission.k8s.io/v1", id="another-kind"),
     ],
 )
-def test_what_is_no_review(body: Any, said: str) -> None:
+def test_invalid_reviews(body: Any, said: str) -> None:
     code, found = ask(MUTATE, body)
 
     assert code == 400
@@ -82,27 +82,27 @@ def test_what_is_no_review(body: Any, said: str) -> None:
 def test_registration_for_one_namespace() -> None:
     found = configurations("https://h:1", b"pem", namespace="team")
 
-    assert [one["kind"] for one in found] == ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"]
-    for one in found:
-        webhook = one["webhooks"][0]
+    assert [entry["kind"] for entry in found] == ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"]
+    for entry in found:
+        webhook = entry["webhooks"][0]
         assert webhook["namespaceSelector"] == {"matchLabels": {"kubernetes.io/metadata.name": "team"}}
         assert base64.b64decode(webhook["clientConfig"]["caBundle"]) == b"pem"
 
 
-def test_who_wants_requests_left_alone_registers_for_validation_only() -> None:
+def test_without_mutation_only_validation_is_registered() -> None:
     found = configurations("https://h:1", b"pem", mutating=False)
 
-    assert [one["kind"] for one in found] == ["ValidatingWebhookConfiguration"]
+    assert [entry["kind"] for entry in found] == ["ValidatingWebhookConfiguration"]
 
 
-def test_half_a_certificate(tmp_path: Path) -> None:
+def test_a_certificate_without_its_key(tmp_path: Path) -> None:
     (tmp_path / "tls.crt").write_text("x")
 
     with pytest.raises(CertificateError, match=r"expected both tls\.crt and tls\.key, or neither; found no tls\.key"):
         load_context(tmp_path, ("localhost",))
 
 
-def test_a_certificate_is_made_once_and_its_key_is_private(tmp_path: Path) -> None:
+def test_a_certificate_is_created_once_and_its_key_is_private(tmp_path: Path) -> None:
     _, first = load_context(tmp_path, ("localhost",))
     _, second = load_context(tmp_path, ("localhost",))
 

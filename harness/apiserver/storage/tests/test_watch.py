@@ -1,4 +1,4 @@
-"""Watches: start, events and end (A12)."""
+"""Watches: start, events and end (API-A12)."""
 
 from collections.abc import Iterator
 

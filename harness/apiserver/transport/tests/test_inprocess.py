@@ -1,4 +1,4 @@
-"""Both transports: the same requests get the same responses in process and over HTTPS (A24)."""
+"""Both transports: the same requests get the same responses in process and over HTTPS (API-A24)."""
 
 import re
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Deletion: grace, preconditions, finalizers, propagation, namespaces (A10)."""
+"""Deletion: grace, preconditions, finalizers, propagation, namespaces (API-A10)."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Create, update and patch (A7 to A9), with upstream's messages."""
+"""Create, update and patch (API-A7 to API-A9), with upstream's messages."""
 
 import re
 

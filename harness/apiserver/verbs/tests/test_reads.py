@@ -1,4 +1,4 @@
-"""Lists: pages, revisions, selectors, response formats (A11, A5)."""
+"""Lists: pages, revisions, selectors, response formats (API-A11, API-A5)."""
 
 from typing import Any
 from urllib.parse import quote

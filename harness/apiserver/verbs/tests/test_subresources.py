@@ -1,4 +1,4 @@
-"""Bindings, evictions and scales (A14, A15)."""
+"""Bindings, evictions and scales (API-A14, API-A15)."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Machines of the worked examples, and a short way to say what is taken of them and what is asked."""
+"""Machines of the worked examples, and builders of device states and requests."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -18,13 +18,13 @@ from scheduler.api.device import (
     VirtualFunction,
     VirtualFunctionGroup,
 )
-from scheduler.api.requests import Amounts
+from scheduler.api.quantity import Amounts
 from scheduler.plugins.deviceshare.allocator import allocate
 from scheduler.plugins.deviceshare.gpus import Policy
 from scheduler.plugins.deviceshare.hints import read
 from scheduler.plugins.deviceshare.request import DeviceRequest
 from scheduler.plugins.deviceshare.shares import Function, Share
-from scheduler.plugins.deviceshare.states import NO_TRAITS, Choice, DeviceState, StateBook, Traits
+from scheduler.plugins.deviceshare.states import NO_TRAITS, Choice, DeviceState, StateCache, Traits
 
 GIB = 1 << 30
 NIC_BUSES = {1: "0000:1f:00", 2: "0000:90:00", 3: "0000:51:00", 4: "0000:b9:00"}
@@ -62,7 +62,7 @@ def nic(
 
 
 def paired(nics_per_switch: int = 1) -> list[DeviceInfo]:
-    """Eight cards, two on a switch, two switches on a NUMA node; NIC k is on the k-th switch, and NIC k+4 may be."""
+    """Eight cards, two per switch, two switches per NUMA node; NIC k is on switch k, and NIC k+4 optionally."""
     cards = [card(minor, numa=minor // 4, switch=f"s{minor // 2}") for minor in range(8)]
     nics = [
         nic(number, numa=(number - 1) % 4 // 2, switch=f"s{(number - 1) % 4}", bus=NIC_BUSES.get(number, "0000:dd:00"))
@@ -91,9 +91,9 @@ def state(
     functions: Mapping[int, Sequence[str]] | None = None,
     traits: Traits = NO_TRAITS,
 ) -> DeviceState:
-    """So much percent of cards and of NICs in use, and virtual functions by NIC."""
-    book = StateBook()
-    template, wrong = book.template(infos, traits)
+    """Cards and NICs in use by percent, and virtual functions by NIC."""
+    states = StateCache()
+    template, wrong = states.template(infos, traits)
     assert not wrong
     memory = {slot.minor: dict(slot.total).get(GPU_MEMORY, 0) for slot in template.slots if slot.type == "gpu"}
     shares = [
@@ -108,11 +108,11 @@ def state(
     for minor, percent in nics.items():
         taken = tuple(Function(bus) for bus in (functions or {}).get(minor, ()))
         shares.append(Share("rdma", minor, ((RDMA, percent),), taken))
-    return book.untouched(template).moved(shares, 1)
+    return states.untouched(template).moved(shares, 1)
 
 
 def whole(cards: int, **others: int) -> Amounts:
-    """So many whole cards, and percent of NICs if `rdma` is given."""
+    """A request for whole cards, and percent of NICs if `rdma` is given."""
     return ({GPU_CORE: cards * 100, GPU_MEMORY_RATIO: cards * 100} if cards else {}) | (
         {RDMA: others["rdma"]} if "rdma" in others else {}
     )
@@ -135,7 +135,7 @@ FUNCTIONS = {"rdma": {"selector": {"matchLabels": NIC_LABELS}, "vfSelector": {"m
 
 
 def chosen(have: DeviceState, request: DeviceRequest, policy: Policy | None = None) -> dict[str, list[int]] | str:
-    """Minors by type, or the reasons for there being none."""
+    """Minors by type, or the reasons of the refusal."""
     found = allocate(have, request, policy or Policy())
     if not isinstance(found, Choice):
         return found.message
@@ -146,7 +146,7 @@ def chosen(have: DeviceState, request: DeviceRequest, policy: Policy | None = No
 
 
 def functions_chosen(have: DeviceState, request: DeviceRequest) -> list[str]:
-    """Bus addresses of the virtual functions, a device after the other."""
+    """Bus addresses of the virtual functions, device by device."""
     found = allocate(have, request, Policy())
     assert isinstance(found, Choice), found
-    return [one.bus for share in found.holding.shares for one in share.functions]
+    return [function.bus for share in found.holding.shares for function in share.functions]

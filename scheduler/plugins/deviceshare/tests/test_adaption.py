@@ -1,4 +1,4 @@
-"""Pods on nodes that vendors' device plugins serve: marks, locks, and who gets a node when."""
+"""Adaption to vendors' device plugins: annotations and node locks."""
 
 from typing import Any
 
@@ -88,7 +88,7 @@ def test_a_slice_locks_its_node_until_the_plugin_has_read_it() -> None:
         ),
     ],
 )  # fmt: skip
-def test_locks_that_are_found(held: str, message: str) -> None:
+def test_existing_locks_of_other_pods(held: str, message: str) -> None:
     there = rig()
     there.running(pod("there"), "n")
     locked(there, held)
@@ -118,7 +118,7 @@ def test_whole_cards_lock_nothing() -> None:
     assert "CAMBRICON_DSMLU_PROFILE" not in there.binding("a").annotations
 
 
-def test_what_the_plugin_cannot_serve_is_refused_and_nothing_is_taken() -> None:
+def test_requests_the_plugin_cannot_serve_are_refused_without_an_allocation() -> None:
     there = rig()
     there.submit(pod("a").resources({GPU_SHARED: 2, GPU_MEMORY_RATIO: 20, GPU_CORE: 20}))
     there.run()
@@ -136,7 +136,7 @@ def test_hami_finds_its_node_by_label() -> None:
     assert there.binding("a").labels == {"hami.io/vgpu-node": "n"}
 
 
-def test_by_default_nothing_of_this_is_written() -> None:
+def test_no_annotations_without_the_gate() -> None:
     there = Rig()
     there.node("n", gpus=1)
     there.submit(pod("a").gpu_share(50))

@@ -1,4 +1,4 @@
-"""Cards for requests, and what is written of them: examples E4, E11 and E12 of the device page, and the annotation."""
+"""Allocation of cards and its annotation: DEV-E4, DEV-E11 and DEV-E12."""
 
 from typing import Any
 
@@ -6,13 +6,13 @@ import pytest
 
 from scheduler.api.builders import pod
 from scheduler.api.device import GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, RDMA, DeviceInfo, parse_allocations
-from scheduler.api.requests import Amounts
+from scheduler.api.quantity import Amounts
 from scheduler.plugins.deviceshare.allocator import allocate, fill_memory
 from scheduler.plugins.deviceshare.gpus import Policy
 from scheduler.plugins.deviceshare.request import DeviceRequest
 from scheduler.plugins.deviceshare.scoring import Scorer
 from scheduler.plugins.deviceshare.shares import Share
-from scheduler.plugins.deviceshare.states import Choice, DeviceState, StateBook
+from scheduler.plugins.deviceshare.states import Choice, DeviceState, StateCache
 from scheduler.tests.rig import Rig, profile
 
 GIB = 1 << 30
@@ -22,7 +22,7 @@ def state(
     cards: int, *, memory: int = 8, sick: tuple[int, ...] = (), used: dict[int, int] | None = None
 ) -> DeviceState:
     """`cards` with so many GiB each, minors from 1; `used` percent of some."""
-    book = StateBook()
+    states = StateCache()
     infos = [
         DeviceInfo(
             "gpu",
@@ -32,7 +32,7 @@ def state(
         )
         for minor in range(1, cards + 1)
     ]
-    template, wrong = book.template(infos)
+    template, wrong = states.template(infos)
     assert not wrong
     shares = [
         Share(
@@ -42,7 +42,7 @@ def state(
         )
         for minor, percent in (used or {}).items()
     ]
-    return book.untouched(template).moved(shares, 1)
+    return states.untouched(template).moved(shares, 1)
 
 
 def minors(found: object) -> list[int]:
@@ -96,7 +96,7 @@ def test_two_halves_are_not_a_whole() -> None:
         pytest.param({GPU_MEMORY: 1 * GIB}, {GPU_MEMORY_RATIO: 3}, id="percent-is-cut-not-rounded"),
     ],
 )
-def test_memory_is_said_both_ways(amounts: Amounts, want: Amounts) -> None:
+def test_memory_is_written_in_bytes_and_percent(amounts: Amounts, want: Amounts) -> None:
     filled = dict(amounts)
     fill_memory(filled, {GPU_MEMORY: 32 * GIB, GPU_MEMORY_RATIO: 100})
     assert filled == amounts | want
@@ -119,7 +119,7 @@ def test_node_score(strategy: Any, total: tuple[int, int], free: tuple[int, int]
     assert Scorer(strategy).score(amounts(*total), amounts(*free), ask) == want
 
 
-def test_types_add_up_in_the_node_score() -> None:
+def test_the_node_score_adds_up_the_types() -> None:
     gpu = Scorer().score(
         {GPU_MEMORY_RATIO: 1000, GPU_MEMORY: 160 * GIB},
         {GPU_MEMORY_RATIO: 975, GPU_MEMORY: 156 * GIB},
@@ -129,7 +129,7 @@ def test_types_add_up_in_the_node_score() -> None:
     assert (gpu, rdma) == (94, 92)
 
 
-def test_the_annotation_is_koordinators() -> None:
+def test_the_annotation_has_koordinators_format() -> None:
     rig = Rig()
     rig.node("n", gpus=2)
     rig.submit(pod("p").gpu_share(50))
@@ -142,13 +142,13 @@ def test_the_annotation_is_koordinators() -> None:
     assert parse_allocations({"scheduling.koordinator.sh/device-allocated": annotation})["gpu"][0].minor == 0
 
 
-def test_two_cards_stand_in_one_list() -> None:
+def test_two_cards_are_in_one_list() -> None:
     rig = Rig()
     rig.node("n", gpus=2)
     rig.submit(pod("p").gpus(2))
     rig.run()
     found = parse_allocations(rig.binding("p").annotations)
-    assert [(one.minor, one.id) for one in found["gpu"]] == [(0, "GPU-n-0"), (1, "GPU-n-1")]
+    assert [(item.minor, item.id) for item in found["gpu"]] == [(0, "GPU-n-0"), (1, "GPU-n-1")]
 
 
 def test_two_shares_pack_on_one_card_when_the_profile_packs() -> None:
@@ -160,7 +160,7 @@ def test_two_shares_pack_on_one_card_when_the_profile_packs() -> None:
     assert [parse_allocations(rig.binding(name).annotations)["gpu"][0].minor for name in ("a", "b")] == [0, 0]
 
 
-def test_a_full_card_is_full_for_the_next_pod_at_once() -> None:
+def test_an_assumed_allocation_counts_for_the_next_pod() -> None:
     rig = Rig()
     rig.node("n", gpus=2)
     rig.submit(pod("a").gpu_share(60), pod("b").gpu_share(60), pod("c").gpu_share(60))
@@ -169,7 +169,7 @@ def test_a_full_card_is_full_for_the_next_pod_at_once() -> None:
     assert "1 Insufficient gpu devices" in rig.message("c"), "80 percent are free, but on no one card"
 
 
-def test_what_a_pod_leaves_behind_is_free_again() -> None:
+def test_devices_of_a_deleted_pod_are_free_again() -> None:
     rig = Rig()
     rig.node("n", gpus=1)
     rig.submit(pod("a").gpus(1))
@@ -182,7 +182,7 @@ def test_what_a_pod_leaves_behind_is_free_again() -> None:
     assert rig.where("b") == "n"
 
 
-def test_a_binding_that_fails_gives_everything_back() -> None:
+def test_a_failed_binding_releases_all_devices() -> None:
     rig = Rig()
     rig.node("n", gpus=1)
     rig.submit(pod("a").gpus(1))
@@ -194,7 +194,7 @@ def test_a_binding_that_fails_gives_everything_back() -> None:
     assert rig.where("a") == "n"
 
 
-def test_bookings_outlive_the_device_object() -> None:
+def test_allocations_outlive_the_device_object() -> None:
     """Deleted and created again while pods run: free comes back to total less used, not to total."""
     rig = Rig()
     rig.node("n", gpus=2)
@@ -239,7 +239,7 @@ def test_a_node_without_a_device_object_is_left_to_its_device_plugin() -> None:
     assert rig.binding("a").annotations == {}
 
 
-def test_isolation_is_asked_of_shared_cards_alone() -> None:
+def test_isolation_matters_for_shared_cards_only() -> None:
     rig = Rig()
     rig.node("n", gpus=1)
     rig.submit(pod("shared").gpu_share(50).isolated(), pod("whole").gpus(1).isolated())
@@ -252,7 +252,7 @@ def test_isolation_is_asked_of_shared_cards_alone() -> None:
     assert rig.where("shared") == "m"
 
 
-def test_deprecated_names_are_understood() -> None:
+def test_deprecated_names_are_accepted() -> None:
     rig = Rig()
     rig.node("n", gpus=1, gpu_memory="8Gi")
     rig.submit(pod("half").resources({"kubernetes.io/gpu-core": 50, "kubernetes.io/gpu-memory": "4Gi"}))
@@ -261,7 +261,7 @@ def test_deprecated_names_are_understood() -> None:
     assert share.resources == {GPU_CORE: "50", GPU_MEMORY: "4Gi", GPU_MEMORY_RATIO: "50"}
 
 
-def test_nothing_of_a_bad_device_entry_is_used_and_it_is_said() -> None:
+def test_an_invalid_device_entry_is_ignored_and_reported() -> None:
     rig = Rig()
     rig.node("n", gpus=1)
     rig.device("n", 1, gpu_memory="lots")

@@ -1,4 +1,4 @@
-"""One book of devices for all profiles."""
+"""One device cache for all profiles."""
 
 from scheduler.api.builders import pod
 from scheduler.api.device import DEVICE_ALLOCATED, parse_allocations
@@ -23,7 +23,7 @@ def two_profiles() -> Rig:
     )  # fmt: skip
 
 
-def test_profiles_judge_the_same_devices_each_in_its_own_way() -> None:
+def test_profiles_with_different_arguments_share_the_devices() -> None:
     rig = two_profiles()
     rig.node("n", gpus=3)
     for name, scheduler in (("a", "default-scheduler"), ("b", "packer"), ("c", "default-scheduler"), ("d", "packer")):
@@ -33,7 +33,7 @@ def test_profiles_judge_the_same_devices_each_in_its_own_way() -> None:
     assert minors == [0, 0, 1, 0]
 
 
-def test_nodes_are_weighed_by_each_profiles_own_weights() -> None:
+def test_each_profile_scores_with_its_own_weights() -> None:
     rig = two_profiles()
     for name in ("m", "n"):
         rig.node(name, gpus=2)
@@ -48,7 +48,7 @@ def allocated(minor: int) -> tuple[str, str]:
     return "scheduling.koordinator.sh/device-allocated", f'{{"gpu":[{{"minor":{minor},"resources":{share}}}]}}'
 
 
-def test_what_a_device_object_has_wrong_is_said_once() -> None:
+def test_errors_of_a_device_object_are_reported_once() -> None:
     rig = two_profiles()
     rig.node("n", gpus=1)
     rig.device("n", 1, gpu_memory="lots")
@@ -66,7 +66,7 @@ def percent_taken(rig: Rig, minor: int) -> int:
     return 100 - devices.state.frees[minor]["koordinator.sh/gpu-memory-ratio"]
 
 
-def test_what_the_api_server_shows_of_a_reserved_pod_is_counted_once() -> None:
+def test_a_reserved_pod_counts_once_when_the_api_server_confirms_it() -> None:
     rig = Rig()
     rig.node("n", gpus=1)
     rig.submit(pod("a").gpu_share(60))
@@ -87,7 +87,7 @@ def test_another_allocation_of_the_same_pod_replaces_the_first() -> None:
     assert (percent_taken(rig, 0), percent_taken(rig, 1)) == (0, 30)
 
 
-def test_imagining_a_pod_gone_and_back_changes_nothing() -> None:
+def test_removing_and_adding_a_pod_in_a_dry_run_changes_nothing() -> None:
     rig = Rig()
     rig.node("n", gpus=1)
     victim = rig.running(pod("a").gpu_share(60).annotation(DEVICE_ALLOCATED, allocation(0, 60)), "n")
@@ -106,7 +106,7 @@ def test_imagining_a_pod_gone_and_back_changes_nothing() -> None:
     plugin.victim_removed(cycle, info, node)
     plugin.victim_removed(cycle, info, node)
     assert plugin.filter(cycle, wanted, node).ok
-    assert percent_taken(rig, 0) == 60, "all that was imagined"
+    assert percent_taken(rig, 0) == 60, "all that was simulated"
 
 
 def test_an_init_container_in_another_spelling_makes_the_request_invalid() -> None:
@@ -119,7 +119,7 @@ def test_an_init_container_in_another_spelling_makes_the_request_invalid() -> No
     assert "invalid resource device requests: [koordinator.sh/gpu nvidia.com/gpu]" in rig.message("a")
 
 
-def test_a_request_of_nothing_takes_nothing() -> None:
+def test_a_request_without_amounts_allocates_nothing() -> None:
     rig = Rig()
     rig.node("n", gpus=1)
     rig.submit(pod("a").gpu_share(0))
@@ -128,7 +128,7 @@ def test_a_request_of_nothing_takes_nothing() -> None:
     assert rig.binding("a").annotations == {}
 
 
-def test_a_card_promised_twice_needs_more_than_one_to_go() -> None:
+def test_a_card_allocated_twice_needs_several_victims() -> None:
     rig = Rig()
     rig.node("n", gpus=2)
     for minor in (0, 1):

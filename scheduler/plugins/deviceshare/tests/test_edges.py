@@ -1,10 +1,10 @@
-"""Edge cases of the device page that no other test here is about."""
+"""Edge cases of section 16 of the device page."""
 
 import pytest
 
 from scheduler.api.builders import pod
 from scheduler.api.device import DEVICE_ALLOCATED, RDMA, parse_allocations
-from scheduler.framework.events import Bind
+from scheduler.framework.decisions import Bind
 from scheduler.framework.state import CycleState
 from scheduler.plugins.deviceshare.cache import DeviceCache, NodeDevices
 from scheduler.plugins.deviceshare.plugin import DeviceShare
@@ -24,12 +24,12 @@ def elsewhere(minor: int, percent: int) -> str:
     return f'{{"gpu":[{{"minor":{minor},"resources":{share}}}]}}'
 
 
-def test_a_shared_pod_that_insists_on_partitions_does_without_a_table() -> None:
+def test_a_shared_pod_with_a_partition_spec_needs_no_table() -> None:
     """Edge case 11, second half."""
     assert chosen(state([card(0), card(1)]), ask(HALF, partition={"allocatePolicy": "Restricted"})) == {"gpu": [0]}
 
 
-def test_a_failed_binding_gives_back_functions_and_percent() -> None:
+def test_a_failed_binding_releases_functions_and_percent() -> None:
     """Edge case 20."""
     rig = Rig()
     machine(rig, "n", paired())
@@ -43,8 +43,8 @@ def test_a_failed_binding_gives_back_functions_and_percent() -> None:
     assert devices_of(rig).state is before
 
 
-def test_adding_a_pod_and_taking_it_away_again_counts_it_once() -> None:
-    """Edge case 19: who is there already is not there twice, and who holds nothing changes nothing."""
+def test_adding_and_removing_a_placed_pod_in_a_dry_run_counts_it_once() -> None:
+    """Edge case 19: a placed pod is not counted twice, and a pod without devices changes nothing."""
     rig = Rig()
     rig.node("n", gpus=1)
     rig.running(pod("there").gpu_share(60).annotation(DEVICE_ALLOCATED, elsewhere(0, 60)), "n")
@@ -65,24 +65,24 @@ def test_adding_a_pod_and_taking_it_away_again_counts_it_once() -> None:
 
 
 @pytest.mark.parametrize("said", [elsewhere(1, 100), elsewhere(7, 100), "no JSON"])
-def test_what_a_pod_says_it_has_before_it_is_placed_is_overwritten(said: str) -> None:
-    """R18: devices are settled here, whatever stands in the annotation of a pod that has no node yet."""
+def test_an_allocation_on_an_unscheduled_pod_is_overwritten(said: str) -> None:
+    """DEV-R18: the scheduler decides, whatever is in the annotation of a pod without node."""
     rig = Rig()
     rig.node("n", gpus=3)
     rig.submit(pod("a").gpu_share(50).annotation(DEVICE_ALLOCATED, said))
     rig.run()
     text = rig.binding("a").annotations[DEVICE_ALLOCATED]
-    assert [one.minor for one in parse_allocations({DEVICE_ALLOCATED: text})["gpu"]] == [0]
+    assert [card.minor for card in parse_allocations({DEVICE_ALLOCATED: text})["gpu"]] == [0]
     rig.running(pod("a").gpu_share(50).annotation(DEVICE_ALLOCATED, text), "n")
     used = [dict(free) for free in devices_of(rig).state.frees]
-    assert [one["koordinator.sh/gpu-core"] for one in used] == [50, 100, 100]
+    assert [item["koordinator.sh/gpu-core"] for item in used] == [50, 100, 100]
 
 
-def test_what_a_refused_pod_says_it_has_is_free() -> None:
+def test_the_allocation_of_a_refused_pod_is_free() -> None:
     rig = Rig()
     rig.node("n", gpus=1)
     rig.submit(pod("a").gpu_share(50).annotation(DEVICE_ALLOCATED, elsewhere(0, 50)))
     rig.run(bind=False)
     rig.core.bind_failed("uid-a", "the network is down", retry=False)
     rig.submit(pod("b").gpus(1))
-    assert [one.info.pod.metadata.name for one in rig.run() if isinstance(one, Bind)] == ["b"]
+    assert [item.info.pod.metadata.name for item in rig.run() if isinstance(item, Bind)] == ["b"]

@@ -1,4 +1,4 @@
-"""Virtual functions that a reservation holds (R48, R62)."""
+"""Virtual functions that a reservation holds (DEV-R48, DEV-R62)."""
 
 from typing import Any
 
@@ -10,8 +10,8 @@ from scheduler.api.device import DEVICE_ALLOCATED, RDMA, parse_allocations
 from scheduler.api.reservation import Reservation, ReservationStatus
 from scheduler.api.wire import to_json
 from scheduler.plugins.deviceshare.tests.machines import NIC_BUSES, paired
-from scheduler.plugins.deviceshare.tests.test_inside import confirmed
 from scheduler.plugins.deviceshare.tests.test_nodes import machine
+from scheduler.plugins.deviceshare.tests.test_reservation_view import confirmed
 from scheduler.tests.rig import Rig
 
 BUS = NIC_BUSES[2]
@@ -39,7 +39,7 @@ def wants(name: str) -> PodBuilder:
 def got(rig: Rig, name: str) -> tuple[int, list[str]]:
     (found,) = parse_allocations(rig.binding(name).annotations)["rdma"]
     assert found.extension is not None
-    return found.minor, [one.bus_id for one in found.extension.vfs]
+    return found.minor, [item.bus_id for item in found.extension.vfs]
 
 
 @pytest.mark.parametrize("policy", ["", "Aligned", "Restricted"])
@@ -57,7 +57,7 @@ def test_owners_get_the_functions_that_are_held_for_them(policy: str) -> None:
         assert got(rig, "c") == (2, [f"{BUS}.2"]), "its NIC comes first, in whole"
 
 
-def test_a_reservation_without_functions_lends_any() -> None:
+def test_a_reservation_without_functions_allows_any_function() -> None:
     rig = Rig()
     machine(rig, "n", paired())
     hold(rig, "Restricted")
@@ -66,7 +66,7 @@ def test_a_reservation_without_functions_lends_any() -> None:
     assert got(rig, "a") == (2, [f"{BUS}.2"])
 
 
-def test_strangers_get_those_that_nobody_holds() -> None:
+def test_other_pods_get_unreserved_functions() -> None:
     rig = Rig()
     machine(rig, "n", [info for info in paired() if info.minor == 2 and info.type == "rdma"])
     hold(rig, "", 2, 4, percent=10)
@@ -77,7 +77,7 @@ def test_strangers_get_those_that_nobody_holds() -> None:
     assert "Insufficient rdma devices" in rig.message("c")
 
 
-def test_what_an_owner_leaves_is_held_again() -> None:
+def test_devices_of_a_deleted_owner_are_reserved_again() -> None:
     rig = Rig()
     machine(rig, "n", [info for info in paired() if info.minor == 2 and info.type == "rdma"])
     hold(rig, "Restricted", 3)

@@ -1,4 +1,4 @@
-"""Wishes in annotations: example E5 of the device page, what is refused, and what a hint changes."""
+"""Device hints in annotations: DEV-E5, errors, and effects."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from scheduler.framework.status import Status
 from scheduler.plugins.deviceshare.allocator import allocate
 from scheduler.plugins.deviceshare.candidates import count, missing
 from scheduler.plugins.deviceshare.gpus import Policy
-from scheduler.plugins.deviceshare.hints import NO_WORDS, InvalidHintError, read
+from scheduler.plugins.deviceshare.hints import NO_HINTS, InvalidHintError, read
 from scheduler.plugins.deviceshare.states import DeviceState
 from scheduler.plugins.deviceshare.tests.machines import ask, card, chosen, nic, paired, state, whole
 from scheduler.tests.rig import Rig
@@ -92,7 +92,7 @@ def test_cards_by_label() -> None:
     assert chosen(state(cards), ask(whole(2), hint={"gpu": labelled(bin="b")})) == {"gpu": [1, 3]}
 
 
-def test_whole_switches_are_free_of_everybody_else() -> None:
+def test_whole_switches_must_be_unused() -> None:
     hint = {"gpu": {"exclusivePolicy": "PCIeLevel"}}
     assert chosen(state(paired(), cards={0: 100}), ask(whole(1), hint=hint)) == {"gpu": [2]}
     assert chosen(state(paired(), cards={0: 100}), ask(whole(1))) == {"gpu": [1]}
@@ -123,7 +123,7 @@ def test_whole_switches_are_free_of_everybody_else() -> None:
         ),
     ],
 )  # fmt: skip
-def test_what_cannot_be_understood_is_refused(annotations: dict[str, str], want: str) -> None:
+def test_invalid_annotations_are_refused(annotations: dict[str, str], want: str) -> None:
     with pytest.raises(InvalidHintError) as caught:
         read(annotations)
     assert str(caught.value).startswith(want)
@@ -137,7 +137,7 @@ def test_what_cannot_be_understood_is_refused(annotations: dict[str, str], want:
     assert rig.message("p").startswith(f"0/1 nodes are available: {want}")
 
 
-def test_most_pods_say_nothing() -> None:
-    assert read({"app": "x"}) is NO_WORDS
+def test_a_pod_without_annotations_has_no_hints() -> None:
+    assert read({"app": "x"}) is NO_HINTS
     assert ask(whole(2, rdma=100)).plain
     assert not ask(whole(2, rdma=100), joint={"deviceTypes": ["gpu", "rdma"]}).plain

@@ -1,4 +1,4 @@
-"""GPUs with NICs beside them: example E9 of the device page, and what is written of virtual functions."""
+"""Joint allocation of GPUs and NICs: DEV-E9, and annotations of virtual functions."""
 
 from typing import Any
 
@@ -103,13 +103,13 @@ CROSSED = [card(0, switch="a"), nic(1, switch="b")]
         ),
     ],
 )  # fmt: skip
-def test_not_together(have: DeviceState, cards: int, hint: Any, joint: Any, want: Status) -> None:
+def test_joint_requests_that_fail(have: DeviceState, cards: int, hint: Any, joint: Any, want: Status) -> None:
     request = ask(whole(cards, rdma=1), hint=hint, joint=joint)
     assert allocate(have, request, Policy()) == want
     assert verdict(have, request, Policy()) == want
 
 
-def test_both_without_a_topology_are_as_near_as_can_be_told() -> None:
+def test_devices_without_topology_pass_as_close() -> None:
     assert chosen(state([card(0), nic(1)]), ask(whole(1, rdma=1), joint=SAME_PCIE)) == {"gpu": [0], "rdma": [1]}
 
 
@@ -124,19 +124,19 @@ def test_without_the_annotation_nics_go_by_minor() -> None:
     assert chosen(have, ask(whole(2, rdma=100), joint=JOINT)) == {"gpu": [2, 3], "rdma": [2]}
 
 
-def test_the_first_type_named_leads_alone_if_it_is_alone() -> None:
+def test_a_single_joint_type_is_primary() -> None:
     request = ask(whole(2, rdma=100), joint={"deviceTypes": ["rdma"]})
     assert request.joint == ("rdma",)
     assert chosen(state(paired(), nics={1: 100}), request) == {"gpu": [0, 1], "rdma": [2]}
 
 
-def test_nics_may_lead() -> None:
+def test_nics_may_be_primary() -> None:
     request = ask(whole(1, rdma=100), joint={"deviceTypes": ["rdma", "gpu"]})
     have = state(paired(), nics={1: 100})
     assert chosen(have, request) == {"gpu": [0], "rdma": [2]}, "GPUs go their own way even as followers"
 
 
-def test_well_planned_nics_are_found_at_the_end_only() -> None:
+def test_well_planned_nics_are_allocated_at_reserve_only() -> None:
     full = dict.fromkeys(range(1, 5), 100)
     planned = Traits(planned=True)
     request = ask(whole(8, rdma=1), joint=JOINT)
@@ -154,7 +154,7 @@ def test_a_full_physical_function_has_no_virtual_ones() -> None:
     assert chosen(first.after, request) == {"gpu": [1], "rdma": [2]}
 
 
-def test_the_annotation_tells_the_virtual_functions() -> None:
+def test_the_annotation_lists_the_virtual_functions() -> None:
     request = ask(whole(1, rdma=1), hint=FUNCTIONS, joint=JOINT)
     found = allocate(state(paired()), request, Policy())
     assert isinstance(found, Choice)
@@ -167,7 +167,7 @@ def test_the_annotation_tells_the_virtual_functions() -> None:
     assert back == found.holding.shares
 
 
-def test_a_virtual_function_of_minor_0_is_told_by_its_bus_alone() -> None:
+def test_a_virtual_function_of_minor_0_is_written_without_minor() -> None:
     text = (
         '{"gpu":[{"minor":0,"resources":{"koordinator.sh/gpu-core":"50","koordinator.sh/gpu-memory":"40Gi",'
         '"koordinator.sh/gpu-memory-ratio":"50"},"id":"GPU-aa"}],"rdma":[{"minor":1,'
@@ -177,7 +177,7 @@ def test_a_virtual_function_of_minor_0_is_told_by_its_bus_alone() -> None:
     assert Holding(shares).annotation({("gpu", 0): '"GPU-aa"', ("rdma", 1): '"0000:1f:00.0"'}) == text
 
 
-def test_what_is_given_back_is_free_again_virtual_functions_too() -> None:
+def test_released_devices_and_virtual_functions_are_free_again() -> None:
     have = state(paired())
     found = allocate(have, ask(whole(3, rdma=1), hint=FUNCTIONS, joint=JOINT), Policy())
     assert isinstance(found, Choice)

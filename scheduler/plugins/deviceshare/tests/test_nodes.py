@@ -1,4 +1,4 @@
-"""Whole decisions on nodes whose devices have places, tables and functions."""
+"""Whole scheduling decisions on nodes with topology, partition tables and functions."""
 
 from typing import Any
 
@@ -32,20 +32,20 @@ def machine(rig: Rig, name: str, infos: list[DeviceInfo], *, labels: Any = None,
     rig.core.set_device(name, Device(ObjectMeta(name=name, **marks), DeviceSpec(tuple(infos))))
 
 
-def wishing(builder: PodBuilder, **words: Any) -> PodBuilder:
+def wishing(builder: PodBuilder, **hints: Any) -> PodBuilder:
     names = {"joint": DEVICE_JOINT_ALLOCATE, "hint": DEVICE_ALLOCATE_HINT}
-    for word, value in words.items():
+    for word, value in hints.items():
         builder.annotation(names[word], msgspec.json.encode(value).decode())
     return builder
 
 
 def minors(rig: Rig, name: str) -> dict[str, list[int]]:
     found = parse_allocations(rig.binding(name).annotations)
-    return {kind: [one.minor for one in entries] for kind, entries in found.items()}
+    return {kind: [entry.minor for entry in entries] for kind, entries in found.items()}
 
 
-def test_a_pod_that_fits_only_now_that_another_came() -> None:
-    """The cards that topology would choose have no NIC; once one of them is taken, it chooses others."""
+def test_a_pod_that_fits_only_after_another_allocation() -> None:
+    """The cards that topology prefers have no NIC; once one of them is taken, it prefers others."""
     rig = Rig()
     machine(rig, "n", paired())
     rig.submit(wishing(pod("first").gpus(1).resources({RDMA: 100}), joint=JOINT))
@@ -60,7 +60,7 @@ def test_a_pod_that_fits_only_now_that_another_came() -> None:
     assert minors(rig, "three") == {"gpu": [4, 5, 6], "rdma": [3, 4]}
 
 
-def test_new_labels_of_a_node_bring_a_partition_table_into_force() -> None:
+def test_new_node_labels_enable_the_partition_table() -> None:
     rig = Rig()
     h800 = {GPU_VENDOR_LABEL: "nvidia", GPU_MODEL_LABEL: "H800"}
     machine(rig, "n", single(), labels=h800)
@@ -89,10 +89,10 @@ def test_labels_alone_are_enough() -> None:
     assert "Unsupported number of GPU requests" in rig.message("b")
 
 
-def test_a_bad_table_is_complained_of_and_does_no_harm() -> None:
+def test_an_invalid_table_is_reported_and_ignored() -> None:
     rig = Rig()
     machine(rig, "n", single(), annotations={GPU_PARTITIONS: "?"}, labels=None)
-    assert rig.core.complaints[-1].startswith("Device n: gpu-partitions is no partition table: ")
+    assert rig.core.complaints[-1].startswith("Device n: gpu-partitions is not a partition table: ")
     rig.submit(pod("a").gpus(3))
     rig.run()
     assert rig.where("a") == "n"
@@ -106,7 +106,7 @@ def test_a_bad_table_is_complained_of_and_does_no_harm() -> None:
         pytest.param(paired(), True, "1 Insufficient gpu devices", id="nor-does-it-matter-to-slices-of-several"),
     ],
 )
-def test_the_words_of_a_refusal_depend_on_what_was_tried(infos: list[DeviceInfo], shared: bool, message: str) -> None:
+def test_the_reason_depends_on_the_method_that_was_tried(infos: list[DeviceInfo], shared: bool, message: str) -> None:
     rig = Rig()
     machine(rig, "n", infos)
     for number in range(8):
@@ -125,7 +125,7 @@ def test_the_words_of_a_refusal_depend_on_what_was_tried(infos: list[DeviceInfo]
     assert message in rig.message("p")
 
 
-def test_well_planned_nics_that_are_gone_fail_at_the_last_moment() -> None:
+def test_missing_well_planned_nics_fail_at_reserve() -> None:
     rig = Rig()
     nics = [info for info in paired() if info.type == "gpu" or info.minor == 1]
     machine(rig, "n", nics, labels=None)
@@ -148,11 +148,11 @@ def test_virtual_functions_come_back_with_a_failed_binding() -> None:
         rig.run(bind=False)
         found = parse_allocations(rig.binding("a").annotations)["rdma"][0]
         assert found.extension is not None
-        assert [one.bus_id for one in found.extension.vfs] == ["0000:1f:00.2"]
+        assert [item.bus_id for item in found.extension.vfs] == ["0000:1f:00.2"]
         rig.core.bind_failed("uid-a", "the network is down", retry=False)
 
 
-def test_some_models_are_kept_from_sharing() -> None:
+def test_unshareable_models_are_not_shared() -> None:
     refused = {"gpuShareUnsupportedModels": [{"vendor": "nvidia", "model": "V100"}]}
     rig = Rig(profile(pluginConfig=[{"name": "DeviceShare", "args": refused}]))
     rig.node("n", gpus=2, labels={GPU_VENDOR_LABEL: "nvidia", GPU_MODEL_LABEL: "V100"})

@@ -1,4 +1,4 @@
-"""NUMA hints: example E14 of the device page."""
+"""NUMA hints: example DEV-E14."""
 
 from typing import Any
 

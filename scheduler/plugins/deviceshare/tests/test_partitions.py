@@ -1,4 +1,4 @@
-"""Cards by partition table: example E8 of the device page, tables from annotations, and when a table is kept to."""
+"""Cards by partition table: DEV-E8, tables in annotations, and when a table is mandatory."""
 
 from typing import Any
 
@@ -51,8 +51,8 @@ TABLE = {
 }
 
 
-def table(**words: Any) -> Traits:
-    return Traits(partitions=msgspec.json.encode(TABLE).decode(), **words)
+def table(**hints: Any) -> Traits:
+    return Traits(partitions=msgspec.json.encode(TABLE).decode(), **hints)
 
 
 FOUR = [card(minor) for minor in range(4)]
@@ -98,34 +98,34 @@ def test_tables_of_device_objects(used: dict[int, int], cards: int, spec: Any, w
     assert chosen(have, ask(whole(cards), partition=spec)) == {"gpu": want}
 
 
-def test_koordinators_order_of_scores_can_be_had() -> None:
+def test_koordinators_order_of_scores_can_be_configured() -> None:
     policy = Policy(lowest_partition_score_first=True)
     assert chosen(state(FOUR, traits=table()), ask(whole(2)), policy) == {"gpu": [0, 1]}
 
 
-def test_shared_cards_know_no_partitions() -> None:
+def test_shared_cards_ignore_partitions() -> None:
     have = linked(cards={0: 30}, traits=HONOUR)
     assert chosen(have, ask(HALF, partition={"allocatePolicy": "Restricted"})) == {"gpu": [0]}
 
 
-def test_sick_cards_make_no_partition() -> None:
+def test_unhealthy_cards_are_in_no_free_partition() -> None:
     cards = [card(minor, health=minor != 2) for minor in range(4)]
     assert chosen(state(cards, traits=table(honour=True)), ask(whole(2))) == {"gpu": [0, 1]}
 
 
-def test_a_partition_gives_what_is_asked_for_or_nothing() -> None:
-    """Upstream compares no amounts here, and gives two hundred percent of one card away."""
+def test_a_partition_must_have_the_requested_amounts() -> None:
+    """Upstream compares no amounts here, and allocates 200 percent of one card."""
     request = ask({"koordinator.sh/gpu-core": 200, "koordinator.sh/gpu-memory-ratio": 100})
     assert allocate(linked(traits=HONOUR), request, Policy()) == NONE_LEFT
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"two": []}', '{"2": [{"minors": [0, 1], "allocationScore": "best"}]}'])
-def test_what_is_no_table_is_said_and_passed_over(text: str) -> None:
-    with pytest.raises(TableError, match="gpu-partitions is no partition table"):
+def test_an_invalid_table_is_reported_and_not_used(text: str) -> None:
+    with pytest.raises(TableError, match="gpu-partitions is not a partition table"):
         parse_table(text)
     traits, (complaint,) = traits_of(device(annotations={"scheduling.koordinator.sh/gpu-partitions": text}), {})
     assert traits.partitions == ""
-    assert complaint.startswith("gpu-partitions is no partition table: ")
+    assert complaint.startswith("gpu-partitions is not a partition table: ")
 
 
 def device(**metadata: Any) -> Any:

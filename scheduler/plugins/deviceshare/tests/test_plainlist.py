@@ -1,4 +1,4 @@
-"""Order by PCIe switch: example E10 of the device page."""
+"""Order by PCIe switch: example DEV-E10."""
 
 import pytest
 

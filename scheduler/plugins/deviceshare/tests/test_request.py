@@ -1,4 +1,4 @@
-"""What may be asked, and what it comes to: the worked examples E1 to E3 of the device page, and its refusals."""
+"""Device requests and their errors: DEV-E1 to DEV-E3."""
 
 import pytest
 
@@ -17,7 +17,7 @@ from scheduler.api.device import (
     NVIDIA_GPU,
     RDMA,
 )
-from scheduler.api.requests import Amounts
+from scheduler.api.quantity import Amounts
 from scheduler.plugins.deviceshare.request import DeviceRequest, InvalidRequestError, split_gpu, unified, validate
 
 GIB = 1 << 30
@@ -102,7 +102,7 @@ def test_invalid(request_: Amounts, why: str) -> None:
         ({GPU_CORE: 5, GPU_MEMORY: GIB}, {GPU_CORE: 5, GPU_MEMORY: GIB}),
     ],
 )
-def test_spellings_come_to_the_same(request_: Amounts, want: Amounts) -> None:
+def test_all_spellings_give_the_same_request(request_: Amounts, want: Amounts) -> None:
     assert unified(request_) == want
 
 
@@ -128,14 +128,14 @@ def test_split_over_cards(request_: Amounts, cards: int, each: Amounts, shared: 
     assert (split.count, split.amounts, split.shared) == (cards, each, shared)
 
 
-def test_types_are_asked_side_by_side() -> None:
+def test_several_types_in_one_request() -> None:
     request = DeviceRequest.of({GPU: 100, RDMA: 200, "cpu": 4000})
     assert request is not None
-    assert [(one.type, one.count, one.amounts) for one in request.types] == [
+    assert [(part.type, part.count, part.amounts) for part in request.types] == [
         ("gpu", 1, {GPU_CORE: 100, GPU_MEMORY_RATIO: 100}),
         ("rdma", 2, {RDMA: 100}),
     ]
 
 
-def test_a_request_of_nothing_is_none() -> None:
+def test_a_request_without_amounts_is_none() -> None:
     assert DeviceRequest.of({"cpu": 1000, GPU: 0}) is None

@@ -1,4 +1,4 @@
-"""Packing and spreading as the profile's arguments say, between cards and between nodes: examples E11 and E12."""
+"""Packing and spreading between cards and between nodes, by arguments (DEV-E11, DEV-E12)."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ from scheduler.api.device import (
     parse_allocations,
 )
 from scheduler.config import Configuration
-from scheduler.framework.points import ByMaximum
+from scheduler.framework.extension_points import ByMaximum
 from scheduler.framework.state import CycleState
 from scheduler.plugins.deviceshare.args import DeviceShareArgs
 from scheduler.plugins.deviceshare.gpus import Policy
@@ -55,7 +55,7 @@ def test_between_nics() -> None:
 @pytest.mark.parametrize(("strategy", "want"), [("LeastAllocated", "empty"), ("MostAllocated", "busy")])
 def test_between_nodes(strategy: str, want: str) -> None:
     rig = Rig(arguments(strategy))
-    rig.node("busy", gpus=2, cpu="128")  # so that cpu speaks for neither
+    rig.node("busy", gpus=2, cpu="128")  # equal cpu scores
     rig.node("empty", gpus=2)
     rig.submit(pod("there").gpu_share(50).select({"kubernetes.io/hostname": "busy"}))
     rig.node("busy", gpus=2, cpu="128", labels={"kubernetes.io/hostname": "busy"})
@@ -66,8 +66,8 @@ def test_between_nodes(strategy: str, want: str) -> None:
     assert rig.where("p") == want
 
 
-def test_weights_say_what_counts() -> None:
-    """One card has its memory taken, the other its cores; what is weighed decides which is the emptier."""
+def test_weights_decide_which_card_is_emptier() -> None:
+    """One card has its memory allocated, the other its cores; the weights decide which counts as emptier."""
     have = state([card(0), card(1)])
     full_of_memory = have.moved(have_shares(0, GPU_MEMORY_RATIO), 1)
     crowded = full_of_memory.moved(have_shares(1, GPU_CORE), 1)
@@ -93,7 +93,7 @@ def test_a_nodes_score_is_the_sum_over_types() -> None:
     plugin = DeviceShare(rig.core.handle)
     plugin.devices.set_device("n", Device(spec=DeviceSpec((card_of_ten, nic_of_ten))))
     taken = ((GPU_CORE, 25), (GPU_MEMORY, 4 << 30), (GPU_MEMORY_RATIO, 25))
-    plugin.devices.book("n", "u", (Share("gpu", 0, taken), Share("rdma", 0, ((RDMA, 50),))))
+    plugin.devices.assign("n", "u", (Share("gpu", 0, taken), Share("rdma", 0, ((RDMA, 50),))))
     cycle = CycleState()
     wanted = rig.pod(pod("p").resources({GPU_CORE: 50, GPU_MEMORY_RATIO: 50, RDMA: 25}))
     assert plugin.pre_filter(cycle, wanted).ok
@@ -105,14 +105,14 @@ def test_a_nodes_score_is_the_sum_over_types() -> None:
 @pytest.mark.parametrize(
     ("raw", "want"), [([10], [100]), ([200, 10], [100, 5]), ([0], [0])], ids=["one", "two", "nothing"]
 )
-def test_scores_are_brought_to_a_hundred(raw: list[int], want: list[int]) -> None:
+def test_scores_are_normalised_to_100(raw: list[int], want: list[int]) -> None:
     rows = np.array([raw], np.int64)
     assert DeviceShare.normalizer.apply(rows, rows.max(axis=1, keepdims=True))[0].tolist() == want
     assert isinstance(DeviceShare.normalizer, ByMaximum)
 
 
 def test_hinted_devices_alone_are_scored() -> None:
-    """Both nodes are alike in all; on one the labelled cards are in use, on the other those without a label."""
+    """Both nodes are alike in sum; the labelled cards are in use on one, the other cards on the other."""
     rig = Rig(arguments("MostAllocated"))
     hint = '{"gpu":{"selector":{"matchLabels":{"bin":"a"}}}}'
     for name in ("m", "n"):
@@ -133,7 +133,7 @@ def test_hinted_devices_alone_are_scored() -> None:
     assert parse_allocations(rig.binding("p").annotations)["gpu"][0].minor == 0
 
 
-def test_whole_cards_are_not_weighed_where_topology_is_known() -> None:
+def test_whole_cards_are_not_scored_where_topology_is_known() -> None:
     infos = [card(minor, switch="s") for minor in range(3)]
     for strategy in ("MostAllocated", "LeastAllocated"):
         assert chosen(state(infos), ask(whole(2)), Policy(Scorer(strategy))) == {"gpu": [0, 1]}

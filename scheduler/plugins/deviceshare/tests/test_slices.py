@@ -1,4 +1,4 @@
-"""Slices of the vendor's sizes: example E13 of the device page."""
+"""Slice templates of vendors: DEV-E13."""
 
 from typing import Any
 
@@ -22,9 +22,9 @@ from scheduler.api.device import (
     DeviceTopology,
     parse_allocations,
 )
-from scheduler.api.requests import Amounts
+from scheduler.api.quantity import Amounts
 from scheduler.api.wire import ObjectMeta, ResourceList
-from scheduler.plugins.deviceshare.slices import SliceBook
+from scheduler.plugins.deviceshare.slices import SliceRegistry
 from scheduler.tests.rig import Rig
 
 SOURCE = "koordinator-system/gpu-shared-resource-templates"
@@ -125,11 +125,14 @@ def test_whole_cards_and_slices_of_other_things_have_no_sizes() -> None:
     rig.submit(pod("memory").resources({GPU_MEMORY: "5Gi"}))
     rig.run()
     found = parse_allocations(rig.binding("whole").annotations)["gpu"]
-    assert [(one.minor, one.resources[NPU_CORE], one.extension) for one in found] == [(0, "8", None), (1, "8", None)]
+    assert [(entry.minor, entry.resources[NPU_CORE], entry.extension) for entry in found] == [
+        (0, "8", None),
+        (1, "8", None),
+    ]
     assert got(rig, "memory")[1] == ""
 
 
-def test_of_two_names_for_one_size_none_is_written() -> None:
+def test_two_names_for_one_size_are_not_written() -> None:
     rig = Rig()
     rig.core.set_config_map(SOURCE, config_map({"one": size(3, 1, 1, 12), "other": size(3, 1, 1, 12)}))
     ascend(rig, labels=HUAWEI)
@@ -155,13 +158,13 @@ WANTED: Amounts = {GPU_MEMORY: 3 << 30, NPU_CORE: 1, NPU_CPU: 1, NPU_DVPP: 12}
 
 
 @pytest.mark.parametrize("text", ["]", "huawei-Ascend-310P: [vir01]", "a-b: {x: {koordinator.sh/gpu-memory: lots}}"])
-def test_what_cannot_be_read_changes_nothing(text: str) -> None:
-    book = SliceBook()
-    assert book.replace(SOURCE, config_map()) == (True, [])
-    changed, (complaint,) = book.replace(SOURCE, ConfigMap(data={"data.yaml": text}))
+def test_an_invalid_config_map_changes_nothing(text: str) -> None:
+    registry = SliceRegistry()
+    assert registry.replace(SOURCE, config_map()) == (True, [])
+    changed, (complaint,) = registry.replace(SOURCE, ConfigMap(data={"data.yaml": text}))
     assert not changed
     assert complaint.startswith(f"ConfigMap {SOURCE}: data.yaml: ")
-    assert book.named(SOURCE, WANTED) == (("huawei-Ascend-310P", "vir01"),)
-    assert book.replace(SOURCE, config_map()) == (False, [])
-    assert book.replace(SOURCE, None) == (True, [])
-    assert book.named(SOURCE, WANTED) == ()
+    assert registry.named(SOURCE, WANTED) == (("huawei-Ascend-310P", "vir01"),)
+    assert registry.replace(SOURCE, config_map()) == (False, [])
+    assert registry.replace(SOURCE, None) == (True, [])
+    assert registry.named(SOURCE, WANTED) == ()

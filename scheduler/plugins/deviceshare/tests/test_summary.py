@@ -1,4 +1,4 @@
-"""What the routes of the plugin say of a node's devices."""
+"""The REST views of a node's devices."""
 
 from typing import Any
 
@@ -26,12 +26,12 @@ def told(rig: Rig, name: str = "n") -> dict[str, Any]:
 
 
 def placed(rig: Rig, *asked: PodBuilder) -> None:
-    for one in asked:
-        rig.submit(one)
+    for item in asked:
+        rig.submit(item)
         rig.run()
 
 
-def test_a_node_that_nobody_uses() -> None:
+def test_an_unused_node() -> None:
     rig = Rig()
     rig.node("n", gpus=2)
     assert told(rig) == {
@@ -45,7 +45,7 @@ def test_a_node_that_nobody_uses() -> None:
     }
 
 
-def test_who_has_what() -> None:
+def test_holders_of_devices() -> None:
     rig = Rig()
     rig.node("n", gpus=2)
     placed(rig, pod("whole").gpus(1), pod("half").gpu_share(50))
@@ -82,7 +82,7 @@ def test_types_are_kept_apart_and_summed_together() -> None:
     assert found["allocateSet"]["rdma"] == {"default/a": {"1": {"koordinator.sh/rdma": "100"}}}
 
 
-def test_a_sick_card_is_listed_with_nothing_in_it() -> None:
+def test_an_unhealthy_card_is_listed_without_amounts() -> None:
     rig = Rig()
     rig.node("n", gpus=2)
     placed(rig, pod("a").gpus(1))
@@ -97,7 +97,7 @@ def test_a_sick_card_is_listed_with_nothing_in_it() -> None:
     "cards",
     [pytest.param(1, id="a-card-that-is-listed-no-more"), pytest.param(None, id="a-device-object-that-went")],
 )
-def test_what_is_used_outlives_the_object(cards: int | None) -> None:
+def test_used_amounts_outlive_the_object(cards: int | None) -> None:
     rig = Rig()
     rig.node("n", gpus=2)
     placed(rig, pod("a").gpus(2))
@@ -118,7 +118,7 @@ def test_minors_in_order_of_their_numbers() -> None:
     assert list(told(rig)["deviceTotalDetail"]["gpu"]) == [str(number) for number in range(12)]
 
 
-def test_all_nodes_by_name_and_none_that_is_not_there() -> None:
+def test_all_nodes_by_name_and_no_missing_node() -> None:
     rig = Rig()
     for name in ("n2", "n1"):
         rig.node(name, gpus=1)

@@ -1,4 +1,4 @@
-"""Cards by topology: examples E6 and E7 of the device page, and the edges of required scopes."""
+"""Cards by topology: DEV-E6 and DEV-E7, and edge cases of required scopes."""
 
 from typing import Any
 
@@ -50,7 +50,7 @@ def scoped(scope: str | None) -> dict[str, Any]:
         ),
     ],
 )  # fmt: skip
-def test_the_tightest_place(
+def test_the_smallest_scope(
     have: DeviceState, cards: int, scope: str | None, want: dict[str, list[int]], functions: list[str]
 ) -> None:
     request = ask(whole(cards, rdma=1), hint=scoped(scope), joint=JOINT)
@@ -99,14 +99,14 @@ NO_SCOPE = Status.unschedulable("Insufficient Topology Scoped GPU Devices")
         ),
     ],
 )  # fmt: skip
-def test_no_place(have: DeviceState, amounts: dict[str, int], scope: str | None, want: Status) -> None:
+def test_no_scope(have: DeviceState, amounts: dict[str, int], scope: str | None, want: Status) -> None:
     request = ask(amounts, hint={"gpu": {"requiredTopologyScope": scope}} if scope else None)
     assert allocate(have, request, Policy()) == want
     assert verdict(have, request, Policy()) == want
 
 
 @pytest.mark.parametrize("scope", ["Node", "Rack"])
-def test_a_node_is_any_place_with_a_tree(scope: str) -> None:
+def test_the_node_scope_accepts_any_cards_of_a_tree(scope: str) -> None:
     request = ask(whole(5), hint={"gpu": {"requiredTopologyScope": scope}})
     assert chosen(state(paired()), request) == {"gpu": [0, 1, 2, 3, 4]}
     assert allocate(state([card(minor) for minor in range(8)]), request, Policy()) == Status.unresolvable(
@@ -121,7 +121,7 @@ def test_slices_of_several_cards_come_from_the_list_where_no_scope_is_required()
     assert short == Status.unschedulable("Insufficient gpu devices")
 
 
-def test_sick_cards_keep_their_place_in_the_tree_and_are_never_taken() -> None:
+def test_unhealthy_cards_stay_in_the_tree_and_are_never_chosen() -> None:
     cards = [card(minor, switch=f"s{minor // 2}", health=minor != 1) for minor in range(4)]
     assert chosen(state(cards), ask(whole(2), hint={"gpu": {"requiredTopologyScope": "PCIe"}})) == {"gpu": [2, 3]}
 
@@ -131,7 +131,7 @@ def test_a_card_of_no_known_numa_node_still_has_a_switch() -> None:
     assert chosen(state(cards), ask(whole(2))) == {"gpu": [1, 2]}
 
 
-def test_a_refusal_is_a_matter_of_time_or_not() -> None:
+def test_which_refusals_preemption_can_solve() -> None:
     busy = allocate(state(paired(), cards={0: 100, 5: 100}), ask(whole(7)), Policy())
     nowhere = allocate(state([]), ask(whole(1)), Policy())
     assert isinstance(busy, Status)

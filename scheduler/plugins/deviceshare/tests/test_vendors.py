@@ -1,4 +1,4 @@
-"""Marks for vendors' device plugins: example E15 of the device page, and what is refused."""
+"""Annotations for vendors' device plugins: DEV-E15, and refusals."""
 
 import pytest
 
@@ -15,7 +15,7 @@ def card(minor: int, core: int = 100, mib: int = 24 << 10, template: str = "") -
 
 
 def grant(*cards: Share, model: str = "", shared: bool = True) -> Grant:
-    return Grant(cards, [f"GPU-{one.minor}" for one in cards], model, shared, 12345)
+    return Grant(cards, [f"GPU-{card.minor}" for card in cards], model, shared, 12345)
 
 
 def test_minors_in_the_order_of_choice() -> None:
@@ -61,7 +61,7 @@ def test_minors_in_the_order_of_choice() -> None:
         pytest.param("", grant(card(0)), Adapted(), id="nobodys-cards"),
     ],
 )  # fmt: skip
-def test_what_each_vendor_wants(vendor: str, given: Grant, want: Adapted) -> None:
+def test_annotations_of_each_vendor(vendor: str, given: Grant, want: Adapted) -> None:
     assert adapt(vendor, given) == want
 
 
@@ -75,7 +75,7 @@ def test_what_each_vendor_wants(vendor: str, given: Grant, want: Adapted) -> Non
         ("metax", grant(card(0, 5, 0)), "gpu memory must not be less than 1048576 bytes"),
     ],
 )
-def test_what_a_vendor_cannot_do(vendor: str, given: Grant, want: str) -> None:
+def test_requests_a_vendor_refuses(vendor: str, given: Grant, want: str) -> None:
     with pytest.raises(RefusedError) as caught:
         adapt(vendor, given)
     assert str(caught.value) == want

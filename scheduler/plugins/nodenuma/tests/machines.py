@@ -1,4 +1,4 @@
-"""Machines of the worked examples: uniform CPUs, NUMA nodes with memory, and what is said about them."""
+"""Machines of the worked examples: uniform CPUs, NUMA nodes with memory, and topology objects."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,10 +12,10 @@ from scheduler.api.numa import (
     parse_cpuset,
 )
 from scheduler.api.wire import ObjectMeta, to_json
-from scheduler.plugins.nodenuma.accumulator import Wish
+from scheduler.plugins.nodenuma.accumulator import CpuPreference
 from scheduler.plugins.nodenuma.allocation import Need
 from scheduler.plugins.nodenuma.options import ZoneAmounts, options_of
-from scheduler.plugins.nodenuma.states import Booking, NumaState, StateBook
+from scheduler.plugins.nodenuma.states import NumaAllocation, NumaState, StateCache
 from scheduler.plugins.nodenuma.topology import uniform
 
 GIB = 1 << 30
@@ -35,7 +35,7 @@ def topology_of(
     zones: bool = True,
     cpus: bool = True,
 ) -> NodeResourceTopology:
-    """What an agent reports of a machine; `memory` in GiB a NUMA node, `more` further amounts of each."""
+    """The objects an agent reports for a machine; `memory` in GiB per NUMA node, `more` further amounts of each."""
     machine = uniform(*shape)
     detail = [
         {"id": cpu.id, "core": cpu.core[1], "socket": cpu.socket, "node": cpu.node} for cpu in machine.cpus.values()
@@ -63,12 +63,12 @@ def state(
     marks = {AMPLIFICATION_RATIO: to_json({"cpu": ratio}).decode()} if ratio != 1.0 else {}
     options, wrong = options_of({}, marks, topology_of("m", shape, more=more))
     assert not wrong
-    book = StateBook()
+    states = StateCache()
     cpus = parse_cpuset(booked)
-    return book.state(book.options(options), [Booking(cpus, exclusive, amounts)] if cpus or amounts else [])
+    return states.state(states.options(options), [NumaAllocation(cpus, exclusive, amounts)] if cpus or amounts else [])
 
 
 def need(policy: str = "", more: Mapping[str, int] | None = None, **requests: int) -> Need:
     """A request, cpu in milli; with a policy its CPUs are bound by it, whatever it takes."""
     amounts = {**requests, **(more or {})}
-    return Need(tuple(sorted(amounts.items())), Wish(policy, required=True) if policy else None)
+    return Need(tuple(sorted(amounts.items())), CpuPreference(policy, required=True) if policy else None)

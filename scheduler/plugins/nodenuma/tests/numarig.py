@@ -37,11 +37,11 @@ class Machines(Rig):
         self.core.set_topology(name, topology_of(name, shape, memory=memory, **report))
 
     def holds(self, builder: PodBuilder, node: str, status: str) -> None:
-        """A pod is on a node already, with what the scheduler once gave it."""
+        """Place a pod on a node with an earlier allocation of the scheduler."""
         self.running(builder.annotation(RESOURCE_STATUS, status), node)
 
     def told(self, name: str) -> str:
-        """What filters said about a pod, whatever preemption had to say."""
+        """The filter reasons for a pod, without those of preemption."""
         return self.message(name).partition(" preemption:")[0].removeprefix("0/1 nodes are available: ")
 
     def given(self, name: str) -> ResourceStatus:

@@ -1,19 +1,19 @@
-"""Which CPUs are chosen: worked examples E1 to E4 of the CPU page."""
+"""Choice of CPUs: NUMA-E1 to NUMA-E4."""
 
 import pytest
 
 from scheduler.api.numa import FULL_PCPUS, NUMA_NODE_LEVEL, PCPU_LEVEL, SPREAD_BY_PCPUS, cpuset_text, parse_cpuset
 from scheduler.framework.status import Status
-from scheduler.plugins.nodenuma.accumulator import NOT_ENOUGH, Mark, Wish, take
+from scheduler.plugins.nodenuma.accumulator import NOT_ENOUGH, CpuPreference, Mark, take
 from scheduler.plugins.nodenuma.topology import uniform
 
 Shape = tuple[int, int, int, int]
 
 
-def taken(shape: Shape, used: str, needed: int, wish: Wish, exclusive: str = "") -> str:
+def taken(shape: Shape, used: str, needed: int, preference: CpuPreference, exclusive: str = "") -> str:
     topology = uniform(*shape)
     marks = {cpu: Mark(1, exclusive) for cpu in parse_cpuset(used)}
-    found = take(topology, topology.ids - marks.keys(), marks, needed, wish)
+    found = take(topology, topology.ids - marks.keys(), marks, needed, preference)
     return found.message if isinstance(found, Status) else cpuset_text(found)
 
 
@@ -39,7 +39,7 @@ def taken(shape: Shape, used: str, needed: int, wish: Wish, exclusive: str = "")
 def test_full_cores(shape: Shape, used: str, needed: int, most: str | None, least: str | None) -> None:
     for want, strategy in ((most, True), (least, False)):
         if want is not None:
-            assert taken(shape, used, needed, Wish(FULL_PCPUS, most=strategy)) == want
+            assert taken(shape, used, needed, CpuPreference(FULL_PCPUS, most=strategy)) == want
 
 
 @pytest.mark.parametrize(
@@ -52,12 +52,12 @@ def test_full_cores(shape: Shape, used: str, needed: int, most: str | None, leas
     ],
 )
 def test_spread(used: str, needed: int, most: str, least: str) -> None:
-    assert taken((2, 1, 4, 2), used, needed, Wish(SPREAD_BY_PCPUS, most=True)) == most
-    assert taken((2, 1, 4, 2), used, needed, Wish(SPREAD_BY_PCPUS)) == least
+    assert taken((2, 1, 4, 2), used, needed, CpuPreference(SPREAD_BY_PCPUS, most=True)) == most
+    assert taken((2, 1, 4, 2), used, needed, CpuPreference(SPREAD_BY_PCPUS)) == least
 
 
 @pytest.mark.parametrize(
-    ("cores", "used", "theirs", "wish", "needed", "want"),
+    ("cores", "used", "theirs", "preference", "needed", "want"),
     [
         pytest.param(4, "0,2", PCPU_LEVEL, (SPREAD_BY_PCPUS, PCPU_LEVEL), 4, "8,10,12,14", id="off-their-cores"),
         pytest.param(4, "", "", (SPREAD_BY_PCPUS, PCPU_LEVEL), 10, "0-4,6,8,10,12,14", id="not-enough-cores-overlap"),
@@ -72,9 +72,9 @@ def test_spread(used: str, needed: int, most: str, least: str) -> None:
     ],
 )  # fmt: skip
 def test_exclusive(  # noqa: PLR0917
-    cores: int, used: str, theirs: str, wish: tuple[str, str], needed: int, want: str
+    cores: int, used: str, theirs: str, preference: tuple[str, str], needed: int, want: str
 ) -> None:
-    assert taken((2, 1, cores, 2), used, needed, Wish(wish[0], wish[1], most=True), theirs) == want
+    assert taken((2, 1, cores, 2), used, needed, CpuPreference(preference[0], preference[1], most=True), theirs) == want
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_two_pods_may_share_a_cpu(cores: int, steps: list[tuple[str, int, str]])
     marks: dict[int, Mark] = {}
     for policy, needed, want in steps:
         free = {cpu for cpu in topology.ids if cpu not in marks or marks[cpu].pods < 2}
-        found = take(topology, free, marks, needed, Wish(policy, max_count=2))
+        found = take(topology, free, marks, needed, CpuPreference(policy, max_count=2))
         assert (found.message if isinstance(found, Status) else cpuset_text(found)) == want
         for cpu in () if isinstance(found, Status) else found:
             marks[cpu] = Mark(marks[cpu].pods + 1 if cpu in marks else 1, "")
@@ -118,12 +118,12 @@ def test_two_pods_may_share_a_cpu(cores: int, steps: list[tuple[str, int, str]])
 def test_preferred_cpus_first(used: str, preferred: str, want: str) -> None:
     topology = uniform(2, 1, 16, 2)
     marks = {cpu: Mark(1, "") for cpu in parse_cpuset(used)}
-    wish = Wish(SPREAD_BY_PCPUS, most=True, first=parse_cpuset(preferred))
-    found = take(topology, topology.ids - marks.keys(), marks, 2, wish)
+    preference = CpuPreference(SPREAD_BY_PCPUS, most=True, first=parse_cpuset(preferred))
+    found = take(topology, topology.ids - marks.keys(), marks, 2, preference)
     assert not isinstance(found, Status)
     assert cpuset_text(found) == want
 
 
-def test_nobody_gets_more_than_there_is() -> None:
-    assert taken((1, 1, 4, 2), "0-5", 3, Wish(FULL_PCPUS)) == "not enough cpus available to satisfy request"
-    assert taken((1, 1, 4, 2), "", 0, Wish(FULL_PCPUS)) == ""
+def test_no_pod_gets_more_than_there_is() -> None:
+    assert taken((1, 1, 4, 2), "0-5", 3, CpuPreference(FULL_PCPUS)) == "not enough cpus available to satisfy request"
+    assert taken((1, 1, 4, 2), "", 0, CpuPreference(FULL_PCPUS)) == ""

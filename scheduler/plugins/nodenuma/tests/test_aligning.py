@@ -1,4 +1,4 @@
-"""Which NUMA nodes a pod is held to: worked examples E10, E13, E22 of the CPU page, and exclusivity."""
+"""Alignment of pods to NUMA nodes: NUMA-E10, NUMA-E13, NUMA-E22, and exclusivity."""
 
 import pytest
 from msgspec.structs import replace
@@ -21,12 +21,12 @@ def test_thirty_three_cpus_of_two_times_thirty_two() -> None:
     rig.machine("n", (2, 1, 16, 2), labels={POLICY: "Restricted"})
     rig.submit(share("shared", "33"))
     rig.run()
-    shares = [(one.node, one.resources["cpu"]) for one in rig.given("shared").numa_node_resources]
+    shares = [(item.node, item.resources["cpu"]) for item in rig.given("shared").numa_node_resources]
     assert shares == [(0, "16500m"), (1, "16500m")]
     assert not rig.given("shared").cpuset
     rig.submit(share("more", "31"))
     rig.run()
-    assert [one.resources["cpu"] for one in rig.given("more").numa_node_resources] == ["15500m", "15500m"]
+    assert [item.resources["cpu"] for item in rig.given("more").numa_node_resources] == ["15500m", "15500m"]
 
 
 def test_bound_pods_get_whole_cpus_of_each() -> None:
@@ -35,7 +35,7 @@ def test_bound_pods_get_whole_cpus_of_each() -> None:
     rig.submit(lsr("bound", "33"))
     rig.run()
     given = rig.given("bound")
-    assert [(one.node, one.resources["cpu"]) for one in given.numa_node_resources] == [(0, "16"), (1, "17")]
+    assert [(zone.node, zone.resources["cpu"]) for zone in given.numa_node_resources] == [(0, "16"), (1, "17")]
     assert given.cpuset == "0-15,32-48"
 
 
@@ -57,7 +57,7 @@ def test_which_numa_node(policy: str, shape: Shape, used: tuple[int, ...], strat
         rig.holds(share(f"there-{node}", str(cpus), "8Gi"), "n", status)
     rig.submit(share("p", "4", "40Gi"))
     rig.run()
-    assert [one.node for one in rig.given("p").numa_node_resources] == [want]
+    assert [item.node for item in rig.given("p").numa_node_resources] == [want]
 
 
 def test_a_machine_of_one_numa_node_gives_no_amounts() -> None:
@@ -104,7 +104,7 @@ def test_whether_a_pod_is_exclusive_at_all(labels: dict[str, str], asked: PodBui
     assert bool(rig.where("p")) is fits
 
 
-def test_numa_nodes_that_become_shared_let_others_in() -> None:
+def test_numa_nodes_that_become_shared_admit_other_pods() -> None:
     rig = Machines()
     rig.machine("n")
     rig.holds(lsr("single", "2"), "n", '{"cpuset":"0-1"}')
@@ -117,18 +117,18 @@ def test_numa_nodes_that_become_shared_let_others_in() -> None:
     assert rig.where("wide") == "n"
 
 
-def test_best_effort_spreads_what_does_not_align() -> None:
+def test_best_effort_spreads_pods_that_cannot_be_aligned() -> None:
     rig = Machines()
     rig.machine("n", labels={POLICY: "BestEffort"})
     rig.holds(share("a", "5", "1Gi"), "n", '{"numaNodeResources":[{"node":0,"resources":{"cpu":"5"}}]}')
     rig.holds(share("b", "1", "120Gi"), "n", '{"numaNodeResources":[{"node":1,"resources":{"memory":"120Gi"}}]}')
     rig.submit(share("p", "6", "40Gi"))
     rig.run()
-    amounts = [(one.node, one.resources) for one in rig.given("p").numa_node_resources]
+    amounts = [(item.node, item.resources) for item in rig.given("p").numa_node_resources]
     assert amounts == [(0, {"cpu": "3", "memory": "32Gi"}), (1, {"cpu": "3", "memory": "8Gi"})]
 
 
-def test_a_pod_goes_where_best_effort_has_room_and_not_where_reserve_would_refuse() -> None:
+def test_best_effort_avoids_nodes_where_reserve_would_refuse() -> None:
     rig = Machines()
     rig.machine("full", labels={POLICY: "BestEffort"})
     rig.machine("free", labels={POLICY: "BestEffort"})
@@ -167,7 +167,7 @@ def test_amplified_nodes(there: PodBuilder, asked: PodBuilder, message: str) -> 
         assert rig.told("p") == f"1 {message}."
 
 
-def test_a_ratio_that_cannot_be_read() -> None:
+def test_an_invalid_ratio() -> None:
     rig = Machines()
     rig.machine("n")
     node = rig.core.cache.nodes["n"].known
@@ -177,7 +177,7 @@ def test_a_ratio_that_cannot_be_read() -> None:
     assert rig.told("p") == "1 node(s) invalid CPU amplification ratio."
 
 
-def test_victims_make_room_on_their_numa_node() -> None:
+def test_victims_free_their_numa_node() -> None:
     rig = Machines()
     rig.machine("n", (2, 1, 2, 2), labels={POLICY: "SingleNUMANode"})
     rig.submit(lsr("a", "3").priority(9000), lsr("b", "3").priority(9100))

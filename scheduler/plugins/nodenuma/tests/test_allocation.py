@@ -1,4 +1,4 @@
-"""How a request is split over NUMA nodes, and which CPUs it gets there: worked examples E7, E8, E15 of the CPU page."""
+"""Division of a request over NUMA nodes, and its CPUs there: NUMA-E7, NUMA-E8, NUMA-E15."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from scheduler.plugins.nodenuma.hints import hints
 from scheduler.plugins.nodenuma.merging import binary
 from scheduler.plugins.nodenuma.options import ZoneAmounts
 from scheduler.plugins.nodenuma.scoring import Scorer
-from scheduler.plugins.nodenuma.states import Booking, NumaState
+from scheduler.plugins.nodenuma.states import NumaAllocation, NumaState
 from scheduler.plugins.nodenuma.tests.machines import GIB, SMALL, need, state
 
 FULL, SPREAD = FULL_PCPUS, SPREAD_BY_PCPUS
@@ -73,9 +73,9 @@ def test_split(have: NumaState, want: Need, mask: str, said: str) -> None:
     assert given(have, want, mask) == said
 
 
-def test_without_a_mask_the_machine_is_one() -> None:
+def test_without_a_mask_all_cpus_count() -> None:
     found = allocate(state(), need(FULL, cpu=4000), None)
-    assert found == Booking(frozenset(range(4)))
+    assert found == NumaAllocation(frozenset(range(4)))
 
 
 HUGE: dict[str, Any] = {"more": {"hugepages-1Gi": 4 * GIB}}
@@ -107,7 +107,7 @@ def test_hints(have: NumaState, want: Need, said: dict[str, str]) -> None:
     } == said
 
 
-def test_restricted_prefers_every_set_that_will_do() -> None:
+def test_restricted_prefers_every_sufficient_set() -> None:
     assert [hint.preferred for hint in hints(state(), need(cpu=4000), RESTRICTED, LEAST)["cpu"]] == [True, True, True]
 
 
@@ -120,6 +120,6 @@ def test_restricted_prefers_every_set_that_will_do() -> None:
         pytest.param("0-3", 0, 18, id="bound-without-amounts"),
     ],
 )
-def test_what_is_left_of_an_amplified_numa_node(booked: str, cpu: int, left: int) -> None:
+def test_free_amounts_of_an_amplified_numa_node(booked: str, cpu: int, left: int) -> None:
     have = state(booked, shape=(1, 1, 8, 2), amounts=cpus_of(n0=cpu) if cpu else (), ratio=1.5)
     assert have.available[0]["cpu"] == left * 1000

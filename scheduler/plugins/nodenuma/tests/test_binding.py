@@ -1,4 +1,4 @@
-"""Whose CPUs are bound, to which, and what nodes refuse: worked examples E5, E6, E16, E17 of the CPU page."""
+"""CPU binding, and refusals of nodes: NUMA-E5, NUMA-E6, NUMA-E16, NUMA-E17."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ from scheduler.api.numa import (
     SPREAD_BY_PCPUS,
     SYSTEM_QOS,
 )
-from scheduler.plugins.nodenuma.book import NumaBook
+from scheduler.plugins.nodenuma.cache import NumaCache
 from scheduler.plugins.nodenuma.tests.machines import topology_of
 from scheduler.plugins.nodenuma.tests.numarig import Machines, lsr, scored, share
 
@@ -78,7 +78,7 @@ def test_who_is_bound(args: dict[str, Any], asked: PodBuilder, cpuset: str | Non
     assert marks.get(RESOURCE_SPEC) == spec
 
 
-def test_priority_makes_a_difference_to_pods_that_are_alike_otherwise() -> None:
+def test_priority_distinguishes_otherwise_equal_pods() -> None:
     rig = Machines()
     rig.machine("n")
     rig.submit(lsr("batch").priority(5500), lsr("prod").priority(9500), lsr("none"))
@@ -122,7 +122,9 @@ def test_priority_makes_a_difference_to_pods_that_are_alike_otherwise() -> None:
         pytest.param({}, {}, share("p", "9").align("Restricted"), "", id="the-pods-policy"),
     ],
 )  # fmt: skip
-def test_what_a_node_refuses(labels: dict[str, str], report: dict[str, Any], asked: PodBuilder, message: str) -> None:
+def test_requests_a_node_refuses(
+    labels: dict[str, str], report: dict[str, Any], asked: PodBuilder, message: str
+) -> None:
     rig = Machines()
     rig.machine("n", labels=labels, **report)
     rig.submit(asked)
@@ -149,7 +151,7 @@ def test_what_a_node_refuses(labels: dict[str, str], report: dict[str, Any], ask
         ),
     ],
 )  # fmt: skip
-def test_words_nobody_understands(asked: PodBuilder, message: str) -> None:
+def test_invalid_labels_and_annotations(asked: PodBuilder, message: str) -> None:
     rig = Machines()
     rig.machine("n")
     rig.submit(asked)
@@ -157,7 +159,7 @@ def test_words_nobody_understands(asked: PodBuilder, message: str) -> None:
     assert rig.told("p") == f"{message}."
 
 
-def test_the_label_may_come_first() -> None:
+def test_the_label_may_override_the_kubelet() -> None:
     rig = Machines(scored(nodeLabelFirst=True))
     rig.machine("n", labels={POLICY: "Restricted"}, policy="SingleNUMANodePodLevel")
     rig.submit(share("p", "9"))
@@ -186,14 +188,14 @@ def test_the_label_may_come_first() -> None:
 def test_reserved_cpus(annotations: dict[str, Any], reserved: set[int], left: tuple[int, int]) -> None:
     rig = Machines()
     rig.machine("n", annotations=annotations)
-    numa = NumaBook.of(rig.core.handle).find("n")
+    numa = NumaCache.of(rig.core.handle).find("n")
     assert numa is not None
     assert numa.state.options.reserved == reserved
     assert tuple(numa.state.totals[node]["cpu"] // 1000 for node in (0, 1)) == left
     assert bool(rig.core.complaints) == (NODE_RESERVATION in annotations and not reserved)
 
 
-def test_exclusive_pods_keep_off_each_other() -> None:
+def test_exclusive_pods_avoid_each_other() -> None:
     rig = Machines()
     rig.machine("n", labels={NUMA_ALLOCATE_STRATEGY_LABEL: "MostAllocated"})
     rig.submit(lsr("a", "2").bind_cpus(SPREAD_BY_PCPUS, exclusive=PCPU_LEVEL))
@@ -206,7 +208,7 @@ def test_exclusive_pods_keep_off_each_other() -> None:
     assert cpusets == {"a": "0,2", "b": "4,6", "c": "1,3", "d": "8-9", "e": "10-11"}
 
 
-def test_cpus_come_back_when_a_pod_goes() -> None:
+def test_cpus_of_a_deleted_pod_are_free() -> None:
     rig = Machines()
     rig.machine("n", (1, 1, 2, 2))
     rig.submit(lsr("a", "4"))
@@ -220,7 +222,7 @@ def test_cpus_come_back_when_a_pod_goes() -> None:
     assert rig.given("b").cpuset == "0-1"
 
 
-def test_bookings_outlive_the_report() -> None:
+def test_allocations_outlive_the_topology_object() -> None:
     rig = Machines()
     rig.machine("n", (1, 1, 4, 2))
     rig.holds(lsr("a", "4").bind_cpus(FULL_PCPUS), "n", '{"cpuset":"2-5"}')
@@ -234,7 +236,7 @@ def test_bookings_outlive_the_report() -> None:
     assert rig.given("early").cpuset == "0-1,6-7"
 
 
-def test_a_binding_that_failed_gives_its_cpus_back() -> None:
+def test_a_failed_binding_releases_its_cpus() -> None:
     rig = Machines()
     rig.machine("n", (1, 1, 2, 2))
     rig.submit(lsr("a", "4"))
@@ -257,7 +259,7 @@ def test_a_pod_without_a_report_is_refused_only_if_it_needs_one() -> None:
 
 
 def test_core_ids_repeat_across_sockets() -> None:
-    detail = [{"id": one, "core": one // 2 % 2, "socket": one // 4, "node": one // 4} for one in range(8)]
+    detail = [{"id": item, "core": item // 2 % 2, "socket": item // 4, "node": item // 4} for item in range(8)]
     rig = Machines()
     rig.machine("n", (2, 1, 2, 2), annotations={CPU_TOPOLOGY: {"detail": detail}})
     rig.submit(lsr("p", "6").bind_cpus(required=FULL_PCPUS))
@@ -266,8 +268,8 @@ def test_core_ids_repeat_across_sockets() -> None:
 
 
 @pytest.mark.parametrize("said", ['{"cpuset":"6-7"}', '{"cpuset":"0-63"}', "no JSON"])
-def test_what_a_pod_says_it_has_before_it_is_placed_is_overwritten(said: str) -> None:
-    """R6: CPUs are settled here, whatever stands in the annotation of a pod that has no node yet."""
+def test_an_allocation_on_an_unscheduled_pod_is_overwritten(said: str) -> None:
+    """NUMA-R6: CPUs are settled here, whatever stands in the annotation of a pod that has no node yet."""
     rig = Machines()
     rig.machine("n")
     rig.submit(lsr("p").annotation(RESOURCE_STATUS, said))

@@ -1,4 +1,4 @@
-"""Merging of hints: worked example E9 of the CPU page, and what exclusivity does to it."""
+"""Merging of hints: NUMA-E9, and the effect of exclusivity."""
 
 import pytest
 
@@ -22,7 +22,7 @@ def hints(text: str) -> list[Hint]:
 
 
 def merged(policy: str, lists: Lists, *, ids: str = ALL, barred: str = "") -> str:
-    found = merge(policy, [int(one) for one in ids], lists, lambda mask: mask == frozenset(map(int, barred)))
+    found = merge(policy, [int(number) for number in ids], lists, lambda mask: mask == frozenset(map(int, barred)))
     if isinstance(found, Status):
         return found.message
     text = "".join(map(str, sorted(found.mask))) if found.mask is not None else "none"
@@ -77,17 +77,17 @@ def test_merge(first: str, second: str, best_effort: str, restricted: str, singl
         pytest.param(SINGLE_NUMA_NODE, "nonep", id="single"),
     ],
 )
-def test_nobody_minds(policy: str, want: str) -> None:
+def test_no_resource_has_a_preference(policy: str, want: str) -> None:
     assert merged(policy, {"resource": None}) == want
     assert merged(policy, {}) == want
 
 
-def test_a_machine_of_one_numa_node_holds_nobody_to_it() -> None:
+def test_a_machine_of_one_numa_node_gives_no_mask() -> None:
     assert merged(SINGLE_NUMA_NODE, {"cpu": hints("0p")}, ids="0") == "nonep"
     assert merged(RESTRICTED, {"cpu": hints("0p")}, ids="0") == "0p"
 
 
-def test_exclusivity_takes_preferences_away() -> None:
+def test_exclusivity_removes_preferences() -> None:
     lists = {"cpu": hints("0p=9 1p 01")}
     assert merged(RESTRICTED, lists, barred="0") == "1p"
     assert merged(SINGLE_NUMA_NODE, {"cpu": hints("0p")}, barred="0") == f"{REFUSED}cpu prefer [01] among [01]"
@@ -95,7 +95,7 @@ def test_exclusivity_takes_preferences_away() -> None:
 
 
 def test_eight_numa_nodes_and_four_resources() -> None:
-    everywhere = [Hint(frozenset(one for one in range(8) if mask >> one & 1), False, 0) for mask in range(1, 256)]
+    everywhere = [Hint(frozenset(item for item in range(8) if mask >> item & 1), False, 0) for mask in range(1, 256)]
     lists = dict.fromkeys(("cpu", "gpu", "memory", "rdma"), everywhere)
     assert merged(BEST_EFFORT, lists, ids="01234567") == "0"
 

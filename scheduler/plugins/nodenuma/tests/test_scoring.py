@@ -1,4 +1,4 @@
-"""What nodes are worth: worked examples E11, E12, E14 of the CPU page, and which arguments are refused."""
+"""Node scores: NUMA-E11, NUMA-E12, NUMA-E14, and invalid arguments."""
 
 from typing import Any
 
@@ -7,9 +7,9 @@ from msgspec.structs import replace
 
 from scheduler.api.builders import PodBuilder
 from scheduler.api.numa import AMPLIFICATION_RATIO, NUMA_TOPOLOGY_POLICY_LABEL, RESOURCE_STATUS
+from scheduler.cache.nodeinfo import PodInfo
 from scheduler.config import ConfigError, Configuration, expand
-from scheduler.framework.explaining import explain
-from scheduler.framework.nodeinfo import PodInfo
+from scheduler.framework.explanation import explain
 from scheduler.plugins.nodenuma.tests.machines import BIG, SMALL, Shape
 from scheduler.plugins.nodenuma.tests.numarig import Machines, lsr, scored, share
 
@@ -19,11 +19,11 @@ CPU_ONLY = {"scoringStrategy": {"type": "MostAllocated", "resources": [{"name": 
 
 
 def scores(rig: Machines, asked: PodBuilder) -> dict[str, int]:
-    """What the plugin says of each feasible node."""
+    """The plugin's score of each feasible node."""
     pod = rig.pod(asked)
     info = PodInfo(pod, rig.core.cache.classes.of(pod))
     found = explain(rig.core.runner_of(info), info).feasible
-    return {one.node: one.by_plugin["NodeNUMAResource"] for one in sorted(found, key=lambda one: one.node)}
+    return {entry.node: entry.by_plugin["NodeNUMAResource"] for entry in sorted(found, key=lambda entry: entry.node)}
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def scores(rig: Machines, asked: PodBuilder) -> dict[str, int]:
         pytest.param("Restricted", "50", {"a": 63, "b": 54}, id="nearly-full"),
     ],
 )
-def test_the_numa_nodes_that_are_used_count(policy: str, cpu: str, want: dict[str, int]) -> None:
+def test_the_numa_nodes_of_the_pod_are_scored(policy: str, cpu: str, want: dict[str, int]) -> None:
     rig = Machines(scored(**MOST))
     rig.machine("a", BIG, labels={POLICY: policy})
     rig.machine("b", (1, 1, 32, 2), labels={POLICY: policy})
@@ -70,7 +70,7 @@ def test_for_bound_pods_all_bound_cpus_of_the_node_count() -> None:
         pytest.param((2, 2, 4, 2), "16", 50, id="half-of-four-numa-nodes"),
     ],
 )
-def test_without_a_policy_the_node_counts(shape: Shape, cpu: str, want: int) -> None:
+def test_without_a_policy_the_whole_node_is_scored(shape: Shape, cpu: str, want: int) -> None:
     rig = Machines(scored(**CPU_ONLY))
     rig.machine("n", shape)
     assert scores(rig, lsr("p", cpu)) == {"n": want}
@@ -108,7 +108,7 @@ def test_amplified_nodes(strategy: dict[str, Any], there: Any, asked: PodBuilder
     assert list(scores(rig, asked).values()) == want
 
 
-def test_plain_pods_are_scored_once_some_node_steers_them() -> None:
+def test_plain_pods_are_scored_once_a_node_affects_them() -> None:
     rig = Machines(scored(**MOST))
     rig.machine("a")
     assert scores(rig, share("p")) == {"a": 0}, "it would say what NodeResourcesFit says, and cost as much"
@@ -130,7 +130,7 @@ def test_plain_pods_are_scored_once_some_node_steers_them() -> None:
         ),
     ],
 )
-def test_arguments_that_make_no_sense(args: dict[str, Any], message: str) -> None:
+def test_invalid_arguments(args: dict[str, Any], message: str) -> None:
     configuration: Configuration = scored(**args)
     with pytest.raises(ConfigError, match=message):
         expand(configuration)

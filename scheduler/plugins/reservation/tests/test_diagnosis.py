@@ -1,4 +1,4 @@
-"""What is said of reservations that did not take a pod: upstream's tables E6 and E7."""
+"""Reasons for reservations that did not take a pod: RSV-E6 and RSV-E7."""
 
 import pytest
 
@@ -57,7 +57,7 @@ def test_reasons(found: list[Found], said: dict[str, Status], expected: list[str
     assert diagnosis.reasons(lambda node: said.get(node, SUCCESS)) == expected
 
 
-def test_a_pod_that_asks_for_none_is_told_of_none() -> None:
+def test_a_pod_without_affinity_gets_no_second_event() -> None:
     assert Diagnosis(required=False).reasons(lambda _: SUCCESS) == []
 
 

@@ -1,16 +1,16 @@
-"""How much is left in reservations and beside them: the numbers of upstream's tests (E3 to E5)."""
+"""Free amounts in reservations and beside them: RSV-E3 to RSV-E5."""
 
 from typing import Any
 
 import pytest
 
 from scheduler.api.builders import PodBuilder, pod
-from scheduler.framework.explaining import explain
-from scheduler.framework.nodeinfo import PodInfo
+from scheduler.cache.nodeinfo import PodInfo
+from scheduler.framework.explanation import explain
 from scheduler.framework.restored import as_seen, restore
 from scheduler.framework.state import CycleState
 from scheduler.plugins.reservation.fitting import lacking, worth
-from scheduler.plugins.reservation.tests.held import hold, inside, owner, refusal, reserved
+from scheduler.plugins.reservation.tests.reservations import hold, inside, owner, refusal, reserved
 from scheduler.tests.rig import GIB, Rig, profile
 
 ALIGNED, RESTRICTED = "Aligned", "Restricted"
@@ -18,7 +18,7 @@ BY_NODE, IN_IT = "Insufficient cpu by node", "Reservation(s) Insufficient cpu"
 
 
 def filled(cpu: int, **more: Any) -> Rig:
-    """A node of 32 cores with so many taken by plain pods: one that may go for others, and the rest."""
+    """A node of 32 cores partly used by plain pods: one is a possible victim, the others are not."""
     rig = Rig()
     rig.node("n", cpu="32", memory="32Gi", pods=100, more={"kubernetes.io/batch-cpu": 7500}, **more)
     rig.running(pod("small").request(cpu=2), "n")
@@ -68,7 +68,7 @@ def test_a_pod_of_four_cores_where_all_six_are_used(
     assert refusal(rig, wanting(4), "n", gone=gone) == expected
 
 
-def test_what_is_withheld_is_not_for_owners() -> None:
+def test_withheld_amounts_are_not_for_owners() -> None:
     rig = filled(24)
     hold(rig, "r", "n", {"cpu": 6000}, policy=RESTRICTED,
          annotations={"node.koordinator.sh/reservation": '{"resources": {"cpu": "2"}}'})  # fmt: skip
@@ -87,7 +87,7 @@ def test_what_is_withheld_is_not_for_owners() -> None:
         ),
     ],
 )
-def test_resources_that_somebody_else_looks_after(args: dict[str, Any], expected: tuple[str, ...]) -> None:
+def test_resources_excluded_from_the_check(args: dict[str, Any], expected: tuple[str, ...]) -> None:
     rig = Rig(profile(pluginConfig=[{"name": "Reservation", "args": args}]))
     rig.node("n", more={"example.com/seats": 1})
     hold(rig, "r", "n", {"cpu": 6000})
@@ -117,7 +117,7 @@ def test_a_reservation_may_count_pods(name: str, expected: tuple[str, ...]) -> N
         pytest.param(3, (), id="little-enough"),
     ],
 )
-def test_a_reservation_by_name_is_told_in_numbers(cpu: int, expected: tuple[str, ...]) -> None:
+def test_reasons_for_a_named_reservation_have_numbers(cpu: int, expected: tuple[str, ...]) -> None:
     rig = filled(20)
     hold(rig, "r", "n", {"cpu": 6000}, policy=RESTRICTED)
     inside(rig, "in-1", "n", "r", cpu=1)
@@ -126,7 +126,7 @@ def test_a_reservation_by_name_is_told_in_numbers(cpu: int, expected: tuple[str,
     assert refusal(rig, wants, "n", gone=["goes"]) == expected
 
 
-def test_two_that_are_too_small_are_told_of_twice() -> None:
+def test_two_small_reservations_give_two_reasons() -> None:
     rig = filled(16)
     for name in ("r", "s"):
         hold(rig, name, "n", {"cpu": 2000}, policy=RESTRICTED)
@@ -140,7 +140,7 @@ def test_two_that_are_too_small_are_told_of_twice() -> None:
         pytest.param(6000, (), id="fits"),
     ],
 )
-def test_extended_resources_count_likewise(amount: int, expected: tuple[str, ...]) -> None:
+def test_extended_resources_count(amount: int, expected: tuple[str, ...]) -> None:
     rig = filled(4)
     rig.running(pod("batch").resources({"kubernetes.io/batch-cpu": 1500}), "n")
     hold(rig, "r", "n", {"cpu": 6000})
@@ -148,7 +148,7 @@ def test_extended_resources_count_likewise(amount: int, expected: tuple[str, ...
     assert refusal(rig, owner("wants", cpu=1).resources({"kubernetes.io/batch-cpu": amount}), "n") == expected
 
 
-def test_only_the_named_resources_are_strict() -> None:
+def test_only_the_named_resources_are_limited() -> None:
     amounts = {"cpu": 2000, "memory": 2 * GIB}
     asked = {"cpu": 4000, "memory": 4 * GIB}
     assert lacking(asked, reserved(amounts, strict=("memory",))) == ["Reservation(s) Insufficient memory"]
@@ -167,7 +167,7 @@ def test_only_the_named_resources_are_strict() -> None:
         pytest.param((2, 4), (2, 4), (2, 3), 0, id="used-already"),
     ],
 )
-def test_how_good_a_reservation_is(
+def test_the_score_of_a_reservation(
     asked: tuple[int, ...], allocatable: tuple[int, int], used: tuple[int, int] | None, expected: int
 ) -> None:
     def amounts(cpu: int, memory: int) -> dict[str, int]:
@@ -177,8 +177,8 @@ def test_how_good_a_reservation_is(
     assert worth(amounts(*asked) if asked else {}, one) == expected
 
 
-def test_what_a_stranger_and_an_owner_see_of_a_node() -> None:
-    """E3: an unmatched reservation of 12/24Gi with a pod of 4/8Gi in it, and a matched one of 8/16Gi."""
+def test_free_amounts_for_an_owner_and_for_another_pod() -> None:
+    """RSV-E3: an unmatched reservation of 12/24Gi with a pod of 4/8Gi in it, and a matched one of 8/16Gi."""
     rig = Rig()
     rig.node("n", cpu="32", memory="64Gi")
     rig.running(pod("plain").request(cpu=12, memory="24Gi"), "n")
@@ -195,10 +195,10 @@ def test_what_a_stranger_and_an_owner_see_of_a_node() -> None:
         plugin.pre_filter(state, info.pod)
     restore(rig.core.handle, state, info, runner.profile.all)
     assert as_seen(state, node)[1].requested[1:3] == [24000, 48 * GIB]
-    assert [one.node for one in explain(runner, info).feasible] == ["n"]
+    assert [item.node for item in explain(runner, info).feasible] == ["n"]
 
 
-def test_the_node_with_the_least_order_is_preferred_and_others_are_put_in_proportion() -> None:
+def test_the_smallest_order_scores_highest_and_others_are_scaled() -> None:
     rig = Rig()
     for name in ("a", "b", "c", "d"):
         rig.node(name, cpu="32")
@@ -206,5 +206,5 @@ def test_the_node_with_the_least_order_is_preferred_and_others_are_put_in_propor
         hold(rig, f"r{name}", name, {"cpu": 2000}, labels=labels)
     made = rig.pod(owner("wants", cpu=2))
     info = PodInfo(made, rig.core.cache.classes.of(made))
-    scores = {one.node: one.by_plugin["Reservation"] for one in explain(rig.core.runner_of(info), info).feasible}
+    scores = {item.node: item.by_plugin["Reservation"] for item in explain(rig.core.runner_of(info), info).feasible}
     assert scores == {"a": 50_000, "b": 50_000, "c": 50_000, "d": 500_000}

@@ -1,4 +1,4 @@
-"""From one status of a reservation to the next (R1 to R8, E1 and E2)."""
+"""Status changes of reservations (RSV-R1 to RSV-R8, RSV-E1 and RSV-E2)."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ def made(spec: dict[str, Any] | None = None, status: dict[str, Any] | None = Non
 
 
 def after(before: Reservation, fields: dict[str, Any] | None) -> Reservation:
-    """The reservation once these fields are written."""
+    """The reservation with these fields written."""
     assert fields is not None
     return msgspec.convert(to_plain(before) | {"status": to_plain(before.status) | fields}, Reservation)
 
@@ -55,7 +55,7 @@ def test_placing_replaces_all_conditions() -> None:
     ]  # fmt: skip
 
 
-def test_a_refusal_touches_one_condition() -> None:
+def test_a_scheduling_failure_changes_one_condition() -> None:
     one = made()
     one = after(one, lifecycle.refused(one, "no room", NOW))
     assert (one.status.phase, conditions(one)) == ("", [("Scheduled", "False", "Unschedulable", at(NOW), at(NOW))])
@@ -79,11 +79,11 @@ def test_a_refusal_touches_one_condition() -> None:
         pytest.param({"ttl": "1h", "expires": at(NOW + HOUR)}, 2 * HOUR, True, id="whichever-comes-first"),
     ],
 )
-def test_when_time_is_over(spec: dict[str, Any], age: float, expected: bool) -> None:
+def test_expiry(spec: dict[str, Any], age: float, expected: bool) -> None:
     assert lifecycle.is_over(placed(age, **spec), NOW) is expected
 
 
-def test_running_out() -> None:
+def test_the_status_after_expiry() -> None:
     one = placed(age=10.0)
     one = after(one, lifecycle.run_out(one, NOW))
     assert one.expired
@@ -95,8 +95,8 @@ def test_running_out() -> None:
     assert conditions(again)[1] == ("Ready", "False", "Expired", at(NOW + 5), at(NOW))
 
 
-def test_the_first_owners_of_one_that_serves_once() -> None:
-    """E1: 10 cpu/10Gi, four pods of 2 cpu/2Gi."""
+def test_the_first_owners_of_an_allocate_once_reservation() -> None:
+    """RSV-E1: 10 cpu/10Gi, four pods of 2 cpu/2Gi."""
     one = placed(allocateOnce=True)
     pods = [Pod(ObjectMeta(name=f"p{number}", namespace="d", uid=f"u{number}")) for number in range(4)]
     fields = lifecycle.used(one, pods, {"cpu": 8000, "memory": 8 * GIB}, NOW + 5)
@@ -106,7 +106,7 @@ def test_the_first_owners_of_one_that_serves_once() -> None:
     assert conditions(one)[1] == ("Ready", "False", "Succeeded", at(NOW + 5), at(NOW))
 
 
-def test_owners_come_and_go_where_many_may() -> None:
+def test_owners_of_a_reservation_for_many() -> None:
     one = placed(allocateOnce=False)
     pod = Pod(ObjectMeta(name="p", namespace="d", uid="u"))
     one = after(one, lifecycle.used(one, [pod], {"cpu": 1000}, NOW))
@@ -124,8 +124,8 @@ def test_owners_come_and_go_where_many_may() -> None:
         pytest.param(["0s"], 15.0, id="never"),
     ],
 )
-def test_when_to_look_again(ends: list[str], expected: float) -> None:
-    assert lifecycle.next_look([placed(ttl=one) for one in ends], NOW) == expected
+def test_the_next_check(ends: list[str], expected: float) -> None:
+    assert lifecycle.next_look([placed(ttl=end) for end in ends], NOW) == expected
 
 
 DAY = 24 * HOUR
@@ -147,7 +147,7 @@ DAY = 24 * HOUR
         ),
     ],
 )
-def test_what_can_be_deleted(one: Reservation, node_there: bool, expected: bool) -> None:
+def test_garbage_collection(one: Reservation, node_there: bool, expected: bool) -> None:
     assert lifecycle.is_waste(one, NOW, DAY, node_there=node_there) is expected
 
 

@@ -1,4 +1,4 @@
-"""For which pods a reservation is, and for which not (R17 to R20)."""
+"""Which pods match a reservation (RSV-R17 to RSV-R20)."""
 
 from typing import Any
 
@@ -9,8 +9,8 @@ from scheduler.api.builders import PodBuilder, pod
 from scheduler.api.core import Node, Pod
 from scheduler.api.reservation import AnnotationError, Reservation, ReservationOwner
 from scheduler.api.wire import ObjectMeta
-from scheduler.framework.reserved import Reserved
-from scheduler.plugins.reservation.matching import Match, Wish, exactly, judge
+from scheduler.framework.reservation_info import ReservationInfo
+from scheduler.plugins.reservation.matching import Match, ReservationRequest, exactly, judge
 from scheduler.plugins.reservation.owners import OwnerIndex
 
 NODE = Node(ObjectMeta(name="n", labels={"zone": "a"}))
@@ -124,12 +124,12 @@ BY_NAME = {"reservationSelectorTerms": [
         pytest.param(pod("p").request(cpu=1).exactly("cpu"), {}, Match.INEXACT, id="of-another-size"),
     ],
 )  # fmt: skip
-def test_what_a_reservation_is_to_a_pod(wants: PodBuilder, spec: dict[str, Any], expected: Match) -> None:
+def test_match_of_a_reservation_and_a_pod(wants: PodBuilder, spec: dict[str, Any], expected: Match) -> None:
     told = {"metadata": {"name": "r", "uid": "r", "labels": {"tier": "gold"}}, "spec": spec}
-    one = Reserved(msgspec.convert(told, Reservation), {"cpu": 2000}, {}, (), "")
+    one = ReservationInfo(msgspec.convert(told, Reservation), {"cpu": 2000}, {}, (), "")
     asked = made(wants)
     requests = {"cpu": 1000 * int(str(asked.spec.containers[0].resources.requests.get("cpu", 0)))}
-    assert judge(Wish.of(asked), requests, one, NODE)[0] is expected
+    assert judge(ReservationRequest.of(asked), requests, one, NODE)[0] is expected
 
 
 @pytest.mark.parametrize(
@@ -159,14 +159,14 @@ def test_exact_match(names: list[str], expected: bool) -> None:
         ),
     ],
 )
-def test_an_annotation_that_cannot_be_read_is_named(key: str, value: str) -> None:
+def test_an_invalid_annotation_is_named(key: str, value: str) -> None:
     annotation = f"scheduling.koordinator.sh/{key}"
     with pytest.raises(AnnotationError, match=annotation):
-        Wish.of(made(pod("p").annotation(annotation, value)))
+        ReservationRequest.of(made(pod("p").annotation(annotation, value)))
 
 
 def test_the_ignored_mark_is_read_as_label_and_as_annotation() -> None:
     key = "scheduling.koordinator.sh/reservation-ignored"
-    assert Wish.of(made(pod("p").label(key, "true"))).ignored
-    assert Wish.of(made(pod("p").annotation(key, "true"))).ignored
-    assert not Wish.of(made(pod("p").label(key, "false"))).ignored
+    assert ReservationRequest.of(made(pod("p").label(key, "true"))).ignored
+    assert ReservationRequest.of(made(pod("p").annotation(key, "true"))).ignored
+    assert not ReservationRequest.of(made(pod("p").label(key, "false"))).ignored

@@ -1,4 +1,4 @@
-"""Who has to go for a pod that reservations are for, and for one that they are not for (R44, R63)."""
+"""Victims for a pod that matches reservations, and for one that does not (RSV-R44, DEV-R63)."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ import pytest
 from scheduler.api.builders import PodBuilder, pod, reservation
 from scheduler.api.device import DEVICE_ALLOCATED
 from scheduler.api.reservation import RESERVATION_ALLOCATED, Reservation, ReservationStatus, allocation
-from scheduler.plugins.reservation.tests.held import hold, inside, owner
+from scheduler.plugins.reservation.tests.reservations import hold, inside, owner
 from scheduler.tests.rig import Rig, profile
 
 BY_RESERVATION: dict[str, Any] = {
@@ -35,7 +35,7 @@ def important(builder: PodBuilder) -> PodBuilder:
 
 
 @each_plugin
-def test_who_must_go_into_a_restricted_reservation_takes_only_those_inside(parts: dict[str, Any]) -> None:
+def test_a_restricted_reservation_gives_only_victims_inside(parts: dict[str, Any]) -> None:
     rig = full(parts, "Restricted")
     rig.submit(important(owner("wants", cpu=3).into_reservation()))
     rig.run()
@@ -47,7 +47,7 @@ def test_who_must_go_into_a_restricted_reservation_takes_only_those_inside(parts
 
 
 @each_plugin
-def test_a_stranger_gains_nothing_from_those_inside(parts: dict[str, Any]) -> None:
+def test_owners_are_no_victims_of_other_pods(parts: dict[str, Any]) -> None:
     rig = full(parts)
     rig.submit(important(pod("stranger").request(cpu=3)))
     rig.run()
@@ -55,7 +55,7 @@ def test_a_stranger_gains_nothing_from_those_inside(parts: dict[str, Any]) -> No
 
 
 @each_plugin
-def test_a_stranger_for_whom_only_those_inside_would_do_is_refused(parts: dict[str, Any]) -> None:
+def test_a_pod_that_needs_owners_as_victims_is_refused(parts: dict[str, Any]) -> None:
     rig = full(parts)
     rig.delete("plain")
     rig.running(pod("dear").request(cpu=4).priority(20), "n")
@@ -65,7 +65,7 @@ def test_a_stranger_for_whom_only_those_inside_would_do_is_refused(parts: dict[s
     assert "Insufficient cpu" in rig.message("stranger")
 
 
-def test_a_reservation_is_nobodys_victim() -> None:
+def test_a_reservation_is_never_a_victim() -> None:
     rig = Rig(profile(**BY_RESERVATION))
     rig.node("n", cpu="8")
     hold(rig, "r", "n", {"cpu": 8000}, app="b")
@@ -74,7 +74,7 @@ def test_a_reservation_is_nobodys_victim() -> None:
     assert rig.victims() == []
 
 
-def test_whoever_is_marked_stays() -> None:
+def test_pods_marked_as_not_preemptible_are_spared() -> None:
     rig = Rig(profile(**BY_RESERVATION))
     rig.node("n", cpu="8")
     rig.running(pod("marked").request(cpu=4).label("scheduling.koordinator.sh/disable-preemptible", "true"), "n")
@@ -85,7 +85,7 @@ def test_whoever_is_marked_stays() -> None:
 
 
 def wanted(parts: dict[str, Any]) -> Rig:
-    """A node that is full, and a reservation that waits for room there."""
+    """A full node, and a reservation that needs room there."""
     rig = Rig(profile(**parts))
     rig.node("n", cpu="8")
     rig.running(pod("plain").request(cpu=8), "n")
@@ -96,11 +96,11 @@ def wanted(parts: dict[str, Any]) -> Rig:
     return rig
 
 
-def test_nobody_goes_for_a_reservation_by_default() -> None:
+def test_reservations_do_not_preempt_by_default() -> None:
     assert wanted({}).victims() == []
 
 
-def test_a_reservation_makes_room_for_itself() -> None:
+def test_a_reservation_may_preempt() -> None:
     rig = wanted(BY_RESERVATION)
     assert rig.victims() == ["plain"]
     rig.delete("plain")
@@ -117,7 +117,7 @@ def cards(*minors: int) -> str:
 
 
 def with_cards(parts: dict[str, Any], policy: str = "Aligned") -> Rig:
-    """A node with two cards: one reserved and in use by an owner, one in use by somebody else."""
+    """A node with two cards: one reserved and used by an owner, one used by another pod."""
     rig = Rig(profile(**parts))
     rig.node("n", gpus=2)
     built = reservation("r").like(pod("x").gpus(1)).for_labels(app="a").many().policy(policy)
@@ -132,8 +132,8 @@ def with_cards(parts: dict[str, Any], policy: str = "Aligned") -> Rig:
 
 
 @each_plugin
-def test_the_card_of_an_owner_is_its_reservations(parts: dict[str, Any]) -> None:
-    """R63: a stranger that wants a card takes it from who has one of his own."""
+def test_the_card_of_an_owner_returns_to_its_reservation(parts: dict[str, Any]) -> None:
+    """DEV-R63: a pod outside the reservation gets the card of a pod outside it."""
     rig = with_cards(parts)
     rig.submit(important(pod("stranger").gpus(1)))
     rig.run()
@@ -141,7 +141,7 @@ def test_the_card_of_an_owner_is_its_reservations(parts: dict[str, Any]) -> None
 
 
 @each_plugin
-def test_two_cards_cannot_be_had_where_one_is_reserved(parts: dict[str, Any]) -> None:
+def test_two_cards_do_not_fit_where_one_is_reserved(parts: dict[str, Any]) -> None:
     rig = with_cards(parts)
     rig.submit(important(pod("stranger").gpus(2)))
     rig.run()
@@ -149,7 +149,7 @@ def test_two_cards_cannot_be_had_where_one_is_reserved(parts: dict[str, Any]) ->
 
 
 @each_plugin
-def test_an_owner_takes_the_card_of_an_owner(parts: dict[str, Any]) -> None:
+def test_an_owner_may_preempt_the_card_of_an_owner(parts: dict[str, Any]) -> None:
     rig = with_cards(parts, "Restricted")
     rig.submit(important(owner("wants").gpus(1).into_reservation(name="r")))
     rig.run()

@@ -1,8 +1,9 @@
-"""Pods that wait get their chance when a reservation for them opens, and only they do."""
+"""Waiting pods are woken when a reservation for them becomes available, and other pods are not."""
 
 from scheduler.api.builders import pod
 from scheduler.api.reservation import RESERVATION_ALLOCATED
-from scheduler.plugins.reservation.tests.held import hold, inside, owner
+from scheduler.plugins.reservation.cache import ReservationCache
+from scheduler.plugins.reservation.tests.reservations import hold, inside, owner
 from scheduler.tests.rig import Rig
 
 
@@ -11,7 +12,7 @@ def later(rig: Rig) -> None:
     rig.run()
 
 
-def test_a_reservation_that_opens_lets_its_owners_in() -> None:
+def test_owners_are_woken_by_an_available_reservation() -> None:
     rig = Rig()
     rig.node("n", cpu="8")
     hold(rig, "r", "n", {"cpu": 8000}, app="b")
@@ -24,7 +25,7 @@ def test_a_reservation_that_opens_lets_its_owners_in() -> None:
     assert RESERVATION_ALLOCATED in rig.binding("mine").annotations
 
 
-def test_owners_follow_each_other() -> None:
+def test_an_owner_is_woken_by_a_leaving_owner() -> None:
     rig = Rig()
     rig.node("n", cpu="8")
     rig.running(pod("plain").request(cpu=6), "n")
@@ -41,7 +42,7 @@ def test_owners_follow_each_other() -> None:
     assert [rig.where(name) for name in ("last", "other")] == ["n", ""]
 
 
-def test_what_an_ended_reservation_held_is_anybodys() -> None:
+def test_an_ended_reservation_frees_its_amounts() -> None:
     rig = Rig()
     rig.node("n", cpu="2")
     hold(rig, "r", "n", {"cpu": 2000})
@@ -53,13 +54,13 @@ def test_what_an_ended_reservation_held_is_anybodys() -> None:
     assert rig.where("other") == "n"
 
 
-def test_a_binding_that_fails_gives_the_place_back() -> None:
+def test_a_failed_binding_releases_the_place() -> None:
     rig = Rig()
     rig.node("n", cpu="8")
     hold(rig, "r", "n", {"cpu": 8000})
     rig.submit(owner("mine", cpu=2))
     rig.run(bind=False)
-    reserved = rig.core.reservations.find("r")
+    reserved = ReservationCache.of(rig.core.handle).find("r")
     assert reserved is not None
     assert reserved.allocated == {"cpu": 2000}
     rig.core.bind_failed("uid-mine", "no answer", retry=False)

@@ -1,0 +1,33 @@
+"""Resources that a node reserves for processes outside of containers, by its annotation (NUMA-R65 of the CPU page).
+
+A list of CPUs decides about the amount of CPU. With `ReservedCPUsOnly` those CPUs are bound to no pod, and all amounts
+stay.
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from scheduler.api.numa import NODE_RESERVATION, CpusetError, NodeReservation, parse_cpuset
+from scheduler.api.quantity import CPU, Amounts, QuantityError, amounts
+
+
+def kept_back(annotations: Mapping[str, str]) -> Amounts:
+    """The amounts that the node reserves, by resource.
+
+    Raises:
+        ValueError: the annotation cannot be understood; the message says why.
+    """
+    written = annotations.get(NODE_RESERVATION)
+    if not written:
+        return {}
+    try:
+        found = msgspec.json.decode(written, type=NodeReservation)
+        kept = amounts(found.resources)
+        if found.reserved_cpus:
+            kept[CPU] = 1000 * len(parse_cpuset(found.reserved_cpus))
+    except (msgspec.DecodeError, QuantityError, CpusetError) as error:
+        raise ValueError(f"{NODE_RESERVATION}: {error}") from error
+    if found.apply_policy not in {"", "Default"}:
+        return {}
+    return {name: value for name, value in kept.items() if value > 0}

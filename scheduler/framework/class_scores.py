@@ -1,0 +1,161 @@
+"""The results of one profile for one equivalence class on all nodes, kept up to date.
+
+`ClassScores` updates the class's part of a `ScoreMatrix`. `selection`, `normalization` and `reasons` hold what is done
+with it. Plugins of scope CLUSTER run again in each cycle, for the nodes that passed the other plugins.
+"""
+
+import numpy as np
+
+from scheduler.cache.classes import EquivalenceClass
+from scheduler.cache.columns import Batch, Ints, Rows
+from scheduler.cache.nodeinfo import NodeInfo, PodInfo
+from scheduler.framework.class_entry import ClassEntry
+from scheduler.framework.fit_error import FitError
+from scheduler.framework.normalization import ClassNormalizer
+from scheduler.framework.plugin_runner import PluginRunner
+from scheduler.framework.reasons import ReasonCollector
+from scheduler.framework.rules import ClassRules
+from scheduler.framework.score_matrix import ScoreMatrix
+from scheduler.framework.selection import Selector
+from scheduler.framework.state import CycleState
+
+SINGLE_NODES_THRESHOLD = 4  # up to this many changed nodes are judged one by one
+
+
+class ClassScores:
+    """Results of one profile for one class."""
+
+    def __init__(
+        self, runner: PluginRunner, shape: EquivalenceClass, rules: ClassRules, matrix: ScoreMatrix | None
+    ) -> None:
+        """`matrix` is None if a PreFilter rejects the class on all nodes."""
+        handle = runner.handle
+        self.rules = rules
+        self._cache = handle.cache
+        self._columns = handle.columns
+        self._entry = ClassEntry(handle.cache, shape, rules)
+        self._matrix = matrix
+        self._static_position = 0
+        self._versioned = rules.versioned
+        self._versions = [-1] * len(self._versioned)
+        self._versions_at = -1  # length of the log of node objects when versions were last read
+        if matrix is not None:
+            matrix.join(self._entry)
+            self._normalizer = ClassNormalizer(self._entry, matrix, self._columns)
+            reasons = ReasonCollector(self._entry, matrix, handle.cache, runner.filters)
+            self._selector = Selector(runner, self._entry, matrix, self._normalizer, reasons)
+
+    @property
+    def state(self) -> CycleState:
+        """What PreFilters of the class wrote. Cycles use a fork."""
+        return self.rules.state
+
+    @property
+    def entry(self) -> ClassEntry:
+        return self._entry
+
+    @property
+    def matrix(self) -> ScoreMatrix | None:
+        """None if a PreFilter rejects the class on all nodes."""
+        return self._matrix
+
+    @property
+    def key(self) -> Ints:
+        """The keys of this class, [node], rows in use only. A view."""
+        assert self._matrix is not None  # noqa: S101
+        return self._matrix.key[self._entry.index, : self._columns.count]
+
+    def node(self, row: int) -> NodeInfo:
+        return self._entry.node(row)
+
+    def leave(self) -> None:
+        """Give the class's index in the matrix back. The object must not be used afterwards."""
+        if self._matrix is not None:
+            self._matrix.leave(self._entry.index)
+
+    @property
+    def feasible(self) -> bool:
+        """Whether some node passes all filters whose results are kept. Call `refresh` first."""
+        return self._matrix is not None and self._selector.feasible
+
+    def feasible_for(self, info: PodInfo) -> bool:
+        """Whether some node is feasible for this pod, without nominated pods. Call `refresh` first."""
+        return self._matrix is not None and self._selector.feasible_for(info)
+
+    def select(self, info: PodInfo) -> tuple[int, CycleState] | FitError:
+        """The best row for this pod with the state of its cycle, or why there is none."""
+        if self._matrix is None:
+            return FitError(self._cache.known_count, pre_filter=self.rules.rejected)
+        self.refresh()
+        if not self._columns.count:
+            return FitError(0)
+        return self._selector.select(info)
+
+    # -- updating -----------------------------------------------------------------------------------------------------
+
+    def refresh(self) -> None:
+        """Read the changes since the last call. Keys of nodes with new pods may stay bounds."""
+        matrix, columns = self._matrix, self._columns
+        if matrix is None or not columns.count:
+            return
+        if not self._entry.uses_signatures or matrix.pending or matrix.capacity != columns.capacity:
+            matrix.visit(self._entry)
+        if self._versions_at != len(columns.static_log):
+            self._versions_at = len(columns.static_log)
+            for number, plugin in enumerate(self._versioned):
+                version = plugin.version
+                if version != self._versions[number]:
+                    self._versions[number], self._entry.position = version, -1
+        position, self._entry.position = self._entry.position, matrix.end
+        if position != self._entry.position:
+            changed = matrix.opened_since(position) if position >= 0 else None
+            if changed is None:
+                self.judge_nodes(everything=True)
+                matrix.judge(self._entry, None)
+            else:
+                self.judge_nodes()
+                if len(changed) <= SINGLE_NODES_THRESHOLD:
+                    for row in changed:
+                        if columns.known[row]:
+                            matrix.patch(self._entry, row, self._entry.node(row))
+                        else:
+                            matrix.judge(self._entry, np.array([row], np.intp))
+                else:
+                    matrix.judge(self._entry, np.array(changed, np.intp))
+        if self._normalizer.update():
+            matrix.rekey(self._entry)
+
+    def judge_nodes(self, *, everything: bool = False) -> None:
+        """Run the plugins of scope NODE for node objects that changed."""
+        log = self._columns.static_log
+        position, self._static_position = self._static_position, len(log)
+        if everything:
+            self._judge_nodes(None)
+        elif position < len(log):
+            self._judge_nodes(np.array(sorted(set(log[position:])), np.intp))
+
+    def _judge_nodes(self, rows: Rows | None) -> None:
+        matrix, columns, rules = self._matrix, self._columns, self.rules
+        assert matrix is not None  # noqa: S101
+        batch = Batch(columns, rows)
+        states = [self._entry.state]
+        ok = batch.pick(columns.known)[None].copy()
+        if rules.allowed is not None:
+            names, allowed = columns.names, rules.allowed
+            ok &= np.fromiter((names[row] in allowed for row in batch.rows), np.bool_, batch.size)
+        for plugin in rules.node_filters:
+            self._entry.narrow(plugin, self._entry.stack(plugin, states), batch, ok)
+        total = np.zeros((1, batch.size), np.int64)
+        for score, weight in self._normalizer.plain:
+            values = self._entry.values(score, self._entry.stack_scores(score, states), batch, ok)
+            if values is not None:
+                total += values * weight
+        for kept in self._normalizer.node_scores:
+            values = self._entry.values(kept.score, self._entry.stack_scores(kept.score, states), batch, ok)
+            kept.keep(values, batch, everything=rows is None)
+            if kept.raw is not None:
+                if rows is None:
+                    kept.highest = int(kept.raw.max())
+                total += kept.normal(batch.pick(kept.raw)) * kept.weight
+        matrix.node_ok[self._entry.index, batch.rows] = ok[0]
+        matrix.node_total[self._entry.index, batch.rows] = total[0]

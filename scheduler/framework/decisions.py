@@ -1,0 +1,50 @@
+"""Decisions of the core. The shell carries them out and reports the results of bindings to the core."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import msgspec
+
+from scheduler.cache.nodeinfo import PodInfo
+
+
+class Bind(msgspec.Struct, frozen=True):
+    """Bind the pod to the node and write this metadata. Report with `Core.bound` or `Core.bind_failed`."""
+
+    info: PodInfo
+    node: str
+    annotations: Mapping[str, str] = msgspec.field(default_factory=dict)
+    labels: Mapping[str, str] = msgspec.field(default_factory=dict)
+    node_annotations: Mapping[str, str] = msgspec.field(default_factory=dict)  # written before the binding
+
+
+@dataclass(frozen=True, slots=True)
+class Reject:
+    """The pod cannot be placed: write the condition PodScheduled=False and a Warning event.
+
+    `nominated` None leaves status.nominatedNodeName as it is; "" clears it.
+    """
+
+    info: PodInfo
+    message: str
+    reason: str = "Unschedulable"  # or SchedulerError
+    nominated: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Evict:
+    """Preempt `victim` on `node` for `by`: condition DisruptionTarget, event Preempted, delete."""
+
+    victim: PodInfo
+    by: PodInfo
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClearNomination:
+    """Clear status.nominatedNodeName of a pod whose nomination a pod of higher priority took."""
+
+    info: PodInfo
+
+
+Decision = Bind | Reject | Evict | ClearNomination

@@ -1,0 +1,253 @@
+"""Upstream's extension points: one base class for each, named as in k8s.io/kube-scheduler/framework.
+
+A plugin declares, besides its methods:
+- `scope`: what its result for a node depends on. The engine uses it to decide when a kept result is stale.
+- `reads_labels`, `reads_annotations`: the pod metadata that its result depends on. Pods that agree in all of these can
+  share an equivalence class.
+
+`check_plugin` refuses declarations that contradict each other. A plugin that can judge many nodes at once also derives
+from a class of `accelerations`.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from enum import IntEnum
+from typing import ClassVar
+
+import msgspec
+import numpy as np
+
+from scheduler.api.core import Pod
+from scheduler.cache.columns import Ints
+from scheduler.cache.nodeinfo import NodeInfo, PodInfo
+from scheduler.framework.fit_error import FitError
+from scheduler.framework.state import CycleState
+from scheduler.framework.status import PostFilterResult, Status
+from scheduler.framework.timing import Timing
+
+MAX_NODE_SCORE = 100
+
+
+class Scope(IntEnum):
+    """What a result for a node depends on, besides the pod's equivalence class."""
+
+    NODE = 1  # the node object
+    NODE_PODS = 2  # the node object, its devices, and the pods on it
+    CLUSTER = 3  # anything else: nothing is kept, the plugin runs in each cycle of a pod that it `concerns`
+
+
+class Args(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """Base of plugin arguments, spelled as in a configuration file. Unknown fields are refused."""
+
+    api_version: str = ""
+    kind: str = ""
+
+    def check(self) -> None:
+        """Refuse values that are out of range or contradict each other.
+
+        Raises:
+            ValueError: a value is refused. The message has the field's path, the expected and the found value.
+        """
+
+
+class Plugin(ABC):
+    """Base of all plugins. `name` is the name in profiles and messages."""
+
+    name: ClassVar[str]
+    scope: ClassVar[Scope] = Scope.CLUSTER
+    reads_labels: ClassVar[Sequence[str]] = ()
+    reads_annotations: ClassVar[Sequence[str]] = ()
+    only_volumes: ClassVar[bool] = False  # with scope CLUSTER: it concerns no pods without volumes
+    args_type: ClassVar[type[Args] | None] = None  # read for plugins of other packages
+    timing: Timing  # set by the scheduler after construction
+
+    def concerns(self, pod: Pod) -> bool:  # noqa: ARG002
+        """With scope CLUSTER: whether the plugin can affect this pod. If not, the plugin is skipped for it.
+
+        Called for every pod in every cycle, so it must be fast.
+        """
+        return True
+
+    @property
+    def version(self) -> int:
+        """With scope NODE: a number that changes when the kept results for all nodes become stale.
+
+        For results that also depend on other node objects. It is read only after a node object changed.
+        """
+        return 0
+
+
+class PreEnqueue(Plugin):
+    @abstractmethod
+    def pre_enqueue(self, pod: Pod) -> Status:
+        """Whether the pod may enter the queue. A rejected pod stays gated until it changes."""
+
+
+class QueueSort(Plugin):
+    @abstractmethod
+    def sort_key(self, pod: Pod, queued_at: float) -> tuple[float, ...]:
+        """The key by which the queue is ordered, smallest first. `queued_at`: monotonic seconds."""
+
+
+class PreFilter(Plugin):
+    honours_pins: ClassVar[bool] = False  # keeps only the nodes that a pod names (`cache.pins`)
+
+    @abstractmethod
+    def pre_filter(self, state: CycleState, pod: Pod) -> Status:
+        """Read the pod once. Skip: this plugin's Filter does not run. `Status.only`: other nodes are rejected."""
+
+
+class Filter(Plugin):
+    """With scope NODE_PODS: a placement on a node must not turn a rejection there into a pass for another pod."""
+
+    @abstractmethod
+    def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+        """Whether the pod can go on this node."""
+
+
+class VictimAware(Plugin):
+    """A filter with its own state about pods on nodes: upstream's PreFilterExtensions (RemovePod, AddPod)."""
+
+    @abstractmethod
+    def victim_removed(self, state: CycleState, victim: PodInfo, node: NodeInfo) -> None: ...
+
+    @abstractmethod
+    def victim_returned(self, state: CycleState, victim: PodInfo, node: NodeInfo) -> None: ...
+
+
+class Transformer(Plugin):
+    """Koordinator's AfterPreFilter transformer: lets some pods ignore pods on a node, as for reservations."""
+
+    @abstractmethod
+    def overlooked(self, state: CycleState, pod: Pod) -> Mapping[str, Sequence[PodInfo]]:
+        """By node, the pods there that `pod` ignores. Called for pods that the plugin `concerns`."""
+
+    @abstractmethod
+    def chosen(self, state: CycleState, pod: Pod, node: NodeInfo) -> None:
+        """`node`, a copy without the ignored pods, was selected. Record in `state` what `pod` uses. Before Reserve."""
+
+
+class PostFilter(Plugin):
+    @abstractmethod
+    def post_filter(self, state: CycleState, info: PodInfo, failure: FitError) -> PostFilterResult:
+        """No node fits: find a remedy, as preemption does."""
+
+
+class Score(Plugin):
+    normalizer: ClassVar["ByMaximum | None"] = None
+
+    @abstractmethod
+    def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
+        """The score of the node, 0 to 100; any number if a `normalizer` maps it to that range."""
+
+    def normalize(self, state: CycleState, raw: Ints) -> Ints:  # noqa: ARG002
+        """With scope CLUSTER: map the raw scores [node] of the feasible nodes to 0..100."""
+        if self.normalizer is None:
+            return raw
+        return self.normalizer.apply(raw[None], raw.max(initial=0).reshape(1, 1))[0]
+
+    def survey(self, state: CycleState, pod: Pod, nodes: Sequence[NodeInfo]) -> None:
+        """With scope CLUSTER: receives the feasible nodes before `score`. `score_batch` gets them as its batch."""
+
+    def pre_score(self, state: CycleState, pod: Pod) -> bool:  # noqa: ARG002
+        """Whether `score` matters for this pod. Called once for each class; with scope CLUSTER, in each cycle."""
+        return True
+
+
+class Reserve(Plugin):
+    @abstractmethod
+    def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status:
+        """Take the resources that the pod gets on the node. `unreserve` follows any rejection."""
+
+    @abstractmethod
+    def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
+        """Give them back. Also called when `reserve` did not run."""
+
+
+class Permit(Plugin):
+    @abstractmethod
+    def permit(self, state: CycleState, pod: Pod, node_name: str) -> Status:
+        """Approve or deny the binding after Reserve: Success, or a rejection, which runs Unreserve.
+
+        Upstream's Wait is not supported. A plugin that returns it fails the cycle with an error.
+        """
+
+
+class Bind(Plugin):
+    """Marks DefaultBinder. Other Bind plugins are refused in the configuration, because the shell writes bindings."""
+
+
+class PostBind(Plugin):
+    @abstractmethod
+    def post_bind(self, state: CycleState, pod: Pod, node_name: str) -> None:
+        """The API server accepted the binding. Not called for a binding that failed."""
+
+
+class Marks(msgspec.Struct, frozen=True):
+    """Labels and annotations to write to a pod with its binding, and annotations to write to its node before that."""
+
+    annotations: Mapping[str, str]
+    labels: Mapping[str, str]
+    node_annotations: Mapping[str, str] = msgspec.field(default_factory=dict)
+
+
+NO_MARKS = Marks({}, {})
+
+
+class PreBind(Plugin):
+    @abstractmethod
+    def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Marks:
+        """What to write to the pod and its node when the pod is bound. Must not do I/O: the binder writes it."""
+
+
+class ByMaximum:
+    """Upstream's DefaultNormalizeScore: scale raw scores so that the largest becomes 100; `reverse`: 100 minus that.
+
+    Other nodes affect a score only through the largest raw score of a feasible node.
+    """
+
+    def __init__(self, *, reverse: bool = False) -> None:
+        self.reverse = reverse
+
+    def apply(self, raw: Ints, highest: Ints) -> Ints:
+        """Scores 0..100 for `raw` [class, node], given each class's largest raw score [class, 1]."""
+        scaled = raw * MAX_NODE_SCORE  # where the highest is 0 all are 0, and stay 0 (or 100, in reverse)
+        scaled //= np.maximum(highest, 1)
+        return MAX_NODE_SCORE - scaled if self.reverse else scaled
+
+    def one(self, raw: int, highest: int) -> int:
+        """The same for one value."""
+        scaled = raw * MAX_NODE_SCORE // (highest or 1)
+        return MAX_NODE_SCORE - scaled if self.reverse else scaled
+
+
+def check_plugin(kind: type[Plugin]) -> None:
+    """Check the declarations of a plugin class.
+
+    Raises:
+        ValueError: `name` or `scope` is missing or wrong, or a method is overridden that never runs with this scope.
+    """
+    name = getattr(kind, "name", None)
+    if not isinstance(name, str) or not name:
+        raise ValueError(f"class {kind.__qualname__}: expected a non-empty string in `name`, found {name!r}")
+    declared: object = kind.scope
+    if not isinstance(declared, Scope):
+        expected = ", ".join(f"Scope.{scope.name}" for scope in Scope)
+        raise ValueError(f"scope: expected one of {expected}, found {declared!r}")
+    for methods, scope in _METHODS_OF_SCOPE:
+        for method, base in methods.items():
+            found = getattr(kind, method, base)
+            if found != base and kind.scope is not scope:
+                raise ValueError(
+                    f"scope: `{method}` needs Scope.{scope.name}, found Scope.{kind.scope.name};"
+                    f" change the scope, or remove `{method}`"
+                )
+    if issubclass(kind, Transformer) and kind.scope is not Scope.CLUSTER:
+        raise ValueError(f"scope: a Transformer needs Scope.CLUSTER, found Scope.{kind.scope.name}")
+
+
+_METHODS_OF_SCOPE: tuple[tuple[dict[str, object], Scope], ...] = (
+    ({"concerns": Plugin.concerns, "survey": Score.survey, "normalize": Score.normalize}, Scope.CLUSTER),
+    ({"only_volumes": Plugin.only_volumes}, Scope.CLUSTER),
+    ({"version": Plugin.version}, Scope.NODE),
+)

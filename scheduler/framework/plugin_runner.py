@@ -1,0 +1,142 @@
+"""Runs the plugins of one profile: Filter, Reserve, Permit and PostBind for one pod and one node."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from scheduler.api.core import Pod
+from scheduler.cache.nodeinfo import NodeInfo, PodInfo
+from scheduler.framework.extension_points import (
+    Filter,
+    Permit,
+    Plugin,
+    PostBind,
+    PostFilter,
+    PreBind,
+    PreEnqueue,
+    PreFilter,
+    QueueSort,
+    Reserve,
+    Score,
+    VictimAware,
+)
+from scheduler.framework.handle import Handle
+from scheduler.framework.restored import as_seen
+from scheduler.framework.state import SKIPPED, CycleState
+from scheduler.framework.status import SUCCESS, Code, Status
+from scheduler.framework.timing import PERMIT, RESERVE
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """A profile with its plugins, in the order in which each extension point runs them."""
+
+    scheduler_name: str
+    pre_enqueue: Sequence[PreEnqueue]
+    queue_sort: QueueSort
+    pre_filter: Sequence[PreFilter]
+    filter: Sequence[Filter]
+    post_filter: Sequence[PostFilter]
+    score: Sequence[tuple[Score, int]]
+    reserve: Sequence[Reserve]
+    permit: Sequence[Permit]
+    pre_bind: Sequence[PreBind]
+    post_bind: Sequence[PostBind]
+    all: Sequence[Plugin]
+
+
+class PluginRunner:
+    """Runs a profile's plugins."""
+
+    def __init__(self, profile: Profile, handle: Handle) -> None:
+        self.profile = profile
+        self.handle = handle
+        self.scheduler_name = profile.scheduler_name
+        self.pre_filters = profile.pre_filter
+        self.filters = profile.filter
+        self.scores = profile.score
+        self._victim_aware = [plugin for plugin in profile.all if isinstance(plugin, VictimAware)]
+
+    def pre_enqueue(self, pod: Pod) -> Status:
+        for plugin in self.profile.pre_enqueue:
+            status = plugin.pre_enqueue(pod)
+            if not status.ok:
+                return status.by(plugin.name)
+        return SUCCESS
+
+    def check(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+        """Run the filters in order on one node. The first rejection is returned (FWK-R17)."""
+        skipped = state[SKIPPED]
+        for plugin in self.filters:
+            if plugin.name in skipped:
+                continue
+            status = plugin.filter(state, pod, node)
+            if not status.ok:
+                return status.by(plugin.name)
+        return SUCCESS
+
+    def check_with_nominated(self, state: CycleState, info: PodInfo, node: NodeInfo) -> Status:
+        """Run the filters with nominated pods of equal or higher priority on the node, then without them (FWK-R16)."""
+        state, node = as_seen(state, node)
+        others = [
+            other
+            for other in self.handle.nominator.on(node.name)
+            if other.uid != info.uid and other.priority >= info.priority and other.uid not in node.pods
+        ]
+        if others:
+            crowded, inner = node.copy(), state.fork()
+            for other in others:
+                crowded.add(other)
+                self.returned(inner, other, crowded)
+            status = self.check(inner, info.pod, crowded)
+            if not status.ok:
+                return status
+        return self.check(state, info.pod, node)
+
+    def removed(self, state: CycleState, victim: PodInfo, node: NodeInfo) -> None:
+        """Tell the filters with their own state that `victim` is assumed to be gone from `node`, a copy."""
+        for plugin in self._victim_aware:
+            plugin.victim_removed(state, victim, node)
+
+    def returned(self, state: CycleState, victim: PodInfo, node: NodeInfo) -> None:
+        for plugin in self._victim_aware:
+            plugin.victim_returned(state, victim, node)
+
+    def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status:
+        """Run the Reserve plugins. A rejection runs Unreserve of all."""
+        timing = self.handle.timing
+        for plugin in self.profile.reserve:
+            if timing.paused:
+                status = plugin.reserve(state, pod, node_name)
+            else:
+                status = timing.ask(RESERVE, plugin, plugin.reserve, state, pod, node_name)
+            if status is not SUCCESS and not status.ok:
+                self.unreserve(state, pod, node_name)
+                return status.by(plugin.name)
+        return SUCCESS
+
+    def permit(self, state: CycleState, pod: Pod, node_name: str) -> Status:
+        """Run the Permit plugins after Reserve, as upstream's RunPermitPlugins; the first rejection runs Unreserve."""
+        timing = self.handle.timing
+        for plugin in self.profile.permit:
+            if timing.paused:
+                status = plugin.permit(state, pod, node_name)
+            else:
+                status = timing.ask(PERMIT, plugin, plugin.permit, state, pod, node_name)
+            if status.code is Code.WAIT:
+                status = Status.error(
+                    f"running Permit plugin {plugin.name!r}: expected Success or a rejection, found Wait:"
+                    " pods that wait on Permit are not supported"
+                )
+            if not status.ok:
+                self.unreserve(state, pod, node_name)
+                return status.by(plugin.name)
+        return SUCCESS
+
+    def post_bind(self, state: CycleState, pod: Pod, node_name: str) -> None:
+        """Tell the PostBind plugins that the API server accepted the binding."""
+        for plugin in self.profile.post_bind:
+            plugin.post_bind(state, pod, node_name)
+
+    def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
+        for plugin in reversed(self.profile.reserve):
+            plugin.unreserve(state, pod, node_name)

@@ -1,0 +1,90 @@
+"""Explanation of failures: the status of each node for one class, kept and updated for nodes that changed."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scheduler.cache.cache import Cache
+from scheduler.cache.columns import Batch, Bools, Rows
+from scheduler.framework.accelerations import FilterBatch
+from scheduler.framework.class_entry import ClassEntry
+from scheduler.framework.cluster_scope import outside
+from scheduler.framework.extension_points import Filter
+from scheduler.framework.fit_error import FitError, Reasons
+from scheduler.framework.score_matrix import ScoreMatrix
+from scheduler.framework.state import CycleState
+from scheduler.framework.status import Status
+
+
+class ReasonCollector:
+    """Finds the first filter that rejects each node for one class."""
+
+    def __init__(self, entry: ClassEntry, matrix: ScoreMatrix, cache: Cache, filters: Sequence[Filter]) -> None:
+        """`filters`: all filters of the profile, in order."""
+        self._entry, self._matrix, self._cache, self._filters = entry, matrix, cache, filters
+        self._columns = cache.columns
+        self._kept_filters = {*entry.rules.node_filters, *entry.rules.moving_filters}
+        self._stacks: dict[Filter, object] = {}
+        self._reasons: Reasons | None = None
+        self._reasons_position = -1
+
+    def failure(self, overrides: dict[int, Status], state: CycleState | None = None) -> FitError:
+        return FitError(self._cache.known_count, reasons=self._reasons_now(), overrides=overrides, state=state)
+
+    def _reasons_now(self) -> Reasons:
+        """The status of each row; rows that changed since the last failure of this class are judged again."""
+        columns = self._columns
+        self._matrix.settle(self._entry)
+        if self._reasons is None:
+            self._reasons = Reasons()
+        self._reasons.fit(columns.capacity)
+        changed = columns.changed_since(self._reasons_position) if self._reasons_position >= 0 else None
+        self._reasons_position = columns.changes
+        if changed is None:
+            self._explain(np.arange(columns.count), self._reasons)
+        elif changed:
+            self._explain(np.array(changed, np.intp), self._reasons)
+        return self._reasons
+
+    def _explain(self, rows: Rows, reasons: Reasons) -> None:
+        """The first filter that rejects a node gives its status (FWK-R17)."""
+        columns, allowed = self._columns, self._entry.rules.allowed
+        numbers = np.zeros(len(rows), np.int32)
+        open_ = columns.known[rows] & (self._matrix.key[self._entry.index, rows] < 0)
+        if allowed is not None:
+            left_out = open_ & ~np.fromiter((columns.names[row] in allowed for row in rows), np.bool_, len(rows))
+            numbers[left_out] = reasons.number(outside(self._entry.rules.allowed_by))
+            open_ &= ~left_out
+        batch = Batch(columns, rows)
+        passed = self._entry.rules.node_filters if self._matrix.node_ok[self._entry.index, rows][open_].all() else ()
+        for plugin in self._filters:
+            if plugin in self._kept_filters and plugin not in passed and open_.any():
+                self._explain_by(plugin, batch, open_, numbers, reasons)
+        reasons.update(rows, numbers)
+
+    def _explain_by(
+        self, plugin: Filter, batch: Batch, open_: Bools, numbers: NDArray[np.int32], reasons: Reasons
+    ) -> None:
+        """Write the codes of nodes that `plugin` rejects to `numbers`, [node], and clear them in `open_`."""
+        if plugin not in self._stacks:
+            self._stacks[plugin] = self._entry.stack(plugin, [self._entry.state])
+        stacked = self._stacks[plugin]
+        found = (
+            plugin.reasons_batch(stacked, batch) if stacked is not None and isinstance(plugin, FilterBatch) else None
+        )
+        if found is not None:
+            codes, statuses = found
+            codes = np.where(open_, codes, 0)
+            for code in np.flatnonzero(np.bincount(codes)).tolist():
+                if code:
+                    numbers[codes == code] = reasons.number(statuses(code).by(plugin.name))
+            open_ &= codes == 0
+            return
+        for index in np.flatnonzero(open_).tolist():
+            status = plugin.filter(
+                self._entry.state, self._entry.shape.example, self._entry.node(int(batch.rows[index]))
+            )
+            if not status.ok:
+                numbers[index] = reasons.number(status.by(plugin.name))
+                open_[index] = False

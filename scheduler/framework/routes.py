@@ -1,0 +1,91 @@
+"""HTTP routes: patterns with `:name` for one part of a path, requests and answers."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from scheduler.api.wire import to_json
+
+TEXT, JSON, HTML = "text/plain; charset=utf-8", "application/json; charset=utf-8", "text/html; charset=utf-8"
+
+
+@dataclass(frozen=True, slots=True)
+class RequestContext:
+    """One request. `parameters`: parts of the path by name in the pattern; `query`: the first value of each key."""
+
+    method: str
+    path: str
+    parameters: Mapping[str, str]
+    query: Mapping[str, str]
+    body: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    code: int
+    body: bytes
+    content_type: str = TEXT
+
+
+Handler = Callable[[RequestContext], Answer]
+
+
+def text(words: str, code: int = 200) -> Answer:
+    """A plain text answer; a line feed is appended."""
+    return Answer(code, f"{words}\n".encode())
+
+
+def json(value: Any, code: int = 200) -> Answer:
+    return Answer(code, to_json(value), JSON)
+
+
+def missing(words: str) -> Answer:
+    """404 in the format of the services API."""
+    return json({"message": words}, 404)
+
+
+class Routes:
+    """A table of routes. The first route added for a pattern stays (FWK-R37)."""
+
+    def __init__(self) -> None:
+        self._routes: dict[tuple[str, str], Handler] = {}
+
+    def add(self, method: str, pattern: str, handler: Handler) -> None:
+        """`method` may be "*" for any."""
+        self._routes.setdefault((method, pattern), handler)
+
+    def patterns(self, prefix: str) -> dict[str, list[str]]:
+        """Patterns below `prefix` by method, sorted."""
+        found: dict[str, list[str]] = {}
+        for method, pattern in sorted(self._routes):
+            if pattern.startswith(prefix):
+                found.setdefault(method, []).append(pattern)
+        return found
+
+    def answer(self, method: str, target: str, body: bytes = b"") -> Answer:
+        """Call the handler of the route: 404 if there is none, 405 if the route has other methods only."""
+        parts = urlsplit(target)
+        query = {key: values[0] for key, values in parse_qs(parts.query, keep_blank_values=True).items()}
+        other_method = False
+        for (wanted, pattern), handler in self._routes.items():
+            parameters = _match(pattern, parts.path)
+            if parameters is None:
+                continue
+            if wanted in {"*", method}:
+                return handler(RequestContext(method, parts.path, parameters, query, body))
+            other_method = True
+        return text("405 method not allowed", 405) if other_method else text("404 page not found", 404)
+
+
+def _match(pattern: str, path: str) -> dict[str, str] | None:
+    wanted, found = pattern.split("/"), path.split("/")
+    if len(wanted) != len(found):
+        return None
+    parameters: dict[str, str] = {}
+    for one, other in zip(wanted, found, strict=True):
+        if one.startswith(":") and other:
+            parameters[one[1:]] = unquote(other)
+        elif one != other:
+            return None
+    return parameters

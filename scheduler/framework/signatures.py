@@ -1,0 +1,138 @@
+"""Results of plugins for one node and all classes, kept by node signature.
+
+A placement changes a node's results for every class. Computing them costs a dozen NumPy calls for each plugin. Nodes
+with equal sums or equal free cards have equal signatures and results, and a cluster has far fewer signatures than
+nodes. So most updates are dictionary look-ups and additions.
+"""
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scheduler.cache.columns import TIE_BITS, Ints
+from scheduler.cache.nodeinfo import NodeInfo
+from scheduler.framework.accelerations import FilterBatch, ScoreBatch
+from scheduler.framework.class_entry import ClassEntry
+from scheduler.framework.extension_points import MAX_NODE_SCORE
+
+REFUSED = -(1 << 58)  # no score raises it to 0, and a dozen of them do not overflow
+MAX_NUMBERS = 1 << 20  # kept for each plugin; beyond that, all are dropped
+MIN_SIGNATURES = 256  # this many signatures are kept in any case
+
+Judge = Callable[[Any, NodeInfo], Ints]
+SignatureOf = Callable[[Any, NodeInfo], Hashable]
+
+
+class Remembered:
+    """One plugin's numbers, [class]; 0 for classes without the plugin."""
+
+    __slots__ = ("_judge", "_most", "_room", "classes", "memo", "signature", "stacked")
+
+    def __init__(self, judge: Judge, signature: SignatureOf, stacked: Any, classes: Sequence[int], room: int) -> None:
+        self._judge = judge
+        self.classes: NDArray[np.intp] = np.array(classes, np.intp)
+        self._room = room
+        self._most = max(MAX_NUMBERS // room, MIN_SIGNATURES)
+        self.signature = signature
+        self.stacked = stacked
+        self.memo: dict[Hashable, Ints] = {}
+
+    def add(self, signature: Hashable, node: NodeInfo) -> Ints:
+        """Compute and keep the result for a signature that is not in `memo`."""
+        if len(self.memo) >= self._most:
+            self.memo.clear()
+        found = self.memo[signature] = np.zeros(self._room, np.int64)
+        found[self.classes] = self._judge(self.stacked, node)
+        return found
+
+
+class Normalized(Remembered):
+    """Scores of a plugin that is normalised over the feasible nodes: raw, and scaled for division by the largest.
+
+    `number` is that of the array in `raw`.
+    """
+
+    __slots__ = ("both", "monotone", "number", "weight")
+
+    def __init__(self, score: ScoreBatch, weight: int, number: int, entries: list[ClassEntry], room: int) -> None:
+        assert score.normalizer is not None  # noqa: S101
+        states = [entry.state for entry in entries]
+        super().__init__(
+            score.score_classes_batch,
+            score.score_signature,
+            score.stack_scores(states),
+            [entry.index for entry in entries],
+            room,
+        )
+        self.both: dict[Hashable, tuple[Ints, Ints]] = {}  # as `memo`, with the scaled ones
+        self.number, self.monotone = number, score.monotone
+        self.weight = np.zeros(room, np.int64)  # [class], shifted to where scores are in a key
+        self.weight[self.classes] = weight << TIE_BITS
+
+    def add_both(self, signature: Hashable, node: NodeInfo) -> tuple[Ints, Ints]:
+        """Compute and keep raw and scaled scores, [class] each, for a signature that is not in `both`."""
+        if len(self.both) >= self._most:
+            self.both.clear()
+            self.memo.clear()
+        raw = self.add(signature, node)
+        both = self.both[signature] = raw, raw * MAX_NODE_SCORE
+        return both
+
+
+class SignatureCache:
+    """For some classes: everything that a placement changes in their keys, plugin by plugin."""
+
+    def __init__(self, entries: Iterable[ClassEntry], numbers: dict[str, int], room: int) -> None:
+        """`numbers`: position in `ScoreMatrix.raw` by plugin name; `room`: length of the class axis."""
+        filters: dict[FilterBatch, list[ClassEntry]] = {}
+        scores: dict[tuple[ScoreBatch, int], list[ClassEntry]] = {}
+        normalized: dict[tuple[ScoreBatch, int], list[ClassEntry]] = {}
+        for entry in entries:
+            for plugin in entry.rules.moving_filters:
+                assert isinstance(plugin, FilterBatch)  # noqa: S101
+                filters.setdefault(plugin, []).append(entry)
+            for kind, found in ((scores, entry.rules.moving_scores), (normalized, entry.rules.moving_normalized)):
+                for score, weight in found:
+                    assert isinstance(score, ScoreBatch)  # noqa: S101
+                    kind.setdefault((score, weight), []).append(entry)
+        sums = [
+            Remembered(
+                _refusals(plugin.filter_classes_batch),
+                plugin.filter_signature,
+                plugin.stack([entry.state for entry in group]),
+                [entry.index for entry in group],
+                room,
+            )
+            for plugin, group in filters.items()
+        ]
+        sums += [
+            Remembered(
+                _weighted(score.score_classes_batch, weight),
+                score.score_signature,
+                score.stack_scores([entry.state for entry in group]),
+                [entry.index for entry in group],
+                room,
+            )
+            for (score, weight), group in scores.items()
+        ]
+        # Tuples, because every decision runs this loop.
+        self.sums = [(one.signature, one.stacked, one.memo.get, one.add) for one in sums]
+        self.normalized = [
+            Normalized(score, weight, numbers[score.name], group, room) for (score, weight), group in normalized.items()
+        ]
+
+
+def _refusals(filter_classes_batch: Callable[[Any, NodeInfo], Any]) -> Judge:
+    def judge(stacked: Any, node: NodeInfo) -> Ints:
+        return np.where(filter_classes_batch(stacked, node), 0, REFUSED)
+
+    return judge
+
+
+def _weighted(score_classes_batch: Judge, weight: int) -> Judge:
+    def judge(stacked: Any, node: NodeInfo) -> Ints:
+        return score_classes_batch(stacked, node) * (weight << TIE_BITS)
+
+    return judge

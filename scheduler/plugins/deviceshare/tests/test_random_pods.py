@@ -1,0 +1,155 @@
+"""Random pods come and go: no device is allocated twice, and annotations restore the cache."""
+
+import msgspec
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scheduler.api.device import (
+    DEVICE_ALLOCATED,
+    GPU_CORE,
+    GPU_MEMORY,
+    GPU_MEMORY_RATIO,
+    GPU_SHARED,
+    RDMA,
+    Device,
+    DeviceInfo,
+    DeviceSpec,
+    parse_allocations,
+)
+from scheduler.api.wire import ObjectMeta
+from scheduler.cache.cache import Cache
+from scheduler.cache.classes import ClassRegistry
+from scheduler.cache.columns import NodeColumns
+from scheduler.cache.resources import ResourceIndex
+from scheduler.plugins.deviceshare.allocator import allocate, verdict
+from scheduler.plugins.deviceshare.cache import DeviceCache
+from scheduler.plugins.deviceshare.gpus import Policy
+from scheduler.plugins.deviceshare.request import DeviceRequest
+from scheduler.plugins.deviceshare.scoring import Scorer
+from scheduler.plugins.deviceshare.shares import shares_of
+from scheduler.plugins.deviceshare.states import Choice, DeviceState
+from scheduler.plugins.deviceshare.tests.machines import FUNCTIONS, JOINT, ask, card, paired, single, whole
+
+PARTITIONS = msgspec.json.encode(
+    {
+        size: [{"minors": list(range(at, at + size)), "allocationScore": 1} for at in range(0, 8, size)]
+        for size in (2, 4)
+    }
+).decode()
+MACHINES: dict[str, Device] = {
+    "paired": Device(ObjectMeta(name="paired"), DeviceSpec(tuple(paired()))),
+    "single": Device(
+        ObjectMeta(
+            name="single",
+            labels={"node.koordinator.sh/gpu-partition-policy": "Honor"},
+            annotations={"scheduling.koordinator.sh/gpu-partitions": PARTITIONS},
+        ),
+        DeviceSpec(tuple(single())),
+    ),
+    "bare": Device(ObjectMeta(name="bare"), DeviceSpec(tuple(card(minor, health=minor != 1) for minor in range(3)))),
+}
+REQUESTS: list[DeviceRequest] = [
+    ask({GPU_CORE: 30, GPU_MEMORY_RATIO: 20}),
+    ask({GPU_CORE: 10, GPU_MEMORY: 7 << 30}),
+    ask({GPU_SHARED: 2, GPU_MEMORY_RATIO: 120}),
+    ask(whole(1)),
+    ask(whole(2)),
+    ask(whole(4), hint={"gpu": {"requiredTopologyScope": "NUMANode"}}),
+    ask(whole(2), partition={}),
+    ask(whole(2, rdma=1), hint=FUNCTIONS, joint=JOINT | {"requiredScope": "SamePCIe"}),
+    ask(whole(3, rdma=100), joint=JOINT),
+    ask({RDMA: 30}),
+    ask({RDMA: 2}, hint={"rdma": {"allocateStrategy": "RequestsAsCount", "vfSelector": {}}}),
+    ask({GPU_CORE: 200, GPU_MEMORY_RATIO: 100}),
+]
+POLICIES = [Policy(Scorer()), Policy(Scorer("MostAllocated"))]
+
+
+def device_cache() -> DeviceCache:
+    resources = ResourceIndex()
+    devices = DeviceCache(Cache(NodeColumns(resources), ClassRegistry(resources)))
+    for name, device in MACHINES.items():
+        assert devices.set_device(name, device) == []
+    return devices
+
+
+def state(devices: DeviceCache, name: str) -> DeviceState:
+    found = devices.find(name)
+    assert found is not None
+    return found.state
+
+
+moves = st.tuples(
+    st.sampled_from(sorted(MACHINES)), st.integers(0, len(REQUESTS) - 1), st.integers(0, 1), st.integers(0, 5)
+)
+
+
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(story=st.lists(moves, max_size=40))
+def test_no_device_is_allocated_twice(story: list[tuple[str, int, int, int]]) -> None:
+    devices = device_cache()
+    annotations: dict[str, tuple[str, str]] = {}  # by uid: node and annotation
+    for number, (name, which, policy, luck) in enumerate(story):
+        if luck == 0 and annotations:
+            uid = sorted(annotations)[which % len(annotations)]
+            devices.release(annotations.pop(uid)[0], uid)
+        else:
+            node = devices.find(name)
+            assert node is not None
+            request = REQUESTS[which]
+            found = allocate(node.state, request, POLICIES[policy])
+            assert verdict(node.state, request, POLICIES[policy]).ok == isinstance(found, Choice)
+            if isinstance(found, Choice):
+                before = node.state
+                assert found.after.moved(found.holding.shares, -1) is before, "what is freed is what was taken"
+                check_exclusive(before, found, request)
+                devices.settle(node, f"u{number:03}", found)
+                annotations[f"u{number:03}"] = (name, found.holding.annotation(node.ids))
+        for node in devices:
+            check_limits(node.state)
+    again = device_cache()
+    for uid, (name, text) in annotations.items():
+        again.assign(name, uid, shares_of(parse_allocations({DEVICE_ALLOCATED: text})))
+    for name in MACHINES:
+        live, rebuilt = state(devices, name), state(again, name)
+        assert (live.used, live.functions, live.frees) == (rebuilt.used, rebuilt.functions, rebuilt.frees)
+    for uid, (name, _) in annotations.items():
+        devices.release(name, uid)
+    for name in MACHINES:
+        left = state(devices, name)
+        assert not left.functions
+        assert not any(left.touched(number) for number in range(len(left.used)))
+
+
+def check_limits(state: DeviceState) -> None:
+    for slot, used in zip(state.template.slots, state.used, strict=True):
+        for (resource, total), taken in zip(slot.total, used, strict=True):
+            assert 0 <= taken <= total, (slot.type, slot.minor, resource)
+    assert len(set(state.functions)) == len(state.functions), "a virtual function has one owner"
+
+
+def check_exclusive(before: DeviceState, found: Choice, request: DeviceRequest) -> None:
+    gpu = request.get("gpu")
+    for share in found.holding.shares:
+        number = before.template.index[share.type, share.minor]
+        assert before.frees[number], "sick devices are nobody's"
+        if share.type == "gpu" and gpu is not None and not gpu.shared:
+            assert not before.used[number][list(before.template.totals[number]).index(GPU_MEMORY_RATIO)]
+
+
+def test_a_changed_device_object_keeps_the_allocations() -> None:
+    devices = device_cache()
+    node = devices.find("paired")
+    assert node is not None
+    found = allocate(node.state, REQUESTS[7], POLICIES[0])
+    assert isinstance(found, Choice)
+    devices.settle(node, "u", found)
+    taken = node.state
+    devices.set_device("paired", None)
+    devices.set_device("paired", MACHINES["paired"])
+    assert node.state is taken, "cards and virtual functions alike"
+    devices.set_device("paired", Device(ObjectMeta(name="paired"), DeviceSpec((DeviceInfo("gpu", 0),))))
+    devices.release("paired", "u")
+    devices.set_device("paired", MACHINES["paired"])
+    assert not node.state.functions
+    assert not any(node.state.touched(number) for number in range(12))

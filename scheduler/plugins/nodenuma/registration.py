@@ -1,0 +1,41 @@
+"""What NodeNUMAResource adds to the scheduler: NodeResourceTopology objects and routes about NUMA nodes."""
+
+from functools import partial
+
+from scheduler.api.numa import GROUP_VERSION, NodeResourceTopology
+from scheduler.framework.handle import Handle, Watch
+from scheduler.framework.routes import Answer, RequestContext, json, missing
+from scheduler.plugins.nodenuma.cache import NumaCache
+from scheduler.plugins.nodenuma.summary import summary_of
+
+PLUGIN = "NodeNUMAResource"
+OLD_PATH = "plugins/NodeNUMAResources/cpuTopologyOptions/:nodeName"  # Koordinator v0.7
+
+
+def register(handle: Handle) -> None:
+    """Register watches and routes. Call after the plugins of all profiles are built."""
+    numa = NumaCache.of(handle)
+
+    def set_topology(name: str, topology: NodeResourceTopology | None) -> None:
+        handle.complaints += numa.set_topology(name, topology)
+        handle.request_wake()
+
+    handle.watch(
+        Watch(
+            f"/apis/{GROUP_VERSION}/noderesourcetopologies",
+            NodeResourceTopology,
+            lambda topology: set_topology(topology.metadata.name, topology),
+            lambda topology: set_topology(topology.metadata.name, None),
+        )
+    )
+    for pattern in (f"plugins/{PLUGIN}/nodes/:nodeName", OLD_PATH):
+        handle.serve(pattern, partial(_summary, handle, numa))
+
+
+def _summary(handle: Handle, numa: NumaCache, request: RequestContext) -> Answer:
+    found = numa.find(request.parameters["nodeName"])
+    if found is None:
+        return missing("cannot find target node")
+    if not found.state.topology.valid:
+        return json({"message": "invalid topology, please check the NodeResourceTopology object"}, 500)
+    return json(summary_of(found, handle.cache))

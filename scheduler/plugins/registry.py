@@ -1,0 +1,125 @@
+"""All plugins that a profile can name: those of this package, and those that other packages install by entry point.
+
+Another package declares a plugin in its metadata, under the name that profiles use:
+
+    [project.entry-points."seatrial.scheduler.plugins"]
+    NodeColour = "colours.plugin:NodeColour"
+
+The class derives from base classes of `scheduler.framework.extension_points`. Its constructor takes a `Handle`, and
+`args` if the class names a type of arguments in `args_type`. An entry point is loaded when a profile names it, so that
+a broken package affects only the profiles that use it.
+"""
+
+import inspect
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+from scheduler.framework.extension_points import Args, Bind, Plugin, check_plugin
+from scheduler.plugins import ARGS, ON_REQUEST, TABLE
+
+GROUP = "seatrial.scheduler.plugins"
+
+
+class PluginError(ValueError):
+    """A plugin cannot be used. The message names the plugin, its source and the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """A plugin class with the type of its arguments (None: it takes none)."""
+
+    kind: type[Plugin]
+    args: type[Args] | None
+
+
+class Registry:
+    """Finds plugins by name. A built-in plugin cannot be replaced by an entry point of the same name."""
+
+    def __init__(self, more: Iterable[type[Plugin]] = ()) -> None:
+        """`more`: plugin classes to add to the built-in ones.
+
+        Raises:
+            PluginError: a class of `more` is not usable.
+        """
+        self._found = {name: Registered(kind, ARGS.get(name)) for name, (kind, _) in TABLE.items()}
+        for kind in more:
+            self._found[kind.name] = _checked(kind, kind.name, f"plugin {kind.name}")
+
+    @cached_property
+    def _entry_points(self) -> dict[str, list[EntryPoint]]:
+        """Installed entry points by name. Read only when a profile names a plugin that is not built in."""
+        points: dict[str, list[EntryPoint]] = {}
+        for point in entry_points(group=GROUP):
+            points.setdefault(point.name, []).append(point)
+        return points
+
+    def __iter__(self) -> Iterator[str]:
+        """All names: those of built-in plugins in default order, then those of entry points."""
+        yield from self._found
+        yield from sorted(self._entry_points.keys() - self._found.keys())
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._found or name in self._entry_points
+
+    @property
+    def defaults(self) -> list[tuple[str, int]]:
+        """Plugins that run in every profile, with their default weights."""
+        return [(name, weight) for name, (_, weight) in TABLE.items() if name not in ON_REQUEST]
+
+    def find(self, name: str) -> Registered:
+        """The plugin of that name.
+
+        Raises:
+            PluginError: its entry point is ambiguous, cannot be loaded, or is not a plugin.
+            KeyError: there is no such plugin; see `in`.
+        """
+        found = self._found.get(name)
+        if found is None:
+            found = self._found[name] = _load(name, self._entry_points[name])
+        return found
+
+
+def _load(name: str, points: list[EntryPoint]) -> Registered:
+    if len({point.value for point in points}) > 1:
+        sources = " and ".join(_source(point) for point in points)
+        raise PluginError(f"plugin {name}: expected one entry point, found {sources}; uninstall one of the packages")
+    point = points[0]
+    where = f"plugin {name}: {_source(point)}"
+    try:
+        kind = point.load()
+    except Exception as error:
+        raise PluginError(f"{where} cannot be loaded: {type(error).__name__}: {error}") from error
+    return _checked(kind, name, where)
+
+
+def _checked(kind: Any, name: str, where: str) -> Registered:
+    if not (isinstance(kind, type) and issubclass(kind, Plugin)):
+        raise PluginError(
+            f"{where}: expected a subclass of scheduler.framework.extension_points.Plugin, found {kind!r}"
+        )
+    try:
+        check_plugin(kind)
+    except ValueError as error:
+        raise PluginError(f"{where}: {error}") from error
+    if kind.name != name:
+        raise PluginError(f"{where}: expected the class attribute name = {name!r}, found {kind.name!r}")
+    if inspect.isabstract(kind):
+        missing = ", ".join(sorted(kind.__abstractmethods__))
+        raise PluginError(f"{where}: the class does not implement {missing}")
+    if issubclass(kind, Bind):
+        raise PluginError(
+            f"{where}: Bind plugins of other packages are not supported, because the scheduler writes bindings itself;"
+            " use PreBind or PostBind"
+        )
+    args = kind.args_type
+    if args is not None and not issubclass(args, Args):
+        raise PluginError(f"{where}: args_type: expected a subclass of Args or None, found {args!r}")
+    return Registered(kind, args)
+
+
+def _source(point: EntryPoint) -> str:
+    distribution = f" of {point.dist.name} {point.dist.version}" if point.dist is not None else ""
+    return f"entry point {point.value!r}{distribution}"

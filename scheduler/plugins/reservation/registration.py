@@ -1,0 +1,67 @@
+"""What Reservation adds to the scheduler: Reservation objects, which are scheduled as pods, a route and metrics."""
+
+from collections.abc import Iterator
+
+from scheduler.api.reservation import RESERVATIONS_PATH, Reservation
+from scheduler.framework.exposition import Family, sample
+from scheduler.framework.handle import Handle, Watch
+from scheduler.framework.routes import json
+from scheduler.plugins.reservation.cache import UNREADABLE, ReservationCache
+from scheduler.plugins.reservation.figures import phases, resources
+from scheduler.plugins.reservation.summary import summary_of
+
+PLUGIN = "Reservation"
+
+
+def register(handle: Handle) -> None:
+    """Register watches, the route and metrics. Call after the plugins of all profiles are built."""
+    book = ReservationCache.of(handle)
+    handle.watch(
+        Watch(
+            RESERVATIONS_PATH,
+            Reservation,
+            lambda reservation: _set(handle, book, reservation),
+            lambda reservation: _remove(handle, book, reservation.metadata.uid),
+        )
+    )
+    handle.serve(
+        f"plugins/{PLUGIN}/nodeReservations/:nodeName",
+        lambda request: json(summary_of(book, handle.cache, request.parameters["nodeName"])),
+    )
+    handle.export(lambda: _families(book))
+
+
+def _set(handle: Handle, book: ReservationCache, reservation: Reservation) -> None:
+    """A reservation was added or changed: its reserve pod is handled like any pod."""
+    uid = reservation.metadata.uid
+    before = book.find(uid)
+    try:
+        pod = book.set(reservation)
+    except UNREADABLE as error:
+        handle.complaints.append(f"reservation {reservation.name}: {error}")
+        handle.intake.remove_pod(uid)
+        return
+    placed = handle.cache.placed(uid)
+    if placed is not None and placed.priority != pod.spec.priority:
+        handle.cache.remove_pod(uid)  # the cache counts priorities by the value that the pod was placed with
+    handle.intake.set_pod(pod)
+    found = book.find(uid)
+    if found is not None and (before is None or before.reservation.spec != reservation.spec):
+        owners = book.owners
+        handle.intake.regroup_waiting(lambda pod: str(owners.groups(pod)) if owners.knows(pod) else None)
+    if before is not None and found is None:
+        handle.request_wake()
+
+
+def _remove(handle: Handle, book: ReservationCache, uid: str) -> None:
+    """A reservation is gone. The pods that allocated from it stay."""
+    book.remove(uid)
+    handle.intake.remove_pod(uid)
+
+
+def _families(book: ReservationCache) -> Iterator[Family]:
+    for name, help_, samples in (
+        ("scheduler_reservation_status_phase", "Which phase each reservation is in.", phases),
+        ("scheduler_reservation_resource", "How much of each available reservation is used.", resources),
+    ):
+        yield name, "gauge", help_, [sample(name, labels, value) for labels, value in samples(book)]

@@ -1,0 +1,55 @@
+"""Matching of label selectors, node selector requirements, tolerations and disruption budgets.
+
+Follows k8s.io/apimachinery `labels.Selector` and k8s.io/component-helpers `scheduling/corev1`.
+"""
+
+from scheduler.api.core import PodDisruptionBudget, Taint, Toleration
+from scheduler.api.wire import LabelSelector, Requirement
+
+
+def selector_matches(selector: LabelSelector, labels: dict[str, str]) -> bool:
+    """Whether every label and every expression of the selector holds; an empty selector matches everything."""
+    return all(labels.get(key) == value for key, value in selector.match_labels.items()) and all(
+        requirement_holds(expression, labels) for expression in selector.match_expressions
+    )
+
+
+def requirement_holds(requirement: Requirement, labels: dict[str, str]) -> bool:
+    """Whether `labels` satisfy one expression. An unknown operator never holds; admission refuses it."""
+    value = labels.get(requirement.key)
+    match requirement.operator:
+        case "In":
+            return value is not None and value in requirement.values
+        case "NotIn":
+            return value is None or value not in requirement.values
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+        case "Gt" | "Lt" as operator:
+            try:
+                have, bound = int(value or ""), int(requirement.values[0])
+            except (ValueError, IndexError):
+                return False
+            return have > bound if operator == "Gt" else have < bound
+        case _:
+            return False
+
+
+def tolerates(toleration: Toleration, taint: Taint) -> bool:
+    """k8s.io/api `Toleration.ToleratesTaint`: an empty effect, and an empty key with Exists, match every taint."""
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if toleration.key and toleration.key != taint.key:
+        return False
+    if toleration.operator == "Exists":
+        return True
+    return toleration.operator in {"", "Equal"} and bool(toleration.key) and toleration.value == taint.value
+
+
+def budget_covers(budget: PodDisruptionBudget, namespace: str, labels: dict[str, str]) -> bool:
+    """Whether the budget protects such a pod. In preemption an absent or empty selector protects nothing (FWK-R81)."""
+    selector = budget.spec.selector
+    if selector is None or not (selector.match_labels or selector.match_expressions):
+        return False
+    return budget.metadata.namespace == namespace and selector_matches(selector, labels)

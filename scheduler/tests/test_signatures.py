@@ -1,0 +1,80 @@
+"""Keys that placements looked up and added together against keys that are judged from the columns."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from scheduler.api.builders import PodBuilder
+from scheduler.api.device import RDMA
+from scheduler.framework import signatures
+from scheduler.framework.class_scores import ClassScores
+from scheduler.plugins.deviceshare import cache
+from scheduler.tests.rig import Rig, profile
+
+SHAPES: list[dict[str, Any]] = [
+    {"cpu": "1", "memory": "4Gi"},
+    {"cpu": "3", "memory": "1Gi"},
+    {"cpu": "2", "memory": "8Gi", "nvidia.com/gpu": 1},
+    {"cpu": "2", "memory": "8Gi", "nvidia.com/gpu": 4},
+    {"cpu": "1", "memory": "2Gi", "koordinator.sh/gpu-core": 30, "koordinator.sh/gpu-memory-ratio": 30},
+    {"cpu": "1", "memory": "2Gi", "koordinator.sh/gpu-core": 60, "koordinator.sh/gpu-memory-ratio": 50},
+]
+PACKED = [
+    {"name": name, "args": {"scoringStrategy": {"type": "MostAllocated"}}}
+    for name in ("DeviceShare", "NodeResourcesFit")
+]
+
+
+def lines(rig: Rig) -> list[ClassScores]:
+    """What is kept about each class."""
+    runner = rig.core.runner_of(next(iter(rig.core.cache.nodes["n0"].pods.values())))
+    return [runner.class_scores(rig.core.cache.classes.of(rig.pods[f"p{number}"])) for number in range(len(SHAPES))]
+
+
+def pod(number: int) -> PodBuilder:
+    return PodBuilder(f"p{number}").resources(SHAPES[number % len(SHAPES)])
+
+
+@pytest.mark.parametrize("remembered", [256, 2], ids=["much-is-remembered", "next-to-nothing-is-remembered"])
+@pytest.mark.parametrize("arguments", [[], PACKED], ids=["spread", "pack"])
+def test_what_is_looked_up_is_what_would_be_judged(
+    arguments: list[Any], remembered: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(signatures, "MAX_NUMBERS", 0)
+    monkeypatch.setattr(signatures, "MIN_SIGNATURES", remembered)
+    monkeypatch.setattr(cache, "MAX_UNWRITTEN", 3)
+    rig = Rig(profile(pluginConfig=arguments))
+    for number in range(6):
+        rig.node(f"n{number}", cpu="64" if number % 2 else "32", gpus=8 if number % 3 else 4)
+    for number in range(90):
+        rig.submit(pod(number))
+        rig.run()
+    for verdicts in lines(rig):
+        assert_key_is_as_judged(verdicts)
+
+
+def test_classes_that_have_bounds_leave_alone_what_was_looked_up_for_others() -> None:
+    """A key that was judged from the columns is replaced by one that is looked up, not moved by what it was."""
+    rig = Rig()
+    for number in range(6):
+        rig.node(f"n{number}", cpu="64" if number % 2 else "32", gpus=8)
+    rig.submit(PodBuilder("bounded").resources({"cpu": "1", RDMA: 50}))
+    rig.run()
+    for number in range(24):
+        rig.submit(pod(number))
+        rig.run()
+        if number >= len(SHAPES):
+            for verdicts in lines(rig):
+                assert_key_is_as_judged(verdicts)
+
+
+def assert_key_is_as_judged(verdicts: ClassScores) -> None:
+    assert verdicts.entry.uses_signatures
+    assert verdicts.matrix is not None
+    verdicts.refresh()
+    kept = verdicts.key.copy()
+    verdicts.matrix.judge(verdicts.entry, None)
+    judged = verdicts.key
+    assert ((kept >= 0) == (judged >= 0)).all()
+    assert (np.where(kept >= 0, kept, 0) == np.where(judged >= 0, judged, 0)).all()
