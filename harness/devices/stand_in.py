@@ -5,7 +5,7 @@ machine's own. Other programs do too if the folder is first in `LD_LIBRARY_PATH`
 is measured here applies to hardware.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path

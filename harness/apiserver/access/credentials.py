@@ -18,8 +18,6 @@ from harness.apiserver.access.rbac import MASTERS
 from harness.private_files import write_private
 
 
-
-
 @dataclass(frozen=True, slots=True)
 class Credentials:
     """The credentials of one server and its administrator."""

@@ -85,6 +85,8 @@ class Fit:
             return True, True
         taints = msgspec.convert(tainted, list[Taint])
         untolerated = {
-            taint.effect for taint in taints if not any(tolerates(toleration, taint) for toleration in self._tolerations)
+            taint.effect
+            for taint in taints
+            if not any(tolerates(toleration, taint) for toleration in self._tolerations)
         }
         return not untolerated & {"NoSchedule", "NoExecute"}, "NoExecute" not in untolerated

@@ -142,7 +142,7 @@ def totals(bench: Bench) -> Finding:
 
 
 def filling(bench: Bench) -> Finding:
-    """HAMI-GT-2, HAMI-GT-3, HAMI-GT-5, HAMI-GT-12: memory up to the limit and no further, repeatedly; region and driver agree."""
+    """HAMI-GT-2, HAMI-GT-3, HAMI-GT-5, HAMI-GT-12: memory up to the limit, repeatedly; region and driver agree."""
     limits = bench.limits(memory=bench.limit)
     context = bench.baseline.context
     breaches: list[str] = []
@@ -248,7 +248,7 @@ def old_limit(bench: Bench) -> Finding:
 
 
 def churn(bench: Bench, times: int = 50) -> Finding:
-    """HAMI-GT-11: tenants start and end in one container, each third by SIGKILL; no slot stays in use, no file grows."""
+    """HAMI-GT-11: tenants start and end in one container, every third by SIGKILL; no slot stays used, no file grows."""
     limits = bench.limits(memory=bench.limit)
     breaches: list[str] = []
     sizes: set[int] = set()
