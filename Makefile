@@ -33,8 +33,8 @@ own-tests: $(VENV)/.dev
 	$(BIN)/pytest -n auto
 
 suites: $(VENV)/.dev
-	$(BIN)/pytest suites --subject=inprocess -q
-	$(BIN)/pytest suites --subject=seatrial -n 3 --dist=worksteal
+	$(BIN)/pytest suites --seatrial-subject=inprocess -q
+	$(BIN)/pytest suites --seatrial-subject=seatrial -n 3 --dist=worksteal
 
 $(VENV)/.base:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \

@@ -4,6 +4,13 @@
 versions without notice.
 """
 
-import importlib.metadata
+__version__: str
 
-__version__ = importlib.metadata.version("seatrial")
+
+def __getattr__(name: str) -> str:
+    """`__version__`, looked up on first use: reading the metadata would cost each process some milliseconds."""
+    if name != "__version__":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import importlib.metadata
+
+    return importlib.metadata.version("seatrial")
