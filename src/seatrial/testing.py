@@ -1,9 +1,9 @@
 """The stable surface for suites outside of this repository: fixtures, builders, claims about pods.
 
 As a pytest plugin (`pytest_plugins = ["seatrial.testing"]` in the top-level conftest.py, or `-p seatrial.testing`) it
-brings the fixtures `cluster`, `expect`, `fleet`, `whole_cluster`, `subject`, `services`, `results`, `backend` and `seed`,
-the markers `feature`, `case`, `needs`, `profile`, `long` and `alone`, and the options `--seatrial-…`. As a module it
-brings the names below. Names that are not in `__all__` may change between versions without notice; changes to these are listed in
+brings fixtures (`cluster`, `expect`, `fleet`, `whole_cluster`, `subject`, `services`, `results`, `backend`, `seed`),
+markers (`feature`, `case`, `needs`, `profile`, `long`, `alone`) and options (`--seatrial-…`). As a module it brings the
+names below. Names that are not in `__all__` may change between versions without notice; changes to these are listed in
 CHANGELOG.md.
 """
 
