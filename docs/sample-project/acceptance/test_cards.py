@@ -1,9 +1,9 @@
 """Rules of this company's clusters, judged on the scheduler."""
 
-import pytest
-from seatrial.testing import Capability, Expect, Trial, node, pod
-
 import fixtures
+import pytest
+
+from seatrial.testing import Capability, Expect, Trial, node, pod
 
 pytestmark = [pytest.mark.feature("ACME-1"), pytest.mark.needs(Capability.NODES)]
 
