@@ -6,18 +6,19 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 ARGS   ?=
 
-.PHONY: run test lint types contract own-tests suites docs lock clean help
+.PHONY: run test lint types contract docs own-tests suites lock clean help
 
 help:
 	@echo "make run    suites, load and sign-off report on the embedded cluster (ARGS='...' goes to seatrial run)"
-	@echo "make test   lint, types, import contract, our own tests, the suites in virtual time"
+	@echo "make test   lint, types, import contracts, documentation, own tests, the suites in virtual time"
+	@echo "make docs   the documentation site in build/site; a warning or a broken link is an error"
 	@echo "make lock   resolve the dependencies anew and write the lock files (needs uv)"
 	@echo "make clean  remove what the other commands made"
 
 run: $(VENV)/.run
 	$(BIN)/seatrial run $(ARGS)
 
-test: lint types contract own-tests suites
+test: lint types contract docs own-tests suites
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -30,12 +31,15 @@ types: $(VENV)/.dev
 contract: $(VENV)/.dev
 	$(BIN)/lint-imports
 
+docs: $(VENV)/.dev
+	NO_MKDOCS_2_WARNING=true $(BIN)/mkdocs build --strict --quiet
+
 own-tests: $(VENV)/.dev
 	$(BIN)/pytest -n auto
 
 suites: $(VENV)/.dev
-	$(BIN)/pytest suites --subject=inprocess -q
-	$(BIN)/pytest suites --subject=seatrial -n 3 --dist=worksteal
+	$(BIN)/pytest suites --seatrial-subject=inprocess -q
+	$(BIN)/pytest suites --seatrial-subject=seatrial -n 3 --dist=worksteal
 
 $(VENV)/.base:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \

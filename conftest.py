@@ -1,3 +1,3 @@
-"""Names the pytest plugin; everything else about pytest is in fixtures/."""
+"""Activates the pytest plugin; everything else about pytest is in fixtures/."""
 
-pytest_plugins = ["fixtures.plugin"]
+pytest_plugins = ["seatrial.testing"]

@@ -11,6 +11,7 @@ from typing import Any
 
 import cyclopts
 
+import seatrial
 from harness.errors import HarnessError, UsageError
 
 COMMANDS = {  # name → module and function, and the text of `seatrial --help`
@@ -51,6 +52,7 @@ app = cyclopts.App(
     name="seatrial",
     default_parameter=cyclopts.Parameter(converter=whole_numbers),
     help="Hardware-in-the-loop tests and benchmarks for accelerator scheduling on Kubernetes.",
+    version=lambda: seatrial.__version__,
     version_flags=["--version"],
     result_action="return_value",
     suppress_keyboard_interrupt=False,  # cyclopts would exit without a message; `main` prints one
@@ -61,7 +63,11 @@ replay = cyclopts.App(name="replay", help="Recorded workloads, replayed against 
 app.command(replay)
 for parent, table in ((app, COMMANDS), (bench, BENCHMARKS), (replay, REPLAYS)):
     for name, (where, text) in table.items():
-        parent.command(where, name=name, help=text)
+        if name == "scheduler":  # hands all its flags on, --help too
+            parent.command(where, name=name, help=text, help_flags=[], version_flags=[])
+        else:
+            parent.command(where, name=name, help=text)
+app.register_install_completion_command(help="Install completion for this shell (bash, zsh or fish), and exit.")
 
 
 def refuse_empty(words: list[str]) -> None:

@@ -8,5 +8,5 @@ from cyclopts import Parameter
 
 
 def scheduler(*words: Annotated[str, Parameter(allow_leading_hyphen=True)]) -> None:
-    """Run our scheduler until it is stopped; all flags are passed to it (`seatrial scheduler -- --help`)."""
+    """Run our scheduler until it is stopped; all flags, `--help` too, are passed to it."""
     os.execv(sys.executable, [sys.executable, "-m", "scheduler", *words])  # noqa: S606 our own interpreter, no shell

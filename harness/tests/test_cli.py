@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -137,3 +138,11 @@ def test_our_scheduler_refuses_what_is_no_kubeconfig(folder: Path, file: str) ->
     assert done.returncode == 2, done.stderr
     assert f"kubeconfig {file}" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_knows_commands_and_options(shell: Literal["bash", "zsh", "fish"]) -> None:
+    """Commands are imported lazily; a script that misses their options would only offer names."""
+    script = cli.app.generate_completion(shell=shell)
+    assert "vgpu-monitor" in script
+    assert "scheduler-config" in script

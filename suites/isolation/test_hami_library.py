@@ -1,6 +1,6 @@
 """HAMi's real library on stand-ins for CUDA and NVML: memory accounting, limits and clean-up, without a GPU.
 
-This verifies the library, not hardware. `--hami-library` gives the library.
+This verifies the library, not hardware. `--seatrial-hami-library` gives the library.
 """
 
 from collections.abc import Iterator
@@ -26,9 +26,9 @@ QUICK = Lengths(baseline=0.5, tick=0.05)
 @pytest.fixture
 def bench(pytestconfig: pytest.Config, tmp_path: Path) -> Iterator[Bench]:
     """The library between a tenant and two stand-ins."""
-    library: Path | None = pytestconfig.getoption("--hami-library")
+    library: Path | None = pytestconfig.getoption("--seatrial-hami-library")
     if library is None or not library.is_file():
-        pytest.skip("no-libvgpu: HAMi's libvgpu.so is needed: give it by --hami-library")
+        pytest.skip("no-libvgpu: HAMi's libvgpu.so is needed: give it by --seatrial-hami-library")
     if compiler() is None:
         pytest.skip(NO_COMPILER)
     folder = tmp_path / "standins"

@@ -23,13 +23,13 @@ pytestmark = [pytest.mark.needs(Capability.REAL_DEVICES)]
 @pytest.fixture(scope="module")
 def bench(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
     """This machine's first GPU with the library under test, or a skip with the reason."""
-    library: Path | None = pytestconfig.getoption("--hami-library")
+    library: Path | None = pytestconfig.getoption("--seatrial-hami-library")
     witness = NvidiaProvider()
     absent = witness.probe()
     if absent is not None:
         pytest.skip(f"no-gpu: {absent.why}")
     with witness:
-        ready = check_readiness(witness, library, pytestconfig.getoption("--hami-release"))
+        ready = check_readiness(witness, library, pytestconfig.getoption("--seatrial-hami-release"))
         if isinstance(ready, Missing):
             pytest.skip(f"{ready.key}: {ready.why}")
         folder = tmp_path_factory.mktemp("regions")

@@ -1,0 +1,114 @@
+"""Hooks of the documentation site: pages generated from code, and links that work on the site and in the repository.
+
+Generated: the command-line reference, the feature table, the API reference, and copies of README.md, CHANGELOG.md,
+CONTRIBUTING.md, SECURITY.md and the DESIGN.md of each folder. A link to a file that is no page of the site becomes its
+path as code; if there is no such file, the link stays, and `mkdocs build --strict` fails on it.
+"""
+
+import os
+import pkgutil
+import posixpath
+import re
+from importlib import import_module
+from pathlib import Path
+
+import yaml
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+
+ROOT = Path(__file__).resolve().parents[1]
+PROJECT = {"CHANGELOG.md": "project/changelog.md", "CONTRIBUTING.md": "project/contributing.md",
+           "SECURITY.md": "project/security.md"}  # fmt: skip
+API = ("seatrial.scheduler.api", "seatrial.scheduler.framework")  # a page each, with all of their modules
+LINK = re.compile(r"(?<!!)\[([^\]\n]+)\]\((?!https?:|mailto:|#)([^)\s#]+)(#[^)\s]*)?\)")
+PATH_OF_PAGE = re.compile(r"(!?\[[^\]\n]*\]\()(?!https?:|mailto:|#)([^)\s#]+)")
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the generated pages."""
+    sources = {"README.md": "index.md", **{name: page for name, page in PROJECT.items() if (ROOT / name).is_file()}}
+    for design in sorted(ROOT.glob("*/DESIGN.md")):
+        sources[f"{design.parent.name}/DESIGN.md"] = f"design/{design.parent.name}.md"
+    pages = {source: f"docs/{file.src_uri}" for file in files.documentation_pages() for source in [file.src_uri]}
+    where = {f"docs/{source}": source for source in pages} | sources
+    generated = {page: relink((ROOT / source).read_text(), source, page, where) for source, page in sources.items()}
+    generated |= {
+        "reference/cli.md": cli_reference(),
+        "reference/features.md": feature_table(),
+        "reference/testing.md": "# Own suites: `seatrial.testing`\n\n::: seatrial.testing\n",
+    }
+    for package in API:
+        generated[f"reference/{package.rpartition('.')[2]}.md"] = api_reference(package)
+    for page, content in generated.items():
+        files.append(File.generated(config, page, content=content))
+    config.extra["where"] = where
+    return files
+
+
+def on_page_markdown(markdown: str, page: object, config: MkDocsConfig, **_: object) -> str:
+    """Links of pages below docs/ that leave it."""
+    uri: str = page.file.src_uri  # type: ignore[attr-defined]
+    where: dict[str, str] = config.extra["where"]
+    return relink(markdown, f"docs/{uri}", uri, where) if f"docs/{uri}" in where else markdown
+
+
+def relink(text: str, source: str, page: str, where: dict[str, str]) -> str:
+    """The text of the file `source` with its links as they are seen from `page`."""
+
+    def replaced(match: "re.Match[str]") -> str:
+        target = posixpath.normpath(posixpath.join(posixpath.dirname(source), match[2]))
+        if target in where:
+            relative = posixpath.relpath(where[target], posixpath.dirname(page) or ".")
+            return f"[{match[1]}]({relative}{match[3] or ''})"
+        return match[1] if (ROOT / target).exists() and match[1].strip("`") == target else (
+            f"{match[1]} (`{target}`)" if (ROOT / target).exists() else match[0]
+        )  # fmt: skip
+
+    def image(match: "re.Match[str]") -> str:
+        target = posixpath.normpath(posixpath.join(posixpath.dirname(source), match[2]))
+        if not match[1].startswith("!") or not target.startswith("docs/"):
+            return match[0]
+        return match[1] + posixpath.relpath(target.removeprefix("docs/"), posixpath.dirname(page) or ".")
+
+    return PATH_OF_PAGE.sub(image, LINK.sub(replaced, text))
+
+
+def cli_reference() -> str:
+    """Every command with its arguments, as its `--help` prints them."""
+    os.environ["COLUMNS"] = "120"
+    from seatrial.harness.cli import app
+    from seatrial.scheduler.__main__ import app as scheduler
+    from seatrial.scheduler.webhooks.__main__ import app as webhooks
+
+    parts = [one.generate_docs(heading_level=2) for one in (app, scheduler, webhooks)]
+    return "# Command line\n\n" + "\n\n".join(parts)
+
+
+def feature_table() -> str:
+    """The rows of suites/features.yaml, with the cases whose markers name them."""
+    rows = yaml.safe_load((ROOT / "suites" / "features.yaml").read_bytes())
+    naming: dict[str, list[str]] = {}
+    for path in sorted((ROOT / "suites").glob("*/test_*.py")):
+        name = f"{path.parent.name}/{path.stem}"
+        for match in re.finditer(r"mark\.feature\(([^)]*)\)", path.read_text()):
+            for feature in re.findall(r"[\"']([^\"']+)[\"']", match[1]):
+                if name not in naming.setdefault(feature, []):
+                    naming[feature].append(name)
+    lines = ["# Features", "", "The rows of `suites/features.yaml`, and the suites with a case that names each.", ""]
+    group = ""
+    for row in sorted(rows, key=lambda row: row["group"]):
+        if row["group"] != group:
+            group = row["group"]
+            lines += ["", f"## {group}", "", "| ID | requirement | release | suites |", "| --- | --- | --- | --- |"]
+        suites = ", ".join(f"`{name}`" for name in naming.get(row["id"], ())) or "none"
+        title = row["title"].replace("|", "\\|").replace("<", "&lt;")
+        lines.append(f"| {row['id']} | {title} | {', '.join(map(str, row.get('release', ())))} | {suites} |")
+    return "\n".join(lines) + "\n"
+
+
+def api_reference(package: str) -> str:
+    """A page with all public modules of a package."""
+    found = import_module(package)
+    names = sorted(module.name for module in pkgutil.iter_modules(found.__path__) if module.name != "tests")
+    parts = [f"# `{package}`", "", *(f"::: {package}.{name}\n" for name in names if not name.startswith("_"))]
+    return "\n".join(parts) + "\n"

@@ -1,5 +1,0 @@
-"""`python -m harness` is `seatrial`."""
-
-from harness.cli import main
-
-main()

@@ -1,0 +1,5 @@
+"""`python -m seatrial` is `seatrial`."""
+
+from seatrial.harness.cli import main
+
+main()
