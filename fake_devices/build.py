@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from fake_devices.layout import c_header
+from seatrial.fake_devices.layout import c_header
 
 FOLDER = Path(__file__).parent
 TABLE_FILE = "device.table"

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from fake_devices.hardware import FaultContext, FaultEffect
-from fake_devices.layout import REMOVED
+from seatrial.fake_devices.hardware import FaultContext, FaultEffect
+from seatrial.fake_devices.layout import REMOVED
 
 
 def count_memory_errors(fault: FaultContext) -> None:

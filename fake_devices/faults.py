@@ -9,11 +9,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fake_devices.hardware import FaultContext
-from fake_devices.layout import DeviceRecord
-from fake_devices.models import unknown
-from fake_devices.table import DeviceTable
-from fake_devices.vendors import HARDWARE
+from seatrial.fake_devices.hardware import FaultContext
+from seatrial.fake_devices.layout import DeviceRecord
+from seatrial.fake_devices.models import unknown
+from seatrial.fake_devices.table import DeviceTable
+from seatrial.fake_devices.vendors import HARDWARE
 
 Undo = Callable[[float], None]  # given the time
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from fake_devices.build import StandInLibrary
-from fake_devices.facts import Facts
+from seatrial.fake_devices.build import StandInLibrary
+from seatrial.fake_devices.facts import Facts
 
 Slicing = Literal["", "mig", "vnpu", "smlu"]
 

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from fake_devices.facts import NicFacts, Size
-from fake_devices.models import (
+from seatrial.fake_devices.facts import NicFacts, Size
+from seatrial.fake_devices.models import (
     Catalog,
     CatalogError,
     DeviceModel,

@@ -6,10 +6,10 @@ A library writes its request to the table and waits for two seconds (abi/attach.
 
 from collections.abc import Callable, Mapping
 
-from fake_devices import slices
-from fake_devices.layout import MAILBOX_ANSWERED, MAILBOX_ASKED, OPERATIONS
-from fake_devices.slices import SliceError
-from fake_devices.table import DeviceTable
+from seatrial.fake_devices import slices
+from seatrial.fake_devices.layout import MAILBOX_ANSWERED, MAILBOX_ASKED, OPERATIONS
+from seatrial.fake_devices.slices import SliceError
+from seatrial.fake_devices.table import DeviceTable
 
 POLL_INTERVAL = 0.05  # seconds between two calls of `answer`; a library waits two seconds
 CHOOSE = 0xFFFFFFFF  # DCMI: the library chooses the number

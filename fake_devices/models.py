@@ -14,9 +14,9 @@ from typing import Any, TypeVar
 import msgspec
 import yaml
 
-from fake_devices.facts import AcceleratorFacts, Facts, NicFacts, Size, size
-from fake_devices.hardware import Hardware
-from fake_devices.vendors import HARDWARE
+from seatrial.fake_devices.facts import AcceleratorFacts, Facts, NicFacts, Size, size
+from seatrial.fake_devices.hardware import Hardware
+from seatrial.fake_devices.vendors import HARDWARE
 
 CATALOG = Path(__file__).parent / "catalog"
 TYPICAL = "typical"

@@ -12,7 +12,7 @@ import stat
 from collections.abc import Collection
 from pathlib import Path
 
-from fake_devices.machine import Machine, Slot
+from seatrial.fake_devices.machine import Machine, Slot
 
 _NODE_MAJOR = 195  # NVIDIA's; no program opens these nodes, so any number works
 

@@ -8,8 +8,8 @@ import hashlib
 from collections.abc import Iterator
 from typing import Any
 
-from fake_devices.facts import SlicedFacts, SliceProfile
-from fake_devices.table import DeviceTable
+from seatrial.fake_devices.facts import SlicedFacts, SliceProfile
+from seatrial.fake_devices.table import DeviceTable
 
 INSTANCE, COMPUTE, VNPU, SMLU = 0, 1, 2, 3  # kinds, as the C stand-ins number them
 FIRST_VNPU, VNPUS_PER_CARD = 100, 16

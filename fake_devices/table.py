@@ -13,8 +13,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-from fake_devices.facts import AcceleratorFacts, NicFacts
-from fake_devices.layout import (
+from seatrial.fake_devices.facts import AcceleratorFacts, NicFacts
+from seatrial.fake_devices.layout import (
     KIND_ACCELERATOR,
     KIND_NIC,
     LAYOUT,
@@ -30,7 +30,7 @@ from fake_devices.layout import (
     SliceRecord,
     layout_hash,
 )
-from fake_devices.machine import Identity, Machine, Slot, identity
+from seatrial.fake_devices.machine import Identity, Machine, Slot, identity
 
 R = TypeVar("R", bound=ctypes.Structure)
 

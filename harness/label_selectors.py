@@ -6,8 +6,8 @@ The harness judges schedulers, so it does not use the scheduler's code for this.
 
 from collections.abc import Mapping
 
-from scheduler.api.core import NodeSelectorTerm, Taint, Toleration
-from scheduler.api.wire import Requirement, Wire
+from seatrial.scheduler.api.core import NodeSelectorTerm, Taint, Toleration
+from seatrial.scheduler.api.wire import Requirement, Wire
 
 _NAME_FIELD = "metadata.name"
 

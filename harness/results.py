@@ -25,8 +25,8 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 
 import msgspec
 
-from harness.errors import ResultsError
-from scheduler.api.clock import Clock, WallClock
+from seatrial.harness.errors import ResultsError
+from seatrial.scheduler.api.clock import Clock, WallClock
 
 FORMAT = "seatrial-run/1"
 RUN, FLEET, EVIDENCE, ALLURE = "run.json", "fleet.json", "evidence", "allure-results"

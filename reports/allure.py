@@ -13,8 +13,8 @@ from pathlib import Path
 
 import msgspec
 
-from harness.errors import HarnessError
-from harness.results import ALLURE, Case, Run
+from seatrial.harness.errors import HarnessError
+from seatrial.harness.results import ALLURE, Case, Run
 
 COMMAND = "allure"
 REPORT = "allure-report"

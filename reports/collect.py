@@ -15,8 +15,8 @@ from typing import Literal
 import msgspec
 import yaml
 
-from harness.errors import ResultsError, UsageError
-from harness.results import Case, Run, RunVerdict, is_run, read_run
+from seatrial.harness.errors import ResultsError, UsageError
+from seatrial.harness.results import Case, Run, RunVerdict, is_run, read_run
 
 State = Literal["verified", "failed", "not verified"]
 

@@ -7,12 +7,12 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter, validators
 
-from reports.allure import build_html
-from reports.collect import Collection, collect, fingerprint
-from reports.compare import Comparison, FigureChange
-from reports.compare import compare as hold_against
-from reports.figures import short
-from reports.signoff import VERDICTS, headline, write_signoff
+from seatrial.reports.allure import build_html
+from seatrial.reports.collect import Collection, collect, fingerprint
+from seatrial.reports.compare import Comparison, FigureChange
+from seatrial.reports.compare import compare as hold_against
+from seatrial.reports.figures import short
+from seatrial.reports.signoff import VERDICTS, headline, write_signoff
 
 PAGE = "signoff.html"
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from math import comb
 from typing import Literal
 
-from harness.results import Case, RunInfo, Verdict
-from reports.collect import Collection
-from reports.figures import SECONDS, Series, series_of
+from seatrial.harness.results import Case, RunInfo, Verdict
+from seatrial.reports.collect import Collection
+from seatrial.reports.figures import SECONDS, Series, series_of
 
 Change = Literal["regressed", "fixed", "lost", "added", "changed"]
 AGAINST = frozenset({"failed", "broken"})

@@ -4,7 +4,7 @@ import base64
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.results import Evidence
+from seatrial.harness.results import Evidence
 
 TEXTS = frozenset({".txt", ".log", ".json", ".jsonl", ".yaml", ".yml", ".csv", ".md", ".html", ".xml", ".py", ".prom"})
 PICTURES = {".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".svg": "image/svg+xml"}

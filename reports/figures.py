@@ -5,8 +5,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import floor, log10
 
-from harness.results import Event, Measurement, Run
-from harness.sample_statistics import percentile
+from seatrial.harness.results import Event, Measurement, Run
+from seatrial.harness.sample_statistics import percentile
 
 SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
 DISTRIBUTION_FROM = 20  # number of samples from which percentiles are drawn

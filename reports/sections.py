@@ -13,13 +13,13 @@ from typing import Any
 
 from markupsafe import Markup
 
-from harness.results import Case, Run
-from reports import svg
-from reports.collect import CaseOfRun, Collection, Requirement, fingerprint
-from reports.evidence import EvidenceBudget, ShownEvidence, show_evidence
-from reports.figures import Load, Series, loads_of, series_of, short
-from reports.fleet import fleet
-from reports.texts import duration_text, phrase
+from seatrial.harness.results import Case, Run
+from seatrial.reports import svg
+from seatrial.reports.collect import CaseOfRun, Collection, Requirement, fingerprint
+from seatrial.reports.evidence import EvidenceBudget, ShownEvidence, show_evidence
+from seatrial.reports.figures import Load, Series, loads_of, series_of, short
+from seatrial.reports.fleet import fleet
+from seatrial.reports.texts import duration_text, phrase
 
 TEMPLATES = Path(__file__).parent / "templates" / "sections"
 MAX_OPEN_FINDINGS = 12  # findings that are unfolded when the page opens; readers unfold the others

@@ -12,12 +12,12 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from harness.errors import ResultsError
-from reports.collect import Collection
-from reports.figures import short
-from reports.fleet import describe, occupancy, step_of
-from reports.sections import SECTIONS, Section, anchor_of
-from reports.texts import duration_text, moment_text, name_of, phrase
+from seatrial.harness.errors import ResultsError
+from seatrial.reports.collect import Collection
+from seatrial.reports.figures import short
+from seatrial.reports.fleet import describe, occupancy, step_of
+from seatrial.reports.sections import SECTIONS, Section, anchor_of
+from seatrial.reports.texts import duration_text, moment_text, name_of, phrase
 
 TEMPLATES = Path(__file__).parent / "templates"
 VERDICTS = {"passed": "PASS", "failed": "FAIL", "incomplete": "INCOMPLETE"}

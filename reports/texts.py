@@ -2,8 +2,8 @@
 
 from datetime import datetime
 
-from harness.results import Case
-from reports.figures import short
+from seatrial.harness.results import Case
+from seatrial.reports.figures import short
 
 ACRONYMS = frozenset({"api", "cpu", "gpu", "hami", "npu", "numa", "rdma", "http"})
 

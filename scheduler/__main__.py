@@ -1,4 +1,4 @@
-"""`python -m scheduler`: the scheduler as a process, against whatever API server it is pointed to."""
+"""`python -m seatrial.scheduler`: the scheduler as a process, against whatever API server it is pointed to."""
 
 import asyncio
 import contextlib
@@ -14,25 +14,25 @@ from typing import Annotated
 import cyclopts
 import uvloop
 
-from scheduler.api.clock import WallClock
-from scheduler.api.extension import KOORD_SCHEDULER
-from scheduler.app import build_core, build_routes, default_configuration
-from scheduler.client.http import HttpTransport
-from scheduler.client.kubeconfig import KubeconfigError, load_server
-from scheduler.client.leader import Elector, seconds
-from scheduler.config import ConfigError, load
-from scheduler.framework.routes import Routes
-from scheduler.services.flags import level_of
-from scheduler.services.http import serve
-from scheduler.shell import Shell
+from seatrial.scheduler.api.clock import WallClock
+from seatrial.scheduler.api.extension import KOORD_SCHEDULER
+from seatrial.scheduler.app import build_core, build_routes, default_configuration
+from seatrial.scheduler.client.http import HttpTransport
+from seatrial.scheduler.client.kubeconfig import KubeconfigError, load_server
+from seatrial.scheduler.client.leader import Elector, seconds
+from seatrial.scheduler.config import ConfigError, load
+from seatrial.scheduler.framework.routes import Routes
+from seatrial.scheduler.services.flags import level_of
+from seatrial.scheduler.services.http import serve
+from seatrial.scheduler.shell import Shell
 
-log = logging.getLogger("scheduler")
+log = logging.getLogger("seatrial.scheduler")
 
 GIVE_UP_WITHIN = 5.0  # seconds to settle what is under way when told to stop
 LOOK = 0.01
 USUAL_PORTS = (10251, 10252)  # the second is where published examples of Koordinator's API look
 
-app = cyclopts.App(name="python -m scheduler", help=__doc__, result_action="return_value")
+app = cyclopts.App(name="python -m seatrial.scheduler", help=__doc__, result_action="return_value")
 
 
 SELDOM = (200_000, 50, 1000)  # allocations between collections of young objects, and of older ones in units of those
@@ -105,7 +105,7 @@ def run(
     logging.basicConfig(
         level=logging.WARNING, stream=sys.stderr, format="%(asctime)s %(levelname).1s %(name)s %(message)s"
     )
-    logging.getLogger("scheduler").setLevel(level_of(verbosity))
+    logging.getLogger("seatrial.scheduler").setLevel(level_of(verbosity))
     try:
         configuration = load(config) if config else default_configuration(scheduler_name)
         election = configuration.leader_election

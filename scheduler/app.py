@@ -5,18 +5,18 @@ import logging
 from collections.abc import Sequence
 from typing import TypeVar
 
-from scheduler.api.clock import Clock
-from scheduler.api.core import DEFAULT_SCHEDULER
-from scheduler.api.extension import KOORD_SCHEDULER
-from scheduler.api.transport import Transport
-from scheduler.cache.cache import Cache
-from scheduler.cache.classes import ClassRegistry
-from scheduler.cache.columns import NodeColumns, Ties
-from scheduler.cache.resources import ResourceIndex
-from scheduler.config import ConfigError, Configuration, Expanded, ProfileConfig, expand, load
-from scheduler.cycle import Core
-from scheduler.framework.decisions import Bind, Evict
-from scheduler.framework.extension_points import (
+from seatrial.scheduler.api.clock import Clock
+from seatrial.scheduler.api.core import DEFAULT_SCHEDULER
+from seatrial.scheduler.api.extension import KOORD_SCHEDULER
+from seatrial.scheduler.api.transport import Transport
+from seatrial.scheduler.cache.cache import Cache
+from seatrial.scheduler.cache.classes import ClassRegistry
+from seatrial.scheduler.cache.columns import NodeColumns, Ties
+from seatrial.scheduler.cache.resources import ResourceIndex
+from seatrial.scheduler.config import ConfigError, Configuration, Expanded, ProfileConfig, expand, load
+from seatrial.scheduler.cycle import Core
+from seatrial.scheduler.framework.decisions import Bind, Evict
+from seatrial.scheduler.framework.extension_points import (
     Filter,
     Permit,
     Plugin,
@@ -30,16 +30,16 @@ from scheduler.framework.extension_points import (
     Score,
     check_plugin,
 )
-from scheduler.framework.handle import Handle
-from scheduler.framework.instrumentation import with_timing
-from scheduler.framework.plugin_runner import Profile
-from scheduler.framework.routes import Routes
-from scheduler.framework.runner import Runner
-from scheduler.plugins import register
-from scheduler.plugins.registry import Registry
-from scheduler.queue.queue import SchedulingQueue
-from scheduler.services.views import routes_of
-from scheduler.shell import Shell
+from seatrial.scheduler.framework.handle import Handle
+from seatrial.scheduler.framework.instrumentation import with_timing
+from seatrial.scheduler.framework.plugin_runner import Profile
+from seatrial.scheduler.framework.routes import Routes
+from seatrial.scheduler.framework.runner import Runner
+from seatrial.scheduler.plugins import register
+from seatrial.scheduler.plugins.registry import Registry
+from seatrial.scheduler.queue.queue import SchedulingQueue
+from seatrial.scheduler.services.views import routes_of
+from seatrial.scheduler.shell import Shell
 
 # Used by drivers of the scheduler in other packages.
 __all__ = ["Bind", "ConfigError", "Evict", "build_core", "build_routes", "build_shell", "default_configuration", "load"]
@@ -67,7 +67,7 @@ def build_shell(
 
 def build_routes(shell: Shell, configuration: Configuration) -> Routes:
     """The HTTP routes of a scheduler. Debug flags change the level of its loggers."""
-    return routes_of(shell.core, shell.metrics, shell, configuration, logging.getLogger("scheduler"))
+    return routes_of(shell.core, shell.metrics, shell, configuration, logging.getLogger("seatrial.scheduler"))
 
 
 def build_core(

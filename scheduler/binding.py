@@ -11,18 +11,18 @@ from typing import Any
 
 import msgspec
 
-from scheduler.api.clock import Clock
-from scheduler.api.core import Pod
-from scheduler.api.reservation import RESERVATION_AFFINITY, is_reserve_pod
-from scheduler.api.transport import Request, Response
-from scheduler.client.events import EventRecorder
-from scheduler.client.rest import Rest, node_path, pod_path, refusal
-from scheduler.cycle import Core
-from scheduler.framework.decisions import Bind, ClearNomination, Decision, Evict, Reject
-from scheduler.monitor import Monitor
-from scheduler.plugins.defaultpreemption.plugin import BY_SCHEDULER
-from scheduler.plugins.reservation.diagnosis import reservation_note
-from scheduler.reservations import ReservationController
+from seatrial.scheduler.api.clock import Clock
+from seatrial.scheduler.api.core import Pod
+from seatrial.scheduler.api.reservation import RESERVATION_AFFINITY, is_reserve_pod
+from seatrial.scheduler.api.transport import Request, Response
+from seatrial.scheduler.client.events import EventRecorder
+from seatrial.scheduler.client.rest import Rest, node_path, pod_path, refusal
+from seatrial.scheduler.cycle import Core
+from seatrial.scheduler.framework.decisions import Bind, ClearNomination, Decision, Evict, Reject
+from seatrial.scheduler.monitor import Monitor
+from seatrial.scheduler.plugins.defaultpreemption.plugin import BY_SCHEDULER
+from seatrial.scheduler.plugins.reservation.diagnosis import reservation_note
+from seatrial.scheduler.reservations import ReservationController
 
 log = logging.getLogger(__name__)
 

@@ -12,12 +12,12 @@ from typing import Any
 import msgspec
 import yaml
 
-from scheduler.api.core import DEFAULT_SCHEDULER
-from scheduler.client.leader import LeaderElection
-from scheduler.framework import extension_points
-from scheduler.framework.extension_points import Args, Plugin
-from scheduler.plugins.registry import PluginError, Registered, Registry
-from scheduler.queue.backoff import BackoffPolicy
+from seatrial.scheduler.api.core import DEFAULT_SCHEDULER
+from seatrial.scheduler.client.leader import LeaderElection
+from seatrial.scheduler.framework import extension_points
+from seatrial.scheduler.framework.extension_points import Args, Plugin
+from seatrial.scheduler.plugins.registry import PluginError, Registered, Registry
+from seatrial.scheduler.queue.backoff import BackoffPolicy
 
 log = logging.getLogger(__name__)
 

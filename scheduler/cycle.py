@@ -9,29 +9,29 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from scheduler.api.clock import Timer
-from scheduler.api.core import ConfigMap, Node, Pod, PodDisruptionBudget
-from scheduler.api.device import Device
-from scheduler.api.numa import NodeResourceTopology
-from scheduler.api.reservation import Reservation
-from scheduler.api.wire import ObjectMeta
-from scheduler.cache.nodeinfo import PodInfo
-from scheduler.cache.pins import pin_of
-from scheduler.framework.class_scores import ClassScores
-from scheduler.framework.cluster_scope import MARK, WIDE
-from scheduler.framework.decisions import Bind, ClearNomination, Decision, Evict, Reject
-from scheduler.framework.diagnosis import DiagnosisLog, diagnosis_of
-from scheduler.framework.explanation import explain, score_table
-from scheduler.framework.extension_points import NO_MARKS, Marks
-from scheduler.framework.fit_error import FitError
-from scheduler.framework.handle import Handle
-from scheduler.framework.runner import Runner
-from scheduler.framework.state import CycleState
-from scheduler.framework.status import SUCCESS, Code, Status
-from scheduler.framework.timing import EVERY, PRE_BIND
-from scheduler.queue.active import Entry
-from scheduler.queue.queue import LEFTOVER_SECONDS, SchedulingQueue
-from scheduler.queue.unschedulable import ClassKey
+from seatrial.scheduler.api.clock import Timer
+from seatrial.scheduler.api.core import ConfigMap, Node, Pod, PodDisruptionBudget
+from seatrial.scheduler.api.device import Device
+from seatrial.scheduler.api.numa import NodeResourceTopology
+from seatrial.scheduler.api.reservation import Reservation
+from seatrial.scheduler.api.wire import ObjectMeta
+from seatrial.scheduler.cache.nodeinfo import PodInfo
+from seatrial.scheduler.cache.pins import pin_of
+from seatrial.scheduler.framework.class_scores import ClassScores
+from seatrial.scheduler.framework.cluster_scope import MARK, WIDE
+from seatrial.scheduler.framework.decisions import Bind, ClearNomination, Decision, Evict, Reject
+from seatrial.scheduler.framework.diagnosis import DiagnosisLog, diagnosis_of
+from seatrial.scheduler.framework.explanation import explain, score_table
+from seatrial.scheduler.framework.extension_points import NO_MARKS, Marks
+from seatrial.scheduler.framework.fit_error import FitError
+from seatrial.scheduler.framework.handle import Handle
+from seatrial.scheduler.framework.runner import Runner
+from seatrial.scheduler.framework.state import CycleState
+from seatrial.scheduler.framework.status import SUCCESS, Code, Status
+from seatrial.scheduler.framework.timing import EVERY, PRE_BIND
+from seatrial.scheduler.queue.active import Entry
+from seatrial.scheduler.queue.queue import LEFTOVER_SECONDS, SchedulingQueue
+from seatrial.scheduler.queue.unschedulable import ClassKey
 
 log = logging.getLogger(__name__)
 

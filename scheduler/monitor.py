@@ -7,8 +7,8 @@ else can look; a binding can hang.
 import logging
 from collections import Counter
 
-from scheduler.api.clock import Clock, Timer
-from scheduler.cache.nodeinfo import PodInfo
+from seatrial.scheduler.api.clock import Clock, Timer
+from seatrial.scheduler.cache.nodeinfo import PodInfo
 
 log = logging.getLogger(__name__)
 

@@ -9,17 +9,17 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from scheduler.api.clock import Clock, Timer
-from scheduler.api.reservation import RESERVATION_ALLOCATED, RESERVATION_NAME, RESERVATIONS_PATH, Reservation
-from scheduler.api.transport import Done, Response
-from scheduler.client.events import EventRecorder
-from scheduler.client.rest import Rest, pod_path, refusal
-from scheduler.cycle import Core
-from scheduler.framework.decisions import Bind, Decision, Reject
-from scheduler.plugins.reservation import lifecycle
-from scheduler.plugins.reservation.args import ReservationArgs
-from scheduler.plugins.reservation.cache import ReservationCache
-from scheduler.plugins.reservation.plugin import Reservation as ReservationPlugin
+from seatrial.scheduler.api.clock import Clock, Timer
+from seatrial.scheduler.api.reservation import RESERVATION_ALLOCATED, RESERVATION_NAME, RESERVATIONS_PATH, Reservation
+from seatrial.scheduler.api.transport import Done, Response
+from seatrial.scheduler.client.events import EventRecorder
+from seatrial.scheduler.client.rest import Rest, pod_path, refusal
+from seatrial.scheduler.cycle import Core
+from seatrial.scheduler.framework.decisions import Bind, Decision, Reject
+from seatrial.scheduler.plugins.reservation import lifecycle
+from seatrial.scheduler.plugins.reservation.args import ReservationArgs
+from seatrial.scheduler.plugins.reservation.cache import ReservationCache
+from seatrial.scheduler.plugins.reservation.plugin import Reservation as ReservationPlugin
 
 log = logging.getLogger(__name__)
 

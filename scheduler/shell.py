@@ -12,19 +12,19 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from scheduler.api.clock import Clock
-from scheduler.api.core import Node, PodDisruptionBudget
-from scheduler.api.transport import Transport
-from scheduler.binding import Binder
-from scheduler.client.events import EventRecorder
-from scheduler.client.informer import Following, Informer
-from scheduler.client.pods import PodDecoder
-from scheduler.client.rest import Rest
-from scheduler.cycle import Core
-from scheduler.framework.handle import Watch
-from scheduler.monitor import PERIOD, TIMEOUT, Monitor
-from scheduler.services.metrics import Metrics
-from scheduler.watched_kinds import KINDS
+from seatrial.scheduler.api.clock import Clock
+from seatrial.scheduler.api.core import Node, PodDisruptionBudget
+from seatrial.scheduler.api.transport import Transport
+from seatrial.scheduler.binding import Binder
+from seatrial.scheduler.client.events import EventRecorder
+from seatrial.scheduler.client.informer import Following, Informer
+from seatrial.scheduler.client.pods import PodDecoder
+from seatrial.scheduler.client.rest import Rest
+from seatrial.scheduler.cycle import Core
+from seatrial.scheduler.framework.handle import Watch
+from seatrial.scheduler.monitor import PERIOD, TIMEOUT, Monitor
+from seatrial.scheduler.services.metrics import Metrics
+from seatrial.scheduler.watched_kinds import KINDS
 
 log = logging.getLogger(__name__)
 

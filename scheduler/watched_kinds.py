@@ -7,10 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from scheduler.api.storage import CsiNode, PersistentVolume, PersistentVolumeClaim, StorageClass
-from scheduler.api.wire import LabelSelector
-from scheduler.api.workloads import Namespace, ReplicationController, Service, Workload
-from scheduler.cycle import Core
+from seatrial.scheduler.api.storage import CsiNode, PersistentVolume, PersistentVolumeClaim, StorageClass
+from seatrial.scheduler.api.wire import LabelSelector
+from seatrial.scheduler.api.workloads import Namespace, ReplicationController, Service, Workload
+from seatrial.scheduler.cycle import Core
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,10 @@ for a GPU that left the bus is inferred: it reads sysfs, and reads of a lost dev
 
 from typing import Any
 
-from fake_devices.build import StandInLibrary
-from fake_devices.effects import CARD_FAULTS, count_memory_errors, links_down, overheat
-from fake_devices.facts import AcceleratorFacts
-from fake_devices.hardware import FaultContext, Hardware, Links
+from seatrial.fake_devices.build import StandInLibrary
+from seatrial.fake_devices.effects import CARD_FAULTS, count_memory_errors, links_down, overheat
+from seatrial.fake_devices.facts import AcceleratorFacts
+from seatrial.fake_devices.hardware import FaultContext, Hardware, Links
 
 ROCM_SMI = StandInLibrary(
     soname="librocm_smi64.so.7",

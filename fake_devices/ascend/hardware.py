@@ -5,10 +5,10 @@ Codes are those of the DCMI header and of Ascend's list of fault codes.
 
 from typing import Any
 
-from fake_devices.build import StandInLibrary
-from fake_devices.effects import CARD_FAULTS, links_down
-from fake_devices.facts import SlicedFacts
-from fake_devices.hardware import FaultContext, Hardware, Links
+from seatrial.fake_devices.build import StandInLibrary
+from seatrial.fake_devices.effects import CARD_FAULTS, links_down
+from seatrial.fake_devices.facts import SlicedFacts
+from seatrial.fake_devices.hardware import FaultContext, Hardware, Links
 
 DCMI = StandInLibrary(
     soname="libdcmi.so", sources=tuple(f"ascend/abi/{name}.c" for name in ("dcmi", "dcmi_faults", "dcmi_vnpu"))

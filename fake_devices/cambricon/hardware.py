@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from fake_devices.build import StandInLibrary
-from fake_devices.effects import CARD_FAULTS
-from fake_devices.facts import AcceleratorFacts
-from fake_devices.hardware import FaultContext, Hardware, Links, dashed
+from seatrial.fake_devices.build import StandInLibrary
+from seatrial.fake_devices.effects import CARD_FAULTS
+from seatrial.fake_devices.facts import AcceleratorFacts
+from seatrial.fake_devices.hardware import FaultContext, Hardware, Links, dashed
 
 CNDEV = StandInLibrary(
     soname="libcndev.so", sources=tuple(f"cambricon/abi/{name}.c" for name in ("cndev", "cndev_links", "cndev_smlu"))

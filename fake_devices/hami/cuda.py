@@ -6,7 +6,7 @@ It can keep HAMi's limits by itself, or leave that to the real library in front 
 import subprocess
 from pathlib import Path
 
-from fake_devices.build import NO_COMPILER, BuildError, compiler
+from seatrial.fake_devices.build import NO_COMPILER, BuildError, compiler
 
 SOURCE = Path(__file__).parent / "libcuda.c"
 SONAME = "libcuda.so.1"

@@ -5,10 +5,10 @@ Codes are those of the NVML API reference and of NVIDIA's XID catalogue.
 
 from typing import Any
 
-from fake_devices.build import StandInLibrary
-from fake_devices.effects import CARD_FAULTS, count_memory_errors, links_down, overheat
-from fake_devices.facts import SlicedFacts
-from fake_devices.hardware import FaultContext, Hardware, Links, dashed
+from seatrial.fake_devices.build import StandInLibrary
+from seatrial.fake_devices.effects import CARD_FAULTS, count_memory_errors, links_down, overheat
+from seatrial.fake_devices.facts import SlicedFacts
+from seatrial.fake_devices.hardware import FaultContext, Hardware, Links, dashed
 
 NVML = StandInLibrary(
     soname="libnvidia-ml.so.1",

@@ -9,9 +9,9 @@ import ctypes
 from collections.abc import Callable
 from typing import Any, Self
 
-from fake_devices.layout import KIND_ACCELERATOR, DeviceRecord
-from fake_devices.nvidia.hardware import NVIDIA
-from fake_devices.table import DeviceTable
+from seatrial.fake_devices.layout import KIND_ACCELERATOR, DeviceRecord
+from seatrial.fake_devices.nvidia.hardware import NVIDIA
+from seatrial.fake_devices.table import DeviceTable
 
 OK, UNINITIALIZED, INVALID_ARGUMENT, NOT_SUPPORTED, NOT_FOUND = 0, 1, 2, 3, 6
 INSUFFICIENT_SIZE, TIMEOUT, GPU_IS_LOST, VERSION_MISMATCH = 7, 10, 15, 25

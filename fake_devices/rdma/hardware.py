@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from fake_devices.effects import remove, slow
-from fake_devices.facts import NicFacts
-from fake_devices.hardware import FaultContext, Hardware, dashed
+from seatrial.fake_devices.effects import remove, slow
+from seatrial.fake_devices.facts import NicFacts
+from seatrial.fake_devices.hardware import FaultContext, Hardware, dashed
 
 PORT_DOWN, PHYS_POLLING, PHYS_DISABLED = 1, 2, 3  # the kernel's port states
 

@@ -10,8 +10,8 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-from fake_devices.layout import KIND_NIC, PRESENT
-from fake_devices.table import DeviceTable
+from seatrial.fake_devices.layout import KIND_NIC, PRESENT
+from seatrial.fake_devices.table import DeviceTable
 
 RDMA_NL_NLDEV = 5
 GET, PORT_GET, SYS_GET = 1, 5, 6

@@ -6,10 +6,10 @@ Only the files that `harness/devices/rdma.py` reads are written.
 from pathlib import Path
 from typing import Any
 
-from fake_devices.facts import NicFacts
-from fake_devices.machine import Slot
-from fake_devices.pci import home_of, make_node, remove_device, write_device, write_function, write_value
-from fake_devices.table import DeviceTable
+from seatrial.fake_devices.facts import NicFacts
+from seatrial.fake_devices.machine import Slot
+from seatrial.fake_devices.pci import home_of, make_node, remove_device, write_device, write_function, write_value
+from seatrial.fake_devices.table import DeviceTable
 
 FIRST_VF_VERBS, VERBS_PER_NIC = 64, 16
 STATES = {1: "1: DOWN", 2: "2: INIT", 3: "3: ARMED", 4: "4: ACTIVE"}

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from fake_devices import faults
-from fake_devices.machine import from_server
-from fake_devices.models import catalog
-from fake_devices.table import DeviceTable
+from seatrial.fake_devices import faults
+from seatrial.fake_devices.machine import from_server
+from seatrial.fake_devices.models import catalog
+from seatrial.fake_devices.table import DeviceTable
 
 SERVERS = {
     "nvidia": "dgx-h100",

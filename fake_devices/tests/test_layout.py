@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from fake_devices.build import NO_COMPILER, compiler
-from fake_devices.layout import STRUCTURES, c_header, layout_hash
+from seatrial.fake_devices.build import NO_COMPILER, compiler
+from seatrial.fake_devices.layout import STRUCTURES, c_header, layout_hash
 
 
 @pytest.mark.parametrize("structure", STRUCTURES, ids=lambda item: item.__name__)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from fake_devices.machine import from_devices, from_server, identity
-from fake_devices.models import CatalogError, catalog
+from seatrial.fake_devices.machine import from_devices, from_server, identity
+from seatrial.fake_devices.models import CatalogError, catalog
 
 
 def test_cards_described_alone_sit_two_to_a_switch_on_two_numa_nodes() -> None:

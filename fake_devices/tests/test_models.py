@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from fake_devices.facts import size
-from fake_devices.models import CATALOG, Catalog, CatalogError, catalog
-from fake_devices.nvidia.hardware import NvidiaFacts
-from fake_devices.vendors import HARDWARE
+from seatrial.fake_devices.facts import size
+from seatrial.fake_devices.models import CATALOG, Catalog, CatalogError, catalog
+from seatrial.fake_devices.nvidia.hardware import NvidiaFacts
+from seatrial.fake_devices.vendors import HARDWARE
 
 DEVICES = sorted(catalog().device_names())
 SERVERS = sorted(catalog().server_names())

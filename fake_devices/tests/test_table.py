@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from fake_devices.layout import layout_hash
-from fake_devices.machine import Machine, from_server
-from fake_devices.models import catalog
-from fake_devices.table import FULL, DeviceTable, Room
+from seatrial.fake_devices.layout import layout_hash
+from seatrial.fake_devices.machine import Machine, from_server
+from seatrial.fake_devices.models import catalog
+from seatrial.fake_devices.table import FULL, DeviceTable, Room
 
 
 @pytest.fixture

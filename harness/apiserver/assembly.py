@@ -1,32 +1,32 @@
 """Builds a complete API server: store, admission, controllers, and the objects that every cluster starts with."""
 
-from harness.apiserver.access.authority import Authority
-from harness.apiserver.access.rbac import bootstrap_roles
-from harness.apiserver.admission.chain import SYSTEM_CLASSES
-from harness.apiserver.admission.cluster_ips import SERVICES, ClusterIps
-from harness.apiserver.controllers.autoscalers import Autoscalers
-from harness.apiserver.controllers.budgets import Budgets
-from harness.apiserver.controllers.certificates import Certificates
-from harness.apiserver.controllers.control import Control
-from harness.apiserver.controllers.cronjobs import CronJobs
-from harness.apiserver.controllers.daemonsets import DaemonSets
-from harness.apiserver.controllers.definitions import DEFINITIONS
-from harness.apiserver.controllers.deployments import Deployments
-from harness.apiserver.controllers.endpoints import Endpoints
-from harness.apiserver.controllers.garbage import GarbageCollector
-from harness.apiserver.controllers.jobs import Jobs
-from harness.apiserver.controllers.limits import LIMIT_RANGES, LimitRanger
-from harness.apiserver.controllers.namespaces import NAMESPACES, Namespaces
-from harness.apiserver.controllers.nodes import Nodes
-from harness.apiserver.controllers.quotas import Quotas
-from harness.apiserver.controllers.replicasets import REPLICATION_CONTROLLERS, ReplicaSets
-from harness.apiserver.controllers.statefulsets import StatefulSets
-from harness.apiserver.discovery.resources import Resource
-from harness.apiserver.request.options import Options
-from harness.apiserver.schemas.shipped import shipped
-from harness.apiserver.server import ApiServer
-from harness.apiserver.storage.store import Object
-from scheduler.api.clock import Clock
+from seatrial.harness.apiserver.access.authority import Authority
+from seatrial.harness.apiserver.access.rbac import bootstrap_roles
+from seatrial.harness.apiserver.admission.chain import SYSTEM_CLASSES
+from seatrial.harness.apiserver.admission.cluster_ips import SERVICES, ClusterIps
+from seatrial.harness.apiserver.controllers.autoscalers import Autoscalers
+from seatrial.harness.apiserver.controllers.budgets import Budgets
+from seatrial.harness.apiserver.controllers.certificates import Certificates
+from seatrial.harness.apiserver.controllers.control import Control
+from seatrial.harness.apiserver.controllers.cronjobs import CronJobs
+from seatrial.harness.apiserver.controllers.daemonsets import DaemonSets
+from seatrial.harness.apiserver.controllers.definitions import DEFINITIONS
+from seatrial.harness.apiserver.controllers.deployments import Deployments
+from seatrial.harness.apiserver.controllers.endpoints import Endpoints
+from seatrial.harness.apiserver.controllers.garbage import GarbageCollector
+from seatrial.harness.apiserver.controllers.jobs import Jobs
+from seatrial.harness.apiserver.controllers.limits import LIMIT_RANGES, LimitRanger
+from seatrial.harness.apiserver.controllers.namespaces import NAMESPACES, Namespaces
+from seatrial.harness.apiserver.controllers.nodes import Nodes
+from seatrial.harness.apiserver.controllers.quotas import Quotas
+from seatrial.harness.apiserver.controllers.replicasets import REPLICATION_CONTROLLERS, ReplicaSets
+from seatrial.harness.apiserver.controllers.statefulsets import StatefulSets
+from seatrial.harness.apiserver.discovery.resources import Resource
+from seatrial.harness.apiserver.request.options import Options
+from seatrial.harness.apiserver.schemas.shipped import shipped
+from seatrial.harness.apiserver.server import ApiServer
+from seatrial.harness.apiserver.storage.store import Object
+from seatrial.scheduler.api.clock import Clock
 
 KOORDINATOR = "koordinator-system"  # Koordinator's components keep their objects here; its CRDs ship with us
 _LIMITED = frozenset({("", "pods"), ("", "persistentvolumeclaims")})

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import orjson
 import pytest
 
-from harness.apiserver.tests.kubectl import Kubectl
-from harness.clusters.embedded import EmbeddedBackend, EmbeddedCluster
-from harness.clusters.simulated import expect
-from scheduler.api.transport import Request
+from seatrial.harness.apiserver.tests.kubectl import Kubectl
+from seatrial.harness.clusters.embedded import EmbeddedBackend, EmbeddedCluster
+from seatrial.harness.clusters.simulated import expect
+from seatrial.scheduler.api.transport import Request
 
 _number = itertools.count(1)
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
-from harness.apiserver.field_errors import Causes, forbidden, invalid, required, too_long
+from seatrial.harness.apiserver.field_errors import Causes, forbidden, invalid, required, too_long
 
 Object = dict[str, Any]
 Rule = Callable[[str], tuple[str, ...]]  # a name → upstream's messages on what is wrong with it; empty if valid

@@ -13,32 +13,32 @@ from urllib.parse import parse_qs, unquote
 
 import orjson
 
-from harness.apiserver import errors
-from harness.apiserver.access.identity import ADMIN, Identity
-from harness.apiserver.access.rbac import MASTERS, Access, Act
-from harness.apiserver.access.reviews import review
-from harness.apiserver.access.tokens import Tokens
-from harness.apiserver.admission.chain import Admission
-from harness.apiserver.controllers.definitions import Definitions
-from harness.apiserver.discovery.documents import Discovery, version
-from harness.apiserver.discovery.openapi import OpenApi
-from harness.apiserver.discovery.resources import Registry, Resource
-from harness.apiserver.errors import ApiStatusError
-from harness.apiserver.request.negotiation import PLAIN, negotiate
-from harness.apiserver.request.options import DeleteOptions, write_of
-from harness.apiserver.request.request import RequestContext, Target
-from harness.apiserver.storage.paging import flag
-from harness.apiserver.storage.store import Item, Key, Object, Store
-from harness.apiserver.streams.responses import Streaming
-from harness.apiserver.verbs import multi_version, usage
-from harness.apiserver.verbs.logs import Source, read_log
-from harness.apiserver.verbs.objects import PATCHES, Objects
-from harness.apiserver.verbs.reads import Reads
-from harness.apiserver.verbs.subresources import bind, evict, patched_scale, rescaled, scale_of
-from harness.apiserver.webhooks.attempts import FIRST, Attempt, Call, Pending
-from harness.conversation import Containers
-from scheduler.api.clock import Clock
-from scheduler.api.transport import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, Request, Response
+from seatrial.harness.apiserver import errors
+from seatrial.harness.apiserver.access.identity import ADMIN, Identity
+from seatrial.harness.apiserver.access.rbac import MASTERS, Access, Act
+from seatrial.harness.apiserver.access.reviews import review
+from seatrial.harness.apiserver.access.tokens import Tokens
+from seatrial.harness.apiserver.admission.chain import Admission
+from seatrial.harness.apiserver.controllers.definitions import Definitions
+from seatrial.harness.apiserver.discovery.documents import Discovery, version
+from seatrial.harness.apiserver.discovery.openapi import OpenApi
+from seatrial.harness.apiserver.discovery.resources import Registry, Resource
+from seatrial.harness.apiserver.errors import ApiStatusError
+from seatrial.harness.apiserver.request.negotiation import PLAIN, negotiate
+from seatrial.harness.apiserver.request.options import DeleteOptions, write_of
+from seatrial.harness.apiserver.request.request import RequestContext, Target
+from seatrial.harness.apiserver.storage.paging import flag
+from seatrial.harness.apiserver.storage.store import Item, Key, Object, Store
+from seatrial.harness.apiserver.streams.responses import Streaming
+from seatrial.harness.apiserver.verbs import multi_version, usage
+from seatrial.harness.apiserver.verbs.logs import Source, read_log
+from seatrial.harness.apiserver.verbs.objects import PATCHES, Objects
+from seatrial.harness.apiserver.verbs.reads import Reads
+from seatrial.harness.apiserver.verbs.subresources import bind, evict, patched_scale, rescaled, scale_of
+from seatrial.harness.apiserver.webhooks.attempts import FIRST, Attempt, Call, Pending
+from seatrial.harness.conversation import Containers
+from seatrial.scheduler.api.clock import Clock
+from seatrial.scheduler.api.transport import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, Request, Response
 
 _BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _OPEN = frozenset({"healthz", "livez", "readyz", "version"})  # no authorization needed
@@ -387,7 +387,7 @@ class ApiServer:
                 return self._log(target, context)
             case (("exec" | "attach" | "portforward") as verb, ("GET" | "POST")):
                 self.access.check(context.identity, replace(context.act(target), verb="create"))  # WebSocket: GET
-                from harness.apiserver.verbs.commands import OPTIONS, begin, options_of  # keeps start-up short
+                from seatrial.harness.apiserver.verbs.commands import OPTIONS, begin, options_of  # keeps start-up short
 
                 found = begin(verb, self.objects.find(resource, target.key), context.request, self.containers)
                 self._admit_subresource(

@@ -20,16 +20,16 @@ import orjson
 import urllib3
 import uvloop
 
-from harness.bench.core import Progress
-from harness.bench.raw_http import RawClient
-from harness.bench.usage import Meter, spent_in_kernel
-from harness.clusters.embedded import start_process
-from harness.clusters.kubeconfig import Access, load_access
-from harness.errors import ClusterError
-from harness.private_files import private_folder
-from harness.processes import stop
-from harness.sample_statistics import rounded, spread
-from scheduler.api.transport import MERGE_PATCH
+from seatrial.harness.bench.core import Progress
+from seatrial.harness.bench.raw_http import RawClient
+from seatrial.harness.bench.usage import Meter, spent_in_kernel
+from seatrial.harness.clusters.embedded import start_process
+from seatrial.harness.clusters.kubeconfig import Access, load_access
+from seatrial.harness.errors import ClusterError
+from seatrial.harness.private_files import private_folder
+from seatrial.harness.processes import stop
+from seatrial.harness.sample_statistics import rounded, spread
+from seatrial.scheduler.api.transport import MERGE_PATCH
 
 NAMESPACE = "seatrial-bench-api"
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"

@@ -10,11 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from harness.bench.mixes import NODE_CPU, Mix, device_manifest, names, node_manifest, pod_spec
-from harness.sample_statistics import percentiles, rounded, spread
-from harness.subject.inprocess import BareCore
+from seatrial.harness.bench.mixes import NODE_CPU, Mix, device_manifest, names, node_manifest, pod_spec
+from seatrial.harness.sample_statistics import percentiles, rounded, spread
+from seatrial.harness.subject.inprocess import BareCore
 
-GC_THRESHOLDS = (200_000, 50, 1000)  # as `python -m scheduler` sets them
+GC_THRESHOLDS = (200_000, 50, 1000)  # as `python -m seatrial.scheduler` sets them
 Progress = Callable[[str], None]
 
 

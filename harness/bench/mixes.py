@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from harness.errors import UsageError
-from scheduler.api import device
-from scheduler.api.wire import ResourceList
+from seatrial.harness.errors import UsageError
+from seatrial.scheduler.api import device
+from seatrial.scheduler.api.wire import ResourceList
 
 Manifest = dict[str, Any]
 

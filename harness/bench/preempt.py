@@ -9,13 +9,13 @@ import gc
 import time
 from typing import Any
 
-from harness.bench.core import Progress
-from harness.bench.mixes import NODE_GPUS, device_manifest, names, node_manifest, pod_spec
-from harness.errors import SubjectError, UsageError
-from harness.sample_statistics import percentile, spread
-from harness.subject.inprocess import BareCore
-from scheduler.api import device
-from scheduler.api.wire import ResourceList
+from seatrial.harness.bench.core import Progress
+from seatrial.harness.bench.mixes import NODE_GPUS, device_manifest, names, node_manifest, pod_spec
+from seatrial.harness.errors import SubjectError, UsageError
+from seatrial.harness.sample_statistics import percentile, spread
+from seatrial.harness.subject.inprocess import BareCore
+from seatrial.scheduler.api import device
+from seatrial.scheduler.api.wire import ResourceList
 
 BUDGET_MS = 2.0  # a preemption, median
 LOW_PRIORITIES, HIGH_PRIORITY = 10, 1000  # pods that fill the nodes have the priorities 0 to 9 in turn

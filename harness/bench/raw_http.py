@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 
 import httptools
 
-from harness.clusters.kubeconfig import Access
-from harness.errors import ClusterError
+from seatrial.harness.clusters.kubeconfig import Access
+from seatrial.harness.errors import ClusterError
 
 Answered = Callable[[int], None]  # gets the status code
 

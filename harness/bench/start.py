@@ -8,13 +8,13 @@ from typing import Any
 
 import orjson
 
-from harness.bench.core import Progress
-from harness.clusters.embedded import start_process
-from harness.clusters.kubeconfig import load_access
-from harness.errors import ClusterError
-from harness.private_files import private_folder
-from harness.processes import stop
-from harness.sample_statistics import rounded, spread
+from seatrial.harness.bench.core import Progress
+from seatrial.harness.clusters.embedded import start_process
+from seatrial.harness.clusters.kubeconfig import load_access
+from seatrial.harness.errors import ClusterError
+from seatrial.harness.private_files import private_folder
+from seatrial.harness.processes import stop
+from seatrial.harness.sample_statistics import rounded, spread
 
 NODES = 10
 WITHIN = 30.0  # seconds

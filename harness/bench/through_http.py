@@ -18,23 +18,23 @@ import msgspec
 import orjson
 import uvloop
 
-from harness.bench.core import Progress, Size
-from harness.bench.mixes import Mix, device_manifest, names, node_manifest
-from harness.bench.raw_http import RawClient
-from harness.bench.usage import Meter, Usage
-from harness.clusters.embedded import start_process
-from harness.clusters.kubeconfig import Access, load_access
-from harness.errors import ClusterError
-from harness.load.arrival import Arrivals
-from harness.private_files import private_folder
-from harness.processes import stop
-from harness.sample_statistics import percentile, percentiles, rounded, spread
-from harness.subject.foreign import foreign_command
-from harness.subject.process import ProcessSubject, our_command
-from harness.subject.protocol import OURS
-from scheduler.api.core import DEFAULT_SCHEDULER
-from scheduler.api.device import GROUP_VERSION
-from scheduler.api.wire import Wire
+from seatrial.harness.bench.core import Progress, Size
+from seatrial.harness.bench.mixes import Mix, device_manifest, names, node_manifest
+from seatrial.harness.bench.raw_http import RawClient
+from seatrial.harness.bench.usage import Meter, Usage
+from seatrial.harness.clusters.embedded import start_process
+from seatrial.harness.clusters.kubeconfig import Access, load_access
+from seatrial.harness.errors import ClusterError
+from seatrial.harness.load.arrival import Arrivals
+from seatrial.harness.private_files import private_folder
+from seatrial.harness.processes import stop
+from seatrial.harness.sample_statistics import percentile, percentiles, rounded, spread
+from seatrial.harness.subject.foreign import foreign_command
+from seatrial.harness.subject.process import ProcessSubject, our_command
+from seatrial.harness.subject.protocol import OURS
+from seatrial.scheduler.api.core import DEFAULT_SCHEDULER
+from seatrial.scheduler.api.device import GROUP_VERSION
+from seatrial.scheduler.api.wire import Wire
 
 NAMESPACE = "default"
 PODS_PATH = f"/api/v1/namespaces/{NAMESPACE}/pods"

@@ -3,15 +3,15 @@
 import importlib
 from pathlib import Path
 
-from harness.clusters.protocol import ClusterBackend
-from harness.errors import UsageError
+from seatrial.harness.clusters.protocol import ClusterBackend
+from seatrial.harness.errors import UsageError
 
 VIRTUAL, EMBEDDED, LOCAL, LOCAL_DOCKER = "virtual", "embedded", "local", "local-docker"
 BACKENDS = {  # name → where it is, and what help says of it
-    EMBEDDED: ("harness.clusters.embedded:EmbeddedBackend", "our own API server and simulated nodes, as a process"),
-    VIRTUAL: ("harness.clusters.virtual:VirtualBackend", "the same inside this process, in virtual time"),
-    LOCAL: ("harness.clusters.local:LocalBackend", "our own API server and this machine: pods as processes on it"),
-    LOCAL_DOCKER: ("harness.clusters.local:LocalDockerBackend", "the same with pods as Docker containers"),
+    EMBEDDED: ("seatrial.harness.clusters.embedded:EmbeddedBackend", "our own API server and simulated nodes, as a process"),
+    VIRTUAL: ("seatrial.harness.clusters.virtual:VirtualBackend", "the same inside this process, in virtual time"),
+    LOCAL: ("seatrial.harness.clusters.local:LocalBackend", "our own API server and this machine: pods as processes on it"),
+    LOCAL_DOCKER: ("seatrial.harness.clusters.local:LocalDockerBackend", "the same with pods as Docker containers"),
 }
 
 

@@ -11,9 +11,9 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from harness.errors import UsageError
-from harness.private_files import write_private
-from harness.processes import started_at
+from seatrial.harness.errors import UsageError
+from seatrial.harness.private_files import write_private
+from seatrial.harness.processes import started_at
 
 STOP_WITHIN = 15.0
 DEFAULT_NAME = "seatrial"

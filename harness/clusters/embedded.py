@@ -9,14 +9,14 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
-from harness.clusters.kubeconfig import load_access
-from harness.clusters.local_node import LocalNode
-from harness.clusters.protocol import Capability, ClusterBackend
-from harness.clusters.remote import RemoteCluster
-from harness.clusters.simulated import NODES, READY_WITHIN, SimulatedNodes, is_ready
-from harness.errors import ClusterError
-from harness.private_files import private_folder
-from harness.processes import die_with_parent, stop
+from seatrial.harness.clusters.kubeconfig import load_access
+from seatrial.harness.clusters.local_node import LocalNode
+from seatrial.harness.clusters.protocol import Capability, ClusterBackend
+from seatrial.harness.clusters.remote import RemoteCluster
+from seatrial.harness.clusters.simulated import NODES, READY_WITHIN, SimulatedNodes, is_ready
+from seatrial.harness.errors import ClusterError
+from seatrial.harness.private_files import private_folder
+from seatrial.harness.processes import die_with_parent, stop
 
 CAPABILITIES = frozenset({Capability.NODES, Capability.DEVICE_FAULTS})
 START_WITHIN = 60.0
@@ -54,7 +54,7 @@ class EmbeddedBackend(ClusterBackend):
 
     @contextmanager
     def start(self, *, fleet: Path | str | None = None) -> Iterator[EmbeddedCluster]:
-        from harness.nodes.fleet import load_fleet
+        from seatrial.harness.nodes.fleet import load_fleet
 
         entries = load_fleet(fleet) if fleet is not None else []
         with private_folder() as folder:
@@ -96,7 +96,7 @@ def start_process(
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as sink:
         process = subprocess.Popen(  # noqa: S603 our own interpreter, no shell
-            [sys.executable, "-m", "harness.clusters.serve", json.dumps(asked)],
+            [sys.executable, "-m", "seatrial.harness.clusters.serve", json.dumps(asked)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=sink,

@@ -11,8 +11,8 @@ from typing import Protocol
 
 import orjson
 
-from scheduler.api.clock import Clock
-from scheduler.api.transport import Done, OnLine, Request, Response, Stream, Transport
+from seatrial.scheduler.api.clock import Clock
+from seatrial.scheduler.api.transport import Done, OnLine, Request, Response, Stream, Transport
 
 LOST = Response(0, b"connection lost")
 _REASONS = {429: "TooManyRequests", 500: "InternalError", 503: "ServiceUnavailable"}

@@ -10,8 +10,8 @@ from typing import Any
 import urllib3
 import yaml
 
-from harness.errors import UsageError
-from harness.private_files import private_folder
+from seatrial.harness.errors import UsageError
+from seatrial.harness.private_files import private_folder
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,20 +11,20 @@ from typing import Any
 
 import orjson
 
-from harness.clusters.embedded import start_process
-from harness.clusters.kubeconfig import load_access
-from harness.clusters.local_node import LocalNode, RuntimeName, node_name
-from harness.clusters.protocol import Capability, ClusterBackend
-from harness.clusters.remote import RemoteCluster
-from harness.clusters.simulated import NODES, READY_WITHIN, expect, is_ready
-from harness.devices.stand_in import machine_called
-from harness.errors import ClusterError, UsageError
-from harness.nodes.faults import FAULTS_ANNOTATION, parse_entry, resolve
-from harness.nodes.hardware import NodeHardware
-from harness.private_files import private_folder
-from harness.processes import stop
-from scheduler.api.builders import NodeBuilder
-from scheduler.api.transport import MERGE_PATCH, Request
+from seatrial.harness.clusters.embedded import start_process
+from seatrial.harness.clusters.kubeconfig import load_access
+from seatrial.harness.clusters.local_node import LocalNode, RuntimeName, node_name
+from seatrial.harness.clusters.protocol import Capability, ClusterBackend
+from seatrial.harness.clusters.remote import RemoteCluster
+from seatrial.harness.clusters.simulated import NODES, READY_WITHIN, expect, is_ready
+from seatrial.harness.devices.stand_in import machine_called
+from seatrial.harness.errors import ClusterError, UsageError
+from seatrial.harness.nodes.faults import FAULTS_ANNOTATION, parse_entry, resolve
+from seatrial.harness.nodes.hardware import NodeHardware
+from seatrial.harness.private_files import private_folder
+from seatrial.harness.processes import stop
+from seatrial.scheduler.api.builders import NodeBuilder
+from seatrial.scheduler.api.transport import MERGE_PATCH, Request
 
 _ONE_NODE = "backend 'local' has one node, this machine"
 
@@ -98,7 +98,7 @@ class LocalBackend(ClusterBackend):
     @cached_property
     def capabilities(self) -> frozenset[Capability]:  # type: ignore[override]
         """Looks for devices when first asked."""
-        from harness.devices.survey import survey
+        from seatrial.harness.devices.survey import survey
 
         found = {Capability.CONTAINERS}
         if self._fake:
@@ -136,6 +136,6 @@ class LocalDockerBackend(LocalBackend):
     runtime = "docker"
 
     def probe(self) -> str | None:
-        from harness.nodes.runtimes.docker import unreachable
+        from seatrial.harness.nodes.runtimes.docker import unreachable
 
         return unreachable()

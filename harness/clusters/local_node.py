@@ -11,17 +11,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
-from harness.clusters.detached import state_folder
-from harness.errors import UsageError
-from harness.processes import started_at
-from scheduler.api.clock import Clock
-from scheduler.api.transport import Transport
+from seatrial.harness.clusters.detached import state_folder
+from seatrial.harness.errors import UsageError
+from seatrial.harness.processes import started_at
+from seatrial.scheduler.api.clock import Clock
+from seatrial.scheduler.api.transport import Transport
 
 if TYPE_CHECKING:  # vendors' libraries and Docker are loaded by whoever has such a node
-    from harness.devices.stand_in import StandIn
-    from harness.nodes.local import LocalHardware
-    from harness.nodes.local_agent import LocalAgent
-    from harness.nodes.runtimes.protocol import Runtime
+    from seatrial.harness.devices.stand_in import StandIn
+    from seatrial.harness.nodes.local import LocalHardware
+    from seatrial.harness.nodes.local_agent import LocalAgent
+    from seatrial.harness.nodes.runtimes.protocol import Runtime
 
 log = logging.getLogger(__name__)
 
@@ -49,10 +49,10 @@ def local_agent(wanted: LocalNode, transport: Transport, clock: Clock) -> Iterat
     Raises:
         UsageError: the devices or the runtime that were asked for are not to be had.
     """
-    from harness.devices.stand_in import stand_in
-    from harness.devices.survey import real_providers
-    from harness.nodes.local import LocalHardware
-    from harness.nodes.local_agent import LIMITS_ANNOTATION, LocalAgent, ThreadAside
+    from seatrial.harness.devices.stand_in import stand_in
+    from seatrial.harness.devices.survey import real_providers
+    from seatrial.harness.nodes.local import LocalHardware
+    from seatrial.harness.nodes.local_agent import LIMITS_ANNOTATION, LocalAgent, ThreadAside
 
     with ExitStack() as stack:
         standing = stack.enter_context(stand_in(wanted.fake)) if wanted.fake else None
@@ -84,11 +84,11 @@ def _runtime(
 ) -> tuple["Runtime", str]:
     """The runtime, and in words how it enforces limits."""
     if wanted.runtime == "docker":
-        from harness.nodes.runtimes.docker import DockerRuntime
+        from seatrial.harness.nodes.runtimes.docker import DockerRuntime
 
         libraries = standing.libraries if standing is not None else None
         return DockerRuntime(clock, devices=standing is None, libraries=libraries, folder=root), "docker"
-    from harness.nodes.runtimes.process import ProcessRuntime
+    from seatrial.harness.nodes.runtimes.process import ProcessRuntime
 
     # A stand-in's cards are in its libraries alone: a pod finds them where the agent itself does.
     runtime = ProcessRuntime(clock, root, cards=hardware.devices, env=standing.env() if standing is not None else None)
@@ -97,8 +97,8 @@ def _runtime(
 
 def _pods_folder() -> Path:
     """A folder for pods, named after this process, after those of processes that are gone have been cleared away."""
-    from harness.nodes.runtimes import cgroups
-    from harness.nodes.runtimes.kept import STATUS, end_leftovers, read_status
+    from seatrial.harness.nodes.runtimes import cgroups
+    from seatrial.harness.nodes.runtimes.kept import STATUS, end_leftovers, read_status
 
     parent = state_folder().parent / "pods"
     parent.mkdir(parents=True, exist_ok=True, mode=0o700)

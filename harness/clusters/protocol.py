@@ -11,9 +11,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from scheduler.api.builders import NodeBuilder
-from scheduler.api.clock import Clock
-from scheduler.api.transport import Request, Response, Transport
+from seatrial.scheduler.api.builders import NodeBuilder
+from seatrial.scheduler.api.clock import Clock
+from seatrial.scheduler.api.transport import Request, Response, Transport
 
 
 class Capability(StrEnum):

@@ -19,13 +19,13 @@ from urllib.parse import parse_qs, urlsplit
 
 import httptools
 
-from harness.apiserver.access.credentials import identify, kubeconfig, make_credentials, server_context
-from harness.clusters.faulty import PICKS, Picks, refusal
-from harness.clusters.kubeconfig import Access, load_access
-from harness.errors import HarnessError
-from harness.private_files import private_folder, write_private
-from scheduler.api.clock import WallClock
-from scheduler.api.transport import Request, Response
+from seatrial.harness.apiserver.access.credentials import identify, kubeconfig, make_credentials, server_context
+from seatrial.harness.clusters.faulty import PICKS, Picks, refusal
+from seatrial.harness.clusters.kubeconfig import Access, load_access
+from seatrial.harness.errors import HarnessError
+from seatrial.harness.private_files import private_folder, write_private
+from seatrial.scheduler.api.clock import WallClock
+from seatrial.scheduler.api.transport import Request, Response
 
 LOOPBACK = "127.0.0.1"
 CHUNK = 65536
@@ -296,7 +296,9 @@ async def _serve(upstream: Path, offered: Path) -> None:
 
 
 def main() -> int:
-    """`python -m harness.clusters.proxy KUBECONFIG OFFERED`: for `harness.clusters.troubled`, not for people."""
+    """`python -m seatrial.harness.clusters.proxy KUBECONFIG OFFERED`: for `seatrial.harness.clusters.troubled`, not for
+    people.
+    """
     try:
         asyncio.run(_serve(Path(sys.argv[1]), Path(sys.argv[2])))
     except HarnessError as error:

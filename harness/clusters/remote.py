@@ -15,11 +15,11 @@ from typing import Any
 
 import urllib3
 
-from harness.clusters.kubeconfig import Access
-from harness.clusters.protocol import Cluster, Endpoint
-from harness.errors import ClusterError
-from scheduler.api.clock import Action, Clock, Timer
-from scheduler.api.transport import Done, OnLine, Request, Response, Stream
+from seatrial.harness.clusters.kubeconfig import Access
+from seatrial.harness.clusters.protocol import Cluster, Endpoint
+from seatrial.harness.errors import ClusterError
+from seatrial.scheduler.api.clock import Action, Clock, Timer
+from seatrial.scheduler.api.transport import Done, OnLine, Request, Response, Stream
 
 POLL = 0.02  # seconds between two looks
 ANSWER_WITHIN = 60.0

@@ -20,22 +20,22 @@ from typing import TYPE_CHECKING
 import orjson
 import uvloop
 
-from harness.apiserver.access.credentials import identify, kubeconfig, make_credentials, server_context
-from harness.apiserver.access.identity import Identity
-from harness.apiserver.assembly import build_server
-from harness.apiserver.transport.inprocess import InProcessTransport
-from harness.apiserver.transport.listener import HttpServer
-from harness.apiserver.webhooks.calling import HttpsCaller
-from harness.clusters.local_node import LocalNode, local_agent
-from harness.errors import ClusterError, HarnessError
-from harness.nodes.agent import NodeAgents
-from harness.nodes.fleet import load_fleet, node_manifest
-from harness.private_files import private_folder, write_private
-from scheduler.api.clock import WallClock
-from scheduler.api.transport import Request
+from seatrial.harness.apiserver.access.credentials import identify, kubeconfig, make_credentials, server_context
+from seatrial.harness.apiserver.access.identity import Identity
+from seatrial.harness.apiserver.assembly import build_server
+from seatrial.harness.apiserver.transport.inprocess import InProcessTransport
+from seatrial.harness.apiserver.transport.listener import HttpServer
+from seatrial.harness.apiserver.webhooks.calling import HttpsCaller
+from seatrial.harness.clusters.local_node import LocalNode, local_agent
+from seatrial.harness.errors import ClusterError, HarnessError
+from seatrial.harness.nodes.agent import NodeAgents
+from seatrial.harness.nodes.fleet import load_fleet, node_manifest
+from seatrial.harness.private_files import private_folder, write_private
+from seatrial.scheduler.api.clock import WallClock
+from seatrial.scheduler.api.transport import Request
 
 if TYPE_CHECKING:
-    from harness.nodes.local_agent import LocalAgent
+    from seatrial.harness.nodes.local_agent import LocalAgent
 
 LOOPBACK = "127.0.0.1"
 # Stored objects are trees without cycles; at Python's own pace the collector looks at all of them time and again.
@@ -140,7 +140,9 @@ def _cannot_listen(serving: Serving, error: OSError) -> str:
 
 
 def main() -> int:
-    """`python -m harness.clusters.serve JSON`: started by `harness.clusters.embedded`, not by users."""
+    """`python -m seatrial.harness.clusters.serve JSON`: started by `seatrial.harness.clusters.embedded`, not by
+    users.
+    """
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname).1s %(name)s %(message)s")
     given = json.loads(sys.argv[1])
     local = LocalNode(**given["local"]) if given.get("local") else None

@@ -5,14 +5,14 @@ from typing import Any
 
 import orjson
 
-from harness.clusters.protocol import Cluster
-from harness.errors import ApiRefused, ClusterError, UsageError
-from harness.nodes.faults import FAULTS_ANNOTATION, check_fault
-from harness.nodes.fleet import ENTRY_ANNOTATION, checked_entry, node_manifest
-from harness.nodes.hardware import machine_of
-from scheduler.api.builders import NodeBuilder
-from scheduler.api.device import GROUP_VERSION
-from scheduler.api.transport import MERGE_PATCH, Request, Response
+from seatrial.harness.clusters.protocol import Cluster
+from seatrial.harness.errors import ApiRefused, ClusterError, UsageError
+from seatrial.harness.nodes.faults import FAULTS_ANNOTATION, check_fault
+from seatrial.harness.nodes.fleet import ENTRY_ANNOTATION, checked_entry, node_manifest
+from seatrial.harness.nodes.hardware import machine_of
+from seatrial.scheduler.api.builders import NodeBuilder
+from seatrial.scheduler.api.device import GROUP_VERSION
+from seatrial.scheduler.api.transport import MERGE_PATCH, Request, Response
 
 READY_WITHIN = 60.0
 NODES = "/api/v1/nodes"

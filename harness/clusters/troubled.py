@@ -10,10 +10,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from harness.clusters.faulty import Picks, every
-from harness.errors import ClusterError
-from harness.private_files import private_folder
-from harness.processes import die_with_parent, stop
+from seatrial.harness.clusters.faulty import Picks, every
+from seatrial.harness.errors import ClusterError
+from seatrial.harness.private_files import private_folder
+from seatrial.harness.processes import die_with_parent, stop
 
 ANSWER_WITHIN = 30.0
 
@@ -30,7 +30,7 @@ class TroubledWay:
 
     def __enter__(self) -> Self:
         self._process = subprocess.Popen(  # noqa: S603 our own interpreter, no shell
-            [sys.executable, "-m", "harness.clusters.proxy", str(self._kubeconfig), str(self.offered)],
+            [sys.executable, "-m", "seatrial.harness.clusters.proxy", str(self._kubeconfig), str(self.offered)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             process_group=0,  # Ctrl-C is for whoever started us

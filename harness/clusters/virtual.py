@@ -4,15 +4,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from harness.apiserver.assembly import build_server
-from harness.apiserver.transport.inprocess import InProcessTransport
-from harness.apiserver.webhooks.calling import call_blocking
-from harness.clusters.protocol import Capability, ClusterBackend
-from harness.clusters.simulated import SimulatedNodes
-from harness.nodes.agent import NodeAgents
-from harness.nodes.fleet import load_fleet
-from scheduler.api.clock import SimClock
-from scheduler.api.transport import Request, Response
+from seatrial.harness.apiserver.assembly import build_server
+from seatrial.harness.apiserver.transport.inprocess import InProcessTransport
+from seatrial.harness.apiserver.webhooks.calling import call_blocking
+from seatrial.harness.clusters.protocol import Capability, ClusterBackend
+from seatrial.harness.clusters.simulated import SimulatedNodes
+from seatrial.harness.nodes.agent import NodeAgents
+from seatrial.harness.nodes.fleet import load_fleet
+from seatrial.scheduler.api.clock import SimClock
+from seatrial.scheduler.api.transport import Request, Response
 
 CAPABILITIES = frozenset({Capability.VIRTUAL_TIME, Capability.NODES, Capability.DEVICE_FAULTS})
 

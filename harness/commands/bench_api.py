@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter, validators
 
-from harness.bench.api import OPERATIONS, ApiSize, bench_api
+from seatrial.harness.bench.api import OPERATIONS, ApiSize, bench_api
 
 Positive = Annotated[int, Parameter(validator=validators.Number(gte=1))]
 NotNegative = Annotated[int, Parameter(validator=validators.Number(gte=0))]

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from cyclopts import Parameter, validators
 
-from harness.bench.preempt import bench_preempt
+from seatrial.harness.bench.preempt import bench_preempt
 
 Positive = Annotated[int, Parameter(validator=validators.Number(gte=1))]
 

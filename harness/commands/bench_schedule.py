@@ -7,11 +7,11 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter, validators
 
-from harness.bench.core import Size, bench_core
-from harness.bench.mixes import mix as mix_named
-from harness.errors import UsageError
-from harness.subject.foreign import foreign_command
-from harness.subject.protocol import OURS
+from seatrial.harness.bench.core import Size, bench_core
+from seatrial.harness.bench.mixes import mix as mix_named
+from seatrial.harness.errors import UsageError
+from seatrial.harness.subject.foreign import foreign_command
+from seatrial.harness.subject.protocol import OURS
 
 Positive = Annotated[int, Parameter(validator=validators.Number(gte=1))]
 
@@ -61,7 +61,7 @@ def schedule(
         print(text, file=sys.stderr)
 
     if through == "http":
-        from harness.bench.through_http import bench_http
+        from seatrial.harness.bench.through_http import bench_http
 
         figures = bench_http(size, mix_named(mix), progress, rate=rate, subject=subject or "seatrial")
     else:

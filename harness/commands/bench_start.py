@@ -6,7 +6,7 @@ from typing import Annotated
 
 from cyclopts import Parameter, validators
 
-from harness.bench.start import bench_start
+from seatrial.harness.bench.start import bench_start
 
 
 def start(

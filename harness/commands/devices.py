@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from harness.devices.provider import Device
+from seatrial.harness.devices.provider import Device
 
 
 def devices(*, fake: str | None = None, json_: Annotated[bool, Parameter(name="--json", negative="")] = False) -> int:
@@ -16,7 +16,7 @@ def devices(*, fake: str | None = None, json_: Annotated[bool, Parameter(name="-
             a10:2.
         json_: Print JSON.
     """
-    from harness.devices.survey import survey
+    from seatrial.harness.devices.survey import survey
 
     found, missing = survey(fake)
     found = sorted(found, key=lambda one: (one.kind, one.minor))  # each library has its own order

@@ -15,8 +15,8 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter, validators
 
-from harness.commands.on_record import lines_of, record_of
-from harness.errors import SubjectError, UsageError
+from seatrial.harness.commands.on_record import lines_of, record_of
+from seatrial.harness.errors import SubjectError, UsageError
 
 ANSWER_WITHIN = 30.0  # seconds; every plugin is evaluated for every node
 MAX_REASONS = 20  # texts of reasons may differ from node to node

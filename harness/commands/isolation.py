@@ -8,8 +8,8 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from harness.commands.written import check_writable
-from harness.errors import UsageError
+from seatrial.harness.commands.written import check_writable
+from seatrial.harness.errors import UsageError
 
 
 def isolation(
@@ -28,11 +28,11 @@ def isolation(
         out: File to which each finding is appended as a line of JSON.
         json_: Print findings as JSON.
     """
-    from harness.devices.nvidia import NvidiaProvider
-    from harness.devices.provider import Missing
-    from harness.hami.isolation.checks import CHECKS, LONG, Bench
-    from harness.hami.isolation.probe import check_readiness
-    from harness.hami.isolation.tenants import Arrangement
+    from seatrial.harness.devices.nvidia import NvidiaProvider
+    from seatrial.harness.devices.provider import Missing
+    from seatrial.harness.hami.isolation.checks import CHECKS, LONG, Bench
+    from seatrial.harness.hami.isolation.probe import check_readiness
+    from seatrial.harness.hami.isolation.tenants import Arrangement
 
     wanted = list(CHECKS) if "all" in checks else list(checks) or [name for name in CHECKS if name not in LONG]
     for name in wanted:

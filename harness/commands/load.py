@@ -9,9 +9,9 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from harness.commands.written import check_writable
-from harness.errors import UsageError
-from harness.load.settings import LoadSettings
+from seatrial.harness.commands.written import check_writable
+from seatrial.harness.errors import UsageError
+from seatrial.harness.load.settings import LoadSettings
 
 PAGE_PORT = 8089
 
@@ -70,7 +70,7 @@ def load(
     if samples is not None:
         check_writable("--samples", samples)
     with _target(kubeconfig, fleet=fleet, subject=subject, seed=seed) as where:
-        from harness.load.run import run_load
+        from seatrial.harness.load.run import run_load
 
         result = run_load(settings, where, progress=_say, samples=samples).as_json()
     if json_:
@@ -87,8 +87,8 @@ def _say(text: str) -> None:
 @contextmanager
 def _target(kubeconfig: Path | None, *, fleet: str | None, subject: str | None, seed: int) -> Iterator[Path]:
     """Start cluster and scheduler if needed; yields the kubeconfig to use."""
-    from harness.subject.foreign import foreign_command
-    from harness.subject.protocol import DEPLOYED, IN_PROCESS, NONE, OURS, open_subject
+    from seatrial.harness.subject.foreign import foreign_command
+    from seatrial.harness.subject.protocol import DEPLOYED, IN_PROCESS, NONE, OURS, open_subject
 
     if kubeconfig is not None:
         if subject not in {None, NONE, DEPLOYED}:
@@ -98,8 +98,8 @@ def _target(kubeconfig: Path | None, *, fleet: str | None, subject: str | None, 
             )
         yield kubeconfig
         return
-    from harness.clusters.embedded import EmbeddedBackend
-    from harness.nodes.fleet import DEFAULT, load_fleet
+    from seatrial.harness.clusters.embedded import EmbeddedBackend
+    from seatrial.harness.nodes.fleet import DEFAULT, load_fleet
 
     load_fleet(fleet or DEFAULT)  # reports mistakes before anything is started
     if subject == IN_PROCESS:

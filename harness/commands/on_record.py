@@ -10,11 +10,11 @@ from urllib.parse import quote, urlencode
 
 import orjson
 
-from harness.clusters.kubeconfig import load_access
-from harness.clusters.remote import PumpedClock, RemoteTransport
-from harness.clusters.simulated import expect
-from harness.errors import UsageError
-from scheduler.api.transport import Request
+from seatrial.harness.clusters.kubeconfig import load_access
+from seatrial.harness.clusters.remote import PumpedClock, RemoteTransport
+from seatrial.harness.clusters.simulated import expect
+from seatrial.harness.errors import UsageError
+from seatrial.scheduler.api.transport import Request
 
 EXPLANATIONS = "/apis/scheduling.koordinator.sh/v1alpha1/scheduleexplanations"
 TOLD = frozenset({"Scheduled", "FailedScheduling", "Preempted", "Evicted", "TaintManagerEviction"})

@@ -8,14 +8,14 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter, validators
 
-from harness.errors import UsageError
-from harness.interrupts import interruptible
-from harness.replay.openb import load as load_trace
-from harness.replay.plot import check_target, draw
-from harness.replay.policies import POLICIES, policy_named
-from harness.replay.published import Comparison, compare
-from harness.replay.replay import Outcome
-from harness.replay.series import Series, series
+from seatrial.harness.errors import UsageError
+from seatrial.harness.interrupts import interruptible
+from seatrial.harness.replay.openb import load as load_trace
+from seatrial.harness.replay.plot import check_target, draw
+from seatrial.harness.replay.policies import POLICIES, policy_named
+from seatrial.harness.replay.published import Comparison, compare
+from seatrial.harness.replay.replay import Outcome
+from seatrial.harness.replay.series import Series, series
 
 Positive = Annotated[int, Parameter(validator=validators.Number(gte=1))]
 Load = Annotated[float, Parameter(validator=validators.Number(gt=0, lte=10))]

@@ -9,13 +9,13 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter, validators
 
-from harness.clusters import detached
-from harness.clusters.backends import EMBEDDED, LOCAL_DOCKER, backend_named
-from harness.clusters.kubeconfig import is_ours
-from harness.clusters.local_node import LocalNode
-from harness.errors import UsageError
-from harness.subject.foreign import foreign_command
-from harness.subject.protocol import DEPLOYED, IN_PROCESS, NONE, OURS
+from seatrial.harness.clusters import detached
+from seatrial.harness.clusters.backends import EMBEDDED, LOCAL_DOCKER, backend_named
+from seatrial.harness.clusters.kubeconfig import is_ours
+from seatrial.harness.clusters.local_node import LocalNode
+from seatrial.harness.errors import UsageError
+from seatrial.harness.subject.foreign import foreign_command
+from seatrial.harness.subject.protocol import DEPLOYED, IN_PROCESS, NONE, OURS
 
 Port = Annotated[int, Parameter(validator=validators.Number(gte=0, lte=65535))]
 
@@ -122,7 +122,7 @@ class UpOptions:
     def __init__(  # noqa: PLR0917
         self, kubeconfig: Path, fleet: str, subject: str, host: str, port: int, seed: int, local: LocalNode | None
     ) -> None:
-        from harness.nodes.fleet import load_fleet
+        from seatrial.harness.nodes.fleet import load_fleet
 
         self.kubeconfig, self.fleet, self.subject = kubeconfig, fleet, subject
         self.host, self.port, self.seed, self.local = host, port, seed, local
@@ -134,7 +134,7 @@ class UpOptions:
 
     def scheduler(self) -> list[str] | None:
         """The scheduler's command line."""
-        from harness.subject.process import our_command
+        from seatrial.harness.subject.process import our_command
 
         if self.subject == NONE:
             return None
@@ -145,7 +145,7 @@ class UpOptions:
 
 def _foreground(options: UpOptions) -> int:
     """Run the server in this process and the scheduler as a child."""
-    from harness.clusters.serve import Serving, serve
+    from seatrial.harness.clusters.serve import Serving, serve
 
     children: list[subprocess.Popen[bytes]] = []
 
@@ -161,7 +161,7 @@ def _foreground(options: UpOptions) -> int:
             Serving(options.kubeconfig, options.host, options.port, options.fleet, options.seed, options.local), ready
         )
     finally:
-        from harness.processes import stop
+        from seatrial.harness.processes import stop
 
         for child in children:
             stop(child)
@@ -171,8 +171,8 @@ def _foreground(options: UpOptions) -> int:
 
 
 def _detached(options: UpOptions, name: str) -> int:
-    from harness.clusters.embedded import start_process
-    from harness.processes import started_at, stop
+    from seatrial.harness.clusters.embedded import start_process
+    from seatrial.harness.processes import started_at, stop
 
     log = detached.log_file(name)
     server, url = start_process(
@@ -203,7 +203,7 @@ def _detached(options: UpOptions, name: str) -> int:
 
 def _spawn(command: list[str], log: Path | None) -> "subprocess.Popen[bytes]":
     """Start the scheduler: with its own log for a detached cluster, else as a child that ends with this process."""
-    from harness.processes import die_with_parent
+    from seatrial.harness.processes import die_with_parent
 
     with _sink(log) as sink:
         return subprocess.Popen(  # noqa: S603 a list of words, no shell

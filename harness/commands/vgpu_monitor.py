@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter, validators
 
-from harness.errors import UsageError
+from seatrial.harness.errors import UsageError
 
 if TYPE_CHECKING:
-    from harness.hami.monitor import HostCard, Owner
+    from seatrial.harness.hami.monitor import HostCard, Owner
 
 _ENDS = frozenset({signal.SIGINT, signal.SIGTERM})
 Port = Annotated[int, Parameter(validator=validators.Number(gte=0, lte=65535))]
@@ -39,7 +39,7 @@ def vgpu_monitor(
         node: This node's name in the cluster; by default the machine's own.
         once: Print the metrics and end.
     """
-    from harness.hami.monitor import Monitor, serving
+    from seatrial.harness.hami.monitor import Monitor, serving
 
     if not folder.is_dir():
         raise UsageError(f"--folder {folder}: expected a folder, found {'a file' if folder.exists() else 'nothing'}")
@@ -64,9 +64,9 @@ def vgpu_monitor(
 def _pods(open_: ExitStack, kubeconfig: Path | None, node: str) -> "Callable[[], Mapping[str, Owner]] | None":
     if kubeconfig is None:
         return None
-    from harness.clusters.kubeconfig import load_access
-    from harness.clusters.remote import PumpedClock, RemoteTransport
-    from harness.hami.sources import pods_of_node
+    from seatrial.harness.clusters.kubeconfig import load_access
+    from seatrial.harness.clusters.remote import PumpedClock, RemoteTransport
+    from seatrial.harness.hami.sources import pods_of_node
 
     transport = RemoteTransport(load_access(kubeconfig), PumpedClock())
     open_.callback(transport.close)
@@ -75,8 +75,8 @@ def _pods(open_: ExitStack, kubeconfig: Path | None, node: str) -> "Callable[[],
 
 
 def _cards(open_: ExitStack) -> "Callable[[], Sequence[HostCard]]":
-    from harness.devices.nvidia import NvidiaProvider
-    from harness.hami.sources import nvidia_cards
+    from seatrial.harness.devices.nvidia import NvidiaProvider
+    from seatrial.harness.hami.sources import nvidia_cards
 
     provider = NvidiaProvider()
     if provider.probe() is not None:

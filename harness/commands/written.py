@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from harness.errors import UsageError
+from seatrial.harness.errors import UsageError
 
 
 def check_writable(flag: str, path: Path) -> None:

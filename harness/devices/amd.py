@@ -10,9 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, cast
 
-from harness.devices import rsmi
-from harness.devices.library import VendorLibrary
-from harness.devices.provider import (
+from seatrial.harness.devices import rsmi
+from seatrial.harness.devices.library import VendorLibrary
+from seatrial.harness.devices.provider import (
     Device,
     DeviceProvider,
     Driver,
@@ -27,7 +27,7 @@ from harness.devices.provider import (
     Usage,
     model_label,
 )
-from harness.devices.sysfs import Pci
+from seatrial.harness.devices.sysfs import Pci
 
 MAX_EVENTS = 64
 

@@ -11,10 +11,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
-from harness.devices import dcmi
-from harness.devices.dcmi import davinci_nodes, dcmi_health
-from harness.devices.library import VendorLibrary
-from harness.devices.provider import (
+from seatrial.harness.devices import dcmi
+from seatrial.harness.devices.dcmi import davinci_nodes, dcmi_health
+from seatrial.harness.devices.library import VendorLibrary
+from seatrial.harness.devices.provider import (
     Device,
     DeviceProvider,
     Driver,
@@ -29,7 +29,7 @@ from harness.devices.provider import (
     Source,
     Usage,
 )
-from harness.devices.sysfs import Pci
+from seatrial.harness.devices.sysfs import Pci
 
 MIB = 1 << 20
 TOPO_HCCS, TOPO_SIO = 3, 6

@@ -9,10 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
-from harness.devices import cndev
-from harness.devices.cndev import cambricon_health, cambricon_nodes, text, versioned
-from harness.devices.library import VendorLibrary
-from harness.devices.provider import (
+from seatrial.harness.devices import cndev
+from seatrial.harness.devices.cndev import cambricon_health, cambricon_nodes, text, versioned
+from seatrial.harness.devices.library import VendorLibrary
+from seatrial.harness.devices.provider import (
     Device,
     DeviceProvider,
     Driver,
@@ -28,7 +28,7 @@ from harness.devices.provider import (
     Usage,
     model_label,
 )
-from harness.devices.sysfs import Pci
+from seatrial.harness.devices.sysfs import Pci
 
 MIB, KIB = 1 << 20, 1 << 10
 MAX_SLICES = 128

@@ -6,7 +6,7 @@ Nearly every structure starts with a version that the caller must set to 6.
 from ctypes import Structure, c_int, c_int64, c_ubyte, c_uint, c_uint16, c_uint64
 from typing import TypeVar
 
-from harness.devices.provider import WELL, FailureKind, Health
+from seatrial.harness.devices.provider import WELL, FailureKind, Health
 
 LIBRARIES = ("libcndev.so", "/usr/lib/x86_64-linux-gnu/libcndev.so", "/usr/lib64/libcndev.so")
 VERSION = 6

@@ -7,7 +7,7 @@ layout, and only the fields of the smallest are read.
 import ctypes
 from ctypes import Structure, c_char, c_float, c_int, c_ubyte, c_uint, c_ulong, c_ulonglong, c_ushort
 
-from harness.devices.provider import WELL, FailureKind, Health
+from seatrial.harness.devices.provider import WELL, FailureKind, Health
 
 LIBRARIES = (
     "libdcmi.so",

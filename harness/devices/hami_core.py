@@ -1,8 +1,8 @@
 """HAMi-core in a container: limits, library and mounts, as koordlet's hook "gpu env inject" writes them."""
 
-from harness.devices.hami_release import incompatible
-from harness.devices.provider import Assignment, FailureKind, Mount, ProviderError, Share
-from scheduler.api import device as words
+from seatrial.harness.devices.hami_release import incompatible
+from seatrial.harness.devices.provider import Assignment, FailureKind, Mount, ProviderError, Share
+from seatrial.scheduler.api import device as words
 
 VGPU_FOLDER = "/usr/local/vgpu"
 VGPU_LIBRARY = f"{VGPU_FOLDER}/libvgpu.so"

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from harness.devices.provider import WELL, Health
+from seatrial.harness.devices.provider import WELL, Health
 
 PORT_STATES = ("NOP", "DOWN", "INIT", "ARMED", "ACTIVE", "ACTIVE_DEFER")
 PORT_ACTIVE = 4

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.devices.provider import FailureKind, ProviderError
+from seatrial.harness.devices.provider import FailureKind, ProviderError
 
 MISSING_LIBRARY, MISSING_FUNCTION = -99999, -99998  # the codes that vendors' own loaders use
 

@@ -10,8 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-from harness.devices.nvml import Nvml, gpu_label, gpu_nodes, provider_error
-from harness.devices.provider import (
+from seatrial.harness.devices.nvml import Nvml, gpu_label, gpu_nodes, provider_error
+from seatrial.harness.devices.provider import (
     WELL,
     Device,
     DeviceProvider,
@@ -27,8 +27,8 @@ from harness.devices.provider import (
     Source,
     Usage,
 )
-from harness.devices.sysfs import Pci, sysfs_bus
-from harness.devices.xid import APPLICATION_XIDS, RECOVERY_ACTIONS, xid_health
+from seatrial.harness.devices.sysfs import Pci, sysfs_bus
+from seatrial.harness.devices.xid import APPLICATION_XIDS, RECOVERY_ACTIONS, xid_health
 
 XID, DOUBLE_BIT, RECOVERY = 0x8, 0x2, 0x8000
 FIELD_RECOVERY_ACTION = 230

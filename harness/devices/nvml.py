@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any
 
-from harness.devices.provider import FailureKind, ProviderError, model_label
+from seatrial.harness.devices.provider import FailureKind, ProviderError, model_label
 
 _KINDS = {
     1: FailureKind.ABSENT,
@@ -96,7 +96,7 @@ def _private_copy() -> ModuleType:
         found = importlib.util.find_spec("pynvml")
         if found is None or found.origin is None:
             raise ProviderError(FailureKind.ABSENT, vendor="nvidia", call="import pynvml", code=12)
-        spec = importlib.util.spec_from_file_location("harness.devices._pynvml", found.origin)
+        spec = importlib.util.spec_from_file_location("seatrial.harness.devices._pynvml", found.origin)
         assert spec is not None  # noqa: S101
         assert spec.loader is not None  # noqa: S101
         module = importlib.util.module_from_spec(spec)

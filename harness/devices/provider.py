@@ -12,8 +12,8 @@ from enum import StrEnum
 from types import TracebackType
 from typing import ClassVar, Literal, Self
 
-from harness.devices.hami_release import HamiHost
-from harness.errors import DeviceError
+from seatrial.harness.devices.hami_release import HamiHost
+from seatrial.harness.errors import DeviceError
 
 DeviceKind = Literal["gpu", "rdma"]  # Koordinator's device types: NPUs and MLUs are of type gpu
 Source = Literal["real", "fake-abi", "fake-table"]

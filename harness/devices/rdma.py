@@ -10,8 +10,8 @@ import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from harness.devices.ib_ports import port_health
-from harness.devices.provider import (
+from seatrial.harness.devices.ib_ports import port_health
+from seatrial.harness.devices.provider import (
     Device,
     DeviceProvider,
     Driver,
@@ -26,10 +26,10 @@ from harness.devices.provider import (
     Source,
     Usage,
 )
-from harness.devices.sysfs import Pci, read_text
+from seatrial.harness.devices.sysfs import Pci, read_text
 
 if TYPE_CHECKING:
-    from harness.devices.rdma_netlink import RdmaNetlink
+    from seatrial.harness.devices.rdma_netlink import RdmaNetlink
 
 log = logging.getLogger(__name__)
 
@@ -180,7 +180,7 @@ class RdmaProvider(DeviceProvider):
 
     def _open_channel(self) -> "RdmaNetlink | None":
         if self._channel is None and self._netlink:
-            from harness.devices.rdma_netlink import RdmaNetlink  # pyroute2 is slow to import
+            from seatrial.harness.devices.rdma_netlink import RdmaNetlink  # pyroute2 is slow to import
 
             try:
                 self._channel = RdmaNetlink(self._given)

@@ -12,7 +12,7 @@ from typing import Any
 from pyroute2.netlink import NLM_F_DUMP, NLM_F_REQUEST, nlmsg
 from pyroute2.netlink.nlsocket import NetlinkSocket
 
-from harness.devices.provider import FailureKind, ProviderError
+from seatrial.harness.devices.provider import FailureKind, ProviderError
 
 NETLINK_RDMA = 20
 _NLDEV = 5 << 10

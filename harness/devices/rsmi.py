@@ -7,7 +7,7 @@ import ctypes
 from collections.abc import Iterable
 from ctypes import Structure, c_char, c_char_p, c_int, c_uint32, c_uint64
 
-from harness.devices.provider import WELL, FailureKind, Health
+from seatrial.harness.devices.provider import WELL, FailureKind, Health
 
 LIBRARIES = ("librocm_smi64.so.7", "librocm_smi64.so", "/opt/rocm/lib/librocm_smi64.so")
 

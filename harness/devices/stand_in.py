@@ -10,18 +10,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from fake_devices import mailbox
-from fake_devices.build import NO_COMPILER, TABLE_FILE, compiler, install
-from fake_devices.machine import Machine, from_devices, from_server
-from fake_devices.models import CatalogError, catalog
-from fake_devices.nvidia.inprocess import InProcessNvml
-from fake_devices.pci import write_tree
-from fake_devices.rdma.surfaces import sync_rdma, write_rdma
-from fake_devices.table import FULL, DeviceTable
-from harness.devices.provider import DeviceProvider
-from harness.devices.vendors import VENDORS
-from harness.errors import UsageError
-from harness.private_files import private_folder
+from seatrial.fake_devices import mailbox
+from seatrial.fake_devices.build import NO_COMPILER, TABLE_FILE, compiler, install
+from seatrial.fake_devices.machine import Machine, from_devices, from_server
+from seatrial.fake_devices.models import CatalogError, catalog
+from seatrial.fake_devices.nvidia.inprocess import InProcessNvml
+from seatrial.fake_devices.pci import write_tree
+from seatrial.fake_devices.rdma.surfaces import sync_rdma, write_rdma
+from seatrial.fake_devices.table import FULL, DeviceTable
+from seatrial.harness.devices.provider import DeviceProvider
+from seatrial.harness.devices.vendors import VENDORS
+from seatrial.harness.errors import UsageError
+from seatrial.harness.private_files import private_folder
 
 NODE = "this-machine"
 DEFAULT_COUNT = 8  # devices of a model that is given without a count

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from harness.devices.provider import Device, DeviceProvider
-from harness.devices.stand_in import stand_in
-from harness.devices.vendors import VENDORS
-from harness.errors import DeviceError
+from seatrial.harness.devices.provider import Device, DeviceProvider
+from seatrial.harness.devices.stand_in import stand_in
+from seatrial.harness.devices.vendors import VENDORS
+from seatrial.harness.errors import DeviceError
 
 
 def survey(fake: str | None = None) -> tuple[list[Device], dict[str, str]]:

@@ -3,7 +3,7 @@
 Sources: koordlet's device reporting (which XIDs are the application's fault), NVIDIA's XID catalogue, NVML reference.
 """
 
-from harness.devices.provider import WELL, Health
+from seatrial.harness.devices.provider import WELL, Health
 
 APPLICATION_XIDS = frozenset({13, 31, 43, 45, 68, 109})  # koordlet ignores these six
 

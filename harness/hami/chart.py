@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from harness.errors import UsageError
+from seatrial.harness.errors import UsageError
 
 CHART = Path(__file__).parent / "chart"
 Manifest = dict[str, Any]

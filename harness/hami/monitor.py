@@ -13,9 +13,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
 
-from harness.errors import UsageError
-from harness.hami.exposition import CONTENT_TYPE, Sample, exposition
-from harness.hami.region import Region, RegionError, read_region
+from seatrial.harness.errors import UsageError
+from seatrial.harness.hami.exposition import CONTENT_TYPE, Sample, exposition
+from seatrial.harness.hami.region import Region, RegionError, read_region
 
 log = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.errors import DeviceError
+from seatrial.harness.errors import DeviceError
 
 MAGIC = 19920718
 DEVICES, SLOTS, UUID_BYTES = 16, 1024, 96

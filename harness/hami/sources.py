@@ -5,12 +5,12 @@ from urllib.parse import quote
 
 import msgspec
 
-from harness.devices.nvidia import NvidiaProvider
-from harness.devices.provider import ProviderError
-from harness.errors import ApiRefused
-from harness.hami.monitor import HostCard, Owner
-from scheduler.api.transport import Request, Response
-from scheduler.api.wire import Wire
+from seatrial.harness.devices.nvidia import NvidiaProvider
+from seatrial.harness.devices.provider import ProviderError
+from seatrial.harness.errors import ApiRefused
+from seatrial.harness.hami.monitor import HostCard, Owner
+from seatrial.scheduler.api.transport import Request, Response
+from seatrial.scheduler.api.wire import Wire
 
 
 class _Meta(Wire, frozen=True):

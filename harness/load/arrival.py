@@ -8,7 +8,7 @@ import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from harness.errors import UsageError
+from seatrial.harness.errors import UsageError
 
 BURST_EVERY = 2.0  # seconds from one burst to the next
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
-from harness.load.record import Part, Sample
-from harness.load.settings import LoadSettings
-from harness.sample_statistics import percentile
+from seatrial.harness.load.record import Part, Sample
+from seatrial.harness.load.settings import LoadSettings
+from seatrial.harness.sample_statistics import percentile
 
 MAX_LAG = 0.050  # seconds, p99 of the delay of create requests; above it the load was not the requested one
 MAX_WATCH_LAG = 0.100  # seconds, p99 of the delay of the watch after the answers
@@ -67,7 +67,7 @@ class LoadResult:
     validity: Validity
     valid: bool
     invalid_because: tuple[str, ...]
-    samples: Path  # JSON Lines, one `harness.load.record.Sample` for each pod
+    samples: Path  # JSON Lines, one `seatrial.harness.load.record.Sample` for each pod
 
     @property
     def bound_once(self) -> bool:

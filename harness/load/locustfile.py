@@ -1,8 +1,8 @@
 """The Locust file of a load process: users that create and delete pods, and one watch for all of them.
 
-It runs in a separate process (started by `harness.load.run`), because Locust's gevent patches sockets and TLS of the
-whole process before other imports. `python -m locust` does that; no other module imports Locust. Requests use Locust's
-FastHttpUser, one connection for each user. A greenlet reads the watch with http.client.
+It runs in a separate process (started by `seatrial.harness.load.run`), because Locust's gevent patches sockets and TLS
+of the whole process before other imports. `python -m locust` does that; no other module imports Locust. Requests use
+Locust's FastHttpUser, one connection for each user. A greenlet reads the watch with http.client.
 """
 
 import http.client
@@ -19,10 +19,10 @@ from gevent.event import Event
 from gevent.queue import Queue
 from locust import FastHttpUser, events, task
 
-from harness.clusters.kubeconfig import load_access
-from harness.load.record import Record
-from harness.load.settings import PART_LABEL, WORKER_VARIABLE, StartSignal, WorkerSettings
-from harness.load.task_queue import PodBodies, Task, TaskQueue, creations
+from seatrial.harness.clusters.kubeconfig import load_access
+from seatrial.harness.load.record import Record
+from seatrial.harness.load.settings import PART_LABEL, WORKER_VARIABLE, StartSignal, WorkerSettings
+from seatrial.harness.load.task_queue import PodBodies, Task, TaskQueue, creations
 
 REPORT_EVERY = 0.25  # seconds between two progress reports
 RETRY_AFTER = 1.0  # seconds, if a 429 has no Retry-After header

@@ -16,16 +16,16 @@ from typing import Any
 import msgspec
 import orjson
 
-from harness.clusters.kubeconfig import load_access
-from harness.clusters.remote import PumpedClock, RemoteTransport
-from harness.errors import ApiRefused, ClusterError, UsageError
-from harness.load.figures import LoadResult, summarise
-from harness.load.record import Part, Progress
-from harness.load.settings import LOAD_LABEL, WORKER_VARIABLE, LoadSettings, StartSignal, WorkerSettings
-from harness.load.task_queue import PodBodies
-from harness.load.workload import crowding, mix
-from harness.processes import die_with_parent, stop
-from scheduler.api.transport import Request, Response
+from seatrial.harness.clusters.kubeconfig import load_access
+from seatrial.harness.clusters.remote import PumpedClock, RemoteTransport
+from seatrial.harness.errors import ApiRefused, ClusterError, UsageError
+from seatrial.harness.load.figures import LoadResult, summarise
+from seatrial.harness.load.record import Part, Progress
+from seatrial.harness.load.settings import LOAD_LABEL, WORKER_VARIABLE, LoadSettings, StartSignal, WorkerSettings
+from seatrial.harness.load.task_queue import PodBodies
+from seatrial.harness.load.workload import crowding, mix
+from seatrial.harness.processes import die_with_parent, stop
+from seatrial.scheduler.api.transport import Request, Response
 
 Say = Callable[[str], None]
 

@@ -2,9 +2,9 @@
 
 import msgspec
 
-from harness.errors import UsageError
-from harness.load.arrival import Arrivals
-from harness.load.workload import mix
+from seatrial.harness.errors import UsageError
+from seatrial.harness.load.arrival import Arrivals
+from seatrial.harness.load.workload import mix
 
 WORKER_VARIABLE = "SEATRIAL_LOAD"  # in the environment of a load process: the path of its settings
 PART_LABEL = "seatrial.dev/load-part"  # on each pod: which process made it, and watches it

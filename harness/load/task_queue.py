@@ -8,8 +8,8 @@ from typing import Literal
 
 import orjson
 
-from harness.load.settings import PART_LABEL, LoadSettings, WorkerSettings
-from harness.load.workload import Shape, mix
+from seatrial.harness.load.settings import PART_LABEL, LoadSettings, WorkerSettings
+from seatrial.harness.load.workload import Shape, mix
 
 _NAME = "seatrial-load-name"  # placeholder of the name in a rendered manifest
 

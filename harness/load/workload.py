@@ -17,11 +17,11 @@ from typing import Any
 import msgspec
 import yaml
 
-from harness.errors import UsageError
-from scheduler.api import device
-from scheduler.api.builders import PodBuilder, pod
-from scheduler.api.quantity import PODS, QuantityError, amount, units
-from scheduler.api.wire import ResourceList
+from seatrial.harness.errors import UsageError
+from seatrial.scheduler.api import device
+from seatrial.scheduler.api.builders import PodBuilder, pod
+from seatrial.scheduler.api.quantity import PODS, QuantityError, amount, units
+from seatrial.scheduler.api.wire import ResourceList
 
 CARDS = "cards"  # name of all kinds of cards in `crowding`
 _WHOLE_CARDS = (device.NVIDIA_GPU, device.AMD_GPU, device.HYGON_DCU)

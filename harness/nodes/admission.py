@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from harness.devices.hami_release import HamiHost
-from harness.devices.provider import (
+from seatrial.harness.devices.hami_release import HamiHost
+from seatrial.harness.devices.provider import (
     Assignment,
     ContainerGrant,
     Device,
@@ -20,11 +20,11 @@ from harness.devices.provider import (
     Slice,
     by_vendor,
 )
-from harness.devices.vendors import VENDORS
-from harness.nodes.capacity import PLUGIN_NAMES
-from harness.nodes.devices import card_resources, device_id
-from harness.nodes.pods import BoundPod, ContainerPlan
-from scheduler.api.device import (
+from seatrial.harness.devices.vendors import VENDORS
+from seatrial.harness.nodes.capacity import PLUGIN_NAMES
+from seatrial.harness.nodes.devices import card_resources, device_id
+from seatrial.harness.nodes.pods import BoundPod, ContainerPlan
+from seatrial.scheduler.api.device import (
     GPU_ISOLATION_PROVIDER,
     GPU_MEMORY,
     GPU_MEMORY_RATIO,
@@ -32,7 +32,7 @@ from scheduler.api.device import (
     DeviceAllocation,
     parse_allocations,
 )
-from scheduler.api.quantity import PODS, Amounts, QuantityError, amount
+from seatrial.scheduler.api.quantity import PODS, Amounts, QuantityError, amount
 
 UNEXPECTED = "UnexpectedAdmissionError"
 FIRST_VNPU, VNPUS_PER_CARD = 100, 16

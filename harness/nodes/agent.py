@@ -11,23 +11,23 @@ import logging
 import msgspec
 import orjson
 
-from fake_devices.machine import Machine
-from harness.errors import UsageError
-from harness.nodes import topology
-from harness.nodes.faults import FAULTS_ANNOTATION, FaultScript
-from harness.nodes.fleet import ENTRY_ANNOTATION, SIMULATED_LABEL, checked_entry, kubelet_of
-from harness.nodes.follow import Follower, HeadMeta
-from harness.nodes.hardware import NodeHardware, machine_of
-from harness.nodes.leases import Leases
-from harness.nodes.node import NodeAgent
-from harness.nodes.runtimes.protocol import Runtime
-from harness.nodes.runtimes.simulated import SimulatedRuntime
-from harness.nodes.usage import NodeUse, UsageReports
-from harness.nodes.writer import NODES, PODS, Writer
-from scheduler.api.clock import Clock
-from scheduler.api.numa import NODE_RESERVATION
-from scheduler.api.transport import Transport
-from scheduler.api.wire import Wire
+from seatrial.fake_devices.machine import Machine
+from seatrial.harness.errors import UsageError
+from seatrial.harness.nodes import topology
+from seatrial.harness.nodes.faults import FAULTS_ANNOTATION, FaultScript
+from seatrial.harness.nodes.fleet import ENTRY_ANNOTATION, SIMULATED_LABEL, checked_entry, kubelet_of
+from seatrial.harness.nodes.follow import Follower, HeadMeta
+from seatrial.harness.nodes.hardware import NodeHardware, machine_of
+from seatrial.harness.nodes.leases import Leases
+from seatrial.harness.nodes.node import NodeAgent
+from seatrial.harness.nodes.runtimes.protocol import Runtime
+from seatrial.harness.nodes.runtimes.simulated import SimulatedRuntime
+from seatrial.harness.nodes.usage import NodeUse, UsageReports
+from seatrial.harness.nodes.writer import NODES, PODS, Writer
+from seatrial.scheduler.api.clock import Clock
+from seatrial.scheduler.api.numa import NODE_RESERVATION
+from seatrial.scheduler.api.transport import Transport
+from seatrial.scheduler.api.wire import Wire
 
 log = logging.getLogger(__name__)
 

@@ -8,11 +8,11 @@ and takes it out of allocatable.
 from collections.abc import Sequence
 from typing import Protocol
 
-from harness.devices.provider import Device
-from harness.devices.vendors import VENDORS
-from harness.nodes.devices import card_resources
-from scheduler.api import device as words
-from scheduler.api.quantity import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, binary, text
+from seatrial.harness.devices.provider import Device
+from seatrial.harness.devices.vendors import VENDORS
+from seatrial.harness.nodes.devices import card_resources
+from seatrial.scheduler.api import device as words
+from seatrial.scheduler.api.quantity import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, binary, text
 
 SHARES_PER_CARD = 100  # gpu.shared of the node for each healthy card
 DISK = 512 << 30

@@ -11,13 +11,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.devices.provider import Device, Link
-from harness.devices.vendors import VENDORS
-from harness.nodes.devices import DAEMON_VENDORS, card_resources, device_id
-from scheduler.api import device as words
-from scheduler.api.clock import Clock, Timer
-from scheduler.api.quantity import text
-from scheduler.api.wire import to_json
+from seatrial.harness.devices.provider import Device, Link
+from seatrial.harness.devices.vendors import VENDORS
+from seatrial.harness.nodes.devices import DAEMON_VENDORS, card_resources, device_id
+from seatrial.scheduler.api import device as words
+from seatrial.scheduler.api.clock import Clock, Timer
+from seatrial.scheduler.api.quantity import text
+from seatrial.scheduler.api.wire import to_json
 
 Info = dict[str, Any]
 

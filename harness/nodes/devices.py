@@ -8,11 +8,11 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from harness.devices.provider import Device, Driver, Link
-from harness.devices.vendors import VENDORS
-from scheduler.api import device as words
-from scheduler.api.quantity import text
-from scheduler.api.wire import to_json
+from seatrial.harness.devices.provider import Device, Driver, Link
+from seatrial.harness.devices.vendors import VENDORS
+from seatrial.scheduler.api import device as words
+from seatrial.scheduler.api.quantity import text
+from seatrial.scheduler.api.wire import to_json
 
 Manifest = dict[str, Any]
 

@@ -3,7 +3,7 @@
 An entry: `{"verb": "critical", "device": 3, "xid": 79, "at": 10, "for": 60}`. `device` is a minor, a UUID or a bus
 address; `type` (gpu or rdma, gpu if left out) says whose minor. `at` counts seconds from when the entry was seen; `for`
 ends it, otherwise it lasts until the entry is taken out of the list. The verbs of devices are those of
-`fake_devices.faults`; `not_ready` and `frozen` are the node's own.
+`seatrial.fake_devices.faults`; `not_ready` and `frozen` are the node's own.
 """
 
 import json
@@ -14,11 +14,11 @@ from typing import Any, Literal
 
 import msgspec
 
-from fake_devices import faults as device_faults
-from fake_devices.models import unknown
-from harness.errors import UsageError
-from harness.nodes.hardware import NodeHardware, machine_of
-from scheduler.api.clock import Clock, Timer
+from seatrial.fake_devices import faults as device_faults
+from seatrial.fake_devices.models import unknown
+from seatrial.harness.errors import UsageError
+from seatrial.harness.nodes.hardware import NodeHardware, machine_of
+from seatrial.scheduler.api.clock import Clock, Timer
 
 FAULTS_ANNOTATION = "seatrial.dev/faults"
 

@@ -12,7 +12,7 @@
         taints: [{key: dedicated, value: train, effect: NoSchedule}]
         kubelet: {topology_policy: SingleNUMANodePodLevel, full_pcpus_only: true, reserved_cpus: 0-1}
 
-An entry, once its range is spelled out, is what `scheduler.api.builders.NodeBuilder.manifest` holds.
+An entry, once its range is spelled out, is what `seatrial.scheduler.api.builders.NodeBuilder.manifest` holds.
 """
 
 import re
@@ -23,12 +23,12 @@ from typing import Any, Literal
 import msgspec
 import yaml
 
-from harness.errors import UsageError
-from harness.nodes.hardware import machine_of
-from harness.nodes.topology import PLAIN, Kubelet
-from scheduler.api.core import HOSTNAME_LABEL
-from scheduler.api.extension import BLOCK_LABEL, SPINE_LABEL
-from scheduler.api.wire import to_json
+from seatrial.harness.errors import UsageError
+from seatrial.harness.nodes.hardware import machine_of
+from seatrial.harness.nodes.topology import PLAIN, Kubelet
+from seatrial.scheduler.api.core import HOSTNAME_LABEL
+from seatrial.scheduler.api.extension import BLOCK_LABEL, SPINE_LABEL
+from seatrial.scheduler.api.wire import to_json
 
 Entry = dict[str, Any]
 

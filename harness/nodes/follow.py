@@ -10,9 +10,9 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from scheduler.api.clock import Clock
-from scheduler.api.transport import Request, Response, Stream, Transport
-from scheduler.api.wire import ApiStatus, RawList, WatchEvent, Wire
+from seatrial.scheduler.api.clock import Clock
+from seatrial.scheduler.api.transport import Request, Response, Stream, Transport
+from seatrial.scheduler.api.wire import ApiStatus, RawList, WatchEvent, Wire
 
 log = logging.getLogger(__name__)
 

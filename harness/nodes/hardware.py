@@ -8,14 +8,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from fake_devices.machine import Machine, Slot, from_devices, from_server
-from fake_devices.models import Catalog, CatalogError, catalog
-from fake_devices.table import DeviceTable
-from fake_devices.vendors import BY_LIBRARY_CODE, HARDWARE
-from harness.devices.provider import Device, Driver, Function, Link
-from harness.devices.vendors import VENDORS
-from harness.errors import UsageError
-from scheduler.api.quantity import QuantityError, units
+from seatrial.fake_devices.machine import Machine, Slot, from_devices, from_server
+from seatrial.fake_devices.models import Catalog, CatalogError, catalog
+from seatrial.fake_devices.table import DeviceTable
+from seatrial.fake_devices.vendors import BY_LIBRARY_CODE, HARDWARE
+from seatrial.harness.devices.provider import Device, Driver, Function, Link
+from seatrial.harness.devices.vendors import VENDORS
+from seatrial.harness.errors import UsageError
+from seatrial.scheduler.api.quantity import QuantityError, units
 
 
 def machine_of(entry: Mapping[str, Any], models: Catalog | None = None) -> Machine:

@@ -7,8 +7,8 @@ how long they hold, so whoever judges liveness by the lease waits accordingly.
 import math
 from collections import OrderedDict
 
-from harness.nodes.writer import LEASES, Writer
-from scheduler.api.clock import Clock, Timer
+from seatrial.harness.nodes.writer import LEASES, Writer
+from seatrial.scheduler.api.clock import Clock, Timer
 
 PERIOD = 10.0  # seconds, kubelet's own
 WRITES_PER_SECOND = 50.0  # of all nodes together

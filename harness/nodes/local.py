@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
-from harness.devices.provider import Device, DeviceProvider, Driver, Link, ProviderError, Usage
-from harness.devices.vendors import VENDORS
-from harness.errors import DeviceError
-from harness.nodes.usage import NodeUse, measured_use
+from seatrial.harness.devices.provider import Device, DeviceProvider, Driver, Link, ProviderError, Usage
+from seatrial.harness.devices.vendors import VENDORS
+from seatrial.harness.errors import DeviceError
+from seatrial.harness.nodes.usage import NodeUse, measured_use
 
 log = logging.getLogger(__name__)
 

@@ -13,28 +13,28 @@ from typing import Any
 
 import msgspec
 
-from fake_devices import mailbox
-from harness.conversation import Conversation, Pipe, Wanted
-from harness.devices.stand_in import StandIn
-from harness.errors import ClusterError
-from harness.nodes import local
-from harness.nodes.device_daemon import INFOS_FILE, DeviceDaemon
-from harness.nodes.devices import DAEMON_VENDORS
-from harness.nodes.faults import FAULTS_ANNOTATION, FaultScript
-from harness.nodes.follow import Follower, HeadMeta
-from harness.nodes.hardware import NodeHardware
-from harness.nodes.leases import Leases
-from harness.nodes.local import LOOK_EVERY, LocalHardware
-from harness.nodes.local_use import Aside, LocalUse
-from harness.nodes.node import NodeAgent
-from harness.nodes.references import References
-from harness.nodes.runtimes.protocol import Runtime, Work
-from harness.nodes.usage import UsageReports
-from harness.nodes.writer import NODES, PODS, Writer, then
-from scheduler.api.clock import Clock, Timer
-from scheduler.api.core import HOSTNAME_LABEL
-from scheduler.api.transport import Transport
-from scheduler.api.wire import Wire
+from seatrial.fake_devices import mailbox
+from seatrial.harness.conversation import Conversation, Pipe, Wanted
+from seatrial.harness.devices.stand_in import StandIn
+from seatrial.harness.errors import ClusterError
+from seatrial.harness.nodes import local
+from seatrial.harness.nodes.device_daemon import INFOS_FILE, DeviceDaemon
+from seatrial.harness.nodes.devices import DAEMON_VENDORS
+from seatrial.harness.nodes.faults import FAULTS_ANNOTATION, FaultScript
+from seatrial.harness.nodes.follow import Follower, HeadMeta
+from seatrial.harness.nodes.hardware import NodeHardware
+from seatrial.harness.nodes.leases import Leases
+from seatrial.harness.nodes.local import LOOK_EVERY, LocalHardware
+from seatrial.harness.nodes.local_use import Aside, LocalUse
+from seatrial.harness.nodes.node import NodeAgent
+from seatrial.harness.nodes.references import References
+from seatrial.harness.nodes.runtimes.protocol import Runtime, Work
+from seatrial.harness.nodes.usage import UsageReports
+from seatrial.harness.nodes.writer import NODES, PODS, Writer, then
+from seatrial.scheduler.api.clock import Clock, Timer
+from seatrial.scheduler.api.core import HOSTNAME_LABEL
+from seatrial.scheduler.api.transport import Transport
+from seatrial.scheduler.api.wire import Wire
 
 log = logging.getLogger(__name__)
 

@@ -9,12 +9,12 @@ NVML like everything else.
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from harness.devices.stand_in import StandIn
-from harness.nodes.local import LocalHardware
-from harness.nodes.node import NodeAgent
-from harness.nodes.runtimes.protocol import Runtime
-from harness.nodes.usage import NodeUse
-from scheduler.api.clock import Clock, Timer
+from seatrial.harness.devices.stand_in import StandIn
+from seatrial.harness.nodes.local import LocalHardware
+from seatrial.harness.nodes.node import NodeAgent
+from seatrial.harness.nodes.runtimes.protocol import Runtime
+from seatrial.harness.nodes.usage import NodeUse
+from seatrial.scheduler.api.clock import Clock, Timer
 
 SAMPLE_EVERY = 10.0  # seconds, as koordlet collects
 _DEEPEST = 64  # generations of processes

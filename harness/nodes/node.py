@@ -11,25 +11,25 @@ from typing import Any
 
 import msgspec
 
-from harness.devices.hami_release import SHIPPED, VERSION_LABEL, HamiHost
-from harness.devices.provider import Device
-from harness.devices.vendors import VENDORS
-from harness.errors import UsageError
-from harness.nodes import devices as device_object
-from harness.nodes.admission import UNEXPECTED, Books, Refused
-from harness.nodes.capacity import capacity_and_allocatable
-from harness.nodes.leases import Leases
-from harness.nodes.pods import BoundPod, decode_pod, requests_of
-from harness.nodes.publisher import Hardware, Publisher
-from harness.nodes.references import Objects, References
-from harness.nodes.runtimes.protocol import NO_CONFIG, ContainerState, Runtime, Work
-from harness.nodes.status import granted_before, phase_of, refused_status, running_status, seen_states
-from harness.nodes.usage import NodeUse, scripted_use
-from harness.nodes.writer import NODES, Writer, pod_path, then
-from scheduler.api import device as words
-from scheduler.api.clock import Clock
-from scheduler.api.quantity import QuantityError
-from scheduler.api.transport import Response
+from seatrial.harness.devices.hami_release import SHIPPED, VERSION_LABEL, HamiHost
+from seatrial.harness.devices.provider import Device
+from seatrial.harness.devices.vendors import VENDORS
+from seatrial.harness.errors import UsageError
+from seatrial.harness.nodes import devices as device_object
+from seatrial.harness.nodes.admission import UNEXPECTED, Books, Refused
+from seatrial.harness.nodes.capacity import capacity_and_allocatable
+from seatrial.harness.nodes.leases import Leases
+from seatrial.harness.nodes.pods import BoundPod, decode_pod, requests_of
+from seatrial.harness.nodes.publisher import Hardware, Publisher
+from seatrial.harness.nodes.references import Objects, References
+from seatrial.harness.nodes.runtimes.protocol import NO_CONFIG, ContainerState, Runtime, Work
+from seatrial.harness.nodes.status import granted_before, phase_of, refused_status, running_status, seen_states
+from seatrial.harness.nodes.usage import NodeUse, scripted_use
+from seatrial.harness.nodes.writer import NODES, Writer, pod_path, then
+from seatrial.scheduler.api import device as words
+from seatrial.scheduler.api.clock import Clock
+from seatrial.scheduler.api.quantity import QuantityError
+from seatrial.scheduler.api.transport import Response
 
 log = logging.getLogger(__name__)
 

@@ -2,7 +2,7 @@
 
 from msgspec import field
 
-from scheduler.api.wire import Wire
+from seatrial.scheduler.api.wire import Wire
 
 
 class FieldRef(Wire, frozen=True):

@@ -3,11 +3,11 @@
 import msgspec
 from msgspec import field
 
-from harness.nodes.pod_parts import EnvFrom, Lifecycle, Port, Probe, Variable, Volume, VolumeMount
-from harness.nodes.pod_requests import pod_requests
-from scheduler.api.core import PodSpec, ResourceRequirements
-from scheduler.api.quantity import Amounts
-from scheduler.api.wire import Wire
+from seatrial.harness.nodes.pod_parts import EnvFrom, Lifecycle, Port, Probe, Variable, Volume, VolumeMount
+from seatrial.harness.nodes.pod_requests import pod_requests
+from seatrial.scheduler.api.core import PodSpec, ResourceRequirements
+from seatrial.scheduler.api.quantity import Amounts
+from seatrial.scheduler.api.wire import Wire
 
 
 class PodMeta(Wire, frozen=True):

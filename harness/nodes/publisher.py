@@ -7,16 +7,16 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from harness.devices.provider import Device, Driver, Link
-from harness.nodes import devices as device_object
-from harness.nodes import xpu_files
-from harness.nodes.capacity import Sized, capacity_and_allocatable, quantities
-from harness.nodes.writer import DEVICES, NODES, TOPOLOGIES, Writer, then
-from harness.nodes.xpu_files import Xpu, read_xpus
-from scheduler.api.clock import Clock
-from scheduler.api.core import HOSTNAME_LABEL
-from scheduler.api.numa import NODE_RESERVATION
-from scheduler.api.transport import Done, Response
+from seatrial.harness.devices.provider import Device, Driver, Link
+from seatrial.harness.nodes import devices as device_object
+from seatrial.harness.nodes import xpu_files
+from seatrial.harness.nodes.capacity import Sized, capacity_and_allocatable, quantities
+from seatrial.harness.nodes.writer import DEVICES, NODES, TOPOLOGIES, Writer, then
+from seatrial.harness.nodes.xpu_files import Xpu, read_xpus
+from seatrial.scheduler.api.clock import Clock
+from seatrial.scheduler.api.core import HOSTNAME_LABEL
+from seatrial.scheduler.api.numa import NODE_RESERVATION
+from seatrial.scheduler.api.transport import Done, Response
 
 Manifest = dict[str, Any]
 

@@ -11,10 +11,10 @@ from functools import partial
 import msgspec
 import orjson
 
-from harness.nodes.pod_parts import TokenSource
-from harness.nodes.pods import BoundPod
-from scheduler.api.transport import JSON, Request, Response, Transport
-from scheduler.api.wire import Wire
+from seatrial.harness.nodes.pod_parts import TokenSource
+from seatrial.harness.nodes.pods import BoundPod
+from seatrial.scheduler.api.transport import JSON, Request, Response, Transport
+from seatrial.scheduler.api.wire import Wire
 
 Data = Mapping[str, bytes]
 CONFIG_MAP, SECRET, TOKEN = "configmap", "secret", "token"

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from harness.nodes.pods import BoundPod, ContainerSeen, ResourceStatus
-from harness.nodes.runtimes.protocol import ContainerState, Work
-from scheduler.api.clock import from_rfc3339, rfc3339
+from seatrial.harness.nodes.pods import BoundPod, ContainerSeen, ResourceStatus
+from seatrial.harness.nodes.runtimes.protocol import ContainerState, Work
+from seatrial.scheduler.api.clock import from_rfc3339, rfc3339
 
 Manifest = dict[str, Any]
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import msgspec
 
-from fake_devices.machine import Machine
-from scheduler.api import numa
-from scheduler.api.quantity import CPU, MEMORY, QuantityError, milli, text
-from scheduler.api.wire import to_json
+from seatrial.fake_devices.machine import Machine
+from seatrial.scheduler.api import numa
+from seatrial.scheduler.api.quantity import CPU, MEMORY, QuantityError, milli, text
+from seatrial.scheduler.api.wire import to_json
 
 Manifest = dict[str, Any]
 

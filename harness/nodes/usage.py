@@ -14,17 +14,17 @@ from typing import Any
 import msgspec
 import orjson
 
-from harness.devices.provider import Device, DeviceProvider, ProviderError, Share
-from harness.devices.vendors import VENDORS
-from harness.errors import UsageError
-from harness.nodes.follow import Follower, HeadMeta
-from harness.nodes.pods import BoundPod
-from harness.nodes.writer import Writer
-from scheduler.api import device as words
-from scheduler.api.clock import Clock, Timer
-from scheduler.api.quantity import QuantityError, units
-from scheduler.api.transport import Transport
-from scheduler.api.wire import Wire
+from seatrial.harness.devices.provider import Device, DeviceProvider, ProviderError, Share
+from seatrial.harness.devices.vendors import VENDORS
+from seatrial.harness.errors import UsageError
+from seatrial.harness.nodes.follow import Follower, HeadMeta
+from seatrial.harness.nodes.pods import BoundPod
+from seatrial.harness.nodes.writer import Writer
+from seatrial.scheduler.api import device as words
+from seatrial.scheduler.api.clock import Clock, Timer
+from seatrial.scheduler.api.quantity import QuantityError, units
+from seatrial.scheduler.api.transport import Transport
+from seatrial.scheduler.api.wire import Wire
 
 log = logging.getLogger(__name__)
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import orjson
 
-from scheduler.api.clock import Clock
-from scheduler.api.transport import (
+from seatrial.scheduler.api.clock import Clock
+from seatrial.scheduler.api.transport import (
     JSON,
     MERGE_PATCH,
     STRATEGIC_MERGE_PATCH,

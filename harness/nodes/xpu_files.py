@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
-from scheduler.api import device as words
-from scheduler.api.wire import Wire, to_json
+from seatrial.scheduler.api import device as words
+from seatrial.scheduler.api.wire import Wire, to_json
 
 log = logging.getLogger(__name__)
 

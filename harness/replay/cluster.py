@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.replay.openb import CARD, Node, Shape
+from seatrial.harness.replay.openb import CARD, Node, Shape
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from harness.replay.cluster import Cluster, Floats, Ints
-from harness.replay.openb import CARD, Shape
+from seatrial.harness.replay.cluster import Cluster, Floats, Ints
+from seatrial.harness.replay.openb import CARD, Shape
 
 COVERED = 0.95
 """The most frequent shapes that make up this share of all pods are the typical ones."""

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.errors import UsageError
+from seatrial.harness.errors import UsageError
 
 CARD = 1000
 """A whole card, in thousandths."""

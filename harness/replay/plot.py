@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from harness.errors import UsageError
-from harness.replay.series import Row
+from seatrial.harness.errors import UsageError
+from seatrial.harness.replay.series import Row
 
 _PANELS = (("gpu_allocated_percent", "GPU allocated"), ("fragmented_percent", "GPU idle and fragmented"))
 

@@ -13,10 +13,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from harness.errors import UsageError
-from harness.replay.cluster import Cluster, Floats, Ints
-from harness.replay.fragmentation import Fragments
-from harness.replay.openb import CARD
+from seatrial.harness.errors import UsageError
+from seatrial.harness.replay.cluster import Cluster, Floats, Ints
+from seatrial.harness.replay.fragmentation import Fragments
+from seatrial.harness.replay.openb import CARD
 
 MAX_CPU, MAX_GPU = 128_000, 8 * CARD
 INFEASIBLE = -np.inf

@@ -9,7 +9,7 @@ GPU-Sharing Workloads with Fragmentation Gradient Descent", USENIX ATC '23.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from harness.errors import UsageError
+from seatrial.harness.errors import UsageError
 
 PUBLISHED: dict[str, dict[int, float]] = {
     "random": {100: 86.30, 130: 87.47},

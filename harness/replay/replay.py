@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from harness.replay.cluster import Cluster, Flags, Floats, Ints
-from harness.replay.fragmentation import Fragments, typical_pods
-from harness.replay.openb import Trace, arrivals, preference
-from harness.replay.policies import INFEASIBLE, Policy, policy_named
+from seatrial.harness.replay.cluster import Cluster, Flags, Floats, Ints
+from seatrial.harness.replay.fragmentation import Fragments, typical_pods
+from seatrial.harness.replay.openb import Trace, arrivals, preference
+from seatrial.harness.replay.policies import INFEASIBLE, Policy, policy_named
 
 Clock = Callable[[], float]
 

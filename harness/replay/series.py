@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from statistics import fmean, median, stdev
 from typing import Any
 
-from harness.replay.openb import Trace
-from harness.replay.replay import Outcome, replay
+from seatrial.harness.replay.openb import Trace
+from seatrial.harness.replay.replay import Outcome, replay
 
 Row = dict[str, float | int]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from harness.errors import UsageError
+from seatrial.harness.errors import UsageError
 
 KIND = "KubeSchedulerConfiguration"
 

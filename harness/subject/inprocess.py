@@ -1,4 +1,4 @@
-"""Our own scheduler in this process: the one place that knows `scheduler.app`.
+"""Our own scheduler in this process: the one place that knows `seatrial.scheduler.app`.
 
 `InProcess` is the whole scheduler on a cluster's simulated time; `BareCore` its decisions alone, for benchmarks.
 """
@@ -12,16 +12,16 @@ from typing import Any, Self
 
 import msgspec
 
-from harness.clusters.faulty import FaultyTransport, Link
-from harness.clusters.protocol import Cluster
-from harness.errors import SubjectError, UsageError
-from harness.subject.protocol import IN_PROCESS, Subject
-from scheduler.api.clock import SimClock
-from scheduler.api.core import DEFAULT_SCHEDULER, Node, Pod, PodSpec
-from scheduler.api.device import Device
-from scheduler.api.transport import Response
-from scheduler.api.wire import ObjectMeta
-from scheduler.app import Bind, ConfigError, Evict, build_core, build_routes, build_shell, default_configuration, load
+from seatrial.harness.clusters.faulty import FaultyTransport, Link
+from seatrial.harness.clusters.protocol import Cluster
+from seatrial.harness.errors import SubjectError, UsageError
+from seatrial.harness.subject.protocol import IN_PROCESS, Subject
+from seatrial.scheduler.api.clock import SimClock
+from seatrial.scheduler.api.core import DEFAULT_SCHEDULER, Node, Pod, PodSpec
+from seatrial.scheduler.api.device import Device
+from seatrial.scheduler.api.transport import Response
+from seatrial.scheduler.api.wire import ObjectMeta
+from seatrial.scheduler.app import Bind, ConfigError, Evict, build_core, build_routes, build_shell, default_configuration, load
 
 LOG_LINES = 2000
 
@@ -57,7 +57,7 @@ class InProcess(Subject):
         except ConfigError as error:
             raise UsageError(f"--scheduler-config: {error}") from error
         self._kept = _Kept()
-        self._logger = logging.getLogger("scheduler")
+        self._logger = logging.getLogger("seatrial.scheduler")
         self._level = self._logger.level
 
     def _build(self) -> None:

@@ -9,14 +9,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from harness.clusters.faulty import Link
-from harness.clusters.troubled import TroubledWay
-from harness.errors import SubjectError
-from harness.private_files import private_folder
-from harness.processes import die_with_parent, stop
-from harness.subject.protocol import OURS, Subject
-from harness.subject.services import PORT, ask, free_port
-from scheduler.api.transport import Response
+from seatrial.harness.clusters.faulty import Link
+from seatrial.harness.clusters.troubled import TroubledWay
+from seatrial.harness.errors import SubjectError
+from seatrial.harness.private_files import private_folder
+from seatrial.harness.processes import die_with_parent, stop
+from seatrial.harness.subject.protocol import OURS, Subject
+from seatrial.harness.subject.services import PORT, ask, free_port
+from seatrial.scheduler.api.transport import Response
 
 READY_LINE = "shell synced"  # logged by our scheduler when its informers have synced
 START_WITHIN = 60.0
@@ -27,7 +27,7 @@ TRIES = 3
 
 def our_command(kubeconfig: Path, seed: int, config: Path | None = None) -> list[str]:
     """Our own scheduler, by the interpreter we run on; `config` is a KubeSchedulerConfiguration file."""
-    command = [sys.executable, "-m", "scheduler", "--kubeconfig", str(kubeconfig), "--seed", str(seed)]
+    command = [sys.executable, "-m", "seatrial.scheduler", "--kubeconfig", str(kubeconfig), "--seed", str(seed)]
     return [*command, "--config", str(config)] if config is not None else command
 
 

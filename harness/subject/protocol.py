@@ -10,13 +10,13 @@ from pathlib import Path
 
 import yaml
 
-from harness.clusters.faulty import Link
-from harness.clusters.protocol import Capability, Cluster
-from harness.errors import SubjectError, UsageError
-from harness.private_files import private_folder
-from harness.subject.foreign import completed, foreign_command
-from harness.subject.services import LOOPBACK, PORT, check_services
-from scheduler.api.transport import Response
+from seatrial.harness.clusters.faulty import Link
+from seatrial.harness.clusters.protocol import Capability, Cluster
+from seatrial.harness.errors import SubjectError, UsageError
+from seatrial.harness.private_files import private_folder
+from seatrial.harness.subject.foreign import completed, foreign_command
+from seatrial.harness.subject.services import LOOPBACK, PORT, check_services
+from seatrial.scheduler.api.transport import Response
 
 IN_PROCESS, OURS, DEPLOYED, NONE = "inprocess", "seatrial", "deployed", "none"
 
@@ -93,12 +93,12 @@ def open_subject(
                 f"subject {IN_PROCESS!r} lives in virtual time, cluster {cluster.name!r} does not;"
                 f" use --backend virtual, or --subject {OURS}"
             )
-        from harness.subject.inprocess import InProcess
+        from seatrial.harness.subject.inprocess import InProcess
 
         with InProcess(cluster, seed=seed, config=config) as subject:
             yield subject
     else:
-        from harness.subject.process import ProcessSubject, our_command
+        from seatrial.harness.subject.process import ProcessSubject, our_command
 
         if cluster.endpoint is None:
             raise UsageError(

@@ -4,8 +4,8 @@ import http.client
 import socket
 from urllib.parse import urlsplit
 
-from harness.errors import UsageError
-from scheduler.api.transport import Response
+from seatrial.harness.errors import UsageError
+from seatrial.scheduler.api.transport import Response
 
 PORT = "{port}"  # in a command line or an address: a port that is free when the process starts
 ANSWER_WITHIN = 10.0  # seconds

@@ -1,6 +1,7 @@
 """The drawing of packages in docs/architecture.md: generated from imports by grimp, written as Mermaid.
 
-`python -m harness.tests.package_graph` rewrites the page; `test_package_graph.py` fails if the page is out of date.
+`python -m seatrial.harness.tests.package_graph` rewrites the page; `test_package_graph.py` fails if the page is out of
+date.
 
 A package is a folder with code, named without the distribution's prefix. Modules that lie directly in a top-level
 folder (`harness/errors.py`, `scheduler/cycle.py`) belong to that folder's own node. Tests are left out.
@@ -41,7 +42,9 @@ def imports_of_code() -> set[Edge]:
 
 
 def package_of(module: str, folder: str) -> str:
-    """The package of a module in the drawing of `folder`: `scheduler.cache.columns` → `cache`, in that of scheduler."""
+    """The package of a module in the drawing of `folder`: `seatrial.scheduler.cache.columns` → `cache`, in that of
+    scheduler.
+    """
     parts = module.split(".")
     if not folder:
         return parts[0]

@@ -10,7 +10,7 @@ from typing import Literal
 
 import pytest
 
-from harness import cli
+from seatrial.harness import cli
 
 
 def say(monkeypatch: pytest.MonkeyPatch, words: Sequence[str]) -> int:
@@ -106,7 +106,7 @@ def test_whoever_has_read_enough_is_no_crash(folder: Path) -> None:
     """`seatrial devices | head -c 1`, as it were: the reading end is closed before anything is written."""
     reading, writing = os.pipe()
     os.close(reading)
-    command = [sys.executable, "-m", "harness", "devices", "--fake", "a10:2"]
+    command = [sys.executable, "-m", "seatrial", "devices", "--fake", "a10:2"]
     done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, timeout=60, check=False)  # noqa: S603
     os.close(writing)
     assert (done.returncode, done.stderr) == (0, "")
@@ -118,7 +118,7 @@ def test_ctrl_c_is_answered(folder: Path) -> None:
     (folder / "p.csv").write_text("name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec\np0,1000,1024,1,500,\n")
     words = ["replay", "openb", "--nodes", "n.csv", "--pods", "p.csv", "--seeds", "1000000000"]
     with subprocess.Popen(  # noqa: S603
-        [sys.executable, "-m", "harness", *words], stderr=subprocess.PIPE, text=True,
+        [sys.executable, "-m", "seatrial", *words], stderr=subprocess.PIPE, text=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509 one call
     ) as process:  # fmt: skip
         assert process.stderr is not None
@@ -133,7 +133,7 @@ def test_ctrl_c_is_answered(folder: Path) -> None:
 @pytest.mark.parametrize("file", ["broken.yaml", "binary.yaml", "list.yaml", "empty.yaml", "odd.yaml", "a folder"])
 def test_our_scheduler_refuses_what_is_no_kubeconfig(folder: Path, file: str) -> None:
     """It is the only command that replaces this process, so that its own words are what a user sees."""
-    command = [sys.executable, "-m", "harness", "scheduler", "--kubeconfig", file]
+    command = [sys.executable, "-m", "seatrial", "scheduler", "--kubeconfig", file]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False)  # noqa: S603
     assert done.returncode == 2, done.stderr
     assert f"kubeconfig {file}" in done.stderr

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from harness.interrupts import interruptible
+from seatrial.harness.interrupts import interruptible
 
 
 @pytest.fixture(autouse=True)

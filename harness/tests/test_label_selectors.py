@@ -2,9 +2,9 @@
 
 import pytest
 
-from harness.label_selectors import LabelSelector, holds, term_matches, tolerates
-from scheduler.api.core import NodeSelectorTerm, Taint, Toleration
-from scheduler.api.wire import Requirement
+from seatrial.harness.label_selectors import LabelSelector, holds, term_matches, tolerates
+from seatrial.scheduler.api.core import NodeSelectorTerm, Taint, Toleration
+from seatrial.scheduler.api.wire import Requirement
 
 LABELS = {"app": "web", "rank": "5"}
 

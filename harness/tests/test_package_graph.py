@@ -1,10 +1,10 @@
 """docs/architecture.md shows the packages as they are."""
 
-from harness.tests.package_graph import PAGE, drawn, edges_between_packages, mermaid, package_of, without_implied
+from seatrial.harness.tests.package_graph import PAGE, drawn, edges_between_packages, mermaid, package_of, without_implied
 
 
 def test_the_page_is_up_to_date() -> None:
-    """The page is drawn anew; a difference means: run `python -m harness.tests.package_graph`."""
+    """The page is drawn anew; a difference means: run `python -m seatrial.harness.tests.package_graph`."""
     page = PAGE.read_text()
     assert page.count("<!-- packages: ") == 3
     assert drawn(page) == page
@@ -20,15 +20,15 @@ def test_implied_edges_are_left_out_and_cycles_are_kept() -> None:
 
 
 def test_modules_directly_in_a_folder_are_the_folders_own_node() -> None:
-    assert package_of("scheduler.cycle", "scheduler") == "scheduler"
-    assert package_of("scheduler.cache.columns", "scheduler") == "cache"
-    assert package_of("scheduler.cache", "scheduler") == "cache"
-    assert package_of("harness.errors", "scheduler") == ""
-    assert package_of("harness.clusters.local", "") == "harness"
+    assert package_of("seatrial.scheduler.cycle", "scheduler") == "scheduler"
+    assert package_of("seatrial.scheduler.cache.columns", "scheduler") == "cache"
+    assert package_of("seatrial.scheduler.cache", "scheduler") == "cache"
+    assert package_of("seatrial.harness.errors", "scheduler") == ""
+    assert package_of("seatrial.harness.clusters.local", "") == "harness"
 
 
 def test_edges_become_mermaid() -> None:
-    imports = [("harness.load.run", "harness.errors"), ("harness.load.run", "harness.load.record")]
+    imports = [("seatrial.harness.load.run", "seatrial.harness.errors"), ("seatrial.harness.load.run", "seatrial.harness.load.record")]
     assert list(mermaid(edges_between_packages(imports, "harness"))) == [
         "flowchart TD",
         "    load_[load] --> harness_[harness]",

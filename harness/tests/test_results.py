@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.errors import ResultsError
-from harness.results import (
+from seatrial.harness.errors import ResultsError
+from seatrial.harness.results import (
     Case,
     DeviceState,
     Evidence,
@@ -21,7 +21,7 @@ from harness.results import (
     moment,
     read_run,
 )
-from scheduler.api.clock import SIM_EPOCH, SimClock
+from seatrial.scheduler.api.clock import SIM_EPOCH, SimClock
 
 INFO = RunInfo("r1", moment(SIM_EPOCH), ("seatrial", "run"), "embedded", Subject("ours", "0.1.0"), seed=7)
 
@@ -225,7 +225,7 @@ def test_a_measurement_has_finite_figures(writer: ResultsWriter, value: float | 
 
 
 def test_the_documented_examples_are_a_run(tmp_path: Path) -> None:
-    page = (Path(__file__).parents[2] / "docs" / "results.md").read_text()
+    page = (Path(__file__).resolve().parents[2] / "docs" / "results.md").read_text()
     examples = re.findall(r"^```json (\S+)\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
     for name, content in examples:
         (tmp_path / name).write_text(content)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from harness.results import (
+from seatrial.harness.results import (
     Case,
     DeviceState,
     NodeState,
@@ -15,7 +15,7 @@ from harness.results import (
     Verdict,
     moment,
 )
-from scheduler.api.clock import SIM_EPOCH, SimClock
+from seatrial.scheduler.api.clock import SIM_EPOCH, SimClock
 
 FEATURES_YAML = """\
 - {id: DEV-1, title: "gpu-core, gpu-memory, gpu-memory-ratio in all spellings", release: [v0.7], group: Devices}

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from harness.errors import HarnessError
-from harness.results import Case, Run, RunInfo, Subject, moment, read_run
-from reports.allure import build_html, environment, labels, write_context
-from reports.tests.sample import sample_run
-from scheduler.api.clock import SIM_EPOCH
+from seatrial.harness.errors import HarnessError
+from seatrial.harness.results import Case, Run, RunInfo, Subject, moment, read_run
+from seatrial.reports.allure import build_html, environment, labels, write_context
+from seatrial.reports.tests.sample import sample_run
+from seatrial.scheduler.api.clock import SIM_EPOCH
 
 
 @pytest.fixture

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from harness.errors import ResultsError, UsageError
-from harness.results import Case, ResultsWriter, RunInfo, Subject, Verdict, moment
-from reports.collect import FEATURES, collect, fingerprint, read_features, state_of
-from reports.tests.sample import FEATURES_YAML, sample_run
-from scheduler.api.clock import SIM_EPOCH
+from seatrial.harness.errors import ResultsError, UsageError
+from seatrial.harness.results import Case, ResultsWriter, RunInfo, Subject, Verdict, moment
+from seatrial.reports.collect import FEATURES, collect, fingerprint, read_features, state_of
+from seatrial.reports.tests.sample import FEATURES_YAML, sample_run
+from seatrial.scheduler.api.clock import SIM_EPOCH
 
 
 def write(folder: Path, name: str, cases: list[Case], *, started: float = 0, backend: str = "embedded") -> Path:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from harness.cli import app
-from reports.tests.sample import FEATURES_YAML, sample_run
+from seatrial.harness.cli import app
+from seatrial.reports.tests.sample import FEATURES_YAML, sample_run
 
 
 @pytest.fixture(autouse=True)
@@ -46,7 +46,7 @@ def test_report_of_good_runs_goes_where_it_is_told(tmp_path: Path, capsys: Captu
 
 
 def test_a_folder_that_is_no_run_is_the_users_mistake(tmp_path: Path) -> None:
-    line = [sys.executable, "-m", "harness", "report", str(tmp_path / "nowhere")]
+    line = [sys.executable, "-m", "seatrial", "report", str(tmp_path / "nowhere")]
     done = subprocess.run(line, capture_output=True, text=True, check=False)  # noqa: S603  # our own program
     assert done.returncode == 2
     assert done.stderr.startswith("seatrial: ")

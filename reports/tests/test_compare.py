@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness.results import Case, ResultsWriter, RunInfo, Subject, Verdict, moment
-from reports.collect import Collection, collect
-from reports.compare import Comparison, better, compare, median_interval
-from scheduler.api.clock import SIM_EPOCH
+from seatrial.harness.results import Case, ResultsWriter, RunInfo, Subject, Verdict, moment
+from seatrial.reports.collect import Collection, collect
+from seatrial.reports.compare import Comparison, better, compare, median_interval
+from seatrial.scheduler.api.clock import SIM_EPOCH
 
 
 def side(

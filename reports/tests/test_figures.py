@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.results import ResultsWriter, Run, RunInfo, Subject, moment, read_run
-from reports.figures import cumulative, decades, loads_of, nice_step, series_of, short
-from scheduler.api.clock import SIM_EPOCH
+from seatrial.harness.results import ResultsWriter, Run, RunInfo, Subject, moment, read_run
+from seatrial.reports.figures import cumulative, decades, loads_of, nice_step, series_of, short
+from seatrial.scheduler.api.clock import SIM_EPOCH
 
 
 def bound_at(folder: Path, moments: list[float], case: str = "t::load") -> Run:

@@ -4,10 +4,10 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from harness.results import DeviceState, NodeState
-from reports import svg
-from reports.figures import Load, Series
-from reports.fleet import MAX_NODES, fleet, step_of, summary_of
+from seatrial.harness.results import DeviceState, NodeState
+from seatrial.reports import svg
+from seatrial.reports.figures import Load, Series
+from seatrial.reports.fleet import MAX_NODES, fleet, step_of, summary_of
 
 
 def nodes(count: int, devices: int = 8) -> list[NodeState]:

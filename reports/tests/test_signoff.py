@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from harness.errors import ResultsError
-from harness.results import Case, Evidence, ResultsWriter, RunInfo, Subject, moment
-from reports.collect import Collection, collect
-from reports.evidence import MAX_TEXT, show_evidence
-from reports.signoff import TEMPLATES, headline, signoff, write_signoff
-from reports.tests.sample import FEATURES_YAML, sample_run
-from reports.texts import duration_text
-from scheduler.api.clock import SIM_EPOCH
+from seatrial.harness.errors import ResultsError
+from seatrial.harness.results import Case, Evidence, ResultsWriter, RunInfo, Subject, moment
+from seatrial.reports.collect import Collection, collect
+from seatrial.reports.evidence import MAX_TEXT, show_evidence
+from seatrial.reports.signoff import TEMPLATES, headline, signoff, write_signoff
+from seatrial.reports.tests.sample import FEATURES_YAML, sample_run
+from seatrial.reports.texts import duration_text
+from seatrial.scheduler.api.clock import SIM_EPOCH
 
 VOID = {"meta", "br", "img", "link", "hr", "input"}
 

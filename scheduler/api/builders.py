@@ -8,10 +8,10 @@ from typing import Any, Self
 
 import msgspec
 
-from scheduler.api import device, extension, numa
-from scheduler.api import reservation as reservation_words
-from scheduler.api.quantity import Quantity
-from scheduler.api.wire import to_json
+from seatrial.scheduler.api import device, extension, numa
+from seatrial.scheduler.api import reservation as reservation_words
+from seatrial.scheduler.api.quantity import Quantity
+from seatrial.scheduler.api.wire import to_json
 
 Manifest = dict[str, Any]
 

@@ -2,7 +2,7 @@
 
 from msgspec import field
 
-from scheduler.api.wire import Condition, LabelSelector, ObjectMeta, Requirement, ResourceList, Wire
+from seatrial.scheduler.api.wire import Condition, LabelSelector, ObjectMeta, Requirement, ResourceList, Wire
 
 DEFAULT_SCHEDULER = "default-scheduler"
 HOSTNAME_LABEL = "kubernetes.io/hostname"

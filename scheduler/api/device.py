@@ -6,9 +6,9 @@ from typing import Literal
 import msgspec
 from msgspec import field
 
-from scheduler.api.core import Pod
-from scheduler.api.quantity import Quantity
-from scheduler.api.wire import Condition, LabelSelector, ObjectMeta, ResourceList, Wire
+from seatrial.scheduler.api.core import Pod
+from seatrial.scheduler.api.quantity import Quantity
+from seatrial.scheduler.api.wire import Condition, LabelSelector, ObjectMeta, ResourceList, Wire
 
 DeviceType = Literal["gpu", "rdma", "fpga"]
 DEVICE_TYPES: tuple[DeviceType, ...] = ("gpu", "rdma", "fpga")

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 import msgspec
 from msgspec import field
 
-from scheduler.api.quantity import Quantity
-from scheduler.api.wire import ObjectMeta, ResourceList, Wire
+from seatrial.scheduler.api.quantity import Quantity
+from seatrial.scheduler.api.wire import ObjectMeta, ResourceList, Wire
 
 GROUP_VERSION = "topology.node.k8s.io/v1alpha1"
 

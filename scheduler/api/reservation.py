@@ -9,15 +9,15 @@ from typing import Any
 import msgspec
 from msgspec import field
 
-from scheduler.api.core import (
+from seatrial.scheduler.api.core import (
     NodeSelector,
     Pod,
     PodSpec,
     Taint,
     Toleration,
 )
-from scheduler.api.quantity import Amounts, QuantityError, amounts
-from scheduler.api.wire import LabelSelector, ObjectMeta, ResourceList, Wire, to_json
+from seatrial.scheduler.api.quantity import Amounts, QuantityError, amounts
+from seatrial.scheduler.api.wire import LabelSelector, ObjectMeta, ResourceList, Wire, to_json
 
 RESERVATIONS_PATH = "/apis/scheduling.koordinator.sh/v1alpha1/reservations"
 

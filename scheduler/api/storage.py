@@ -2,8 +2,8 @@
 
 from msgspec import field
 
-from scheduler.api.core import NodeSelector
-from scheduler.api.wire import ObjectMeta, Wire
+from seatrial.scheduler.api.core import NodeSelector
+from seatrial.scheduler.api.wire import ObjectMeta, Wire
 
 IMMEDIATE, WAIT_FOR_FIRST_CONSUMER = "Immediate", "WaitForFirstConsumer"
 READ_WRITE_ONCE_POD = "ReadWriteOncePod"

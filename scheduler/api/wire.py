@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from msgspec import field
 
-from scheduler.api.quantity import Quantity
+from seatrial.scheduler.api.quantity import Quantity
 
 ResourceList = dict[str, Quantity]
 

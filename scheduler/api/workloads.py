@@ -1,6 +1,6 @@
 """Namespaces, services and controllers: the fields that scheduling reads."""
 
-from scheduler.api.wire import LabelSelector, ObjectMeta, Wire
+from seatrial.scheduler.api.wire import LabelSelector, ObjectMeta, Wire
 
 
 class Namespace(Wire, frozen=True):

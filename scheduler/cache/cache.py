@@ -11,18 +11,18 @@ from collections.abc import Iterator
 import msgspec
 from msgspec.structs import replace
 
-from scheduler.api.core import Node, Pod
-from scheduler.api.device import RENAMED
-from scheduler.api.numa import NODE_RESERVATION
-from scheduler.api.quantity import QuantityError, amounts
-from scheduler.cache.classes import ClassRegistry, EquivalenceClass, renamed
-from scheduler.cache.columns import NodeColumns
-from scheduler.cache.listener import Listener
-from scheduler.cache.node_reservation import kept_back
-from scheduler.cache.nodeinfo import NodeInfo, PodInfo
-from scheduler.cache.owners import Owners
-from scheduler.cache.resources import CPU_COLUMN, MEMORY_COLUMN
-from scheduler.cache.volumes import Volumes
+from seatrial.scheduler.api.core import Node, Pod
+from seatrial.scheduler.api.device import RENAMED
+from seatrial.scheduler.api.numa import NODE_RESERVATION
+from seatrial.scheduler.api.quantity import QuantityError, amounts
+from seatrial.scheduler.cache.classes import ClassRegistry, EquivalenceClass, renamed
+from seatrial.scheduler.cache.columns import NodeColumns
+from seatrial.scheduler.cache.listener import Listener
+from seatrial.scheduler.cache.node_reservation import kept_back
+from seatrial.scheduler.cache.nodeinfo import NodeInfo, PodInfo
+from seatrial.scheduler.cache.owners import Owners
+from seatrial.scheduler.cache.resources import CPU_COLUMN, MEMORY_COLUMN
+from seatrial.scheduler.cache.volumes import Volumes
 
 
 class _Placed(msgspec.Struct, gc=False):  # not tracked by the garbage collector: there are many, in no reference cycle

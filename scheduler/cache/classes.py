@@ -13,14 +13,14 @@ from dataclasses import dataclass, field
 import msgspec
 from msgspec.structs import replace
 
-from scheduler.api.core import Pod, PodSpec
-from scheduler.api.device import RENAMED
-from scheduler.api.quantity import Amounts, QuantityError
-from scheduler.cache.pins import unpinned
-from scheduler.cache.resources import PODS_COLUMN, ResourceIndex
-from scheduler.pods.cpu_binding import may_bind
-from scheduler.pods.host_ports import host_ports
-from scheduler.pods.requests import nonzero_requests, pod_requests
+from seatrial.scheduler.api.core import Pod, PodSpec
+from seatrial.scheduler.api.device import RENAMED
+from seatrial.scheduler.api.quantity import Amounts, QuantityError
+from seatrial.scheduler.cache.pins import unpinned
+from seatrial.scheduler.cache.resources import PODS_COLUMN, ResourceIndex
+from seatrial.scheduler.pods.cpu_binding import may_bind
+from seatrial.scheduler.pods.host_ports import host_ports
+from seatrial.scheduler.pods.requests import nonzero_requests, pod_requests
 
 
 @dataclass(slots=True, eq=False)

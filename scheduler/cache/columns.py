@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from scheduler.cache.resources import CPU_COLUMN, MEMORY_COLUMN, ResourceIndex
+from seatrial.scheduler.cache.resources import CPU_COLUMN, MEMORY_COLUMN, ResourceIndex
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from scheduler.cache.cache import Cache
-from scheduler.cache.columns import Bools, Ints
-from scheduler.cache.node_facts import NodeFact
+from seatrial.scheduler.cache.cache import Cache
+from seatrial.scheduler.cache.columns import Bools, Ints
+from seatrial.scheduler.cache.node_facts import NodeFact
 
 
 class Domain:

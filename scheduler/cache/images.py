@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from scheduler.cache.cache import Cache
-from scheduler.cache.columns import Ints
+from seatrial.scheduler.cache.cache import Cache
+from seatrial.scheduler.cache.columns import Ints
 
 
 class ImageRegistry:

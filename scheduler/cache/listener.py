@@ -3,9 +3,9 @@
 from abc import ABC, abstractmethod
 from typing import ClassVar
 
-from scheduler.api.core import Node, Pod
-from scheduler.cache.classes import EquivalenceClass
-from scheduler.cache.nodeinfo import PodInfo
+from seatrial.scheduler.api.core import Node, Pod
+from seatrial.scheduler.cache.classes import EquivalenceClass
+from seatrial.scheduler.cache.nodeinfo import PodInfo
 
 
 class Listener(ABC):

@@ -5,9 +5,9 @@ from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
-from scheduler.api.core import Pod
-from scheduler.api.wire import LabelSelector, Requirement
-from scheduler.pods.selectors import selector_matches
+from seatrial.scheduler.api.core import Pod
+from seatrial.scheduler.api.wire import LabelSelector, Requirement
+from seatrial.scheduler.pods.selectors import selector_matches
 
 EVERYTHING = LabelSelector()
 

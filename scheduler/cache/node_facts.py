@@ -9,9 +9,9 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from scheduler.api.core import Node
-from scheduler.cache.cache import Cache
-from scheduler.cache.columns import Batch, Bools, Ints
+from seatrial.scheduler.api.core import Node
+from seatrial.scheduler.cache.cache import Cache
+from seatrial.scheduler.cache.columns import Batch, Bools, Ints
 
 V = TypeVar("V", bound=Hashable)
 

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from scheduler.api.numa import NODE_RESERVATION, CpusetError, NodeReservation, parse_cpuset
-from scheduler.api.quantity import CPU, Amounts, QuantityError, amounts
+from seatrial.scheduler.api.numa import NODE_RESERVATION, CpusetError, NodeReservation, parse_cpuset
+from seatrial.scheduler.api.quantity import CPU, Amounts, QuantityError, amounts
 
 
 def kept_back(annotations: Mapping[str, str]) -> Amounts:

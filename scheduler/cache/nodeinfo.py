@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, field
 
-from scheduler.api.clock import from_rfc3339
-from scheduler.api.core import Node, Pod
-from scheduler.cache.classes import EquivalenceClass
+from seatrial.scheduler.api.clock import from_rfc3339
+from seatrial.scheduler.api.core import Node, Pod
+from seatrial.scheduler.cache.classes import EquivalenceClass
 
 
 @dataclass(slots=True, eq=False)

@@ -1,7 +1,7 @@
 """Selectors of services and controllers: they define which pods are replicas of each other."""
 
-from scheduler.api.core import Pod
-from scheduler.api.wire import LabelSelector, Requirement
+from seatrial.scheduler.api.core import Pod
+from seatrial.scheduler.api.wire import LabelSelector, Requirement
 
 
 class Owners:

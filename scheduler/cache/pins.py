@@ -6,7 +6,7 @@ judged on all nodes. So pods that differ only in the name are one class, and the
 
 from msgspec.structs import replace
 
-from scheduler.api.core import Affinity, NodeSelector, NodeSelectorTerm, Pod
+from seatrial.scheduler.api.core import Affinity, NodeSelector, NodeSelectorTerm, Pod
 
 NAME_FIELD = "metadata.name"
 

@@ -1,6 +1,6 @@
 """ResourceIndex: resource names as column numbers, shared by `NodeColumns` and the vectors of pods."""
 
-from scheduler.api.quantity import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
+from seatrial.scheduler.api.quantity import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 
 PODS_COLUMN, CPU_COLUMN, MEMORY_COLUMN, STORAGE_COLUMN = range(4)
 

@@ -4,12 +4,12 @@ from collections import OrderedDict
 
 import numpy as np
 
-from scheduler.api.core import Pod
-from scheduler.cache.cache import Cache
-from scheduler.cache.columns import Ints
-from scheduler.cache.listener import Listener
-from scheduler.cache.matching import LabelIndex, LabelPair, Namespaces, PodMatcher
-from scheduler.cache.nodeinfo import PodInfo
+from seatrial.scheduler.api.core import Pod
+from seatrial.scheduler.cache.cache import Cache
+from seatrial.scheduler.cache.columns import Ints
+from seatrial.scheduler.cache.listener import Listener
+from seatrial.scheduler.cache.matching import LabelIndex, LabelPair, Namespaces, PodMatcher
+from seatrial.scheduler.cache.nodeinfo import PodInfo
 
 MAX_KEPT_CELLS = 50_000_000  # tallies times nodes, 8 bytes each; beyond, the least recently used are dropped
 MIN_TALLIES = 64  # this many are kept in any case

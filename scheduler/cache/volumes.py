@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Mapping
 
-from scheduler.api.core import Pod
-from scheduler.api.storage import CsiNode, PersistentVolume, PersistentVolumeClaim, StorageClass
+from seatrial.scheduler.api.core import Pod
+from seatrial.scheduler.api.storage import CsiNode, PersistentVolume, PersistentVolumeClaim, StorageClass
 
 ClaimKey = tuple[str, str]  # namespace, name
 

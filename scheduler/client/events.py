@@ -8,12 +8,12 @@ import logging
 from collections import OrderedDict, deque
 from typing import Any
 
-from scheduler.api.clock import Clock
-from scheduler.api.core import Pod
-from scheduler.api.device import GROUP_VERSION
-from scheduler.api.reservation import RESERVATION_NAME, is_reserve_pod
-from scheduler.api.transport import Response
-from scheduler.client.rest import Rest
+from seatrial.scheduler.api.clock import Clock
+from seatrial.scheduler.api.core import Pod
+from seatrial.scheduler.api.device import GROUP_VERSION
+from seatrial.scheduler.api.reservation import RESERVATION_NAME, is_reserve_pod
+from seatrial.scheduler.api.transport import Response
+from seatrial.scheduler.client.rest import Rest
 
 log = logging.getLogger(__name__)
 

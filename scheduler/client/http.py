@@ -15,8 +15,8 @@ from typing import NamedTuple, cast
 
 import httptools
 
-from scheduler.api.transport import Done, OnLine, Request, Response, Stream
-from scheduler.client.kubeconfig import Server
+from seatrial.scheduler.api.transport import Done, OnLine, Request, Response, Stream
+from seatrial.scheduler.client.kubeconfig import Server
 
 log = logging.getLogger(__name__)
 

@@ -12,10 +12,10 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from scheduler.api.clock import Clock
-from scheduler.api.transport import Request, Response, Stream, Transport
-from scheduler.api.wire import ApiStatus, ListMeta, ObjectMeta, RawList, Wire
-from scheduler.client.rest import refusal
+from seatrial.scheduler.api.clock import Clock
+from seatrial.scheduler.api.transport import Request, Response, Stream, Transport
+from seatrial.scheduler.api.wire import ApiStatus, ListMeta, ObjectMeta, RawList, Wire
+from seatrial.scheduler.client.rest import refusal
 
 log = logging.getLogger(__name__)
 

@@ -13,10 +13,10 @@ from urllib.parse import quote
 
 import msgspec
 
-from scheduler.api.clock import Clock, Timer
-from scheduler.api.transport import Request, Response, Transport
-from scheduler.api.wire import Wire, to_json
-from scheduler.client.rest import refusal
+from seatrial.scheduler.api.clock import Clock, Timer
+from seatrial.scheduler.api.transport import Request, Response, Transport
+from seatrial.scheduler.api.wire import Wire, to_json
+from seatrial.scheduler.client.rest import refusal
 
 log = logging.getLogger(__name__)
 

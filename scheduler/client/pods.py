@@ -7,8 +7,8 @@ known one.
 import msgspec
 from msgspec.structs import replace
 
-from scheduler.api.core import Pod, PodSpec, PodStatus
-from scheduler.api.wire import ObjectMeta, Wire
+from seatrial.scheduler.api.core import Pod, PodSpec, PodStatus
+from seatrial.scheduler.api.wire import ObjectMeta, Wire
 
 _LIMIT = 16384  # maximum of specs kept; specs with a node name do not repeat
 _NODE = b'"nodeName":"'

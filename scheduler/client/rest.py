@@ -13,10 +13,10 @@ from urllib.parse import quote
 
 import msgspec
 
-from scheduler.api.clock import Clock
-from scheduler.api.core import Pod
-from scheduler.api.transport import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Done, Request, Response, Transport
-from scheduler.api.wire import ApiStatus, to_json
+from seatrial.scheduler.api.clock import Clock
+from seatrial.scheduler.api.core import Pod
+from seatrial.scheduler.api.transport import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Done, Request, Response, Transport
+from seatrial.scheduler.api.wire import ApiStatus, to_json
 
 log = logging.getLogger(__name__)
 

@@ -11,11 +11,11 @@ from abc import abstractmethod
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, ClassVar
 
-from scheduler.cache.columns import Batch, Bools, Ints
-from scheduler.cache.nodeinfo import NodeInfo, PodInfo
-from scheduler.framework.extension_points import Filter, Score
-from scheduler.framework.state import CycleState
-from scheduler.framework.status import Status
+from seatrial.scheduler.cache.columns import Batch, Bools, Ints
+from seatrial.scheduler.cache.nodeinfo import NodeInfo, PodInfo
+from seatrial.scheduler.framework.extension_points import Filter, Score
+from seatrial.scheduler.framework.state import CycleState
+from seatrial.scheduler.framework.status import Status
 
 
 class FilterBatch(Filter):

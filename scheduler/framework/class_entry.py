@@ -4,14 +4,14 @@ from collections.abc import Hashable
 
 import numpy as np
 
-from scheduler.cache.cache import Cache
-from scheduler.cache.classes import EquivalenceClass
-from scheduler.cache.columns import Batch, Bools, Ints
-from scheduler.cache.nodeinfo import NodeInfo
-from scheduler.framework.accelerations import FilterBatch, ScoreBatch
-from scheduler.framework.extension_points import Filter, Score
-from scheduler.framework.rules import ClassRules
-from scheduler.framework.state import CycleState
+from seatrial.scheduler.cache.cache import Cache
+from seatrial.scheduler.cache.classes import EquivalenceClass
+from seatrial.scheduler.cache.columns import Batch, Bools, Ints
+from seatrial.scheduler.cache.nodeinfo import NodeInfo
+from seatrial.scheduler.framework.accelerations import FilterBatch, ScoreBatch
+from seatrial.scheduler.framework.extension_points import Filter, Score
+from seatrial.scheduler.framework.rules import ClassRules
+from seatrial.scheduler.framework.state import CycleState
 
 
 class ClassEntry:

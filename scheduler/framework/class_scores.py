@@ -6,18 +6,18 @@ with it. Plugins of scope CLUSTER run again in each cycle, for the nodes that pa
 
 import numpy as np
 
-from scheduler.cache.classes import EquivalenceClass
-from scheduler.cache.columns import Batch, Ints, Rows
-from scheduler.cache.nodeinfo import NodeInfo, PodInfo
-from scheduler.framework.class_entry import ClassEntry
-from scheduler.framework.fit_error import FitError
-from scheduler.framework.normalization import ClassNormalizer
-from scheduler.framework.plugin_runner import PluginRunner
-from scheduler.framework.reasons import ReasonCollector
-from scheduler.framework.rules import ClassRules
-from scheduler.framework.score_matrix import ScoreMatrix
-from scheduler.framework.selection import Selector
-from scheduler.framework.state import CycleState
+from seatrial.scheduler.cache.classes import EquivalenceClass
+from seatrial.scheduler.cache.columns import Batch, Ints, Rows
+from seatrial.scheduler.cache.nodeinfo import NodeInfo, PodInfo
+from seatrial.scheduler.framework.class_entry import ClassEntry
+from seatrial.scheduler.framework.fit_error import FitError
+from seatrial.scheduler.framework.normalization import ClassNormalizer
+from seatrial.scheduler.framework.plugin_runner import PluginRunner
+from seatrial.scheduler.framework.reasons import ReasonCollector
+from seatrial.scheduler.framework.rules import ClassRules
+from seatrial.scheduler.framework.score_matrix import ScoreMatrix
+from seatrial.scheduler.framework.selection import Selector
+from seatrial.scheduler.framework.state import CycleState
 
 SINGLE_NODES_THRESHOLD = 4  # up to this many changed nodes are judged one by one
 

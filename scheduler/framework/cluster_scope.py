@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
-from scheduler.api.core import Pod
-from scheduler.cache.columns import TIE_BITS, Batch, Bools, Ints, NodeColumns
-from scheduler.cache.nodeinfo import NodeInfo
-from scheduler.framework.accelerations import FilterBatch, ScoreBatch
-from scheduler.framework.extension_points import Filter, Plugin, Score
-from scheduler.framework.rules import ClassRules
-from scheduler.framework.state import SKIPPED, CycleState, StateKey
-from scheduler.framework.status import SUCCESS, Status
+from seatrial.scheduler.api.core import Pod
+from seatrial.scheduler.cache.columns import TIE_BITS, Batch, Bools, Ints, NodeColumns
+from seatrial.scheduler.cache.nodeinfo import NodeInfo
+from seatrial.scheduler.framework.accelerations import FilterBatch, ScoreBatch
+from seatrial.scheduler.framework.extension_points import Filter, Plugin, Score
+from seatrial.scheduler.framework.rules import ClassRules
+from seatrial.scheduler.framework.state import SKIPPED, CycleState, StateKey
+from seatrial.scheduler.framework.status import SUCCESS, Status
 
 _INFEASIBLE = -(1 << 62)
 

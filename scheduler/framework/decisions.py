@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from scheduler.cache.nodeinfo import PodInfo
+from seatrial.scheduler.cache.nodeinfo import PodInfo
 
 
 class Bind(msgspec.Struct, frozen=True):

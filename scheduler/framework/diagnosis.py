@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from scheduler.api.clock import Clock
-from scheduler.api.wire import to_json
-from scheduler.cache.nodeinfo import PodInfo
-from scheduler.framework.status import Code, Status
+from seatrial.scheduler.api.clock import Clock
+from seatrial.scheduler.api.wire import to_json
+from seatrial.scheduler.cache.nodeinfo import PodInfo
+from seatrial.scheduler.framework.status import Code, Status
 
 log = logging.getLogger(__name__)
 

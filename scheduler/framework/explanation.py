@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from scheduler.cache.nodeinfo import NodeInfo, PodInfo
-from scheduler.framework.cluster_scope import outside
-from scheduler.framework.extension_points import Scope
-from scheduler.framework.plugin_runner import PluginRunner
-from scheduler.framework.restored import as_seen, restore, share
-from scheduler.framework.state import SKIPPED, CycleState
-from scheduler.framework.status import Status
+from seatrial.scheduler.cache.nodeinfo import NodeInfo, PodInfo
+from seatrial.scheduler.framework.cluster_scope import outside
+from seatrial.scheduler.framework.extension_points import Scope
+from seatrial.scheduler.framework.plugin_runner import PluginRunner
+from seatrial.scheduler.framework.restored import as_seen, restore, share
+from seatrial.scheduler.framework.state import SKIPPED, CycleState
+from seatrial.scheduler.framework.status import Status
 
 
 @dataclass(slots=True)

@@ -17,13 +17,13 @@ from typing import ClassVar
 import msgspec
 import numpy as np
 
-from scheduler.api.core import Pod
-from scheduler.cache.columns import Ints
-from scheduler.cache.nodeinfo import NodeInfo, PodInfo
-from scheduler.framework.fit_error import FitError
-from scheduler.framework.state import CycleState
-from scheduler.framework.status import PostFilterResult, Status
-from scheduler.framework.timing import Timing
+from seatrial.scheduler.api.core import Pod
+from seatrial.scheduler.cache.columns import Ints
+from seatrial.scheduler.cache.nodeinfo import NodeInfo, PodInfo
+from seatrial.scheduler.framework.fit_error import FitError
+from seatrial.scheduler.framework.state import CycleState
+from seatrial.scheduler.framework.status import PostFilterResult, Status
+from seatrial.scheduler.framework.timing import Timing
 
 MAX_NODE_SCORE = 100
 

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from scheduler.cache.columns import Rows
-from scheduler.framework.state import CycleState
-from scheduler.framework.status import Code, Status
+from seatrial.scheduler.cache.columns import Rows
+from seatrial.scheduler.framework.state import CycleState
+from seatrial.scheduler.framework.status import Code, Status
 
 NO_NODES = "no nodes available to schedule pods"
 

@@ -4,16 +4,16 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar, cast
 
-from scheduler.api.clock import Clock
-from scheduler.api.core import Pod, PodDisruptionBudget
-from scheduler.cache.cache import Cache
-from scheduler.cache.columns import NodeColumns
-from scheduler.cache.nodeinfo import NodeInfo, PodInfo
-from scheduler.framework.exposition import Family
-from scheduler.framework.routes import Handler
-from scheduler.framework.state import CycleState
-from scheduler.framework.status import Status
-from scheduler.framework.timing import Timing
+from seatrial.scheduler.api.clock import Clock
+from seatrial.scheduler.api.core import Pod, PodDisruptionBudget
+from seatrial.scheduler.cache.cache import Cache
+from seatrial.scheduler.cache.columns import NodeColumns
+from seatrial.scheduler.cache.nodeinfo import NodeInfo, PodInfo
+from seatrial.scheduler.framework.exposition import Family
+from seatrial.scheduler.framework.routes import Handler
+from seatrial.scheduler.framework.state import CycleState
+from seatrial.scheduler.framework.status import Status
+from seatrial.scheduler.framework.timing import Timing
 
 T = TypeVar("T")
 
@@ -34,7 +34,7 @@ class Watch:
 
 
 class ProfileRunner(Protocol):
-    """What the handle needs of a profile's runner (`scheduler.framework.runner.Runner`)."""
+    """What the handle needs of a profile's runner (`seatrial.scheduler.framework.runner.Runner`)."""
 
     scheduler_name: str
 

@@ -4,9 +4,9 @@ import inspect
 from functools import cache
 from typing import Any, TypeVar
 
-from scheduler.framework import accelerations, extension_points
-from scheduler.framework.extension_points import Plugin, Transformer
-from scheduler.framework.timing import (
+from seatrial.scheduler.framework import accelerations, extension_points
+from seatrial.scheduler.framework.extension_points import Plugin, Transformer
+from seatrial.scheduler.framework.timing import (
     AFTER_PRE_FILTER,
     BEFORE_PRE_FILTER,
     FILTER,

@@ -6,13 +6,13 @@ and the second normalisation that a pod needs if it cannot use all nodes that ar
 
 import numpy as np
 
-from scheduler.cache.columns import TIE_BITS, Batch, Ints, NodeColumns, Rows
-from scheduler.cache.nodeinfo import PodInfo
-from scheduler.framework.class_entry import ClassEntry
-from scheduler.framework.extension_points import Score
-from scheduler.framework.restored import RESTORED
-from scheduler.framework.score_matrix import ScoreMatrix
-from scheduler.framework.state import CycleState
+from seatrial.scheduler.cache.columns import TIE_BITS, Batch, Ints, NodeColumns, Rows
+from seatrial.scheduler.cache.nodeinfo import PodInfo
+from seatrial.scheduler.framework.class_entry import ClassEntry
+from seatrial.scheduler.framework.extension_points import Score
+from seatrial.scheduler.framework.restored import RESTORED
+from seatrial.scheduler.framework.score_matrix import ScoreMatrix
+from seatrial.scheduler.framework.state import CycleState
 
 
 class NodeScore:

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from scheduler.api.core import Pod
-from scheduler.cache.nodeinfo import NodeInfo, PodInfo
-from scheduler.framework.extension_points import (
+from seatrial.scheduler.api.core import Pod
+from seatrial.scheduler.cache.nodeinfo import NodeInfo, PodInfo
+from seatrial.scheduler.framework.extension_points import (
     Filter,
     Permit,
     Plugin,
@@ -19,11 +19,11 @@ from scheduler.framework.extension_points import (
     Score,
     VictimAware,
 )
-from scheduler.framework.handle import Handle
-from scheduler.framework.restored import as_seen
-from scheduler.framework.state import SKIPPED, CycleState
-from scheduler.framework.status import SUCCESS, Code, Status
-from scheduler.framework.timing import PERMIT, RESERVE
+from seatrial.scheduler.framework.handle import Handle
+from seatrial.scheduler.framework.restored import as_seen
+from seatrial.scheduler.framework.state import SKIPPED, CycleState
+from seatrial.scheduler.framework.status import SUCCESS, Code, Status
+from seatrial.scheduler.framework.timing import PERMIT, RESERVE
 
 
 @dataclass(frozen=True, slots=True)

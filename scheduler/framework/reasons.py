@@ -5,16 +5,16 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from scheduler.cache.cache import Cache
-from scheduler.cache.columns import Batch, Bools, Rows
-from scheduler.framework.accelerations import FilterBatch
-from scheduler.framework.class_entry import ClassEntry
-from scheduler.framework.cluster_scope import outside
-from scheduler.framework.extension_points import Filter
-from scheduler.framework.fit_error import FitError, Reasons
-from scheduler.framework.score_matrix import ScoreMatrix
-from scheduler.framework.state import CycleState
-from scheduler.framework.status import Status
+from seatrial.scheduler.cache.cache import Cache
+from seatrial.scheduler.cache.columns import Batch, Bools, Rows
+from seatrial.scheduler.framework.accelerations import FilterBatch
+from seatrial.scheduler.framework.class_entry import ClassEntry
+from seatrial.scheduler.framework.cluster_scope import outside
+from seatrial.scheduler.framework.extension_points import Filter
+from seatrial.scheduler.framework.fit_error import FitError, Reasons
+from seatrial.scheduler.framework.score_matrix import ScoreMatrix
+from seatrial.scheduler.framework.state import CycleState
+from seatrial.scheduler.framework.status import Status
 
 
 class ReasonCollector:

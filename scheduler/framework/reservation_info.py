@@ -4,13 +4,13 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from scheduler.api.core import Pod
-from scheduler.api.quantity import Amounts
-from scheduler.api.reservation import RESTRICTED, Reservation
-from scheduler.cache.nodeinfo import NodeInfo
-from scheduler.framework.extension_points import Plugin
-from scheduler.framework.state import CycleState, StateKey
-from scheduler.framework.status import Status
+from seatrial.scheduler.api.core import Pod
+from seatrial.scheduler.api.quantity import Amounts
+from seatrial.scheduler.api.reservation import RESTRICTED, Reservation
+from seatrial.scheduler.cache.nodeinfo import NodeInfo
+from seatrial.scheduler.framework.extension_points import Plugin
+from seatrial.scheduler.framework.state import CycleState, StateKey
+from seatrial.scheduler.framework.status import Status
 
 
 @dataclass(slots=True, eq=False)

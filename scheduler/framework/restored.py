@@ -6,11 +6,11 @@ copies, and the plugins run on the copies without kept results. All other nodes 
 
 from collections.abc import Iterable
 
-from scheduler.api.core import Pod
-from scheduler.cache.nodeinfo import NodeInfo, PodInfo
-from scheduler.framework.extension_points import Transformer, VictimAware
-from scheduler.framework.handle import Handle
-from scheduler.framework.state import CycleState, StateKey
+from seatrial.scheduler.api.core import Pod
+from seatrial.scheduler.cache.nodeinfo import NodeInfo, PodInfo
+from seatrial.scheduler.framework.extension_points import Transformer, VictimAware
+from seatrial.scheduler.framework.handle import Handle
+from seatrial.scheduler.framework.state import CycleState, StateKey
 
 
 class Restored:

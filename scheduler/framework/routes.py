@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from scheduler.api.wire import to_json
+from seatrial.scheduler.api.wire import to_json
 
 TEXT, JSON, HTML = "text/plain; charset=utf-8", "application/json; charset=utf-8", "text/html; charset=utf-8"
 

@@ -6,11 +6,11 @@ PreFilters that need to see no more than the class run here, once; plugins that 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
-from scheduler.cache.classes import EquivalenceClass
-from scheduler.framework.accelerations import FilterBatch, ScoreBatch, score_kind
-from scheduler.framework.extension_points import Filter, Plugin, PreFilter, Scope, Score
-from scheduler.framework.state import SKIPPED, CycleState
-from scheduler.framework.status import Status
+from seatrial.scheduler.cache.classes import EquivalenceClass
+from seatrial.scheduler.framework.accelerations import FilterBatch, ScoreBatch, score_kind
+from seatrial.scheduler.framework.extension_points import Filter, Plugin, PreFilter, Scope, Score
+from seatrial.scheduler.framework.state import SKIPPED, CycleState
+from seatrial.scheduler.framework.status import Status
 
 Weighted = tuple[Score, int]
 

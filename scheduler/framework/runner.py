@@ -2,13 +2,13 @@
 
 from collections import OrderedDict
 
-from scheduler.cache.classes import EquivalenceClass
-from scheduler.cache.nodeinfo import PodInfo
-from scheduler.framework.class_scores import ClassScores
-from scheduler.framework.handle import Handle
-from scheduler.framework.plugin_runner import PluginRunner, Profile
-from scheduler.framework.rules import rules_for
-from scheduler.framework.score_matrix import ScoreMatrix
+from seatrial.scheduler.cache.classes import EquivalenceClass
+from seatrial.scheduler.cache.nodeinfo import PodInfo
+from seatrial.scheduler.framework.class_scores import ClassScores
+from seatrial.scheduler.framework.handle import Handle
+from seatrial.scheduler.framework.plugin_runner import PluginRunner, Profile
+from seatrial.scheduler.framework.rules import rules_for
+from seatrial.scheduler.framework.score_matrix import ScoreMatrix
 
 MAX_KEPT_RESULTS = 20_000_000  # classes times nodes, at 33 bytes each; beyond, the least recently used are dropped
 MIN_CLASSES = 64  # this many classes are kept, however many nodes there are

@@ -26,14 +26,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scheduler.cache.columns import TIE_BITS, Batch, Bools, Ints, NodeColumns, Rows
-from scheduler.cache.nodeinfo import NodeInfo, PodInfo
-from scheduler.framework.accelerations import ScoreBatch, has_delta_bound
-from scheduler.framework.class_entry import ClassEntry
-from scheduler.framework.extension_points import MAX_NODE_SCORE, ByMaximum, Score
-from scheduler.framework.rules import ClassRules
-from scheduler.framework.signatures import REFUSED
-from scheduler.framework.update_plan import Plan, make_plan
+from seatrial.scheduler.cache.columns import TIE_BITS, Batch, Bools, Ints, NodeColumns, Rows
+from seatrial.scheduler.cache.nodeinfo import NodeInfo, PodInfo
+from seatrial.scheduler.framework.accelerations import ScoreBatch, has_delta_bound
+from seatrial.scheduler.framework.class_entry import ClassEntry
+from seatrial.scheduler.framework.extension_points import MAX_NODE_SCORE, ByMaximum, Score
+from seatrial.scheduler.framework.rules import ClassRules
+from seatrial.scheduler.framework.signatures import REFUSED
+from seatrial.scheduler.framework.update_plan import Plan, make_plan
 
 NOT_FEASIBLE = -(1 << 62)  # no sum of bounds raises it to 0; any key below 0 is infeasible
 NO_RAW = -(1 << 40)

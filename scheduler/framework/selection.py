@@ -8,20 +8,20 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from scheduler.cache.columns import TIE_BITS, Ints
-from scheduler.cache.nodeinfo import PodInfo
-from scheduler.cache.pins import pin_of
-from scheduler.framework.class_entry import ClassEntry
-from scheduler.framework.cluster_scope import Cycle, outside
-from scheduler.framework.extension_points import Plugin, Transformer, VictimAware
-from scheduler.framework.fit_error import FitError
-from scheduler.framework.normalization import ClassNormalizer
-from scheduler.framework.plugin_runner import PluginRunner
-from scheduler.framework.reasons import ReasonCollector
-from scheduler.framework.restored import RESTORED, enter, restore
-from scheduler.framework.score_matrix import NOT_FEASIBLE, ScoreMatrix
-from scheduler.framework.state import CycleState
-from scheduler.framework.status import Status
+from seatrial.scheduler.cache.columns import TIE_BITS, Ints
+from seatrial.scheduler.cache.nodeinfo import PodInfo
+from seatrial.scheduler.cache.pins import pin_of
+from seatrial.scheduler.framework.class_entry import ClassEntry
+from seatrial.scheduler.framework.cluster_scope import Cycle, outside
+from seatrial.scheduler.framework.extension_points import Plugin, Transformer, VictimAware
+from seatrial.scheduler.framework.fit_error import FitError
+from seatrial.scheduler.framework.normalization import ClassNormalizer
+from seatrial.scheduler.framework.plugin_runner import PluginRunner
+from seatrial.scheduler.framework.reasons import ReasonCollector
+from seatrial.scheduler.framework.restored import RESTORED, enter, restore
+from seatrial.scheduler.framework.score_matrix import NOT_FEASIBLE, ScoreMatrix
+from seatrial.scheduler.framework.state import CycleState
+from seatrial.scheduler.framework.status import Status
 
 _NOTHING: dict[int, Status] = {}
 

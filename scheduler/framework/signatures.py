@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scheduler.cache.columns import TIE_BITS, Ints
-from scheduler.cache.nodeinfo import NodeInfo
-from scheduler.framework.accelerations import FilterBatch, ScoreBatch
-from scheduler.framework.class_entry import ClassEntry
-from scheduler.framework.extension_points import MAX_NODE_SCORE
+from seatrial.scheduler.cache.columns import TIE_BITS, Ints
+from seatrial.scheduler.cache.nodeinfo import NodeInfo
+from seatrial.scheduler.framework.accelerations import FilterBatch, ScoreBatch
+from seatrial.scheduler.framework.class_entry import ClassEntry
+from seatrial.scheduler.framework.extension_points import MAX_NODE_SCORE
 
 REFUSED = -(1 << 58)  # no score raises it to 0, and a dozen of them do not overflow
 MAX_NUMBERS = 1 << 20  # kept for each plugin; beyond that, all are dropped

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from enum import IntEnum
 
-from scheduler.cache.nodeinfo import PodInfo
+from seatrial.scheduler.cache.nodeinfo import PodInfo
 
 
 class Code(IntEnum):

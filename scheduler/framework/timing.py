@@ -9,9 +9,9 @@ The duration of an extension point is the sum over its plugins within one cycle.
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Protocol
 
-from scheduler.api.clock import Clock
-from scheduler.framework.histogram import Histogram
-from scheduler.framework.status import SUCCESS, Code, PostFilterResult, Status
+from seatrial.scheduler.api.clock import Clock
+from seatrial.scheduler.framework.histogram import Histogram
+from seatrial.scheduler.framework.status import SUCCESS, Code, PostFilterResult, Status
 
 EVERY = 10  # one cycle in this many is timed; upstream samples at random with the same probability
 PLUGIN_SECONDS = tuple(0.00001 * 1.5**power for power in range(20))  # upstream's: 10 µs to 22 ms

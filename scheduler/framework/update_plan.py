@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scheduler.cache.nodeinfo import NodeInfo, PodInfo
-from scheduler.framework.accelerations import ScoreBatch, has_delta_bound, score_kind
-from scheduler.framework.class_entry import ClassEntry
-from scheduler.framework.extension_points import Score
-from scheduler.framework.signatures import SignatureCache
+from seatrial.scheduler.cache.nodeinfo import NodeInfo, PodInfo
+from seatrial.scheduler.framework.accelerations import ScoreBatch, has_delta_bound, score_kind
+from seatrial.scheduler.framework.class_entry import ClassEntry
+from seatrial.scheduler.framework.extension_points import Score
+from seatrial.scheduler.framework.signatures import SignatureCache
 
 
 @dataclass(slots=True)

@@ -3,35 +3,35 @@
 Plugins in `ON_REQUEST` run only where a profile names them.
 """
 
-from scheduler.framework.extension_points import Args, Plugin
-from scheduler.framework.handle import Handle
-from scheduler.plugins.binding import DefaultBinder
-from scheduler.plugins.defaultpreemption.plugin import DefaultPreemption, DefaultPreemptionArgs
-from scheduler.plugins.deviceshare.args import DeviceShareArgs
-from scheduler.plugins.deviceshare.plugin import DeviceShare
-from scheduler.plugins.deviceshare.registration import register as register_devices
-from scheduler.plugins.fragmentation import DeviceFragmentation, DeviceFragmentationArgs
-from scheduler.plugins.imagelocality import ImageLocality
-from scheduler.plugins.interpodaffinity.plugin import InterPodAffinity, InterPodAffinityArgs
-from scheduler.plugins.nodenuma.args import NodeNUMAResourceArgs
-from scheduler.plugins.nodenuma.plugin import NodeNUMAResource
-from scheduler.plugins.nodenuma.registration import register as register_numa
-from scheduler.plugins.nodeports import NodePorts, used_ports
-from scheduler.plugins.noderesources.balanced import (
+from seatrial.scheduler.framework.extension_points import Args, Plugin
+from seatrial.scheduler.framework.handle import Handle
+from seatrial.scheduler.plugins.binding import DefaultBinder
+from seatrial.scheduler.plugins.defaultpreemption.plugin import DefaultPreemption, DefaultPreemptionArgs
+from seatrial.scheduler.plugins.deviceshare.args import DeviceShareArgs
+from seatrial.scheduler.plugins.deviceshare.plugin import DeviceShare
+from seatrial.scheduler.plugins.deviceshare.registration import register as register_devices
+from seatrial.scheduler.plugins.fragmentation import DeviceFragmentation, DeviceFragmentationArgs
+from seatrial.scheduler.plugins.imagelocality import ImageLocality
+from seatrial.scheduler.plugins.interpodaffinity.plugin import InterPodAffinity, InterPodAffinityArgs
+from seatrial.scheduler.plugins.nodenuma.args import NodeNUMAResourceArgs
+from seatrial.scheduler.plugins.nodenuma.plugin import NodeNUMAResource
+from seatrial.scheduler.plugins.nodenuma.registration import register as register_numa
+from seatrial.scheduler.plugins.nodeports import NodePorts, used_ports
+from seatrial.scheduler.plugins.noderesources.balanced import (
     NodeResourcesBalancedAllocation,
     NodeResourcesBalancedAllocationArgs,
 )
-from scheduler.plugins.noderesources.fit import NodeResourcesFit, NodeResourcesFitArgs
-from scheduler.plugins.noderesources.fitplus import NodeResourcesFitPlus, NodeResourcesFitPlusArgs
-from scheduler.plugins.noderesources.scarce import ScarceResourceAvoidance, ScarceResourceAvoidanceArgs
-from scheduler.plugins.placement import NodeAffinity, NodeAffinityArgs, NodeName, NodeUnschedulable, TaintToleration
-from scheduler.plugins.podtopologyspread.plugin import PodTopologySpread, PodTopologySpreadArgs
-from scheduler.plugins.queueing import PrioritySort, SchedulingGates
-from scheduler.plugins.reservation.args import ReservationArgs
-from scheduler.plugins.reservation.plugin import Reservation
-from scheduler.plugins.reservation.registration import register as register_reservations
-from scheduler.plugins.volumes.attaching import NodeVolumeLimits, VolumeRestrictions, VolumeZone
-from scheduler.plugins.volumes.binding import VolumeBinding, VolumeBindingArgs
+from seatrial.scheduler.plugins.noderesources.fit import NodeResourcesFit, NodeResourcesFitArgs
+from seatrial.scheduler.plugins.noderesources.fitplus import NodeResourcesFitPlus, NodeResourcesFitPlusArgs
+from seatrial.scheduler.plugins.noderesources.scarce import ScarceResourceAvoidance, ScarceResourceAvoidanceArgs
+from seatrial.scheduler.plugins.placement import NodeAffinity, NodeAffinityArgs, NodeName, NodeUnschedulable, TaintToleration
+from seatrial.scheduler.plugins.podtopologyspread.plugin import PodTopologySpread, PodTopologySpreadArgs
+from seatrial.scheduler.plugins.queueing import PrioritySort, SchedulingGates
+from seatrial.scheduler.plugins.reservation.args import ReservationArgs
+from seatrial.scheduler.plugins.reservation.plugin import Reservation
+from seatrial.scheduler.plugins.reservation.registration import register as register_reservations
+from seatrial.scheduler.plugins.volumes.attaching import NodeVolumeLimits, VolumeRestrictions, VolumeZone
+from seatrial.scheduler.plugins.volumes.binding import VolumeBinding, VolumeBindingArgs
 
 TABLE: dict[str, tuple[type[Plugin], int]] = {
     plugin.name: (plugin, weight)

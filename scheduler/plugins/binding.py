@@ -1,7 +1,7 @@
 """DefaultBinder: binds a pod by posting a Binding; the shell does this for every `Bind` decision."""
 
-from scheduler.framework.extension_points import Bind
-from scheduler.framework.handle import Handle
+from seatrial.scheduler.framework.extension_points import Bind
+from seatrial.scheduler.framework.handle import Handle
 
 
 class DefaultBinder(Bind):

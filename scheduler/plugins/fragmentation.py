@@ -13,23 +13,23 @@ from dataclasses import dataclass
 import numpy as np
 from msgspec import field
 
-from scheduler.api.core import Pod
-from scheduler.api.device import GPU_CORE, GPU_MEMORY_RATIO
-from scheduler.api.quantity import CPU, Quantity, QuantityError, milli
-from scheduler.api.wire import Wire
-from scheduler.cache.columns import Batch, Ints
-from scheduler.cache.nodeinfo import NodeInfo
-from scheduler.cache.resources import CPU_COLUMN
-from scheduler.framework.accelerations import ScoreBatch
-from scheduler.framework.extension_points import MAX_NODE_SCORE, Args, Scope
-from scheduler.framework.handle import Handle
-from scheduler.framework.state import CycleState, StateKey
-from scheduler.framework.status import Status
-from scheduler.plugins.deviceshare.allocator import allocate
-from scheduler.plugins.deviceshare.batch_filter import WANTED
-from scheduler.plugins.deviceshare.cache import DeviceCache
-from scheduler.plugins.deviceshare.plugin import SETTLING
-from scheduler.plugins.deviceshare.states import DeviceState
+from seatrial.scheduler.api.core import Pod
+from seatrial.scheduler.api.device import GPU_CORE, GPU_MEMORY_RATIO
+from seatrial.scheduler.api.quantity import CPU, Quantity, QuantityError, milli
+from seatrial.scheduler.api.wire import Wire
+from seatrial.scheduler.cache.columns import Batch, Ints
+from seatrial.scheduler.cache.nodeinfo import NodeInfo
+from seatrial.scheduler.cache.resources import CPU_COLUMN
+from seatrial.scheduler.framework.accelerations import ScoreBatch
+from seatrial.scheduler.framework.extension_points import MAX_NODE_SCORE, Args, Scope
+from seatrial.scheduler.framework.handle import Handle
+from seatrial.scheduler.framework.state import CycleState, StateKey
+from seatrial.scheduler.framework.status import Status
+from seatrial.scheduler.plugins.deviceshare.allocator import allocate
+from seatrial.scheduler.plugins.deviceshare.batch_filter import WANTED
+from seatrial.scheduler.plugins.deviceshare.cache import DeviceCache
+from seatrial.scheduler.plugins.deviceshare.plugin import SETTLING
+from seatrial.scheduler.plugins.deviceshare.states import DeviceState
 
 CARD = 100  # percent of a card
 MAX_SCORES = 1 << 17  # number of scores; beyond it all are dropped

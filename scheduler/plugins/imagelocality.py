@@ -8,14 +8,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from scheduler.api.core import Container, Pod
-from scheduler.cache.columns import Batch, Ints
-from scheduler.cache.images import ImageRegistry
-from scheduler.cache.nodeinfo import NodeInfo
-from scheduler.framework.accelerations import ScoreBatch
-from scheduler.framework.extension_points import MAX_NODE_SCORE, Scope
-from scheduler.framework.handle import Handle
-from scheduler.framework.state import CycleState, StateKey
+from seatrial.scheduler.api.core import Container, Pod
+from seatrial.scheduler.cache.columns import Batch, Ints
+from seatrial.scheduler.cache.images import ImageRegistry
+from seatrial.scheduler.cache.nodeinfo import NodeInfo
+from seatrial.scheduler.framework.accelerations import ScoreBatch
+from seatrial.scheduler.framework.extension_points import MAX_NODE_SCORE, Scope
+from seatrial.scheduler.framework.handle import Handle
+from seatrial.scheduler.framework.state import CycleState, StateKey
 
 LEAST = 23 << 20  # bytes; smaller sums score 0
 MAX_IMAGE_SIZE = 1000 << 20  # bytes for each container; larger sums score the maximum

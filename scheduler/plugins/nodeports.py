@@ -9,18 +9,18 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from scheduler.api.core import Pod
-from scheduler.cache.cache import Cache
-from scheduler.cache.classes import EquivalenceClass
-from scheduler.cache.columns import Batch, Bools, Ints
-from scheduler.cache.listener import Listener
-from scheduler.cache.nodeinfo import NodeInfo, PodInfo
-from scheduler.framework.accelerations import FilterBatch
-from scheduler.framework.extension_points import PreFilter, Scope
-from scheduler.framework.handle import Handle
-from scheduler.framework.state import CycleState, StateKey
-from scheduler.framework.status import SUCCESS, Status
-from scheduler.pods.host_ports import EVERY_ADDRESS, HostPort, host_ports
+from seatrial.scheduler.api.core import Pod
+from seatrial.scheduler.cache.cache import Cache
+from seatrial.scheduler.cache.classes import EquivalenceClass
+from seatrial.scheduler.cache.columns import Batch, Bools, Ints
+from seatrial.scheduler.cache.listener import Listener
+from seatrial.scheduler.cache.nodeinfo import NodeInfo, PodInfo
+from seatrial.scheduler.framework.accelerations import FilterBatch
+from seatrial.scheduler.framework.extension_points import PreFilter, Scope
+from seatrial.scheduler.framework.handle import Handle
+from seatrial.scheduler.framework.state import CycleState, StateKey
+from seatrial.scheduler.framework.status import SUCCESS, Status
+from seatrial.scheduler.pods.host_ports import EVERY_ADDRESS, HostPort, host_ports
 
 TAKEN = Status.unschedulable("node(s) didn't have free ports for the requested pod ports")
 

@@ -8,8 +8,8 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from scheduler.framework.state import CycleState, StateKey
-from scheduler.framework.status import Status
+from seatrial.scheduler.framework.state import CycleState, StateKey
+from seatrial.scheduler.framework.status import Status
 
 Mask = frozenset[int]  # of NUMA node ids
 

@@ -9,8 +9,8 @@ from functools import partial
 
 import numpy as np
 
-from scheduler.api import core
-from scheduler.api.core import (
+from seatrial.scheduler.api import core
+from seatrial.scheduler.api.core import (
     NO_SCHEDULE,
     PREFER_NO_SCHEDULE,
     UNSCHEDULABLE_TAINT,
@@ -20,15 +20,15 @@ from scheduler.api.core import (
     Taint,
     Toleration,
 )
-from scheduler.cache.columns import Batch, Bools, Ints
-from scheduler.cache.node_facts import NodeFact
-from scheduler.cache.nodeinfo import NodeInfo
-from scheduler.framework.accelerations import FilterBatch, ScoreBatch
-from scheduler.framework.extension_points import Args, ByMaximum, PreFilter, Scope
-from scheduler.framework.handle import Handle
-from scheduler.framework.state import CycleState, StateKey
-from scheduler.framework.status import SUCCESS, Status
-from scheduler.plugins.selection import LabelFacts, Selection, admits, tolerated
+from seatrial.scheduler.cache.columns import Batch, Bools, Ints
+from seatrial.scheduler.cache.node_facts import NodeFact
+from seatrial.scheduler.cache.nodeinfo import NodeInfo
+from seatrial.scheduler.framework.accelerations import FilterBatch, ScoreBatch
+from seatrial.scheduler.framework.extension_points import Args, ByMaximum, PreFilter, Scope
+from seatrial.scheduler.framework.handle import Handle
+from seatrial.scheduler.framework.state import CycleState, StateKey
+from seatrial.scheduler.framework.status import SUCCESS, Status
+from seatrial.scheduler.plugins.selection import LabelFacts, Selection, admits, tolerated
 
 UNSCHEDULABLE = Status.unresolvable("node(s) were unschedulable")
 WRONG_NAME = Status.unresolvable("node(s) didn't match the requested node name")

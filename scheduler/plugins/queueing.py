@@ -1,9 +1,9 @@
 """SchedulingGates and PrioritySort: admission to the queue and its order, as upstream."""
 
-from scheduler.api.core import Pod
-from scheduler.framework.extension_points import PreEnqueue, QueueSort, Scope
-from scheduler.framework.handle import Handle
-from scheduler.framework.status import SUCCESS, Status
+from seatrial.scheduler.api.core import Pod
+from seatrial.scheduler.framework.extension_points import PreEnqueue, QueueSort, Scope
+from seatrial.scheduler.framework.handle import Handle
+from seatrial.scheduler.framework.status import SUCCESS, Status
 
 
 class SchedulingGates(PreEnqueue):

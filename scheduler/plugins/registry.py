@@ -5,9 +5,9 @@ Another package declares a plugin in its metadata, under the name that profiles 
     [project.entry-points."seatrial.scheduler.plugins"]
     NodeColour = "colours.plugin:NodeColour"
 
-The class derives from base classes of `scheduler.framework.extension_points`. Its constructor takes a `Handle`, and
-`args` if the class names a type of arguments in `args_type`. An entry point is loaded when a profile names it, so that
-a broken package affects only the profiles that use it.
+The class derives from base classes of `seatrial.scheduler.framework.extension_points`. Its constructor takes a
+`Handle`, and `args` if the class names a type of arguments in `args_type`. An entry point is loaded when a profile
+names it, so that a broken package affects only the profiles that use it.
 """
 
 import inspect
@@ -17,8 +17,8 @@ from functools import cached_property
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
-from scheduler.framework.extension_points import Args, Bind, Plugin, check_plugin
-from scheduler.plugins import ARGS, ON_REQUEST, TABLE
+from seatrial.scheduler.framework.extension_points import Args, Bind, Plugin, check_plugin
+from seatrial.scheduler.plugins import ARGS, ON_REQUEST, TABLE
 
 GROUP = "seatrial.scheduler.plugins"
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable
 
-from scheduler.api.core import NO_EXECUTE, NO_SCHEDULE, NodeSelectorTerm, Pod, Taint, Toleration
-from scheduler.cache.cache import Cache
-from scheduler.cache.node_facts import NodeFact
-from scheduler.pods.selectors import requirement_holds, tolerates
+from seatrial.scheduler.api.core import NO_EXECUTE, NO_SCHEDULE, NodeSelectorTerm, Pod, Taint, Toleration
+from seatrial.scheduler.cache.cache import Cache
+from seatrial.scheduler.cache.node_facts import NodeFact
+from seatrial.scheduler.pods.selectors import requirement_holds, tolerates
 
 Labels = tuple[str, tuple[str | None, ...]]  # a node's name, and its values of the relevant labels
 

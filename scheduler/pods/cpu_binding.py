@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from scheduler.api.core import PodSpec
-from scheduler.api.numa import LSE, LSR, PRIORITY_CLASS_LABEL, PROD, QOS_LABEL
+from seatrial.scheduler.api.core import PodSpec
+from seatrial.scheduler.api.numa import LSE, LSR, PRIORITY_CLASS_LABEL, PROD, QOS_LABEL
 
 _BANDS = ((PROD, 9000), ("koord-mid", 7000), ("koord-batch", 5000), ("koord-free", 3000))  # name, lowest priority
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from scheduler.api.core import PodSpec
+from seatrial.scheduler.api.core import PodSpec
 
 EVERY_ADDRESS = "0.0.0.0"  # noqa: S104 a value of the API; no socket is bound to it
 

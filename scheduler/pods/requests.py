@@ -7,8 +7,8 @@ replace the sum for the resources they may name.
 
 from collections.abc import Callable, Iterable
 
-from scheduler.api.core import Container, PodSpec
-from scheduler.api.quantity import CPU, MEMORY, Amounts, amount, amounts
+from seatrial.scheduler.api.core import Container, PodSpec
+from seatrial.scheduler.api.quantity import CPU, MEMORY, Amounts, amount, amounts
 
 DEFAULT_MILLI_CPU = 100  # for scores, of a container without a cpu request (k8s schedutil.DefaultMilliCPURequest)
 DEFAULT_MEMORY = 200 << 20  # bytes, for scores

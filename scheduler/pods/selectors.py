@@ -3,8 +3,8 @@
 Follows k8s.io/apimachinery `labels.Selector` and k8s.io/component-helpers `scheduling/corev1`.
 """
 
-from scheduler.api.core import PodDisruptionBudget, Taint, Toleration
-from scheduler.api.wire import LabelSelector, Requirement
+from seatrial.scheduler.api.core import PodDisruptionBudget, Taint, Toleration
+from seatrial.scheduler.api.wire import LabelSelector, Requirement
 
 
 def selector_matches(selector: LabelSelector, labels: dict[str, str]) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from scheduler.cache.nodeinfo import PodInfo
+from seatrial.scheduler.cache.nodeinfo import PodInfo
 
 
 @dataclass(slots=True, eq=False)

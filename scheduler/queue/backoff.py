@@ -4,7 +4,7 @@ import heapq
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from scheduler.queue.active import Entry
+from seatrial.scheduler.queue.active import Entry
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 
-from scheduler.api.clock import Clock
-from scheduler.cache.nodeinfo import PodInfo
-from scheduler.framework.extension_points import QueueSort
-from scheduler.queue.active import ActiveQueue, Entry
-from scheduler.queue.backoff import BackoffPolicy, BackoffQueue
-from scheduler.queue.unschedulable import ClassKey, UnschedulablePods
+from seatrial.scheduler.api.clock import Clock
+from seatrial.scheduler.cache.nodeinfo import PodInfo
+from seatrial.scheduler.framework.extension_points import QueueSort
+from seatrial.scheduler.queue.active import ActiveQueue, Entry
+from seatrial.scheduler.queue.backoff import BackoffPolicy, BackoffQueue
+from seatrial.scheduler.queue.unschedulable import ClassKey, UnschedulablePods
 
 LEFTOVER_SECONDS = (
     300.0  # unschedulable pods are tried again after this time (upstream podMaxInUnschedulablePodsDuration)

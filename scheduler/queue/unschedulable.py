@@ -8,7 +8,7 @@ ten thousand waiting pods cost nothing when one card becomes free.
 import heapq
 from collections.abc import Iterator
 
-from scheduler.queue.active import Entry
+from seatrial.scheduler.queue.active import Entry
 
 # Scheduler name, id of the equivalence class, and a mark that separates pods of one class whose placement depends on
 # other pods in the cluster; "" for all others.

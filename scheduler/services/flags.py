@@ -7,8 +7,8 @@ import html
 import logging
 from collections.abc import Callable
 
-from scheduler.framework.handle import DebugFlags
-from scheduler.framework.routes import HTML, Answer, RequestContext, Routes, text
+from seatrial.scheduler.framework.handle import DebugFlags
+from seatrial.scheduler.framework.routes import HTML, Answer, RequestContext, Routes, text
 
 BASE = "/debug/flags"
 VERBOSITY, TOP_SCORES, FAILURES = "klog.logging.verbosity", "debugTopNScores", "debugFilterFailure"

@@ -8,7 +8,7 @@ from typing import cast
 
 import httptools
 
-from scheduler.framework.routes import Answer, Routes, text
+from seatrial.scheduler.framework.routes import Answer, Routes, text
 
 log = logging.getLogger(__name__)
 

@@ -3,10 +3,10 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
-from scheduler.cycle import Core
-from scheduler.framework.decisions import Bind, Decision, Evict, Reject
-from scheduler.framework.exposition import Family, exposed, histogram_lines, sample
-from scheduler.framework.histogram import Histogram
+from seatrial.scheduler.cycle import Core
+from seatrial.scheduler.framework.decisions import Bind, Decision, Evict, Reject
+from seatrial.scheduler.framework.exposition import Family, exposed, histogram_lines, sample
+from seatrial.scheduler.framework.histogram import Histogram
 
 SECONDS = tuple(0.0001 * 2**power for power in range(16))  # 0.1 ms to 3.3 s
 _SETTLED = (Bind, Reject)  # decisions that end a scheduling cycle

@@ -5,12 +5,12 @@ Source: k8s pkg/scheduler/metrics/resources.
 
 from collections.abc import Iterator
 
-from scheduler.api.quantity import CPU, MEMORY, Amounts, QuantityError
-from scheduler.api.reservation import is_reserve_pod
-from scheduler.cache.nodeinfo import PodInfo
-from scheduler.cycle import Core
-from scheduler.framework.exposition import Family, exposed, sample
-from scheduler.pods.requests import pod_limits, pod_requests
+from seatrial.scheduler.api.quantity import CPU, MEMORY, Amounts, QuantityError
+from seatrial.scheduler.api.reservation import is_reserve_pod
+from seatrial.scheduler.cache.nodeinfo import PodInfo
+from seatrial.scheduler.cycle import Core
+from seatrial.scheduler.framework.exposition import Family, exposed, sample
+from seatrial.scheduler.pods.requests import pod_limits, pod_requests
 
 BYTES = frozenset({MEMORY, "storage", "ephemeral-storage"})
 REQUEST, LIMIT = "kube_pod_resource_request", "kube_pod_resource_limit"

@@ -11,18 +11,18 @@ from typing import Any, Protocol
 
 import msgspec
 
-from scheduler.api.core import Pod
-from scheduler.api.wire import to_plain
-from scheduler.cache.nodeinfo import NodeInfo
-from scheduler.cache.volumes import claim_keys
-from scheduler.config import Configuration
-from scheduler.cycle import Core
-from scheduler.framework.explanation import explain
-from scheduler.framework.exposition import CONTENT_TYPE
-from scheduler.framework.routes import Answer, Handler, RequestContext, Routes, json, missing, text
-from scheduler.services.flags import Flags
-from scheduler.services.metrics import Metrics
-from scheduler.services.podresources import pod_resources
+from seatrial.scheduler.api.core import Pod
+from seatrial.scheduler.api.wire import to_plain
+from seatrial.scheduler.cache.nodeinfo import NodeInfo
+from seatrial.scheduler.cache.volumes import claim_keys
+from seatrial.scheduler.config import Configuration
+from seatrial.scheduler.cycle import Core
+from seatrial.scheduler.framework.explanation import explain
+from seatrial.scheduler.framework.exposition import CONTENT_TYPE
+from seatrial.scheduler.framework.routes import Answer, Handler, RequestContext, Routes, json, missing, text
+from seatrial.scheduler.services.flags import Flags
+from seatrial.scheduler.services.metrics import Metrics
+from seatrial.scheduler.services.podresources import pod_resources
 
 BASE = "/apis/v1"
 NO_PPROF = text("no pprof here: this is a Python process; py-spy dump or py-spy top --pid shows what it does", 501)

@@ -9,17 +9,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from scheduler.cache.columns import Ints
-from scheduler.cache.nodeinfo import NodeInfo, PodInfo
-from scheduler.cache.tallies import Tallies
-from scheduler.cycle import Core
-from scheduler.framework.extension_points import Scope, Score
-from scheduler.framework.fit_error import histogram
-from scheduler.framework.restored import as_seen, restore, share
-from scheduler.framework.runner import Runner
-from scheduler.framework.state import SKIPPED, CycleState
-from scheduler.framework.status import Status
-from scheduler.plugins.interpodaffinity.terms import HeldTerms
+from seatrial.scheduler.cache.columns import Ints
+from seatrial.scheduler.cache.nodeinfo import NodeInfo, PodInfo
+from seatrial.scheduler.cache.tallies import Tallies
+from seatrial.scheduler.cycle import Core
+from seatrial.scheduler.framework.extension_points import Scope, Score
+from seatrial.scheduler.framework.fit_error import histogram
+from seatrial.scheduler.framework.restored import as_seen, restore, share
+from seatrial.scheduler.framework.runner import Runner
+from seatrial.scheduler.framework.state import SKIPPED, CycleState
+from seatrial.scheduler.framework.status import Status
+from seatrial.scheduler.plugins.interpodaffinity.terms import HeldTerms
 
 
 @dataclass(frozen=True)

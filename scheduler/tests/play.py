@@ -6,14 +6,14 @@ from typing import Any
 from hypothesis import HealthCheck, Phase, settings
 from msgspec.structs import replace
 
-from scheduler.api.clock import SimClock
-from scheduler.api.core import Pod, PodSpec
-from scheduler.app import build_core
-from scheduler.cache.nodeinfo import PodInfo
-from scheduler.config import Configuration
-from scheduler.cycle import Core
-from scheduler.framework.decisions import Bind, Evict, Reject
-from scheduler.tests.oracle import judge
+from seatrial.scheduler.api.clock import SimClock
+from seatrial.scheduler.api.core import Pod, PodSpec
+from seatrial.scheduler.app import build_core
+from seatrial.scheduler.cache.nodeinfo import PodInfo
+from seatrial.scheduler.config import Configuration
+from seatrial.scheduler.cycle import Core
+from seatrial.scheduler.framework.decisions import Bind, Evict, Reject
+from seatrial.scheduler.tests.oracle import judge
 
 
 def stories(examples: int, *, shrink: bool = True) -> settings:

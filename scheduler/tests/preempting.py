@@ -4,16 +4,16 @@ import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from scheduler.api.core import PodDisruptionBudget
-from scheduler.cache.nodeinfo import NodeInfo, PodInfo
-from scheduler.cycle import Core
-from scheduler.framework.fit_error import histogram
-from scheduler.framework.runner import Runner
-from scheduler.framework.state import CycleState
-from scheduler.framework.status import Code, Status
-from scheduler.plugins.defaultpreemption.plugin import BY_SCHEDULER, DefaultPreemption
-from scheduler.pods.selectors import budget_covers
-from scheduler.tests.oracle import counting_anew, statuses
+from seatrial.scheduler.api.core import PodDisruptionBudget
+from seatrial.scheduler.cache.nodeinfo import NodeInfo, PodInfo
+from seatrial.scheduler.cycle import Core
+from seatrial.scheduler.framework.fit_error import histogram
+from seatrial.scheduler.framework.runner import Runner
+from seatrial.scheduler.framework.state import CycleState
+from seatrial.scheduler.framework.status import Code, Status
+from seatrial.scheduler.plugins.defaultpreemption.plugin import BY_SCHEDULER, DefaultPreemption
+from seatrial.scheduler.pods.selectors import budget_covers
+from seatrial.scheduler.tests.oracle import counting_anew, statuses
 
 NOBODY = Status.unresolvable("No preemption victims found for incoming pod")
 HOPELESS = Status.unresolvable("Preemption is not helpful for scheduling")

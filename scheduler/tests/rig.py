@@ -5,16 +5,16 @@ from typing import Any
 
 import msgspec
 
-from scheduler.api.builders import PodBuilder
-from scheduler.api.clock import SimClock
-from scheduler.api.core import Node, NodeSpec, NodeStatus, Pod, PodDisruptionBudget, PodSpec, PodStatus, Taint
-from scheduler.api.device import GPU, GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, NVIDIA_GPU, Device, DeviceInfo, DeviceSpec
-from scheduler.api.wire import Condition, ObjectMeta, ResourceList
-from scheduler.app import build_core
-from scheduler.config import Configuration, ProfileConfig, parse
-from scheduler.framework.decisions import Bind, Decision, Evict, Reject
-from scheduler.framework.extension_points import Plugin
-from scheduler.plugins.registry import Registry
+from seatrial.scheduler.api.builders import PodBuilder
+from seatrial.scheduler.api.clock import SimClock
+from seatrial.scheduler.api.core import Node, NodeSpec, NodeStatus, Pod, PodDisruptionBudget, PodSpec, PodStatus, Taint
+from seatrial.scheduler.api.device import GPU, GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, NVIDIA_GPU, Device, DeviceInfo, DeviceSpec
+from seatrial.scheduler.api.wire import Condition, ObjectMeta, ResourceList
+from seatrial.scheduler.app import build_core
+from seatrial.scheduler.config import Configuration, ProfileConfig, parse
+from seatrial.scheduler.framework.decisions import Bind, Decision, Evict, Reject
+from seatrial.scheduler.framework.extension_points import Plugin
+from seatrial.scheduler.plugins.registry import Registry
 
 GIB = 1 << 30
 

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from scheduler.api.clock import SimClock
-from scheduler.api.transport import Done, OnLine, Request, Response, Stream
+from seatrial.scheduler.api.clock import SimClock
+from seatrial.scheduler.api.transport import Done, OnLine, Request, Response, Stream
 
 Answer = Callable[[Request], Response]
 

@@ -3,12 +3,12 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.api.core import Pod
-from scheduler.api.wire import ObjectMeta
-from scheduler.cache.classes import ClassRegistry
-from scheduler.cache.nodeinfo import PodInfo
-from scheduler.cache.resources import ResourceIndex
-from scheduler.queue.active import ActiveQueue, Entry
+from seatrial.scheduler.api.core import Pod
+from seatrial.scheduler.api.wire import ObjectMeta
+from seatrial.scheduler.cache.classes import ClassRegistry
+from seatrial.scheduler.cache.nodeinfo import PodInfo
+from seatrial.scheduler.cache.resources import ResourceIndex
+from seatrial.scheduler.queue.active import ActiveQueue, Entry
 
 steps = st.lists(
     st.one_of(

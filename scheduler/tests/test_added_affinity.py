@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.api.builders import pod
-from scheduler.tests.play import Play, stories
-from scheduler.tests.rig import Rig, profile
-from scheduler.tests.test_engine import events, nodes
+from seatrial.scheduler.api.builders import pod
+from seatrial.scheduler.tests.play import Play, stories
+from seatrial.scheduler.tests.rig import Rig, profile
+from seatrial.scheduler.tests.test_engine import events, nodes
 
 
 def within(*zones: str) -> dict[str, Any]:

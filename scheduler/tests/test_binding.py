@@ -4,15 +4,15 @@ import json
 
 import pytest
 
-from scheduler.api.builders import pod
-from scheduler.api.transport import Request, Response
-from scheduler.binding import Binder
-from scheduler.client.events import EventRecorder, cut
-from scheduler.client.rest import Rest
-from scheduler.config import Configuration
-from scheduler.framework.decisions import Bind
-from scheduler.tests.rig import Rig
-from scheduler.tests.scripted import Scripted, ok, refused
+from seatrial.scheduler.api.builders import pod
+from seatrial.scheduler.api.transport import Request, Response
+from seatrial.scheduler.binding import Binder
+from seatrial.scheduler.client.events import EventRecorder, cut
+from seatrial.scheduler.client.rest import Rest
+from seatrial.scheduler.config import Configuration
+from seatrial.scheduler.framework.decisions import Bind
+from seatrial.scheduler.tests.rig import Rig
+from seatrial.scheduler.tests.scripted import Scripted, ok, refused
 
 
 class Scene:

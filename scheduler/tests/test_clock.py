@@ -1,6 +1,6 @@
 import pytest
 
-from scheduler.api.clock import SimClock, from_rfc3339, rfc3339
+from seatrial.scheduler.api.clock import SimClock, from_rfc3339, rfc3339
 
 
 def test_actions_run_at_their_own_moment_in_the_order_planned() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.api.core import (
+from seatrial.scheduler.api.core import (
     Affinity,
     Container,
     Node,
@@ -25,11 +25,11 @@ from scheduler.api.core import (
     TopologySpreadConstraint,
     WeightedPodAffinityTerm,
 )
-from scheduler.api.wire import LabelSelector, ObjectMeta, Requirement
-from scheduler.config import Configuration, ProfileConfig
-from scheduler.tests.oracle import judge
-from scheduler.tests.play import Play, stories
-from scheduler.tests.rig import profile
+from seatrial.scheduler.api.wire import LabelSelector, ObjectMeta, Requirement
+from seatrial.scheduler.config import Configuration, ProfileConfig
+from seatrial.scheduler.tests.oracle import judge
+from seatrial.scheduler.tests.play import Play, stories
+from seatrial.scheduler.tests.rig import profile
 
 HOST = "kubernetes.io/hostname"
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.config import ConfigError, Expanded, expand, load, parse
+from seatrial.scheduler.config import ConfigError, Expanded, expand, load, parse
 
 HEAD = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
 

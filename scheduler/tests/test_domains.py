@@ -4,16 +4,16 @@ be; who does not mind a class is not told of its pods."""
 import numpy as np
 import pytest
 
-from scheduler.api.core import Affinity, Node, NodeStatus, Pod, PodAffinity, PodAffinityTerm, PodSpec
-from scheduler.api.wire import LabelSelector, ObjectMeta
-from scheduler.cache.cache import Cache
-from scheduler.cache.classes import ClassRegistry, EquivalenceClass
-from scheduler.cache.columns import NodeColumns
-from scheduler.cache.domains import Domain
-from scheduler.cache.listener import Listener
-from scheduler.cache.matching import Readings
-from scheduler.cache.nodeinfo import PodInfo
-from scheduler.cache.resources import ResourceIndex
+from seatrial.scheduler.api.core import Affinity, Node, NodeStatus, Pod, PodAffinity, PodAffinityTerm, PodSpec
+from seatrial.scheduler.api.wire import LabelSelector, ObjectMeta
+from seatrial.scheduler.cache.cache import Cache
+from seatrial.scheduler.cache.classes import ClassRegistry, EquivalenceClass
+from seatrial.scheduler.cache.columns import NodeColumns
+from seatrial.scheduler.cache.domains import Domain
+from seatrial.scheduler.cache.listener import Listener
+from seatrial.scheduler.cache.matching import Readings
+from seatrial.scheduler.cache.nodeinfo import PodInfo
+from seatrial.scheduler.cache.resources import ResourceIndex
 
 
 def cache_of(*zones: str | None) -> Cache:

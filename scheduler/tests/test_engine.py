@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.api.core import (
+from seatrial.scheduler.api.core import (
     Affinity,
     Container,
     ContainerImage,
@@ -23,7 +23,7 @@ from scheduler.api.core import (
     Taint,
     Toleration,
 )
-from scheduler.api.device import (
+from seatrial.scheduler.api.device import (
     GPU,
     GPU_CORE,
     GPU_MEMORY,
@@ -34,9 +34,9 @@ from scheduler.api.device import (
     DeviceInfo,
     DeviceSpec,
 )
-from scheduler.api.wire import ObjectMeta, Requirement, ResourceList
-from scheduler.config import Configuration, parse
-from scheduler.tests.play import Play, stories
+from seatrial.scheduler.api.wire import ObjectMeta, Requirement, ResourceList
+from seatrial.scheduler.config import Configuration, parse
+from seatrial.scheduler.tests.play import Play, stories
 
 PROFILES: dict[str, dict[str, Any]] = {
     "spread": {},

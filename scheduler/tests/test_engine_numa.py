@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.api.core import Container, Node, NodeSpec, NodeStatus, PodSpec, ResourceRequirements
-from scheduler.api.device import (
+from seatrial.scheduler.api.core import Container, Node, NodeSpec, NodeStatus, PodSpec, ResourceRequirements
+from seatrial.scheduler.api.device import (
     DEVICE_JOINT_ALLOCATE,
     GPU,
     GPU_CORE,
@@ -19,7 +19,7 @@ from scheduler.api.device import (
     DeviceSpec,
     DeviceTopology,
 )
-from scheduler.api.numa import (
+from seatrial.scheduler.api.numa import (
     AMPLIFICATION_RATIO,
     CPU_BIND_POLICY_LABEL,
     NUMA_ALLOCATE_STRATEGY_LABEL,
@@ -29,11 +29,11 @@ from scheduler.api.numa import (
     RESOURCE_SPEC,
     NodeResourceTopology,
 )
-from scheduler.api.wire import ObjectMeta, ResourceList
-from scheduler.config import Configuration
-from scheduler.plugins.nodenuma.tests.machines import Shape, topology_of
-from scheduler.tests.play import Play, stories
-from scheduler.tests.rig import profile
+from seatrial.scheduler.api.wire import ObjectMeta, ResourceList
+from seatrial.scheduler.config import Configuration
+from seatrial.scheduler.plugins.nodenuma.tests.machines import Shape, topology_of
+from seatrial.scheduler.tests.play import Play, stories
+from seatrial.scheduler.tests.rig import profile
 
 CONFIGURATIONS = {
     "spread": profile(),

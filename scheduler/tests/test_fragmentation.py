@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from scheduler.api.builders import PodBuilder, pod, pods
-from scheduler.cache.nodeinfo import PodInfo
-from scheduler.config import ConfigError, expand
-from scheduler.framework.explanation import explain
-from scheduler.plugins.fragmentation import Typical, fragments
-from scheduler.tests.rig import Rig, profile
+from seatrial.scheduler.api.builders import PodBuilder, pod, pods
+from seatrial.scheduler.cache.nodeinfo import PodInfo
+from seatrial.scheduler.config import ConfigError, expand
+from seatrial.scheduler.framework.explanation import explain
+from seatrial.scheduler.plugins.fragmentation import Typical, fragments
+from seatrial.scheduler.tests.rig import Rig, profile
 
 HALF, ONE, TWO = Typical(4000, 50, 1, 1), Typical(8000, 100, 1, 1), Typical(16000, 100, 2, 1)
 

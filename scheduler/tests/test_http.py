@@ -7,10 +7,10 @@ from typing import cast
 
 import pytest
 
-from scheduler.api.transport import Request, Response
-from scheduler.client import http
-from scheduler.client.http import HttpTransport
-from scheduler.client.kubeconfig import Server
+from seatrial.scheduler.api.transport import Request, Response
+from seatrial.scheduler.client import http
+from seatrial.scheduler.client.http import HttpTransport
+from seatrial.scheduler.client.kubeconfig import Server
 
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 

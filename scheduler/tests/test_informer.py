@@ -5,11 +5,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from scheduler.api.clock import SimClock
-from scheduler.api.core import Node
-from scheduler.api.transport import Request, Response
-from scheduler.client.informer import Informer
-from scheduler.tests.scripted import Scripted, Watch, ok, refused
+from seatrial.scheduler.api.clock import SimClock
+from seatrial.scheduler.api.core import Node
+from seatrial.scheduler.api.transport import Request, Response
+from seatrial.scheduler.client.informer import Informer
+from seatrial.scheduler.tests.scripted import Scripted, Watch, ok, refused
 
 
 def node(name: str, version: int, **labels: str) -> dict[str, Any]:

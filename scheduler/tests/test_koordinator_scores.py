@@ -6,16 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.api.builders import PodBuilder, pod
-from scheduler.api.core import Container, PodSpec, ResourceRequirements
-from scheduler.api.device import NVIDIA_GPU
-from scheduler.api.wire import ResourceList
-from scheduler.config import expand
-from scheduler.framework.state import CycleState
-from scheduler.pods.requests import nonzero_requests
-from scheduler.tests.play import Play, stories
-from scheduler.tests.rig import Rig, profile
-from scheduler.tests.test_engine import events, nodes
+from seatrial.scheduler.api.builders import PodBuilder, pod
+from seatrial.scheduler.api.core import Container, PodSpec, ResourceRequirements
+from seatrial.scheduler.api.device import NVIDIA_GPU
+from seatrial.scheduler.api.wire import ResourceList
+from seatrial.scheduler.config import expand
+from seatrial.scheduler.framework.state import CycleState
+from seatrial.scheduler.pods.requests import nonzero_requests
+from seatrial.scheduler.tests.play import Play, stories
+from seatrial.scheduler.tests.rig import Rig, profile
+from seatrial.scheduler.tests.test_engine import events, nodes
 
 GPU_FIRST = {
     NVIDIA_GPU: {"type": "MostAllocated", "weight": 2},

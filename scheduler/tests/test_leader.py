@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from scheduler.api.clock import SimClock
-from scheduler.api.transport import Done, OnLine, Request, Response, Stream
-from scheduler.client.leader import Elector, LeaderElection, seconds
-from scheduler.config import ConfigError, parse
-from scheduler.tests.scripted import ok, refused
+from seatrial.scheduler.api.clock import SimClock
+from seatrial.scheduler.api.transport import Done, OnLine, Request, Response, Stream
+from seatrial.scheduler.client.leader import Elector, LeaderElection, seconds
+from seatrial.scheduler.config import ConfigError, parse
+from seatrial.scheduler.tests.scripted import ok, refused
 
 PATH = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 

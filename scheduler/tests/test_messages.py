@@ -1,8 +1,8 @@
 """What people read and alert on: fit errors worded and counted as upstream's (FWK-R47 and example FWK-E7)."""
 
-from scheduler.api.builders import nodes, pod
-from scheduler.api.core import Taint
-from scheduler.tests.rig import Rig
+from seatrial.scheduler.api.builders import nodes, pod
+from seatrial.scheduler.api.core import Taint
+from seatrial.scheduler.tests.rig import Rig
 
 NO_HELP = "preemption: 0/{0} nodes are available: {0} Preemption is not helpful for scheduling."
 NOBODY = "preemption: 0/{0} nodes are available: {0} No preemption victims found for incoming pod."

@@ -2,16 +2,16 @@
 
 import pytest
 
-from scheduler.__main__ import FlagError, span
-from scheduler.api.builders import pod
-from scheduler.api.clock import SimClock
-from scheduler.api.transport import Done, Request
-from scheduler.binding import Binder
-from scheduler.client.events import EventRecorder
-from scheduler.client.rest import Rest
-from scheduler.monitor import go_duration
-from scheduler.tests.rig import Rig
-from scheduler.tests.scripted import Scripted, ok, refused
+from seatrial.scheduler.__main__ import FlagError, span
+from seatrial.scheduler.api.builders import pod
+from seatrial.scheduler.api.clock import SimClock
+from seatrial.scheduler.api.transport import Done, Request
+from seatrial.scheduler.binding import Binder
+from seatrial.scheduler.client.events import EventRecorder
+from seatrial.scheduler.client.rest import Rest
+from seatrial.scheduler.monitor import go_duration
+from seatrial.scheduler.tests.rig import Rig
+from seatrial.scheduler.tests.scripted import Scripted, ok, refused
 
 
 class Hanging(Scripted):

@@ -3,10 +3,10 @@
 import pytest
 from msgspec.structs import replace
 
-from scheduler.api.builders import pod
-from scheduler.api.numa import NODE_RESERVATION
-from scheduler.cache.node_reservation import kept_back
-from scheduler.tests.rig import GIB, Rig
+from seatrial.scheduler.api.builders import pod
+from seatrial.scheduler.api.numa import NODE_RESERVATION
+from seatrial.scheduler.cache.node_reservation import kept_back
+from seatrial.scheduler.tests.rig import GIB, Rig
 
 
 @pytest.mark.parametrize(

@@ -4,17 +4,17 @@ from typing import ClassVar
 
 import pytest
 
-from scheduler.api.builders import pod
-from scheduler.api.core import Pod
-from scheduler.cache.nodeinfo import NodeInfo
-from scheduler.config import ConfigError
-from scheduler.framework.decisions import Bind, Reject
-from scheduler.framework.extension_points import Filter, Permit, Plugin, PostBind, Reserve, Scope, Transformer
-from scheduler.framework.handle import Handle
-from scheduler.framework.state import CycleState
-from scheduler.framework.status import SUCCESS, Code, Status
-from scheduler.plugins.registry import PluginError
-from scheduler.tests.rig import Rig, profile
+from seatrial.scheduler.api.builders import pod
+from seatrial.scheduler.api.core import Pod
+from seatrial.scheduler.cache.nodeinfo import NodeInfo
+from seatrial.scheduler.config import ConfigError
+from seatrial.scheduler.framework.decisions import Bind, Reject
+from seatrial.scheduler.framework.extension_points import Filter, Permit, Plugin, PostBind, Reserve, Scope, Transformer
+from seatrial.scheduler.framework.handle import Handle
+from seatrial.scheduler.framework.state import CycleState
+from seatrial.scheduler.framework.status import SUCCESS, Code, Status
+from seatrial.scheduler.plugins.registry import PluginError
+from seatrial.scheduler.tests.rig import Rig, profile
 
 
 class Recorder(Reserve, Permit, PostBind):

@@ -2,8 +2,8 @@
 
 import pytest
 
-from scheduler.api.builders import PodBuilder, pod
-from scheduler.tests.rig import Rig
+from seatrial.scheduler.api.builders import PodBuilder, pod
+from seatrial.scheduler.tests.rig import Rig
 
 
 def pinned(name: str, *nodes: str, gpus: int = 0) -> PodBuilder:

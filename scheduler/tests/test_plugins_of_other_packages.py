@@ -11,13 +11,13 @@ import pytest
 import scheduler
 
 PLUGIN = """
-from scheduler.api.core import Pod
-from scheduler.cache.nodeinfo import NodeInfo
-from scheduler.framework.extension_points import Args, Filter, Scope
-from scheduler.framework.handle import Handle
-from scheduler.framework.routes import json
-from scheduler.framework.state import CycleState
-from scheduler.framework.status import SUCCESS, Status
+from seatrial.scheduler.api.core import Pod
+from seatrial.scheduler.cache.nodeinfo import NodeInfo
+from seatrial.scheduler.framework.extension_points import Args, Filter, Scope
+from seatrial.scheduler.framework.handle import Handle
+from seatrial.scheduler.framework.routes import json
+from seatrial.scheduler.framework.state import CycleState
+from seatrial.scheduler.framework.status import SUCCESS, Status
 
 
 class NodeColourArgs(Args, frozen=True):
@@ -53,8 +53,8 @@ NOT_A_CLASS = 7
 
 MAIN = """
 import json, sys
-from scheduler.api.builders import pod
-from scheduler.tests.rig import Rig, profile
+from seatrial.scheduler.api.builders import pod
+from seatrial.scheduler.tests.rig import Rig, profile
 
 name, args = json.loads(sys.argv[1])
 config = [{"name": name, "args": args}] if args else []

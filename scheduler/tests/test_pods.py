@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from scheduler.api.core import Pod
-from scheduler.client.pods import PodDecoder
+from seatrial.scheduler.api.core import Pod
+from seatrial.scheduler.client.pods import PodDecoder
 
 plain = msgspec.json.Decoder(Pod).decode
 

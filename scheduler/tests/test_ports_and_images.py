@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from scheduler.api.core import Container, ContainerImage, ContainerPort, Node, NodeStatus, Pod, PodSpec
-from scheduler.api.wire import ObjectMeta
-from scheduler.cache.nodeinfo import NodeInfo
-from scheduler.framework.state import CycleState
-from scheduler.plugins.imagelocality import ImageLocality
-from scheduler.pods.host_ports import EVERY_ADDRESS, HostPort, host_ports
-from scheduler.tests.rig import Rig
+from seatrial.scheduler.api.core import Container, ContainerImage, ContainerPort, Node, NodeStatus, Pod, PodSpec
+from seatrial.scheduler.api.wire import ObjectMeta
+from seatrial.scheduler.cache.nodeinfo import NodeInfo
+from seatrial.scheduler.framework.state import CycleState
+from seatrial.scheduler.plugins.imagelocality import ImageLocality
+from seatrial.scheduler.pods.host_ports import EVERY_ADDRESS, HostPort, host_ports
+from seatrial.scheduler.tests.rig import Rig
 
 MIB = 1 << 20
 NO_PORTS = "didn't have free ports for the requested pod ports"
@@ -125,7 +125,7 @@ def test_images_are_counted_once_for_all_nodes_and_again_when_one_changes(monkey
         looked.append(node.name)
         return {name: image.size_bytes for image in node.known.status.images for name in image.names}
 
-    monkeypatch.setattr("scheduler.plugins.imagelocality._images", counting)
+    monkeypatch.setattr("seatrial.scheduler.plugins.imagelocality._images", counting)
     plugin, state = ImageLocality(rig.core.handle), CycleState()
     assert plugin.pre_score(state, Pod(spec=PodSpec(containers=(Container(image="i:1"),))))
 

@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from scheduler.api.builders import pod
-from scheduler.framework.decisions import ClearNomination, Evict
-from scheduler.tests.rig import Rig
+from seatrial.scheduler.api.builders import pod
+from seatrial.scheduler.framework.decisions import ClearNomination, Evict
+from seatrial.scheduler.tests.rig import Rig
 
 
 def start(minute: int) -> str:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from scheduler.api.core import (
+from seatrial.scheduler.api.core import (
     Affinity,
     Container,
     ContainerPort,
@@ -25,7 +25,7 @@ from scheduler.api.core import (
     Taint,
     Toleration,
 )
-from scheduler.api.device import (
+from seatrial.scheduler.api.device import (
     GPU,
     GPU_CORE,
     GPU_MEMORY,
@@ -37,14 +37,14 @@ from scheduler.api.device import (
     DeviceSpec,
     DeviceTopology,
 )
-from scheduler.api.wire import Condition, ObjectMeta, Requirement, ResourceList
-from scheduler.config import Configuration, ProfileConfig
-from scheduler.framework.decisions import Bind, Evict, Reject
-from scheduler.tests import test_cluster_wide
-from scheduler.tests.oracle import judge
-from scheduler.tests.play import Play, stories
-from scheduler.tests.preempting import PreemptionResult, make_way
-from scheduler.tests.rig import profile
+from seatrial.scheduler.api.wire import Condition, ObjectMeta, Requirement, ResourceList
+from seatrial.scheduler.config import Configuration, ProfileConfig
+from seatrial.scheduler.framework.decisions import Bind, Evict, Reject
+from seatrial.scheduler.tests import test_cluster_wide
+from seatrial.scheduler.tests.oracle import judge
+from seatrial.scheduler.tests.play import Play, stories
+from seatrial.scheduler.tests.preempting import PreemptionResult, make_way
+from seatrial.scheduler.tests.rig import profile
 
 
 def enough(percentage: int, absolute: int) -> list[dict[str, Any]]:

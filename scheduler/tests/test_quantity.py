@@ -1,6 +1,6 @@
 import pytest
 
-from scheduler.api.quantity import Quantity, QuantityError, amount, canonical, text
+from seatrial.scheduler.api.quantity import Quantity, QuantityError, amount, canonical, text
 
 
 @pytest.mark.parametrize(

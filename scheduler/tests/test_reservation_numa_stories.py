@@ -6,18 +6,18 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from scheduler.api.clock import SimClock
-from scheduler.api.core import Container, Node, NodeSpec, NodeStatus, Pod, PodSpec, ResourceRequirements
-from scheduler.api.device import GPU, GPU_CORE, GPU_MEMORY_RATIO, Device
-from scheduler.api.numa import NUMA_TOPOLOGY_POLICY_LABEL, NUMA_TOPOLOGY_SPEC, QOS_LABEL, NodeResourceTopology
-from scheduler.api.wire import ObjectMeta, ResourceList, to_plain
-from scheduler.app import build_core
-from scheduler.cycle import Core
-from scheduler.plugins.nodenuma.cache import NumaCache
-from scheduler.plugins.nodenuma.tests.machines import topology_of
-from scheduler.tests.test_engine import configuration
-from scheduler.tests.test_engine_numa import _device
-from scheduler.tests.test_reservation_stories import MARKS, OWNERS, Story, summed
+from seatrial.scheduler.api.clock import SimClock
+from seatrial.scheduler.api.core import Container, Node, NodeSpec, NodeStatus, Pod, PodSpec, ResourceRequirements
+from seatrial.scheduler.api.device import GPU, GPU_CORE, GPU_MEMORY_RATIO, Device
+from seatrial.scheduler.api.numa import NUMA_TOPOLOGY_POLICY_LABEL, NUMA_TOPOLOGY_SPEC, QOS_LABEL, NodeResourceTopology
+from seatrial.scheduler.api.wire import ObjectMeta, ResourceList, to_plain
+from seatrial.scheduler.app import build_core
+from seatrial.scheduler.cycle import Core
+from seatrial.scheduler.plugins.nodenuma.cache import NumaCache
+from seatrial.scheduler.plugins.nodenuma.tests.machines import topology_of
+from seatrial.scheduler.tests.test_engine import configuration
+from seatrial.scheduler.tests.test_engine_numa import _device
+from seatrial.scheduler.tests.test_reservation_stories import MARKS, OWNERS, Story, summed
 
 REQUESTS: list[ResourceList] = [
     {"cpu": "2", "memory": "1Gi"}, {"cpu": "3"}, {"cpu": "4", "memory": "8Gi"}, {"cpu": "6", "memory": "4Gi"},

@@ -7,8 +7,8 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from scheduler.api.clock import SimClock
-from scheduler.api.core import (
+from seatrial.scheduler.api.clock import SimClock
+from seatrial.scheduler.api.core import (
     Affinity,
     Container,
     ContainerPort,
@@ -23,7 +23,7 @@ from scheduler.api.core import (
     Taint,
     Toleration,
 )
-from scheduler.api.device import (
+from seatrial.scheduler.api.device import (
     GPU,
     GPU_CORE,
     GPU_MEMORY,
@@ -34,22 +34,22 @@ from scheduler.api.device import (
     DeviceSpec,
     DeviceTopology,
 )
-from scheduler.api.reservation import (
+from seatrial.scheduler.api.reservation import (
     INNER_RESERVATION,
     RESERVATION_ORDER,
     Reservation,
     is_reserve_pod,
 )
-from scheduler.api.wire import LabelSelector, ObjectMeta, ResourceList, to_plain
-from scheduler.app import build_core
-from scheduler.cache.nodeinfo import PodInfo
-from scheduler.cycle import Core
-from scheduler.framework.decisions import Bind
-from scheduler.plugins.deviceshare.cache import DeviceCache
-from scheduler.plugins.reservation import lifecycle
-from scheduler.plugins.reservation.cache import ReservationCache
-from scheduler.tests.play import Play
-from scheduler.tests.test_engine import configuration
+from seatrial.scheduler.api.wire import LabelSelector, ObjectMeta, ResourceList, to_plain
+from seatrial.scheduler.app import build_core
+from seatrial.scheduler.cache.nodeinfo import PodInfo
+from seatrial.scheduler.cycle import Core
+from seatrial.scheduler.framework.decisions import Bind
+from seatrial.scheduler.plugins.deviceshare.cache import DeviceCache
+from seatrial.scheduler.plugins.reservation import lifecycle
+from seatrial.scheduler.plugins.reservation.cache import ReservationCache
+from seatrial.scheduler.tests.play import Play
+from seatrial.scheduler.tests.test_engine import configuration
 
 AWAY = Affinity(
     pod_anti_affinity=PodAffinity((PodAffinityTerm("kubernetes.io/hostname", LabelSelector({"app": "c"})),))

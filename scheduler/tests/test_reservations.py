@@ -6,15 +6,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from scheduler.api.builders import ReservationBuilder, pod, reservation
-from scheduler.api.reservation import RESERVATION_ALLOCATED, RESERVATIONS_PATH, RESIZE_ALLOCATABLE, Reservation
-from scheduler.api.transport import Request, Response
-from scheduler.config import Configuration
-from scheduler.plugins.reservation.cache import ReservationCache
-from scheduler.plugins.reservation.tests.reservations import hold, inside
-from scheduler.tests.rig import profile
-from scheduler.tests.scripted import ok, refused
-from scheduler.tests.test_binding import Scene
+from seatrial.scheduler.api.builders import ReservationBuilder, pod, reservation
+from seatrial.scheduler.api.reservation import RESERVATION_ALLOCATED, RESERVATIONS_PATH, RESIZE_ALLOCATABLE, Reservation
+from seatrial.scheduler.api.transport import Request, Response
+from seatrial.scheduler.config import Configuration
+from seatrial.scheduler.plugins.reservation.cache import ReservationCache
+from seatrial.scheduler.plugins.reservation.tests.reservations import hold, inside
+from seatrial.scheduler.tests.rig import profile
+from seatrial.scheduler.tests.scripted import ok, refused
+from seatrial.scheduler.tests.test_binding import Scene
 
 
 class Held(Scene):

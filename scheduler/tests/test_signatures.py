@@ -5,12 +5,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from scheduler.api.builders import PodBuilder
-from scheduler.api.device import RDMA
-from scheduler.framework import signatures
-from scheduler.framework.class_scores import ClassScores
-from scheduler.plugins.deviceshare import cache
-from scheduler.tests.rig import Rig, profile
+from seatrial.scheduler.api.builders import PodBuilder
+from seatrial.scheduler.api.device import RDMA
+from seatrial.scheduler.framework import signatures
+from seatrial.scheduler.framework.class_scores import ClassScores
+from seatrial.scheduler.plugins.deviceshare import cache
+from seatrial.scheduler.tests.rig import Rig, profile
 
 SHAPES: list[dict[str, Any]] = [
     {"cpu": "1", "memory": "4Gi"},

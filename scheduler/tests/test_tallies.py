@@ -6,16 +6,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from scheduler.api.core import Affinity, Node, NodeStatus, Pod, PodAffinity, PodAffinityTerm, PodSpec
-from scheduler.api.wire import LabelSelector, ObjectMeta, Requirement
-from scheduler.cache.cache import Cache
-from scheduler.cache.classes import ClassRegistry
-from scheduler.cache.columns import NodeColumns
-from scheduler.cache.matching import PodMatcher
-from scheduler.cache.nodeinfo import PodInfo
-from scheduler.cache.resources import ResourceIndex
-from scheduler.cache.tallies import Tallies
-from scheduler.plugins.interpodaffinity.terms import HeldTerms
+from seatrial.scheduler.api.core import Affinity, Node, NodeStatus, Pod, PodAffinity, PodAffinityTerm, PodSpec
+from seatrial.scheduler.api.wire import LabelSelector, ObjectMeta, Requirement
+from seatrial.scheduler.cache.cache import Cache
+from seatrial.scheduler.cache.classes import ClassRegistry
+from seatrial.scheduler.cache.columns import NodeColumns
+from seatrial.scheduler.cache.matching import PodMatcher
+from seatrial.scheduler.cache.nodeinfo import PodInfo
+from seatrial.scheduler.cache.resources import ResourceIndex
+from seatrial.scheduler.cache.tallies import Tallies
+from seatrial.scheduler.plugins.interpodaffinity.terms import HeldTerms
 
 SELECTORS = (
     LabelSelector({"app": "a"}),

@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from scheduler.api.builders import pod
-from scheduler.framework.explanation import explain
-from scheduler.framework.extension_points import Plugin
-from scheduler.framework.histogram import Histogram
-from scheduler.framework.timing import EVERY, POINT_SECONDS
-from scheduler.plugins.noderesources.fit import NodeResourcesFit as Fit
-from scheduler.tests.rig import Rig
+from seatrial.scheduler.api.builders import pod
+from seatrial.scheduler.framework.explanation import explain
+from seatrial.scheduler.framework.extension_points import Plugin
+from seatrial.scheduler.framework.histogram import Histogram
+from seatrial.scheduler.framework.timing import EVERY, POINT_SECONDS
+from seatrial.scheduler.plugins.noderesources.fit import NodeResourcesFit as Fit
+from seatrial.scheduler.tests.rig import Rig
 
 PLACED = {"PreFilter", "Filter", "PreScore", "Score", "Reserve", "PreBind"}
 
@@ -129,7 +129,7 @@ def test_timing_changes_no_decision(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each cycle timed, or the first alone: the same pods end on the same nodes."""
 
     def placed(every: int) -> tuple[dict[str, str], int]:
-        monkeypatch.setattr("scheduler.cycle.EVERY", every)
+        monkeypatch.setattr("seatrial.scheduler.cycle.EVERY", every)
         rig = Rig()
         for number in range(8):
             rig.node(f"n{number}", gpus=number % 3, cpu=str(4 + number))

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from scheduler.api.builders import PodBuilder, pod
-from scheduler.api.core import Taint
-from scheduler.tests.rig import Rig, profile
+from seatrial.scheduler.api.builders import PodBuilder, pod
+from seatrial.scheduler.api.core import Taint
+from seatrial.scheduler.tests.rig import Rig, profile
 
 HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
 SKEWED = "node(s) didn't match pod topology spread constraints"

@@ -5,9 +5,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from scheduler.api.builders import PodBuilder, pod
-from scheduler.api.storage import CsiNode, PersistentVolume, PersistentVolumeClaim, StorageClass
-from scheduler.tests.rig import Rig
+from seatrial.scheduler.api.builders import PodBuilder, pod
+from seatrial.scheduler.api.storage import CsiNode, PersistentVolume, PersistentVolumeClaim, StorageClass
+from seatrial.scheduler.tests.rig import Rig
 
 ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
 

@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
-from scheduler.api.clock import SimClock
-from scheduler.api.core import Pod
-from scheduler.api.wire import LabelSelector, ObjectMeta, OwnerReference
-from scheduler.app import build_core, default_configuration
-from scheduler.cycle import Core
-from scheduler.plugins.nodenuma.cache import NumaCache
-from scheduler.shell import Shell
-from scheduler.tests.scripted import Scripted, ok
-from scheduler.watched_kinds import KINDS
+from seatrial.scheduler.api.clock import SimClock
+from seatrial.scheduler.api.core import Pod
+from seatrial.scheduler.api.wire import LabelSelector, ObjectMeta, OwnerReference
+from seatrial.scheduler.app import build_core, default_configuration
+from seatrial.scheduler.cycle import Core
+from seatrial.scheduler.plugins.nodenuma.cache import NumaCache
+from seatrial.scheduler.shell import Shell
+from seatrial.scheduler.tests.scripted import Scripted, ok
+from seatrial.scheduler.watched_kinds import KINDS
 
 OBJECTS: dict[str, dict[str, Any]] = {
     "/api/v1/namespaces": {"metadata": {"name": "n", "uid": "1", "labels": {"team": "x"}}},

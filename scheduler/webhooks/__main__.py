@@ -1,4 +1,4 @@
-"""`python -m scheduler.webhooks`: the pod webhook as a process."""
+"""`python -m seatrial.scheduler.webhooks`: the pod webhook as a process."""
 
 import asyncio
 import logging
@@ -11,12 +11,12 @@ import cyclopts
 import uvloop
 import yaml
 
-from scheduler.services.http import serve
-from scheduler.webhooks.certificates import CertificateError, load_context
-from scheduler.webhooks.registration import configurations
-from scheduler.webhooks.reviews import routes
+from seatrial.scheduler.services.http import serve
+from seatrial.scheduler.webhooks.certificates import CertificateError, load_context
+from seatrial.scheduler.webhooks.registration import configurations
+from seatrial.scheduler.webhooks.reviews import routes
 
-app = cyclopts.App(name="python -m scheduler.webhooks", help=__doc__, result_action="return_value")
+app = cyclopts.App(name="python -m seatrial.scheduler.webhooks", help=__doc__, result_action="return_value")
 
 
 @app.default

@@ -7,8 +7,8 @@ DEV-R66). Pods are manifests, as in a review; arguments are not changed.
 from collections.abc import Mapping
 from typing import Any
 
-from scheduler.api.device import GPU, GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, GPU_SHARED, NPU_CORE, NVIDIA_GPU
-from scheduler.api.quantity import Quantity, QuantityError, canonical, units
+from seatrial.scheduler.api.device import GPU, GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, GPU_SHARED, NPU_CORE, NVIDIA_GPU
+from seatrial.scheduler.api.quantity import Quantity, QuantityError, canonical, units
 
 Manifest = Mapping[str, Any]
 Resources = dict[str, Quantity]

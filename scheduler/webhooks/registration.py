@@ -3,7 +3,7 @@
 import base64
 from typing import Any
 
-from scheduler.webhooks.reviews import MUTATE, VALIDATE
+from seatrial.scheduler.webhooks.reviews import MUTATE, VALIDATE
 
 Manifest = dict[str, Any]
 NAME = "seatrial-pod-webhook"

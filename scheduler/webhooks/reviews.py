@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 
-from scheduler.api.quantity import QuantityError
-from scheduler.framework.routes import Answer, RequestContext, Routes, json, text
-from scheduler.webhooks.devices import patch_of, problems
+from seatrial.scheduler.api.quantity import QuantityError
+from seatrial.scheduler.framework.routes import Answer, RequestContext, Routes, json, text
+from seatrial.scheduler.webhooks.devices import patch_of, problems
 
 MUTATE, VALIDATE = "/mutate-pod", "/validate-pod"  # paths of Koordinator's manager
 Review = dict[str, Any]

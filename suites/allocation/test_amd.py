@@ -6,12 +6,12 @@ through koordlet's files.
 
 import pytest
 
-from fixtures.expect import Expect
-from fixtures.promises import amounts, check_arrival, devices_of, minors, numa_nodes
-from fixtures.trial import Trial
-from harness.clusters.protocol import Capability
-from scheduler.api.builders import node, pod, pods
-from scheduler.api.device import (
+from seatrial.fixtures.expect import Expect
+from seatrial.fixtures.promises import amounts, check_arrival, devices_of, minors, numa_nodes
+from seatrial.fixtures.trial import Trial
+from seatrial.harness.clusters.protocol import Capability
+from seatrial.scheduler.api.builders import node, pod, pods
+from seatrial.scheduler.api.device import (
     AMD_GPU,
     GPU_CORE,
     GPU_MEMORY,

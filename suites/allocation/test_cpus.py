@@ -7,12 +7,12 @@ import random
 
 import pytest
 
-from fixtures.cpus import cores, cpu_numa_nodes, cpus, kept_cpus, seats, shares
-from fixtures.expect import Expect
-from fixtures.trial import Trial
-from harness.clusters.protocol import Capability
-from scheduler.api.builders import PodBuilder, node, pod, pods
-from scheduler.api.numa import (
+from seatrial.fixtures.cpus import cores, cpu_numa_nodes, cpus, kept_cpus, seats, shares
+from seatrial.fixtures.expect import Expect
+from seatrial.fixtures.trial import Trial
+from seatrial.harness.clusters.protocol import Capability
+from seatrial.scheduler.api.builders import PodBuilder, node, pod, pods
+from seatrial.scheduler.api.numa import (
     CPU_BIND_POLICY_LABEL,
     FULL_PCPUS,
     NODE_RESERVATION,
@@ -22,7 +22,7 @@ from scheduler.api.numa import (
     RESOURCE_STATUS,
     SPREAD_BY_PCPUS,
 )
-from scheduler.api.wire import to_json
+from seatrial.scheduler.api.wire import to_json
 
 MACHINE = "cpu-64"
 

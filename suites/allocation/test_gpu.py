@@ -2,14 +2,14 @@
 
 import pytest
 
-from fixtures.expect import Expect
-from fixtures.promises import devices_of, first_of
-from fixtures.trial import Trial
-from harness.clusters.protocol import Capability
-from scheduler.api.builders import node, pod
-from scheduler.api.core import Pod
-from scheduler.api.device import GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, GPU_SHARED
-from scheduler.api.quantity import units
+from seatrial.fixtures.expect import Expect
+from seatrial.fixtures.promises import devices_of, first_of
+from seatrial.fixtures.trial import Trial
+from seatrial.harness.clusters.protocol import Capability
+from seatrial.scheduler.api.builders import node, pod
+from seatrial.scheduler.api.core import Pod
+from seatrial.scheduler.api.device import GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, GPU_SHARED
+from seatrial.scheduler.api.quantity import units
 
 pytestmark = [pytest.mark.feature("DEV-1", "DEV-3"), pytest.mark.needs(Capability.NODES)]
 

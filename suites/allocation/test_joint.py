@@ -7,14 +7,14 @@ import random
 
 import pytest
 
-from fixtures.expect import Expect
-from fixtures.promises import amounts, check_arrival, first_of, functions, minors, parts, switches
-from fixtures.trial import Trial
-from harness.clusters.protocol import Capability
-from scheduler.api.builders import PodBuilder, node, pod, pods
-from scheduler.api.core import Pod
-from scheduler.api.device import RDMA
-from scheduler.api.quantity import units
+from seatrial.fixtures.expect import Expect
+from seatrial.fixtures.promises import amounts, check_arrival, first_of, functions, minors, parts, switches
+from seatrial.fixtures.trial import Trial
+from seatrial.harness.clusters.protocol import Capability
+from seatrial.scheduler.api.builders import PodBuilder, node, pod, pods
+from seatrial.scheduler.api.core import Pod
+from seatrial.scheduler.api.device import RDMA
+from seatrial.scheduler.api.quantity import units
 
 ONE_EACH, TWO_TO_ONE = "dgx-h100", "hgx-a100"  # servers by GPUs to a NIC
 FUNCTIONS = 8  # of a NIC

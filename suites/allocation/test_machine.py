@@ -8,13 +8,13 @@ from typing import Any
 import orjson
 import pytest
 
-from fixtures.expect import Expect
-from fixtures.promises import amounts, minors
-from fixtures.trial import Trial
-from harness.clusters.protocol import Capability
-from scheduler.api.builders import pod
-from scheduler.api.device import GPU_CORE, GPU_MEMORY, GPU_VENDOR_LABEL, RDMA
-from scheduler.api.quantity import units
+from seatrial.fixtures.expect import Expect
+from seatrial.fixtures.promises import amounts, minors
+from seatrial.fixtures.trial import Trial
+from seatrial.harness.clusters.protocol import Capability
+from seatrial.scheduler.api.builders import pod
+from seatrial.scheduler.api.device import GPU_CORE, GPU_MEMORY, GPU_VENDOR_LABEL, RDMA
+from seatrial.scheduler.api.quantity import units
 
 pytestmark = [pytest.mark.needs(Capability.CONTAINERS)]
 

@@ -7,12 +7,12 @@ import random
 
 import pytest
 
-from fixtures.expect import Expect
-from fixtures.promises import amounts, check_arrival, devices_of, first_of, minors, numa_nodes
-from fixtures.trial import Trial
-from harness.clusters.protocol import Capability
-from scheduler.api.builders import PodBuilder, node, pod, pods
-from scheduler.api.device import GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, GPU_SHARED
+from seatrial.fixtures.expect import Expect
+from seatrial.fixtures.promises import amounts, check_arrival, devices_of, first_of, minors, numa_nodes
+from seatrial.fixtures.trial import Trial
+from seatrial.harness.clusters.protocol import Capability
+from seatrial.scheduler.api.builders import PodBuilder, node, pod, pods
+from seatrial.scheduler.api.device import GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, GPU_SHARED
 
 SERVER, CARD = "mlu370-x8-8", "mlu370-x8"
 CARD_MEMORY = 48 << 30

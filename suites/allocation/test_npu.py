@@ -9,12 +9,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from fixtures.expect import Expect
-from fixtures.promises import amounts, check_arrival, devices_of, first_of, minors, numa_nodes, switches
-from fixtures.trial import Trial
-from harness.clusters.protocol import Capability
-from scheduler.api.builders import PodBuilder, node, pod, pods
-from scheduler.api.device import (
+from seatrial.fixtures.expect import Expect
+from seatrial.fixtures.promises import amounts, check_arrival, devices_of, first_of, minors, numa_nodes, switches
+from seatrial.fixtures.trial import Trial
+from seatrial.harness.clusters.protocol import Capability
+from seatrial.scheduler.api.builders import PodBuilder, node, pod, pods
+from seatrial.scheduler.api.device import (
     GPU_MEMORY,
     GPU_MEMORY_RATIO,
     GPU_PARTITION_POLICY_LABEL,
@@ -24,7 +24,7 @@ from scheduler.api.device import (
     NPU_CPU,
     NPU_DVPP,
 )
-from scheduler.api.quantity import units
+from seatrial.scheduler.api.quantity import units
 
 SERVER, CARD = "atlas-800t-a2", "ascend-910b3"
 CORES = 20  # AI cores of a 910B3

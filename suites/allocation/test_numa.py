@@ -6,13 +6,13 @@ The machines: one with two NUMA nodes of 32 CPUs and 128 GiB, one with eight H10
 
 import pytest
 
-from fixtures.cpus import cpu_numa_nodes, cpus, shares
-from fixtures.expect import Expect
-from fixtures.promises import check_arrival, minors, numa_nodes
-from fixtures.trial import Trial
-from harness.clusters.protocol import Capability
-from scheduler.api.builders import NodeBuilder, PodBuilder, node, pod, pods
-from scheduler.api.numa import BEST_EFFORT, RESTRICTED, SINGLE_NUMA_NODE
+from seatrial.fixtures.cpus import cpu_numa_nodes, cpus, shares
+from seatrial.fixtures.expect import Expect
+from seatrial.fixtures.promises import check_arrival, minors, numa_nodes
+from seatrial.fixtures.trial import Trial
+from seatrial.harness.clusters.protocol import Capability
+from seatrial.scheduler.api.builders import NodeBuilder, PodBuilder, node, pod, pods
+from seatrial.scheduler.api.numa import BEST_EFFORT, RESTRICTED, SINGLE_NUMA_NODE
 
 MACHINE, CARDS = "cpu-64", "dgx-h100"
 PACKING, SPREADING = "packing-numa", "spreading-numa"

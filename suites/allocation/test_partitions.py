@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from fixtures.expect import Expect
-from fixtures.promises import check_arrival, first_of, minors
-from fixtures.trial import Trial
-from harness.clusters.protocol import Capability
-from scheduler.api.builders import node, pod, pods
-from scheduler.api.device import GPU_MODEL_LABEL, GPU_PARTITION_POLICY_LABEL, GPU_PARTITIONS
+from seatrial.fixtures.expect import Expect
+from seatrial.fixtures.promises import check_arrival, first_of, minors
+from seatrial.fixtures.trial import Trial
+from seatrial.harness.clusters.protocol import Capability
+from seatrial.scheduler.api.builders import node, pod, pods
+from seatrial.scheduler.api.device import GPU_MODEL_LABEL, GPU_PARTITION_POLICY_LABEL, GPU_PARTITIONS
 
 HONOR, PREFER = "Honor", "Prefer"
 TRIES, WITHIN = 4, 8.0  # to see whether the scheduler has read a table; seconds each

@@ -5,16 +5,16 @@ Cases check the status of reservations, the nodes of pods, and their devices.
 
 import pytest
 
-from fixtures.cpus import cpus, shares
-from fixtures.expect import Expect
-from fixtures.promises import check_arrival, minors, reservation_of
-from fixtures.trial import Trial
-from harness.clusters.protocol import Capability
-from scheduler.api.builders import PodBuilder, node, pod, pods, priority_class, reservation
-from scheduler.api.core import Pod
-from scheduler.api.device import device_allocations
-from scheduler.api.quantity import amount
-from scheduler.api.reservation import RESERVATIONS_PATH, Reservation
+from seatrial.fixtures.cpus import cpus, shares
+from seatrial.fixtures.expect import Expect
+from seatrial.fixtures.promises import check_arrival, minors, reservation_of
+from seatrial.fixtures.trial import Trial
+from seatrial.harness.clusters.protocol import Capability
+from seatrial.scheduler.api.builders import PodBuilder, node, pod, pods, priority_class, reservation
+from seatrial.scheduler.api.core import Pod
+from seatrial.scheduler.api.device import device_allocations
+from seatrial.scheduler.api.quantity import amount
+from seatrial.scheduler.api.reservation import RESERVATIONS_PATH, Reservation
 
 pytestmark = [pytest.mark.needs(Capability.NODES)]
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from fixtures.expect import Expect
-from fixtures.promises import check_arrival, minors
-from fixtures.trial import Trial
-from harness.clusters.protocol import Capability
-from scheduler.api.builders import PodBuilder, node, pods
+from seatrial.fixtures.expect import Expect
+from seatrial.fixtures.promises import check_arrival, minors
+from seatrial.fixtures.trial import Trial
+from seatrial.harness.clusters.protocol import Capability
+from seatrial.scheduler.api.builders import PodBuilder, node, pods
 
 PACKING, SPREADING = "packing", "spreading"
 

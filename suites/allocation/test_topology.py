@@ -9,12 +9,12 @@ from collections.abc import Callable, Collection
 
 import pytest
 
-from fixtures.expect import Expect
-from fixtures.promises import check_arrival, minors, numa_nodes, switches
-from fixtures.trial import Trial
-from harness.clusters.protocol import Capability
-from scheduler.api.builders import PodBuilder, node, pod, pods
-from scheduler.api.core import Pod
+from seatrial.fixtures.expect import Expect
+from seatrial.fixtures.promises import check_arrival, minors, numa_nodes, switches
+from seatrial.fixtures.trial import Trial
+from seatrial.harness.clusters.protocol import Capability
+from seatrial.scheduler.api.builders import PodBuilder, node, pod, pods
+from seatrial.scheduler.api.core import Pod
 
 PAIRS, SINGLES = "hgx-a100", "dgx-h100"  # servers by the number of cards under each PCIe switch
 

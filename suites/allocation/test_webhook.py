@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 import yaml
 
-from fixtures.expect import Expect
-from fixtures.promises import devices_of
-from fixtures.trial import Trial
-from harness.clusters.protocol import Capability
-from harness.errors import ApiRefused, ClusterError
-from harness.private_files import private_folder
-from harness.processes import die_with_parent, stop
-from scheduler.api.builders import node, pod
-from scheduler.api.core import Pod
-from scheduler.api.device import (
+from seatrial.fixtures.expect import Expect
+from seatrial.fixtures.promises import devices_of
+from seatrial.fixtures.trial import Trial
+from seatrial.harness.clusters.protocol import Capability
+from seatrial.harness.errors import ApiRefused, ClusterError
+from seatrial.harness.private_files import private_folder
+from seatrial.harness.processes import die_with_parent, stop
+from seatrial.scheduler.api.builders import node, pod
+from seatrial.scheduler.api.core import Pod
+from seatrial.scheduler.api.device import (
     GPU,
     GPU_CORE,
     GPU_MEMORY,
@@ -27,7 +27,7 @@ from scheduler.api.device import (
     GPU_SHARED,
     NVIDIA_GPU,
 )
-from scheduler.api.quantity import units
+from seatrial.scheduler.api.quantity import units
 
 pytestmark = [pytest.mark.feature("DEV-1", "DEV-3"), pytest.mark.needs(Capability.NODES)]
 
@@ -46,7 +46,7 @@ def certificates() -> Iterator[Path]:
 def webhook(cluster: Trial, certificates: Path) -> Iterator[None]:
     """The webhook as a process, called for the pods of this test only."""
     command = [
-        sys.executable, "-m", "scheduler.webhooks", "--port", "0", "--cert-dir", str(certificates),
+        sys.executable, "-m", "seatrial.scheduler.webhooks", "--port", "0", "--cert-dir", str(certificates),
         "--namespace", cluster.name,
     ]  # fmt: skip
     process = subprocess.Popen(command, stdout=subprocess.PIPE, preexec_fn=die_with_parent)  # noqa: S603, PLW1509

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from fixtures.expect import Expect
-from fixtures.trial import Trial
-from harness.clusters.protocol import Capability
-from harness.nodes.faults import FAULTS_ANNOTATION
-from scheduler.api.builders import PodBuilder, node, pod
-from scheduler.api.device import GPU, GPU_CORE, GPU_MEMORY_RATIO, RDMA, device_allocations
+from seatrial.fixtures.expect import Expect
+from seatrial.fixtures.trial import Trial
+from seatrial.harness.clusters.protocol import Capability
+from seatrial.harness.nodes.faults import FAULTS_ANNOTATION
+from seatrial.scheduler.api.builders import PodBuilder, node, pod
+from seatrial.scheduler.api.device import GPU, GPU_CORE, GPU_MEMORY_RATIO, RDMA, device_allocations
 
 pytestmark = [pytest.mark.needs(Capability.NODES, Capability.DEVICE_FAULTS)]
 

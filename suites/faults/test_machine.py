@@ -10,13 +10,13 @@ from typing import Any
 import orjson
 import pytest
 
-from fixtures.expect import Expect
-from fixtures.promises import devices_of
-from fixtures.trial import Trial
-from harness.clusters.protocol import Capability
-from harness.nodes.faults import FAULTS_ANNOTATION
-from scheduler.api.builders import PodBuilder, pod
-from scheduler.api.device import GPU_CORE, GPU_MEMORY_RATIO, GPU_VENDOR_LABEL, RDMA
+from seatrial.fixtures.expect import Expect
+from seatrial.fixtures.promises import devices_of
+from seatrial.fixtures.trial import Trial
+from seatrial.harness.clusters.protocol import Capability
+from seatrial.harness.nodes.faults import FAULTS_ANNOTATION
+from seatrial.scheduler.api.builders import PodBuilder, pod
+from seatrial.scheduler.api.device import GPU_CORE, GPU_MEMORY_RATIO, GPU_VENDOR_LABEL, RDMA
 
 pytestmark = [pytest.mark.needs(Capability.CONTAINERS, Capability.DEVICE_FAULTS)]
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from fixtures.expect import Expect
-from fixtures.trial import Trial
-from harness.clusters.protocol import Capability
-from harness.nodes.faults import FAULTS_ANNOTATION
-from scheduler.api.builders import PodBuilder, node, pod
+from seatrial.fixtures.expect import Expect
+from seatrial.fixtures.trial import Trial
+from seatrial.harness.clusters.protocol import Capability
+from seatrial.harness.nodes.faults import FAULTS_ANNOTATION
+from seatrial.scheduler.api.builders import PodBuilder, node, pod
 
 pytestmark = [pytest.mark.needs(Capability.NODES, Capability.DEVICE_FAULTS)]
 

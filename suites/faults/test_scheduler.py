@@ -8,14 +8,14 @@ from typing import cast
 
 import pytest
 
-from fixtures.expect import Expect
-from fixtures.promises import devices_of, minors, reservation_of
-from fixtures.trial import Trial
-from harness.clusters.faulty import Link, Picks, bindings, every, writes
-from harness.clusters.protocol import Capability
-from harness.subject.protocol import Subject
-from scheduler.api.builders import NodeBuilder, node, pod, reservation
-from scheduler.api.clock import SimClock
+from seatrial.fixtures.expect import Expect
+from seatrial.fixtures.promises import devices_of, minors, reservation_of
+from seatrial.fixtures.trial import Trial
+from seatrial.harness.clusters.faulty import Link, Picks, bindings, every, writes
+from seatrial.harness.clusters.protocol import Capability
+from seatrial.harness.subject.protocol import Subject
+from seatrial.scheduler.api.builders import NodeBuilder, node, pod, reservation
+from seatrial.scheduler.api.clock import SimClock
 
 pytestmark = [pytest.mark.feature("HIL-4"), pytest.mark.needs(Capability.NODES)]
 

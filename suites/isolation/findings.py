@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from harness.hami.isolation.checks import CHECKS, Bench, Finding
-from harness.results import ResultsWriter
+from seatrial.harness.hami.isolation.checks import CHECKS, Bench, Finding
+from seatrial.harness.results import ResultsWriter
 
 
 def finding_of(name: str, bench: Bench, results: ResultsWriter | None, request: pytest.FixtureRequest) -> Finding:

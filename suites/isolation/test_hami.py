@@ -13,24 +13,24 @@ from pathlib import Path
 import orjson
 import pytest
 
-from fake_devices.hami.region import CardLimits, ProcessUsage, new_region, write_region
-from fixtures.expect import Expect
-from fixtures.promises import devices_of, first_of
-from fixtures.trial import Container, Trial
-from harness.clusters.protocol import Capability
-from harness.devices.hami_core import MONITOR_ANNOTATION
-from harness.devices.hami_release import VERSION_LABEL
-from harness.hami.chart import Manifest, manifests
-from harness.hami.monitor import Monitor, serving
-from harness.hami.sources import pods_of_node
-from scheduler.api.builders import PodBuilder, node, pod
-from scheduler.api.core import Pod
-from scheduler.api.device import (
+from seatrial.fake_devices.hami.region import CardLimits, ProcessUsage, new_region, write_region
+from seatrial.fixtures.expect import Expect
+from seatrial.fixtures.promises import devices_of, first_of
+from seatrial.fixtures.trial import Container, Trial
+from seatrial.harness.clusters.protocol import Capability
+from seatrial.harness.devices.hami_core import MONITOR_ANNOTATION
+from seatrial.harness.devices.hami_release import VERSION_LABEL
+from seatrial.harness.hami.chart import Manifest, manifests
+from seatrial.harness.hami.monitor import Monitor, serving
+from seatrial.harness.hami.sources import pods_of_node
+from seatrial.scheduler.api.builders import PodBuilder, node, pod
+from seatrial.scheduler.api.core import Pod
+from seatrial.scheduler.api.device import (
     GPU_DRIVER_LABEL,
     GPU_ISOLATION_PROVIDER,
     GPU_MEMORY,
 )
-from scheduler.api.quantity import units
+from seatrial.scheduler.api.quantity import units
 
 pytestmark = [pytest.mark.needs(Capability.NODES)]
 

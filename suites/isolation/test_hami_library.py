@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from fake_devices.build import NO_COMPILER, TABLE_FILE, compiler, install
-from fake_devices.hami.cuda import install_cuda
-from fake_devices.machine import from_devices
-from fake_devices.models import catalog
-from fake_devices.nvidia.hardware import NVML
-from fake_devices.table import FULL, DeviceTable
-from harness.hami.isolation.checks import MIB, Bench, Lengths
-from harness.hami.isolation.tenants import Arrangement, clear_lock
-from harness.results import ResultsWriter
-from suites.isolation.findings import finding_of
+from seatrial.fake_devices.build import NO_COMPILER, TABLE_FILE, compiler, install
+from seatrial.fake_devices.hami.cuda import install_cuda
+from seatrial.fake_devices.machine import from_devices
+from seatrial.fake_devices.models import catalog
+from seatrial.fake_devices.nvidia.hardware import NVML
+from seatrial.fake_devices.table import FULL, DeviceTable
+from seatrial.harness.hami.isolation.checks import MIB, Bench, Lengths
+from seatrial.harness.hami.isolation.tenants import Arrangement, clear_lock
+from seatrial.harness.results import ResultsWriter
+from seatrial.suites.isolation.findings import finding_of
 
 MEMORY = ("totals", "filling", "other-kinds", "neighbours-memory", "crash", "old-limit", "churn", "dead-holder")
 QUICK = Lengths(baseline=0.5, tick=0.05)

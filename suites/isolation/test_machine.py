@@ -5,13 +5,13 @@ from typing import Any
 import orjson
 import pytest
 
-from fixtures.expect import Expect
-from fixtures.trial import Trial
-from harness.clusters.protocol import Capability
-from harness.devices.survey import survey
-from scheduler.api.builders import PodBuilder, pod
-from scheduler.api.core import Pod
-from scheduler.api.device import GPU_VENDOR_LABEL, device_allocations
+from seatrial.fixtures.expect import Expect
+from seatrial.fixtures.trial import Trial
+from seatrial.harness.clusters.protocol import Capability
+from seatrial.harness.devices.survey import survey
+from seatrial.scheduler.api.builders import PodBuilder, pod
+from seatrial.scheduler.api.core import Pod
+from seatrial.scheduler.api.device import GPU_VENDOR_LABEL, device_allocations
 
 pytestmark = [pytest.mark.needs(Capability.CONTAINERS)]
 

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from harness.clusters.protocol import Capability
-from harness.devices.nvidia import NvidiaProvider
-from harness.devices.provider import Missing
-from harness.hami.isolation.checks import CHECKS, Bench
-from harness.hami.isolation.probe import check_readiness
-from harness.hami.isolation.tenants import Arrangement
-from harness.results import ResultsWriter
-from suites.isolation.findings import finding_of
+from seatrial.harness.clusters.protocol import Capability
+from seatrial.harness.devices.nvidia import NvidiaProvider
+from seatrial.harness.devices.provider import Missing
+from seatrial.harness.hami.isolation.checks import CHECKS, Bench
+from seatrial.harness.hami.isolation.probe import check_readiness
+from seatrial.harness.hami.isolation.tenants import Arrangement
+from seatrial.harness.results import ResultsWriter
+from seatrial.suites.isolation.findings import finding_of
 
 pytestmark = [pytest.mark.needs(Capability.REAL_DEVICES)]
 

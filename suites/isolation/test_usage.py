@@ -5,14 +5,14 @@ from typing import Any
 import orjson
 import pytest
 
-from fixtures.expect import Expect
-from fixtures.promises import devices_of, first_of
-from fixtures.trial import Trial
-from harness.clusters.protocol import Capability
-from harness.nodes.usage import NODE_METRICS, USAGE_ANNOTATION
-from scheduler.api.builders import PodBuilder, node, pod
-from scheduler.api.device import GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, GPU_VENDOR_LABEL
-from scheduler.api.quantity import units
+from seatrial.fixtures.expect import Expect
+from seatrial.fixtures.promises import devices_of, first_of
+from seatrial.fixtures.trial import Trial
+from seatrial.harness.clusters.protocol import Capability
+from seatrial.harness.nodes.usage import NODE_METRICS, USAGE_ANNOTATION
+from seatrial.scheduler.api.builders import PodBuilder, node, pod
+from seatrial.scheduler.api.device import GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, GPU_VENDOR_LABEL
+from seatrial.scheduler.api.quantity import units
 
 INTERVAL = 30  # seconds, the shortest there is
 REPORT = INTERVAL + 15.0  # until one has arrived

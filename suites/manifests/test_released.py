@@ -16,16 +16,16 @@ import orjson
 import pytest
 import yaml
 
-from fixtures.expect import Expect
-from fixtures.promises import amounts, minors, reservation_of
-from fixtures.trial import Trial
-from harness.clusters.protocol import Capability, Cluster
-from scheduler.api.builders import NodeBuilder, node, pod
-from scheduler.api.core import Pod
-from scheduler.api.device import GPU_MEMORY
-from scheduler.api.extension import KOORD_SCHEDULER
-from scheduler.api.reservation import Reservation
-from scheduler.api.transport import Request
+from seatrial.fixtures.expect import Expect
+from seatrial.fixtures.promises import amounts, minors, reservation_of
+from seatrial.fixtures.trial import Trial
+from seatrial.harness.clusters.protocol import Capability, Cluster
+from seatrial.scheduler.api.builders import NodeBuilder, node, pod
+from seatrial.scheduler.api.core import Pod
+from seatrial.scheduler.api.device import GPU_MEMORY
+from seatrial.scheduler.api.extension import KOORD_SCHEDULER
+from seatrial.scheduler.api.reservation import Reservation
+from seatrial.scheduler.api.transport import Request
 
 HERE = Path(__file__).parent
 KUBECTL = shutil.which("kubectl")

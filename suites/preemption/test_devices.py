@@ -4,13 +4,13 @@ import json
 
 import pytest
 
-from fixtures.expect import Expect
-from fixtures.promises import check_arrival, first_of, functions, minors, switches
-from fixtures.trial import Trial
-from harness.clusters.protocol import Capability
-from scheduler.api.builders import PodBuilder, node, pod, pods, priority_class
-from scheduler.api.core import Pod
-from scheduler.api.device import GPU_PARTITION_POLICY_LABEL, GPU_PARTITIONS
+from seatrial.fixtures.expect import Expect
+from seatrial.fixtures.promises import check_arrival, first_of, functions, minors, switches
+from seatrial.fixtures.trial import Trial
+from seatrial.harness.clusters.protocol import Capability
+from seatrial.scheduler.api.builders import PodBuilder, node, pod, pods, priority_class
+from seatrial.scheduler.api.core import Pod
+from seatrial.scheduler.api.device import GPU_PARTITION_POLICY_LABEL, GPU_PARTITIONS
 
 pytestmark = [pytest.mark.feature("DEV-15", "PRE-1"), pytest.mark.needs(Capability.NODES)]
 

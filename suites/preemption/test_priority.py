@@ -2,10 +2,10 @@
 
 import pytest
 
-from fixtures.expect import Expect
-from fixtures.trial import Trial
-from harness.clusters.protocol import Capability
-from scheduler.api.builders import PodBuilder, disruption_budget, node, pod, priority_class
+from seatrial.fixtures.expect import Expect
+from seatrial.fixtures.trial import Trial
+from seatrial.harness.clusters.protocol import Capability
+from seatrial.scheduler.api.builders import PodBuilder, disruption_budget, node, pod, priority_class
 
 pytestmark = [pytest.mark.feature("PRE-1"), pytest.mark.needs(Capability.NODES)]
 

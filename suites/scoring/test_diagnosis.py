@@ -10,15 +10,15 @@ from typing import Any
 import orjson
 import pytest
 
-from fixtures.cluster import Ask
-from fixtures.expect import Expect
-from fixtures.figures import Figures
-from fixtures.trial import Trial
-from harness.clusters.protocol import Capability
-from harness.subject.protocol import Subject
-from scheduler.api.builders import node, pod, pods, reservation
-from scheduler.api.device import GPU_CORE
-from scheduler.api.quantity import amount
+from seatrial.fixtures.cluster import Ask
+from seatrial.fixtures.expect import Expect
+from seatrial.fixtures.figures import Figures
+from seatrial.fixtures.trial import Trial
+from seatrial.harness.clusters.protocol import Capability
+from seatrial.harness.subject.protocol import Subject
+from seatrial.scheduler.api.builders import node, pod, pods, reservation
+from seatrial.scheduler.api.device import GPU_CORE
+from seatrial.scheduler.api.quantity import amount
 
 pytestmark = [pytest.mark.needs(Capability.NODES)]
 

@@ -8,11 +8,11 @@ from collections import Counter
 
 import pytest
 
-from fixtures.expect import Expect
-from fixtures.trial import Trial
-from harness.clusters.protocol import Capability
-from scheduler.api.builders import PodBuilder, node, pod, pods
-from scheduler.api.core import DEFAULT_SCHEDULER
+from seatrial.fixtures.expect import Expect
+from seatrial.fixtures.trial import Trial
+from seatrial.harness.clusters.protocol import Capability
+from seatrial.scheduler.api.builders import PodBuilder, node, pod, pods
+from seatrial.scheduler.api.core import DEFAULT_SCHEDULER
 
 FEWER = "fewer-fragments"
 

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from fixtures.expect import Expect
-from fixtures.trial import Trial
-from harness.clusters.protocol import Capability
-from scheduler.api.builders import PodBuilder, node, pod, pods
+from seatrial.fixtures.expect import Expect
+from seatrial.fixtures.trial import Trial
+from seatrial.harness.clusters.protocol import Capability
+from seatrial.scheduler.api.builders import PodBuilder, node, pod, pods
 
 pytestmark = [pytest.mark.feature("SCORE-4"), pytest.mark.needs(Capability.NODES)]
 

@@ -9,16 +9,16 @@ import orjson
 import pytest
 import yaml
 
-from fixtures.expect import Expect
-from fixtures.occupancy import occupancy
-from fixtures.trial import Trial
-from harness.clusters.protocol import Capability, Cluster
-from harness.load.run import run_load
-from harness.load.settings import LoadSettings
-from harness.results import ResultsWriter
-from scheduler.api.builders import pod
-from scheduler.api.device import NVIDIA_GPU
-from scheduler.api.transport import Request
+from seatrial.fixtures.expect import Expect
+from seatrial.fixtures.occupancy import occupancy
+from seatrial.fixtures.trial import Trial
+from seatrial.harness.clusters.protocol import Capability, Cluster
+from seatrial.harness.load.run import run_load
+from seatrial.harness.load.settings import LoadSettings
+from seatrial.harness.results import ResultsWriter
+from seatrial.scheduler.api.builders import pod
+from seatrial.scheduler.api.device import NVIDIA_GPU
+from seatrial.scheduler.api.transport import Request
 
 WORKLOADS = yaml.safe_load((Path(__file__).parent / "workloads.yaml").read_bytes())
 

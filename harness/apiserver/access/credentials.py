@@ -12,10 +12,10 @@ from pathlib import Path
 
 import yaml
 
-from harness.apiserver.access.authority import Authority, Pair
-from harness.apiserver.access.identity import ADMIN, Identity
-from harness.apiserver.access.rbac import MASTERS
-from harness.private_files import write_private
+from seatrial.harness.apiserver.access.authority import Authority, Pair
+from seatrial.harness.apiserver.access.identity import ADMIN, Identity
+from seatrial.harness.apiserver.access.rbac import MASTERS
+from seatrial.harness.private_files import write_private
 
 
 @dataclass(frozen=True, slots=True)

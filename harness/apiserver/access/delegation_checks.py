@@ -2,11 +2,11 @@
 
 from typing import Final
 
-from harness.apiserver.access import escalation, signing
-from harness.apiserver.access.identity import Identity
-from harness.apiserver.access.rbac import Access
-from harness.apiserver.discovery.resources import Resource
-from harness.apiserver.storage.store import Object
+from seatrial.harness.apiserver.access import escalation, signing
+from seatrial.harness.apiserver.access.identity import Identity
+from seatrial.harness.apiserver.access.rbac import Access
+from seatrial.harness.apiserver.discovery.resources import Resource
+from seatrial.harness.apiserver.storage.store import Object
 
 GRANTING_GROUPS: Final = frozenset({escalation.GROUP, signing.GROUP})  # API groups with such kinds
 

@@ -7,11 +7,11 @@ Follows `pkg/registry/rbac`: a user can write a role only with permissions that 
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from harness.apiserver import errors
-from harness.apiserver.access.identity import CONTROLLERS, Identity
-from harness.apiserver.access.rbac import MASTERS, Access, Act, Rule
-from harness.apiserver.discovery.resources import Resource
-from harness.apiserver.storage.store import Object
+from seatrial.harness.apiserver import errors
+from seatrial.harness.apiserver.access.identity import CONTROLLERS, Identity
+from seatrial.harness.apiserver.access.rbac import MASTERS, Access, Act, Rule
+from seatrial.harness.apiserver.discovery.resources import Resource
+from seatrial.harness.apiserver.storage.store import Object
 
 GROUP: Final = "rbac.authorization.k8s.io"
 

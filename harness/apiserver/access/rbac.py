@@ -12,10 +12,10 @@ from typing import Any, Final
 import msgspec
 import yaml
 
-from harness.apiserver import errors
-from harness.apiserver.access.identity import Identity
-from harness.apiserver.storage.store import Object, Store
-from harness.label_selectors import LabelSelector
+from seatrial.harness.apiserver import errors
+from seatrial.harness.apiserver.access.identity import Identity
+from seatrial.harness.apiserver.storage.store import Object, Store
+from seatrial.harness.label_selectors import LabelSelector
 
 MASTERS: Final = "system:masters"
 _GROUP: Final = "rbac.authorization.k8s.io"

@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from harness.apiserver import errors
-from harness.apiserver.access.identity import Identity
-from harness.apiserver.access.rbac import MASTERS, Access, Act
-from harness.apiserver.access.tokens import Tokens
-from harness.apiserver.storage.store import Object
+from seatrial.harness.apiserver import errors
+from seatrial.harness.apiserver.access.identity import Identity
+from seatrial.harness.apiserver.access.rbac import MASTERS, Access, Act
+from seatrial.harness.apiserver.access.tokens import Tokens
+from seatrial.harness.apiserver.storage.store import Object
 
 _EVERYTHING = [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}, {"verbs": ["*"], "nonResourceURLs": ["*"]}]
 

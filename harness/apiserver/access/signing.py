@@ -13,13 +13,13 @@ from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.x509.oid import NameOID
 
-from harness.apiserver import errors
-from harness.apiserver.access.authority import alternatives
-from harness.apiserver.access.identity import CONTROLLERS, Identity
-from harness.apiserver.access.rbac import MASTERS, Access, Act
-from harness.apiserver.discovery.resources import Resource
-from harness.apiserver.field_errors import Causes, forbidden, invalid, required
-from harness.apiserver.storage.store import Object
+from seatrial.harness.apiserver import errors
+from seatrial.harness.apiserver.access.authority import alternatives
+from seatrial.harness.apiserver.access.identity import CONTROLLERS, Identity
+from seatrial.harness.apiserver.access.rbac import MASTERS, Access, Act
+from seatrial.harness.apiserver.discovery.resources import Resource
+from seatrial.harness.apiserver.field_errors import Causes, forbidden, invalid, required
+from seatrial.harness.apiserver.storage.store import Object
 
 GROUP: Final = "certificates.k8s.io"
 API_CLIENT: Final = "kubernetes.io/kube-apiserver-client"

@@ -10,10 +10,10 @@ from typing import Any, Final
 
 import orjson
 
-from harness.apiserver import errors
-from harness.apiserver.access.identity import Identity
-from harness.apiserver.storage.store import Object, Store
-from scheduler.api.clock import Clock, rfc3339
+from seatrial.harness.apiserver import errors
+from seatrial.harness.apiserver.access.identity import Identity
+from seatrial.harness.apiserver.storage.store import Object, Store
+from seatrial.scheduler.api.clock import Clock, rfc3339
 
 ISSUER: Final = "https://kubernetes.default.svc.cluster.local"
 _MIN_SECONDS, _DEFAULT_SECONDS = 600, 3600

@@ -8,19 +8,19 @@ from typing import Any
 
 import orjson
 
-from harness.apiserver import errors
-from harness.apiserver.admission.pod_specs import Completed, PodSpecCache, Priority
-from harness.apiserver.defaults.kinds import default
-from harness.apiserver.defaults.qos import qos_class
-from harness.apiserver.discovery.resources import Registry, Resource
-from harness.apiserver.field_errors import Cause, message
-from harness.apiserver.names import check_metadata, subdomain
-from harness.apiserver.schemas.custom_schemas import CustomSchema
-from harness.apiserver.schemas.shapes import conform, report_unknown_fields
-from harness.apiserver.storage.store import Collection, Object, Store
-from harness.apiserver.validation.kinds import validate
-from harness.apiserver.webhooks.dispatch import Webhooks, Write
-from scheduler.api.clock import Clock
+from seatrial.harness.apiserver import errors
+from seatrial.harness.apiserver.admission.pod_specs import Completed, PodSpecCache, Priority
+from seatrial.harness.apiserver.defaults.kinds import default
+from seatrial.harness.apiserver.defaults.qos import qos_class
+from seatrial.harness.apiserver.discovery.resources import Registry, Resource
+from seatrial.harness.apiserver.field_errors import Cause, message
+from seatrial.harness.apiserver.names import check_metadata, subdomain
+from seatrial.harness.apiserver.schemas.custom_schemas import CustomSchema
+from seatrial.harness.apiserver.schemas.shapes import conform, report_unknown_fields
+from seatrial.harness.apiserver.storage.store import Collection, Object, Store
+from seatrial.harness.apiserver.validation.kinds import validate
+from seatrial.harness.apiserver.webhooks.dispatch import Webhooks, Write
+from seatrial.scheduler.api.clock import Clock
 
 SYSTEM_CLASSES = {"system-node-critical": 2_000_001_000, "system-cluster-critical": 2_000_000_000}
 _NOT_READY, _UNREACHABLE = "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"

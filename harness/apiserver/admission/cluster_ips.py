@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from ipaddress import IPv4Address, IPv4Network, ip_address
 from typing import Any
 
-from harness.apiserver.discovery.resources import Resource
-from harness.apiserver.errors import ApiStatusError
-from harness.apiserver.errors import invalid as invalid_object
-from harness.apiserver.field_errors import Cause, invalid, message
-from harness.apiserver.storage.store import Change, CollectionKey, Object, Store
+from seatrial.harness.apiserver.discovery.resources import Resource
+from seatrial.harness.apiserver.errors import ApiStatusError
+from seatrial.harness.apiserver.errors import invalid as invalid_object
+from seatrial.harness.apiserver.field_errors import Cause, invalid, message
+from seatrial.harness.apiserver.storage.store import Change, CollectionKey, Object, Store
 
 SERVICES: CollectionKey = ("", "services")
 RANGE = IPv4Network("10.96.0.0/12")

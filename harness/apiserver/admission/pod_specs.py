@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from harness.apiserver.storage.store import Object
+from seatrial.harness.apiserver.storage.store import Object
 
 LIMIT = 2048  # specs; if every pod has its own spec, the cache has no benefit
 

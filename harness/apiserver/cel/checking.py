@@ -7,7 +7,7 @@ other type errors appear when an expression is evaluated.
 from collections.abc import Mapping
 from typing import Any, Final
 
-from harness.apiserver.cel.expressions import ExpressionError, error_at, program
+from seatrial.harness.apiserver.cel.expressions import ExpressionError, error_at, program
 
 Schema = Mapping[str, Any]
 _UNKNOWN: Final = "undeclared reference to '{}' (in container '')"
@@ -61,8 +61,8 @@ class _Checked:
             self.visit(child, scope)
 
     def _call(self, tree: Any, scope: frozenset[str]) -> None:
-        from harness.apiserver.cel.evaluating import MACROS, OPTIONAL, TWO_VARIABLE_MACROS, ident_of, parts_of
-        from harness.apiserver.cel.functions import NAMESPACES
+        from seatrial.harness.apiserver.cel.evaluating import MACROS, OPTIONAL, TWO_VARIABLE_MACROS, ident_of, parts_of
+        from seatrial.harness.apiserver.cel.functions import NAMESPACES
 
         member, token, given = parts_of(tree)
         name, namespace = str(token), ident_of(member)
@@ -82,7 +82,7 @@ class _Checked:
             self.visit(argument, scope)
 
     def _function(self, token: Any, name: str) -> None:
-        from harness.apiserver.cel.functions import KNOWN
+        from seatrial.harness.apiserver.cel.functions import KNOWN
 
         if name not in KNOWN:
             self._reject(token, len(str(token)), _UNKNOWN.format(name))
@@ -95,7 +95,7 @@ class _Checked:
 
     def _schema_of(self, tree: Any, scope: frozenset[str]) -> Schema | None:
         """The schema of the selected value; None if unknown."""
-        from harness.apiserver.cel.evaluating import ident_of
+        from seatrial.harness.apiserver.cel.evaluating import ident_of
 
         name = ident_of(tree)
         if name:
@@ -125,6 +125,6 @@ def _names(schema: Schema) -> dict[str, Any]:
 
 
 def _types() -> frozenset[str]:
-    from harness.apiserver.cel.functions import KNOWN
+    from seatrial.harness.apiserver.cel.functions import KNOWN
 
     return KNOWN

@@ -12,8 +12,8 @@ import lark
 from celpy import celtypes
 from celpy.evaluation import CELEvalError, Evaluator
 
-from harness.apiserver.cel.functions import FUNCTIONS, NAMESPACES
-from harness.apiserver.cel.values import NONE, Optional
+from seatrial.harness.apiserver.cel.functions import FUNCTIONS, NAMESPACES
+from seatrial.harness.apiserver.cel.values import NONE, Optional
 
 MACROS: Final = frozenset({"all", "exists", "exists_one", "existsOne", "filter", "map"})
 TWO_VARIABLE_MACROS: Final = frozenset({"all", "exists", "exists_one", "existsOne", "transformList", "transformMap"})

@@ -27,8 +27,8 @@ def program(expression: str) -> Any:
     """
     from celpy.celparser import CELParseError
 
-    from harness.apiserver.cel.evaluating import desugared, environment, simplified
-    from harness.apiserver.cel.functions import FUNCTIONS
+    from seatrial.harness.apiserver.cel.evaluating import desugared, environment, simplified
+    from seatrial.harness.apiserver.cel.functions import FUNCTIONS
 
     place = environment()
     try:
@@ -57,7 +57,7 @@ def value_of(expression: str, objects: Mapping[str, Any]) -> Any:
     from celpy.celtypes import BoolType
     from celpy.evaluation import CELEvalError
 
-    from harness.apiserver.cel.evaluating import TooLongError
+    from seatrial.harness.apiserver.cel.evaluating import TooLongError
 
     compiled = program(expression)
     try:
@@ -86,7 +86,7 @@ class OptionalVariable:
 def _given(value: Any) -> Any:
     from celpy.adapter import json_to_cel
 
-    from harness.apiserver.cel.values import NONE, Optional
+    from seatrial.harness.apiserver.cel.values import NONE, Optional
 
     if isinstance(value, OptionalVariable):
         return NONE if value.value is None else Optional((json_to_cel(value.value),))

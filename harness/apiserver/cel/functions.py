@@ -13,9 +13,9 @@ from typing import Any, Final
 from celpy import celtypes
 from celpy.evaluation import CELEvalError, base_functions
 
-from harness.apiserver.cel.formatting import formatted
-from harness.apiserver.cel.values import NONE, Amount, Cidr, Ip, Optional, Semver, Url
-from harness.apiserver.names import dns_1035, dns_label, label_value, qualified, subdomain
+from seatrial.harness.apiserver.cel.formatting import formatted
+from seatrial.harness.apiserver.cel.values import NONE, Amount, Cidr, Ip, Optional, Semver, Url
+from seatrial.harness.apiserver.names import dns_1035, dns_label, label_value, qualified, subdomain
 
 Function = Callable[..., Any]
 _TEXT: Final = celtypes.StringType

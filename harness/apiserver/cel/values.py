@@ -10,7 +10,7 @@ from functools import total_ordering
 from typing import Any, Final, Self
 from urllib.parse import SplitResult, parse_qs, quote, urlsplit
 
-from scheduler.api.quantity import QuantityError, exact
+from seatrial.scheduler.api.quantity import QuantityError, exact
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from harness.apiserver.controllers.autoscaling import (
+from seatrial.harness.apiserver.controllers.autoscaling import (
     PERIOD,
     Proposal,
     Reading,
@@ -20,18 +20,18 @@ from harness.apiserver.controllers.autoscaling import (
     min_replicas_now,
     rules_of,
 )
-from harness.apiserver.controllers.control import PODS, Control, is_new_spec, with_condition
-from harness.apiserver.controllers.podstate import is_active
-from harness.apiserver.controllers.podusage import pod_usage
-from harness.apiserver.controllers.recording import NORMAL, WARNING
-from harness.apiserver.controllers.work_queue import WorkQueue
-from harness.apiserver.discovery.resources import Registry, Resource
-from harness.apiserver.errors import ApiStatusError
-from harness.apiserver.request.options import Options
-from harness.apiserver.storage.store import Change, CollectionKey, Item, Key, Object
-from harness.apiserver.verbs.subresources import rescaled, scale_of
-from harness.label_selectors import LabelSelector
-from scheduler.api.quantity import canonical, milli
+from seatrial.harness.apiserver.controllers.control import PODS, Control, is_new_spec, with_condition
+from seatrial.harness.apiserver.controllers.podstate import is_active
+from seatrial.harness.apiserver.controllers.podusage import pod_usage
+from seatrial.harness.apiserver.controllers.recording import NORMAL, WARNING
+from seatrial.harness.apiserver.controllers.work_queue import WorkQueue
+from seatrial.harness.apiserver.discovery.resources import Registry, Resource
+from seatrial.harness.apiserver.errors import ApiStatusError
+from seatrial.harness.apiserver.request.options import Options
+from seatrial.harness.apiserver.storage.store import Change, CollectionKey, Item, Key, Object
+from seatrial.harness.apiserver.verbs.subresources import rescaled, scale_of
+from seatrial.harness.label_selectors import LabelSelector
+from seatrial.scheduler.api.quantity import canonical, milli
 
 AUTOSCALERS: CollectionKey = ("autoscaling", "horizontalpodautoscalers")
 COMPONENT = "horizontal-pod-autoscaler"

@@ -5,12 +5,12 @@ from typing import Any
 
 import msgspec
 
-from harness.apiserver.controllers.work_queue import WorkQueue
-from harness.apiserver.storage.store import Change, CollectionKey, Item, Object
-from harness.apiserver.verbs.objects import Objects
-from harness.apiserver.verbs.subresources import BUDGETS
-from harness.label_selectors import LabelSelector
-from scheduler.api.clock import from_rfc3339
+from seatrial.harness.apiserver.controllers.work_queue import WorkQueue
+from seatrial.harness.apiserver.storage.store import Change, CollectionKey, Item, Object
+from seatrial.harness.apiserver.verbs.objects import Objects
+from seatrial.harness.apiserver.verbs.subresources import BUDGETS
+from seatrial.harness.label_selectors import LabelSelector
+from seatrial.scheduler.api.clock import from_rfc3339
 
 PODS: CollectionKey = ("", "pods")
 DISRUPTION_TIMEOUT = (

@@ -7,8 +7,8 @@ There is no approver: upstream approves requests of kubelets only, and the kubel
 import base64
 from typing import Final
 
-from harness.apiserver.access.authority import Authority
-from harness.apiserver.access.signing import (
+from seatrial.harness.apiserver.access.authority import Authority
+from seatrial.harness.apiserver.access.signing import (
     API_CLIENT,
     KUBELET_CLIENT,
     KUBELET_SERVING,
@@ -16,10 +16,10 @@ from harness.apiserver.access.signing import (
     check_signer,
     read_request,
 )
-from harness.apiserver.controllers.control import Control
-from harness.apiserver.controllers.work_queue import WorkQueue
-from harness.apiserver.storage.store import Change, CollectionKey, Item, Key, Object
-from scheduler.api.clock import from_rfc3339
+from seatrial.harness.apiserver.controllers.control import Control
+from seatrial.harness.apiserver.controllers.work_queue import WorkQueue
+from seatrial.harness.apiserver.storage.store import Change, CollectionKey, Item, Key, Object
+from seatrial.scheduler.api.clock import from_rfc3339
 
 REQUESTS: CollectionKey = ("certificates.k8s.io", "certificatesigningrequests")
 _SIGNERS: Final = frozenset({API_CLIENT, KUBELET_CLIENT, KUBELET_SERVING})

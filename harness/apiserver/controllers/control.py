@@ -5,15 +5,15 @@ from typing import Any
 
 import orjson
 
-from harness.apiserver.controllers.owners import Dependents, reference_to
-from harness.apiserver.controllers.recording import NORMAL, WARNING, Recorder
-from harness.apiserver.controllers.work_queue import WorkQueue
-from harness.apiserver.discovery.resources import Registry, Resource
-from harness.apiserver.errors import ApiStatusError
-from harness.apiserver.request.options import DeleteOptions, Options
-from harness.apiserver.storage.store import Change, CollectionKey, Item, Key, Object
-from harness.apiserver.verbs.objects import Objects
-from harness.apiserver.webhooks.attempts import Pending
+from seatrial.harness.apiserver.controllers.owners import Dependents, reference_to
+from seatrial.harness.apiserver.controllers.recording import NORMAL, WARNING, Recorder
+from seatrial.harness.apiserver.controllers.work_queue import WorkQueue
+from seatrial.harness.apiserver.discovery.resources import Registry, Resource
+from seatrial.harness.apiserver.errors import ApiStatusError
+from seatrial.harness.apiserver.request.options import DeleteOptions, Options
+from seatrial.harness.apiserver.storage.store import Change, CollectionKey, Item, Key, Object
+from seatrial.harness.apiserver.verbs.objects import Objects
+from seatrial.harness.apiserver.webhooks.attempts import Pending
 
 PODS: CollectionKey = ("", "pods")
 BATCH_PERIOD = 0.1  # seconds in which pod changes are batched: 1000 starting pods do not cause 1000 reconciliations

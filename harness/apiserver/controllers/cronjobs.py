@@ -6,17 +6,17 @@ Follows `pkg/controller/cronjob`. Each CronJob has one timer, set to its next sc
 from datetime import UTC, tzinfo
 from zoneinfo import ZoneInfo
 
-from harness.apiserver.controllers.control import Control, is_new_spec
-from harness.apiserver.controllers.cron import CronError, Schedule, parse_cron
-from harness.apiserver.controllers.jobs import JOBS
-from harness.apiserver.controllers.owners import Dependents, reference_to
-from harness.apiserver.controllers.podstate import condition
-from harness.apiserver.controllers.recording import NORMAL, WARNING
-from harness.apiserver.controllers.work_queue import WorkQueue
-from harness.apiserver.errors import ApiStatusError
-from harness.apiserver.request.options import Options
-from harness.apiserver.storage.store import Change, CollectionKey, Item, Key, Object
-from scheduler.api.clock import from_rfc3339, rfc3339
+from seatrial.harness.apiserver.controllers.control import Control, is_new_spec
+from seatrial.harness.apiserver.controllers.cron import CronError, Schedule, parse_cron
+from seatrial.harness.apiserver.controllers.jobs import JOBS
+from seatrial.harness.apiserver.controllers.owners import Dependents, reference_to
+from seatrial.harness.apiserver.controllers.podstate import condition
+from seatrial.harness.apiserver.controllers.recording import NORMAL, WARNING
+from seatrial.harness.apiserver.controllers.work_queue import WorkQueue
+from seatrial.harness.apiserver.errors import ApiStatusError
+from seatrial.harness.apiserver.request.options import Options
+from seatrial.harness.apiserver.storage.store import Change, CollectionKey, Item, Key, Object
+from seatrial.scheduler.api.clock import from_rfc3339, rfc3339
 
 CRON_JOBS: CollectionKey = ("batch", "cronjobs")
 COMPONENT = "cronjob-controller"

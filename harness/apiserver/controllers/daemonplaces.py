@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from harness.apiserver.storage.store import Item, Object
-from harness.label_selectors import term_matches, tolerates
-from scheduler.api.core import NodeSelector, Taint, Toleration
+from seatrial.harness.apiserver.storage.store import Item, Object
+from seatrial.harness.label_selectors import term_matches, tolerates
+from seatrial.scheduler.api.core import NodeSelector, Taint, Toleration
 
 _ALWAYS = (
     ("node.kubernetes.io/not-ready", "NoExecute"),

@@ -3,15 +3,15 @@
 Follows `pkg/controller/daemon`.
 """
 
-from harness.apiserver.controllers.control import BATCH_PERIOD, Control
-from harness.apiserver.controllers.counts import scaled
-from harness.apiserver.controllers.daemonplaces import Fit, node_of, pin, tolerations
-from harness.apiserver.controllers.podstate import available_in, is_finished, is_ready, is_terminating, phase
-from harness.apiserver.controllers.recording import WARNING
-from harness.apiserver.controllers.revisions import HASH_LABEL, Revisions, hash_of
-from harness.apiserver.controllers.work_queue import WorkQueue
-from harness.apiserver.errors import ApiStatusError
-from harness.apiserver.storage.store import Change, CollectionKey, Item, Key, Object
+from seatrial.harness.apiserver.controllers.control import BATCH_PERIOD, Control
+from seatrial.harness.apiserver.controllers.counts import scaled
+from seatrial.harness.apiserver.controllers.daemonplaces import Fit, node_of, pin, tolerations
+from seatrial.harness.apiserver.controllers.podstate import available_in, is_finished, is_ready, is_terminating, phase
+from seatrial.harness.apiserver.controllers.recording import WARNING
+from seatrial.harness.apiserver.controllers.revisions import HASH_LABEL, Revisions, hash_of
+from seatrial.harness.apiserver.controllers.work_queue import WorkQueue
+from seatrial.harness.apiserver.errors import ApiStatusError
+from seatrial.harness.apiserver.storage.store import Change, CollectionKey, Item, Key, Object
 
 DAEMON_SETS: CollectionKey = ("apps", "daemonsets")
 NODES: CollectionKey = ("", "nodes")

@@ -6,9 +6,9 @@ Follows `apiextensions-apiserver/pkg/controller` (establish, finalizer).
 from collections.abc import Iterable
 from typing import Any
 
-from harness.apiserver.discovery.resources import Registry, Resource
-from harness.apiserver.storage.store import Change, Item, Object
-from harness.apiserver.verbs.objects import Objects
+from seatrial.harness.apiserver.discovery.resources import Registry, Resource
+from seatrial.harness.apiserver.storage.store import Change, Item, Object
+from seatrial.harness.apiserver.verbs.objects import Objects
 
 DEFINITIONS = ("apiextensions.k8s.io", "customresourcedefinitions")
 

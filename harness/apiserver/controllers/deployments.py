@@ -4,12 +4,12 @@ Follows `pkg/controller/deployment`. A rollback needs no code here: the client r
 `spec.paused`.
 """
 
-from harness.apiserver.controllers.control import Control, is_new_spec
-from harness.apiserver.controllers.owners import Dependents, reference_to
-from harness.apiserver.controllers.podstate import is_finished
-from harness.apiserver.controllers.recording import NORMAL, WARNING
-from harness.apiserver.controllers.replicasets import REPLICA_SETS
-from harness.apiserver.controllers.rolling import (
+from seatrial.harness.apiserver.controllers.control import Control, is_new_spec
+from seatrial.harness.apiserver.controllers.owners import Dependents, reference_to
+from seatrial.harness.apiserver.controllers.podstate import is_finished
+from seatrial.harness.apiserver.controllers.recording import NORMAL, WARNING
+from seatrial.harness.apiserver.controllers.replicasets import REPLICA_SETS
+from seatrial.harness.apiserver.controllers.rolling import (
     Bounds,
     SetSize,
     bounds_of,
@@ -17,7 +17,7 @@ from harness.apiserver.controllers.rolling import (
     next_for_old,
     proportional,
 )
-from harness.apiserver.controllers.rollouts import (
+from seatrial.harness.apiserver.controllers.rollouts import (
     DESIRED,
     MAX_REPLICAS,
     REVISION,
@@ -29,11 +29,11 @@ from harness.apiserver.controllers.rollouts import (
     revision,
     totals,
 )
-from harness.apiserver.controllers.templates import HASH_LABEL, same_template, template_hash
-from harness.apiserver.controllers.work_queue import WorkQueue
-from harness.apiserver.errors import ApiStatusError
-from harness.apiserver.request.options import Options
-from harness.apiserver.storage.store import Change, CollectionKey, Item, Key, Object
+from seatrial.harness.apiserver.controllers.templates import HASH_LABEL, same_template, template_hash
+from seatrial.harness.apiserver.controllers.work_queue import WorkQueue
+from seatrial.harness.apiserver.errors import ApiStatusError
+from seatrial.harness.apiserver.request.options import Options
+from seatrial.harness.apiserver.storage.store import Change, CollectionKey, Item, Key, Object
 
 DEPLOYMENTS: CollectionKey = ("apps", "deployments")
 COMPONENT = "deployment-controller"

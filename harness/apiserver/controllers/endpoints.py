@@ -5,13 +5,13 @@ Follows `pkg/controller/{endpoint,endpointslice}`. In a namespace without Servic
 
 from typing import Any
 
-from harness.apiserver.controllers.control import BATCH_PERIOD, PODS, Control
-from harness.apiserver.controllers.owners import Dependents, reference_to
-from harness.apiserver.controllers.podstate import is_finished, is_ready, is_terminating
-from harness.apiserver.controllers.work_queue import WorkQueue
-from harness.apiserver.errors import ApiStatusError
-from harness.apiserver.request.options import Options
-from harness.apiserver.storage.store import Change, CollectionKey, Item, Key, Object
+from seatrial.harness.apiserver.controllers.control import BATCH_PERIOD, PODS, Control
+from seatrial.harness.apiserver.controllers.owners import Dependents, reference_to
+from seatrial.harness.apiserver.controllers.podstate import is_finished, is_ready, is_terminating
+from seatrial.harness.apiserver.controllers.work_queue import WorkQueue
+from seatrial.harness.apiserver.errors import ApiStatusError
+from seatrial.harness.apiserver.request.options import Options
+from seatrial.harness.apiserver.storage.store import Change, CollectionKey, Item, Key, Object
 
 SERVICES: CollectionKey = ("", "services")
 ENDPOINTS: CollectionKey = ("", "endpoints")

@@ -4,12 +4,12 @@ A dependent is deleted when its last owner is gone. An owner deleted in the fore
 that block it are gone. An owner with the `orphan` finalizer is first removed from its dependents' references.
 """
 
-from harness.apiserver.controllers.work_queue import WorkQueue
-from harness.apiserver.discovery.resources import Registry
-from harness.apiserver.errors import ApiStatusError
-from harness.apiserver.request.options import DeleteOptions
-from harness.apiserver.storage.store import Change, CollectionKey, Item, Key, Object
-from harness.apiserver.verbs.objects import Objects
+from seatrial.harness.apiserver.controllers.work_queue import WorkQueue
+from seatrial.harness.apiserver.discovery.resources import Registry
+from seatrial.harness.apiserver.errors import ApiStatusError
+from seatrial.harness.apiserver.request.options import DeleteOptions
+from seatrial.harness.apiserver.storage.store import Change, CollectionKey, Item, Key, Object
+from seatrial.harness.apiserver.verbs.objects import Objects
 
 FOREGROUND, ORPHAN = "foregroundDeletion", "orphan"
 Place = tuple[CollectionKey, Key]

@@ -6,8 +6,8 @@ Follows `pkg/controller/job/{indexed_job_utils,pod_failure_policy}.go`.
 from dataclasses import dataclass
 from typing import Any
 
-from harness.apiserver.controllers.podstate import condition, is_terminating, phase
-from harness.apiserver.storage.store import Item, Object
+from seatrial.harness.apiserver.controllers.podstate import condition, is_terminating, phase
+from seatrial.harness.apiserver.storage.store import Item, Object
 
 TRACKING = "batch.kubernetes.io/job-tracking"  # finalizer of pods not yet counted in the Job's status
 INDEX = "batch.kubernetes.io/job-completion-index"

@@ -6,9 +6,9 @@ pod is not lost.
 
 from dataclasses import dataclass, field
 
-from harness.apiserver.controllers.control import BATCH_PERIOD, Control, is_new_spec, with_condition
-from harness.apiserver.controllers.jobindexes import format_indexes, parse_indexes
-from harness.apiserver.controllers.jobpods import (
+from seatrial.harness.apiserver.controllers.control import BATCH_PERIOD, Control, is_new_spec, with_condition
+from seatrial.harness.apiserver.controllers.jobindexes import format_indexes, parse_indexes
+from seatrial.harness.apiserver.controllers.jobpods import (
     INDEX_FAILURES,
     TRACKING,
     index_of,
@@ -18,7 +18,7 @@ from harness.apiserver.controllers.jobpods import (
     policy_action,
     set_index,
 )
-from harness.apiserver.controllers.jobverdicts import (
+from seatrial.harness.apiserver.controllers.jobverdicts import (
     Tally,
     Verdict,
     backoff_after,
@@ -26,8 +26,8 @@ from harness.apiserver.controllers.jobverdicts import (
     verdict,
     wanted_active,
 )
-from harness.apiserver.controllers.owners import controller_of
-from harness.apiserver.controllers.podstate import (
+from seatrial.harness.apiserver.controllers.owners import controller_of
+from seatrial.harness.apiserver.controllers.podstate import (
     condition,
     deletion_order,
     is_active,
@@ -37,11 +37,11 @@ from harness.apiserver.controllers.podstate import (
     phase,
     restarts,
 )
-from harness.apiserver.controllers.recording import NORMAL, WARNING
-from harness.apiserver.controllers.work_queue import WorkQueue
-from harness.apiserver.errors import ApiStatusError
-from harness.apiserver.storage.store import Change, CollectionKey, Item, Key, Object
-from scheduler.api.clock import from_rfc3339
+from seatrial.harness.apiserver.controllers.recording import NORMAL, WARNING
+from seatrial.harness.apiserver.controllers.work_queue import WorkQueue
+from seatrial.harness.apiserver.errors import ApiStatusError
+from seatrial.harness.apiserver.storage.store import Change, CollectionKey, Item, Key, Object
+from seatrial.scheduler.api.clock import from_rfc3339
 
 JOBS: CollectionKey = ("batch", "jobs")
 COMPONENT = "job-controller"

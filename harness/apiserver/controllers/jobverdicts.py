@@ -5,10 +5,10 @@ Follows `pkg/controller/job/{job_controller,success_policy,backoff_utils}.go`.
 
 from dataclasses import dataclass, field
 
-from harness.apiserver.controllers.jobindexes import parse_indexes
-from harness.apiserver.controllers.jobpods import is_indexed
-from harness.apiserver.storage.store import Object
-from scheduler.api.clock import from_rfc3339
+from seatrial.harness.apiserver.controllers.jobindexes import parse_indexes
+from seatrial.harness.apiserver.controllers.jobpods import is_indexed
+from seatrial.harness.apiserver.storage.store import Object
+from seatrial.scheduler.api.clock import from_rfc3339
 
 # seconds between a failure and the next pod; doubles each time
 INITIAL_BACKOFF, MAX_BACKOFF = 10.0, 600.0

@@ -6,11 +6,11 @@ Follows `plugin/pkg/admission/limitranger`; messages are upstream's to the lette
 from collections.abc import Iterator
 from typing import Any
 
-from harness.apiserver import errors
-from harness.apiserver.defaults.qos import qos_class
-from harness.apiserver.discovery.resources import Resource
-from harness.apiserver.storage.store import CollectionKey, Object, Store
-from scheduler.api.quantity import canonical, milli
+from seatrial.harness.apiserver import errors
+from seatrial.harness.apiserver.defaults.qos import qos_class
+from seatrial.harness.apiserver.discovery.resources import Resource
+from seatrial.harness.apiserver.storage.store import CollectionKey, Object, Store
+from seatrial.scheduler.api.quantity import canonical, milli
 
 LIMIT_RANGES: CollectionKey = ("", "limitranges")
 ANNOTATION = "kubernetes.io/limit-ranger"

@@ -1,11 +1,11 @@
 """The namespace controller: creates default objects, and empties a terminating namespace before removing it."""
 
-from harness.apiserver.controllers.work_queue import WorkQueue
-from harness.apiserver.discovery.resources import Registry
-from harness.apiserver.errors import ApiStatusError
-from harness.apiserver.request.options import DeleteOptions, Options
-from harness.apiserver.storage.store import Change, CollectionKey
-from harness.apiserver.verbs.objects import Objects
+from seatrial.harness.apiserver.controllers.work_queue import WorkQueue
+from seatrial.harness.apiserver.discovery.resources import Registry
+from seatrial.harness.apiserver.errors import ApiStatusError
+from seatrial.harness.apiserver.request.options import DeleteOptions, Options
+from seatrial.harness.apiserver.storage.store import Change, CollectionKey
+from seatrial.harness.apiserver.verbs.objects import Objects
 
 NAMESPACES: CollectionKey = ("", "namespaces")
 INITIAL_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")

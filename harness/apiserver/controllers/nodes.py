@@ -5,15 +5,15 @@ Follows kube-controller-manager's node-lifecycle, taint-eviction and pod-garbage
 
 from typing import Any
 
-from harness.apiserver.controllers.work_queue import WorkQueue
-from harness.apiserver.discovery.resources import Registry
-from harness.apiserver.errors import ApiStatusError
-from harness.apiserver.request.options import DeleteOptions
-from harness.apiserver.storage.store import Change, CollectionKey, Item, Object
-from harness.apiserver.verbs.objects import Objects
-from harness.apiserver.verbs.subresources import disrupted
-from scheduler.api.clock import from_rfc3339
-from scheduler.api.core import UNSCHEDULABLE_TAINT
+from seatrial.harness.apiserver.controllers.work_queue import WorkQueue
+from seatrial.harness.apiserver.discovery.resources import Registry
+from seatrial.harness.apiserver.errors import ApiStatusError
+from seatrial.harness.apiserver.request.options import DeleteOptions
+from seatrial.harness.apiserver.storage.store import Change, CollectionKey, Item, Object
+from seatrial.harness.apiserver.verbs.objects import Objects
+from seatrial.harness.apiserver.verbs.subresources import disrupted
+from seatrial.scheduler.api.clock import from_rfc3339
+from seatrial.scheduler.api.core import UNSCHEDULABLE_TAINT
 
 NODES: CollectionKey = ("", "nodes")
 PODS: CollectionKey = ("", "pods")

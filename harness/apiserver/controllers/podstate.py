@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from harness.apiserver.storage.store import Item, Object
-from scheduler.api.clock import from_rfc3339
+from seatrial.harness.apiserver.storage.store import Item, Object
+from seatrial.scheduler.api.clock import from_rfc3339
 
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 _PHASES = {"Pending": 0, "Unknown": 1, "Running": 2}

@@ -5,13 +5,13 @@ correction. In a namespace without quotas a change costs one dict lookup. Follow
 `apiserver/pkg/admission/plugin/resourcequota` and `pkg/controller/resourcequota`.
 """
 
-from harness.apiserver import errors
-from harness.apiserver.controllers.quotausage import PODS, Usage, as_quantity, in_scope, missing_resources, usage_of
-from harness.apiserver.controllers.work_queue import WorkQueue
-from harness.apiserver.discovery.resources import Resource
-from harness.apiserver.storage.store import Change, CollectionKey, Item, Key, Object
-from harness.apiserver.verbs.objects import Objects
-from scheduler.api.quantity import canonical, milli
+from seatrial.harness.apiserver import errors
+from seatrial.harness.apiserver.controllers.quotausage import PODS, Usage, as_quantity, in_scope, missing_resources, usage_of
+from seatrial.harness.apiserver.controllers.work_queue import WorkQueue
+from seatrial.harness.apiserver.discovery.resources import Resource
+from seatrial.harness.apiserver.storage.store import Change, CollectionKey, Item, Key, Object
+from seatrial.harness.apiserver.verbs.objects import Objects
+from seatrial.scheduler.api.quantity import canonical, milli
 
 QUOTAS: CollectionKey = ("", "resourcequotas")
 

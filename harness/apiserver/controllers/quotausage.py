@@ -5,9 +5,9 @@ Amounts are integers in thousandths of the resource's unit. Follows `pkg/quota/v
 
 from typing import Any
 
-from harness.apiserver.defaults.qos import BEST_EFFORT, qos_class
-from harness.apiserver.storage.store import CollectionKey, Object
-from scheduler.api.quantity import canonical, milli
+from seatrial.harness.apiserver.defaults.qos import BEST_EFFORT, qos_class
+from seatrial.harness.apiserver.storage.store import CollectionKey, Object
+from seatrial.scheduler.api.quantity import canonical, milli
 
 Usage = dict[str, int]  # quota resource → thousandths
 

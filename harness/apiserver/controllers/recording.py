@@ -1,10 +1,10 @@
 """The event recorder of the controllers; a repeated event increments the count of the stored one."""
 
-from harness.apiserver.discovery.resources import Resource
-from harness.apiserver.errors import ApiStatusError
-from harness.apiserver.request.options import Options
-from harness.apiserver.storage.store import Item, Object
-from harness.apiserver.verbs.objects import Objects
+from seatrial.harness.apiserver.discovery.resources import Resource
+from seatrial.harness.apiserver.errors import ApiStatusError
+from seatrial.harness.apiserver.request.options import Options
+from seatrial.harness.apiserver.storage.store import Item, Object
+from seatrial.harness.apiserver.verbs.objects import Objects
 
 NORMAL, WARNING = "Normal", "Warning"
 MAX_REMEMBERED = 4096  # events whose count can still be incremented

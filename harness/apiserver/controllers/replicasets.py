@@ -3,14 +3,14 @@
 Follows `pkg/controller/replicaset`. The controller reads the store itself, so upstream's expectations are not needed.
 """
 
-from harness.apiserver.controllers.control import Control, with_condition, without_condition
-from harness.apiserver.controllers.owners import controller_of
-from harness.apiserver.controllers.podstate import available_in, deletion_order, is_active
-from harness.apiserver.controllers.work_queue import WorkQueue
-from harness.apiserver.discovery.resources import Resource
-from harness.apiserver.errors import ApiStatusError
-from harness.apiserver.storage.store import CollectionKey, Item, Key, Object
-from harness.apiserver.webhooks.attempts import Pending
+from seatrial.harness.apiserver.controllers.control import Control, with_condition, without_condition
+from seatrial.harness.apiserver.controllers.owners import controller_of
+from seatrial.harness.apiserver.controllers.podstate import available_in, deletion_order, is_active
+from seatrial.harness.apiserver.controllers.work_queue import WorkQueue
+from seatrial.harness.apiserver.discovery.resources import Resource
+from seatrial.harness.apiserver.errors import ApiStatusError
+from seatrial.harness.apiserver.storage.store import CollectionKey, Item, Key, Object
+from seatrial.harness.apiserver.webhooks.attempts import Pending
 
 REPLICA_SETS: CollectionKey = ("apps", "replicasets")
 REPLICATION_CONTROLLERS: CollectionKey = ("", "replicationcontrollers")

@@ -3,13 +3,13 @@
 Follows `pkg/controller/history`. `data` is the patch that `kubectl rollout undo` sends.
 """
 
-from harness.apiserver.controllers.control import Control
-from harness.apiserver.controllers.owners import Dependents, reference_to
-from harness.apiserver.controllers.templates import template_hash
-from harness.apiserver.discovery.resources import Resource
-from harness.apiserver.errors import ApiStatusError
-from harness.apiserver.request.options import Options
-from harness.apiserver.storage.store import CollectionKey, Item, Object
+from seatrial.harness.apiserver.controllers.control import Control
+from seatrial.harness.apiserver.controllers.owners import Dependents, reference_to
+from seatrial.harness.apiserver.controllers.templates import template_hash
+from seatrial.harness.apiserver.discovery.resources import Resource
+from seatrial.harness.apiserver.errors import ApiStatusError
+from seatrial.harness.apiserver.request.options import Options
+from seatrial.harness.apiserver.storage.store import CollectionKey, Item, Object
 
 REVISIONS: CollectionKey = ("apps", "controllerrevisions")
 HASH_LABEL = "controller-revision-hash"

@@ -6,7 +6,7 @@ Pure functions. Follow `pkg/controller/deployment/{rolling,sync}.go` and `util/d
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from harness.apiserver.controllers.counts import rolling_bounds
+from seatrial.harness.apiserver.controllers.counts import rolling_bounds
 
 
 @dataclass(frozen=True, slots=True)

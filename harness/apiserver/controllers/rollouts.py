@@ -3,11 +3,11 @@
 Follows `pkg/controller/deployment/{progress,sync}.go` and `util/deployment_util.go`.
 """
 
-from harness.apiserver.controllers.control import Control, with_condition, without_condition
-from harness.apiserver.controllers.podstate import condition
-from harness.apiserver.controllers.rolling import bounds_of
-from harness.apiserver.storage.store import Object
-from scheduler.api.clock import from_rfc3339
+from seatrial.harness.apiserver.controllers.control import Control, with_condition, without_condition
+from seatrial.harness.apiserver.controllers.podstate import condition
+from seatrial.harness.apiserver.controllers.rolling import bounds_of
+from seatrial.harness.apiserver.storage.store import Object
+from seatrial.scheduler.api.clock import from_rfc3339
 
 REVISION, HISTORY = "deployment.kubernetes.io/revision", "deployment.kubernetes.io/revision-history"
 DESIRED, MAX_REPLICAS = "deployment.kubernetes.io/desired-replicas", "deployment.kubernetes.io/max-replicas"

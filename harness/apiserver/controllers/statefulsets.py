@@ -5,14 +5,14 @@ Follows `pkg/controller/statefulset`. The hash label of a pod is the full name o
 
 from typing import Any
 
-from harness.apiserver.controllers.control import Control
-from harness.apiserver.controllers.counts import scaled
-from harness.apiserver.controllers.podstate import available_in, is_active, is_finished, is_ready, is_terminating
-from harness.apiserver.controllers.revisions import HASH_LABEL, Revisions, number_of, template_of
-from harness.apiserver.controllers.volumeclaims import Claims
-from harness.apiserver.controllers.work_queue import WorkQueue
-from harness.apiserver.errors import ApiStatusError
-from harness.apiserver.storage.store import CollectionKey, Item, Key, Object
+from seatrial.harness.apiserver.controllers.control import Control
+from seatrial.harness.apiserver.controllers.counts import scaled
+from seatrial.harness.apiserver.controllers.podstate import available_in, is_active, is_finished, is_ready, is_terminating
+from seatrial.harness.apiserver.controllers.revisions import HASH_LABEL, Revisions, number_of, template_of
+from seatrial.harness.apiserver.controllers.volumeclaims import Claims
+from seatrial.harness.apiserver.controllers.work_queue import WorkQueue
+from seatrial.harness.apiserver.errors import ApiStatusError
+from seatrial.harness.apiserver.storage.store import CollectionKey, Item, Key, Object
 
 STATEFUL_SETS: CollectionKey = ("apps", "statefulsets")
 COMPONENT = "statefulset-controller"

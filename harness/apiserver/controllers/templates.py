@@ -2,7 +2,7 @@
 
 import orjson
 
-from harness.apiserver.storage.store import Object
+from seatrial.harness.apiserver.storage.store import Object
 
 _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"  # upstream's: without vowels, so that no words arise
 HASH_LABEL = "pod-template-hash"

@@ -1,11 +1,11 @@
 """The volume claims of a StatefulSet's pods: creation with the pod, and the retention policy."""
 
-from harness.apiserver.controllers.control import Control
-from harness.apiserver.controllers.owners import reference_to
-from harness.apiserver.discovery.resources import Resource
-from harness.apiserver.errors import ApiStatusError
-from harness.apiserver.request.options import Options
-from harness.apiserver.storage.store import CollectionKey, Item, Object
+from seatrial.harness.apiserver.controllers.control import Control
+from seatrial.harness.apiserver.controllers.owners import reference_to
+from seatrial.harness.apiserver.discovery.resources import Resource
+from seatrial.harness.apiserver.errors import ApiStatusError
+from seatrial.harness.apiserver.request.options import Options
+from seatrial.harness.apiserver.storage.store import CollectionKey, Item, Object
 
 CLAIMS: CollectionKey = ("", "persistentvolumeclaims")
 

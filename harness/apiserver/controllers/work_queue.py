@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
-from scheduler.api.clock import Clock
+from seatrial.scheduler.api.clock import Clock
 
 T = TypeVar("T", bound=Hashable)
 INITIAL_BACKOFF, MAX_BACKOFF = 0.005, 1000.0  # seconds; upstream's per-key rate limiter

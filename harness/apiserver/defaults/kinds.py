@@ -9,7 +9,7 @@ pods, tokens.
 from base64 import b64encode
 from collections.abc import Callable
 
-from harness.apiserver.defaults.pods import (
+from seatrial.harness.apiserver.defaults.pods import (
     Object,
     canonical_list,
     default_claim_spec,
@@ -18,8 +18,8 @@ from harness.apiserver.defaults.pods import (
     default_volume_source,
     fill,
 )
-from harness.apiserver.defaults.policy import POLICY
-from harness.apiserver.defaults.workloads import WORKLOADS
+from seatrial.harness.apiserver.defaults.policy import POLICY
+from seatrial.harness.apiserver.defaults.workloads import WORKLOADS
 
 _NAME_LABEL = "kubernetes.io/metadata.name"
 _EXTERNAL_TYPES = frozenset({"NodePort", "LoadBalancer"})

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from harness.apiserver.defaults.pods import Object, fill
+from seatrial.harness.apiserver.defaults.pods import Object, fill
 
 _RBAC = "rbac.authorization.k8s.io"
 _HTTPS = 443

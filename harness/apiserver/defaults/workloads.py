@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from harness.apiserver.defaults.pods import Object, default_claim_spec, default_template, fill
+from seatrial.harness.apiserver.defaults.pods import Object, default_claim_spec, default_template, fill
 
 _UNLIMITED_RETRIES = (1 << 31) - 1  # backoffLimit when backoffLimitPerIndex is set
 _JOB_LABEL = "batch.kubernetes.io/"

@@ -5,7 +5,7 @@ from typing import Any
 
 import orjson
 
-from harness.apiserver.discovery.resources import Registry, Resource
+from seatrial.harness.apiserver.discovery.resources import Registry, Resource
 
 VERSION = "v1.35.0"
 Object = dict[str, Any]

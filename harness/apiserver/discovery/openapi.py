@@ -6,8 +6,8 @@ from typing import Any
 
 import orjson
 
-from harness.apiserver.discovery.resources import Registry, Resource
-from harness.apiserver.schemas.schema_nodes import builtin
+from seatrial.harness.apiserver.discovery.resources import Registry, Resource
+from seatrial.harness.apiserver.schemas.schema_nodes import builtin
 
 Object = dict[str, Any]
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import orjson
 
-from harness.apiserver.patching.field_ownership import (
+from seatrial.harness.apiserver.patching.field_ownership import (
     Manager,
     Owned,
     Owners,
@@ -25,7 +25,7 @@ from harness.apiserver.patching.field_ownership import (
     update_managed,
     write_owners,
 )
-from harness.apiserver.patching.fieldsets import (
+from seatrial.harness.apiserver.patching.fieldsets import (
     FieldSet,
     difference,
     fields_of,
@@ -37,8 +37,8 @@ from harness.apiserver.patching.fieldsets import (
     with_named_parents,
     without,
 )
-from harness.apiserver.patching.patch import PatchError, same_json
-from harness.apiserver.schemas.schema_nodes import JsonObject, SchemaNode
+from seatrial.harness.apiserver.patching.patch import PatchError, same_json
+from seatrial.harness.apiserver.schemas.schema_nodes import JsonObject, SchemaNode
 
 __all__ = ["ApplyConflict", "apply", "update_managed"]
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from harness.apiserver.patching.fieldsets import FieldSet, compare, difference, in_order, union
-from harness.apiserver.schemas.schema_nodes import JsonObject, SchemaNode
+from seatrial.harness.apiserver.patching.fieldsets import FieldSet, compare, difference, in_order, union
+from seatrial.harness.apiserver.schemas.schema_nodes import JsonObject, SchemaNode
 
 # Fields without owners: those that the server sets and those that identify the object.
 _UNOWNED: Final[FieldSet] = {

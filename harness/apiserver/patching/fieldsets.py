@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import orjson
 
-from harness.apiserver.patching.patch import same_json
-from harness.apiserver.schemas.schema_nodes import SchemaNode
+from seatrial.harness.apiserver.patching.patch import same_json
+from seatrial.harness.apiserver.schemas.schema_nodes import SchemaNode
 
 FieldSet = dict[str, Any]
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import orjson
 
-from harness.apiserver.patching.field_ownership import update_managed
-from harness.apiserver.schemas.schema_nodes import SchemaNode
+from seatrial.harness.apiserver.patching.field_ownership import update_managed
+from seatrial.harness.apiserver.schemas.schema_nodes import SchemaNode
 
 Object = dict[str, Any]
 _MAX_WRITES = 4  # unsettled writes; bounds the history that an object holds

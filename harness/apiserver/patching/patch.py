@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 
 import orjson
 
-from harness.apiserver.schemas.schema_nodes import JsonObject, SchemaNode
+from seatrial.harness.apiserver.schemas.schema_nodes import JsonObject, SchemaNode
 
 Reason = Literal["Invalid", "BadRequest"]
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from harness.apiserver.printers.durations import age
+from seatrial.harness.apiserver.printers.durations import age
 
 Object = Mapping[str, Any]
 Cells = list[Any]

@@ -1,6 +1,6 @@
 """Printers of core kinds other than pods, services and volumes: nodes, events, namespaces, quotas and so on."""
 
-from harness.apiserver.printers.columns import (
+from seatrial.harness.apiserver.printers.columns import (
     AGE,
     CONTAINERS,
     IMAGES,
@@ -18,7 +18,7 @@ from harness.apiserver.printers.columns import (
     text,
     wide,
 )
-from harness.apiserver.printers.durations import UNKNOWN, age
+from seatrial.harness.apiserver.printers.durations import UNKNOWN, age
 
 _ROLE_PREFIX = "node-role.kubernetes.io/"
 

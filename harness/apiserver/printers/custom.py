@@ -6,9 +6,9 @@ from typing import Any
 
 import orjson
 
-from harness.apiserver.printers.columns import AGE, NAME, Cells, Column, Object, Printer, name_of
-from harness.apiserver.printers.durations import age
-from harness.apiserver.printers.jsonpath import PathError, compiled
+from seatrial.harness.apiserver.printers.columns import AGE, NAME, Cells, Column, Object, Printer, name_of
+from seatrial.harness.apiserver.printers.durations import age
+from seatrial.harness.apiserver.printers.jsonpath import PathError, compiled
 
 _ONLY_AGE: list[dict[str, Any]] = [
     {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp", "description": AGE.description}

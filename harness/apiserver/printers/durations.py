@@ -2,7 +2,7 @@
 
 from functools import lru_cache
 
-from scheduler.api.clock import from_rfc3339, rfc3339
+from seatrial.scheduler.api.clock import from_rfc3339, rfc3339
 
 UNKNOWN = "<unknown>"
 INVALID = "<invalid>"

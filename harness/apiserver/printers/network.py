@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from harness.apiserver.printers.columns import (
+from seatrial.harness.apiserver.printers.columns import (
     AGE,
     NAME,
     NONE,
@@ -19,7 +19,7 @@ from harness.apiserver.printers.columns import (
     text,
     truncated_list,
 )
-from harness.apiserver.printers.durations import UNKNOWN
+from seatrial.harness.apiserver.printers.durations import UNKNOWN
 
 
 def _balancer(status: Object) -> list[str]:

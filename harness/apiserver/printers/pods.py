@@ -5,8 +5,8 @@ The status is a container's reason if that is more specific than the phase, as i
 
 from typing import Any
 
-from harness.apiserver.printers.columns import AGE, NAME, NONE, Cells, Object, Printer, age_of, name_of, text, wide
-from harness.apiserver.printers.durations import human_duration, seconds_of
+from seatrial.harness.apiserver.printers.columns import AGE, NAME, NONE, Cells, Object, Printer, age_of, name_of, text, wide
+from seatrial.harness.apiserver.printers.durations import human_duration, seconds_of
 
 _ENDED = {
     "Succeeded": [

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from harness.apiserver.printers.columns import (
+from seatrial.harness.apiserver.printers.columns import (
     AGE,
     NAME,
     NONE,
@@ -18,7 +18,7 @@ from harness.apiserver.printers.columns import (
     text,
     wide,
 )
-from harness.apiserver.printers.durations import human_duration
+from seatrial.harness.apiserver.printers.durations import human_duration
 
 
 def _binding(obj: Object, now: float) -> Cells:

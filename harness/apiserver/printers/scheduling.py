@@ -1,6 +1,6 @@
 """Printers of priority classes, leases, runtime classes and dynamic resource allocation."""
 
-from harness.apiserver.printers.columns import (
+from seatrial.harness.apiserver.printers.columns import (
     AGE,
     NAME,
     Cells,

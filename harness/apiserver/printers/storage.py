@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from harness.apiserver.printers.columns import (
+from seatrial.harness.apiserver.printers.columns import (
     AGE,
     NAME,
     NONE,

@@ -1,16 +1,16 @@
 """Tables: the response to `Accept: application/json;as=Table;v=v1;g=meta.k8s.io`, which `kubectl get` sends.
 
-Pure functions on decoded objects. The columns of each kind are in `harness.apiserver.printers`.
+Pure functions on decoded objects. The columns of each kind are in `seatrial.harness.apiserver.printers`.
 Follows Kubernetes `pkg/printers` and, for custom resources, apiextensions' `tableconvertor`.
 """
 
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from harness.apiserver.printers import core, network, pods, policies, scheduling, storage, workloads
-from harness.apiserver.printers.columns import NAME, Column, Object, Printer, name_of
-from harness.apiserver.printers.custom import custom_printer
-from harness.apiserver.printers.durations import created_at
+from seatrial.harness.apiserver.printers import core, network, pods, policies, scheduling, storage, workloads
+from seatrial.harness.apiserver.printers.columns import NAME, Column, Object, Printer, name_of
+from seatrial.harness.apiserver.printers.custom import custom_printer
+from seatrial.harness.apiserver.printers.durations import created_at
 
 IncludeObject = Literal["None", "Metadata", "Object"]
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from harness.apiserver.printers.columns import (
+from seatrial.harness.apiserver.printers.columns import (
     AGE,
     CONTAINERS,
     IMAGES,
@@ -25,7 +25,7 @@ from harness.apiserver.printers.columns import (
     text,
     truncated_list,
 )
-from harness.apiserver.printers.durations import UNKNOWN, age, human_duration, seconds_of
+from seatrial.harness.apiserver.printers.durations import UNKNOWN, age, human_duration, seconds_of
 
 _READY = text("Ready", "Ready pods / desired pods.")
 _DESIRED = number("Desired", "The desired number of pods.")

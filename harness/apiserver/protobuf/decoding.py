@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from harness.apiserver.protobuf.special import CHOICES, SCHEMA, SPECIAL, as_base64
-from harness.apiserver.protobuf.wire import BYTES, FIXED64, VARINT, Malformed, fields, signed
+from seatrial.harness.apiserver.protobuf.special import CHOICES, SCHEMA, SPECIAL, as_base64
+from seatrial.harness.apiserver.protobuf.wire import BYTES, FIXED64, VARINT, Malformed, fields, signed
 
 CONTENT_TYPE = "application/vnd.kubernetes.protobuf"
 _MAGIC = b"k8s\x00"

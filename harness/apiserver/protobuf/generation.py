@@ -2,7 +2,7 @@
 
 Run by hand when Kubernetes has a new release:
 
-    python -m harness.apiserver.protobuf.generation VERSION FOLDER...
+    python -m seatrial.harness.apiserver.protobuf.generation VERSION FOLDER...
 
 where the folders are the sources of k8s.io/api, apimachinery, apiextensions-apiserver and kube-aggregator at VERSION
 (Apache-2.0, The Kubernetes Authors). The `.proto` files tell the types on the wire; the Go structs tell the names in

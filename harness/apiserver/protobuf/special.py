@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import orjson
 
-from harness.apiserver.protobuf.wire import Malformed, fields, signed
+from seatrial.harness.apiserver.protobuf.wire import Malformed, fields, signed
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _META: Final = "k8s.io.apimachinery.pkg.apis.meta.v1"

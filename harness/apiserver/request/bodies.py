@@ -11,10 +11,10 @@ from typing import Any
 import orjson
 import yaml
 
-from harness.apiserver import errors
-from harness.apiserver.protobuf import decoding as protobuf
-from harness.apiserver.protobuf import wire as protobuf_wire
-from harness.apiserver.protobuf.decoding import CONTENT_TYPE as PROTOBUF
+from seatrial.harness.apiserver import errors
+from seatrial.harness.apiserver.protobuf import decoding as protobuf
+from seatrial.harness.apiserver.protobuf import wire as protobuf_wire
+from seatrial.harness.apiserver.protobuf.decoding import CONTENT_TYPE as PROTOBUF
 
 BODY_LIMIT = 3 * 1024 * 1024  # bytes, as upstream
 DEPTH_LIMIT = 200  # levels of objects and lists

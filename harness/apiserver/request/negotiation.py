@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from functools import lru_cache
 
-from harness.apiserver import errors
+from seatrial.harness.apiserver import errors
 
 JSON, YAML = "application/json", "application/yaml"
 _KINDS = frozenset({"", "Table", "PartialObjectMetadata", "PartialObjectMetadataList", "APIGroupDiscoveryList"})

@@ -3,11 +3,11 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness.apiserver.access.identity import CONTROLLERS, Identity
-from harness.apiserver.discovery.resources import Resource
-from harness.apiserver.storage.store import Object
-from harness.apiserver.webhooks.attempts import Attempt
-from harness.apiserver.webhooks.dispatch import Write
+from seatrial.harness.apiserver.access.identity import CONTROLLERS, Identity
+from seatrial.harness.apiserver.discovery.resources import Resource
+from seatrial.harness.apiserver.storage.store import Object
+from seatrial.harness.apiserver.webhooks.attempts import Attempt
+from seatrial.harness.apiserver.webhooks.dispatch import Write
 
 
 @dataclass(slots=True)

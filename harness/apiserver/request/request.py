@@ -7,18 +7,18 @@ from typing import Any
 
 import msgspec
 
-from harness.apiserver import errors
-from harness.apiserver.access.identity import Identity
-from harness.apiserver.access.rbac import Act
-from harness.apiserver.discovery.resources import Resource
-from harness.apiserver.request.bodies import decode
-from harness.apiserver.request.negotiation import Format
-from harness.apiserver.request.options import DeleteOptions, Options
-from harness.apiserver.schemas.shapes import conform, report_unknown_fields
-from harness.apiserver.storage.paging import flag
-from harness.apiserver.storage.store import Key, Object
-from harness.apiserver.webhooks.attempts import FIRST, Attempt
-from scheduler.api.transport import Request
+from seatrial.harness.apiserver import errors
+from seatrial.harness.apiserver.access.identity import Identity
+from seatrial.harness.apiserver.access.rbac import Act
+from seatrial.harness.apiserver.discovery.resources import Resource
+from seatrial.harness.apiserver.request.bodies import decode
+from seatrial.harness.apiserver.request.negotiation import Format
+from seatrial.harness.apiserver.request.options import DeleteOptions, Options
+from seatrial.harness.apiserver.schemas.shapes import conform, report_unknown_fields
+from seatrial.harness.apiserver.storage.paging import flag
+from seatrial.harness.apiserver.storage.store import Key, Object
+from seatrial.harness.apiserver.webhooks.attempts import FIRST, Attempt
+from seatrial.scheduler.api.transport import Request
 
 _VERBS = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update"}
 

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from harness.apiserver.cel.checking import check, escaped
-from harness.apiserver.cel.expressions import ExpressionError, OptionalVariable, holds, value_of
-from harness.apiserver.field_errors import Cause, quoted
+from seatrial.harness.apiserver.cel.checking import check, escaped
+from seatrial.harness.apiserver.cel.expressions import ExpressionError, OptionalVariable, holds, value_of
+from seatrial.harness.apiserver.field_errors import Cause, quoted
 
 _RULES: Final = "x-kubernetes-validations"
 _OLD: Final = re.compile(r"\boldSelf\b")

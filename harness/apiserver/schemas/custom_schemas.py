@@ -11,8 +11,8 @@ from typing import Any
 
 import orjson
 
-from harness.apiserver.field_errors import Cause
-from harness.apiserver.schemas.custom_rules import has_rules, rule_causes
+from seatrial.harness.apiserver.field_errors import Cause
+from seatrial.harness.apiserver.schemas.custom_rules import has_rules, rule_causes
 
 _PRESERVE = "x-kubernetes-preserve-unknown-fields"
 _EMBEDDED = "x-kubernetes-embedded-resource"

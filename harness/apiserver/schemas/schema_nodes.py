@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from harness.errors import HarnessError
+from seatrial.harness.errors import HarnessError
 
 JsonObject = dict[str, Any]
 

@@ -15,8 +15,8 @@ from typing import Any
 
 import orjson
 
-from harness.apiserver import errors
-from harness.apiserver.schemas.schema_nodes import JsonObject, builtin
+from seatrial.harness.apiserver import errors
+from seatrial.harness.apiserver.schemas.schema_nodes import JsonObject, builtin
 
 Where = tuple[Any, str] | None  # path of a field: (path of its parent, name or [index])
 

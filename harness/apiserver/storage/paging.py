@@ -8,9 +8,9 @@ from collections.abc import Mapping
 
 import orjson
 
-from harness.apiserver import errors
-from harness.apiserver.errors import ApiStatusError
-from harness.apiserver.storage.store import Key
+from seatrial.harness.apiserver import errors
+from seatrial.harness.apiserver.errors import ApiStatusError
+from seatrial.harness.apiserver.storage.store import Key
 
 TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True"})
 _FALSE = frozenset({"0", "f", "F", "false", "FALSE", "False"})

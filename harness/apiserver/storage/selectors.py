@@ -5,7 +5,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
-from harness.apiserver.errors import ApiStatusError, bad_request
+from seatrial.harness.apiserver.errors import ApiStatusError, bad_request
 
 Object = dict[str, Any]
 Test = Callable[[Object], bool]

@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from harness.apiserver.patching.managed_fields import WriteLedger
+from seatrial.harness.apiserver.patching.managed_fields import WriteLedger
 
 Object = dict[str, Any]
 Key = tuple[str, str]  # namespace ("" for cluster scope), name

@@ -11,11 +11,11 @@ from typing import Protocol
 
 import orjson
 
-from harness.apiserver.errors import ApiStatusError, expired, too_old
-from harness.apiserver.storage.paging import too_large_version
-from harness.apiserver.storage.selectors import Test
-from harness.apiserver.storage.store import Change, Collection, Item
-from scheduler.api.clock import Clock, Timer
+from seatrial.harness.apiserver.errors import ApiStatusError, expired, too_old
+from seatrial.harness.apiserver.storage.paging import too_large_version
+from seatrial.harness.apiserver.storage.selectors import Test
+from seatrial.harness.apiserver.storage.store import Change, Collection, Item
+from seatrial.scheduler.api.clock import Clock, Timer
 
 BOOKMARK_EVERY = 60.0  # seconds, as upstream
 BACKLOG_PIECE = 256  # lines passed on at once; one piece for a large collection would be copied several times

@@ -9,11 +9,11 @@ from typing import Any, Final
 
 import orjson
 
-from harness.apiserver.streams.line import Inlet, Line
-from harness.apiserver.streams.multiplexing import Streams
-from harness.apiserver.streams.sockets import Channels
-from harness.conversation import Conversation, Outcome, Wanted
-from harness.errors import HarnessError
+from seatrial.harness.apiserver.streams.line import Inlet, Line
+from seatrial.harness.apiserver.streams.multiplexing import Streams
+from seatrial.harness.apiserver.streams.sockets import Channels
+from seatrial.harness.conversation import Conversation, Outcome, Wanted
+from seatrial.harness.errors import HarnessError
 
 log = logging.getLogger(__name__)
 

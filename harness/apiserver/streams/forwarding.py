@@ -6,11 +6,11 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from harness.apiserver.streams.line import Inlet, Line
-from harness.apiserver.streams.multiplexing import Streams
-from harness.apiserver.streams.sockets import Channels, Tunnel
-from harness.conversation import Pipe
-from harness.errors import HarnessError
+from seatrial.harness.apiserver.streams.line import Inlet, Line
+from seatrial.harness.apiserver.streams.multiplexing import Streams
+from seatrial.harness.apiserver.streams.sockets import Channels, Tunnel
+from seatrial.harness.conversation import Pipe
+from seatrial.harness.errors import HarnessError
 
 log = logging.getLogger(__name__)
 

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from harness.apiserver.streams import spdy
+from seatrial.harness.apiserver.streams import spdy
 
 log = logging.getLogger(__name__)
 

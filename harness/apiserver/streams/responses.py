@@ -4,9 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from harness.apiserver.storage.watch import Reader
-from harness.apiserver.streams.line import Line, Session
-from scheduler.api.transport import Response
+from seatrial.harness.apiserver.storage.watch import Reader
+from seatrial.harness.apiserver.streams.line import Line, Session
+from seatrial.scheduler.api.transport import Response
 
 
 class Closable(Protocol):

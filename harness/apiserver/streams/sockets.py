@@ -3,8 +3,8 @@
 import logging
 from collections.abc import Callable
 
-from harness.apiserver.streams.line import Line
-from harness.apiserver.streams.websocket import (
+from seatrial.harness.apiserver.streams.line import Line
+from seatrial.harness.apiserver.streams.websocket import (
     CLOSE,
     NORMAL,
     PING,

@@ -8,7 +8,7 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
-from harness.apiserver import errors
+from seatrial.harness.apiserver import errors
 
 CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG = 0, 1, 2, 8, 9, 10
 NORMAL, PROTOCOL_ERROR, TOO_BIG, BROKEN = 1000, 1002, 1009, 1011

@@ -5,12 +5,12 @@ from urllib.parse import quote
 
 import orjson
 
-from harness.apiserver.assembly import build_server
-from harness.apiserver.errors import ApiStatusError
-from harness.apiserver.server import ApiServer
-from harness.apiserver.streams.responses import Closable, Streaming
-from scheduler.api.clock import Clock, SimClock
-from scheduler.api.transport import JSON, Request, Response
+from seatrial.harness.apiserver.assembly import build_server
+from seatrial.harness.apiserver.errors import ApiStatusError
+from seatrial.harness.apiserver.server import ApiServer
+from seatrial.harness.apiserver.streams.responses import Closable, Streaming
+from seatrial.scheduler.api.clock import Clock, SimClock
+from seatrial.scheduler.api.transport import JSON, Request, Response
 
 Object = dict[str, Any]
 PODS = "/api/v1/namespaces/default/pods"

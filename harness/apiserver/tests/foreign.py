@@ -14,8 +14,8 @@ from typing import Any
 import orjson
 import pytest
 
-from harness.clusters.embedded import EmbeddedCluster
-from scheduler.api.transport import Request
+from seatrial.harness.clusters.embedded import EmbeddedCluster
+from seatrial.scheduler.api.transport import Request
 
 WITHIN = 30.0  # seconds
 

@@ -12,7 +12,7 @@ from typing import Self
 
 import pytest
 
-from harness.clusters.embedded import EmbeddedCluster
+from seatrial.harness.clusters.embedded import EmbeddedCluster
 
 WITHIN = 30.0  # seconds for one command
 MANIFESTS = Path(__file__).parent / "manifests"

@@ -13,11 +13,11 @@ from typing import Any, Self
 import orjson
 import uvloop
 
-from harness.apiserver.access.credentials import Credentials, identify, make_credentials, server_context
-from harness.apiserver.assembly import build_server
-from harness.apiserver.server import ApiServer
-from harness.apiserver.transport.listener import HttpServer
-from scheduler.api.clock import Clock, WallClock
+from seatrial.harness.apiserver.access.credentials import Credentials, identify, make_credentials, server_context
+from seatrial.harness.apiserver.assembly import build_server
+from seatrial.harness.apiserver.server import ApiServer
+from seatrial.harness.apiserver.transport.listener import HttpServer
+from seatrial.scheduler.api.clock import Clock, WallClock
 
 PATIENCE = 20.0  # seconds that a test waits for bytes before it fails
 

@@ -7,14 +7,14 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from harness.apiserver.tests.asking import PODS, pod
-from harness.apiserver.tests.serving import Served, Wire, served
-from harness.conversation import Conversation, Pipe, Wanted
-from harness.nodes.runtimes.cgroups import Cgroups
-from harness.nodes.runtimes.process import ProcessRuntime
-from harness.nodes.runtimes.protocol import Work
-from harness.nodes.runtimes.tests.rig import WITHIN, Reports, work
-from scheduler.api.clock import WallClock
+from seatrial.harness.apiserver.tests.asking import PODS, pod
+from seatrial.harness.apiserver.tests.serving import Served, Wire, served
+from seatrial.harness.conversation import Conversation, Pipe, Wanted
+from seatrial.harness.nodes.runtimes.cgroups import Cgroups
+from seatrial.harness.nodes.runtimes.process import ProcessRuntime
+from seatrial.harness.nodes.runtimes.protocol import Work
+from seatrial.harness.nodes.runtimes.tests.rig import WITHIN, Reports, work
+from seatrial.scheduler.api.clock import WallClock
 
 UPGRADE = {
     "connection": "Upgrade", "upgrade": "websocket", "sec_websocket_version": "13",

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from harness.apiserver.controllers.tests.bench import Bench, running, template, workload
+from seatrial.harness.apiserver.controllers.tests.bench import Bench, running, template, workload
 
 QUIET = {("coordination.k8s.io", "leases"), ("", "nodes")}  # what node agents write for ever
 

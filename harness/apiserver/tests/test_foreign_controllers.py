@@ -9,11 +9,11 @@ from typing import Any
 import orjson
 import yaml
 
-from harness.apiserver.tests.foreign import binary, create, read, wait_until
-from harness.apiserver.tests.kubectl import MANIFESTS
-from harness.clusters.embedded import EmbeddedBackend
-from harness.processes import die_with_parent, stop
-from scheduler.api.transport import Request
+from seatrial.harness.apiserver.tests.foreign import binary, create, read, wait_until
+from seatrial.harness.apiserver.tests.kubectl import MANIFESTS
+from seatrial.harness.clusters.embedded import EmbeddedBackend
+from seatrial.harness.processes import die_with_parent, stop
+from seatrial.scheduler.api.transport import Request
 
 REGISTRATIONS = "/apis/admissionregistration.k8s.io/v1"
 MUTATING = f"{REGISTRATIONS}/mutatingwebhookconfigurations"

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
-from harness.apiserver.tests.foreign import WITHIN, binary, read
-from harness.clusters.embedded import EmbeddedCluster
-from harness.hami.chart import CHART, manifests
+from seatrial.harness.apiserver.tests.foreign import WITHIN, binary, read
+from seatrial.harness.clusters.embedded import EmbeddedCluster
+from seatrial.harness.hami.chart import CHART, manifests
 
 
 class Helm:

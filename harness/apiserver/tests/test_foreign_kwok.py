@@ -4,10 +4,10 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from harness.apiserver.tests.foreign import binary, create, read, wait_until
-from harness.clusters.embedded import EmbeddedCluster
-from harness.processes import die_with_parent, stop
-from scheduler.api.transport import Request
+from seatrial.harness.apiserver.tests.foreign import binary, create, read, wait_until
+from seatrial.harness.clusters.embedded import EmbeddedCluster
+from seatrial.harness.processes import die_with_parent, stop
+from seatrial.scheduler.api.transport import Request
 
 NODE = "/api/v1/nodes/kwok-0"
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/kwok-0"

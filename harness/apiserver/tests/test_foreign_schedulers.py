@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 import yaml
 
-from harness.apiserver.tests.foreign import binary, create, read, wait_until
-from harness.apiserver.tests.kubectl import MANIFESTS
-from harness.clusters.embedded import EmbeddedBackend, EmbeddedCluster
-from harness.subject.protocol import Subject, open_subject
-from scheduler.api.device import DEVICE_ALLOCATED
+from seatrial.harness.apiserver.tests.foreign import binary, create, read, wait_until
+from seatrial.harness.apiserver.tests.kubectl import MANIFESTS
+from seatrial.harness.clusters.embedded import EmbeddedBackend, EmbeddedCluster
+from seatrial.harness.subject.protocol import Subject, open_subject
+from seatrial.scheduler.api.device import DEVICE_ALLOCATED
 
-CONFIGS = Path(__file__).parents[3] / "suites" / "configs"
+CONFIGS = Path(__file__).resolve().parents[3] / "suites" / "configs"
 PODS = "/api/v1/namespaces/default/pods"
 CLAIM = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims/oar"
 QUOTAS = "/apis/scheduling.sigs.k8s.io/v1alpha1/namespaces/koordinator-system/elasticquotas"

@@ -10,7 +10,7 @@ import subprocess
 
 import pytest
 
-from harness.clusters.embedded import EmbeddedCluster
+from seatrial.harness.clusters.embedded import EmbeddedCluster
 
 BINARY = "SEATRIAL_GO_CLIENT"
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness.apiserver.tests.kubectl import Kubectl, Step, fed, step
+from seatrial.harness.apiserver.tests.kubectl import Kubectl, Step, fed, step
 
 _SECOND = {"name: web": "name: web2", "app: web": "app: other"}
 

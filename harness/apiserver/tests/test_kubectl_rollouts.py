@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from harness.apiserver.tests.kubectl import Kubectl, Step, fed, step
-from harness.clusters.embedded import EmbeddedBackend, EmbeddedCluster
-from harness.subject.protocol import OURS, open_subject
+from seatrial.harness.apiserver.tests.kubectl import Kubectl, Step, fed, step
+from seatrial.harness.clusters.embedded import EmbeddedBackend, EmbeddedCluster
+from seatrial.harness.subject.protocol import OURS, open_subject
 
 _IMAGE = "-o jsonpath={.spec.template.spec.containers[0].image}"
 

@@ -5,7 +5,7 @@ import urllib.request
 
 import pytest
 
-from harness.apiserver.tests.kubectl import Kubectl, Step, fed, step
+from seatrial.harness.apiserver.tests.kubectl import Kubectl, Step, fed, step
 
 WORKLOADS = [
     step("create deployment shop --image=nginx:1 --replicas=2 --port=80", "^deployment.apps/shop created$"),

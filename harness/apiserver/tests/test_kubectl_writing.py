@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness.apiserver.tests.kubectl import Kubectl, Step, fed, step
+from seatrial.harness.apiserver.tests.kubectl import Kubectl, Step, fed, step
 
 _MOVED = {"app: web": "app: shop"}
 _NEWER = {"nginx:1": "nginx:2"}

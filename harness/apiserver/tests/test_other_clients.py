@@ -10,10 +10,10 @@ import orjson
 import pytest
 import yaml
 
-from harness.apiserver.tests.foreign import WITHIN, wait_until
-from harness.apiserver.tests.kubectl import MANIFESTS
-from harness.clusters.embedded import EmbeddedCluster
-from scheduler.api.transport import MERGE_PATCH, Request
+from seatrial.harness.apiserver.tests.foreign import WITHIN, wait_until
+from seatrial.harness.apiserver.tests.kubectl import MANIFESTS
+from seatrial.harness.clusters.embedded import EmbeddedCluster
+from seatrial.scheduler.api.transport import MERGE_PATCH, Request
 
 OPERATOR = Path(__file__).with_name("operator_boats.py")
 

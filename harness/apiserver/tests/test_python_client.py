@@ -13,8 +13,8 @@ from kubernetes.informer import ADDED, DELETED, MODIFIED, SharedInformer
 from kubernetes.leaderelection import electionconfig, leaderelection
 from kubernetes.leaderelection.resourcelock.leaselock import LeaseLock
 
-from harness.apiserver.tests.kubectl import MANIFESTS
-from harness.clusters.embedded import EmbeddedCluster
+from seatrial.harness.apiserver.tests.kubectl import MANIFESTS
+from seatrial.harness.clusters.embedded import EmbeddedCluster
 
 WITHIN = 10.0  # seconds
 

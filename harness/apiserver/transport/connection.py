@@ -17,18 +17,18 @@ from typing import Any, cast
 
 import httptools
 
-from harness.apiserver import errors
-from harness.apiserver.access.identity import Identity
-from harness.apiserver.errors import ApiStatusError
-from harness.apiserver.request.bodies import BODY_LIMIT
-from harness.apiserver.server import ApiServer
-from harness.apiserver.streams.line import Line, Session
-from harness.apiserver.streams.responses import Streaming, Upgraded
-from harness.apiserver.transport.header_cache import HeaderCache, ParsedRequest
-from harness.apiserver.transport.response_head import encoded
-from harness.apiserver.transport.watch_stream import WatchWriter
-from harness.apiserver.webhooks.attempts import FIRST, Attempt, Pending
-from scheduler.api.transport import Request, Response
+from seatrial.harness.apiserver import errors
+from seatrial.harness.apiserver.access.identity import Identity
+from seatrial.harness.apiserver.errors import ApiStatusError
+from seatrial.harness.apiserver.request.bodies import BODY_LIMIT
+from seatrial.harness.apiserver.server import ApiServer
+from seatrial.harness.apiserver.streams.line import Line, Session
+from seatrial.harness.apiserver.streams.responses import Streaming, Upgraded
+from seatrial.harness.apiserver.transport.header_cache import HeaderCache, ParsedRequest
+from seatrial.harness.apiserver.transport.response_head import encoded
+from seatrial.harness.apiserver.transport.watch_stream import WatchWriter
+from seatrial.harness.apiserver.webhooks.attempts import FIRST, Attempt, Pending
+from seatrial.scheduler.api.transport import Request, Response
 
 log = logging.getLogger(__name__)
 

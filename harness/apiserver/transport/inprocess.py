@@ -2,12 +2,12 @@
 
 from typing import Self
 
-from harness.apiserver.access.identity import ADMIN, Identity
-from harness.apiserver.server import ApiServer
-from harness.apiserver.streams.responses import Closable, Streaming
-from harness.apiserver.webhooks.attempts import Pending
-from scheduler.api.clock import Clock
-from scheduler.api.transport import Done, OnLine, Request, Response, Stream
+from seatrial.harness.apiserver.access.identity import ADMIN, Identity
+from seatrial.harness.apiserver.server import ApiServer
+from seatrial.harness.apiserver.streams.responses import Closable, Streaming
+from seatrial.harness.apiserver.webhooks.attempts import Pending
+from seatrial.scheduler.api.clock import Clock
+from seatrial.scheduler.api.transport import Done, OnLine, Request, Response, Stream
 
 
 class InProcessTransport:

@@ -3,8 +3,8 @@
 import asyncio
 import ssl
 
-from harness.apiserver.server import ApiServer
-from harness.apiserver.transport.connection import CLOSE_WITHIN, Connection, Identify
+from seatrial.harness.apiserver.server import ApiServer
+from seatrial.harness.apiserver.transport.connection import CLOSE_WITHIN, Connection, Identify
 
 HANDSHAKE = 20.0  # seconds for the TLS handshake
 

@@ -2,7 +2,7 @@
 
 from functools import lru_cache
 
-from scheduler.api.transport import Response
+from seatrial.scheduler.api.transport import Response
 
 _REASONS = {
     200: "OK", 201: "Created", 202: "Accepted", 304: "Not Modified", 400: "Bad Request", 401: "Unauthorized",

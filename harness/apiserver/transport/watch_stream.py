@@ -5,8 +5,8 @@ import logging
 import math
 from typing import Protocol
 
-from harness.apiserver.storage.watch import fell_behind
-from harness.apiserver.streams.responses import Closable
+from seatrial.harness.apiserver.storage.watch import fell_behind
+from seatrial.harness.apiserver.streams.responses import Closable
 
 log = logging.getLogger(__name__)
 

@@ -5,9 +5,9 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any
 
-from harness.apiserver.field_errors import Causes, duplicate, forbidden, invalid, not_found, required, unsupported
-from harness.apiserver.names import Object, config_key, dns_label, port_name
-from harness.apiserver.validation.resources import NOT_NEGATIVE, check_requirements
+from seatrial.harness.apiserver.field_errors import Causes, duplicate, forbidden, invalid, not_found, required, unsupported
+from seatrial.harness.apiserver.names import Object, config_key, dns_label, port_name
+from seatrial.harness.apiserver.validation.resources import NOT_NEGATIVE, check_requirements
 
 PORT_RANGE = "must be between 1 and 65535, inclusive"
 PROTOCOLS = ("SCTP", "TCP", "UDP")

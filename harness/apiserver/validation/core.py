@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from harness.apiserver.field_errors import (
+from seatrial.harness.apiserver.field_errors import (
     Causes,
     duplicate,
     forbidden,
@@ -12,10 +12,10 @@ from harness.apiserver.field_errors import (
     too_long,
     unsupported,
 )
-from harness.apiserver.names import Object, check_labels, config_key, dns_label, subdomain
-from harness.apiserver.validation.containers import PORT_RANGE, PROTOCOLS, check_port
-from harness.apiserver.validation.placement import check_taints
-from harness.apiserver.validation.resources import check_list
+from seatrial.harness.apiserver.names import Object, check_labels, config_key, dns_label, subdomain
+from seatrial.harness.apiserver.validation.containers import PORT_RANGE, PROTOCOLS, check_port
+from seatrial.harness.apiserver.validation.placement import check_taints
+from seatrial.harness.apiserver.validation.resources import check_list
 
 _MAX_DATA_SIZE = 1024 * 1024  # bytes per ConfigMap or Secret
 _FROZEN = "field is immutable when `immutable` is set"

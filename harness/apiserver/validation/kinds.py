@@ -7,9 +7,9 @@ kind, including custom ones; specs by the tables below. Kinds without an entry a
 from collections.abc import Callable
 from functools import partial
 
-from harness.apiserver.access.signing import check_conditions, check_signing_request
-from harness.apiserver.field_errors import Cause, Causes, message
-from harness.apiserver.names import (
+from seatrial.harness.apiserver.access.signing import check_conditions, check_signing_request
+from seatrial.harness.apiserver.field_errors import Cause, Causes, message
+from seatrial.harness.apiserver.names import (
     Object,
     Rule,
     check_metadata,
@@ -19,7 +19,7 @@ from harness.apiserver.names import (
     path_segment,
     subdomain,
 )
-from harness.apiserver.validation.core import (
+from seatrial.harness.apiserver.validation.core import (
     check_claim,
     check_config_map,
     check_limit_range,
@@ -29,14 +29,14 @@ from harness.apiserver.validation.core import (
     check_secret,
     check_service,
 )
-from harness.apiserver.validation.pod_updates import (
+from seatrial.harness.apiserver.validation.pod_updates import (
     check_ephemeral_containers,
     check_pod_resize,
     check_pod_status,
     check_pod_update,
 )
-from harness.apiserver.validation.pods import check_pod
-from harness.apiserver.validation.policy import (
+from seatrial.harness.apiserver.validation.pods import check_pod
+from seatrial.harness.apiserver.validation.policy import (
     check_custom_resource,
     check_disruption_budget,
     check_lease,
@@ -46,8 +46,8 @@ from harness.apiserver.validation.policy import (
     check_storage_class,
     check_webhooks,
 )
-from harness.apiserver.validation.workloads import check_cron_job, check_job, check_template, check_workload
-from harness.apiserver.webhooks.policies import check_binding, check_policy
+from seatrial.harness.apiserver.validation.workloads import check_cron_job, check_job, check_template, check_workload
+from seatrial.harness.apiserver.webhooks.policies import check_binding, check_policy
 
 __all__ = ["Cause", "message", "validate"]
 

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from harness.apiserver.field_errors import Causes, duplicate, forbidden, invalid, required, unsupported
-from harness.apiserver.names import Object, check_labels, dns_label, label_value, qualified, subdomain
-from harness.apiserver.validation.resources import POSITIVE
+from seatrial.harness.apiserver.field_errors import Causes, duplicate, forbidden, invalid, required, unsupported
+from seatrial.harness.apiserver.names import Object, check_labels, dns_label, label_value, qualified, subdomain
+from seatrial.harness.apiserver.validation.resources import POSITIVE
 
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"

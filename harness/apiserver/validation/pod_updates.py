@@ -6,12 +6,12 @@ adds a diff, which is omitted here.
 
 from typing import Any
 
-from harness.apiserver.defaults.qos import qos_class
-from harness.apiserver.field_errors import Causes, forbidden, immutable, invalid, required
-from harness.apiserver.names import Object
-from harness.apiserver.validation.placement import check_tolerations
-from harness.apiserver.validation.pods import MAX_SECONDS, check_pod_spec
-from harness.apiserver.validation.resources import check_requirements
+from seatrial.harness.apiserver.defaults.qos import qos_class
+from seatrial.harness.apiserver.field_errors import Causes, forbidden, immutable, invalid, required
+from seatrial.harness.apiserver.names import Object
+from seatrial.harness.apiserver.validation.placement import check_tolerations
+from seatrial.harness.apiserver.validation.pods import MAX_SECONDS, check_pod_spec
+from seatrial.harness.apiserver.validation.resources import check_requirements
 
 _FIELDS = (
     "`spec.containers[*].image`",

@@ -7,8 +7,8 @@ Follows the order of the checks in `pkg/apis/core/validation`, since messages li
 from functools import lru_cache
 from typing import Any
 
-from harness.apiserver.field_errors import Causes, duplicate, forbidden, invalid, required, unsupported
-from harness.apiserver.names import (
+from seatrial.harness.apiserver.field_errors import Causes, duplicate, forbidden, invalid, required, unsupported
+from seatrial.harness.apiserver.names import (
     Object,
     check_labels,
     check_metadata,
@@ -16,9 +16,9 @@ from harness.apiserver.names import (
     qualified,
     subdomain,
 )
-from harness.apiserver.validation.containers import check_containers, check_init_containers, check_volumes
-from harness.apiserver.validation.placement import check_affinity, check_spread, check_tolerations
-from harness.apiserver.validation.resources import NOT_NEGATIVE, check_list, check_requirements
+from seatrial.harness.apiserver.validation.containers import check_containers, check_init_containers, check_volumes
+from seatrial.harness.apiserver.validation.placement import check_affinity, check_spread, check_tolerations
+from seatrial.harness.apiserver.validation.resources import NOT_NEGATIVE, check_list, check_requirements
 
 MAX_SECONDS = (1 << 31) - 1
 _RESTART = ("Always", "OnFailure", "Never")

@@ -2,13 +2,13 @@
 
 from typing import Any
 
-from harness.apiserver.field_errors import Causes, forbidden, immutable, invalid, required, unsupported
-from harness.apiserver.names import Object, dns_1035, subdomain
-from harness.apiserver.schemas.custom_rules import check_rules
-from harness.apiserver.validation.placement import check_label_selector
-from harness.apiserver.validation.resources import NOT_NEGATIVE
-from harness.apiserver.validation.workloads import check_count_or_percent
-from harness.apiserver.webhooks.policies import check_expression
+from seatrial.harness.apiserver.field_errors import Causes, forbidden, immutable, invalid, required, unsupported
+from seatrial.harness.apiserver.names import Object, dns_1035, subdomain
+from seatrial.harness.apiserver.schemas.custom_rules import check_rules
+from seatrial.harness.apiserver.validation.placement import check_label_selector
+from seatrial.harness.apiserver.validation.resources import NOT_NEGATIVE
+from seatrial.harness.apiserver.validation.workloads import check_count_or_percent
+from seatrial.harness.apiserver.webhooks.policies import check_expression
 
 MAX_USER_PRIORITY = 1_000_000_000
 _SYSTEM = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}

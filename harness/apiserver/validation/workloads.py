@@ -3,11 +3,11 @@
 import re
 from typing import Any
 
-from harness.apiserver.field_errors import Causes, forbidden, immutable, invalid, required, unsupported
-from harness.apiserver.names import Object, check_annotations, check_labels
-from harness.apiserver.validation.placement import check_label_selector
-from harness.apiserver.validation.pods import check_pod_spec
-from harness.apiserver.validation.resources import NOT_NEGATIVE
+from seatrial.harness.apiserver.field_errors import Causes, forbidden, immutable, invalid, required, unsupported
+from seatrial.harness.apiserver.names import Object, check_annotations, check_labels
+from seatrial.harness.apiserver.validation.placement import check_label_selector
+from seatrial.harness.apiserver.validation.pods import check_pod_spec
+from seatrial.harness.apiserver.validation.resources import NOT_NEGATIVE
 
 _IMMUTABLE_SELECTOR = frozenset({"Deployment", "ReplicaSet", "DaemonSet"})
 _STATEFUL_MAY_CHANGE = (

@@ -7,16 +7,16 @@ from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import parse_qs
 
-from harness.apiserver import errors
-from harness.apiserver.storage.store import Item
-from harness.apiserver.streams.conversing import Begin, ConversingByChannels, ConversingByStreams
-from harness.apiserver.streams.forwarding import MAX_PORTS, Dial, ForwardingByChannels, ForwardingByStreams, is_port
-from harness.apiserver.streams.line import Line, Session
-from harness.apiserver.streams.responses import Upgraded
-from harness.apiserver.streams.websocket import handshake
-from harness.apiserver.verbs.logs import container_of
-from harness.conversation import Containers, Conversation, Pipe, Wanted
-from scheduler.api.transport import Request
+from seatrial.harness.apiserver import errors
+from seatrial.harness.apiserver.storage.store import Item
+from seatrial.harness.apiserver.streams.conversing import Begin, ConversingByChannels, ConversingByStreams
+from seatrial.harness.apiserver.streams.forwarding import MAX_PORTS, Dial, ForwardingByChannels, ForwardingByStreams, is_port
+from seatrial.harness.apiserver.streams.line import Line, Session
+from seatrial.harness.apiserver.streams.responses import Upgraded
+from seatrial.harness.apiserver.streams.websocket import handshake
+from seatrial.harness.apiserver.verbs.logs import container_of
+from seatrial.harness.conversation import Containers, Conversation, Pipe, Wanted
+from seatrial.scheduler.api.transport import Request
 
 CHANNELS: Final = ("v5.channel.k8s.io", "v4.channel.k8s.io")
 STREAMS: Final = "v4.channel.k8s.io"

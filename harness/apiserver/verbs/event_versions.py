@@ -1,6 +1,6 @@
 """Converts events between core/v1, in which they are stored, and events.k8s.io/v1, in which controllers write them."""
 
-from harness.apiserver.storage.store import Object
+from seatrial.harness.apiserver.storage.store import Object
 
 _NEW_TO_CORE = {
     "regarding": "involvedObject",

@@ -6,13 +6,13 @@ How a write changes ownership is in `patching.field_ownership`; the ledger is in
 from collections.abc import Mapping
 from typing import Any
 
-from harness.apiserver.discovery.resources import Resource
-from harness.apiserver.patching.field_ownership import update_managed
-from harness.apiserver.patching.managed_fields import Write, WriteLedger, with_entries
-from harness.apiserver.request.options import Options
-from harness.apiserver.schemas.schema_nodes import SchemaNode, schema_for, schema_of_crd
-from harness.apiserver.storage.store import Item, Object
-from scheduler.api.clock import Clock
+from seatrial.harness.apiserver.discovery.resources import Resource
+from seatrial.harness.apiserver.patching.field_ownership import update_managed
+from seatrial.harness.apiserver.patching.managed_fields import Write, WriteLedger, with_entries
+from seatrial.harness.apiserver.request.options import Options
+from seatrial.harness.apiserver.schemas.schema_nodes import SchemaNode, schema_for, schema_of_crd
+from seatrial.harness.apiserver.storage.store import Item, Object
+from seatrial.scheduler.api.clock import Clock
 
 
 def schema_of(resource: Resource) -> SchemaNode | None:

@@ -6,12 +6,12 @@ A log source returns the complete output without times, so every line carries th
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from harness.apiserver import errors
-from harness.apiserver.storage.store import Item, Object
-from harness.apiserver.storage.watch import Reader
-from harness.apiserver.streams.responses import Streaming
-from scheduler.api.clock import Clock, Timer, from_rfc3339
-from scheduler.api.transport import Response
+from seatrial.harness.apiserver import errors
+from seatrial.harness.apiserver.storage.store import Item, Object
+from seatrial.harness.apiserver.storage.watch import Reader
+from seatrial.harness.apiserver.streams.responses import Streaming
+from seatrial.scheduler.api.clock import Clock, Timer, from_rfc3339
+from seatrial.scheduler.api.transport import Response
 
 Source = Callable[[str, str, str], bytes | None]  # namespace, pod, container → its output; None: not started
 HEADERS = {"content-type": "text/plain; charset=utf-8"}

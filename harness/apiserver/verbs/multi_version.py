@@ -6,9 +6,9 @@ the one that is not stored. For versions of custom resources see `webhooks.conve
 
 from typing import Any
 
-from harness.apiserver.discovery.resources import EVENTS_GROUP, Resource
-from harness.apiserver.storage.store import Object
-from harness.apiserver.verbs import event_versions
+from seatrial.harness.apiserver.discovery.resources import EVENTS_GROUP, Resource
+from seatrial.harness.apiserver.storage.store import Object
+from seatrial.harness.apiserver.verbs import event_versions
 
 _AUTOSCALERS = ("autoscaling", "v1", "horizontalpodautoscalers")
 _TARGET, _CURRENT = "targetCPUUtilizationPercentage", "currentCPUUtilizationPercentage"

@@ -9,27 +9,27 @@ from typing import Any
 
 import orjson
 
-from harness.apiserver import errors
-from harness.apiserver.access.delegation_checks import GRANTING_GROUPS, check_delegation
-from harness.apiserver.access.rbac import Access
-from harness.apiserver.admission.chain import Admission
-from harness.apiserver.discovery.resources import Resource
-from harness.apiserver.patching.apply import ApplyConflict, apply
-from harness.apiserver.patching.managed_fields import WriteLedger, touches_managed_fields
-from harness.apiserver.patching.patch import PatchError, json_patch, merge_patch, strategic_merge
-from harness.apiserver.request.options import DeleteOptions, Options, grace_of, write_of
-from harness.apiserver.request.request import check_kind
-from harness.apiserver.schemas.shapes import conform, report_unknown_fields
-from harness.apiserver.storage.store import Collection, Item, Key, Object, Store
-from harness.apiserver.verbs import field_owners
-from harness.apiserver.verbs.field_owners import schema_of
-from harness.apiserver.verbs.identifiers import IdentifierSource
-from harness.apiserver.verbs.update_rules import narrowed
-from harness.apiserver.webhooks.attempts import GeneratedIdentity, Pending
-from harness.apiserver.webhooks.conversions import Conversions
-from harness.apiserver.webhooks.parking import PendingWrites
-from scheduler.api.clock import Clock, rfc3339
-from scheduler.api.transport import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
+from seatrial.harness.apiserver import errors
+from seatrial.harness.apiserver.access.delegation_checks import GRANTING_GROUPS, check_delegation
+from seatrial.harness.apiserver.access.rbac import Access
+from seatrial.harness.apiserver.admission.chain import Admission
+from seatrial.harness.apiserver.discovery.resources import Resource
+from seatrial.harness.apiserver.patching.apply import ApplyConflict, apply
+from seatrial.harness.apiserver.patching.managed_fields import WriteLedger, touches_managed_fields
+from seatrial.harness.apiserver.patching.patch import PatchError, json_patch, merge_patch, strategic_merge
+from seatrial.harness.apiserver.request.options import DeleteOptions, Options, grace_of, write_of
+from seatrial.harness.apiserver.request.request import check_kind
+from seatrial.harness.apiserver.schemas.shapes import conform, report_unknown_fields
+from seatrial.harness.apiserver.storage.store import Collection, Item, Key, Object, Store
+from seatrial.harness.apiserver.verbs import field_owners
+from seatrial.harness.apiserver.verbs.field_owners import schema_of
+from seatrial.harness.apiserver.verbs.identifiers import IdentifierSource
+from seatrial.harness.apiserver.verbs.update_rules import narrowed
+from seatrial.harness.apiserver.webhooks.attempts import GeneratedIdentity, Pending
+from seatrial.harness.apiserver.webhooks.conversions import Conversions
+from seatrial.harness.apiserver.webhooks.parking import PendingWrites
+from seatrial.scheduler.api.clock import Clock, rfc3339
+from seatrial.scheduler.api.transport import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
 
 PATCHES = (JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, APPLY_PATCH)
 _PLAIN_KINDS = frozenset({"Node", "Namespace", "Event", "Lease", "ConfigMap", "Secret", "ServiceAccount", "Endpoints"})

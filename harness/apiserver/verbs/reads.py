@@ -7,12 +7,12 @@ from typing import Any
 import orjson
 import yaml
 
-from harness.apiserver import errors
-from harness.apiserver.discovery.resources import Resource
-from harness.apiserver.patching.managed_fields import with_encoded_entries, with_entries
-from harness.apiserver.printers.tables import IncludeObject, table
-from harness.apiserver.request.negotiation import Format
-from harness.apiserver.storage.paging import (
+from seatrial.harness.apiserver import errors
+from seatrial.harness.apiserver.discovery.resources import Resource
+from seatrial.harness.apiserver.patching.managed_fields import with_encoded_entries, with_entries
+from seatrial.harness.apiserver.printers.tables import IncludeObject, table
+from seatrial.harness.apiserver.request.negotiation import Format
+from seatrial.harness.apiserver.storage.paging import (
     check_options,
     decode_token,
     encode_token,
@@ -22,16 +22,16 @@ from harness.apiserver.storage.paging import (
     revision,
     too_large_version,
 )
-from harness.apiserver.storage.selectors import Test, field_test, label_test
-from harness.apiserver.storage.store import Change, Collection, Item, Object, Store
-from harness.apiserver.storage.watch import Channel, Encode, Reader, Subscription, View, backlog, plain
-from harness.apiserver.streams.responses import Streaming
-from harness.apiserver.verbs import multi_version
-from harness.apiserver.verbs.field_owners import entries_text
-from harness.apiserver.webhooks.attempts import Attempt
-from harness.apiserver.webhooks.conversions import Conversions
-from scheduler.api.clock import Clock
-from scheduler.api.transport import Response
+from seatrial.harness.apiserver.storage.selectors import Test, field_test, label_test
+from seatrial.harness.apiserver.storage.store import Change, Collection, Item, Object, Store
+from seatrial.harness.apiserver.storage.watch import Channel, Encode, Reader, Subscription, View, backlog, plain
+from seatrial.harness.apiserver.streams.responses import Streaming
+from seatrial.harness.apiserver.verbs import multi_version
+from seatrial.harness.apiserver.verbs.field_owners import entries_text
+from seatrial.harness.apiserver.webhooks.attempts import Attempt
+from seatrial.harness.apiserver.webhooks.conversions import Conversions
+from seatrial.scheduler.api.clock import Clock
+from seatrial.scheduler.api.transport import Response
 
 _JSON = {"content-type": "application/json"}
 

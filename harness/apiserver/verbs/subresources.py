@@ -4,15 +4,15 @@ from typing import Any
 
 import msgspec
 
-from harness.apiserver import errors
-from harness.apiserver.discovery.resources import Resource
-from harness.apiserver.patching.patch import PatchError, json_patch, merge_patch
-from harness.apiserver.request.options import DeleteOptions
-from harness.apiserver.schemas.shapes import conform
-from harness.apiserver.storage.store import Item, Key, Object
-from harness.apiserver.verbs.objects import Objects
-from harness.label_selectors import LabelSelector
-from scheduler.api.transport import JSON_PATCH
+from seatrial.harness.apiserver import errors
+from seatrial.harness.apiserver.discovery.resources import Resource
+from seatrial.harness.apiserver.patching.patch import PatchError, json_patch, merge_patch
+from seatrial.harness.apiserver.request.options import DeleteOptions
+from seatrial.harness.apiserver.schemas.shapes import conform
+from seatrial.harness.apiserver.storage.store import Item, Key, Object
+from seatrial.harness.apiserver.verbs.objects import Objects
+from seatrial.harness.label_selectors import LabelSelector
+from seatrial.scheduler.api.transport import JSON_PATCH
 
 BUDGETS = ("policy", "poddisruptionbudgets")
 

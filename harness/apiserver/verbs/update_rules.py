@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from harness.apiserver.discovery.resources import Resource
-from harness.apiserver.storage.store import Object
+from seatrial.harness.apiserver.discovery.resources import Resource
+from seatrial.harness.apiserver.storage.store import Object
 
 
 def narrowed(resource: Resource, old: Object, body: Object, metadata: dict[str, Any], subresource: str) -> Object:

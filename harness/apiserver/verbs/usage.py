@@ -7,12 +7,12 @@ that are not ready have no metrics, as with metrics-server.
 from collections.abc import Mapping
 from typing import Any, Final
 
-from harness.apiserver import errors
-from harness.apiserver.discovery.resources import Registry, Resource
-from harness.apiserver.storage.store import Item, Object, Store
-from harness.apiserver.verbs.reads import Reads
-from scheduler.api.clock import Clock
-from scheduler.api.quantity import binary, milli, units
+from seatrial.harness.apiserver import errors
+from seatrial.harness.apiserver.discovery.resources import Registry, Resource
+from seatrial.harness.apiserver.storage.store import Item, Object, Store
+from seatrial.harness.apiserver.verbs.reads import Reads
+from seatrial.scheduler.api.clock import Clock
+from seatrial.scheduler.api.quantity import binary, milli, units
 
 GROUP: Final = "metrics.k8s.io"
 _WINDOW: Final = "10s"

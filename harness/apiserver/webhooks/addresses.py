@@ -5,8 +5,8 @@ import binascii
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from harness.apiserver.storage.store import Object, Store
-from harness.apiserver.webhooks.verdicts import WebhookFailure
+from seatrial.harness.apiserver.storage.store import Object, Store
+from seatrial.harness.apiserver.webhooks.verdicts import WebhookFailure
 
 _SERVICES, _ENDPOINTS = ("", "services"), ("", "endpoints")
 _HTTPS = 443

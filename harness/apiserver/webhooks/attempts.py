@@ -8,7 +8,7 @@ object has changed meanwhile, the webhook is called again. Generated names, UIDs
 from dataclasses import dataclass, field
 from typing import Final
 
-from harness.apiserver.errors import ApiStatusError
+from seatrial.harness.apiserver.errors import ApiStatusError
 
 MAX_TRIES: Final = 64  # per request; beyond that, its object changes faster than its webhooks respond
 

@@ -1,7 +1,7 @@
 """matchConditions: CEL expressions over a request, all of which must be true for a webhook to be called."""
 
-from harness.apiserver.cel.expressions import ExpressionError, holds
-from harness.apiserver.storage.store import Object
+from seatrial.harness.apiserver.cel.expressions import ExpressionError, holds
+from seatrial.harness.apiserver.storage.store import Object
 
 
 class Undecided(Exception):

@@ -12,17 +12,17 @@ from typing import Any, Final, Protocol
 
 import orjson
 
-from harness.apiserver import errors
-from harness.apiserver.access.identity import Identity
-from harness.apiserver.discovery.resources import Registry, Resource
-from harness.apiserver.patching.patch import PatchError, json_patch
-from harness.apiserver.storage.store import Change, Object, Store
-from harness.apiserver.webhooks.addresses import authorities, find_address, url_of
-from harness.apiserver.webhooks.attempts import FIRST, MAX_TRIES, Answer, Attempt, Call, Pending
-from harness.apiserver.webhooks.conditions import Undecided, conditions_hold
-from harness.apiserver.webhooks.policies import BINDINGS, POLICIES, Policies
-from harness.apiserver.webhooks.rules import GROUP, MUTATING, VALIDATING, Webhook, read_webhooks
-from harness.apiserver.webhooks.verdicts import Verdict, WebhookFailure, denied, failed, read_verdict
+from seatrial.harness.apiserver import errors
+from seatrial.harness.apiserver.access.identity import Identity
+from seatrial.harness.apiserver.discovery.resources import Registry, Resource
+from seatrial.harness.apiserver.patching.patch import PatchError, json_patch
+from seatrial.harness.apiserver.storage.store import Change, Object, Store
+from seatrial.harness.apiserver.webhooks.addresses import authorities, find_address, url_of
+from seatrial.harness.apiserver.webhooks.attempts import FIRST, MAX_TRIES, Answer, Attempt, Call, Pending
+from seatrial.harness.apiserver.webhooks.conditions import Undecided, conditions_hold
+from seatrial.harness.apiserver.webhooks.policies import BINDINGS, POLICIES, Policies
+from seatrial.harness.apiserver.webhooks.rules import GROUP, MUTATING, VALIDATING, Webhook, read_webhooks
+from seatrial.harness.apiserver.webhooks.verdicts import Verdict, WebhookFailure, denied, failed, read_verdict
 
 _NEW: Final = ("uid", "creationTimestamp", "generation")  # metadata that upstream sets after the mutating webhooks
 Handler = Callable[[Object], Object]  # an AdmissionReview in, one out

@@ -7,9 +7,9 @@ not started again until the running one has finished.
 from collections.abc import Callable
 from typing import TypeVar
 
-from harness.apiserver.errors import ApiStatusError
-from harness.apiserver.webhooks.attempts import FIRST, Attempt, Pending
-from harness.apiserver.webhooks.dispatch import Webhooks
+from seatrial.harness.apiserver.errors import ApiStatusError
+from seatrial.harness.apiserver.webhooks.attempts import FIRST, Attempt, Pending
+from seatrial.harness.apiserver.webhooks.dispatch import Webhooks
 
 T = TypeVar("T")
 _MAX_OUTCOMES = 1024

@@ -9,15 +9,15 @@ from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
 
-from harness.apiserver import errors
-from harness.apiserver.cel.checking import check
-from harness.apiserver.cel.expressions import ExpressionError, holds, value_of
-from harness.apiserver.discovery.resources import Registry, Resource
-from harness.apiserver.errors import ApiStatusError
-from harness.apiserver.field_errors import Causes, invalid, required
-from harness.apiserver.storage.store import Change, Item, Object, Store
-from harness.apiserver.webhooks.rules import GROUP, Rule, read_rule, selectors_match
-from harness.label_selectors import LabelSelector
+from seatrial.harness.apiserver import errors
+from seatrial.harness.apiserver.cel.checking import check
+from seatrial.harness.apiserver.cel.expressions import ExpressionError, holds, value_of
+from seatrial.harness.apiserver.discovery.resources import Registry, Resource
+from seatrial.harness.apiserver.errors import ApiStatusError
+from seatrial.harness.apiserver.field_errors import Causes, invalid, required
+from seatrial.harness.apiserver.storage.store import Change, Item, Object, Store
+from seatrial.harness.apiserver.webhooks.rules import GROUP, Rule, read_rule, selectors_match
+from seatrial.harness.label_selectors import LabelSelector
 
 POLICIES: Final = (GROUP, "validatingadmissionpolicies")
 BINDINGS: Final = (GROUP, "validatingadmissionpolicybindings")

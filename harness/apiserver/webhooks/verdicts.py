@@ -7,9 +7,9 @@ from typing import Any
 
 import orjson
 
-from harness.apiserver import errors
-from harness.apiserver.errors import ApiStatusError
-from harness.apiserver.webhooks.attempts import Answer
+from seatrial.harness.apiserver import errors
+from seatrial.harness.apiserver.errors import ApiStatusError
+from seatrial.harness.apiserver.webhooks.attempts import Answer
 
 _API_VERSION, _KIND = "admission.k8s.io/v1", "AdmissionReview"
 _SHOWN = 512  # bytes quoted from a response that is no review

@@ -5,9 +5,9 @@ import json
 import orjson
 import pytest
 
-from harness.bench.api import OPERATIONS, ApiSize, bench_api, pod_of_1_kb
-from harness.bench.start import bench_start
-from harness.cli import app
+from seatrial.harness.bench.api import OPERATIONS, ApiSize, bench_api, pod_of_1_kb
+from seatrial.harness.bench.start import bench_start
+from seatrial.harness.cli import app
 
 
 def test_the_pod_has_about_a_kilobyte() -> None:

@@ -2,10 +2,10 @@
 
 import pytest
 
-from harness.bench.core import Size, bench_core
-from harness.bench.mixes import APP, HOST, MIXES, ZONE, mix
-from harness.bench.preempt import bench_preempt
-from harness.errors import UsageError
+from seatrial.harness.bench.core import Size, bench_core
+from seatrial.harness.bench.mixes import APP, HOST, MIXES, ZONE, mix
+from seatrial.harness.bench.preempt import bench_preempt
+from seatrial.harness.errors import UsageError
 
 
 @pytest.mark.parametrize("name", MIXES)

@@ -4,10 +4,10 @@ import re
 
 import pytest
 
-from harness.bench.core import Size
-from harness.bench.mixes import mix
-from harness.bench.through_http import Repetition, _invalid_reasons, bench_http
-from harness.bench.usage import Usage
+from seatrial.harness.bench.core import Size
+from seatrial.harness.bench.mixes import mix
+from seatrial.harness.bench.through_http import Repetition, _invalid_reasons, bench_http
+from seatrial.harness.bench.usage import Usage
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from harness.bench.usage import Meter
+from seatrial.harness.bench.usage import Meter
 
 
 @pytest.fixture

@@ -15,13 +15,13 @@ import orjson
 import pytest
 import yaml
 
-from harness.clusters.embedded import EmbeddedBackend, start_process
-from harness.clusters.kubeconfig import Access
-from harness.clusters.remote import PumpedClock, RemoteCluster, RemoteTransport
-from harness.errors import ClusterError, UsageError
-from harness.processes import stop
-from scheduler.api.builders import node, pod
-from scheduler.api.transport import Request
+from seatrial.harness.clusters.embedded import EmbeddedBackend, start_process
+from seatrial.harness.clusters.kubeconfig import Access
+from seatrial.harness.clusters.remote import PumpedClock, RemoteCluster, RemoteTransport
+from seatrial.harness.errors import ClusterError, UsageError
+from seatrial.harness.processes import stop
+from seatrial.scheduler.api.builders import node, pod
+from seatrial.scheduler.api.transport import Request
 
 PODS = "/api/v1/namespaces/default/pods"
 

@@ -5,10 +5,10 @@ from collections.abc import Callable
 import orjson
 import pytest
 
-from harness.clusters.faulty import FaultyTransport, bindings, every, writes
-from harness.clusters.virtual import VirtualCluster
-from scheduler.api.builders import pod
-from scheduler.api.transport import Request, Response
+from seatrial.harness.clusters.faulty import FaultyTransport, bindings, every, writes
+from seatrial.harness.clusters.virtual import VirtualCluster
+from seatrial.scheduler.api.builders import pod
+from seatrial.scheduler.api.transport import Request, Response
 
 PODS = "/api/v1/namespaces/default/pods"
 CREATE = Request("POST", PODS, orjson.dumps(pod("p").manifest))

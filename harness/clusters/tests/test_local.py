@@ -15,17 +15,17 @@ from typing import Any
 import orjson
 import pytest
 
-from fake_devices.build import NO_COMPILER, compiler
-from harness.clusters.embedded import start_process
-from harness.clusters.local import LocalBackend, LocalCluster, LocalDockerBackend
-from harness.clusters.local_node import LocalNode
-from harness.clusters.protocol import Capability
-from harness.errors import ClusterError, UsageError
-from harness.nodes.runtimes.tests.engine import IMAGE, containers, engine_at
-from harness.nodes.runtimes.tests.rig import WITHIN, read, with_mark
-from harness.subject.protocol import OURS, open_subject
-from scheduler.api.builders import PodBuilder, node, pod
-from scheduler.api.transport import Request
+from seatrial.fake_devices.build import NO_COMPILER, compiler
+from seatrial.harness.clusters.embedded import start_process
+from seatrial.harness.clusters.local import LocalBackend, LocalCluster, LocalDockerBackend
+from seatrial.harness.clusters.local_node import LocalNode
+from seatrial.harness.clusters.protocol import Capability
+from seatrial.harness.errors import ClusterError, UsageError
+from seatrial.harness.nodes.runtimes.tests.engine import IMAGE, containers, engine_at
+from seatrial.harness.nodes.runtimes.tests.rig import WITHIN, read, with_mark
+from seatrial.harness.subject.protocol import OURS, open_subject
+from seatrial.scheduler.api.builders import PodBuilder, node, pod
+from seatrial.scheduler.api.transport import Request
 
 PODS = "/api/v1/namespaces/default/pods"
 
@@ -312,7 +312,7 @@ def test_pods_as_docker_containers(tmp_path_factory: pytest.TempPathFactory, mon
 
 
 def test_suites_run_to_their_end_and_say_what_they_miss(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "harness", "run", "allocation", "isolation", "--backend", "local"]
+    command = [sys.executable, "-m", "seatrial", "run", "allocation", "isolation", "--backend", "local"]
     done = subprocess.run(  # noqa: S603 our own interpreter
         [*command, "-k", "test_gpu or test_machine", "--report", str(tmp_path / "report")],
         capture_output=True, text=True, check=False, timeout=120,

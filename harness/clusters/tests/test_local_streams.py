@@ -21,10 +21,10 @@ import pytest
 from kubernetes import client, config
 from kubernetes.stream import portforward, stream
 
-from harness.clusters.local import LocalBackend, LocalCluster
-from harness.nodes.runtimes.tests.rig import WITHIN, with_mark
-from scheduler.api.builders import pod
-from scheduler.api.transport import Request
+from seatrial.harness.clusters.local import LocalBackend, LocalCluster
+from seatrial.harness.nodes.runtimes.tests.rig import WITHIN, with_mark
+from seatrial.scheduler.api.builders import pod
+from seatrial.scheduler.api.transport import Request
 
 PODS = "/api/v1/namespaces/default/pods"
 ROLES = "/apis/rbac.authorization.k8s.io/v1/namespaces/default"

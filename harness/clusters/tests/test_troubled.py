@@ -9,13 +9,13 @@ import orjson
 import pytest
 import yaml
 
-from harness.clusters.embedded import EmbeddedBackend, EmbeddedCluster
-from harness.clusters.faulty import bindings, writes
-from harness.clusters.kubeconfig import load_access
-from harness.clusters.troubled import TroubledWay
-from harness.errors import ClusterError
-from scheduler.api.builders import pod
-from scheduler.api.transport import Request, Response
+from seatrial.harness.clusters.embedded import EmbeddedBackend, EmbeddedCluster
+from seatrial.harness.clusters.faulty import bindings, writes
+from seatrial.harness.clusters.kubeconfig import load_access
+from seatrial.harness.clusters.troubled import TroubledWay
+from seatrial.harness.errors import ClusterError
+from seatrial.scheduler.api.builders import pod
+from seatrial.scheduler.api.transport import Request, Response
 
 PODS = "/api/v1/namespaces/default/pods"
 

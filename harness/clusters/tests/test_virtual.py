@@ -5,11 +5,11 @@ from collections.abc import Iterator
 import orjson
 import pytest
 
-from harness.clusters.simulated import DEVICES, NODES
-from harness.clusters.virtual import VirtualBackend, VirtualCluster
-from harness.errors import UsageError
-from scheduler.api.builders import node, pod
-from scheduler.api.transport import Request
+from seatrial.harness.clusters.simulated import DEVICES, NODES
+from seatrial.harness.clusters.virtual import VirtualBackend, VirtualCluster
+from seatrial.harness.errors import UsageError
+from seatrial.scheduler.api.builders import node, pod
+from seatrial.scheduler.api.transport import Request
 
 PODS = "/api/v1/namespaces/default/pods"
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from harness import cli
-from harness.errors import HarnessError, SubjectError, UsageError
+from seatrial.harness import cli
+from seatrial.harness.errors import HarnessError, SubjectError, UsageError
 
 PENDING: dict[str, Any] = {
     "pod": {"namespace": "team", "name": "p", "uid": "u"},

@@ -5,9 +5,9 @@ import sys
 
 import pytest
 
-from harness.devices.nvidia import NvidiaProvider
+from seatrial.harness.devices.nvidia import NvidiaProvider
 
-COMMAND = (sys.executable, "-m", "harness", "isolation")
+COMMAND = (sys.executable, "-m", "seatrial", "isolation")
 
 
 def test_an_unknown_check_is_named() -> None:

@@ -7,14 +7,14 @@ from pathlib import Path
 import orjson
 import pytest
 
-from harness import cli
-from harness.clusters.embedded import EmbeddedBackend, EmbeddedCluster
-from harness.clusters.simulated import expect
-from harness.errors import SubjectError, UsageError
-from harness.subject.process import ProcessSubject, our_command
-from harness.subject.protocol import OURS
-from scheduler.api.builders import PodBuilder, node, pod
-from scheduler.api.transport import Request
+from seatrial.harness import cli
+from seatrial.harness.clusters.embedded import EmbeddedBackend, EmbeddedCluster
+from seatrial.harness.clusters.simulated import expect
+from seatrial.harness.errors import SubjectError, UsageError
+from seatrial.harness.subject.process import ProcessSubject, our_command
+from seatrial.harness.subject.protocol import OURS
+from seatrial.scheduler.api.builders import PodBuilder, node, pod
+from seatrial.scheduler.api.transport import Request
 
 PODS = "/api/v1/namespaces/default/pods"
 EXPLANATIONS = "/apis/scheduling.koordinator.sh/v1alpha1/namespaces/default/scheduleexplanations"

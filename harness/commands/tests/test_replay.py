@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from harness import cli
-from harness.errors import UsageError
+from seatrial.harness import cli
+from seatrial.harness.errors import UsageError
 
 Seatrial = Callable[..., int]
 

@@ -12,10 +12,10 @@ from pathlib import Path
 import orjson
 import pytest
 
-from harness.clusters.local import LocalCluster
-from harness.nodes.runtimes.tests.rig import with_mark
-from scheduler.api.builders import pod
-from scheduler.api.transport import Request
+from seatrial.harness.clusters.local import LocalCluster
+from seatrial.harness.nodes.runtimes.tests.rig import with_mark
+from seatrial.scheduler.api.builders import pod
+from seatrial.scheduler.api.transport import Request
 
 
 class Shell:
@@ -27,7 +27,7 @@ class Shell:
         self.env = {**os.environ, "XDG_STATE_HOME": state, "DOCKER_HOST": nobody}
 
     def seatrial(self, *words: str) -> "subprocess.CompletedProcess[str]":
-        command = [sys.executable, "-m", "harness", *words]
+        command = [sys.executable, "-m", "seatrial", *words]
         return subprocess.run(  # noqa: S603
             command,
             cwd=self.folder,
@@ -69,7 +69,7 @@ def test_up_twice_then_down_twice(shell: Shell) -> None:
 
 
 def test_ctrl_c_leaves_nothing_behind(shell: Shell) -> None:
-    command = [sys.executable, "-m", "harness", "up", "--kubeconfig", "K"]
+    command = [sys.executable, "-m", "seatrial", "up", "--kubeconfig", "K"]
     process = subprocess.Popen(  # noqa: S603
         command, cwd=shell.folder, env=shell.env, stdout=subprocess.PIPE, text=True
     )

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from fake_devices.hami.region import CardLimits, ProcessUsage, new_region, write_region
+from seatrial.fake_devices.hami.region import CardLimits, ProcessUsage, new_region, write_region
 
-COMMAND = (sys.executable, "-m", "harness", "vgpu-monitor")
+COMMAND = (sys.executable, "-m", "seatrial", "vgpu-monitor")
 UUID = "GPU-8f2e1c4a-0000-1111-2222-333344445555"
 
 

@@ -7,19 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from fake_devices.build import NO_COMPILER, TABLE_FILE, StandInLibrary, compiler, install
-from fake_devices.machine import from_server
-from fake_devices.models import catalog
-from fake_devices.nvidia.inprocess import InProcessNvml
-from fake_devices.pci import write_tree
-from fake_devices.rdma.netlink import RdmaPeer
-from fake_devices.rdma.surfaces import sync_rdma, write_rdma
-from fake_devices.table import FULL, DeviceTable
-from harness.devices.nvidia import NvidiaProvider
-from harness.devices.provider import DeviceProvider
-from harness.devices.rdma import RdmaProvider
-from harness.devices.vendors import VENDORS
-from harness.devices.vendors.descriptor import Vendor
+from seatrial.fake_devices.build import NO_COMPILER, TABLE_FILE, StandInLibrary, compiler, install
+from seatrial.fake_devices.machine import from_server
+from seatrial.fake_devices.models import catalog
+from seatrial.fake_devices.nvidia.inprocess import InProcessNvml
+from seatrial.fake_devices.pci import write_tree
+from seatrial.fake_devices.rdma.netlink import RdmaPeer
+from seatrial.fake_devices.rdma.surfaces import sync_rdma, write_rdma
+from seatrial.fake_devices.table import FULL, DeviceTable
+from seatrial.harness.devices.nvidia import NvidiaProvider
+from seatrial.harness.devices.provider import DeviceProvider
+from seatrial.harness.devices.rdma import RdmaProvider
+from seatrial.harness.devices.vendors import VENDORS
+from seatrial.harness.devices.vendors.descriptor import Vendor
 
 NODE = "n1"
 

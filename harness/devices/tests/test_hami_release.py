@@ -2,10 +2,10 @@
 
 import pytest
 
-from harness.devices.hami_release import HamiHost, core_release, driver_branch, incompatible
-from harness.devices.provider import Assignment, Device, ProviderError, Share
-from harness.devices.vendors.nvidia import nvidia_grant
-from scheduler.api.device import GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, HAMI_CORE
+from seatrial.harness.devices.hami_release import HamiHost, core_release, driver_branch, incompatible
+from seatrial.harness.devices.provider import Assignment, Device, ProviderError, Share
+from seatrial.harness.devices.vendors.nvidia import nvidia_grant
+from seatrial.scheduler.api.device import GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, HAMI_CORE
 
 CARD = Device("nvidia", "gpu", "A10", "A10", 0, 3, "GPU-1", "0000:01:00.0", 0, "pci0000:00", 24 << 30)
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from fake_devices import faults
-from fake_devices.machine import from_server
-from fake_devices.models import catalog
-from harness.devices.nvidia import NvidiaProvider
-from harness.devices.provider import Device
-from harness.devices.tests.boundaries import NODE, NVML_WAYS, Boundary
-from harness.nodes.hardware import NodeHardware
+from seatrial.fake_devices import faults
+from seatrial.fake_devices.machine import from_server
+from seatrial.fake_devices.models import catalog
+from seatrial.harness.devices.nvidia import NvidiaProvider
+from seatrial.harness.devices.provider import Device
+from seatrial.harness.devices.tests.boundaries import NODE, NVML_WAYS, Boundary
+from seatrial.harness.nodes.hardware import NodeHardware
 
 
 @pytest.fixture(params=sorted(NVML_WAYS))

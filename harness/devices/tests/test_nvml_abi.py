@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from fake_devices import faults
-from fake_devices.build import NO_COMPILER, compiler
-from harness.devices.nvml import Nvml
-from harness.devices.tests.boundaries import NVML_WAYS, Boundary
+from seatrial.fake_devices import faults
+from seatrial.fake_devices.build import NO_COMPILER, compiler
+from seatrial.harness.devices.nvml import Nvml
+from seatrial.harness.devices.tests.boundaries import NVML_WAYS, Boundary
 
 INSUFFICIENT_SIZE, TIMEOUT, LOST, VERSION_MISMATCH, UNINITIALIZED, INVALID = 7, 10, 15, 25, 1, 2
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from fake_devices import faults
-from fake_devices.machine import from_server
-from fake_devices.models import catalog
-from harness.devices.provider import Device, DeviceProvider, Link
-from harness.devices.tests.boundaries import ALL_WAYS, LIBRARY_WAYS, NODE, SERVERS, Boundary
-from harness.devices.vendors import VENDORS
-from harness.nodes.hardware import NodeHardware
+from seatrial.fake_devices import faults
+from seatrial.fake_devices.machine import from_server
+from seatrial.fake_devices.models import catalog
+from seatrial.harness.devices.provider import Device, DeviceProvider, Link
+from seatrial.harness.devices.tests.boundaries import ALL_WAYS, LIBRARY_WAYS, NODE, SERVERS, Boundary
+from seatrial.harness.devices.vendors import VENDORS
+from seatrial.harness.nodes.hardware import NodeHardware
 
 SERVERS_OF_WAY = {
     "nvidia-object": SERVERS["nvidia"],

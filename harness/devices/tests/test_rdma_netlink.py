@@ -3,14 +3,14 @@
 import shutil
 from pathlib import Path
 
-from fake_devices import faults
-from fake_devices.machine import from_server
-from fake_devices.models import catalog
-from fake_devices.rdma.netlink import RdmaPeer
-from fake_devices.table import FULL, DeviceTable
-from harness.devices.rdma import RdmaProvider
-from harness.devices.rdma_netlink import RdmaNetlink
-from harness.devices.tests.boundaries import rdma_tree, rdma_tree_and_netlink
+from seatrial.fake_devices import faults
+from seatrial.fake_devices.machine import from_server
+from seatrial.fake_devices.models import catalog
+from seatrial.fake_devices.rdma.netlink import RdmaPeer
+from seatrial.fake_devices.table import FULL, DeviceTable
+from seatrial.harness.devices.rdma import RdmaProvider
+from seatrial.harness.devices.rdma_netlink import RdmaNetlink
+from seatrial.harness.devices.tests.boundaries import rdma_tree, rdma_tree_and_netlink
 
 ACTIVE, DOWN, POLLING = 4, 1, 2
 

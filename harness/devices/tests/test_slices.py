@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from fake_devices import mailbox, slices
-from fake_devices.slices import SliceError
-from fake_devices.table import DeviceTable
-from harness.devices.provider import DeviceProvider, FailureKind, ProviderError
-from harness.devices.tests.boundaries import Way, cndev_library, dcmi_library, nvml_library
+from seatrial.fake_devices import mailbox, slices
+from seatrial.fake_devices.slices import SliceError
+from seatrial.fake_devices.table import DeviceTable
+from seatrial.harness.devices.provider import DeviceProvider, FailureKind, ProviderError
+from seatrial.harness.devices.tests.boundaries import Way, cndev_library, dcmi_library, nvml_library
 
 GIB = 1 << 30
 CUTTABLE = [

@@ -7,11 +7,11 @@ import sys
 
 import pytest
 
-from fake_devices import faults
-from fake_devices.build import NO_COMPILER, compiler
-from harness.devices.stand_in import LIBRARY_PATH, machine_called, stand_in
-from harness.devices.survey import survey
-from harness.errors import UsageError
+from seatrial.fake_devices import faults
+from seatrial.fake_devices.build import NO_COMPILER, compiler
+from seatrial.harness.devices.stand_in import LIBRARY_PATH, machine_called, stand_in
+from seatrial.harness.devices.survey import survey
+from seatrial.harness.errors import UsageError
 
 needs_compiler = pytest.mark.skipif(compiler() is None, reason=NO_COMPILER)
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from fake_devices import faults
-from fake_devices.build import compiler
-from harness.devices import cndev, dcmi, rsmi
-from harness.devices.tests.boundaries import LIBRARY_WAYS, Boundary, Way, cndev_library
+from seatrial.fake_devices import faults
+from seatrial.fake_devices.build import compiler
+from seatrial.harness.devices import cndev, dcmi, rsmi
+from seatrial.harness.devices.tests.boundaries import LIBRARY_WAYS, Boundary, Way, cndev_library
 
 WAYS: dict[str, Way] = {name: way for name, way in LIBRARY_WAYS.items() if name != "nvidia"}  # NVML has its own file
 START = {"huawei": "dcmi_init()", "cambricon": "cndevInit(0)", "amd": "rsmi_init(0)"}

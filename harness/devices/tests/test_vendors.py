@@ -8,19 +8,19 @@ from pathlib import Path
 import pytest
 
 import fake_devices
-from fake_devices import faults
-from fake_devices.build import FOLDER
-from fake_devices.machine import from_devices
-from fake_devices.models import catalog
-from fake_devices.table import DeviceTable
-from fake_devices.vendors import HARDWARE
-from harness.devices.provider import Assignment, Device, Share
-from harness.devices.tests.boundaries import SERVERS
-from harness.devices.vendors import VENDORS
-from harness.devices.vendors.descriptor import Vendor
-from harness.nodes.capacity import plugin_amounts
-from harness.nodes.hardware import NodeHardware
-from scheduler.api.builders import PROBE_COMMAND
+from seatrial.fake_devices import faults
+from seatrial.fake_devices.build import FOLDER
+from seatrial.fake_devices.machine import from_devices
+from seatrial.fake_devices.models import catalog
+from seatrial.fake_devices.table import DeviceTable
+from seatrial.fake_devices.vendors import HARDWARE
+from seatrial.harness.devices.provider import Assignment, Device, Share
+from seatrial.harness.devices.tests.boundaries import SERVERS
+from seatrial.harness.devices.vendors import VENDORS
+from seatrial.harness.devices.vendors.descriptor import Vendor
+from seatrial.harness.nodes.capacity import plugin_amounts
+from seatrial.harness.nodes.hardware import NodeHardware
+from seatrial.scheduler.api.builders import PROBE_COMMAND
 
 ROOT = Path(fake_devices.__file__).parents[1]
 NEEDED_VERBS = {"lost", "remove", "link", "slow"}

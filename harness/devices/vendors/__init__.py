@@ -7,8 +7,8 @@ vendor's library (the provider, `harness/devices/<provider>.py`) and the schedul
 
 from collections.abc import Mapping
 
-from harness.devices.vendors import amd, cambricon, huawei, mellanox, nvidia
-from harness.devices.vendors.descriptor import Vendor
+from seatrial.harness.devices.vendors import amd, cambricon, huawei, mellanox, nvidia
+from seatrial.harness.devices.vendors.descriptor import Vendor
 
 VENDORS: Mapping[str, Vendor] = {
     vendor.name: vendor for vendor in (nvidia.VENDOR, huawei.VENDOR, cambricon.VENDOR, mellanox.VENDOR, amd.VENDOR)

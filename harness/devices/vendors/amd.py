@@ -10,18 +10,18 @@ that koordlet offers to other vendors.
 
 from typing import Any
 
-from fake_devices.amd.hardware import AMD, BLOCK_UMC
-from harness.devices.provider import Assignment, ContainerGrant, DeviceProvider, Health
-from harness.devices.rsmi import FIRST_RENDER_MINOR, failed_health, ras_health, render_nodes
-from harness.devices.vendors.descriptor import CardNames, Vendor
-from scheduler.api import device as words
+from seatrial.fake_devices.amd.hardware import AMD, BLOCK_UMC
+from seatrial.harness.devices.provider import Assignment, ContainerGrant, DeviceProvider, Health
+from seatrial.harness.devices.rsmi import FIRST_RENDER_MINOR, failed_health, ras_health, render_nodes
+from seatrial.harness.devices.vendors.descriptor import CardNames, Vendor
+from seatrial.scheduler.api import device as words
 
 CONTROL_NODE = "/dev/kfd"
 NODE, VARIABLE = "/dev/dri/renderD", "ROCR_VISIBLE_DEVICES"
 
 
 def _provider() -> type[DeviceProvider]:
-    from harness.devices.amd import AmdProvider
+    from seatrial.harness.devices.amd import AmdProvider
 
     return AmdProvider
 

@@ -6,10 +6,10 @@ the plugin's mode decides.
 
 from typing import Any
 
-from fake_devices.cambricon.hardware import CAMBRICON
-from harness.devices.cndev import cambricon_health, cambricon_nodes
-from harness.devices.provider import Assignment, ContainerGrant, Device, DeviceProvider, Health
-from harness.devices.vendors.descriptor import CardNames, SharedPlugin, Vendor
+from seatrial.fake_devices.cambricon.hardware import CAMBRICON
+from seatrial.harness.devices.cndev import cambricon_health, cambricon_nodes
+from seatrial.harness.devices.provider import Assignment, ContainerGrant, Device, DeviceProvider, Health
+from seatrial.harness.devices.vendors.descriptor import CardNames, SharedPlugin, Vendor
 
 CONTROL_NODES = ("/dev/cambricon_ctl", "/dev/cambricon_gdr")
 NODE, VARIABLE = "/dev/cambricon_dev", "CAMBRICON_VISIBLE_DEVICES"
@@ -21,7 +21,7 @@ SMLU_MEMORY_UNIT = 256 << 20  # bytes; what Koordinator assumes of the plugin's 
 
 
 def _provider() -> type[DeviceProvider]:
-    from harness.devices.cambricon import CambriconProvider
+    from seatrial.harness.devices.cambricon import CambriconProvider
 
     return CambriconProvider
 

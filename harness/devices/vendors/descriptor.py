@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from fake_devices.hardware import Hardware
-from harness.devices.provider import Assignment, ContainerGrant, Device, DeviceKind, DeviceProvider, Health, model_label
-from scheduler.api import device as words
+from seatrial.fake_devices.hardware import Hardware
+from seatrial.harness.devices.provider import Assignment, ContainerGrant, Device, DeviceKind, DeviceProvider, Health, model_label
+from seatrial.scheduler.api import device as words
 
 UNIT = 100  # percent: one whole device
 

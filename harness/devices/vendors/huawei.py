@@ -2,18 +2,18 @@
 
 from typing import Any
 
-from fake_devices.ascend.hardware import HUAWEI
-from harness.devices.dcmi import davinci_nodes, dcmi_health
-from harness.devices.provider import Assignment, ContainerGrant, Device, DeviceProvider, Health
-from harness.devices.vendors.descriptor import UNIT, CardNames, Vendor
-from scheduler.api import device as words
+from seatrial.fake_devices.ascend.hardware import HUAWEI
+from seatrial.harness.devices.dcmi import davinci_nodes, dcmi_health
+from seatrial.harness.devices.provider import Assignment, ContainerGrant, Device, DeviceProvider, Health
+from seatrial.harness.devices.vendors.descriptor import UNIT, CardNames, Vendor
+from seatrial.scheduler.api import device as words
 
 CONTROL_NODES = ("/dev/davinci_manager", "/dev/devmm_svm", "/dev/hisi_hdc")
 NODE, VARIABLE = "/dev/davinci", "ASCEND_VISIBLE_DEVICES"
 
 
 def _provider() -> type[DeviceProvider]:
-    from harness.devices.ascend import AscendProvider
+    from seatrial.harness.devices.ascend import AscendProvider
 
     return AscendProvider
 

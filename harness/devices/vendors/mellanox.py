@@ -1,17 +1,17 @@
 """Mellanox RDMA NICs. The grant follows koordlet's hook "rdma device inject"."""
 
-from fake_devices.rdma.hardware import MELLANOX
-from harness.devices.ib_ports import port_health
-from harness.devices.provider import Assignment, ContainerGrant, DeviceProvider
-from harness.devices.vendors.descriptor import UNIT, CardNames, Vendor
-from scheduler.api import device as words
+from seatrial.fake_devices.rdma.hardware import MELLANOX
+from seatrial.harness.devices.ib_ports import port_health
+from seatrial.harness.devices.provider import Assignment, ContainerGrant, DeviceProvider
+from seatrial.harness.devices.vendors.descriptor import UNIT, CardNames, Vendor
+from seatrial.scheduler.api import device as words
 
 CONTROL_NODE = "/dev/infiniband/rdma_cm"
 NODE = "/dev/infiniband/uverbs"
 
 
 def _provider() -> type[DeviceProvider]:
-    from harness.devices.rdma import RdmaProvider
+    from seatrial.harness.devices.rdma import RdmaProvider
 
     return RdmaProvider
 

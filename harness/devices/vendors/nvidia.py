@@ -6,20 +6,20 @@ hook.
 
 from typing import Any
 
-from fake_devices.nvidia.hardware import GPU_IS_LOST, NVIDIA
-from harness.devices.hami_core import hami_grant
-from harness.devices.nvml import gpu_label, gpu_nodes
-from harness.devices.provider import WELL, Assignment, ContainerGrant, DeviceProvider, Health
-from harness.devices.vendors.descriptor import CardNames, Vendor
-from harness.devices.xid import xid_health
-from scheduler.api import device as words
+from seatrial.fake_devices.nvidia.hardware import GPU_IS_LOST, NVIDIA
+from seatrial.harness.devices.hami_core import hami_grant
+from seatrial.harness.devices.nvml import gpu_label, gpu_nodes
+from seatrial.harness.devices.provider import WELL, Assignment, ContainerGrant, DeviceProvider, Health
+from seatrial.harness.devices.vendors.descriptor import CardNames, Vendor
+from seatrial.harness.devices.xid import xid_health
+from seatrial.scheduler.api import device as words
 
 CONTROL_NODES = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools")
 NODE, VARIABLE = "/dev/nvidia", "NVIDIA_VISIBLE_DEVICES"
 
 
 def _provider() -> type[DeviceProvider]:
-    from harness.devices.nvidia import NvidiaProvider
+    from seatrial.harness.devices.nvidia import NvidiaProvider
 
     return NvidiaProvider
 

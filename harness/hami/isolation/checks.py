@@ -12,12 +12,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.devices.hami_release import core_release
-from harness.errors import DeviceError
-from harness.hami.isolation.probe import Ready, Witness
-from harness.hami.isolation.samples import Interval, Tick, common, jain, mean_interval, rates, ratio
-from harness.hami.isolation.tenants import Arrangement, Limits, TenantProcess, clear_lock, tenants
-from harness.hami.region import RUNNING, RegionError, read_region
+from seatrial.harness.devices.hami_release import core_release
+from seatrial.harness.errors import DeviceError
+from seatrial.harness.hami.isolation.probe import Ready, Witness
+from seatrial.harness.hami.isolation.samples import Interval, Tick, common, jain, mean_interval, rates, ratio
+from seatrial.harness.hami.isolation.tenants import Arrangement, Limits, TenantProcess, clear_lock, tenants
+from seatrial.harness.hami.region import RUNNING, RegionError, read_region
 
 MIB = 1 << 20
 BLOCK = 64 * MIB
@@ -304,7 +304,7 @@ def hold(region: Path) -> int:
     Raises:
         DeviceError: it could not take it.
     """
-    command = [sys.executable, "-m", "harness.hami.isolation.holder", str(region), "die"]
+    command = [sys.executable, "-m", "seatrial.harness.hami.isolation.holder", str(region), "die"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # noqa: S603 our own module
     said, errors = process.communicate(timeout=30)
     if said.strip() != b"held":

@@ -1,6 +1,6 @@
 """A process that takes the lock of a region and dies with it, or holds it until its input ends.
 
-    python -m harness.hami.isolation.holder REGION [die]
+    python -m seatrial.harness.hami.isolation.holder REGION [die]
 
 It prints `held` when it has the lock. The library's processes find a dead holder by its pid in the region.
 """

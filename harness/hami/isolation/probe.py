@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from harness.devices.hami_release import HamiHost, incompatible
-from harness.devices.provider import Device, Driver, Missing, Process
-from harness.hami.isolation.tenants import Arrangement, TenantEnded, tenants
+from seatrial.harness.devices.hami_release import HamiHost, incompatible
+from seatrial.harness.devices.provider import Device, Driver, Missing, Process
+from seatrial.harness.hami.isolation.tenants import Arrangement, TenantEnded, tenants
 
 CALIBRATED = 0.001  # seconds a launch
 SAMPLED = 3.0  # seconds that a tenant runs to get samples from the driver

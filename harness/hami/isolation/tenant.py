@@ -18,7 +18,7 @@ import time
 from collections import deque
 from typing import Any
 
-from harness.hami.isolation.cuda import SUCCESS, Cuda, CudaError
+from seatrial.harness.hami.isolation.cuda import SUCCESS, Cuda, CudaError
 
 IN_FLIGHT = 64
 BLOCKS, THREADS = 16_384, 256

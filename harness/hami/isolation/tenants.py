@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from harness.errors import DeviceError
-from harness.hami.isolation.samples import Tick
+from seatrial.harness.errors import DeviceError
+from seatrial.harness.hami.isolation.samples import Tick
 
 ANSWER_WITHIN = 30.0
 START_WITHIN = 40.0  # the library waits ten seconds at a time for the lock of a dead process
@@ -70,7 +70,7 @@ class TenantProcess:
     def __init__(self, arrangement: Arrangement, limits: Limits | None) -> None:
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 closed in `end`
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "harness.hami.isolation.tenant"],
+            [sys.executable, "-m", "seatrial.harness.hami.isolation.tenant"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,

@@ -7,10 +7,10 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from harness.devices.hami_core import VGPU_FOLDER, VGPU_LOCK
-from harness.devices.hami_release import SHIPPED, HamiHost, incompatible
-from harness.errors import UsageError
-from harness.hami.chart import CHART, manifests
+from seatrial.harness.devices.hami_core import VGPU_FOLDER, VGPU_LOCK
+from seatrial.harness.devices.hami_release import SHIPPED, HamiHost, incompatible
+from seatrial.harness.errors import UsageError
+from seatrial.harness.hami.chart import CHART, manifests
 
 
 def by_name(name: str, **values: Any) -> dict[str, Any]:

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from fake_devices.hami.region import CardLimits, ProcessUsage, new_region, write_region
-from harness.errors import UsageError
-from harness.hami.exposition import Sample, exposition
-from harness.hami.monitor import UNREADABLE, HostCard, Monitor, Owner, region_files, serving
+from seatrial.fake_devices.hami.region import CardLimits, ProcessUsage, new_region, write_region
+from seatrial.harness.errors import UsageError
+from seatrial.harness.hami.exposition import Sample, exposition
+from seatrial.harness.hami.monitor import UNREADABLE, HostCard, Monitor, Owner, region_files, serving
 
 UUID = "GPU-8f2e1c4a-0000-1111-2222-333344445555"
 UID = "5f0c-11"

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from fake_devices.hami.region import RELEASES, V0_BYTES, CardLimits, ProcessUsage, Region11, new_region, write_region
-from harness.hami.region import LAYOUTS, RUNNING, RegionError, Use, read_region
+from seatrial.fake_devices.hami.region import RELEASES, V0_BYTES, CardLimits, ProcessUsage, Region11, new_region, write_region
+from seatrial.harness.hami.region import LAYOUTS, RUNNING, RegionError, Use, read_region
 
 UUID = "GPU-8f2e1c4a-0000-1111-2222-333344445555"
 OTHER = "GPU-00000000-aaaa-bbbb-cccc-ddddeeeeffff"

@@ -5,8 +5,8 @@ from statistics import mean, pvariance
 
 import pytest
 
-from harness.errors import UsageError
-from harness.load.arrival import KINDS, Arrivals
+from seatrial.harness.errors import UsageError
+from seatrial.harness.load.arrival import KINDS, Arrivals
 
 
 @pytest.mark.parametrize(

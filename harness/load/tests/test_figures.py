@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.load.figures import LoadResult, Second, Throughput, summarise
-from harness.load.record import Part, Sample
-from harness.load.settings import LoadSettings
+from seatrial.harness.load.figures import LoadResult, Second, Throughput, summarise
+from seatrial.harness.load.record import Part, Sample
+from seatrial.harness.load.settings import LoadSettings
 
 
 def _life(number: int, **changes: float | str | None) -> Sample:

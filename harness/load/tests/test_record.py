@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from harness.load.record import Progress, Record
+from seatrial.harness.load.record import Progress, Record
 
 
 def _pod(name: str, node: str = "") -> dict[str, Any]:

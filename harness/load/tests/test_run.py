@@ -10,12 +10,12 @@ import msgspec
 import orjson
 import pytest
 
-from harness.clusters.embedded import EmbeddedBackend, EmbeddedCluster
-from harness.load.record import Sample
-from harness.load.run import run_load
-from harness.load.settings import LoadSettings
-from harness.subject.protocol import OURS, open_subject
-from scheduler.api.transport import Request
+from seatrial.harness.clusters.embedded import EmbeddedBackend, EmbeddedCluster
+from seatrial.harness.load.record import Sample
+from seatrial.harness.load.run import run_load
+from seatrial.harness.load.settings import LoadSettings
+from seatrial.harness.subject.protocol import OURS, open_subject
+from seatrial.scheduler.api.transport import Request
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +87,7 @@ def test_a_load_that_no_node_can_hold_is_not_valid(cluster: EmbeddedCluster, tmp
 
 def test_an_interrupted_load_leaves_nothing_behind(cluster: EmbeddedCluster) -> None:
     assert cluster.endpoint is not None
-    command = [sys.executable, "-m", "harness", "load", "--kubeconfig", str(cluster.endpoint.kubeconfig)]
+    command = [sys.executable, "-m", "seatrial", "load", "--kubeconfig", str(cluster.endpoint.kubeconfig)]
     process = subprocess.Popen(  # noqa: S603
         [*command, "--seconds", "60", "--rate", "20", "--mix", "cpu", "--hold", "30"],
         stderr=subprocess.PIPE,
@@ -134,7 +134,7 @@ contexts: [{name: here, context: {cluster: here, user: me}}]
 def test_bad_flags_end_with_two_and_a_sentence(tmp_path: Path, flags: str, message: str) -> None:
     (tmp_path / "nowhere").write_text(NOWHERE)
     words = [str(tmp_path / word) if word == "nowhere" else word for word in flags.split()]
-    command = [sys.executable, "-m", "harness", "load", *words]
+    command = [sys.executable, "-m", "seatrial", "load", *words]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)  # noqa: S603
     assert ended.returncode == 2
     assert message in ended.stderr

@@ -3,8 +3,8 @@
 import orjson
 import pytest
 
-from harness.load.settings import PART_LABEL, LoadSettings, WorkerSettings
-from harness.load.task_queue import PodBodies, Task, TaskQueue, creations
+from seatrial.harness.load.settings import PART_LABEL, LoadSettings, WorkerSettings
+from seatrial.harness.load.task_queue import PodBodies, Task, TaskQueue, creations
 
 
 def test_tasks_come_when_they_are_due_and_in_that_order() -> None:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.errors import UsageError
-from harness.load.workload import MIXES, Mix, Shape, crowding, mix
-from scheduler.api.wire import ResourceList
+from seatrial.harness.errors import UsageError
+from seatrial.harness.load.workload import MIXES, Mix, Shape, crowding, mix
+from seatrial.scheduler.api.wire import ResourceList
 
 ONE_NODE: ResourceList = {
     "cpu": "8",

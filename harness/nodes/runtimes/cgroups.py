@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from harness.nodes.runtimes.commands import Limits
+from seatrial.harness.nodes.runtimes.commands import Limits
 
 log = logging.getLogger(__name__)
 

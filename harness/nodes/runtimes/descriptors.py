@@ -8,7 +8,7 @@ import struct
 import termios
 from collections.abc import Callable
 
-from scheduler.api.clock import Clock
+from seatrial.scheduler.api.clock import Clock
 
 PIECE = 1 << 16
 

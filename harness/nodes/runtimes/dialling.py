@@ -6,9 +6,9 @@ import errno
 import os
 from collections.abc import Iterable
 
-from harness.conversation import Pipe
-from harness.errors import ClusterError
-from harness.nodes.runtimes.descriptors import PIECE
+from seatrial.harness.conversation import Pipe
+from seatrial.harness.errors import ClusterError
+from seatrial.harness.nodes.runtimes.descriptors import PIECE
 
 LOOPBACKS = ("127.0.0.1", "::1")
 WITHIN = 10.0  # seconds for a connection

@@ -25,14 +25,14 @@ from typing import Any
 import docker
 from docker.errors import APIError, DockerException, ImageNotFound, NotFound
 
-from harness.conversation import Conversation, Wanted
-from harness.devices.vendors import VENDORS
-from harness.errors import ClusterError
-from harness.nodes.pods import ContainerPlan
-from harness.nodes.runtimes.commands import environment, limits_of, words
-from harness.nodes.runtimes.docker_run import DockerRun
-from harness.nodes.runtimes.docker_speaking import Engine, HostedCommand, HostedProgram
-from harness.nodes.runtimes.lifecycle import (
+from seatrial.harness.conversation import Conversation, Wanted
+from seatrial.harness.devices.vendors import VENDORS
+from seatrial.harness.errors import ClusterError
+from seatrial.harness.nodes.pods import ContainerPlan
+from seatrial.harness.nodes.runtimes.commands import environment, limits_of, words
+from seatrial.harness.nodes.runtimes.docker_run import DockerRun
+from seatrial.harness.nodes.runtimes.docker_speaking import Engine, HostedCommand, HostedProgram
+from seatrial.harness.nodes.runtimes.lifecycle import (
     NO_IMAGE,
     NOT_CREATED,
     Blocked,
@@ -40,12 +40,12 @@ from harness.nodes.runtimes.lifecycle import (
     RealContainer,
     RealPod,
 )
-from harness.nodes.runtimes.protocol import NO_CONFIG, ContainerState, Report, Work
-from harness.nodes.runtimes.simulated import Stages
-from harness.nodes.runtimes.volumes import CannotMount, Mounted, mounts, prepare
-from harness.nodes.variables import Unresolved
-from harness.processes import started_at
-from scheduler.api.clock import Clock, Timer
+from seatrial.harness.nodes.runtimes.protocol import NO_CONFIG, ContainerState, Report, Work
+from seatrial.harness.nodes.runtimes.simulated import Stages
+from seatrial.harness.nodes.runtimes.volumes import CannotMount, Mounted, mounts, prepare
+from seatrial.harness.nodes.variables import Unresolved
+from seatrial.harness.processes import started_at
+from seatrial.scheduler.api.clock import Clock, Timer
 
 log = logging.getLogger(__name__)
 

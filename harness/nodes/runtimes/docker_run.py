@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from harness.nodes.runtimes.lifecycle import Blocked
-from scheduler.api.clock import Timer, from_rfc3339
+from seatrial.harness.nodes.runtimes.lifecycle import Blocked
+from seatrial.scheduler.api.clock import Timer, from_rfc3339
 
 if TYPE_CHECKING:
-    from harness.nodes.runtimes.docker import DockerRuntime
+    from seatrial.harness.nodes.runtimes.docker import DockerRuntime
 
 
 class DockerStatus(msgspec.Struct, frozen=True):

@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 import docker
 from docker.errors import DockerException
 
-from harness.conversation import STDERR, STDOUT, Conversation, Outcome, Wanted
-from harness.nodes.runtimes.descriptors import PIECE, pause
-from harness.nodes.runtimes.simulated import KILLED
-from scheduler.api.clock import Clock
+from seatrial.harness.conversation import STDERR, STDOUT, Conversation, Outcome, Wanted
+from seatrial.harness.nodes.runtimes.descriptors import PIECE, pause
+from seatrial.harness.nodes.runtimes.simulated import KILLED
+from seatrial.scheduler.api.clock import Clock
 
 log = logging.getLogger(__name__)
 

@@ -9,9 +9,9 @@ import ssl
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-from harness.errors import ClusterError
-from harness.nodes.pod_parts import Handler, HttpAction
-from harness.nodes.pods import ContainerPlan
+from seatrial.harness.errors import ClusterError
+from seatrial.harness.nodes.pod_parts import Handler, HttpAction
+from seatrial.harness.nodes.pods import ContainerPlan
 
 Execute = Callable[[Sequence[str]], Awaitable[tuple[int, bytes]]]
 _MOST_SAID = 200  # characters of a command's output that a message repeats

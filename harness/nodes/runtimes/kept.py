@@ -17,8 +17,8 @@ from pathlib import Path
 
 import msgspec
 
-from harness.processes import started_at
-from scheduler.api.clock import Clock
+from seatrial.harness.processes import started_at
+from seatrial.scheduler.api.clock import Clock
 
 KEEPER = Path(__file__).with_name("keeper.py")
 STATUS = "status.json"

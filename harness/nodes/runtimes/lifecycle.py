@@ -13,17 +13,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from harness.conversation import OUTPUTS, STDERR, STDOUT, Pipe, everything
-from harness.errors import ClusterError
-from harness.nodes.pod_parts import Handler, Probe
-from harness.nodes.pods import ContainerPlan
-from harness.nodes.runtimes import restarts
-from harness.nodes.runtimes.dialling import LOOPBACKS, dial
-from harness.nodes.runtimes.handlers import Place, Unwell, perform
-from harness.nodes.runtimes.probing import Probing
-from harness.nodes.runtimes.protocol import ContainerState, Report, Runtime, Work
-from harness.nodes.runtimes.simulated import KILLED, Stages, load_stages
-from scheduler.api.clock import Clock, Timer
+from seatrial.harness.conversation import OUTPUTS, STDERR, STDOUT, Pipe, everything
+from seatrial.harness.errors import ClusterError
+from seatrial.harness.nodes.pod_parts import Handler, Probe
+from seatrial.harness.nodes.pods import ContainerPlan
+from seatrial.harness.nodes.runtimes import restarts
+from seatrial.harness.nodes.runtimes.dialling import LOOPBACKS, dial
+from seatrial.harness.nodes.runtimes.handlers import Place, Unwell, perform
+from seatrial.harness.nodes.runtimes.probing import Probing
+from seatrial.harness.nodes.runtimes.protocol import ContainerState, Report, Runtime, Work
+from seatrial.harness.nodes.runtimes.simulated import KILLED, Stages, load_stages
+from seatrial.scheduler.api.clock import Clock, Timer
 
 log = logging.getLogger(__name__)
 

@@ -9,9 +9,9 @@ import contextlib
 import logging
 from collections.abc import Callable
 
-from harness.nodes.pod_parts import Probe
-from harness.nodes.runtimes.handlers import Place, Unwell, perform
-from scheduler.api.clock import Clock, Timer
+from seatrial.harness.nodes.pod_parts import Probe
+from seatrial.harness.nodes.runtimes.handlers import Place, Unwell, perform
+from seatrial.scheduler.api.clock import Clock, Timer
 
 log = logging.getLogger(__name__)
 

@@ -15,14 +15,14 @@ from functools import partial
 from itertools import count
 from pathlib import Path
 
-from harness.conversation import Conversation, Wanted
-from harness.devices.provider import Device
-from harness.errors import ClusterError
-from harness.nodes.pods import ContainerPlan
-from harness.nodes.runtimes import cgroups
-from harness.nodes.runtimes.commands import Limits, environment, found_here, limits_of, visible_cards, words
-from harness.nodes.runtimes.kept import Kept, Plan
-from harness.nodes.runtimes.lifecycle import (
+from seatrial.harness.conversation import Conversation, Wanted
+from seatrial.harness.devices.provider import Device
+from seatrial.harness.errors import ClusterError
+from seatrial.harness.nodes.pods import ContainerPlan
+from seatrial.harness.nodes.runtimes import cgroups
+from seatrial.harness.nodes.runtimes.commands import Limits, environment, found_here, limits_of, visible_cards, words
+from seatrial.harness.nodes.runtimes.kept import Kept, Plan
+from seatrial.harness.nodes.runtimes.lifecycle import (
     NO_IMAGE,
     NOT_CREATED,
     Blocked,
@@ -31,12 +31,12 @@ from harness.nodes.runtimes.lifecycle import (
     RealPod,
     Run,
 )
-from harness.nodes.runtimes.protocol import NO_CONFIG, ContainerState, Report, Work
-from harness.nodes.runtimes.simulated import Stages
-from harness.nodes.runtimes.speaking import Attached, Command, Ends
-from harness.nodes.runtimes.volumes import CannotMount, Mounted, mounts, prepare
-from harness.nodes.variables import Unresolved
-from scheduler.api.clock import Clock
+from seatrial.harness.nodes.runtimes.protocol import NO_CONFIG, ContainerState, Report, Work
+from seatrial.harness.nodes.runtimes.simulated import Stages
+from seatrial.harness.nodes.runtimes.speaking import Attached, Command, Ends
+from seatrial.harness.nodes.runtimes.volumes import CannotMount, Mounted, mounts, prepare
+from seatrial.harness.nodes.variables import Unresolved
+from seatrial.scheduler.api.clock import Clock
 
 log = logging.getLogger(__name__)
 

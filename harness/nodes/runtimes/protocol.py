@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from harness.conversation import Conversation, Pipe, Wanted
-from harness.devices.provider import ContainerGrant
-from harness.errors import ClusterError
-from harness.nodes.pods import BoundPod, ContainerPlan
+from seatrial.harness.conversation import Conversation, Pipe, Wanted
+from seatrial.harness.devices.provider import ContainerGrant
+from seatrial.harness.errors import ClusterError
+from seatrial.harness.nodes.pods import BoundPod, ContainerPlan
 
 State = Literal["waiting", "running", "terminated"]
 

@@ -15,14 +15,14 @@ from pathlib import Path
 import msgspec
 import yaml
 
-from harness.devices.vendors import VENDORS
-from harness.errors import UsageError
-from harness.nodes.pods import ContainerPlan
-from harness.nodes.runtimes import restarts
-from harness.nodes.runtimes.protocol import ContainerState, Report, Runtime, Work
-from harness.nodes.variables import resolve_env
-from scheduler.api.builders import PROBE_COMMAND
-from scheduler.api.clock import Clock, Timer
+from seatrial.harness.devices.vendors import VENDORS
+from seatrial.harness.errors import UsageError
+from seatrial.harness.nodes.pods import ContainerPlan
+from seatrial.harness.nodes.runtimes import restarts
+from seatrial.harness.nodes.runtimes.protocol import ContainerState, Report, Runtime, Work
+from seatrial.harness.nodes.variables import resolve_env
+from seatrial.scheduler.api.builders import PROBE_COMMAND
+from seatrial.scheduler.api.clock import Clock, Timer
 
 STAGES = Path(__file__).parent.parent / "stages"
 RUNS_FOR, EXIT_CODE = "seatrial.dev/runs-for", "seatrial.dev/exit-code"
@@ -254,8 +254,8 @@ def _balanced(text: str) -> bool:
 
 
 def probe_output(work: Work, container: ContainerPlan) -> bytes:
-    """What `scheduler.api.builders.PROBE_COMMAND` prints inside such a container: its environment, the device nodes
-    that its patterns match, its mounts."""
+    """What `seatrial.scheduler.api.builders.PROBE_COMMAND` prints inside such a container: its environment, the device
+    nodes that its patterns match, its mounts."""
     grant = work.grants.get(container.name)
     extra = grant.env if grant else {}
     env = resolve_env(work.pod, container, extra, ip=work.ip)

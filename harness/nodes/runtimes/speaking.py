@@ -5,12 +5,12 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from harness.conversation import STDERR, STDOUT, Conversation, Outcome, Wanted
-from harness.nodes.runtimes.descriptors import PIECE, Descriptor, pause
-from harness.nodes.runtimes.keeper import END_OF_FILE
-from harness.nodes.runtimes.kept import Kept, Status
-from harness.nodes.runtimes.simulated import KILLED
-from scheduler.api.clock import Clock
+from seatrial.harness.conversation import STDERR, STDOUT, Conversation, Outcome, Wanted
+from seatrial.harness.nodes.runtimes.descriptors import PIECE, Descriptor, pause
+from seatrial.harness.nodes.runtimes.keeper import END_OF_FILE
+from seatrial.harness.nodes.runtimes.kept import Kept, Status
+from seatrial.harness.nodes.runtimes.simulated import KILLED
+from seatrial.scheduler.api.clock import Clock
 
 _SOON, _LATER = 0.01, 0.1  # seconds between looks at a log: while it grows, and when it has not for a while
 

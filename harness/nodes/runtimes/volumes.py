@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.nodes.pod_parts import HostPath, Item, Projection, Volume, VolumeMount
-from harness.nodes.pods import ContainerPlan
-from harness.nodes.references import CONFIG_MAP, SECRET, TOKEN, token_name
-from harness.nodes.runtimes.protocol import Work
-from harness.nodes.variables import field_of, resource_of
+from seatrial.harness.nodes.pod_parts import HostPath, Item, Projection, Volume, VolumeMount
+from seatrial.harness.nodes.pods import ContainerPlan
+from seatrial.harness.nodes.references import CONFIG_MAP, SECRET, TOKEN, token_name
+from seatrial.harness.nodes.runtimes.protocol import Work
+from seatrial.harness.nodes.variables import field_of, resource_of
 
 MODE = 0o644  # of files, unless the pod says otherwise
 _OPEN_TO_ALL = 0o777  # what kubelet gives an emptyDir

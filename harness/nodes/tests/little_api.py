@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from scheduler.api.clock import SimClock
-from scheduler.api.transport import Done, OnLine, Request, Response, Stream, Transport
+from seatrial.scheduler.api.clock import SimClock
+from seatrial.scheduler.api.transport import Done, OnLine, Request, Response, Stream, Transport
 
 Object = dict[str, Any]
 

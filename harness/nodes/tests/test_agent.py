@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from harness.nodes.agent import NodeAgents
-from harness.nodes.fleet import node_manifest
-from harness.nodes.runtimes.simulated import SimulatedRuntime, Stages
-from harness.nodes.tests.little_api import LittleApi
-from scheduler.api.builders import NodeBuilder, PodBuilder, node, pod
-from scheduler.api.clock import SimClock
-from scheduler.api.device import DEVICE_ALLOCATED
+from seatrial.harness.nodes.agent import NodeAgents
+from seatrial.harness.nodes.fleet import node_manifest
+from seatrial.harness.nodes.runtimes.simulated import SimulatedRuntime, Stages
+from seatrial.harness.nodes.tests.little_api import LittleApi
+from seatrial.scheduler.api.builders import NodeBuilder, PodBuilder, node, pod
+from seatrial.scheduler.api.clock import SimClock
+from seatrial.scheduler.api.device import DEVICE_ALLOCATED
 
 DEVICES = "/apis/scheduling.koordinator.sh/v1alpha1/devices"
 PODS = "/api/v1/namespaces/default/pods"

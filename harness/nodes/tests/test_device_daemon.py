@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from fake_devices import faults
-from fake_devices.machine import from_devices, from_server
-from fake_devices.models import catalog
-from harness.nodes.device_daemon import PERIOD, DeviceDaemon, device_infos, replace_file
-from harness.nodes.hardware import NodeHardware
-from scheduler.api.clock import SimClock
+from seatrial.fake_devices import faults
+from seatrial.fake_devices.machine import from_devices, from_server
+from seatrial.fake_devices.models import catalog
+from seatrial.harness.nodes.device_daemon import PERIOD, DeviceDaemon, device_infos, replace_file
+from seatrial.harness.nodes.hardware import NodeHardware
+from seatrial.scheduler.api.clock import SimClock
 
 
 def hardware(model: str) -> NodeHardware:

@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from fake_devices import faults
-from harness.devices.provider import Missing
-from harness.devices.rdma import RdmaProvider
-from harness.devices.tests.boundaries import Boundary, dcmi_library, nvml_object
-from harness.errors import DeviceError
-from harness.nodes.local import LocalHardware, LocalMachine, address, facts, this_machine
-from harness.nodes.local_agent import LocalAgent
-from harness.nodes.runtimes.simulated import SimulatedRuntime, Stages
-from harness.nodes.tests.little_api import LittleApi
-from scheduler.api.builders import pod
-from scheduler.api.clock import SimClock
+from seatrial.fake_devices import faults
+from seatrial.harness.devices.provider import Missing
+from seatrial.harness.devices.rdma import RdmaProvider
+from seatrial.harness.devices.tests.boundaries import Boundary, dcmi_library, nvml_object
+from seatrial.harness.errors import DeviceError
+from seatrial.harness.nodes.local import LocalHardware, LocalMachine, address, facts, this_machine
+from seatrial.harness.nodes.local_agent import LocalAgent
+from seatrial.harness.nodes.runtimes.simulated import SimulatedRuntime, Stages
+from seatrial.harness.nodes.tests.little_api import LittleApi
+from seatrial.scheduler.api.builders import pod
+from seatrial.scheduler.api.clock import SimClock
 
 DEVICE = "/apis/scheduling.koordinator.sh/v1alpha1/devices/box"
 PODS = "/api/v1/namespaces/default/pods"

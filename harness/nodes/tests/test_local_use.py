@@ -10,17 +10,17 @@ from typing import Any
 import orjson
 import pytest
 
-from harness.devices.stand_in import stand_in
-from harness.nodes.local import LocalHardware, LocalMachine
-from harness.nodes.local_agent import LocalAgent
-from harness.nodes.local_use import SAMPLE_EVERY, owner_of
-from harness.nodes.runtimes.protocol import Work
-from harness.nodes.runtimes.simulated import SimulatedRuntime, Stages
-from harness.nodes.tests.little_api import LittleApi
-from harness.nodes.usage import NODE_METRICS, USAGE_ANNOTATION
-from scheduler.api.builders import pod
-from scheduler.api.clock import SimClock
-from scheduler.api.device import GPU_CORE, GPU_MEMORY
+from seatrial.harness.devices.stand_in import stand_in
+from seatrial.harness.nodes.local import LocalHardware, LocalMachine
+from seatrial.harness.nodes.local_agent import LocalAgent
+from seatrial.harness.nodes.local_use import SAMPLE_EVERY, owner_of
+from seatrial.harness.nodes.runtimes.protocol import Work
+from seatrial.harness.nodes.runtimes.simulated import SimulatedRuntime, Stages
+from seatrial.harness.nodes.tests.little_api import LittleApi
+from seatrial.harness.nodes.usage import NODE_METRICS, USAGE_ANNOTATION
+from seatrial.scheduler.api.builders import pod
+from seatrial.scheduler.api.clock import SimClock
+from seatrial.scheduler.api.device import GPU_CORE, GPU_MEMORY
 
 GIB = 1 << 30
 TEAM = ("team", "a")

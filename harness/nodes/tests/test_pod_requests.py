@@ -3,9 +3,9 @@
 import msgspec
 import pytest
 
-from harness.nodes.pod_requests import pod_requests
-from scheduler.api.core import PodSpec
-from scheduler.api.quantity import QuantityError
+from seatrial.harness.nodes.pod_requests import pod_requests
+from seatrial.scheduler.api.core import PodSpec
+from seatrial.scheduler.api.quantity import QuantityError
 
 
 def spec(document: str) -> PodSpec:

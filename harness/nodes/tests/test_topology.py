@@ -6,15 +6,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from harness.errors import UsageError
-from harness.nodes.agent import NodeAgents
-from harness.nodes.fleet import checked_entry, node_manifest, parse_fleet
-from harness.nodes.hardware import machine_of
-from harness.nodes.tests.little_api import LittleApi
-from harness.nodes.topology import Kubelet, cpus_of, manifest, reservation, zones_of
-from scheduler.api.builders import NodeBuilder, node
-from scheduler.api.clock import SimClock
-from scheduler.api.numa import CPU_TOPOLOGY, KUBELET_CPU_MANAGER, NODE_RESERVATION
+from seatrial.harness.errors import UsageError
+from seatrial.harness.nodes.agent import NodeAgents
+from seatrial.harness.nodes.fleet import checked_entry, node_manifest, parse_fleet
+from seatrial.harness.nodes.hardware import machine_of
+from seatrial.harness.nodes.tests.little_api import LittleApi
+from seatrial.harness.nodes.topology import Kubelet, cpus_of, manifest, reservation, zones_of
+from seatrial.scheduler.api.builders import NodeBuilder, node
+from seatrial.scheduler.api.clock import SimClock
+from seatrial.scheduler.api.numa import CPU_TOPOLOGY, KUBELET_CPU_MANAGER, NODE_RESERVATION
 
 TOPOLOGIES = "/apis/topology.node.k8s.io/v1alpha1/noderesourcetopologies"
 

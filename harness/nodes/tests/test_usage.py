@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from fake_devices import faults
-from harness.devices.provider import Device, Health, Share
-from harness.devices.tests.boundaries import nvml_object
-from harness.errors import UsageError
-from harness.nodes.agent import NodeAgents
-from harness.nodes.fleet import node_manifest
-from harness.nodes.pods import BoundPod, PodMeta
-from harness.nodes.tests.little_api import LittleApi
-from harness.nodes.usage import (
+from seatrial.fake_devices import faults
+from seatrial.harness.devices.provider import Device, Health, Share
+from seatrial.harness.devices.tests.boundaries import nvml_object
+from seatrial.harness.errors import UsageError
+from seatrial.harness.nodes.agent import NodeAgents
+from seatrial.harness.nodes.fleet import node_manifest
+from seatrial.harness.nodes.pods import BoundPod, PodMeta
+from seatrial.harness.nodes.tests.little_api import LittleApi
+from seatrial.harness.nodes.usage import (
     NODE_METRICS,
     USAGE_ANNOTATION,
     CardUse,
@@ -26,9 +26,9 @@ from harness.nodes.usage import (
     metric_status,
     scripted_use,
 )
-from scheduler.api.builders import node, pod
-from scheduler.api.clock import SimClock
-from scheduler.api.device import DEVICE_ALLOCATED, GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO
+from seatrial.scheduler.api.builders import node, pod
+from seatrial.scheduler.api.clock import SimClock
+from seatrial.scheduler.api.device import DEVICE_ALLOCATED, GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO
 
 GIB = 1 << 30
 

@@ -5,11 +5,11 @@ from typing import Any
 import orjson
 import pytest
 
-from harness.clusters.virtual import VirtualBackend
-from harness.nodes.references import Objects, References, wanted_of
-from harness.nodes.runtimes.tests.rig import work
-from harness.nodes.variables import Unresolved, resolve_env
-from scheduler.api.transport import Request
+from seatrial.harness.clusters.virtual import VirtualBackend
+from seatrial.harness.nodes.references import Objects, References, wanted_of
+from seatrial.harness.nodes.runtimes.tests.rig import work
+from seatrial.harness.nodes.variables import Unresolved, resolve_env
+from seatrial.scheduler.api.transport import Request
 
 OBJECTS = {("configmap", "settings"): {"colour": b"blue", "not a name": b"x"}, ("secret", "login"): {"user": b"me"}}
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from fake_devices import faults
-from fake_devices.machine import from_devices, from_server
-from fake_devices.models import catalog
-from harness.nodes import devices as device_object
-from harness.nodes import xpu_files
-from harness.nodes.device_daemon import infos_json
-from harness.nodes.hardware import NodeHardware
+from seatrial.fake_devices import faults
+from seatrial.fake_devices.machine import from_devices, from_server
+from seatrial.fake_devices.models import catalog
+from seatrial.harness.nodes import devices as device_object
+from seatrial.harness.nodes import xpu_files
+from seatrial.harness.nodes.device_daemon import infos_json
+from seatrial.harness.nodes.hardware import NodeHardware
 
 MACHINES = [
     pytest.param(from_server("atlas-800t-a2", catalog()), id="eight-npus-in-two-rings"),

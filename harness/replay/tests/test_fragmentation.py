@@ -3,9 +3,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.replay.fragmentation import Fragments, Typical, typical_pods
-from harness.replay.openb import Shape
-from harness.replay.tests.definition import node_fragments
+from seatrial.harness.replay.fragmentation import Fragments, Typical, typical_pods
+from seatrial.harness.replay.openb import Shape
+from seatrial.harness.replay.tests.definition import node_fragments
 
 HALF = Shape(4000, 0, 1, 500)
 WHOLE = Shape(8000, 0, 1, 1000)

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from harness.errors import UsageError
-from harness.replay.cluster import Cluster, Ints
-from harness.replay.fragmentation import Fragments, typical_pods
-from harness.replay.openb import Node, Shape
-from harness.replay.policies import INFEASIBLE, POLICIES, Fgd, policy_named
-from harness.replay.replay import Run
-from harness.replay.tests.definition import node_fragments
+from seatrial.harness.errors import UsageError
+from seatrial.harness.replay.cluster import Cluster, Ints
+from seatrial.harness.replay.fragmentation import Fragments, typical_pods
+from seatrial.harness.replay.openb import Node, Shape
+from seatrial.harness.replay.policies import INFEASIBLE, POLICIES, Fgd, policy_named
+from seatrial.harness.replay.replay import Run
+from seatrial.harness.replay.tests.definition import node_fragments
 
 HALF, WHOLE, PAIR = Shape(4000, 1, 1, 500), Shape(8000, 1, 1, 1000), Shape(16000, 1, 2, 1000)
 NO_GPU, SMALL = Shape(2000, 1, 0, 0), Shape(1000, 1, 1, 200)

@@ -1,7 +1,7 @@
 import pytest
 
-from harness.replay.policies import POLICIES
-from harness.replay.published import FLOORS, PUBLISHED, TOLERANCE, compare
+from seatrial.harness.replay.policies import POLICIES
+from seatrial.harness.replay.published import FLOORS, PUBLISHED, TOLERANCE, compare
 
 
 @pytest.mark.parametrize(

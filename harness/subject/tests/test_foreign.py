@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from harness.clusters.embedded import EmbeddedBackend
-from harness.errors import UsageError
-from harness.subject.foreign import completed, foreign_command
-from harness.subject.process import our_command
-from harness.subject.protocol import open_subject
+from seatrial.harness.clusters.embedded import EmbeddedBackend
+from seatrial.harness.errors import UsageError
+from seatrial.harness.subject.foreign import completed, foreign_command
+from seatrial.harness.subject.process import our_command
+from seatrial.harness.subject.protocol import open_subject
 
 HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 

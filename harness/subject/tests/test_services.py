@@ -7,12 +7,12 @@ from collections.abc import Iterator
 import orjson
 import pytest
 
-from harness.clusters.embedded import EmbeddedBackend
-from harness.clusters.virtual import VirtualBackend
-from harness.errors import UsageError
-from harness.subject.process import ProcessSubject
-from harness.subject.protocol import IN_PROCESS, OURS, open_subject
-from harness.subject.services import ask, check_services, free_port
+from seatrial.harness.clusters.embedded import EmbeddedBackend
+from seatrial.harness.clusters.virtual import VirtualBackend
+from seatrial.harness.errors import UsageError
+from seatrial.harness.subject.process import ProcessSubject
+from seatrial.harness.subject.protocol import IN_PROCESS, OURS, open_subject
+from seatrial.harness.subject.services import ask, check_services, free_port
 
 SET = b"successfully set debugTopNScores to 3\n"
 
@@ -118,7 +118,7 @@ def test_ours_is_started_again_where_somebody_was_quicker_at_the_port(
 ) -> None:
     taken = int(echo.rpartition(":")[2])
     found = iter([taken, free_port()])
-    monkeypatch.setattr("harness.subject.process.free_port", lambda: next(found))
+    monkeypatch.setattr("seatrial.harness.subject.process.free_port", lambda: next(found))
     with EmbeddedBackend().start() as cluster, open_subject(OURS, cluster) as subject:
         assert subject is not None
         answer = subject.ask("GET", "/healthz")

@@ -9,13 +9,13 @@ from pathlib import Path
 import orjson
 import pytest
 
-from harness.clusters.embedded import EmbeddedBackend, EmbeddedCluster
-from harness.clusters.simulated import expect
-from harness.subject.process import ProcessSubject, our_command
-from harness.subject.protocol import OURS
-from scheduler.api.builders import node, pod
-from scheduler.api.device import DEVICE_ALLOCATED
-from scheduler.api.transport import Request
+from seatrial.harness.clusters.embedded import EmbeddedBackend, EmbeddedCluster
+from seatrial.harness.clusters.simulated import expect
+from seatrial.harness.subject.process import ProcessSubject, our_command
+from seatrial.harness.subject.protocol import OURS
+from seatrial.scheduler.api.builders import node, pod
+from seatrial.scheduler.api.device import DEVICE_ALLOCATED
+from seatrial.scheduler.api.transport import Request
 
 PODS = "/api/v1/namespaces/default/pods"
 CONFIG = """

@@ -6,13 +6,13 @@ Rules FWK-R77 and FWK-R81; kubernetes pkg/scheduler/framework/plugins/defaultpre
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from scheduler.api.core import PodDisruptionBudget
-from scheduler.cache.nodeinfo import NodeInfo, PodInfo
-from scheduler.framework.restored import as_seen
-from scheduler.framework.runner import Runner
-from scheduler.framework.state import CycleState
-from scheduler.framework.status import SUCCESS, Status
-from scheduler.pods.selectors import budget_covers
+from seatrial.scheduler.api.core import PodDisruptionBudget
+from seatrial.scheduler.cache.nodeinfo import NodeInfo, PodInfo
+from seatrial.scheduler.framework.restored import as_seen
+from seatrial.scheduler.framework.runner import Runner
+from seatrial.scheduler.framework.state import CycleState
+from seatrial.scheduler.framework.status import SUCCESS, Status
+from seatrial.scheduler.pods.selectors import budget_covers
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,15 +8,15 @@ from collections.abc import Callable, Hashable, Sequence
 
 import numpy as np
 
-from scheduler.api.core import Pod, PodDisruptionBudget
-from scheduler.cache.columns import Bools, Ints
-from scheduler.cache.nodeinfo import NodeInfo, PodInfo
-from scheduler.framework.accelerations import DryRunBatch
-from scheduler.framework.handle import Handle
-from scheduler.plugins.defaultpreemption.dry_run import broken, importance
-from scheduler.plugins.defaultpreemption.ledger import Ledger, NodeAccounts
-from scheduler.plugins.reservation.cache import ReservationCache
-from scheduler.pods.selectors import budget_covers
+from seatrial.scheduler.api.core import Pod, PodDisruptionBudget
+from seatrial.scheduler.cache.columns import Bools, Ints
+from seatrial.scheduler.cache.nodeinfo import NodeInfo, PodInfo
+from seatrial.scheduler.framework.accelerations import DryRunBatch
+from seatrial.scheduler.framework.handle import Handle
+from seatrial.scheduler.plugins.defaultpreemption.dry_run import broken, importance
+from seatrial.scheduler.plugins.defaultpreemption.ledger import Ledger, NodeAccounts
+from seatrial.scheduler.plugins.reservation.cache import ReservationCache
+from seatrial.scheduler.pods.selectors import budget_covers
 
 MAX_KEYS = 65536
 NEVER = 0  # stamp of a row without a computed fingerprint

@@ -11,10 +11,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from scheduler.cache.columns import Bools, Ints
-from scheduler.cache.nodeinfo import NodeInfo, PodInfo
-from scheduler.framework.accelerations import DryRunBatch
-from scheduler.framework.state import CycleState
+from seatrial.scheduler.cache.columns import Bools, Ints
+from seatrial.scheduler.cache.nodeinfo import NodeInfo, PodInfo
+from seatrial.scheduler.framework.accelerations import DryRunBatch
+from seatrial.scheduler.framework.state import CycleState
 
 PRIORITY_OFFSET = 1 << 31  # makes the sum over victims grow with their number, for negative priorities too
 MAX_ROWS = 65536

@@ -6,16 +6,16 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from scheduler.cache.columns import Bools, Ints, Rows
-from scheduler.cache.nodeinfo import PodInfo
-from scheduler.framework.accelerations import DryRunBatch
-from scheduler.framework.class_scores import ClassScores
-from scheduler.framework.runner import Runner
-from scheduler.framework.state import CycleState
-from scheduler.framework.status import Status
-from scheduler.plugins.defaultpreemption.dry_run import NO_VICTIMS, Outcome, attempt, importance
-from scheduler.plugins.defaultpreemption.fingerprints import NEVER, NodeFingerprints
-from scheduler.plugins.defaultpreemption.ledger import PRIORITY_OFFSET, NodeAccounts
+from seatrial.scheduler.cache.columns import Bools, Ints, Rows
+from seatrial.scheduler.cache.nodeinfo import PodInfo
+from seatrial.scheduler.framework.accelerations import DryRunBatch
+from seatrial.scheduler.framework.class_scores import ClassScores
+from seatrial.scheduler.framework.runner import Runner
+from seatrial.scheduler.framework.state import CycleState
+from seatrial.scheduler.framework.status import Status
+from seatrial.scheduler.plugins.defaultpreemption.dry_run import NO_VICTIMS, Outcome, attempt, importance
+from seatrial.scheduler.plugins.defaultpreemption.fingerprints import NEVER, NodeFingerprints
+from seatrial.scheduler.plugins.defaultpreemption.ledger import PRIORITY_OFFSET, NodeAccounts
 
 MAX_OUTCOMES = 65536
 NO_CANDIDATE = -1

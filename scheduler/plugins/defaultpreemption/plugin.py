@@ -11,22 +11,22 @@ from typing import ClassVar
 
 import numpy as np
 
-from scheduler.api.core import PREEMPT_NEVER, Pod
-from scheduler.api.reservation import is_reserve_pod
-from scheduler.cache.classes import EquivalenceClass
-from scheduler.cache.columns import Rows
-from scheduler.cache.listener import Listener
-from scheduler.cache.nodeinfo import PodInfo
-from scheduler.framework.accelerations import DryRunBatch
-from scheduler.framework.extension_points import Args, PostFilter
-from scheduler.framework.fit_error import FitError, histogram
-from scheduler.framework.handle import Handle
-from scheduler.framework.runner import Runner
-from scheduler.framework.state import SKIPPED, CycleState
-from scheduler.framework.status import SUCCESS, PostFilterResult, Status
-from scheduler.plugins.defaultpreemption.dry_run import NO_VICTIMS
-from scheduler.plugins.defaultpreemption.fingerprints import NodeFingerprints
-from scheduler.plugins.defaultpreemption.outcomes import NominatedPods, Outcomes, stop
+from seatrial.scheduler.api.core import PREEMPT_NEVER, Pod
+from seatrial.scheduler.api.reservation import is_reserve_pod
+from seatrial.scheduler.cache.classes import EquivalenceClass
+from seatrial.scheduler.cache.columns import Rows
+from seatrial.scheduler.cache.listener import Listener
+from seatrial.scheduler.cache.nodeinfo import PodInfo
+from seatrial.scheduler.framework.accelerations import DryRunBatch
+from seatrial.scheduler.framework.extension_points import Args, PostFilter
+from seatrial.scheduler.framework.fit_error import FitError, histogram
+from seatrial.scheduler.framework.handle import Handle
+from seatrial.scheduler.framework.runner import Runner
+from seatrial.scheduler.framework.state import SKIPPED, CycleState
+from seatrial.scheduler.framework.status import SUCCESS, PostFilterResult, Status
+from seatrial.scheduler.plugins.defaultpreemption.dry_run import NO_VICTIMS
+from seatrial.scheduler.plugins.defaultpreemption.fingerprints import NodeFingerprints
+from seatrial.scheduler.plugins.defaultpreemption.outcomes import NominatedPods, Outcomes, stop
 
 BY_SCHEDULER = "PreemptionByScheduler"
 NEVER = "not eligible due to preemptionPolicy=Never."

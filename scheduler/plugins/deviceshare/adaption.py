@@ -1,15 +1,15 @@
 """Annotations and labels for vendors' device plugins; upstream's feature gate DevicePluginAdaption."""
 
-from scheduler.api.core import Pod
-from scheduler.api.device import GPU_ISOLATION_PROVIDER, GPU_MODEL_LABEL, GPU_VENDOR_LABEL, HAMI_CORE
-from scheduler.framework.extension_points import Marks
-from scheduler.framework.handle import Handle
-from scheduler.framework.status import Status
-from scheduler.plugins.deviceshare.cache import NodeDevices
-from scheduler.plugins.deviceshare.nodelock import LockedError, NodeLocks
-from scheduler.plugins.deviceshare.request import DeviceRequest
-from scheduler.plugins.deviceshare.shares import Holding
-from scheduler.plugins.deviceshare.vendors import (
+from seatrial.scheduler.api.core import Pod
+from seatrial.scheduler.api.device import GPU_ISOLATION_PROVIDER, GPU_MODEL_LABEL, GPU_VENDOR_LABEL, HAMI_CORE
+from seatrial.scheduler.framework.extension_points import Marks
+from seatrial.scheduler.framework.handle import Handle
+from seatrial.scheduler.framework.status import Status
+from seatrial.scheduler.plugins.deviceshare.cache import NodeDevices
+from seatrial.scheduler.plugins.deviceshare.nodelock import LockedError, NodeLocks
+from seatrial.scheduler.plugins.deviceshare.request import DeviceRequest
+from seatrial.scheduler.plugins.deviceshare.shares import Holding
+from seatrial.scheduler.plugins.deviceshare.vendors import (
     BIND_TIMESTAMP,
     GPU_MINORS,
     VGPU_NODE_LABEL,

@@ -3,18 +3,18 @@
 Upstream: deviceshare/device_allocator.go.
 """
 
-from scheduler.api.device import GPU_MEMORY, GPU_MEMORY_RATIO
-from scheduler.api.quantity import Amounts
-from scheduler.framework.status import SUCCESS, Status
-from scheduler.plugins.deviceshare import gpus
-from scheduler.plugins.deviceshare.candidates import Pick, missing
-from scheduler.plugins.deviceshare.gpus import Policy
-from scheduler.plugins.deviceshare.joint import NOT_TOGETHER, desired, switches
-from scheduler.plugins.deviceshare.plainlist import take
-from scheduler.plugins.deviceshare.request import DeviceRequest, TypeRequest
-from scheduler.plugins.deviceshare.shares import Share
-from scheduler.plugins.deviceshare.states import Choice, DeviceState, Template
-from scheduler.plugins.deviceshare.topology import NO_CARDS
+from seatrial.scheduler.api.device import GPU_MEMORY, GPU_MEMORY_RATIO
+from seatrial.scheduler.api.quantity import Amounts
+from seatrial.scheduler.framework.status import SUCCESS, Status
+from seatrial.scheduler.plugins.deviceshare import gpus
+from seatrial.scheduler.plugins.deviceshare.candidates import Pick, missing
+from seatrial.scheduler.plugins.deviceshare.gpus import Policy
+from seatrial.scheduler.plugins.deviceshare.joint import NOT_TOGETHER, desired, switches
+from seatrial.scheduler.plugins.deviceshare.plainlist import take
+from seatrial.scheduler.plugins.deviceshare.request import DeviceRequest, TypeRequest
+from seatrial.scheduler.plugins.deviceshare.shares import Share
+from seatrial.scheduler.plugins.deviceshare.states import Choice, DeviceState, Template
+from seatrial.scheduler.plugins.deviceshare.topology import NO_CARDS
 
 MAX_ALLOCATIONS = 65536
 

@@ -2,12 +2,12 @@
 
 from msgspec import field
 
-from scheduler.api.device import NPU_CORE
-from scheduler.api.wire import Wire
-from scheduler.framework.extension_points import Args
-from scheduler.plugins.deviceshare.gpus import Policy
-from scheduler.plugins.deviceshare.scoring import DEFAULT_WEIGHTS, Scorer, StrategyType
-from scheduler.plugins.noderesources.fit import WeightedResource
+from seatrial.scheduler.api.device import NPU_CORE
+from seatrial.scheduler.api.wire import Wire
+from seatrial.scheduler.framework.extension_points import Args
+from seatrial.scheduler.plugins.deviceshare.gpus import Policy
+from seatrial.scheduler.plugins.deviceshare.scoring import DEFAULT_WEIGHTS, Scorer, StrategyType
+from seatrial.scheduler.plugins.noderesources.fit import WeightedResource
 
 
 class ScoringStrategy(Wire, frozen=True, forbid_unknown_fields=True):

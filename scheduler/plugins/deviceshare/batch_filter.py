@@ -5,18 +5,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from scheduler.api.device import GPU_ISOLATION_PROVIDER, GPU_MODEL_LABEL, GPU_VENDOR_LABEL
-from scheduler.cache.columns import Bools, Ints
-from scheduler.cache.nodeinfo import NodeInfo, PodInfo
-from scheduler.framework.accelerations import DryRunBatch, FilterBatch
-from scheduler.framework.extension_points import VictimAware
-from scheduler.framework.reservation_info import MATCHED
-from scheduler.framework.state import CycleState, StateKey
-from scheduler.plugins.deviceshare import reservation_view
-from scheduler.plugins.deviceshare.cache import DeviceCache, NodeDevices
-from scheduler.plugins.deviceshare.request import DeviceRequest
-from scheduler.plugins.deviceshare.states import SHARES, DeviceState
-from scheduler.plugins.reservation.cache import ReservationCache
+from seatrial.scheduler.api.device import GPU_ISOLATION_PROVIDER, GPU_MODEL_LABEL, GPU_VENDOR_LABEL
+from seatrial.scheduler.cache.columns import Bools, Ints
+from seatrial.scheduler.cache.nodeinfo import NodeInfo, PodInfo
+from seatrial.scheduler.framework.accelerations import DryRunBatch, FilterBatch
+from seatrial.scheduler.framework.extension_points import VictimAware
+from seatrial.scheduler.framework.reservation_info import MATCHED
+from seatrial.scheduler.framework.state import CycleState, StateKey
+from seatrial.scheduler.plugins.deviceshare import reservation_view
+from seatrial.scheduler.plugins.deviceshare.cache import DeviceCache, NodeDevices
+from seatrial.scheduler.plugins.deviceshare.request import DeviceRequest
+from seatrial.scheduler.plugins.deviceshare.states import SHARES, DeviceState
+from seatrial.scheduler.plugins.reservation.cache import ReservationCache
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Mapping
 import msgspec
 import numpy as np
 
-from scheduler.api.core import Node, Pod
-from scheduler.api.device import (
+from seatrial.scheduler.api.core import Node, Pod
+from seatrial.scheduler.api.device import (
     DEVICE_ALLOCATED,
     GPU_MODEL_LABEL,
     GPU_PARTITION_POLICY_LABEL,
@@ -21,16 +21,16 @@ from scheduler.api.device import (
     Device,
     device_allocations,
 )
-from scheduler.api.quantity import Amounts, QuantityError
-from scheduler.cache.cache import Cache
-from scheduler.cache.columns import Ints
-from scheduler.cache.listener import Listener
-from scheduler.cache.nodeinfo import PodInfo
-from scheduler.framework.handle import Handle
-from scheduler.plugins.deviceshare.partitions import TableError, known_machine, parse_table
-from scheduler.plugins.deviceshare.scoring import ColumnScorer, Scorer
-from scheduler.plugins.deviceshare.shares import Holding, Shares, quoted, shares_of
-from scheduler.plugins.deviceshare.states import NO_TRAITS, SHARES, Choice, DeviceState, StateCache, Template, Traits
+from seatrial.scheduler.api.quantity import Amounts, QuantityError
+from seatrial.scheduler.cache.cache import Cache
+from seatrial.scheduler.cache.columns import Ints
+from seatrial.scheduler.cache.listener import Listener
+from seatrial.scheduler.cache.nodeinfo import PodInfo
+from seatrial.scheduler.framework.handle import Handle
+from seatrial.scheduler.plugins.deviceshare.partitions import TableError, known_machine, parse_table
+from seatrial.scheduler.plugins.deviceshare.scoring import ColumnScorer, Scorer
+from seatrial.scheduler.plugins.deviceshare.shares import Holding, Shares, quoted, shares_of
+from seatrial.scheduler.plugins.deviceshare.states import NO_TRAITS, SHARES, Choice, DeviceState, StateCache, Template, Traits
 
 SHOWN = "DeviceShare/shown"  # one column for all values of a node's GPUs: read and written at once
 LISTED, FLAGS, FREE, TOTAL, DIVISOR, WEIGHTS = 0, 1, slice(2, 5), slice(5, 8), slice(8, 11), 11  # then [share, card]

@@ -2,12 +2,12 @@
 
 from typing import NamedTuple
 
-from scheduler.api.quantity import Amounts
-from scheduler.framework.status import Status
-from scheduler.plugins.deviceshare.request import TypeRequest
-from scheduler.plugins.deviceshare.shares import Function
-from scheduler.plugins.deviceshare.states import DeviceState, Slot, Template
-from scheduler.pods.selectors import selector_matches
+from seatrial.scheduler.api.quantity import Amounts
+from seatrial.scheduler.framework.status import Status
+from seatrial.scheduler.plugins.deviceshare.request import TypeRequest
+from seatrial.scheduler.plugins.deviceshare.shares import Function
+from seatrial.scheduler.plugins.deviceshare.states import DeviceState, Slot, Template
+from seatrial.scheduler.pods.selectors import selector_matches
 
 
 class Pick(NamedTuple):

@@ -2,14 +2,14 @@
 
 from dataclasses import dataclass, field
 
-from scheduler.framework.status import Status
-from scheduler.plugins.deviceshare import partitions, topology
-from scheduler.plugins.deviceshare.candidates import Pick, candidates, pick, suits
-from scheduler.plugins.deviceshare.plainlist import take
-from scheduler.plugins.deviceshare.request import DeviceRequest, TypeRequest
-from scheduler.plugins.deviceshare.scoring import Scorer
-from scheduler.plugins.deviceshare.slices import NOT_A_SIZE
-from scheduler.plugins.deviceshare.states import DeviceState, Template
+from seatrial.scheduler.framework.status import Status
+from seatrial.scheduler.plugins.deviceshare import partitions, topology
+from seatrial.scheduler.plugins.deviceshare.candidates import Pick, candidates, pick, suits
+from seatrial.scheduler.plugins.deviceshare.plainlist import take
+from seatrial.scheduler.plugins.deviceshare.request import DeviceRequest, TypeRequest
+from seatrial.scheduler.plugins.deviceshare.scoring import Scorer
+from seatrial.scheduler.plugins.deviceshare.slices import NOT_A_SIZE
+from seatrial.scheduler.plugins.deviceshare.states import DeviceState, Template
 
 
 @dataclass(frozen=True, slots=True)

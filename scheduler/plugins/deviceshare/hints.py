@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import msgspec
 
-from scheduler.api.device import (
+from seatrial.scheduler.api.device import (
     DEVICE_ALLOCATE_HINT,
     DEVICE_JOINT_ALLOCATE,
     DEVICE_TYPES,
@@ -20,8 +20,8 @@ from scheduler.api.device import (
     JointAllocate,
     PartitionSpec,
 )
-from scheduler.api.quantity import QuantityError, amount
-from scheduler.api.wire import LabelSelector
+from seatrial.scheduler.api.quantity import QuantityError, amount
+from seatrial.scheduler.api.wire import LabelSelector
 
 ANNOTATIONS = (DEVICE_ALLOCATE_HINT, DEVICE_JOINT_ALLOCATE, GPU_PARTITION_SPEC)
 

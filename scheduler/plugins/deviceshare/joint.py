@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable
 
-from scheduler.framework.status import Status
-from scheduler.plugins.deviceshare.candidates import Pick, count
-from scheduler.plugins.deviceshare.hints import DeviceHints
-from scheduler.plugins.deviceshare.request import TypeRequest
-from scheduler.plugins.deviceshare.states import DeviceState
+from seatrial.scheduler.framework.status import Status
+from seatrial.scheduler.plugins.deviceshare.candidates import Pick, count
+from seatrial.scheduler.plugins.deviceshare.hints import DeviceHints
+from seatrial.scheduler.plugins.deviceshare.request import TypeRequest
+from seatrial.scheduler.plugins.deviceshare.states import DeviceState
 
 NOT_TOGETHER = Status.unschedulable("node(s) Device Joint-Allocate rules violation")
 

@@ -5,12 +5,12 @@ The scheduler locks and the plugin unlocks. A lock is effective from the decisio
 
 from collections.abc import Mapping
 
-from scheduler.api.clock import from_rfc3339, rfc3339
-from scheduler.api.core import Node, Pod
-from scheduler.cache.classes import EquivalenceClass
-from scheduler.cache.listener import Listener
-from scheduler.cache.nodeinfo import NodeInfo, PodInfo
-from scheduler.framework.handle import Handle
+from seatrial.scheduler.api.clock import from_rfc3339, rfc3339
+from seatrial.scheduler.api.core import Node, Pod
+from seatrial.scheduler.cache.classes import EquivalenceClass
+from seatrial.scheduler.cache.listener import Listener
+from seatrial.scheduler.cache.nodeinfo import NodeInfo, PodInfo
+from seatrial.scheduler.framework.handle import Handle
 
 EXPIRES_AFTER = 300.0  # seconds
 

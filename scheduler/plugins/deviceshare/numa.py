@@ -3,14 +3,14 @@
 from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
 
-from scheduler.framework.status import Status
-from scheduler.plugins.deviceshare.allocator import allocate_deciding, weighed
-from scheduler.plugins.deviceshare.candidates import count, selected
-from scheduler.plugins.deviceshare.gpus import Policy
-from scheduler.plugins.deviceshare.request import DeviceRequest
-from scheduler.plugins.deviceshare.shares import Shares
-from scheduler.plugins.deviceshare.states import Choice, DeviceState, Template
-from scheduler.plugins.numahints import Hint, Mask
+from seatrial.scheduler.framework.status import Status
+from seatrial.scheduler.plugins.deviceshare.allocator import allocate_deciding, weighed
+from seatrial.scheduler.plugins.deviceshare.candidates import count, selected
+from seatrial.scheduler.plugins.deviceshare.gpus import Policy
+from seatrial.scheduler.plugins.deviceshare.request import DeviceRequest
+from seatrial.scheduler.plugins.deviceshare.shares import Shares
+from seatrial.scheduler.plugins.deviceshare.states import Choice, DeviceState, Template
+from seatrial.scheduler.plugins.numahints import Hint, Mask
 
 SAME_CARDS_SCORE = 500  # above the maximum CPU score: the same cards outweigh it
 

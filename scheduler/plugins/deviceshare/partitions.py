@@ -9,10 +9,10 @@ from functools import lru_cache
 
 import msgspec
 
-from scheduler.api.device import Partition
-from scheduler.api.quantity import QuantityError, amount
-from scheduler.framework.status import Status
-from scheduler.plugins.deviceshare.hints import PartitionPreference
+from seatrial.scheduler.api.device import Partition
+from seatrial.scheduler.api.quantity import QuantityError, amount
+from seatrial.scheduler.framework.status import Status
+from seatrial.scheduler.plugins.deviceshare.hints import PartitionPreference
 
 NO_TABLE = Status.unresolvable("node(s) missing GPU Partition Table")
 NO_SUCH_COUNT = Status.unresolvable("node(s) Unsupported number of GPU requests")

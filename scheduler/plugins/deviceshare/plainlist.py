@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Iterable
 
-from scheduler.plugins.deviceshare.candidates import Pick, candidates, free_function, has_room, pick
-from scheduler.plugins.deviceshare.request import TypeRequest
-from scheduler.plugins.deviceshare.scoring import Scorer
-from scheduler.plugins.deviceshare.states import DeviceState, Scores
+from seatrial.scheduler.plugins.deviceshare.candidates import Pick, candidates, free_function, has_room, pick
+from seatrial.scheduler.plugins.deviceshare.request import TypeRequest
+from seatrial.scheduler.plugins.deviceshare.scoring import Scorer
+from seatrial.scheduler.plugins.deviceshare.states import DeviceState, Scores
 
 FIRST = 1 << 32  # above every score
 Ranked = tuple[int, int]  # negative score and slot number; slots are ordered by minor

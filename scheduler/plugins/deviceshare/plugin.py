@@ -13,16 +13,16 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from scheduler.api.core import Pod
-from scheduler.api.device import DEVICE_ALLOCATED, GPU_ISOLATION_PROVIDER, GPU_MODEL_LABEL, GPU_VENDOR_LABEL
-from scheduler.api.quantity import Amounts
-from scheduler.api.reservation import RESIZE_ALLOCATABLE, is_reserve_pod
-from scheduler.cache.columns import Batch, Bools, Ints
-from scheduler.cache.nodeinfo import NodeInfo, PodInfo
-from scheduler.framework.accelerations import ScoreBatch
-from scheduler.framework.extension_points import NO_MARKS, ByMaximum, Marks, PreBind, PreFilter, Reserve, Scope
-from scheduler.framework.handle import Handle
-from scheduler.framework.reservation_info import (
+from seatrial.scheduler.api.core import Pod
+from seatrial.scheduler.api.device import DEVICE_ALLOCATED, GPU_ISOLATION_PROVIDER, GPU_MODEL_LABEL, GPU_VENDOR_LABEL
+from seatrial.scheduler.api.quantity import Amounts
+from seatrial.scheduler.api.reservation import RESIZE_ALLOCATABLE, is_reserve_pod
+from seatrial.scheduler.cache.columns import Batch, Bools, Ints
+from seatrial.scheduler.cache.nodeinfo import NodeInfo, PodInfo
+from seatrial.scheduler.framework.accelerations import ScoreBatch
+from seatrial.scheduler.framework.extension_points import NO_MARKS, ByMaximum, Marks, PreBind, PreFilter, Reserve, Scope
+from seatrial.scheduler.framework.handle import Handle
+from seatrial.scheduler.framework.reservation_info import (
     IGNORED,
     NOMINATE,
     NOMINATED,
@@ -33,14 +33,14 @@ from scheduler.framework.reservation_info import (
     for_target,
     matched_on,
 )
-from scheduler.framework.state import CycleState, StateKey
-from scheduler.framework.status import SUCCESS, Status
-from scheduler.plugins.deviceshare import reservation_view
-from scheduler.plugins.deviceshare.adaption import Adaption
-from scheduler.plugins.deviceshare.allocator import allocate, allocate_deciding, verdict, weighed
-from scheduler.plugins.deviceshare.args import DeviceShareArgs
-from scheduler.plugins.deviceshare.batch_filter import WANTED, BatchFilter, Wanted
-from scheduler.plugins.deviceshare.cache import (
+from seatrial.scheduler.framework.state import CycleState, StateKey
+from seatrial.scheduler.framework.status import SUCCESS, Status
+from seatrial.scheduler.plugins.deviceshare import reservation_view
+from seatrial.scheduler.plugins.deviceshare.adaption import Adaption
+from seatrial.scheduler.plugins.deviceshare.allocator import allocate, allocate_deciding, verdict, weighed
+from seatrial.scheduler.plugins.deviceshare.args import DeviceShareArgs
+from seatrial.scheduler.plugins.deviceshare.batch_filter import WANTED, BatchFilter, Wanted
+from seatrial.scheduler.plugins.deviceshare.cache import (
     DIVISOR,
     FLAGS,
     FREE,
@@ -54,18 +54,18 @@ from scheduler.plugins.deviceshare.cache import (
     DeviceCache,
     NodeDevices,
 )
-from scheduler.plugins.deviceshare.candidates import selected, sums
-from scheduler.plugins.deviceshare.gpus import Policy
-from scheduler.plugins.deviceshare.hints import ANNOTATIONS, InvalidHintError, read
-from scheduler.plugins.deviceshare.numa import held_to, hints_by
-from scheduler.plugins.deviceshare.request import DeviceRequest, InvalidRequestError
-from scheduler.plugins.deviceshare.reservation_rest import size_of
-from scheduler.plugins.deviceshare.shares import Holding
-from scheduler.plugins.deviceshare.slices import NOT_A_SIZE, SliceRegistry
-from scheduler.plugins.deviceshare.states import SHARES, Choice, DeviceState
-from scheduler.plugins.deviceshare.topology import NO_CARDS
-from scheduler.plugins.numahints import AFFINITY, ALIGNER, PROVIDER, Hints, Mask
-from scheduler.plugins.reservation.cache import ReservationCache
+from seatrial.scheduler.plugins.deviceshare.candidates import selected, sums
+from seatrial.scheduler.plugins.deviceshare.gpus import Policy
+from seatrial.scheduler.plugins.deviceshare.hints import ANNOTATIONS, InvalidHintError, read
+from seatrial.scheduler.plugins.deviceshare.numa import held_to, hints_by
+from seatrial.scheduler.plugins.deviceshare.request import DeviceRequest, InvalidRequestError
+from seatrial.scheduler.plugins.deviceshare.reservation_rest import size_of
+from seatrial.scheduler.plugins.deviceshare.shares import Holding
+from seatrial.scheduler.plugins.deviceshare.slices import NOT_A_SIZE, SliceRegistry
+from seatrial.scheduler.plugins.deviceshare.states import SHARES, Choice, DeviceState
+from seatrial.scheduler.plugins.deviceshare.topology import NO_CARDS
+from seatrial.scheduler.plugins.numahints import AFFINITY, ALIGNER, PROVIDER, Hints, Mask
+from seatrial.scheduler.plugins.reservation.cache import ReservationCache
 
 WRONG_ISOLATION = Status.unresolvable("GPUIsolationProviderHAMICore not found on the node")
 

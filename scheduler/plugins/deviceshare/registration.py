@@ -2,13 +2,13 @@
 
 from functools import partial
 
-from scheduler.api.core import ConfigMap
-from scheduler.api.device import GROUP_VERSION, Device
-from scheduler.framework.handle import Handle, Watch
-from scheduler.framework.routes import Answer, RequestContext, json, missing
-from scheduler.plugins.deviceshare.cache import DeviceCache
-from scheduler.plugins.deviceshare.slices import SliceRegistry
-from scheduler.plugins.deviceshare.summary import summaries, summary_of
+from seatrial.scheduler.api.core import ConfigMap
+from seatrial.scheduler.api.device import GROUP_VERSION, Device
+from seatrial.scheduler.framework.handle import Handle, Watch
+from seatrial.scheduler.framework.routes import Answer, RequestContext, json, missing
+from seatrial.scheduler.plugins.deviceshare.cache import DeviceCache
+from seatrial.scheduler.plugins.deviceshare.slices import SliceRegistry
+from seatrial.scheduler.plugins.deviceshare.summary import summaries, summary_of
 
 PLUGIN = "DeviceShare"
 

@@ -7,7 +7,7 @@ cards. Reasons of refusal are Koordinator's (deviceshare/utils.go, devicehandler
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from scheduler.api.device import (
+from seatrial.scheduler.api.device import (
     AMD_GPU,
     FPGA,
     GPU,
@@ -23,8 +23,8 @@ from scheduler.api.device import (
     RDMA,
     DeviceType,
 )
-from scheduler.api.quantity import Amounts
-from scheduler.plugins.deviceshare.hints import NO_HINT, NO_HINTS, DeviceHints, TypeHint, survivors
+from seatrial.scheduler.api.quantity import Amounts
+from seatrial.scheduler.plugins.deviceshare.hints import NO_HINT, NO_HINTS, DeviceHints, TypeHint, survivors
 
 _CARDS = frozenset({NVIDIA_GPU, AMD_GPU, HYGON_DCU})  # counted in whole cards
 _GROUPS: Mapping[str, DeviceType] = {

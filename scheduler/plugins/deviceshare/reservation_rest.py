@@ -4,10 +4,10 @@ from collections.abc import Iterable
 
 import msgspec
 
-from scheduler.api.device import DEVICE_ALLOCATED, parse_allocations
-from scheduler.api.quantity import Amounts, QuantityError, quantities
-from scheduler.api.wire import to_json
-from scheduler.plugins.deviceshare.shares import Holding, Share, Shares, shares_of
+from seatrial.scheduler.api.device import DEVICE_ALLOCATED, parse_allocations
+from seatrial.scheduler.api.quantity import Amounts, QuantityError, quantities
+from seatrial.scheduler.api.wire import to_json
+from seatrial.scheduler.plugins.deviceshare.shares import Holding, Share, Shares, shares_of
 
 
 def reserved_shares(annotation: str) -> Shares:

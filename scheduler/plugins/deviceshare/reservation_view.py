@@ -6,17 +6,17 @@ takes back what the target reservation does not own.
 
 from collections.abc import Collection, Iterable, Sequence
 
-from scheduler.api.quantity import Amounts
-from scheduler.framework.reservation_info import ReservationInfo
-from scheduler.framework.status import SUCCESS, Status
-from scheduler.plugins.deviceshare.allocator import allocate, allocate_deciding, allocate_preferring, verdict
-from scheduler.plugins.deviceshare.cache import NodeDevices
-from scheduler.plugins.deviceshare.gpus import Policy
-from scheduler.plugins.deviceshare.request import DeviceRequest
-from scheduler.plugins.deviceshare.reservation_rest import left_of, reserved_shares
-from scheduler.plugins.deviceshare.shares import Shares
-from scheduler.plugins.deviceshare.states import Choice, DeviceState, Template
-from scheduler.plugins.numahints import Mask
+from seatrial.scheduler.api.quantity import Amounts
+from seatrial.scheduler.framework.reservation_info import ReservationInfo
+from seatrial.scheduler.framework.status import SUCCESS, Status
+from seatrial.scheduler.plugins.deviceshare.allocator import allocate, allocate_deciding, allocate_preferring, verdict
+from seatrial.scheduler.plugins.deviceshare.cache import NodeDevices
+from seatrial.scheduler.plugins.deviceshare.gpus import Policy
+from seatrial.scheduler.plugins.deviceshare.request import DeviceRequest
+from seatrial.scheduler.plugins.deviceshare.reservation_rest import left_of, reserved_shares
+from seatrial.scheduler.plugins.deviceshare.shares import Shares
+from seatrial.scheduler.plugins.deviceshare.states import Choice, DeviceState, Template
+from seatrial.scheduler.plugins.numahints import Mask
 
 PREFIX = "Reservation(s) "
 

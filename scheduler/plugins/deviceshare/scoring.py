@@ -6,10 +6,10 @@ from typing import Literal
 
 import numpy as np
 
-from scheduler.api.device import FPGA, GPU_MEMORY, GPU_MEMORY_RATIO, RDMA
-from scheduler.api.quantity import Amounts
-from scheduler.cache.columns import Ints
-from scheduler.framework.extension_points import MAX_NODE_SCORE
+from seatrial.scheduler.api.device import FPGA, GPU_MEMORY, GPU_MEMORY_RATIO, RDMA
+from seatrial.scheduler.api.quantity import Amounts
+from seatrial.scheduler.cache.columns import Ints
+from seatrial.scheduler.framework.extension_points import MAX_NODE_SCORE
 
 StrategyType = Literal["LeastAllocated", "MostAllocated"]
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
-from scheduler.api.device import RENAMED, Allocations
-from scheduler.api.quantity import Amounts, amount, text
-from scheduler.api.wire import to_json
+from seatrial.scheduler.api.device import RENAMED, Allocations
+from seatrial.scheduler.api.quantity import Amounts, amount, text
+from seatrial.scheduler.api.wire import to_json
 
 
 class Function(NamedTuple):

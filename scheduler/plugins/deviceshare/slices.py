@@ -9,11 +9,11 @@ from collections.abc import Mapping
 import msgspec
 import yaml
 
-from scheduler.api.core import ConfigMap
-from scheduler.api.quantity import Amounts, QuantityError, amounts
-from scheduler.api.wire import ResourceList
-from scheduler.cache.classes import renamed
-from scheduler.framework.status import Status
+from seatrial.scheduler.api.core import ConfigMap
+from seatrial.scheduler.api.quantity import Amounts, QuantityError, amounts
+from seatrial.scheduler.api.wire import ResourceList
+from seatrial.scheduler.cache.classes import renamed
+from seatrial.scheduler.framework.status import Status
 
 NOT_A_SIZE = Status.unresolvable("no matched GPU shared resource template")
 _KEY = "data.yaml"

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from scheduler.api.device import GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, RENAMED, DeviceInfo
-from scheduler.api.quantity import Amounts, QuantityError, amount
-from scheduler.framework.status import Status
-from scheduler.plugins.deviceshare.partitions import BUILT_IN, parse_table
-from scheduler.plugins.deviceshare.shares import Function, Holding, Share, Shares
-from scheduler.plugins.deviceshare.topology import Place, build
+from seatrial.scheduler.api.device import GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, RENAMED, DeviceInfo
+from seatrial.scheduler.api.quantity import Amounts, QuantityError, amount
+from seatrial.scheduler.framework.status import Status
+from seatrial.scheduler.plugins.deviceshare.partitions import BUILT_IN, parse_table
+from seatrial.scheduler.plugins.deviceshare.shares import Function, Holding, Share, Shares
+from seatrial.scheduler.plugins.deviceshare.topology import Place, build
 
 SHARES = (GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO)  # the values in the columns for each card, in this order
 MAX_REQUESTS = 4096

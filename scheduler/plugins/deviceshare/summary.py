@@ -7,10 +7,10 @@ is listed without amounts; a device that is used and no longer listed has its us
 
 from collections.abc import Callable, Iterable, Mapping
 
-from scheduler.api.quantity import Amounts, text
-from scheduler.api.wire import Wire
-from scheduler.cache.cache import Cache
-from scheduler.plugins.deviceshare.cache import DeviceCache, NodeDevices
+from seatrial.scheduler.api.quantity import Amounts, text
+from seatrial.scheduler.api.wire import Wire
+from seatrial.scheduler.cache.cache import Cache
+from seatrial.scheduler.plugins.deviceshare.cache import DeviceCache, NodeDevices
 
 Quantities = dict[str, str]
 Detail = dict[str, dict[str, Quantities]]  # by device type and minor

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import NamedTuple
 
-from scheduler.framework.status import Status
-from scheduler.plugins.deviceshare.hints import NODE_LEVEL, NUMA_LEVEL, PCIE_LEVEL
+from seatrial.scheduler.framework.status import Status
+from seatrial.scheduler.plugins.deviceshare.hints import NODE_LEVEL, NUMA_LEVEL, PCIE_LEVEL
 
 NO_TREE = Status.unresolvable("node(s) missing GPU Device Topology Tree")
 MULTI_SHARED = Status.unresolvable("node(s) Unsupported Multi-Shared GPU")

@@ -6,9 +6,9 @@ Names are the plugins' own, including misspellings.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from scheduler.api.device import GPU_CORE, GPU_MEMORY
-from scheduler.api.wire import to_json
-from scheduler.plugins.deviceshare.shares import Share, Shares
+from seatrial.scheduler.api.device import GPU_CORE, GPU_MEMORY
+from seatrial.scheduler.api.wire import to_json
+from seatrial.scheduler.plugins.deviceshare.shares import Share, Shares
 
 BIND_TIMESTAMP = "scheduling.koordinator.sh/bind-timestamp"
 GPU_MINORS = "scheduling.koordinator.sh/gpu-minors"

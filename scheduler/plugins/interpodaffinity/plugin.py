@@ -12,17 +12,17 @@ from functools import cached_property
 
 import numpy as np
 
-from scheduler.api.core import Pod
-from scheduler.cache.columns import Batch, Bools, Ints
-from scheduler.cache.domains import Domain, Domains
-from scheduler.cache.nodeinfo import NodeInfo, PodInfo
-from scheduler.cache.tallies import Tallies
-from scheduler.framework.accelerations import FilterBatch, ScoreBatch
-from scheduler.framework.extension_points import MAX_NODE_SCORE, Args, PreFilter, Scope, VictimAware
-from scheduler.framework.handle import Handle
-from scheduler.framework.state import CycleState, StateKey
-from scheduler.framework.status import SUCCESS, Status
-from scheduler.plugins.interpodaffinity.terms import HeldTerms, Term, TermKind, terms_of
+from seatrial.scheduler.api.core import Pod
+from seatrial.scheduler.cache.columns import Batch, Bools, Ints
+from seatrial.scheduler.cache.domains import Domain, Domains
+from seatrial.scheduler.cache.nodeinfo import NodeInfo, PodInfo
+from seatrial.scheduler.cache.tallies import Tallies
+from seatrial.scheduler.framework.accelerations import FilterBatch, ScoreBatch
+from seatrial.scheduler.framework.extension_points import MAX_NODE_SCORE, Args, PreFilter, Scope, VictimAware
+from seatrial.scheduler.framework.handle import Handle
+from seatrial.scheduler.framework.state import CycleState, StateKey
+from seatrial.scheduler.framework.status import SUCCESS, Status
+from seatrial.scheduler.plugins.interpodaffinity.terms import HeldTerms, Term, TermKind, terms_of
 
 NOT_NEAR = Status.unresolvable("node(s) didn't match pod affinity rules")
 TOO_NEAR = Status.unschedulable("node(s) didn't match pod anti-affinity rules")

@@ -6,13 +6,13 @@ from enum import Enum
 
 import numpy as np
 
-from scheduler.api.core import Pod, PodAffinity, PodAffinityTerm
-from scheduler.cache.cache import Cache
-from scheduler.cache.classes import EquivalenceClass
-from scheduler.cache.columns import Ints
-from scheduler.cache.listener import Listener
-from scheduler.cache.matching import LabelIndex, LabelPair, Namespaces, PodMatcher, Readings, with_label_keys
-from scheduler.cache.nodeinfo import PodInfo
+from seatrial.scheduler.api.core import Pod, PodAffinity, PodAffinityTerm
+from seatrial.scheduler.cache.cache import Cache
+from seatrial.scheduler.cache.classes import EquivalenceClass
+from seatrial.scheduler.cache.columns import Ints
+from seatrial.scheduler.cache.listener import Listener
+from seatrial.scheduler.cache.matching import LabelIndex, LabelPair, Namespaces, PodMatcher, Readings, with_label_keys
+from seatrial.scheduler.cache.nodeinfo import PodInfo
 
 
 class TermKind(Enum):

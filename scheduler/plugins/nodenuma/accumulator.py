@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from scheduler.api.numa import FULL_PCPUS, NUMA_NODE_LEVEL, PCPU_LEVEL, SPREAD_BY_PCPUS
-from scheduler.framework.status import Status
-from scheduler.plugins.nodenuma.topology import Core, Topology
+from seatrial.scheduler.api.numa import FULL_PCPUS, NUMA_NODE_LEVEL, PCPU_LEVEL, SPREAD_BY_PCPUS
+from seatrial.scheduler.framework.status import Status
+from seatrial.scheduler.plugins.nodenuma.topology import Core, Topology
 
 NOT_ENOUGH = Status.unschedulable("not enough cpus available to satisfy request")
 NOT_FOUND = Status.unschedulable("failed to allocate cpus")

@@ -7,15 +7,15 @@ where Reserve would refuse it.
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from scheduler.api.numa import RESTRICTED
-from scheduler.framework.status import Status
-from scheduler.plugins.nodenuma.allocation import Need, allocate
-from scheduler.plugins.nodenuma.demand import Demand
-from scheduler.plugins.nodenuma.hints import hints
-from scheduler.plugins.nodenuma.merging import Lists, merge, widened, with_preferences
-from scheduler.plugins.nodenuma.scoring import Scorer
-from scheduler.plugins.nodenuma.states import SHARED, SINGLE, NumaAllocation, NumaState
-from scheduler.plugins.numahints import Hints, Mask
+from seatrial.scheduler.api.numa import RESTRICTED
+from seatrial.scheduler.framework.status import Status
+from seatrial.scheduler.plugins.nodenuma.allocation import Need, allocate
+from seatrial.scheduler.plugins.nodenuma.demand import Demand
+from seatrial.scheduler.plugins.nodenuma.hints import hints
+from seatrial.scheduler.plugins.nodenuma.merging import Lists, merge, widened, with_preferences
+from seatrial.scheduler.plugins.nodenuma.scoring import Scorer
+from seatrial.scheduler.plugins.nodenuma.states import SHARED, SINGLE, NumaAllocation, NumaState
+from seatrial.scheduler.plugins.numahints import Hints, Mask
 
 MISSING = Status.unresolvable("node(s) missing NUMA resources")
 

@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from scheduler.api.numa import FULL_PCPUS
-from scheduler.api.quantity import CPU, Amounts
-from scheduler.framework.status import Status
-from scheduler.plugins.nodenuma.accumulator import NOT_ENOUGH, CpuPreference, Cpus, kept, take, usable
-from scheduler.plugins.nodenuma.options import ZoneAmounts
-from scheduler.plugins.nodenuma.states import NumaAllocation, NumaState
-from scheduler.plugins.numahints import Mask
+from seatrial.scheduler.api.numa import FULL_PCPUS
+from seatrial.scheduler.api.quantity import CPU, Amounts
+from seatrial.scheduler.framework.status import Status
+from seatrial.scheduler.plugins.nodenuma.accumulator import NOT_ENOUGH, CpuPreference, Cpus, kept, take, usable
+from seatrial.scheduler.plugins.nodenuma.options import ZoneAmounts
+from seatrial.scheduler.plugins.nodenuma.states import NumaAllocation, NumaState
+from seatrial.scheduler.plugins.numahints import Mask
 
 NO_ZONES = Status.unresolvable("insufficient resources on NUMA Node")
 WHOLE = 1000  # milli-CPU

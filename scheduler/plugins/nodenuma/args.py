@@ -2,10 +2,10 @@
 
 from msgspec import field
 
-from scheduler.api.numa import FULL_PCPUS, SPREAD_BY_PCPUS
-from scheduler.api.wire import Wire
-from scheduler.framework.extension_points import Args
-from scheduler.plugins.nodenuma.scoring import Scorer
+from seatrial.scheduler.api.numa import FULL_PCPUS, SPREAD_BY_PCPUS
+from seatrial.scheduler.api.wire import Wire
+from seatrial.scheduler.framework.extension_points import Args
+from seatrial.scheduler.plugins.nodenuma.scoring import Scorer
 
 STRATEGIES = frozenset({"LeastAllocated", "MostAllocated"})
 

@@ -11,8 +11,8 @@ from functools import lru_cache
 import msgspec
 import numpy as np
 
-from scheduler.api.core import Node, Pod
-from scheduler.api.numa import (
+from seatrial.scheduler.api.core import Node, Pod
+from seatrial.scheduler.api.numa import (
     RESOURCE_SPEC,
     RESOURCE_STATUS,
     CpusetError,
@@ -24,13 +24,13 @@ from scheduler.api.numa import (
     decode_status,
     parse_cpuset,
 )
-from scheduler.api.quantity import QuantityError, amount, text
-from scheduler.cache.cache import Cache
-from scheduler.cache.listener import Listener
-from scheduler.cache.nodeinfo import PodInfo
-from scheduler.framework.handle import Handle
-from scheduler.plugins.nodenuma.options import NO_OPTIONS, options_of
-from scheduler.plugins.nodenuma.states import SINGLE, NumaAllocation, NumaState, StateCache
+from seatrial.scheduler.api.quantity import QuantityError, amount, text
+from seatrial.scheduler.cache.cache import Cache
+from seatrial.scheduler.cache.listener import Listener
+from seatrial.scheduler.cache.nodeinfo import PodInfo
+from seatrial.scheduler.framework.handle import Handle
+from seatrial.scheduler.plugins.nodenuma.options import NO_OPTIONS, options_of
+from seatrial.scheduler.plugins.nodenuma.states import SINGLE, NumaAllocation, NumaState, StateCache
 
 AFFECTS_PLAIN_PODS = "NodeNUMAResource/affects_plain_pods"  # column [node]: see `Options`
 

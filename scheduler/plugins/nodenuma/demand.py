@@ -6,8 +6,8 @@ from typing import TypeVar
 
 import msgspec
 
-from scheduler.api.core import Pod
-from scheduler.api.numa import (
+from seatrial.scheduler.api.core import Pod
+from seatrial.scheduler.api.numa import (
     DEFAULT,
     FULL_PCPUS,
     NUMA_POLICIES,
@@ -19,12 +19,12 @@ from scheduler.api.numa import (
     NumaTopologySpec,
     ResourceSpec,
 )
-from scheduler.api.quantity import CPU, Amounts
-from scheduler.framework.status import Status
-from scheduler.plugins.nodenuma.accumulator import CpuPreference
-from scheduler.plugins.nodenuma.allocation import WHOLE, Need
-from scheduler.plugins.nodenuma.options import Options
-from scheduler.pods.cpu_binding import may_bind
+from seatrial.scheduler.api.quantity import CPU, Amounts
+from seatrial.scheduler.framework.status import Status
+from seatrial.scheduler.plugins.nodenuma.accumulator import CpuPreference
+from seatrial.scheduler.plugins.nodenuma.allocation import WHOLE, Need
+from seatrial.scheduler.plugins.nodenuma.options import Options
+from seatrial.scheduler.pods.cpu_binding import may_bind
 
 BIND_POLICIES = frozenset({FULL_PCPUS, SPREAD_BY_PCPUS})
 NOT_WHOLE = Status.unresolvable("the requested CPUs must be integer")

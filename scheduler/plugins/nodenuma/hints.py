@@ -3,14 +3,14 @@
 from collections.abc import Iterator, Sequence
 from itertools import combinations
 
-from scheduler.api.numa import RESTRICTED
-from scheduler.api.quantity import CPU
-from scheduler.framework.status import Status
-from scheduler.plugins.nodenuma.allocation import Need, allocate, offers
-from scheduler.plugins.nodenuma.options import amplify
-from scheduler.plugins.nodenuma.scoring import Scorer
-from scheduler.plugins.nodenuma.states import NumaState
-from scheduler.plugins.numahints import Hint, Hints, Mask
+from seatrial.scheduler.api.numa import RESTRICTED
+from seatrial.scheduler.api.quantity import CPU
+from seatrial.scheduler.framework.status import Status
+from seatrial.scheduler.plugins.nodenuma.allocation import Need, allocate, offers
+from seatrial.scheduler.plugins.nodenuma.options import amplify
+from seatrial.scheduler.plugins.nodenuma.scoring import Scorer
+from seatrial.scheduler.plugins.nodenuma.states import NumaState
+from seatrial.scheduler.plugins.numahints import Hint, Hints, Mask
 
 
 def masks(ids: Sequence[int]) -> Iterator[Mask]:

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from scheduler.api.numa import RESTRICTED, SINGLE_NUMA_NODE
-from scheduler.framework.status import Status
-from scheduler.plugins.numahints import Hint, Hints, Mask
+from seatrial.scheduler.api.numa import RESTRICTED, SINGLE_NUMA_NODE
+from seatrial.scheduler.framework.status import Status
+from seatrial.scheduler.plugins.numahints import Hint, Hints, Mask
 
 Lists = Mapping[str, Sequence[Hint] | None]  # None: the resource has no preference
 Barred = Callable[[Mask], bool]  # whether exclusivity excludes these NUMA nodes from preferred hints

@@ -4,16 +4,16 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from scheduler.api.quantity import CPU
-from scheduler.cache.columns import Batch, Ints
-from scheduler.cache.nodeinfo import NodeInfo
-from scheduler.cache.resources import ResourceIndex
-from scheduler.plugins.nodenuma.alignment import Outcome
-from scheduler.plugins.nodenuma.demand import Demand
-from scheduler.plugins.nodenuma.hints import counted
-from scheduler.plugins.nodenuma.options import amplify
-from scheduler.plugins.nodenuma.scoring import Scorer
-from scheduler.plugins.nodenuma.states import NumaState
+from seatrial.scheduler.api.quantity import CPU
+from seatrial.scheduler.cache.columns import Batch, Ints
+from seatrial.scheduler.cache.nodeinfo import NodeInfo
+from seatrial.scheduler.cache.resources import ResourceIndex
+from seatrial.scheduler.plugins.nodenuma.alignment import Outcome
+from seatrial.scheduler.plugins.nodenuma.demand import Demand
+from seatrial.scheduler.plugins.nodenuma.hints import counted
+from seatrial.scheduler.plugins.nodenuma.options import amplify
+from seatrial.scheduler.plugins.nodenuma.scoring import Scorer
+from seatrial.scheduler.plugins.nodenuma.states import NumaState
 
 
 class NodeScore:

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import msgspec
 
-from scheduler.api.numa import (
+from seatrial.scheduler.api.numa import (
     AMPLIFICATION_RATIO,
     BEST_EFFORT,
     CPU_BIND_POLICY_LABEL,
@@ -37,8 +37,8 @@ from scheduler.api.numa import (
     SystemQos,
     parse_cpuset,
 )
-from scheduler.api.quantity import CPU, Amounts, QuantityError, amount
-from scheduler.plugins.nodenuma.topology import Cpu, Topology
+from seatrial.scheduler.api.quantity import CPU, Amounts, QuantityError, amount
+from seatrial.scheduler.plugins.nodenuma.topology import Cpu, Topology
 
 KUBELET_POLICIES = {
     f"{policy}{level}": policy

@@ -11,21 +11,21 @@ from typing import NamedTuple
 
 import numpy as np
 
-from scheduler.api.core import Pod
-from scheduler.api.numa import (
+from seatrial.scheduler.api.core import Pod
+from seatrial.scheduler.api.numa import (
     NUMA_TOPOLOGY_SPEC,
     PRIORITY_CLASS_LABEL,
     QOS_LABEL,
     RESOURCE_SPEC,
     RESOURCE_STATUS,
 )
-from scheduler.api.quantity import CPU
-from scheduler.cache.columns import Batch, Bools, Ints
-from scheduler.cache.nodeinfo import NodeInfo, PodInfo
-from scheduler.framework.accelerations import FilterBatch, ScoreBatch
-from scheduler.framework.extension_points import NO_MARKS, Marks, PreBind, PreFilter, Reserve, Scope, VictimAware
-from scheduler.framework.handle import Handle
-from scheduler.framework.reservation_info import (
+from seatrial.scheduler.api.quantity import CPU
+from seatrial.scheduler.cache.columns import Batch, Bools, Ints
+from seatrial.scheduler.cache.nodeinfo import NodeInfo, PodInfo
+from seatrial.scheduler.framework.accelerations import FilterBatch, ScoreBatch
+from seatrial.scheduler.framework.extension_points import NO_MARKS, Marks, PreBind, PreFilter, Reserve, Scope, VictimAware
+from seatrial.scheduler.framework.handle import Handle
+from seatrial.scheduler.framework.reservation_info import (
     MATCHED,
     NOMINATE,
     NOMINATED,
@@ -36,19 +36,19 @@ from scheduler.framework.reservation_info import (
     matched_on,
     targets_on,
 )
-from scheduler.framework.restored import as_seen
-from scheduler.framework.state import CycleState, StateKey
-from scheduler.framework.status import SUCCESS, Status
-from scheduler.plugins.nodenuma.alignment import Devices, Outcome, Rules, align
-from scheduler.plugins.nodenuma.args import NodeNUMAResourceArgs, ScoringStrategy
-from scheduler.plugins.nodenuma.cache import AFFECTS_PLAIN_PODS, NodeNuma, NumaCache, status_text
-from scheduler.plugins.nodenuma.demand import Demand, demand_of, written_back
-from scheduler.plugins.nodenuma.nodescore import NodeScore
-from scheduler.plugins.nodenuma.options import amplify
-from scheduler.plugins.nodenuma.reservation_rest import NOTHING, has, left
-from scheduler.plugins.nodenuma.states import NumaState
-from scheduler.plugins.numahints import AFFINITY, ALIGNER, PROVIDER, HintProvider, Mask
-from scheduler.plugins.reservation.cache import ReservationCache
+from seatrial.scheduler.framework.restored import as_seen
+from seatrial.scheduler.framework.state import CycleState, StateKey
+from seatrial.scheduler.framework.status import SUCCESS, Status
+from seatrial.scheduler.plugins.nodenuma.alignment import Devices, Outcome, Rules, align
+from seatrial.scheduler.plugins.nodenuma.args import NodeNUMAResourceArgs, ScoringStrategy
+from seatrial.scheduler.plugins.nodenuma.cache import AFFECTS_PLAIN_PODS, NodeNuma, NumaCache, status_text
+from seatrial.scheduler.plugins.nodenuma.demand import Demand, demand_of, written_back
+from seatrial.scheduler.plugins.nodenuma.nodescore import NodeScore
+from seatrial.scheduler.plugins.nodenuma.options import amplify
+from seatrial.scheduler.plugins.nodenuma.reservation_rest import NOTHING, has, left
+from seatrial.scheduler.plugins.nodenuma.states import NumaState
+from seatrial.scheduler.plugins.numahints import AFFINITY, ALIGNER, PROVIDER, HintProvider, Mask
+from seatrial.scheduler.plugins.reservation.cache import ReservationCache
 
 BAD_RATIO = Status.unresolvable("node(s) invalid CPU amplification ratio")
 NO_AMPLIFIED = Status.unschedulable("Insufficient amplified cpu")

@@ -2,11 +2,11 @@
 
 from functools import partial
 
-from scheduler.api.numa import GROUP_VERSION, NodeResourceTopology
-from scheduler.framework.handle import Handle, Watch
-from scheduler.framework.routes import Answer, RequestContext, json, missing
-from scheduler.plugins.nodenuma.cache import NumaCache
-from scheduler.plugins.nodenuma.summary import summary_of
+from seatrial.scheduler.api.numa import GROUP_VERSION, NodeResourceTopology
+from seatrial.scheduler.framework.handle import Handle, Watch
+from seatrial.scheduler.framework.routes import Answer, RequestContext, json, missing
+from seatrial.scheduler.plugins.nodenuma.cache import NumaCache
+from seatrial.scheduler.plugins.nodenuma.summary import summary_of
 
 PLUGIN = "NodeNUMAResource"
 OLD_PATH = "plugins/NodeNUMAResources/cpuTopologyOptions/:nodeName"  # Koordinator v0.7

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable, Mapping
 
-from scheduler.framework.reservation_info import ReservationInfo
-from scheduler.plugins.nodenuma.cache import NodeNuma, allocation_of, status_text
-from scheduler.plugins.nodenuma.states import NumaAllocation
+from seatrial.scheduler.framework.reservation_info import ReservationInfo
+from seatrial.scheduler.plugins.nodenuma.cache import NodeNuma, allocation_of, status_text
+from seatrial.scheduler.plugins.nodenuma.states import NumaAllocation
 
 NOTHING = NumaAllocation()
 

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from scheduler.cache.columns import Ints
-from scheduler.plugins.noderesources.strategies import LeastAllocated, MostAllocated, Strategy
+from seatrial.scheduler.cache.columns import Ints
+from seatrial.scheduler.plugins.noderesources.strategies import LeastAllocated, MostAllocated, Strategy
 
 NATIVE = frozenset({"cpu", "memory", "ephemeral-storage"})
 

@@ -9,10 +9,10 @@ from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
-from scheduler.api.quantity import CPU, Amounts
-from scheduler.plugins.nodenuma.accumulator import Cpus, Mark
-from scheduler.plugins.nodenuma.options import NO_OPTIONS, Options, ZoneAmounts, amplify
-from scheduler.plugins.nodenuma.topology import Topology
+from seatrial.scheduler.api.quantity import CPU, Amounts
+from seatrial.scheduler.plugins.nodenuma.accumulator import Cpus, Mark
+from seatrial.scheduler.plugins.nodenuma.options import NO_OPTIONS, Options, ZoneAmounts, amplify
+from seatrial.scheduler.plugins.nodenuma.topology import Topology
 
 MAX_STATES = 50_000  # then all are dropped and computed again
 SINGLE, SHARED = "single", "shared"

@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 from typing import Any
 
-from scheduler.api.numa import cpuset_text
-from scheduler.api.quantity import Amounts, text
-from scheduler.cache.cache import Cache
-from scheduler.plugins.nodenuma.accumulator import Mark
-from scheduler.plugins.nodenuma.cache import NodeNuma
-from scheduler.plugins.nodenuma.options import ZoneAmounts
-from scheduler.plugins.nodenuma.topology import Cpu
+from seatrial.scheduler.api.numa import cpuset_text
+from seatrial.scheduler.api.quantity import Amounts, text
+from seatrial.scheduler.cache.cache import Cache
+from seatrial.scheduler.plugins.nodenuma.accumulator import Mark
+from seatrial.scheduler.plugins.nodenuma.cache import NodeNuma
+from seatrial.scheduler.plugins.nodenuma.options import ZoneAmounts
+from seatrial.scheduler.plugins.nodenuma.topology import Cpu
 
 MAX_REF_COUNT = 1  # maximum number of pods on a bound CPU
 FREE = Mark(0, "")

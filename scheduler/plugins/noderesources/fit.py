@@ -12,19 +12,19 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from scheduler.api.core import Pod
-from scheduler.api.quantity import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
-from scheduler.api.wire import Wire
-from scheduler.cache.classes import EquivalenceClass
-from scheduler.cache.columns import Batch, Bools, Ints
-from scheduler.cache.nodeinfo import NodeInfo, PodInfo
-from scheduler.cache.resources import CPU_COLUMN, MEMORY_COLUMN, PODS_COLUMN
-from scheduler.framework.accelerations import DryRunBatch, FilterBatch, ScoreBatch
-from scheduler.framework.extension_points import Args, PreFilter, Scope
-from scheduler.framework.handle import Handle
-from scheduler.framework.state import CycleState, StateKey
-from scheduler.framework.status import SUCCESS, Status
-from scheduler.plugins.noderesources.strategies import LeastAllocated, MostAllocated, RequestedToCapacityRatio, Strategy
+from seatrial.scheduler.api.core import Pod
+from seatrial.scheduler.api.quantity import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
+from seatrial.scheduler.api.wire import Wire
+from seatrial.scheduler.cache.classes import EquivalenceClass
+from seatrial.scheduler.cache.columns import Batch, Bools, Ints
+from seatrial.scheduler.cache.nodeinfo import NodeInfo, PodInfo
+from seatrial.scheduler.cache.resources import CPU_COLUMN, MEMORY_COLUMN, PODS_COLUMN
+from seatrial.scheduler.framework.accelerations import DryRunBatch, FilterBatch, ScoreBatch
+from seatrial.scheduler.framework.extension_points import Args, PreFilter, Scope
+from seatrial.scheduler.framework.handle import Handle
+from seatrial.scheduler.framework.state import CycleState, StateKey
+from seatrial.scheduler.framework.status import SUCCESS, Status
+from seatrial.scheduler.plugins.noderesources.strategies import LeastAllocated, MostAllocated, RequestedToCapacityRatio, Strategy
 
 _NATIVE = frozenset({CPU, MEMORY, EPHEMERAL_STORAGE, PODS})
 

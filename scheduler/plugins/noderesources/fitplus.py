@@ -6,15 +6,15 @@ from dataclasses import dataclass
 import msgspec
 import numpy as np
 
-from scheduler.api.core import Pod
-from scheduler.api.wire import Wire
-from scheduler.cache.columns import Batch, Ints
-from scheduler.cache.nodeinfo import NodeInfo
-from scheduler.cache.resources import CPU_COLUMN, MEMORY_COLUMN
-from scheduler.framework.accelerations import ScoreBatch
-from scheduler.framework.extension_points import MAX_NODE_SCORE, Args, Scope
-from scheduler.framework.handle import Handle
-from scheduler.framework.state import CycleState, StateKey
+from seatrial.scheduler.api.core import Pod
+from seatrial.scheduler.api.wire import Wire
+from seatrial.scheduler.cache.columns import Batch, Ints
+from seatrial.scheduler.cache.nodeinfo import NodeInfo
+from seatrial.scheduler.cache.resources import CPU_COLUMN, MEMORY_COLUMN
+from seatrial.scheduler.framework.accelerations import ScoreBatch
+from seatrial.scheduler.framework.extension_points import MAX_NODE_SCORE, Args, Scope
+from seatrial.scheduler.framework.handle import Handle
+from seatrial.scheduler.framework.state import CycleState, StateKey
 
 MOST, LEAST = "MostAllocated", "LeastAllocated"
 

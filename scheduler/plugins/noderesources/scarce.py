@@ -4,14 +4,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from scheduler.api.core import Pod
-from scheduler.cache.columns import Batch, Bools, Ints
-from scheduler.cache.nodeinfo import NodeInfo
-from scheduler.cache.resources import PODS_COLUMN
-from scheduler.framework.accelerations import ScoreBatch
-from scheduler.framework.extension_points import MAX_NODE_SCORE, Args, Scope
-from scheduler.framework.handle import Handle
-from scheduler.framework.state import CycleState, StateKey
+from seatrial.scheduler.api.core import Pod
+from seatrial.scheduler.cache.columns import Batch, Bools, Ints
+from seatrial.scheduler.cache.nodeinfo import NodeInfo
+from seatrial.scheduler.cache.resources import PODS_COLUMN
+from seatrial.scheduler.framework.accelerations import ScoreBatch
+from seatrial.scheduler.framework.extension_points import MAX_NODE_SCORE, Args, Scope
+from seatrial.scheduler.framework.handle import Handle
+from seatrial.scheduler.framework.state import CycleState, StateKey
 
 
 class ScarceResourceAvoidanceArgs(Args, frozen=True):

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from scheduler.cache.columns import Ints
-from scheduler.framework.extension_points import MAX_NODE_SCORE
+from seatrial.scheduler.cache.columns import Ints
+from seatrial.scheduler.framework.extension_points import MAX_NODE_SCORE
 
 
 class Strategy(ABC):

@@ -4,13 +4,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from scheduler.api.core import Node, Pod, TopologySpreadConstraint
-from scheduler.api.wire import LabelSelector
-from scheduler.cache.cache import Cache
-from scheduler.cache.columns import Batch, Bools
-from scheduler.cache.matching import PodMatcher, Readings, with_label_keys
-from scheduler.plugins.selection import LabelFacts, Selection, TaintFact, admits
-from scheduler.pods.selectors import selector_matches
+from seatrial.scheduler.api.core import Node, Pod, TopologySpreadConstraint
+from seatrial.scheduler.api.wire import LabelSelector
+from seatrial.scheduler.cache.cache import Cache
+from seatrial.scheduler.cache.columns import Batch, Bools
+from seatrial.scheduler.cache.matching import PodMatcher, Readings, with_label_keys
+from seatrial.scheduler.plugins.selection import LabelFacts, Selection, TaintFact, admits
+from seatrial.scheduler.pods.selectors import selector_matches
 
 HARD, SOFT = "DoNotSchedule", "ScheduleAnyway"
 

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from scheduler.api.core import Pod
-from scheduler.cache.cache import Cache
-from scheduler.cache.tallies import Tallies
-from scheduler.plugins.podtopologyspread.constraints import Constraint, counts_node
-from scheduler.plugins.selection import Selection
+from seatrial.scheduler.api.core import Pod
+from seatrial.scheduler.cache.cache import Cache
+from seatrial.scheduler.cache.tallies import Tallies
+from seatrial.scheduler.plugins.podtopologyspread.constraints import Constraint, counts_node
+from seatrial.scheduler.plugins.selection import Selection
 
 
 def counted_on(

@@ -11,19 +11,19 @@ from typing import Literal
 
 import numpy as np
 
-from scheduler.api.core import HOSTNAME_LABEL, ZONE_LABEL, Pod, TopologySpreadConstraint
-from scheduler.cache.columns import Batch, Bools, Ints
-from scheduler.cache.domains import Domains
-from scheduler.cache.nodeinfo import NodeInfo, PodInfo
-from scheduler.cache.tallies import Tallies
-from scheduler.framework.accelerations import FilterBatch, ScoreBatch
-from scheduler.framework.extension_points import MAX_NODE_SCORE, Args, PreFilter, Scope, VictimAware
-from scheduler.framework.handle import Handle
-from scheduler.framework.state import CycleState, StateKey
-from scheduler.framework.status import SUCCESS, Status
-from scheduler.plugins.podtopologyspread.constraints import HARD, SOFT, Constraint, Eligibility, counts_node, own
-from scheduler.plugins.podtopologyspread.domains import DomainCounts, counted_on
-from scheduler.plugins.selection import Selection
+from seatrial.scheduler.api.core import HOSTNAME_LABEL, ZONE_LABEL, Pod, TopologySpreadConstraint
+from seatrial.scheduler.cache.columns import Batch, Bools, Ints
+from seatrial.scheduler.cache.domains import Domains
+from seatrial.scheduler.cache.nodeinfo import NodeInfo, PodInfo
+from seatrial.scheduler.cache.tallies import Tallies
+from seatrial.scheduler.framework.accelerations import FilterBatch, ScoreBatch
+from seatrial.scheduler.framework.extension_points import MAX_NODE_SCORE, Args, PreFilter, Scope, VictimAware
+from seatrial.scheduler.framework.handle import Handle
+from seatrial.scheduler.framework.state import CycleState, StateKey
+from seatrial.scheduler.framework.status import SUCCESS, Status
+from seatrial.scheduler.plugins.podtopologyspread.constraints import HARD, SOFT, Constraint, Eligibility, counts_node, own
+from seatrial.scheduler.plugins.podtopologyspread.domains import DomainCounts, counted_on
+from seatrial.scheduler.plugins.selection import Selection
 
 SKEWED = Status.unschedulable("node(s) didn't match pod topology spread constraints")
 NO_LABEL = Status.unresolvable("node(s) didn't match pod topology spread constraints (missing required label)")

@@ -1,6 +1,6 @@
 """ReservationArgs: the plugin's arguments in a configuration file."""
 
-from scheduler.framework.extension_points import Args
+from seatrial.scheduler.framework.extension_points import Args
 
 
 class ReservationArgs(Args, frozen=True):

@@ -11,11 +11,11 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from scheduler.api.core import Pod
-from scheduler.api.device import DEVICE_ALLOCATED
-from scheduler.api.numa import RESOURCE_SPEC, RESOURCE_STATUS
-from scheduler.api.quantity import Amounts, QuantityError, amounts
-from scheduler.api.reservation import (
+from seatrial.scheduler.api.core import Pod
+from seatrial.scheduler.api.device import DEVICE_ALLOCATED
+from seatrial.scheduler.api.numa import RESOURCE_SPEC, RESOURCE_STATUS
+from seatrial.scheduler.api.quantity import Amounts, QuantityError, amounts
+from seatrial.scheduler.api.reservation import (
     HIGHEST_PRIORITY,
     Reservation,
     allocated_to,
@@ -23,18 +23,18 @@ from scheduler.api.reservation import (
     restricted_to,
     withheld,
 )
-from scheduler.cache.cache import Cache
-from scheduler.cache.classes import renamed
-from scheduler.cache.listener import Listener
-from scheduler.cache.nodeinfo import PodInfo
-from scheduler.framework.handle import Handle
-from scheduler.framework.reservation_info import ReservationInfo
-from scheduler.plugins.deviceshare.cache import DeviceCache
-from scheduler.plugins.deviceshare.reservation_rest import still_held
-from scheduler.plugins.nodenuma.cache import NumaCache
-from scheduler.plugins.nodenuma.reservation_rest import still_held as numa_still_held
-from scheduler.plugins.reservation.owners import OwnerIndex
-from scheduler.plugins.reservation.reserve_pods import reserve_pod, template_requests
+from seatrial.scheduler.cache.cache import Cache
+from seatrial.scheduler.cache.classes import renamed
+from seatrial.scheduler.cache.listener import Listener
+from seatrial.scheduler.cache.nodeinfo import PodInfo
+from seatrial.scheduler.framework.handle import Handle
+from seatrial.scheduler.framework.reservation_info import ReservationInfo
+from seatrial.scheduler.plugins.deviceshare.cache import DeviceCache
+from seatrial.scheduler.plugins.deviceshare.reservation_rest import still_held
+from seatrial.scheduler.plugins.nodenuma.cache import NumaCache
+from seatrial.scheduler.plugins.nodenuma.reservation_rest import still_held as numa_still_held
+from seatrial.scheduler.plugins.reservation.owners import OwnerIndex
+from seatrial.scheduler.plugins.reservation.reserve_pods import reserve_pod, template_requests
 
 
 class ReservationCache(Listener):

@@ -5,10 +5,10 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from scheduler.api.core import Taint
-from scheduler.framework.status import Status
-from scheduler.plugins.reservation.fitting import PREFIX
-from scheduler.plugins.reservation.matching import Match
+from seatrial.scheduler.api.core import Taint
+from seatrial.scheduler.framework.status import Status
+from seatrial.scheduler.plugins.reservation.fitting import PREFIX
+from seatrial.scheduler.plugins.reservation.matching import Match
 
 _WORDS = (
     (Match.NAME, "didn't match the requested reservation name"),

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from scheduler.api.quantity import CPU, MEMORY
-from scheduler.api.reservation import AVAILABLE, FAILED, PENDING, SUCCEEDED
-from scheduler.plugins.reservation.cache import ReservationCache
+from seatrial.scheduler.api.quantity import CPU, MEMORY
+from seatrial.scheduler.api.reservation import AVAILABLE, FAILED, PENDING, SUCCEEDED
+from seatrial.scheduler.plugins.reservation.cache import ReservationCache
 
 PHASES = (PENDING, AVAILABLE, SUCCEEDED, FAILED)
 _UNITS = {CPU: ("core", 1000), MEMORY: ("Gi", 1 << 30)}  # resource → name of the unit, and its size

@@ -2,9 +2,9 @@
 
 from collections.abc import Collection, Mapping, Sequence
 
-from scheduler.api.quantity import Amounts
-from scheduler.framework.extension_points import MAX_NODE_SCORE
-from scheduler.framework.reservation_info import ReservationInfo
+from seatrial.scheduler.api.quantity import Amounts
+from seatrial.scheduler.framework.extension_points import MAX_NODE_SCORE
+from seatrial.scheduler.framework.reservation_info import ReservationInfo
 
 PODS = "pods"
 PREFIX = "Reservation(s) "

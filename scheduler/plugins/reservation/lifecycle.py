@@ -9,10 +9,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from scheduler.api.clock import from_rfc3339, rfc3339
-from scheduler.api.core import Pod
-from scheduler.api.quantity import Amounts, quantities
-from scheduler.api.reservation import (
+from seatrial.scheduler.api.clock import from_rfc3339, rfc3339
+from seatrial.scheduler.api.core import Pod
+from seatrial.scheduler.api.quantity import Amounts, quantities
+from seatrial.scheduler.api.reservation import (
     AVAILABLE,
     DEFAULT_TTL,
     EXPIRED,
@@ -25,8 +25,8 @@ from scheduler.api.reservation import (
     ReservationCondition,
     seconds,
 )
-from scheduler.api.wire import to_plain
-from scheduler.plugins.reservation.reserve_pods import template_requests
+from seatrial.scheduler.api.wire import to_plain
+from seatrial.scheduler.plugins.reservation.reserve_pods import template_requests
 
 Status = dict[str, Any]
 SOONEST, LATEST = 3.0, 15.0  # seconds until a live reservation is looked at again

@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from scheduler.api.core import NO_EXECUTE, NO_SCHEDULE, UNSCHEDULABLE_TAINT, Node, NodeSelectorTerm, Pod, Taint
-from scheduler.api.device import RENAMED
-from scheduler.api.quantity import Amounts
-from scheduler.api.reservation import ReservationAffinity, affinity_of, exact_names, ignores_reservations
-from scheduler.framework.reservation_info import ReservationInfo
-from scheduler.plugins.selection import term_holds, tolerated
+from seatrial.scheduler.api.core import NO_EXECUTE, NO_SCHEDULE, UNSCHEDULABLE_TAINT, Node, NodeSelectorTerm, Pod, Taint
+from seatrial.scheduler.api.device import RENAMED
+from seatrial.scheduler.api.quantity import Amounts
+from seatrial.scheduler.api.reservation import ReservationAffinity, affinity_of, exact_names, ignores_reservations
+from seatrial.scheduler.framework.reservation_info import ReservationInfo
+from seatrial.scheduler.plugins.selection import term_holds, tolerated
 
 
 class Match(Enum):

@@ -6,10 +6,10 @@ name, a controller, a label), so that pods without reservation are recognised af
 
 from collections.abc import Iterable, Iterator
 
-from scheduler.api.core import Pod
-from scheduler.api.reservation import ControllerReference, ObjectReference, ReservationOwner
-from scheduler.api.wire import to_json
-from scheduler.pods.selectors import selector_matches
+from seatrial.scheduler.api.core import Pod
+from seatrial.scheduler.api.reservation import ControllerReference, ObjectReference, ReservationOwner
+from seatrial.scheduler.api.wire import to_json
+from seatrial.scheduler.pods.selectors import selector_matches
 
 Mark = tuple[str, ...]
 ANYBODY: Mark = ()

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from scheduler.api.core import Pod
-from scheduler.api.quantity import Amounts
-from scheduler.api.reservation import (
+from seatrial.scheduler.api.core import Pod
+from seatrial.scheduler.api.quantity import Amounts
+from seatrial.scheduler.api.reservation import (
     PRE_ALLOCATION_REQUIRED,
     RESERVATION_AFFINITY,
     RESERVATION_ALLOCATED,
@@ -25,12 +25,12 @@ from scheduler.api.reservation import (
     is_reserve_pod,
     seconds,
 )
-from scheduler.cache.columns import Batch, Bools, Ints
-from scheduler.cache.nodeinfo import NodeInfo, PodInfo
-from scheduler.cache.resources import PODS_COLUMN
-from scheduler.framework.accelerations import FilterBatch, ScoreBatch
-from scheduler.framework.cluster_scope import MARK
-from scheduler.framework.extension_points import (
+from seatrial.scheduler.cache.columns import Batch, Bools, Ints
+from seatrial.scheduler.cache.nodeinfo import NodeInfo, PodInfo
+from seatrial.scheduler.cache.resources import PODS_COLUMN
+from seatrial.scheduler.framework.accelerations import FilterBatch, ScoreBatch
+from seatrial.scheduler.framework.cluster_scope import MARK
+from seatrial.scheduler.framework.extension_points import (
     NO_MARKS,
     ByMaximum,
     Marks,
@@ -42,9 +42,9 @@ from scheduler.framework.extension_points import (
     Transformer,
     VictimAware,
 )
-from scheduler.framework.fit_error import FitError
-from scheduler.framework.handle import Handle
-from scheduler.framework.reservation_info import (
+from seatrial.scheduler.framework.fit_error import FitError
+from seatrial.scheduler.framework.handle import Handle
+from seatrial.scheduler.framework.reservation_info import (
     IGNORED,
     MATCHED,
     NOMINATE,
@@ -53,17 +53,17 @@ from scheduler.framework.reservation_info import (
     ReservationAware,
     ReservationInfo,
 )
-from scheduler.framework.restored import as_seen
-from scheduler.framework.runner import Runner
-from scheduler.framework.state import CycleState, StateKey
-from scheduler.framework.status import SUCCESS, Code, PostFilterResult, Status
-from scheduler.plugins.defaultpreemption.plugin import DefaultPreemptionArgs
-from scheduler.plugins.reservation.args import ReservationArgs
-from scheduler.plugins.reservation.cache import ReservationCache
-from scheduler.plugins.reservation.diagnosis import Diagnosis
-from scheduler.plugins.reservation.fitting import PODS, lacking, short, take_left, taken_beside, worth
-from scheduler.plugins.reservation.matching import Match, ReservationRequest, judge
-from scheduler.plugins.reservation.preemption import ReservationPreemption
+from seatrial.scheduler.framework.restored import as_seen
+from seatrial.scheduler.framework.runner import Runner
+from seatrial.scheduler.framework.state import CycleState, StateKey
+from seatrial.scheduler.framework.status import SUCCESS, Code, PostFilterResult, Status
+from seatrial.scheduler.plugins.defaultpreemption.plugin import DefaultPreemptionArgs
+from seatrial.scheduler.plugins.reservation.args import ReservationArgs
+from seatrial.scheduler.plugins.reservation.cache import ReservationCache
+from seatrial.scheduler.plugins.reservation.diagnosis import Diagnosis
+from seatrial.scheduler.plugins.reservation.fitting import PODS, lacking, short, take_left, taken_beside, worth
+from seatrial.scheduler.plugins.reservation.matching import Match, ReservationRequest, judge
+from seatrial.scheduler.plugins.reservation.preemption import ReservationPreemption
 
 NO_MATCH = Status.unresolvable("node(s) no reservations match reservation affinity")
 NONE_WILL_DO = Status.unschedulable("node(s) no reservation(s) to meet the requirements")

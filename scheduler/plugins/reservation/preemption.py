@@ -4,9 +4,9 @@ The search is that of DefaultPreemption. The difference is in the node's view: n
 pod returned, and a victim's part returns to its reservation first (`VictimAware`).
 """
 
-from scheduler.api.core import Pod
-from scheduler.api.extension import DISABLE_PREEMPTIBLE
-from scheduler.plugins.defaultpreemption.plugin import DefaultPreemption
+from seatrial.scheduler.api.core import Pod
+from seatrial.scheduler.api.extension import DISABLE_PREEMPTIBLE
+from seatrial.scheduler.plugins.defaultpreemption.plugin import DefaultPreemption
 
 
 class ReservationPreemption(DefaultPreemption):

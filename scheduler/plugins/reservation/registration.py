@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator
 
-from scheduler.api.reservation import RESERVATIONS_PATH, Reservation
-from scheduler.framework.exposition import Family, sample
-from scheduler.framework.handle import Handle, Watch
-from scheduler.framework.routes import json
-from scheduler.plugins.reservation.cache import UNREADABLE, ReservationCache
-from scheduler.plugins.reservation.figures import phases, resources
-from scheduler.plugins.reservation.summary import summary_of
+from seatrial.scheduler.api.reservation import RESERVATIONS_PATH, Reservation
+from seatrial.scheduler.framework.exposition import Family, sample
+from seatrial.scheduler.framework.handle import Handle, Watch
+from seatrial.scheduler.framework.routes import json
+from seatrial.scheduler.plugins.reservation.cache import UNREADABLE, ReservationCache
+from seatrial.scheduler.plugins.reservation.figures import phases, resources
+from seatrial.scheduler.plugins.reservation.summary import summary_of
 
 PLUGIN = "Reservation"
 

@@ -8,11 +8,11 @@ import re
 import msgspec
 from msgspec.structs import replace
 
-from scheduler.api.core import DEFAULT_SCHEDULER, Container, Pod, PodSpec, PodStatus, ResourceRequirements
-from scheduler.api.device import DEVICE_ALLOCATED
-from scheduler.api.numa import RESOURCE_STATUS
-from scheduler.api.quantity import PODS, Amounts, quantities
-from scheduler.api.reservation import (
+from seatrial.scheduler.api.core import DEFAULT_SCHEDULER, Container, Pod, PodSpec, PodStatus, ResourceRequirements
+from seatrial.scheduler.api.device import DEVICE_ALLOCATED
+from seatrial.scheduler.api.numa import RESOURCE_STATUS
+from seatrial.scheduler.api.quantity import PODS, Amounts, quantities
+from seatrial.scheduler.api.reservation import (
     HIGHEST_PRIORITY,
     PRIORITY_LABEL,
     RESERVATION_ALLOCATED,
@@ -23,8 +23,8 @@ from scheduler.api.reservation import (
     Reservation,
     resized,
 )
-from scheduler.api.wire import ObjectMeta
-from scheduler.pods.requests import pod_requests
+from seatrial.scheduler.api.wire import ObjectMeta
+from seatrial.scheduler.pods.requests import pod_requests
 
 FILLER = "__internal_fake_container__"  # carries the requests that the containers of a reserve pod do not name
 

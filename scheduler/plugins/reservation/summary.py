@@ -8,14 +8,14 @@ listed, as in the route of nodes. Reservations made of running pods are not incl
 from collections.abc import Iterable
 from typing import Any
 
-from scheduler.api.core import Pod
-from scheduler.api.quantity import quantities
-from scheduler.api.wire import to_plain
-from scheduler.cache.cache import Cache
-from scheduler.framework.reservation_info import ReservationInfo
-from scheduler.plugins.reservation.cache import ReservationCache
-from scheduler.plugins.reservation.reserve_pods import reserve_pod
-from scheduler.pods.host_ports import HostPort, host_ports
+from seatrial.scheduler.api.core import Pod
+from seatrial.scheduler.api.quantity import quantities
+from seatrial.scheduler.api.wire import to_plain
+from seatrial.scheduler.cache.cache import Cache
+from seatrial.scheduler.framework.reservation_info import ReservationInfo
+from seatrial.scheduler.plugins.reservation.cache import ReservationCache
+from seatrial.scheduler.plugins.reservation.reserve_pods import reserve_pod
+from seatrial.scheduler.pods.host_ports import HostPort, host_ports
 
 
 def summary_of(reservation_cache: ReservationCache, cache: Cache, node: str) -> dict[str, Any]:

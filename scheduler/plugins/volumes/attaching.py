@@ -5,14 +5,14 @@ Follows kubernetes pkg/scheduler/framework/plugins/<name>.
 
 from dataclasses import dataclass
 
-from scheduler.api.core import Pod
-from scheduler.api.storage import READ_WRITE_ONCE_POD
-from scheduler.cache.nodeinfo import NodeInfo, PodInfo
-from scheduler.cache.volumes import ClaimKey, Volumes, claim_keys
-from scheduler.framework.extension_points import Filter, PreFilter, Scope, VictimAware
-from scheduler.framework.handle import Handle
-from scheduler.framework.state import CycleState, StateKey
-from scheduler.framework.status import SUCCESS, Status
+from seatrial.scheduler.api.core import Pod
+from seatrial.scheduler.api.storage import READ_WRITE_ONCE_POD
+from seatrial.scheduler.cache.nodeinfo import NodeInfo, PodInfo
+from seatrial.scheduler.cache.volumes import ClaimKey, Volumes, claim_keys
+from seatrial.scheduler.framework.extension_points import Filter, PreFilter, Scope, VictimAware
+from seatrial.scheduler.framework.handle import Handle
+from seatrial.scheduler.framework.state import CycleState, StateKey
+from seatrial.scheduler.framework.status import SUCCESS, Status
 
 IN_USE = Status.unschedulable(
     "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod"

@@ -2,21 +2,21 @@
 
 from dataclasses import dataclass
 
-from scheduler.api.core import Node, NodeSelector, Pod
-from scheduler.api.storage import (
+from seatrial.scheduler.api.core import Node, NodeSelector, Pod
+from seatrial.scheduler.api.storage import (
     NO_PROVISIONER,
     WAIT_FOR_FIRST_CONSUMER,
     PersistentVolume,
     PersistentVolumeClaim,
     StorageClass,
 )
-from scheduler.cache.nodeinfo import NodeInfo
-from scheduler.cache.volumes import claim_keys
-from scheduler.framework.extension_points import Args, Filter, PreFilter, Scope
-from scheduler.framework.handle import Handle
-from scheduler.framework.state import CycleState, StateKey
-from scheduler.framework.status import SUCCESS, Status
-from scheduler.plugins.selection import term_holds
+from seatrial.scheduler.cache.nodeinfo import NodeInfo
+from seatrial.scheduler.cache.volumes import claim_keys
+from seatrial.scheduler.framework.extension_points import Args, Filter, PreFilter, Scope
+from seatrial.scheduler.framework.handle import Handle
+from seatrial.scheduler.framework.state import CycleState, StateKey
+from seatrial.scheduler.framework.status import SUCCESS, Status
+from seatrial.scheduler.plugins.selection import term_holds
 
 UNBOUND_IMMEDIATE = Status.unresolvable("pod has unbound immediate PersistentVolumeClaims")
 ELSEWHERE = Status.unresolvable("node(s) didn't match PersistentVolume's node affinity")

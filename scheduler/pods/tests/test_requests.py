@@ -1,8 +1,8 @@
 import msgspec
 import pytest
 
-from scheduler.api.core import PodSpec
-from scheduler.pods.requests import nonzero_requests, pod_limits, pod_requests
+from seatrial.scheduler.api.core import PodSpec
+from seatrial.scheduler.pods.requests import nonzero_requests, pod_limits, pod_requests
 
 
 def spec(document: str) -> PodSpec:

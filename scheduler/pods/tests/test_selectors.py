@@ -2,9 +2,9 @@
 
 import pytest
 
-from scheduler.api.core import PodDisruptionBudget, PodDisruptionBudgetSpec, Taint, Toleration
-from scheduler.api.wire import LabelSelector, ObjectMeta, Requirement
-from scheduler.pods.selectors import budget_covers, requirement_holds, selector_matches, tolerates
+from seatrial.scheduler.api.core import PodDisruptionBudget, PodDisruptionBudgetSpec, Taint, Toleration
+from seatrial.scheduler.api.wire import LabelSelector, ObjectMeta, Requirement
+from seatrial.scheduler.pods.selectors import budget_covers, requirement_holds, selector_matches, tolerates
 
 LABELS = {"app": "a", "size": "7"}
 

@@ -5,12 +5,12 @@ import logging
 
 import pytest
 
-from scheduler.api.builders import pod
-from scheduler.framework.routes import Routes
-from scheduler.services.flags import Flags
-from scheduler.tests.rig import Rig
+from seatrial.scheduler.api.builders import pod
+from seatrial.scheduler.framework.routes import Routes
+from seatrial.scheduler.services.flags import Flags
+from seatrial.scheduler.tests.rig import Rig
 
-LOGGER = "scheduler.services.tests.flags"
+LOGGER = "seatrial.scheduler.services.tests.flags"
 
 
 def routes_for(rig: Rig) -> Routes:
@@ -82,7 +82,7 @@ def cluster() -> Rig:
 def test_scores_are_logged_as_a_table_of_the_best(caplog: pytest.LogCaptureFixture) -> None:
     rig = cluster()
     routes_for(rig).answer("PUT", "/debug/flags/s", b"1")
-    with caplog.at_level(logging.INFO, "scheduler.cycle"):
+    with caplog.at_level(logging.INFO, "seatrial.scheduler.cycle"):
         rig.submit(pod("p").request(cpu="4", memory="1Gi"))
         rig.run()
     (message,) = [record.getMessage() for record in caplog.records]
@@ -100,7 +100,7 @@ def test_scores_are_logged_as_a_table_of_the_best(caplog: pytest.LogCaptureFixtu
 def test_one_feasible_node_is_not_scored(caplog: pytest.LogCaptureFixture) -> None:
     rig = cluster()
     routes_for(rig).answer("PUT", "/debug/flags/s", b"10")
-    with caplog.at_level(logging.INFO, "scheduler.cycle"):
+    with caplog.at_level(logging.INFO, "seatrial.scheduler.cycle"):
         rig.submit(pod("p").request(cpu="32"))
         rig.run()
     assert rig.where("p") == "large"
@@ -111,7 +111,7 @@ def test_failures_are_logged_node_by_node(caplog: pytest.LogCaptureFixture) -> N
     rig = cluster()
     routes = routes_for(rig)
     routes.answer("PUT", "/debug/flags/f", b"true")
-    with caplog.at_level(logging.INFO, "scheduler.cycle"):
+    with caplog.at_level(logging.INFO, "seatrial.scheduler.cycle"):
         rig.submit(pod("p").request(cpu="4"))
         rig.run()
         routes.answer("PUT", "/debug/flags/f", b"false")
@@ -133,7 +133,7 @@ def told(rig: Rig, caplog: pytest.LogCaptureFixture) -> list[tuple[str, dict[str
 
 @pytest.mark.parametrize("at_once", [False, True])
 def test_an_account_of_a_failed_cycle(caplog: pytest.LogCaptureFixture, at_once: bool) -> None:
-    caplog.set_level(logging.INFO, "scheduler")
+    caplog.set_level(logging.INFO, "seatrial.scheduler")
     rig = Rig()
     routes = routes_for(rig)
     routes.answer("PUT", "/debug/flags/d", b"true")
@@ -169,7 +169,7 @@ def test_an_account_of_a_failed_cycle(caplog: pytest.LogCaptureFixture, at_once:
 
 
 def test_nothing_is_told_of_pods_that_found_a_node_or_with_the_flag_off(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "scheduler")
+    caplog.set_level(logging.INFO, "seatrial.scheduler")
     rig = Rig()
     routes = routes_for(rig)
     rig.node("n")

@@ -11,19 +11,19 @@ from typing import Any
 import pytest
 import uvloop
 
-from scheduler.__main__ import listen
-from scheduler.api.builders import pod
-from scheduler.api.numa import NUMA_TOPOLOGY_POLICY_LABEL
-from scheduler.config import Configuration
-from scheduler.framework.decisions import Bind, Reject
-from scheduler.framework.explanation import explain
-from scheduler.framework.routes import Answer, Routes, text
-from scheduler.plugins.nodenuma.tests.numarig import Machines, lsr
-from scheduler.plugins.reservation.tests.reservations import hold, inside
-from scheduler.services.http import MAX_BODY, serve
-from scheduler.services.metrics import Metrics
-from scheduler.services.views import routes_of
-from scheduler.tests.rig import Rig
+from seatrial.scheduler.__main__ import listen
+from seatrial.scheduler.api.builders import pod
+from seatrial.scheduler.api.numa import NUMA_TOPOLOGY_POLICY_LABEL
+from seatrial.scheduler.config import Configuration
+from seatrial.scheduler.framework.decisions import Bind, Reject
+from seatrial.scheduler.framework.explanation import explain
+from seatrial.scheduler.framework.routes import Answer, Routes, text
+from seatrial.scheduler.plugins.nodenuma.tests.numarig import Machines, lsr
+from seatrial.scheduler.plugins.reservation.tests.reservations import hold, inside
+from seatrial.scheduler.services.http import MAX_BODY, serve
+from seatrial.scheduler.services.metrics import Metrics
+from seatrial.scheduler.services.views import routes_of
+from seatrial.scheduler.tests.rig import Rig
 
 
 class Served:
@@ -34,7 +34,7 @@ class Served:
     ) -> None:
         self.rig, self.ready, self.leading = rig or Rig(), ready, leading
         self.metrics = Metrics(self.rig.core)
-        logger = logging.getLogger("scheduler.test")
+        logger = logging.getLogger("seatrial.scheduler.test")
         self.routes = routes_of(self.rig.core, self.metrics, self, Configuration(enable_profiling=profiling), logger)
 
     def get(self, path: str) -> Answer:
@@ -329,13 +329,13 @@ def test_a_port_that_is_asked_for_must_be_had_and_the_usual_ones_need_not(
         (first,) = await listen(routes, "127.0.0.1", None)
         with pytest.raises(OSError, match="address already in use"):
             await listen(routes, "127.0.0.1", first.sockets[0].getsockname()[1])
-        monkeypatch.setattr("scheduler.__main__.USUAL_PORTS", (first.sockets[0].getsockname()[1],))
+        monkeypatch.setattr("seatrial.scheduler.__main__.USUAL_PORTS", (first.sockets[0].getsockname()[1],))
         second = await listen(routes, "127.0.0.1", None)
         none = await listen(routes, "127.0.0.1", 0)
         first.close()
         return len(none), second
 
-    monkeypatch.setattr("scheduler.__main__.USUAL_PORTS", (0,))
+    monkeypatch.setattr("seatrial.scheduler.__main__.USUAL_PORTS", (0,))
     assert asyncio.run(crowd()) == (0, [])
     assert "services not-served address=127.0.0.1" in caplog.text
 

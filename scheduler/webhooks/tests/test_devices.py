@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from scheduler.api.device import GPU, GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, GPU_SHARED, NPU_CORE, NVIDIA_GPU
-from scheduler.webhooks.devices import patch_of, problems, spelled_out
+from seatrial.scheduler.api.device import GPU, GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, GPU_SHARED, NPU_CORE, NVIDIA_GPU
+from seatrial.scheduler.webhooks.devices import patch_of, problems, spelled_out
 
 FIELD = "pod.spec.containers[*].resources.requests"
 

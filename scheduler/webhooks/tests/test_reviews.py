@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 import yaml
 
-from scheduler.api.device import GPU, GPU_CORE, GPU_MEMORY_RATIO, GPU_SHARED
-from scheduler.webhooks.certificates import CertificateError, load_context
-from scheduler.webhooks.registration import configurations
-from scheduler.webhooks.reviews import MUTATE, VALIDATE, routes
+from seatrial.scheduler.api.device import GPU, GPU_CORE, GPU_MEMORY_RATIO, GPU_SHARED
+from seatrial.scheduler.webhooks.certificates import CertificateError, load_context
+from seatrial.scheduler.webhooks.registration import configurations
+from seatrial.scheduler.webhooks.reviews import MUTATE, VALIDATE, routes
 
 PATIENCE = 30.0
 
@@ -111,7 +111,7 @@ def test_a_certificate_is_created_once_and_its_key_is_private(tmp_path: Path) ->
 
 
 def test_the_process_answers_over_https(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "scheduler.webhooks", "--port", "0", "--cert-dir", str(tmp_path)]
+    command = [sys.executable, "-m", "seatrial.scheduler.webhooks", "--port", "0", "--cert-dir", str(tmp_path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:  # noqa: S603 our own interpreter
         try:
             assert process.stdout is not None

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from harness.apiserver.access.credentials import identify, kubeconfig, make_credentials, server_context
-from harness.apiserver.access.identity import ADMIN
-from harness.apiserver.tests.serving import Served, served
-from scheduler.api.clock import WallClock
+from seatrial.harness.apiserver.access.credentials import identify, kubeconfig, make_credentials, server_context
+from seatrial.harness.apiserver.access.identity import ADMIN
+from seatrial.harness.apiserver.tests.serving import Served, served
+from seatrial.scheduler.api.clock import WallClock
 
 CREDENTIALS = make_credentials(["127.0.0.1"], WallClock().now())
 

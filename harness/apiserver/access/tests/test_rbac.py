@@ -5,12 +5,12 @@ from typing import Any
 import orjson
 import pytest
 
-from harness.apiserver.access.identity import Identity
-from harness.apiserver.access.rbac import Act
-from harness.apiserver.assembly import build_server
-from harness.apiserver.server import ApiServer
-from scheduler.api.clock import SimClock
-from scheduler.api.transport import Request, Response
+from seatrial.harness.apiserver.access.identity import Identity
+from seatrial.harness.apiserver.access.rbac import Act
+from seatrial.harness.apiserver.assembly import build_server
+from seatrial.harness.apiserver.server import ApiServer
+from seatrial.scheduler.api.clock import SimClock
+from seatrial.scheduler.api.transport import Request, Response
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 ROBOT = Identity("system:serviceaccount:default:robot", ("system:serviceaccounts", "system:authenticated"))

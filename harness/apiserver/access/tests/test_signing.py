@@ -12,16 +12,16 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from harness.apiserver.access.authority import Authority
-from harness.apiserver.access.identity import ADMIN, Identity
-from harness.apiserver.access.signing import API_CLIENT, KUBELET_CLIENT, KUBELET_SERVING
-from harness.apiserver.assembly import build_server
-from harness.apiserver.tests.asking import Object
-from harness.apiserver.tests.kubectl import Kubectl
-from harness.apiserver.tests.serving import Served, served
-from harness.clusters.embedded import EmbeddedCluster
-from scheduler.api.clock import SimClock
-from scheduler.api.transport import JSON, Request, Response
+from seatrial.harness.apiserver.access.authority import Authority
+from seatrial.harness.apiserver.access.identity import ADMIN, Identity
+from seatrial.harness.apiserver.access.signing import API_CLIENT, KUBELET_CLIENT, KUBELET_SERVING
+from seatrial.harness.apiserver.assembly import build_server
+from seatrial.harness.apiserver.tests.asking import Object
+from seatrial.harness.apiserver.tests.kubectl import Kubectl
+from seatrial.harness.apiserver.tests.serving import Served, served
+from seatrial.harness.clusters.embedded import EmbeddedCluster
+from seatrial.scheduler.api.clock import SimClock
+from seatrial.scheduler.api.transport import JSON, Request, Response
 
 REQUESTS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 CLIENT = ["digital signature", "key encipherment", "client auth"]

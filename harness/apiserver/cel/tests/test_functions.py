@@ -7,8 +7,8 @@ import pytest
 
 pytest.importorskip("celpy", reason="cel-python is not installed yet: make the environment anew")
 
-from harness.apiserver.cel import evaluating
-from harness.apiserver.cel.expressions import ExpressionError, OptionalVariable, value_of
+from seatrial.harness.apiserver.cel import evaluating
+from seatrial.harness.apiserver.cel.expressions import ExpressionError, OptionalVariable, value_of
 
 TRUE = (
     # text

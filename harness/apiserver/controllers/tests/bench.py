@@ -6,9 +6,9 @@ from typing import Any
 
 import orjson
 
-from harness.clusters.virtual import VirtualCluster
-from harness.subject.protocol import open_subject
-from scheduler.api.transport import MERGE_PATCH, Request, Response
+from seatrial.harness.clusters.virtual import VirtualCluster
+from seatrial.harness.subject.protocol import open_subject
+from seatrial.scheduler.api.transport import MERGE_PATCH, Request, Response
 
 Object = dict[str, Any]
 _GROUPS = {

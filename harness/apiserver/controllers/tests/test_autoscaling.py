@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from harness.apiserver.controllers.autoscaling import (
+from seatrial.harness.apiserver.controllers.autoscaling import (
     Reading,
     ScaleEvent,
     by_average,
@@ -13,7 +13,7 @@ from harness.apiserver.controllers.autoscaling import (
     min_replicas_now,
     rules_of,
 )
-from harness.apiserver.controllers.tests.bench import Bench, condition, running, workload
+from seatrial.harness.apiserver.controllers.tests.bench import Bench, condition, running, workload
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from harness.apiserver.controllers.cron import CronError, parse_cron
+from seatrial.harness.apiserver.controllers.cron import CronError, parse_cron
 
 
 def stamp(text: str) -> float:

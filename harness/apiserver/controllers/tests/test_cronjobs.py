@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from harness.apiserver.controllers.tests.bench import owner, running
+from seatrial.harness.apiserver.controllers.tests.bench import owner, running
 
 
 def cron_job(schedule: str, script: str = "sleep 10", **spec: Any) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from harness.apiserver.controllers.tests.bench import Bench, owner, running, workload
+from seatrial.harness.apiserver.controllers.tests.bench import Bench, owner, running, workload
 
 
 def homes(bench: Bench) -> list[str]:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from harness.apiserver.controllers.tests.bench import Bench, condition, owner, running, workload
+from seatrial.harness.apiserver.controllers.tests.bench import Bench, condition, owner, running, workload
 
 REVISION = "deployment.kubernetes.io/revision"
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from harness.apiserver.controllers.tests.bench import Bench, owner, running, workload
+from seatrial.harness.apiserver.controllers.tests.bench import Bench, owner, running, workload
 
 
 def service(**spec: Any) -> dict[str, Any]:

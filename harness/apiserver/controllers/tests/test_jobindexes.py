@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness.apiserver.controllers.jobindexes import format_indexes, parse_indexes
+from seatrial.harness.apiserver.controllers.jobindexes import format_indexes, parse_indexes
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from harness.apiserver.controllers.tests.bench import Bench, condition, owner, running
+from seatrial.harness.apiserver.controllers.tests.bench import Bench, condition, owner, running
 
 FINALIZER = "batch.kubernetes.io/job-tracking"
 

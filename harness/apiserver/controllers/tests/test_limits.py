@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from harness.apiserver.controllers.tests.bench import Bench, running
+from seatrial.harness.apiserver.controllers.tests.bench import Bench, running
 
 
 def limit_range(bench: Bench, kind: str = "Container", **limits: Any) -> None:

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from harness.apiserver.controllers.podstate import available_in, deletion_order, is_active
-from harness.apiserver.storage.store import Item
-from harness.apiserver.verbs.subresources import disrupted
-from scheduler.api.clock import from_rfc3339
+from seatrial.harness.apiserver.controllers.podstate import available_in, deletion_order, is_active
+from seatrial.harness.apiserver.storage.store import Item
+from seatrial.harness.apiserver.verbs.subresources import disrupted
+from seatrial.scheduler.api.clock import from_rfc3339
 
 EARLY, LATE = "2026-01-01T00:00:00Z", "2026-01-01T01:00:00Z"
 

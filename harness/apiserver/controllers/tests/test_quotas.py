@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from harness.apiserver.controllers.tests.bench import Bench, condition, running, workload
+from seatrial.harness.apiserver.controllers.tests.bench import Bench, condition, running, workload
 
 
 def quota(bench: Bench, hard: dict[str, Any], **spec: Any) -> None:

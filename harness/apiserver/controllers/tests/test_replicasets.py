@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness.apiserver.controllers.tests.bench import condition, owner, running, workload
+from seatrial.harness.apiserver.controllers.tests.bench import condition, owner, running, workload
 
 
 def test_pods_are_created_and_ready_ones_counted() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness.apiserver.controllers.rolling import (
+from seatrial.harness.apiserver.controllers.rolling import (
     Bounds,
     SetSize,
     bounds_of,

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from harness.apiserver.controllers.tests.bench import Bench, owner, running, workload
+from seatrial.harness.apiserver.controllers.tests.bench import Bench, owner, running, workload
 
 
 def ready(bench: Bench, name: str, replicas: int) -> bool:

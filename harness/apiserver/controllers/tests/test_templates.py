@@ -1,7 +1,7 @@
 """Hashes of templates."""
 
-from harness.apiserver.controllers.templates import same_template, template_hash
-from harness.apiserver.controllers.tests.bench import template
+from seatrial.harness.apiserver.controllers.templates import same_template, template_hash
+from seatrial.harness.apiserver.controllers.tests.bench import template
 
 
 def test_the_hash_ignores_the_order_of_fields() -> None:

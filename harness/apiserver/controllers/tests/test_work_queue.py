@@ -2,8 +2,8 @@
 
 import pytest
 
-from harness.apiserver.controllers.work_queue import WorkQueue
-from scheduler.api.clock import SimClock
+from seatrial.harness.apiserver.controllers.work_queue import WorkQueue
+from seatrial.scheduler.api.clock import SimClock
 
 
 def queue() -> tuple[SimClock, WorkQueue[str], list[tuple[str, float]]]:

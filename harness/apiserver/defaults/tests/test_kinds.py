@@ -3,8 +3,8 @@ from typing import Any
 
 import pytest
 
-from harness.apiserver.defaults.kinds import default
-from harness.apiserver.defaults.pods import canonical, pull_policy
+from seatrial.harness.apiserver.defaults.kinds import default
+from seatrial.harness.apiserver.defaults.pods import canonical, pull_policy
 
 Object = dict[str, Any]
 

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from harness.apiserver.defaults.qos import qos_class
+from seatrial.harness.apiserver.defaults.qos import qos_class
 
 Object = dict[str, Any]
 

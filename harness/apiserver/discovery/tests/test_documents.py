@@ -6,11 +6,11 @@ from typing import Any
 import orjson
 import pytest
 
-from harness.apiserver.assembly import build_server
-from harness.apiserver.discovery.resources import BUILT_IN
-from harness.apiserver.server import ApiServer
-from scheduler.api.clock import SimClock
-from scheduler.api.transport import Request, Response
+from seatrial.harness.apiserver.assembly import build_server
+from seatrial.harness.apiserver.discovery.resources import BUILT_IN
+from seatrial.harness.apiserver.server import ApiServer
+from seatrial.scheduler.api.clock import SimClock
+from seatrial.scheduler.api.transport import Request, Response
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from harness.apiserver.patching.apply import LAST_APPLIED, ApplyConflict, apply
-from harness.apiserver.patching.field_ownership import update_managed
-from harness.apiserver.patching.patch import PatchError
-from harness.apiserver.schemas.schema_nodes import SchemaNode, schema_for, schema_of_crd
+from seatrial.harness.apiserver.patching.apply import LAST_APPLIED, ApplyConflict, apply
+from seatrial.harness.apiserver.patching.field_ownership import update_managed
+from seatrial.harness.apiserver.patching.patch import PatchError
+from seatrial.harness.apiserver.schemas.schema_nodes import SchemaNode, schema_for, schema_of_crd
 
 # Examples do not depend on chance or on the speed of the machine.
 STEADY = settings(deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))

@@ -6,10 +6,10 @@ import orjson
 import pytest
 import yaml
 
-from harness.apiserver.assembly import build_server
-from harness.apiserver.server import ApiServer
-from scheduler.api.clock import SimClock
-from scheduler.api.transport import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, Request, Response
+from seatrial.harness.apiserver.assembly import build_server
+from seatrial.harness.apiserver.server import ApiServer
+from seatrial.scheduler.api.clock import SimClock
+from seatrial.scheduler.api.transport import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, Request, Response
 
 PODS = "/api/v1/namespaces/default/pods"
 CONTAINER = {"name": "c", "image": "nginx"}

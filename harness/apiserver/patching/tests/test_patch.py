@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from harness.apiserver.patching.patch import PatchError, json_patch, merge_patch, same_json, strategic_merge
-from harness.apiserver.schemas.schema_nodes import SchemaNode, schema_for
+from seatrial.harness.apiserver.patching.patch import PatchError, json_patch, merge_patch, same_json, strategic_merge
+from seatrial.harness.apiserver.schemas.schema_nodes import SchemaNode, schema_for
 
 # Examples do not depend on chance or on the speed of the machine.
 STEADY = settings(deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))

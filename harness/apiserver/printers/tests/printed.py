@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from harness.apiserver.printers.tables import table
+from seatrial.harness.apiserver.printers.tables import table
 
 NOW = 1_767_226_000.0  # 2026-01-01T00:06:40Z
 CREATED = "2026-01-01T00:05:40Z"  # 60 seconds before NOW

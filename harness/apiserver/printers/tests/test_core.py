@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from harness.apiserver.printers.tests.printed import CREATED, made, printed
+from seatrial.harness.apiserver.printers.tests.printed import CREATED, made, printed
 
 EARLIER = "2026-01-01T00:01:40Z"  # 5m before now
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from harness.apiserver.printers.custom import custom_printer
-from harness.apiserver.printers.tests.printed import NOW, made
+from seatrial.harness.apiserver.printers.custom import custom_printer
+from seatrial.harness.apiserver.printers.tests.printed import NOW, made
 
 OBJ = made(
     spec={"n": 3, "f": 2.7, "b": True, "s": "text", "list": [1, 2], "map": {"z": 1, "a": "x"}, "null": None},

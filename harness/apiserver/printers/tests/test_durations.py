@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness.apiserver.printers.durations import age, created_at, human_duration
+from seatrial.harness.apiserver.printers.durations import age, created_at, human_duration
 
 M, H, D = 60, 3600, 86400
 Y = 365 * D

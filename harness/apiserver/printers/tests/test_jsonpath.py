@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from harness.apiserver.printers.jsonpath import PathError, compiled
+from seatrial.harness.apiserver.printers.jsonpath import PathError, compiled
 
 OBJ: dict[str, Any] = {
     "metadata": {"annotations": {"foo.bar/x": "noted"}},

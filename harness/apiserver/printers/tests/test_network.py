@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from harness.apiserver.printers.tests.printed import made, printed
+from seatrial.harness.apiserver.printers.tests.printed import made, printed
 
 BALANCED = {"loadBalancer": {"ingress": [{"hostname": "lb.example"}, {"ip": "192.0.2.9"}, {"ip": "192.0.2.9"}]}}
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from harness.apiserver.printers.pods import PODS
+from seatrial.harness.apiserver.printers.pods import PODS
 
 NOW = 1_767_226_000.0  # 2026-01-01T00:06:40Z
 CREATED = "2026-01-01T00:05:40Z"

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from harness.apiserver.printers.tests.printed import CREATED, made, printed
+from seatrial.harness.apiserver.printers.tests.printed import CREATED, made, printed
 
 RBAC, ADMISSION = "rbac.authorization.k8s.io", "admissionregistration.k8s.io"
 API, FLOW = "apiregistration.k8s.io", "flowcontrol.apiserver.k8s.io"

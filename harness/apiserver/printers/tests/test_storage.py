@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from harness.apiserver.printers.tests.printed import CREATED, made, printed
+from seatrial.harness.apiserver.printers.tests.printed import CREATED, made, printed
 
 STORAGE = "storage.k8s.io"
 

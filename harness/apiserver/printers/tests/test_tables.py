@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from harness.apiserver.printers.tables import _PRINTERS, IncludeObject, columns, frame, printer, row, table
+from seatrial.harness.apiserver.printers.tables import _PRINTERS, IncludeObject, columns, frame, printer, row, table
 
 NOW = 1_767_226_000.0  # 2026-01-01T00:06:40Z
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from harness.apiserver.printers.tests.printed import CREATED, made, printed
+from seatrial.harness.apiserver.printers.tests.printed import CREATED, made, printed
 
 TEMPLATE = {"spec": {"containers": [{"name": "a", "image": "img:1"}, {"name": "b", "image": "img:2"}]}}
 CHOSEN = {

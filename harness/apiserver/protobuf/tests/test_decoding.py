@@ -7,10 +7,10 @@ from typing import Any
 import orjson
 import pytest
 
-from harness.apiserver.protobuf.decoding import _plan, _table, decode, message_of
-from harness.apiserver.protobuf.special import CHOICES, SPECIAL
-from harness.apiserver.protobuf.wire import Malformed
-from harness.apiserver.schemas.schema_nodes import _newest_release
+from seatrial.harness.apiserver.protobuf.decoding import _plan, _table, decode, message_of
+from seatrial.harness.apiserver.protobuf.special import CHOICES, SPECIAL
+from seatrial.harness.apiserver.protobuf.wire import Malformed
+from seatrial.harness.apiserver.schemas.schema_nodes import _newest_release
 
 Value = int | float | str | bytes
 

@@ -12,17 +12,17 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from harness.nodes.agent import NodeAgents
-from harness.nodes.fleet import node_manifest
-from harness.nodes.runtimes.simulated import SimulatedRuntime
-from harness.nodes.tests.little_api import LittleApi
-from scheduler.api.builders import NodeBuilder, node
-from scheduler.api.clock import SimClock
+from seatrial.harness.nodes.agent import NodeAgents
+from seatrial.harness.nodes.fleet import node_manifest
+from seatrial.harness.nodes.runtimes.simulated import SimulatedRuntime
+from seatrial.harness.nodes.tests.little_api import LittleApi
+from seatrial.scheduler.api.builders import NodeBuilder, node
+from seatrial.scheduler.api.clock import SimClock
 
 Object = dict[str, Any]
 
-CRDS = Path(__file__).parents[1] / "crds"
-MANIFESTS = Path(__file__).parents[4] / "suites" / "manifests"
+CRDS = Path(__file__).resolve().parents[1] / "crds"
+MANIFESTS = Path(__file__).resolve().parents[4] / "suites" / "manifests"
 FILES = sorted(CRDS.glob("*.yaml"))
 
 JUNCTORS = ("allOf", "anyOf", "oneOf", "not")

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from harness.apiserver.schemas.custom_rules import rule_causes
-from harness.apiserver.tests.asking import PODS, Api, Object, pod
-from harness.apiserver.webhooks.tests.answering import Witness, register
-from scheduler.api.transport import MERGE_PATCH
+from seatrial.harness.apiserver.schemas.custom_rules import rule_causes
+from seatrial.harness.apiserver.tests.asking import PODS, Api, Object, pod
+from seatrial.harness.apiserver.webhooks.tests.answering import Witness, register
+from seatrial.scheduler.api.transport import MERGE_PATCH
 
 pytest.importorskip("celpy", reason="cel-python is not installed yet: make the environment anew")
 

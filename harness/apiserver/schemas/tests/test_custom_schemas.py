@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from harness.apiserver.schemas.custom_schemas import CustomSchema
+from seatrial.harness.apiserver.schemas.custom_schemas import CustomSchema
 
 SCHEMA = {
     "type": "object",

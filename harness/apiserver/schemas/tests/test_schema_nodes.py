@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness.apiserver.schemas.schema_nodes import SchemaNode, builtin, schema_for, schema_of_crd
+from seatrial.harness.apiserver.schemas.schema_nodes import SchemaNode, builtin, schema_for, schema_of_crd
 
 POD = ("", "v1", "Pod")
 CRD = {

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from harness.apiserver.errors import ApiStatusError
-from harness.apiserver.schemas.shapes import conform
-from harness.apiserver.tests.asking import PODS, Api, Object, pod
-from scheduler.api.transport import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
+from seatrial.harness.apiserver.errors import ApiStatusError
+from seatrial.harness.apiserver.schemas.shapes import conform
+from seatrial.harness.apiserver.tests.asking import PODS, Api, Object, pod
+from seatrial.scheduler.api.transport import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
 
 FULL: Object = {
     "apiVersion": "v1",

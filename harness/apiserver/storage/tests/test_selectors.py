@@ -7,8 +7,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from harness.apiserver.errors import ApiStatusError
-from harness.apiserver.storage.selectors import field_test, label_test
+from seatrial.harness.apiserver.errors import ApiStatusError
+from seatrial.harness.apiserver.storage.selectors import field_test, label_test
 
 # Examples do not depend on chance or on the speed of the machine.
 STEADY = settings(deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))

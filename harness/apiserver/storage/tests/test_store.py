@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from harness.apiserver.storage.store import Change, Store
-from harness.apiserver.tests.asking import CONFIGS, PODS, Api, Object, Watch, config, pod
-from scheduler.api.transport import JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
+from seatrial.harness.apiserver.storage.store import Change, Store
+from seatrial.harness.apiserver.tests.asking import CONFIGS, PODS, Api, Object, Watch, config, pod
+from seatrial.scheduler.api.transport import JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
 
 CONFIG_MAPS = ("", "configmaps")
 

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 import orjson
 import pytest
 
-from harness.apiserver.errors import ApiStatusError
-from harness.apiserver.streams.responses import Streaming
-from harness.apiserver.tests.asking import CONFIGS, PODS, Api, Lines, config, pod
-from scheduler.api.transport import MERGE_PATCH, Request
+from seatrial.harness.apiserver.errors import ApiStatusError
+from seatrial.harness.apiserver.streams.responses import Streaming
+from seatrial.harness.apiserver.tests.asking import CONFIGS, PODS, Api, Lines, config, pod
+from seatrial.scheduler.api.transport import MERGE_PATCH, Request
 
 
 @pytest.fixture

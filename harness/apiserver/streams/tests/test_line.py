@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from harness.apiserver.streams.line import HELD, UNREAD, Inlet, Line
+from seatrial.harness.apiserver.streams.line import HELD, UNREAD, Inlet, Line
 
 WITHIN = 10.0
 

@@ -4,8 +4,8 @@ import zlib
 
 import pytest
 
-from harness.apiserver.streams import spdy
-from harness.apiserver.streams.spdy import Frame
+from seatrial.harness.apiserver.streams import spdy
+from seatrial.harness.apiserver.streams.spdy import Frame
 
 
 def test_the_dictionary_is_the_specifications() -> None:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from harness.apiserver.streams.websocket import BINARY, MAX_FRAME, PING, TEXT, TOO_BIG, Fault, Reader, closing, frame
-from harness.apiserver.tests.sockets import masked
+from seatrial.harness.apiserver.streams.websocket import BINARY, MAX_FRAME, PING, TEXT, TOO_BIG, Fault, Reader, closing, frame
+from seatrial.harness.apiserver.tests.sockets import masked
 
 STREAM = (
     masked(b"first") + masked(b"", 2) + masked(b"in ", 1, last=False) + masked(b"between", PING) + masked(b"parts", 0)

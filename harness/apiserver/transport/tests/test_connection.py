@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import orjson
 import pytest
 
-from harness.apiserver.request.bodies import BODY_LIMIT
-from harness.apiserver.tests.asking import CONFIGS, PODS, config, pod
-from harness.apiserver.tests.serving import PATIENCE, Served, Wire, served
-from harness.apiserver.transport import connection, watch_stream
+from seatrial.harness.apiserver.request.bodies import BODY_LIMIT
+from seatrial.harness.apiserver.tests.asking import CONFIGS, PODS, config, pod
+from seatrial.harness.apiserver.tests.serving import PATIENCE, Served, Wire, served
+from seatrial.harness.apiserver.transport import connection, watch_stream
 
 VERSION = "/version"
 

@@ -6,9 +6,9 @@ from random import Random
 import httptools
 import pytest
 
-from harness.apiserver.tests.asking import PODS
-from harness.apiserver.tests.serving import Served, served
-from harness.apiserver.transport.header_cache import LIMIT, HeaderCache, ParsedRequest
+from seatrial.harness.apiserver.tests.asking import PODS
+from seatrial.harness.apiserver.tests.serving import Served, served
+from seatrial.harness.apiserver.transport.header_cache import LIMIT, HeaderCache, ParsedRequest
 
 HEAD = b"\r\nHost: here\r\nAuthorization: Bearer abc\r\nContent-Type: application/json"
 

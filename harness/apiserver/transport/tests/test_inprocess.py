@@ -9,12 +9,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from harness.apiserver.assembly import build_server
-from harness.apiserver.tests.asking import CONFIGS, PODS, bare_server, config, pod
-from harness.apiserver.tests.serving import Served, served
-from harness.apiserver.transport.inprocess import InProcessTransport
-from scheduler.api.clock import SimClock
-from scheduler.api.transport import (
+from seatrial.harness.apiserver.assembly import build_server
+from seatrial.harness.apiserver.tests.asking import CONFIGS, PODS, bare_server, config, pod
+from seatrial.harness.apiserver.tests.serving import Served, served
+from seatrial.harness.apiserver.transport.inprocess import InProcessTransport
+from seatrial.scheduler.api.clock import SimClock
+from seatrial.scheduler.api.transport import (
     APPLY_PATCH,
     JSON,
     JSON_PATCH,

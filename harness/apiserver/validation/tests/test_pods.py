@@ -2,9 +2,9 @@ from typing import Any
 
 import pytest
 
-from harness.apiserver.defaults.kinds import default
-from harness.apiserver.field_errors import Cause
-from harness.apiserver.validation.kinds import validate
+from seatrial.harness.apiserver.defaults.kinds import default
+from seatrial.harness.apiserver.field_errors import Cause
+from seatrial.harness.apiserver.validation.kinds import validate
 
 Object = dict[str, Any]
 

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from harness.apiserver.tests.asking import PODS, Api, Object, pod
-from scheduler.api.transport import MERGE_PATCH
+from seatrial.harness.apiserver.tests.asking import PODS, Api, Object, pod
+from seatrial.scheduler.api.transport import MERGE_PATCH
 
 
 def bound(api: Api, name: str, **spec: Any) -> Object:

@@ -12,10 +12,10 @@ from typing import Any
 import orjson
 import pytest
 
-from harness.apiserver.streams import spdy
-from harness.apiserver.tests.asking import PODS, Api, pod
-from harness.apiserver.tests.serving import Served
-from harness.apiserver.tests.sockets import (
+from seatrial.harness.apiserver.streams import spdy
+from seatrial.harness.apiserver.tests.asking import PODS, Api, pod
+from seatrial.harness.apiserver.tests.serving import Served
+from seatrial.harness.apiserver.tests.sockets import (
     SPDY,
     UPGRADE,
     Ending,
@@ -26,8 +26,8 @@ from harness.apiserver.tests.sockets import (
     upgraded,
     with_processes,
 )
-from harness.apiserver.webhooks.tests.answering import CONFIGURATIONS, Witness, webhook
-from harness.nodes.runtimes.tests.rig import WITHIN, with_mark
+from seatrial.harness.apiserver.webhooks.tests.answering import CONFIGURATIONS, Witness, webhook
+from seatrial.harness.nodes.runtimes.tests.rig import WITHIN, with_mark
 
 SUCCESS = {"metadata": {}, "status": "Success"}
 END_OF_INPUT = masked(b"\xff\x00")

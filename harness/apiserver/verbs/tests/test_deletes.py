@@ -2,10 +2,10 @@
 
 import pytest
 
-from harness.apiserver.schemas.tests.test_shapes import at
-from harness.apiserver.tests.asking import CONFIGS, PODS, Api, Object, config, pod
-from harness.apiserver.verbs.tests.bound import bound
-from scheduler.api.transport import MERGE_PATCH
+from seatrial.harness.apiserver.schemas.tests.test_shapes import at
+from seatrial.harness.apiserver.tests.asking import CONFIGS, PODS, Api, Object, config, pod
+from seatrial.harness.apiserver.verbs.tests.bound import bound
+from seatrial.scheduler.api.transport import MERGE_PATCH
 
 NAMESPACES = "/api/v1/namespaces"
 

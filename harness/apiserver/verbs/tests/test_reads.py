@@ -5,8 +5,8 @@ from urllib.parse import quote
 
 import pytest
 
-from harness.apiserver.storage.store import Snapshots
-from harness.apiserver.tests.asking import CONFIGS, PODS, Api, config, pod
+from seatrial.harness.apiserver.storage.store import Snapshots
+from seatrial.harness.apiserver.tests.asking import CONFIGS, PODS, Api, config, pod
 
 
 @pytest.fixture

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from harness.apiserver.schemas.tests.test_shapes import at
-from harness.apiserver.tests.asking import PODS, Api, Object, pod
-from harness.apiserver.verbs.tests.bound import bound
-from scheduler.api.transport import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
+from seatrial.harness.apiserver.schemas.tests.test_shapes import at
+from seatrial.harness.apiserver.tests.asking import PODS, Api, Object, pod
+from seatrial.harness.apiserver.verbs.tests.bound import bound
+from seatrial.scheduler.api.transport import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
 
 BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import orjson
 
-from harness.apiserver.tests.asking import Api, Object
-from harness.apiserver.webhooks.dispatch import Handler
+from seatrial.harness.apiserver.tests.asking import Api, Object
+from seatrial.harness.apiserver.webhooks.dispatch import Handler
 
 CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1"
 PODS_CREATED = {"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}

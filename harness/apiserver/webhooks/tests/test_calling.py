@@ -14,12 +14,12 @@ from pathlib import Path
 import orjson
 import pytest
 
-from harness.apiserver.access.credentials import make_credentials, server_context
-from harness.apiserver.tests.asking import PODS, Object, pod
-from harness.apiserver.tests.serving import PATIENCE, Served, Wire, served
-from harness.apiserver.webhooks.calling import HttpsCaller
-from harness.apiserver.webhooks.tests.answering import CONFIGURATIONS, labelled, reviewed, webhook
-from scheduler.api.clock import WallClock
+from seatrial.harness.apiserver.access.credentials import make_credentials, server_context
+from seatrial.harness.apiserver.tests.asking import PODS, Object, pod
+from seatrial.harness.apiserver.tests.serving import PATIENCE, Served, Wire, served
+from seatrial.harness.apiserver.webhooks.calling import HttpsCaller
+from seatrial.harness.apiserver.webhooks.tests.answering import CONFIGURATIONS, labelled, reviewed, webhook
+from seatrial.scheduler.api.clock import WallClock
 
 MUTATING = f"{CONFIGURATIONS}/mutatingwebhookconfigurations"
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from harness.apiserver.tests.asking import Api, Object
-from harness.apiserver.webhooks.tests.answering import Witness, register, reviewed
-from harness.apiserver.webhooks.tests.test_calling import calling, door
-from scheduler.api.transport import APPLY_PATCH, JSON_PATCH, MERGE_PATCH
+from seatrial.harness.apiserver.tests.asking import Api, Object
+from seatrial.harness.apiserver.webhooks.tests.answering import Witness, register, reviewed
+from seatrial.harness.apiserver.webhooks.tests.test_calling import calling, door
+from seatrial.scheduler.api.transport import APPLY_PATCH, JSON_PATCH, MERGE_PATCH
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 URL = "https://shipyard.test/convert"

@@ -5,8 +5,8 @@ from typing import Any
 import orjson
 import pytest
 
-from harness.apiserver.tests.asking import CONFIGS, PODS, Api, Object, config, pod
-from harness.apiserver.webhooks.tests.answering import (
+from seatrial.harness.apiserver.tests.asking import CONFIGS, PODS, Api, Object, config, pod
+from seatrial.harness.apiserver.webhooks.tests.answering import (
     CONFIGURATIONS,
     PODS_CREATED,
     Witness,
@@ -15,7 +15,7 @@ from harness.apiserver.webhooks.tests.answering import (
     reviewed,
     webhook,
 )
-from scheduler.api.transport import MERGE_PATCH, Request
+from seatrial.scheduler.api.transport import MERGE_PATCH, Request
 
 
 @pytest.fixture

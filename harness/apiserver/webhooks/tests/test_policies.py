@@ -5,9 +5,9 @@ from typing import Any
 import orjson
 import pytest
 
-from harness.apiserver.tests.asking import CONFIGS, PODS, Api, Object, config, pod
-from harness.apiserver.tests.kubectl import Kubectl
-from scheduler.api.transport import JSON, MERGE_PATCH, Request, Response
+from seatrial.harness.apiserver.tests.asking import CONFIGS, PODS, Api, Object, config, pod
+from seatrial.harness.apiserver.tests.kubectl import Kubectl
+from seatrial.scheduler.api.transport import JSON, MERGE_PATCH, Request, Response
 
 pytest.importorskip("celpy", reason="cel-python is not installed yet: make the environment anew")
 

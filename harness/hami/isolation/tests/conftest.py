@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from fake_devices.build import NO_COMPILER, compiler
-from fake_devices.hami.cuda import install_cuda
+from seatrial.fake_devices.build import NO_COMPILER, compiler
+from seatrial.fake_devices.hami.cuda import install_cuda
 
 
 @pytest.fixture(scope="session")

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from harness.devices.provider import Device
-from harness.hami.isolation.checks import CHECKS, MIB, Bench, Lengths, core_shares, fairness
-from harness.hami.isolation.probe import Ready
-from harness.hami.isolation.tenants import Arrangement
+from seatrial.harness.devices.provider import Device
+from seatrial.harness.hami.isolation.checks import CHECKS, MIB, Bench, Lengths, core_shares, fairness
+from seatrial.harness.hami.isolation.probe import Ready
+from seatrial.harness.hami.isolation.tenants import Arrangement
 
 SHORT = Lengths(warm_up=0.1, measured=0.5, together=0.5, baseline=0.5, tick=0.05, launch=0.002)
 CARD = Device("nvidia", "gpu", "H200", "H200", 0, 0, "GPU-1", "0000:01:00.0", 0, "pci0000:00", 141 << 30)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.devices.provider import Device, Driver, Missing, Process, Slice
-from harness.hami.isolation.probe import Ready, check_readiness
-from harness.hami.isolation.tenants import Arrangement
+from seatrial.harness.devices.provider import Device, Driver, Missing, Process, Slice
+from seatrial.harness.hami.isolation.probe import Ready, check_readiness
+from seatrial.harness.hami.isolation.tenants import Arrangement
 
 CARD = Device("nvidia", "gpu", "H200", "H200", 0, 0, "GPU-1", "0000:01:00.0", 0, "pci0000:00", 141 << 30)
 

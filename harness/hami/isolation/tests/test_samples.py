@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from harness.hami.isolation.samples import (
+from seatrial.harness.hami.isolation.samples import (
     Interval,
     Tick,
     batch_means,

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.hami.isolation.samples import mean_interval, rates
-from harness.hami.isolation.tenants import Arrangement, Limits, TenantEnded, TenantProcess, clear_lock, tenants
+from seatrial.harness.hami.isolation.samples import mean_interval, rates
+from seatrial.harness.hami.isolation.tenants import Arrangement, Limits, TenantEnded, TenantProcess, clear_lock, tenants
 
 MIB = 1 << 20
 CARD = 8 << 30

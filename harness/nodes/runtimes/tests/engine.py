@@ -13,8 +13,8 @@ from pathlib import Path
 import docker
 import pytest
 
-from harness.nodes.runtimes.docker import DEFAULT_URL, OWNER, unreachable
-from harness.processes import stop
+from seatrial.harness.nodes.runtimes.docker import DEFAULT_URL, OWNER, unreachable
+from seatrial.harness.processes import stop
 
 IMAGE = "seatrial-test:busybox"
 UP_WITHIN = 30.0

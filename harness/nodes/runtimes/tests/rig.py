@@ -8,10 +8,10 @@ from typing import Any, TypeVar
 import msgspec
 import orjson
 
-from harness.devices.provider import ContainerGrant
-from harness.nodes.pods import decode_pod
-from harness.nodes.runtimes.lifecycle import LifecycleRuntime
-from harness.nodes.runtimes.protocol import ContainerState, Runtime, Work
+from seatrial.harness.devices.provider import ContainerGrant
+from seatrial.harness.nodes.pods import decode_pod
+from seatrial.harness.nodes.runtimes.lifecycle import LifecycleRuntime
+from seatrial.harness.nodes.runtimes.protocol import ContainerState, Runtime, Work
 
 R = TypeVar("R", bound=LifecycleRuntime)
 

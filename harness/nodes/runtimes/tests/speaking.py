@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from harness.conversation import OUTPUTS, STDERR, Outcome, everything
-from harness.nodes.runtimes.protocol import Runtime, Work
+from seatrial.harness.conversation import OUTPUTS, STDERR, Outcome, everything
+from seatrial.harness.nodes.runtimes.protocol import Runtime, Work
 
 
 async def executed(runtime: Runtime, work: Work, container: str, command: Sequence[str]) -> tuple[Outcome, bytes]:

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from harness.nodes.runtimes import cgroups
-from harness.nodes.runtimes.cgroups import Cgroups
-from harness.nodes.runtimes.commands import Limits
-from harness.nodes.runtimes.process import ProcessRuntime
-from harness.nodes.runtimes.tests.rig import Reports, stopped, work
-from harness.nodes.runtimes.tests.speaking import executed
-from harness.nodes.runtimes.tests.test_process import on_loop
+from seatrial.harness.nodes.runtimes import cgroups
+from seatrial.harness.nodes.runtimes.cgroups import Cgroups
+from seatrial.harness.nodes.runtimes.commands import Limits
+from seatrial.harness.nodes.runtimes.process import ProcessRuntime
+from seatrial.harness.nodes.runtimes.tests.rig import Reports, stopped, work
+from seatrial.harness.nodes.runtimes.tests.speaking import executed
+from seatrial.harness.nodes.runtimes.tests.test_process import on_loop
 
 LIMITED = {"limits": {"cpu": "250m", "memory": "32Mi"}}
 

@@ -11,15 +11,15 @@ from typing import Any
 import docker
 import pytest
 
-from harness.conversation import STDERR, STDOUT, Wanted, everything
-from harness.devices.provider import ContainerGrant, Mount
-from harness.errors import ClusterError
-from harness.nodes.runtimes.docker import OWNER, UID, DockerRuntime, unreachable
-from harness.nodes.runtimes.simulated import Stages
-from harness.nodes.runtimes.tests.engine import IMAGE, containers, engine_at
-from harness.nodes.runtimes.tests.rig import Reports, closing, eventually, read, stopped, with_mark, work
-from harness.nodes.runtimes.tests.speaking import executed
-from scheduler.api.clock import WallClock
+from seatrial.harness.conversation import STDERR, STDOUT, Wanted, everything
+from seatrial.harness.devices.provider import ContainerGrant, Mount
+from seatrial.harness.errors import ClusterError
+from seatrial.harness.nodes.runtimes.docker import OWNER, UID, DockerRuntime, unreachable
+from seatrial.harness.nodes.runtimes.simulated import Stages
+from seatrial.harness.nodes.runtimes.tests.engine import IMAGE, containers, engine_at
+from seatrial.harness.nodes.runtimes.tests.rig import Reports, closing, eventually, read, stopped, with_mark, work
+from seatrial.harness.nodes.runtimes.tests.speaking import executed
+from seatrial.scheduler.api.clock import WallClock
 
 TINY = {"memory": "16Mi"}
 Body = Callable[[DockerRuntime], Awaitable[None]]
@@ -191,10 +191,10 @@ def test_a_successor_of_the_same_name_takes_containers_up(engine: str) -> None:
 
 AGENT = """
 import asyncio, sys
-from harness.nodes.runtimes.docker import DockerRuntime
-from harness.nodes.runtimes.tests.engine import IMAGE
-from harness.nodes.runtimes.tests.rig import Reports, work
-from scheduler.api.clock import WallClock
+from seatrial.harness.nodes.runtimes.docker import DockerRuntime
+from seatrial.harness.nodes.runtimes.tests.engine import IMAGE
+from seatrial.harness.nodes.runtimes.tests.rig import Reports, work
+from seatrial.scheduler.api.clock import WallClock
 
 async def main():
     runtime, reports = DockerRuntime(WallClock(), url=sys.argv[1]), Reports()

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from harness.nodes.runtimes.cgroups import Cgroups
-from harness.nodes.runtimes.process import ProcessRuntime
-from harness.nodes.runtimes.protocol import ContainerState, Work
-from harness.nodes.runtimes.simulated import Stages
-from harness.nodes.runtimes.tests.rig import Reports, closing, eventually, stopped, work
-from scheduler.api.clock import WallClock
+from seatrial.harness.nodes.runtimes.cgroups import Cgroups
+from seatrial.harness.nodes.runtimes.process import ProcessRuntime
+from seatrial.harness.nodes.runtimes.protocol import ContainerState, Work
+from seatrial.harness.nodes.runtimes.simulated import Stages
+from seatrial.harness.nodes.runtimes.tests.rig import Reports, closing, eventually, stopped, work
+from seatrial.scheduler.api.clock import WallClock
 
 Body = Callable[[ProcessRuntime], Awaitable[None]]
 STAY = "while :; do sleep 0.05; done"

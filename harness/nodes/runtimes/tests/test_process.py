@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from harness.devices.provider import ContainerGrant, Device
-from harness.errors import ClusterError
-from harness.nodes.runtimes.cgroups import Cgroups
-from harness.nodes.runtimes.process import ProcessRuntime
-from harness.nodes.runtimes.simulated import Stages
-from harness.nodes.runtimes.tests.rig import (
+from seatrial.harness.devices.provider import ContainerGrant, Device
+from seatrial.harness.errors import ClusterError
+from seatrial.harness.nodes.runtimes.cgroups import Cgroups
+from seatrial.harness.nodes.runtimes.process import ProcessRuntime
+from seatrial.harness.nodes.runtimes.simulated import Stages
+from seatrial.harness.nodes.runtimes.tests.rig import (
     WITHIN,
     Reports,
     closing,
@@ -28,8 +28,8 @@ from harness.nodes.runtimes.tests.rig import (
     with_mark,
     work,
 )
-from harness.nodes.runtimes.tests.speaking import executed
-from scheduler.api.clock import WallClock
+from seatrial.harness.nodes.runtimes.tests.speaking import executed
+from seatrial.scheduler.api.clock import WallClock
 
 Body = Callable[[ProcessRuntime], Awaitable[None]]
 NO_GROUPS = Cgroups(0, {}, "not asked for in this test")
@@ -306,10 +306,10 @@ def test_exec_ends_with_its_pod(tmp_path: Path) -> None:
 AGENT = """
 import asyncio, sys
 from pathlib import Path
-from harness.nodes.runtimes.cgroups import Cgroups
-from harness.nodes.runtimes.process import ProcessRuntime
-from harness.nodes.runtimes.tests.rig import Reports, work
-from scheduler.api.clock import WallClock
+from seatrial.harness.nodes.runtimes.cgroups import Cgroups
+from seatrial.harness.nodes.runtimes.process import ProcessRuntime
+from seatrial.harness.nodes.runtimes.tests.rig import Reports, work
+from seatrial.scheduler.api.clock import WallClock
 
 async def main():
     runtime = ProcessRuntime(WallClock(), Path(sys.argv[1]), linger=float(sys.argv[3]), groups=Cgroups(0, {}))

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from harness.conversation import OUTPUTS, STDERR, STDOUT, Conversation, Wanted, everything
-from harness.errors import ClusterError
-from harness.nodes.runtimes.cgroups import Cgroups
-from harness.nodes.runtimes.process import ProcessRuntime
-from harness.nodes.runtimes.protocol import Work
-from harness.nodes.runtimes.simulated import SimulatedRuntime, Stages
-from harness.nodes.runtimes.tests.rig import WITHIN, Reports, eventually, stopped, with_mark, work
-from scheduler.api.clock import SimClock, WallClock
+from seatrial.harness.conversation import OUTPUTS, STDERR, STDOUT, Conversation, Wanted, everything
+from seatrial.harness.errors import ClusterError
+from seatrial.harness.nodes.runtimes.cgroups import Cgroups
+from seatrial.harness.nodes.runtimes.process import ProcessRuntime
+from seatrial.harness.nodes.runtimes.protocol import Work
+from seatrial.harness.nodes.runtimes.simulated import SimulatedRuntime, Stages
+from seatrial.harness.nodes.runtimes.tests.rig import WITHIN, Reports, eventually, stopped, with_mark, work
+from seatrial.scheduler.api.clock import SimClock, WallClock
 
 Body = Callable[[ProcessRuntime, Work, Reports], Awaitable[None]]
 ALL = Wanted(stdin=True, stdout=True, stderr=True)

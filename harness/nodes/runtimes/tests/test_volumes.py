@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from harness.nodes.runtimes.protocol import Work
-from harness.nodes.runtimes.tests.rig import work
-from harness.nodes.runtimes.volumes import CannotMount, mounts, prepare
+from seatrial.harness.nodes.runtimes.protocol import Work
+from seatrial.harness.nodes.runtimes.tests.rig import work
+from seatrial.harness.nodes.runtimes.volumes import CannotMount, mounts, prepare
 
 OBJECTS = {
     ("configmap", "settings"): {"colour": b"blue", "size": b"9"},

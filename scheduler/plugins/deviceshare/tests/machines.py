@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from scheduler.api.device import (
+from seatrial.scheduler.api.device import (
     DEVICE_ALLOCATE_HINT,
     DEVICE_JOINT_ALLOCATE,
     GPU_CORE,
@@ -18,13 +18,13 @@ from scheduler.api.device import (
     VirtualFunction,
     VirtualFunctionGroup,
 )
-from scheduler.api.quantity import Amounts
-from scheduler.plugins.deviceshare.allocator import allocate
-from scheduler.plugins.deviceshare.gpus import Policy
-from scheduler.plugins.deviceshare.hints import read
-from scheduler.plugins.deviceshare.request import DeviceRequest
-from scheduler.plugins.deviceshare.shares import Function, Share
-from scheduler.plugins.deviceshare.states import NO_TRAITS, Choice, DeviceState, StateCache, Traits
+from seatrial.scheduler.api.quantity import Amounts
+from seatrial.scheduler.plugins.deviceshare.allocator import allocate
+from seatrial.scheduler.plugins.deviceshare.gpus import Policy
+from seatrial.scheduler.plugins.deviceshare.hints import read
+from seatrial.scheduler.plugins.deviceshare.request import DeviceRequest
+from seatrial.scheduler.plugins.deviceshare.shares import Function, Share
+from seatrial.scheduler.plugins.deviceshare.states import NO_TRAITS, Choice, DeviceState, StateCache, Traits
 
 GIB = 1 << 30
 NIC_BUSES = {1: "0000:1f:00", 2: "0000:90:00", 3: "0000:51:00", 4: "0000:b9:00"}

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from scheduler.api.builders import pod
-from scheduler.api.core import Node
-from scheduler.api.device import (
+from seatrial.scheduler.api.builders import pod
+from seatrial.scheduler.api.core import Node
+from seatrial.scheduler.api.device import (
     DEVICE_ALLOCATED,
     GPU_CORE,
     GPU_MEMORY,
@@ -17,9 +17,9 @@ from scheduler.api.device import (
     Device,
     DeviceSpec,
 )
-from scheduler.api.wire import ObjectMeta
-from scheduler.plugins.deviceshare.tests.machines import card
-from scheduler.tests.rig import Rig, profile
+from seatrial.scheduler.api.wire import ObjectMeta
+from seatrial.scheduler.plugins.deviceshare.tests.machines import card
+from seatrial.scheduler.tests.rig import Rig, profile
 
 LOCK = "cambricon.com/dsmlu.lock"
 WRAPPED = 'failed to adapt for GPU device plugin of vendor "cambricon": '

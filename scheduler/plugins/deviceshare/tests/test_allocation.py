@@ -4,16 +4,16 @@ from typing import Any
 
 import pytest
 
-from scheduler.api.builders import pod
-from scheduler.api.device import GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, RDMA, DeviceInfo, parse_allocations
-from scheduler.api.quantity import Amounts
-from scheduler.plugins.deviceshare.allocator import allocate, fill_memory
-from scheduler.plugins.deviceshare.gpus import Policy
-from scheduler.plugins.deviceshare.request import DeviceRequest
-from scheduler.plugins.deviceshare.scoring import Scorer
-from scheduler.plugins.deviceshare.shares import Share
-from scheduler.plugins.deviceshare.states import Choice, DeviceState, StateCache
-from scheduler.tests.rig import Rig, profile
+from seatrial.scheduler.api.builders import pod
+from seatrial.scheduler.api.device import GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, RDMA, DeviceInfo, parse_allocations
+from seatrial.scheduler.api.quantity import Amounts
+from seatrial.scheduler.plugins.deviceshare.allocator import allocate, fill_memory
+from seatrial.scheduler.plugins.deviceshare.gpus import Policy
+from seatrial.scheduler.plugins.deviceshare.request import DeviceRequest
+from seatrial.scheduler.plugins.deviceshare.scoring import Scorer
+from seatrial.scheduler.plugins.deviceshare.shares import Share
+from seatrial.scheduler.plugins.deviceshare.states import Choice, DeviceState, StateCache
+from seatrial.scheduler.tests.rig import Rig, profile
 
 GIB = 1 << 30
 

@@ -1,12 +1,12 @@
 """One device cache for all profiles."""
 
-from scheduler.api.builders import pod
-from scheduler.api.device import DEVICE_ALLOCATED, parse_allocations
-from scheduler.config import parse
-from scheduler.framework.state import CycleState
-from scheduler.plugins.deviceshare.cache import DeviceCache
-from scheduler.plugins.deviceshare.plugin import DeviceShare
-from scheduler.tests.rig import Rig
+from seatrial.scheduler.api.builders import pod
+from seatrial.scheduler.api.device import DEVICE_ALLOCATED, parse_allocations
+from seatrial.scheduler.config import parse
+from seatrial.scheduler.framework.state import CycleState
+from seatrial.scheduler.plugins.deviceshare.cache import DeviceCache
+from seatrial.scheduler.plugins.deviceshare.plugin import DeviceShare
+from seatrial.scheduler.tests.rig import Rig
 
 
 def two_profiles() -> Rig:

@@ -8,8 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from scheduler.api.core import Container, Node, NodeSpec, NodeStatus, Pod, PodSpec, ResourceRequirements
-from scheduler.api.device import (
+from seatrial.scheduler.api.core import Container, Node, NodeSpec, NodeStatus, Pod, PodSpec, ResourceRequirements
+from seatrial.scheduler.api.device import (
     DEVICE_ALLOCATE_HINT,
     DEVICE_ALLOCATED,
     DEVICE_JOINT_ALLOCATE,
@@ -30,11 +30,11 @@ from scheduler.api.device import (
     DeviceInfo,
     DeviceSpec,
 )
-from scheduler.api.wire import ObjectMeta, ResourceList
-from scheduler.plugins.deviceshare.tests.machines import FUNCTIONS, JOINT, NIC_LABELS, card, paired, single
-from scheduler.plugins.deviceshare.tests.test_slices import HUAWEI, SIZES, SOURCE, config_map, npus
-from scheduler.tests.play import Play, stories
-from scheduler.tests.rig import profile
+from seatrial.scheduler.api.wire import ObjectMeta, ResourceList
+from seatrial.scheduler.plugins.deviceshare.tests.machines import FUNCTIONS, JOINT, NIC_LABELS, card, paired, single
+from seatrial.scheduler.plugins.deviceshare.tests.test_slices import HUAWEI, SIZES, SOURCE, config_map, npus
+from seatrial.scheduler.tests.play import Play, stories
+from seatrial.scheduler.tests.rig import profile
 
 TABLE = '{"1":[{"minors":[0]},{"minors":[5]}],"2":[{"minors":[2,3],"allocationScore":"7"},{"minors":[0,1]}]}'
 Marks = dict[str, str]

@@ -2,15 +2,15 @@
 
 import pytest
 
-from scheduler.api.builders import pod
-from scheduler.api.device import DEVICE_ALLOCATED, RDMA, parse_allocations
-from scheduler.framework.decisions import Bind
-from scheduler.framework.state import CycleState
-from scheduler.plugins.deviceshare.cache import DeviceCache, NodeDevices
-from scheduler.plugins.deviceshare.plugin import DeviceShare
-from scheduler.plugins.deviceshare.tests.machines import FUNCTIONS, HALF, JOINT, ask, card, chosen, paired, state
-from scheduler.plugins.deviceshare.tests.test_nodes import machine, wishing
-from scheduler.tests.rig import Rig
+from seatrial.scheduler.api.builders import pod
+from seatrial.scheduler.api.device import DEVICE_ALLOCATED, RDMA, parse_allocations
+from seatrial.scheduler.framework.decisions import Bind
+from seatrial.scheduler.framework.state import CycleState
+from seatrial.scheduler.plugins.deviceshare.cache import DeviceCache, NodeDevices
+from seatrial.scheduler.plugins.deviceshare.plugin import DeviceShare
+from seatrial.scheduler.plugins.deviceshare.tests.machines import FUNCTIONS, HALF, JOINT, ask, card, chosen, paired, state
+from seatrial.scheduler.plugins.deviceshare.tests.test_nodes import machine, wishing
+from seatrial.scheduler.tests.rig import Rig
 
 
 def devices_of(rig: Rig, name: str = "n") -> NodeDevices:

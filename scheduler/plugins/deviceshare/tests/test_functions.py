@@ -5,14 +5,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from scheduler.api.builders import PodBuilder, pod, reservation
-from scheduler.api.device import DEVICE_ALLOCATED, RDMA, parse_allocations
-from scheduler.api.reservation import Reservation, ReservationStatus
-from scheduler.api.wire import to_json
-from scheduler.plugins.deviceshare.tests.machines import NIC_BUSES, paired
-from scheduler.plugins.deviceshare.tests.test_nodes import machine
-from scheduler.plugins.deviceshare.tests.test_reservation_view import confirmed
-from scheduler.tests.rig import Rig
+from seatrial.scheduler.api.builders import PodBuilder, pod, reservation
+from seatrial.scheduler.api.device import DEVICE_ALLOCATED, RDMA, parse_allocations
+from seatrial.scheduler.api.reservation import Reservation, ReservationStatus
+from seatrial.scheduler.api.wire import to_json
+from seatrial.scheduler.plugins.deviceshare.tests.machines import NIC_BUSES, paired
+from seatrial.scheduler.plugins.deviceshare.tests.test_nodes import machine
+from seatrial.scheduler.plugins.deviceshare.tests.test_reservation_view import confirmed
+from seatrial.scheduler.tests.rig import Rig
 
 BUS = NIC_BUSES[2]
 

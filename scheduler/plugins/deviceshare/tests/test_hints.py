@@ -4,16 +4,16 @@ from typing import Any
 
 import pytest
 
-from scheduler.api.builders import pod
-from scheduler.api.device import DEVICE_ALLOCATE_HINT, DEVICE_JOINT_ALLOCATE, FPGA, GPU_PARTITION_SPEC, RDMA, DeviceInfo
-from scheduler.framework.status import Status
-from scheduler.plugins.deviceshare.allocator import allocate
-from scheduler.plugins.deviceshare.candidates import count, missing
-from scheduler.plugins.deviceshare.gpus import Policy
-from scheduler.plugins.deviceshare.hints import NO_HINTS, InvalidHintError, read
-from scheduler.plugins.deviceshare.states import DeviceState
-from scheduler.plugins.deviceshare.tests.machines import ask, card, chosen, nic, paired, state, whole
-from scheduler.tests.rig import Rig
+from seatrial.scheduler.api.builders import pod
+from seatrial.scheduler.api.device import DEVICE_ALLOCATE_HINT, DEVICE_JOINT_ALLOCATE, FPGA, GPU_PARTITION_SPEC, RDMA, DeviceInfo
+from seatrial.scheduler.framework.status import Status
+from seatrial.scheduler.plugins.deviceshare.allocator import allocate
+from seatrial.scheduler.plugins.deviceshare.candidates import count, missing
+from seatrial.scheduler.plugins.deviceshare.gpus import Policy
+from seatrial.scheduler.plugins.deviceshare.hints import NO_HINTS, InvalidHintError, read
+from seatrial.scheduler.plugins.deviceshare.states import DeviceState
+from seatrial.scheduler.plugins.deviceshare.tests.machines import ask, card, chosen, nic, paired, state, whole
+from seatrial.scheduler.tests.rig import Rig
 
 NICS = [nic(minor, labels={"type": "fakeW" if minor else "fakeS"}) for minor in range(5)]
 

@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 
-from scheduler.api.device import parse_allocations
-from scheduler.framework.status import Status
-from scheduler.plugins.deviceshare.allocator import allocate, verdict
-from scheduler.plugins.deviceshare.gpus import Policy
-from scheduler.plugins.deviceshare.scoring import Scorer
-from scheduler.plugins.deviceshare.shares import Holding, shares_of
-from scheduler.plugins.deviceshare.states import Choice, DeviceState, Traits
-from scheduler.plugins.deviceshare.tests.machines import (
+from seatrial.scheduler.api.device import parse_allocations
+from seatrial.scheduler.framework.status import Status
+from seatrial.scheduler.plugins.deviceshare.allocator import allocate, verdict
+from seatrial.scheduler.plugins.deviceshare.gpus import Policy
+from seatrial.scheduler.plugins.deviceshare.scoring import Scorer
+from seatrial.scheduler.plugins.deviceshare.shares import Holding, shares_of
+from seatrial.scheduler.plugins.deviceshare.states import Choice, DeviceState, Traits
+from seatrial.scheduler.plugins.deviceshare.tests.machines import (
     FUNCTIONS,
     JOINT,
     NIC_BUSES,

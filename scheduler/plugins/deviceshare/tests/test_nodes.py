@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from scheduler.api.builders import PodBuilder, pod
-from scheduler.api.device import (
+from seatrial.scheduler.api.builders import PodBuilder, pod
+from seatrial.scheduler.api.device import (
     DEVICE_ALLOCATE_HINT,
     DEVICE_JOINT_ALLOCATE,
     GPU_MODEL_LABEL,
@@ -20,9 +20,9 @@ from scheduler.api.device import (
     DeviceSpec,
     parse_allocations,
 )
-from scheduler.api.wire import ObjectMeta, ResourceList
-from scheduler.plugins.deviceshare.tests.machines import FUNCTIONS, JOINT, card, nic, paired, single
-from scheduler.tests.rig import Rig, profile
+from seatrial.scheduler.api.wire import ObjectMeta, ResourceList
+from seatrial.scheduler.plugins.deviceshare.tests.machines import FUNCTIONS, JOINT, card, nic, paired, single
+from seatrial.scheduler.tests.rig import Rig, profile
 
 SAME_PCIE = JOINT | {"requiredScope": "SamePCIe"}
 

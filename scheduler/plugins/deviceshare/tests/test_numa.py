@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 
-from scheduler.api.device import FPGA, RDMA
-from scheduler.framework.status import Status
-from scheduler.plugins.deviceshare.allocator import allocate
-from scheduler.plugins.deviceshare.gpus import Policy
-from scheduler.plugins.deviceshare.numa import TOO_FEW_THERE, hints
-from scheduler.plugins.deviceshare.states import Choice, DeviceState
-from scheduler.plugins.deviceshare.tests.machines import JOINT, ask, card, paired, state, whole
-from scheduler.plugins.numahints import Hint
+from seatrial.scheduler.api.device import FPGA, RDMA
+from seatrial.scheduler.framework.status import Status
+from seatrial.scheduler.plugins.deviceshare.allocator import allocate
+from seatrial.scheduler.plugins.deviceshare.gpus import Policy
+from seatrial.scheduler.plugins.deviceshare.numa import TOO_FEW_THERE, hints
+from seatrial.scheduler.plugins.deviceshare.states import Choice, DeviceState
+from seatrial.scheduler.plugins.deviceshare.tests.machines import JOINT, ask, card, paired, state, whole
+from seatrial.scheduler.plugins.numahints import Hint
 
 FIRST, SECOND, BOTH = frozenset({0}), frozenset({1}), frozenset({0, 1})
 COUNTED = {"rdma": {"allocateStrategy": "RequestsAsCount"}}

@@ -5,15 +5,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from scheduler.api.device import Device
-from scheduler.api.wire import ObjectMeta
-from scheduler.framework.status import Status
-from scheduler.plugins.deviceshare.allocator import allocate, verdict
-from scheduler.plugins.deviceshare.cache import traits_of
-from scheduler.plugins.deviceshare.gpus import Policy
-from scheduler.plugins.deviceshare.partitions import NO_SUCH_COUNT, NO_TABLE, NONE_LEFT, TableError, parse_table
-from scheduler.plugins.deviceshare.states import NO_TRAITS, DeviceState, Traits
-from scheduler.plugins.deviceshare.tests.machines import HALF, ask, card, chosen, single, state, whole
+from seatrial.scheduler.api.device import Device
+from seatrial.scheduler.api.wire import ObjectMeta
+from seatrial.scheduler.framework.status import Status
+from seatrial.scheduler.plugins.deviceshare.allocator import allocate, verdict
+from seatrial.scheduler.plugins.deviceshare.cache import traits_of
+from seatrial.scheduler.plugins.deviceshare.gpus import Policy
+from seatrial.scheduler.plugins.deviceshare.partitions import NO_SUCH_COUNT, NO_TABLE, NONE_LEFT, TableError, parse_table
+from seatrial.scheduler.plugins.deviceshare.states import NO_TRAITS, DeviceState, Traits
+from seatrial.scheduler.plugins.deviceshare.tests.machines import HALF, ask, card, chosen, single, state, whole
 
 HONOUR = Traits(built_in=True, honour=True)
 PREFER = Traits(built_in=True)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from scheduler.plugins.deviceshare.plainlist import by_turns
+from seatrial.scheduler.plugins.deviceshare.plainlist import by_turns
 
 SWITCHES = {1: "0", 2: "0", 5: "1", 6: "1"}
 

@@ -4,7 +4,7 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.api.device import (
+from seatrial.scheduler.api.device import (
     DEVICE_ALLOCATED,
     GPU_CORE,
     GPU_MEMORY,
@@ -16,19 +16,19 @@ from scheduler.api.device import (
     DeviceSpec,
     parse_allocations,
 )
-from scheduler.api.wire import ObjectMeta
-from scheduler.cache.cache import Cache
-from scheduler.cache.classes import ClassRegistry
-from scheduler.cache.columns import NodeColumns
-from scheduler.cache.resources import ResourceIndex
-from scheduler.plugins.deviceshare.allocator import allocate, verdict
-from scheduler.plugins.deviceshare.cache import DeviceCache
-from scheduler.plugins.deviceshare.gpus import Policy
-from scheduler.plugins.deviceshare.request import DeviceRequest
-from scheduler.plugins.deviceshare.scoring import Scorer
-from scheduler.plugins.deviceshare.shares import shares_of
-from scheduler.plugins.deviceshare.states import Choice, DeviceState
-from scheduler.plugins.deviceshare.tests.machines import FUNCTIONS, JOINT, ask, card, paired, single, whole
+from seatrial.scheduler.api.wire import ObjectMeta
+from seatrial.scheduler.cache.cache import Cache
+from seatrial.scheduler.cache.classes import ClassRegistry
+from seatrial.scheduler.cache.columns import NodeColumns
+from seatrial.scheduler.cache.resources import ResourceIndex
+from seatrial.scheduler.plugins.deviceshare.allocator import allocate, verdict
+from seatrial.scheduler.plugins.deviceshare.cache import DeviceCache
+from seatrial.scheduler.plugins.deviceshare.gpus import Policy
+from seatrial.scheduler.plugins.deviceshare.request import DeviceRequest
+from seatrial.scheduler.plugins.deviceshare.scoring import Scorer
+from seatrial.scheduler.plugins.deviceshare.shares import shares_of
+from seatrial.scheduler.plugins.deviceshare.states import Choice, DeviceState
+from seatrial.scheduler.plugins.deviceshare.tests.machines import FUNCTIONS, JOINT, ask, card, paired, single, whole
 
 PARTITIONS = msgspec.json.encode(
     {

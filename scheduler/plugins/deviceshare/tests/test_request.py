@@ -2,7 +2,7 @@
 
 import pytest
 
-from scheduler.api.device import (
+from seatrial.scheduler.api.device import (
     AMD_GPU,
     FPGA,
     GPU,
@@ -17,8 +17,8 @@ from scheduler.api.device import (
     NVIDIA_GPU,
     RDMA,
 )
-from scheduler.api.quantity import Amounts
-from scheduler.plugins.deviceshare.request import DeviceRequest, InvalidRequestError, split_gpu, unified, validate
+from seatrial.scheduler.api.quantity import Amounts
+from seatrial.scheduler.plugins.deviceshare.request import DeviceRequest, InvalidRequestError, split_gpu, unified, validate
 
 GIB = 1 << 30
 

@@ -5,16 +5,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from scheduler.api.builders import PodBuilder, pod, reservation
-from scheduler.api.device import DEVICE_ALLOCATED, GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, parse_allocations
-from scheduler.api.reservation import RESERVATION_ALLOCATED, Reservation, ReservationStatus
-from scheduler.api.wire import to_json
-from scheduler.cache.nodeinfo import PodInfo
-from scheduler.framework.decisions import Bind
-from scheduler.framework.restored import as_seen, restore
-from scheduler.framework.state import CycleState
-from scheduler.plugins.deviceshare.plugin import DeviceShare
-from scheduler.tests.rig import Rig
+from seatrial.scheduler.api.builders import PodBuilder, pod, reservation
+from seatrial.scheduler.api.device import DEVICE_ALLOCATED, GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, parse_allocations
+from seatrial.scheduler.api.reservation import RESERVATION_ALLOCATED, Reservation, ReservationStatus
+from seatrial.scheduler.api.wire import to_json
+from seatrial.scheduler.cache.nodeinfo import PodInfo
+from seatrial.scheduler.framework.decisions import Bind
+from seatrial.scheduler.framework.restored import as_seen, restore
+from seatrial.scheduler.framework.state import CycleState
+from seatrial.scheduler.plugins.deviceshare.plugin import DeviceShare
+from seatrial.scheduler.tests.rig import Rig
 
 OWNED = {"app": "a"}
 Cards = dict[int, int]  # minor → percent

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from scheduler.api.builders import pod
-from scheduler.api.device import (
+from seatrial.scheduler.api.builders import pod
+from seatrial.scheduler.api.device import (
     DEVICE_ALLOCATE_HINT,
     GPU_CORE,
     GPU_MEMORY,
@@ -15,16 +15,16 @@ from scheduler.api.device import (
     DeviceSpec,
     parse_allocations,
 )
-from scheduler.config import Configuration
-from scheduler.framework.extension_points import ByMaximum
-from scheduler.framework.state import CycleState
-from scheduler.plugins.deviceshare.args import DeviceShareArgs
-from scheduler.plugins.deviceshare.gpus import Policy
-from scheduler.plugins.deviceshare.plugin import DeviceShare
-from scheduler.plugins.deviceshare.scoring import Scorer, StrategyType
-from scheduler.plugins.deviceshare.shares import Share
-from scheduler.plugins.deviceshare.tests.machines import HALF, ask, card, chosen, nic, state, whole
-from scheduler.tests.rig import Rig, profile
+from seatrial.scheduler.config import Configuration
+from seatrial.scheduler.framework.extension_points import ByMaximum
+from seatrial.scheduler.framework.state import CycleState
+from seatrial.scheduler.plugins.deviceshare.args import DeviceShareArgs
+from seatrial.scheduler.plugins.deviceshare.gpus import Policy
+from seatrial.scheduler.plugins.deviceshare.plugin import DeviceShare
+from seatrial.scheduler.plugins.deviceshare.scoring import Scorer, StrategyType
+from seatrial.scheduler.plugins.deviceshare.shares import Share
+from seatrial.scheduler.plugins.deviceshare.tests.machines import HALF, ask, card, chosen, nic, state, whole
+from seatrial.scheduler.tests.rig import Rig, profile
 
 
 def arguments(strategy: str) -> Configuration:

@@ -5,9 +5,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from scheduler.api.builders import pod
-from scheduler.api.core import ConfigMap
-from scheduler.api.device import (
+from seatrial.scheduler.api.builders import pod
+from seatrial.scheduler.api.core import ConfigMap
+from seatrial.scheduler.api.device import (
     GPU_MEMORY,
     GPU_MEMORY_RATIO,
     GPU_MODEL_LABEL,
@@ -22,10 +22,10 @@ from scheduler.api.device import (
     DeviceTopology,
     parse_allocations,
 )
-from scheduler.api.quantity import Amounts
-from scheduler.api.wire import ObjectMeta, ResourceList
-from scheduler.plugins.deviceshare.slices import SliceRegistry
-from scheduler.tests.rig import Rig
+from seatrial.scheduler.api.quantity import Amounts
+from seatrial.scheduler.api.wire import ObjectMeta, ResourceList
+from seatrial.scheduler.plugins.deviceshare.slices import SliceRegistry
+from seatrial.scheduler.tests.rig import Rig
 
 SOURCE = "koordinator-system/gpu-shared-resource-templates"
 HUAWEI = {GPU_VENDOR_LABEL: "huawei", GPU_MODEL_LABEL: "Ascend-310P"}

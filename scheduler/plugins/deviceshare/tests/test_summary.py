@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from scheduler.api.builders import PodBuilder, pod
-from scheduler.api.device import DEVICE_ALLOCATED, Device, DeviceSpec
-from scheduler.api.wire import ObjectMeta, to_plain
-from scheduler.plugins.deviceshare.cache import DeviceCache
-from scheduler.plugins.deviceshare.summary import summaries, summary_of
-from scheduler.plugins.deviceshare.tests.machines import paired
-from scheduler.tests.rig import Rig
+from seatrial.scheduler.api.builders import PodBuilder, pod
+from seatrial.scheduler.api.device import DEVICE_ALLOCATED, Device, DeviceSpec
+from seatrial.scheduler.api.wire import ObjectMeta, to_plain
+from seatrial.scheduler.plugins.deviceshare.cache import DeviceCache
+from seatrial.scheduler.plugins.deviceshare.summary import summaries, summary_of
+from seatrial.scheduler.plugins.deviceshare.tests.machines import paired
+from seatrial.scheduler.tests.rig import Rig
 
 CORE, MEMORY, RATIO = (f"koordinator.sh/gpu-{name}" for name in ("core", "memory", "memory-ratio"))
 CARD = {CORE: "100", MEMORY: "80Gi", RATIO: "100"}

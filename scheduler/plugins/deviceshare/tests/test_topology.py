@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from scheduler.framework.status import Code, Status
-from scheduler.plugins.deviceshare.allocator import allocate, verdict
-from scheduler.plugins.deviceshare.gpus import Policy
-from scheduler.plugins.deviceshare.scoring import Scorer
-from scheduler.plugins.deviceshare.states import DeviceState
-from scheduler.plugins.deviceshare.tests.machines import (
+from seatrial.scheduler.framework.status import Code, Status
+from seatrial.scheduler.plugins.deviceshare.allocator import allocate, verdict
+from seatrial.scheduler.plugins.deviceshare.gpus import Policy
+from seatrial.scheduler.plugins.deviceshare.scoring import Scorer
+from seatrial.scheduler.plugins.deviceshare.states import DeviceState
+from seatrial.scheduler.plugins.deviceshare.tests.machines import (
     FUNCTIONS,
     HALF,
     JOINT,

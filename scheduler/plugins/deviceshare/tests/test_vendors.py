@@ -2,9 +2,9 @@
 
 import pytest
 
-from scheduler.api.device import GPU_CORE, GPU_MEMORY
-from scheduler.plugins.deviceshare.shares import Share
-from scheduler.plugins.deviceshare.vendors import Adapted, Grant, RefusedError, adapt, minors
+from seatrial.scheduler.api.device import GPU_CORE, GPU_MEMORY
+from seatrial.scheduler.plugins.deviceshare.shares import Share
+from seatrial.scheduler.plugins.deviceshare.vendors import Adapted, Grant, RefusedError, adapt, minors
 
 MIB = 1 << 20
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from scheduler.api.numa import (
+from seatrial.scheduler.api.numa import (
     AMPLIFICATION_RATIO,
     CPU_TOPOLOGY,
     NodeResourceTopology,
@@ -11,12 +11,12 @@ from scheduler.api.numa import (
     ZoneResource,
     parse_cpuset,
 )
-from scheduler.api.wire import ObjectMeta, to_json
-from scheduler.plugins.nodenuma.accumulator import CpuPreference
-from scheduler.plugins.nodenuma.allocation import Need
-from scheduler.plugins.nodenuma.options import ZoneAmounts, options_of
-from scheduler.plugins.nodenuma.states import NumaAllocation, NumaState, StateCache
-from scheduler.plugins.nodenuma.topology import uniform
+from seatrial.scheduler.api.wire import ObjectMeta, to_json
+from seatrial.scheduler.plugins.nodenuma.accumulator import CpuPreference
+from seatrial.scheduler.plugins.nodenuma.allocation import Need
+from seatrial.scheduler.plugins.nodenuma.options import ZoneAmounts, options_of
+from seatrial.scheduler.plugins.nodenuma.states import NumaAllocation, NumaState, StateCache
+from seatrial.scheduler.plugins.nodenuma.topology import uniform
 
 GIB = 1 << 30
 Shape = tuple[int, int, int, int]

@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
-from scheduler.api.builders import PodBuilder, pod
-from scheduler.api.numa import RESOURCE_STATUS, ResourceStatus, decode_status
-from scheduler.config import Configuration
-from scheduler.plugins.nodenuma.tests.machines import SMALL, Shape, topology_of
-from scheduler.tests.rig import Rig, profile
+from seatrial.scheduler.api.builders import PodBuilder, pod
+from seatrial.scheduler.api.numa import RESOURCE_STATUS, ResourceStatus, decode_status
+from seatrial.scheduler.config import Configuration
+from seatrial.scheduler.plugins.nodenuma.tests.machines import SMALL, Shape, topology_of
+from seatrial.scheduler.tests.rig import Rig, profile
 
 
 def scored(**args: Any) -> Configuration:

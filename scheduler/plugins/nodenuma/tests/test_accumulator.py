@@ -2,10 +2,10 @@
 
 import pytest
 
-from scheduler.api.numa import FULL_PCPUS, NUMA_NODE_LEVEL, PCPU_LEVEL, SPREAD_BY_PCPUS, cpuset_text, parse_cpuset
-from scheduler.framework.status import Status
-from scheduler.plugins.nodenuma.accumulator import NOT_ENOUGH, CpuPreference, Mark, take
-from scheduler.plugins.nodenuma.topology import uniform
+from seatrial.scheduler.api.numa import FULL_PCPUS, NUMA_NODE_LEVEL, PCPU_LEVEL, SPREAD_BY_PCPUS, cpuset_text, parse_cpuset
+from seatrial.scheduler.framework.status import Status
+from seatrial.scheduler.plugins.nodenuma.accumulator import NOT_ENOUGH, CpuPreference, Mark, take
+from seatrial.scheduler.plugins.nodenuma.topology import uniform
 
 Shape = tuple[int, int, int, int]
 

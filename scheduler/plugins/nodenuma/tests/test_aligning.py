@@ -3,15 +3,15 @@
 import pytest
 from msgspec.structs import replace
 
-from scheduler.api.builders import PodBuilder
-from scheduler.api.numa import (
+from seatrial.scheduler.api.builders import PodBuilder
+from seatrial.scheduler.api.numa import (
     AMPLIFICATION_RATIO,
     NUMA_TOPOLOGY_POLICY_LABEL,
     RESOURCE_STATUS,
     ResourceStatus,
 )
-from scheduler.plugins.nodenuma.tests.machines import BIG, Shape
-from scheduler.plugins.nodenuma.tests.numarig import Machines, lsr, scored, share
+from seatrial.scheduler.plugins.nodenuma.tests.machines import BIG, Shape
+from seatrial.scheduler.plugins.nodenuma.tests.numarig import Machines, lsr, scored, share
 
 POLICY = NUMA_TOPOLOGY_POLICY_LABEL
 

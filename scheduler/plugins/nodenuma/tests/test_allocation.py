@@ -4,15 +4,15 @@ from typing import Any
 
 import pytest
 
-from scheduler.api.numa import BEST_EFFORT, FULL_PCPUS, RESTRICTED, SPREAD_BY_PCPUS, cpuset_text
-from scheduler.framework.status import Status
-from scheduler.plugins.nodenuma.allocation import Need, allocate
-from scheduler.plugins.nodenuma.hints import hints
-from scheduler.plugins.nodenuma.merging import binary
-from scheduler.plugins.nodenuma.options import ZoneAmounts
-from scheduler.plugins.nodenuma.scoring import Scorer
-from scheduler.plugins.nodenuma.states import NumaAllocation, NumaState
-from scheduler.plugins.nodenuma.tests.machines import GIB, SMALL, need, state
+from seatrial.scheduler.api.numa import BEST_EFFORT, FULL_PCPUS, RESTRICTED, SPREAD_BY_PCPUS, cpuset_text
+from seatrial.scheduler.framework.status import Status
+from seatrial.scheduler.plugins.nodenuma.allocation import Need, allocate
+from seatrial.scheduler.plugins.nodenuma.hints import hints
+from seatrial.scheduler.plugins.nodenuma.merging import binary
+from seatrial.scheduler.plugins.nodenuma.options import ZoneAmounts
+from seatrial.scheduler.plugins.nodenuma.scoring import Scorer
+from seatrial.scheduler.plugins.nodenuma.states import NumaAllocation, NumaState
+from seatrial.scheduler.plugins.nodenuma.tests.machines import GIB, SMALL, need, state
 
 FULL, SPREAD = FULL_PCPUS, SPREAD_BY_PCPUS
 LEAST = Scorer("LeastAllocated", {"cpu": 1, "memory": 1})

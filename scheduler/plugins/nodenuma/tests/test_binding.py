@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from scheduler.api.builders import PodBuilder, pod
-from scheduler.api.numa import (
+from seatrial.scheduler.api.builders import PodBuilder, pod
+from seatrial.scheduler.api.numa import (
     CPU_BIND_POLICY_LABEL,
     CPU_TOPOLOGY,
     FULL_PCPUS,
@@ -23,9 +23,9 @@ from scheduler.api.numa import (
     SPREAD_BY_PCPUS,
     SYSTEM_QOS,
 )
-from scheduler.plugins.nodenuma.cache import NumaCache
-from scheduler.plugins.nodenuma.tests.machines import topology_of
-from scheduler.plugins.nodenuma.tests.numarig import Machines, lsr, scored, share
+from seatrial.scheduler.plugins.nodenuma.cache import NumaCache
+from seatrial.scheduler.plugins.nodenuma.tests.machines import topology_of
+from seatrial.scheduler.plugins.nodenuma.tests.numarig import Machines, lsr, scored, share
 
 POLICY, BIND = NUMA_TOPOLOGY_POLICY_LABEL, CPU_BIND_POLICY_LABEL
 STATIC = {"annotations": {KUBELET_CPU_MANAGER: {"policy": "static", "options": {"full-pcpus-only": "true"}}}}

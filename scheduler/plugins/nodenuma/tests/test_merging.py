@@ -2,10 +2,10 @@
 
 import pytest
 
-from scheduler.api.numa import BEST_EFFORT, RESTRICTED, SINGLE_NUMA_NODE
-from scheduler.framework.status import Status
-from scheduler.plugins.nodenuma.merging import Lists, binary, merge
-from scheduler.plugins.numahints import Hint
+from seatrial.scheduler.api.numa import BEST_EFFORT, RESTRICTED, SINGLE_NUMA_NODE
+from seatrial.scheduler.framework.status import Status
+from seatrial.scheduler.plugins.nodenuma.merging import Lists, binary, merge
+from seatrial.scheduler.plugins.numahints import Hint
 
 ALL = "0123"
 REFUSED = "Unaligned NUMA Hint cause "

@@ -6,20 +6,20 @@ from typing import Any
 import msgspec
 import pytest
 
-from scheduler.api.builders import PodBuilder, pod, reservation
-from scheduler.api.device import DEVICE_ALLOCATED, Device, DeviceSpec, parse_allocations
-from scheduler.api.numa import NUMA_TOPOLOGY_POLICY_LABEL, RESOURCE_STATUS, parse_cpuset
-from scheduler.api.quantity import Amounts, quantities
-from scheduler.api.reservation import RESERVATION_ALLOCATED, Reservation, ReservationStatus
-from scheduler.api.wire import ObjectMeta
-from scheduler.plugins.deviceshare.cache import DeviceCache
-from scheduler.plugins.deviceshare.tests.machines import card
-from scheduler.plugins.deviceshare.tests.test_reservation_view import allocated, confirmed, shares
-from scheduler.plugins.nodenuma.cache import NumaCache
-from scheduler.plugins.nodenuma.reservation_rest import left_of
-from scheduler.plugins.nodenuma.states import NumaAllocation, NumaState
-from scheduler.plugins.nodenuma.tests.machines import topology_of
-from scheduler.plugins.nodenuma.tests.numarig import Machines, lsr, share
+from seatrial.scheduler.api.builders import PodBuilder, pod, reservation
+from seatrial.scheduler.api.device import DEVICE_ALLOCATED, Device, DeviceSpec, parse_allocations
+from seatrial.scheduler.api.numa import NUMA_TOPOLOGY_POLICY_LABEL, RESOURCE_STATUS, parse_cpuset
+from seatrial.scheduler.api.quantity import Amounts, quantities
+from seatrial.scheduler.api.reservation import RESERVATION_ALLOCATED, Reservation, ReservationStatus
+from seatrial.scheduler.api.wire import ObjectMeta
+from seatrial.scheduler.plugins.deviceshare.cache import DeviceCache
+from seatrial.scheduler.plugins.deviceshare.tests.machines import card
+from seatrial.scheduler.plugins.deviceshare.tests.test_reservation_view import allocated, confirmed, shares
+from seatrial.scheduler.plugins.nodenuma.cache import NumaCache
+from seatrial.scheduler.plugins.nodenuma.reservation_rest import left_of
+from seatrial.scheduler.plugins.nodenuma.states import NumaAllocation, NumaState
+from seatrial.scheduler.plugins.nodenuma.tests.machines import topology_of
+from seatrial.scheduler.plugins.nodenuma.tests.numarig import Machines, lsr, share
 
 RESTRICTED, SINGLE = "Restricted", "SingleNUMANode"
 POLICIES = [pytest.param(policy, id=policy.lower() or "default") for policy in ("", "Aligned", RESTRICTED)]

@@ -5,13 +5,13 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from scheduler.api.builders import PodBuilder
-from scheduler.api.numa import AMPLIFICATION_RATIO, NUMA_TOPOLOGY_POLICY_LABEL, RESOURCE_STATUS
-from scheduler.cache.nodeinfo import PodInfo
-from scheduler.config import ConfigError, Configuration, expand
-from scheduler.framework.explanation import explain
-from scheduler.plugins.nodenuma.tests.machines import BIG, SMALL, Shape
-from scheduler.plugins.nodenuma.tests.numarig import Machines, lsr, scored, share
+from seatrial.scheduler.api.builders import PodBuilder
+from seatrial.scheduler.api.numa import AMPLIFICATION_RATIO, NUMA_TOPOLOGY_POLICY_LABEL, RESOURCE_STATUS
+from seatrial.scheduler.cache.nodeinfo import PodInfo
+from seatrial.scheduler.config import ConfigError, Configuration, expand
+from seatrial.scheduler.framework.explanation import explain
+from seatrial.scheduler.plugins.nodenuma.tests.machines import BIG, SMALL, Shape
+from seatrial.scheduler.plugins.nodenuma.tests.numarig import Machines, lsr, scored, share
 
 POLICY = NUMA_TOPOLOGY_POLICY_LABEL
 MOST, LEAST = {"scoringStrategy": {"type": "MostAllocated"}}, {"scoringStrategy": {"type": "LeastAllocated"}}

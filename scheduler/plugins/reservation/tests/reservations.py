@@ -5,15 +5,15 @@ from typing import Any
 
 import msgspec
 
-from scheduler.api.builders import PodBuilder, pod, reservation
-from scheduler.api.quantity import Amounts, quantities
-from scheduler.api.reservation import RESERVATION_ALLOCATED, Reservation, ReservationStatus, allocation
-from scheduler.cache.nodeinfo import PodInfo
-from scheduler.framework.reservation_info import ReservationInfo
-from scheduler.framework.restored import as_seen, restore
-from scheduler.framework.state import CycleState
-from scheduler.plugins.reservation.plugin import Reservation as Plugin
-from scheduler.tests.rig import Rig
+from seatrial.scheduler.api.builders import PodBuilder, pod, reservation
+from seatrial.scheduler.api.quantity import Amounts, quantities
+from seatrial.scheduler.api.reservation import RESERVATION_ALLOCATED, Reservation, ReservationStatus, allocation
+from seatrial.scheduler.cache.nodeinfo import PodInfo
+from seatrial.scheduler.framework.reservation_info import ReservationInfo
+from seatrial.scheduler.framework.restored import as_seen, restore
+from seatrial.scheduler.framework.state import CycleState
+from seatrial.scheduler.plugins.reservation.plugin import Reservation as Plugin
+from seatrial.scheduler.tests.rig import Rig
 
 
 def reserved(allocatable: Amounts, owners: dict[str, Amounts] | None = None, **more: Any) -> ReservationInfo:

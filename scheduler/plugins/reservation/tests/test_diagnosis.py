@@ -2,10 +2,10 @@
 
 import pytest
 
-from scheduler.api.core import Taint
-from scheduler.framework.status import SUCCESS, Status
-from scheduler.plugins.reservation.diagnosis import Diagnosis, reservation_note
-from scheduler.plugins.reservation.matching import Match
+from seatrial.scheduler.api.core import Taint
+from seatrial.scheduler.framework.status import SUCCESS, Status
+from seatrial.scheduler.plugins.reservation.diagnosis import Diagnosis, reservation_note
+from seatrial.scheduler.plugins.reservation.matching import Match
 
 UNREACHABLE = Taint("node.kubernetes.io/unreachable", effect="NoSchedule")
 TOTAL = "Reservation(s) matched owner total"

@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 
-from scheduler.api.builders import PodBuilder, pod
-from scheduler.cache.nodeinfo import PodInfo
-from scheduler.framework.explanation import explain
-from scheduler.framework.restored import as_seen, restore
-from scheduler.framework.state import CycleState
-from scheduler.plugins.reservation.fitting import lacking, worth
-from scheduler.plugins.reservation.tests.reservations import hold, inside, owner, refusal, reserved
-from scheduler.tests.rig import GIB, Rig, profile
+from seatrial.scheduler.api.builders import PodBuilder, pod
+from seatrial.scheduler.cache.nodeinfo import PodInfo
+from seatrial.scheduler.framework.explanation import explain
+from seatrial.scheduler.framework.restored import as_seen, restore
+from seatrial.scheduler.framework.state import CycleState
+from seatrial.scheduler.plugins.reservation.fitting import lacking, worth
+from seatrial.scheduler.plugins.reservation.tests.reservations import hold, inside, owner, refusal, reserved
+from seatrial.scheduler.tests.rig import GIB, Rig, profile
 
 ALIGNED, RESTRICTED = "Aligned", "Restricted"
 BY_NODE, IN_IT = "Insufficient cpu by node", "Reservation(s) Insufficient cpu"

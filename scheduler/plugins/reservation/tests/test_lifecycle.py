@@ -5,11 +5,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from scheduler.api.clock import SIM_EPOCH, rfc3339
-from scheduler.api.core import Pod
-from scheduler.api.reservation import Reservation, seconds
-from scheduler.api.wire import ObjectMeta, to_plain
-from scheduler.plugins.reservation import lifecycle
+from seatrial.scheduler.api.clock import SIM_EPOCH, rfc3339
+from seatrial.scheduler.api.core import Pod
+from seatrial.scheduler.api.reservation import Reservation, seconds
+from seatrial.scheduler.api.wire import ObjectMeta, to_plain
+from seatrial.scheduler.plugins.reservation import lifecycle
 
 NOW = SIM_EPOCH
 HOUR = 3600.0

@@ -5,13 +5,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from scheduler.api.builders import PodBuilder, pod
-from scheduler.api.core import Node, Pod
-from scheduler.api.reservation import AnnotationError, Reservation, ReservationOwner
-from scheduler.api.wire import ObjectMeta
-from scheduler.framework.reservation_info import ReservationInfo
-from scheduler.plugins.reservation.matching import Match, ReservationRequest, exactly, judge
-from scheduler.plugins.reservation.owners import OwnerIndex
+from seatrial.scheduler.api.builders import PodBuilder, pod
+from seatrial.scheduler.api.core import Node, Pod
+from seatrial.scheduler.api.reservation import AnnotationError, Reservation, ReservationOwner
+from seatrial.scheduler.api.wire import ObjectMeta
+from seatrial.scheduler.framework.reservation_info import ReservationInfo
+from seatrial.scheduler.plugins.reservation.matching import Match, ReservationRequest, exactly, judge
+from seatrial.scheduler.plugins.reservation.owners import OwnerIndex
 
 NODE = Node(ObjectMeta(name="n", labels={"zone": "a"}))
 CONTROLLED = {"kind": "Job", "name": "j", "uid": "u-j", "apiVersion": "batch/v1", "controller": True}

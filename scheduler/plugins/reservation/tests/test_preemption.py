@@ -5,11 +5,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from scheduler.api.builders import PodBuilder, pod, reservation
-from scheduler.api.device import DEVICE_ALLOCATED
-from scheduler.api.reservation import RESERVATION_ALLOCATED, Reservation, ReservationStatus, allocation
-from scheduler.plugins.reservation.tests.reservations import hold, inside, owner
-from scheduler.tests.rig import Rig, profile
+from seatrial.scheduler.api.builders import PodBuilder, pod, reservation
+from seatrial.scheduler.api.device import DEVICE_ALLOCATED
+from seatrial.scheduler.api.reservation import RESERVATION_ALLOCATED, Reservation, ReservationStatus, allocation
+from seatrial.scheduler.plugins.reservation.tests.reservations import hold, inside, owner
+from seatrial.scheduler.tests.rig import Rig, profile
 
 BY_RESERVATION: dict[str, Any] = {
     "pluginConfig": [{"name": "Reservation", "args": {"enablePreemption": True}}],

@@ -1,10 +1,10 @@
 """Waiting pods are woken when a reservation for them becomes available, and other pods are not."""
 
-from scheduler.api.builders import pod
-from scheduler.api.reservation import RESERVATION_ALLOCATED
-from scheduler.plugins.reservation.cache import ReservationCache
-from scheduler.plugins.reservation.tests.reservations import hold, inside, owner
-from scheduler.tests.rig import Rig
+from seatrial.scheduler.api.builders import pod
+from seatrial.scheduler.api.reservation import RESERVATION_ALLOCATED
+from seatrial.scheduler.plugins.reservation.cache import ReservationCache
+from seatrial.scheduler.plugins.reservation.tests.reservations import hold, inside, owner
+from seatrial.scheduler.tests.rig import Rig
 
 
 def later(rig: Rig) -> None:
