@@ -18,25 +18,40 @@ COMMANDS = {  # name → module and function, and the text of `seatrial --help`
     "run": ("seatrial.fixtures.run:run", "Run suites and load against a scheduler, and write the sign-off page."),
     "up": ("seatrial.harness.commands.up:up", "Start a local cluster."),
     "down": ("seatrial.harness.commands.up:down", "End a cluster that was started with `up --detach`."),
-    "load": ("seatrial.harness.commands.load:load", "Create, watch and delete pods with Locust; latency and throughput."),
-    "devices": ("seatrial.harness.commands.devices:devices", "Devices of this machine, read through the vendors' libraries."),
+    "load": (
+        "seatrial.harness.commands.load:load",
+        "Create, watch and delete pods with Locust; latency and throughput.",
+    ),
+    "devices": (
+        "seatrial.harness.commands.devices:devices",
+        "Devices of this machine, read through the vendors' libraries.",
+    ),
     "report": ("seatrial.reports.commands:report", "The sign-off page, from the files of runs."),
     "compare": ("seatrial.reports.commands:compare", "Changed verdicts and figures between two runs."),
     "explain": ("seatrial.harness.commands.explain:explain", "Why a pod is on its node, or not placed."),
     "scheduler": ("seatrial.harness.commands.scheduler:scheduler", "Run our scheduler against any API server."),
-    "vgpu-monitor": ("seatrial.harness.commands.vgpu_monitor:vgpu_monitor", "Metrics of shared cards under HAMi's names."),
+    "vgpu-monitor": (
+        "seatrial.harness.commands.vgpu_monitor:vgpu_monitor",
+        "Metrics of shared cards under HAMi's names.",
+    ),
     "isolation": ("seatrial.harness.commands.isolation:isolation", "HAMi-core's limits, measured on a real GPU."),
 }
 
 BENCHMARKS = {
-    "api": ("seatrial.harness.commands.bench_api:api", "Request rates of the API server, and its memory for each object."),
+    "api": (
+        "seatrial.harness.commands.bench_api:api",
+        "Request rates of the API server, and its memory for each object.",
+    ),
     "start": ("seatrial.harness.commands.bench_start:start", "Start-up time of a cluster."),
     "preempt": ("seatrial.harness.commands.bench_preempt:preempt", "Time of a preemption decision on a full cluster."),
     "schedule": ("seatrial.harness.commands.bench_schedule:schedule", "Throughput and latency of placing pods."),
 }
 
 REPLAYS = {
-    "openb": ("seatrial.harness.commands.replay:openb", "Replay a production GPU-sharing trace with seven placement policies."),
+    "openb": (
+        "seatrial.harness.commands.replay:openb",
+        "Replay a production GPU-sharing trace with seven placement policies.",
+    ),
 }
 
 

@@ -38,7 +38,14 @@ from seatrial.harness.apiserver.verbs.subresources import bind, evict, patched_s
 from seatrial.harness.apiserver.webhooks.attempts import FIRST, Attempt, Call, Pending
 from seatrial.harness.conversation import Containers
 from seatrial.scheduler.api.clock import Clock
-from seatrial.scheduler.api.transport import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, Request, Response
+from seatrial.scheduler.api.transport import (
+    APPLY_PATCH,
+    JSON_PATCH,
+    MERGE_PATCH,
+    STRATEGIC_MERGE_PATCH,
+    Request,
+    Response,
+)
 
 _BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _OPEN = frozenset({"healthz", "livez", "readyz", "version"})  # no authorization needed

@@ -8,9 +8,15 @@ from seatrial.harness.errors import UsageError
 
 VIRTUAL, EMBEDDED, LOCAL, LOCAL_DOCKER = "virtual", "embedded", "local", "local-docker"
 BACKENDS = {  # name → where it is, and what help says of it
-    EMBEDDED: ("seatrial.harness.clusters.embedded:EmbeddedBackend", "our own API server and simulated nodes, as a process"),
+    EMBEDDED: (
+        "seatrial.harness.clusters.embedded:EmbeddedBackend",
+        "our own API server and simulated nodes, as a process",
+    ),
     VIRTUAL: ("seatrial.harness.clusters.virtual:VirtualBackend", "the same inside this process, in virtual time"),
-    LOCAL: ("seatrial.harness.clusters.local:LocalBackend", "our own API server and this machine: pods as processes on it"),
+    LOCAL: (
+        "seatrial.harness.clusters.local:LocalBackend",
+        "our own API server and this machine: pods as processes on it",
+    ),
     LOCAL_DOCKER: ("seatrial.harness.clusters.local:LocalDockerBackend", "the same with pods as Docker containers"),
 }
 

@@ -21,7 +21,16 @@ from seatrial.scheduler.api.core import DEFAULT_SCHEDULER, Node, Pod, PodSpec
 from seatrial.scheduler.api.device import Device
 from seatrial.scheduler.api.transport import Response
 from seatrial.scheduler.api.wire import ObjectMeta
-from seatrial.scheduler.app import Bind, ConfigError, Evict, build_core, build_routes, build_shell, default_configuration, load
+from seatrial.scheduler.app import (
+    Bind,
+    ConfigError,
+    Evict,
+    build_core,
+    build_routes,
+    build_shell,
+    default_configuration,
+    load,
+)
 
 LOG_LINES = 2000
 

@@ -1,6 +1,13 @@
 """docs/architecture.md shows the packages as they are."""
 
-from seatrial.harness.tests.package_graph import PAGE, drawn, edges_between_packages, mermaid, package_of, without_implied
+from seatrial.harness.tests.package_graph import (
+    PAGE,
+    drawn,
+    edges_between_packages,
+    mermaid,
+    package_of,
+    without_implied,
+)
 
 
 def test_the_page_is_up_to_date() -> None:
@@ -28,7 +35,10 @@ def test_modules_directly_in_a_folder_are_the_folders_own_node() -> None:
 
 
 def test_edges_become_mermaid() -> None:
-    imports = [("seatrial.harness.load.run", "seatrial.harness.errors"), ("seatrial.harness.load.run", "seatrial.harness.load.record")]
+    imports = [
+        ("seatrial.harness.load.run", "seatrial.harness.errors"),
+        ("seatrial.harness.load.run", "seatrial.harness.load.record"),
+    ]
     assert list(mermaid(edges_between_packages(imports, "harness"))) == [
         "flowchart TD",
         "    load_[load] --> harness_[harness]",

@@ -24,7 +24,13 @@ from seatrial.scheduler.plugins.noderesources.balanced import (
 from seatrial.scheduler.plugins.noderesources.fit import NodeResourcesFit, NodeResourcesFitArgs
 from seatrial.scheduler.plugins.noderesources.fitplus import NodeResourcesFitPlus, NodeResourcesFitPlusArgs
 from seatrial.scheduler.plugins.noderesources.scarce import ScarceResourceAvoidance, ScarceResourceAvoidanceArgs
-from seatrial.scheduler.plugins.placement import NodeAffinity, NodeAffinityArgs, NodeName, NodeUnschedulable, TaintToleration
+from seatrial.scheduler.plugins.placement import (
+    NodeAffinity,
+    NodeAffinityArgs,
+    NodeName,
+    NodeUnschedulable,
+    TaintToleration,
+)
 from seatrial.scheduler.plugins.podtopologyspread.plugin import PodTopologySpread, PodTopologySpreadArgs
 from seatrial.scheduler.plugins.queueing import PrioritySort, SchedulingGates
 from seatrial.scheduler.plugins.reservation.args import ReservationArgs

@@ -8,7 +8,16 @@ import msgspec
 from seatrial.scheduler.api.builders import PodBuilder
 from seatrial.scheduler.api.clock import SimClock
 from seatrial.scheduler.api.core import Node, NodeSpec, NodeStatus, Pod, PodDisruptionBudget, PodSpec, PodStatus, Taint
-from seatrial.scheduler.api.device import GPU, GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, NVIDIA_GPU, Device, DeviceInfo, DeviceSpec
+from seatrial.scheduler.api.device import (
+    GPU,
+    GPU_CORE,
+    GPU_MEMORY,
+    GPU_MEMORY_RATIO,
+    NVIDIA_GPU,
+    Device,
+    DeviceInfo,
+    DeviceSpec,
+)
 from seatrial.scheduler.api.wire import Condition, ObjectMeta, ResourceList
 from seatrial.scheduler.app import build_core
 from seatrial.scheduler.config import Configuration, ProfileConfig, parse

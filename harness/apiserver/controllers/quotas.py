@@ -6,7 +6,14 @@ correction. In a namespace without quotas a change costs one dict lookup. Follow
 """
 
 from seatrial.harness.apiserver import errors
-from seatrial.harness.apiserver.controllers.quotausage import PODS, Usage, as_quantity, in_scope, missing_resources, usage_of
+from seatrial.harness.apiserver.controllers.quotausage import (
+    PODS,
+    Usage,
+    as_quantity,
+    in_scope,
+    missing_resources,
+    usage_of,
+)
 from seatrial.harness.apiserver.controllers.work_queue import WorkQueue
 from seatrial.harness.apiserver.discovery.resources import Resource
 from seatrial.harness.apiserver.storage.store import Change, CollectionKey, Item, Key, Object

@@ -7,7 +7,13 @@ from typing import Any
 
 from seatrial.harness.apiserver.controllers.control import Control
 from seatrial.harness.apiserver.controllers.counts import scaled
-from seatrial.harness.apiserver.controllers.podstate import available_in, is_active, is_finished, is_ready, is_terminating
+from seatrial.harness.apiserver.controllers.podstate import (
+    available_in,
+    is_active,
+    is_finished,
+    is_ready,
+    is_terminating,
+)
 from seatrial.harness.apiserver.controllers.revisions import HASH_LABEL, Revisions, number_of, template_of
 from seatrial.harness.apiserver.controllers.volumeclaims import Claims
 from seatrial.harness.apiserver.controllers.work_queue import WorkQueue

@@ -5,7 +5,18 @@ The status is a container's reason if that is more specific than the phase, as i
 
 from typing import Any
 
-from seatrial.harness.apiserver.printers.columns import AGE, NAME, NONE, Cells, Object, Printer, age_of, name_of, text, wide
+from seatrial.harness.apiserver.printers.columns import (
+    AGE,
+    NAME,
+    NONE,
+    Cells,
+    Object,
+    Printer,
+    age_of,
+    name_of,
+    text,
+    wide,
+)
 from seatrial.harness.apiserver.printers.durations import human_duration, seconds_of
 
 _ENDED = {

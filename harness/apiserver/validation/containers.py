@@ -5,7 +5,15 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any
 
-from seatrial.harness.apiserver.field_errors import Causes, duplicate, forbidden, invalid, not_found, required, unsupported
+from seatrial.harness.apiserver.field_errors import (
+    Causes,
+    duplicate,
+    forbidden,
+    invalid,
+    not_found,
+    required,
+    unsupported,
+)
 from seatrial.harness.apiserver.names import Object, config_key, dns_label, port_name
 from seatrial.harness.apiserver.validation.resources import NOT_NEGATIVE, check_requirements
 

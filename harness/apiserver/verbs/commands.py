@@ -10,7 +10,13 @@ from urllib.parse import parse_qs
 from seatrial.harness.apiserver import errors
 from seatrial.harness.apiserver.storage.store import Item
 from seatrial.harness.apiserver.streams.conversing import Begin, ConversingByChannels, ConversingByStreams
-from seatrial.harness.apiserver.streams.forwarding import MAX_PORTS, Dial, ForwardingByChannels, ForwardingByStreams, is_port
+from seatrial.harness.apiserver.streams.forwarding import (
+    MAX_PORTS,
+    Dial,
+    ForwardingByChannels,
+    ForwardingByStreams,
+    is_port,
+)
 from seatrial.harness.apiserver.streams.line import Line, Session
 from seatrial.harness.apiserver.streams.responses import Upgraded
 from seatrial.harness.apiserver.streams.websocket import handshake

@@ -5,9 +5,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+import fake_devices
 import pytest
 
-import fake_devices
 from seatrial.fake_devices import faults
 from seatrial.fake_devices.build import FOLDER
 from seatrial.fake_devices.machine import from_devices

@@ -10,7 +10,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from seatrial.fake_devices.hardware import Hardware
-from seatrial.harness.devices.provider import Assignment, ContainerGrant, Device, DeviceKind, DeviceProvider, Health, model_label
+from seatrial.harness.devices.provider import (
+    Assignment,
+    ContainerGrant,
+    Device,
+    DeviceKind,
+    DeviceProvider,
+    Health,
+    model_label,
+)
 from seatrial.scheduler.api import device as words
 
 UNIT = 100  # percent: one whole device

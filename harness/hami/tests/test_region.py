@@ -6,7 +6,15 @@ from typing import Any
 
 import pytest
 
-from seatrial.fake_devices.hami.region import RELEASES, V0_BYTES, CardLimits, ProcessUsage, Region11, new_region, write_region
+from seatrial.fake_devices.hami.region import (
+    RELEASES,
+    V0_BYTES,
+    CardLimits,
+    ProcessUsage,
+    Region11,
+    new_region,
+    write_region,
+)
 from seatrial.harness.hami.region import LAYOUTS, RUNNING, RegionError, Use, read_region
 
 UUID = "GPU-8f2e1c4a-0000-1111-2222-333344445555"

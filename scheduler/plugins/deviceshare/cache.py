@@ -30,7 +30,15 @@ from seatrial.scheduler.framework.handle import Handle
 from seatrial.scheduler.plugins.deviceshare.partitions import TableError, known_machine, parse_table
 from seatrial.scheduler.plugins.deviceshare.scoring import ColumnScorer, Scorer
 from seatrial.scheduler.plugins.deviceshare.shares import Holding, Shares, quoted, shares_of
-from seatrial.scheduler.plugins.deviceshare.states import NO_TRAITS, SHARES, Choice, DeviceState, StateCache, Template, Traits
+from seatrial.scheduler.plugins.deviceshare.states import (
+    NO_TRAITS,
+    SHARES,
+    Choice,
+    DeviceState,
+    StateCache,
+    Template,
+    Traits,
+)
 
 SHOWN = "DeviceShare/shown"  # one column for all values of a node's GPUs: read and written at once
 LISTED, FLAGS, FREE, TOTAL, DIVISOR, WEIGHTS = 0, 1, slice(2, 5), slice(5, 8), slice(8, 11), 11  # then [share, card]

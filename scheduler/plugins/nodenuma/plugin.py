@@ -23,7 +23,15 @@ from seatrial.scheduler.api.quantity import CPU
 from seatrial.scheduler.cache.columns import Batch, Bools, Ints
 from seatrial.scheduler.cache.nodeinfo import NodeInfo, PodInfo
 from seatrial.scheduler.framework.accelerations import FilterBatch, ScoreBatch
-from seatrial.scheduler.framework.extension_points import NO_MARKS, Marks, PreBind, PreFilter, Reserve, Scope, VictimAware
+from seatrial.scheduler.framework.extension_points import (
+    NO_MARKS,
+    Marks,
+    PreBind,
+    PreFilter,
+    Reserve,
+    Scope,
+    VictimAware,
+)
 from seatrial.scheduler.framework.handle import Handle
 from seatrial.scheduler.framework.reservation_info import (
     MATCHED,

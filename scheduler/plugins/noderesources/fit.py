@@ -24,7 +24,12 @@ from seatrial.scheduler.framework.extension_points import Args, PreFilter, Scope
 from seatrial.scheduler.framework.handle import Handle
 from seatrial.scheduler.framework.state import CycleState, StateKey
 from seatrial.scheduler.framework.status import SUCCESS, Status
-from seatrial.scheduler.plugins.noderesources.strategies import LeastAllocated, MostAllocated, RequestedToCapacityRatio, Strategy
+from seatrial.scheduler.plugins.noderesources.strategies import (
+    LeastAllocated,
+    MostAllocated,
+    RequestedToCapacityRatio,
+    Strategy,
+)
 
 _NATIVE = frozenset({CPU, MEMORY, EPHEMERAL_STORAGE, PODS})
 

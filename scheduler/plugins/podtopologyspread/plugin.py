@@ -21,7 +21,14 @@ from seatrial.scheduler.framework.extension_points import MAX_NODE_SCORE, Args, 
 from seatrial.scheduler.framework.handle import Handle
 from seatrial.scheduler.framework.state import CycleState, StateKey
 from seatrial.scheduler.framework.status import SUCCESS, Status
-from seatrial.scheduler.plugins.podtopologyspread.constraints import HARD, SOFT, Constraint, Eligibility, counts_node, own
+from seatrial.scheduler.plugins.podtopologyspread.constraints import (
+    HARD,
+    SOFT,
+    Constraint,
+    Eligibility,
+    counts_node,
+    own,
+)
 from seatrial.scheduler.plugins.podtopologyspread.domains import DomainCounts, counted_on
 from seatrial.scheduler.plugins.selection import Selection
 

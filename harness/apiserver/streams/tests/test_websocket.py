@@ -2,7 +2,17 @@
 
 import pytest
 
-from seatrial.harness.apiserver.streams.websocket import BINARY, MAX_FRAME, PING, TEXT, TOO_BIG, Fault, Reader, closing, frame
+from seatrial.harness.apiserver.streams.websocket import (
+    BINARY,
+    MAX_FRAME,
+    PING,
+    TEXT,
+    TOO_BIG,
+    Fault,
+    Reader,
+    closing,
+    frame,
+)
 from seatrial.harness.apiserver.tests.sockets import masked
 
 STREAM = (

@@ -7,7 +7,14 @@ import pytest
 
 from seatrial.harness.apiserver.schemas.tests.test_shapes import CRD, THING, at
 from seatrial.harness.apiserver.tests.asking import CONFIGS, PODS, Api, Object, config, pod
-from seatrial.scheduler.api.transport import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, Request, Response
+from seatrial.scheduler.api.transport import (
+    APPLY_PATCH,
+    JSON_PATCH,
+    MERGE_PATCH,
+    STRATEGIC_MERGE_PATCH,
+    Request,
+    Response,
+)
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 THINGS = "/apis/x.io/v1/namespaces/default/things"

@@ -8,7 +8,16 @@ from seatrial.scheduler.framework.decisions import Bind
 from seatrial.scheduler.framework.state import CycleState
 from seatrial.scheduler.plugins.deviceshare.cache import DeviceCache, NodeDevices
 from seatrial.scheduler.plugins.deviceshare.plugin import DeviceShare
-from seatrial.scheduler.plugins.deviceshare.tests.machines import FUNCTIONS, HALF, JOINT, ask, card, chosen, paired, state
+from seatrial.scheduler.plugins.deviceshare.tests.machines import (
+    FUNCTIONS,
+    HALF,
+    JOINT,
+    ask,
+    card,
+    chosen,
+    paired,
+    state,
+)
 from seatrial.scheduler.plugins.deviceshare.tests.test_nodes import machine, wishing
 from seatrial.scheduler.tests.rig import Rig
 

@@ -5,7 +5,14 @@ from typing import Any
 import pytest
 
 from seatrial.scheduler.api.builders import pod
-from seatrial.scheduler.api.device import DEVICE_ALLOCATE_HINT, DEVICE_JOINT_ALLOCATE, FPGA, GPU_PARTITION_SPEC, RDMA, DeviceInfo
+from seatrial.scheduler.api.device import (
+    DEVICE_ALLOCATE_HINT,
+    DEVICE_JOINT_ALLOCATE,
+    FPGA,
+    GPU_PARTITION_SPEC,
+    RDMA,
+    DeviceInfo,
+)
 from seatrial.scheduler.framework.status import Status
 from seatrial.scheduler.plugins.deviceshare.allocator import allocate
 from seatrial.scheduler.plugins.deviceshare.candidates import count, missing

@@ -11,7 +11,13 @@ from seatrial.scheduler.framework.status import Status
 from seatrial.scheduler.plugins.deviceshare.allocator import allocate, verdict
 from seatrial.scheduler.plugins.deviceshare.cache import traits_of
 from seatrial.scheduler.plugins.deviceshare.gpus import Policy
-from seatrial.scheduler.plugins.deviceshare.partitions import NO_SUCH_COUNT, NO_TABLE, NONE_LEFT, TableError, parse_table
+from seatrial.scheduler.plugins.deviceshare.partitions import (
+    NO_SUCH_COUNT,
+    NO_TABLE,
+    NONE_LEFT,
+    TableError,
+    parse_table,
+)
 from seatrial.scheduler.plugins.deviceshare.states import NO_TRAITS, DeviceState, Traits
 from seatrial.scheduler.plugins.deviceshare.tests.machines import HALF, ask, card, chosen, single, state, whole
 

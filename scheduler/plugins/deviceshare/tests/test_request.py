@@ -18,7 +18,13 @@ from seatrial.scheduler.api.device import (
     RDMA,
 )
 from seatrial.scheduler.api.quantity import Amounts
-from seatrial.scheduler.plugins.deviceshare.request import DeviceRequest, InvalidRequestError, split_gpu, unified, validate
+from seatrial.scheduler.plugins.deviceshare.request import (
+    DeviceRequest,
+    InvalidRequestError,
+    split_gpu,
+    unified,
+    validate,
+)
 
 GIB = 1 << 30
 

@@ -2,7 +2,14 @@
 
 import pytest
 
-from seatrial.scheduler.api.numa import FULL_PCPUS, NUMA_NODE_LEVEL, PCPU_LEVEL, SPREAD_BY_PCPUS, cpuset_text, parse_cpuset
+from seatrial.scheduler.api.numa import (
+    FULL_PCPUS,
+    NUMA_NODE_LEVEL,
+    PCPU_LEVEL,
+    SPREAD_BY_PCPUS,
+    cpuset_text,
+    parse_cpuset,
+)
 from seatrial.scheduler.framework.status import Status
 from seatrial.scheduler.plugins.nodenuma.accumulator import NOT_ENOUGH, CpuPreference, Mark, take
 from seatrial.scheduler.plugins.nodenuma.topology import uniform
