@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-import scheduler
+from seatrial import scheduler
 
 PLUGIN = """
 from seatrial.scheduler.api.core import Pod
@@ -97,7 +97,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(site: Path, name: str, args: dict[str, str] | None = None) -> dict[str, object]:
     """What a process says that has `site` on its path and a profile that names the plugin."""
-    root = Path(scheduler.__file__).parent.parent
+    root = Path(scheduler.__file__).parents[2]
     path = os.pathsep.join([str(site), str(root)])
     done = subprocess.run(  # noqa: S603 the command is made of what is above
         [sys.executable, "-c", MAIN, json.dumps([name, args])],

@@ -5,9 +5,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-import fake_devices
 import pytest
 
+from seatrial import fake_devices
 from seatrial.fake_devices import faults
 from seatrial.fake_devices.build import FOLDER
 from seatrial.fake_devices.machine import from_devices
@@ -22,7 +22,7 @@ from seatrial.harness.nodes.capacity import plugin_amounts
 from seatrial.harness.nodes.hardware import NodeHardware
 from seatrial.scheduler.api.builders import PROBE_COMMAND
 
-ROOT = Path(fake_devices.__file__).parents[1]
+ROOT = Path(fake_devices.__file__).resolve().parents[1]
 NEEDED_VERBS = {"lost", "remove", "link", "slow"}
 NEEDED_VERBS_OF_CARDS = NEEDED_VERBS | {"critical", "ecc", "throttle", "reset_needed", "leak"}
 
