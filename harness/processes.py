@@ -1,11 +1,14 @@
 """Child processes: they end with their parent, and are stopped by SIGTERM before SIGKILL."""
 
 import ctypes
+import os
 import signal
 import subprocess
+import time
 from pathlib import Path
 
 STOP_WITHIN = 10.0  # seconds between SIGTERM and SIGKILL
+GROUP_STOP_WITHIN = 5.0  # the same, for what an interrupted program left behind
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None)
 
@@ -26,6 +29,26 @@ def stop(process: "subprocess.Popen[bytes]", *, within: float = STOP_WITHIN) -> 
             process.wait()
     if process.stdout is not None:
         process.stdout.close()
+
+
+def stop_group(group: int, *, within: float = GROUP_STOP_WITHIN) -> None:
+    """End what is left of a process group whose leader has ended: SIGTERM, and SIGKILL after `within` seconds."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            os.killpg(group, number)
+        except ProcessLookupError:
+            return
+        deadline = time.monotonic() + within
+        while _has_members(group) and time.monotonic() < deadline:
+            time.sleep(0.02)
+
+
+def _has_members(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 def started_at(pid: int) -> int:
