@@ -141,7 +141,7 @@ class ReservationController:
             return
         owners = self._book.pods_in(uid)
         inside = {info.uid: reserved.owners[info.uid] for info in owners if info.uid in reserved.owners}
-        gone = [one for one in reserved.owners if one not in inside]
+        gone = [owner for owner in reserved.owners if owner not in inside]
         allocated = reserved.allocated_but(gone)
         status = lifecycle.used(reserved.reservation, [info.pod for info in owners], allocated, self._clock.now())
         if status is not None:

@@ -83,7 +83,7 @@ class Books:
     def set_hardware(self, allocatable: Amounts, devices: Sequence[Device]) -> None:
         """What there is now; what pods hold stays held."""
         self.allocatable = allocatable
-        self._devices = {(one.kind, one.minor): one for one in devices}
+        self._devices = {(device.kind, device.minor): device for device in devices}
 
     def admit(
         self, pod: BoundPod, requests: Amounts, before: Mapping[str, Mapping[str, tuple[str, ...]]] | None = None
@@ -124,9 +124,9 @@ class Books:
             if not any(taken.values()):
                 del self._taken[key]
         for share in holding.shares:
-            self._functions.difference_update(one.bus_id for one in share.functions)
-            for one in share.slices:
-                self._slices.get((share.device.kind, share.device.minor), set()).discard(int(one.id))
+            self._functions.difference_update(function.bus_id for function in share.functions)
+            for number in share.slices:
+                self._slices.get((share.device.kind, share.device.minor), set()).discard(int(number.id))
 
     def grants(self, pod: BoundPod, holding: Holding) -> dict[str, ContainerGrant]:
         """What each container gets.
@@ -160,12 +160,14 @@ class Books:
         holding = self.holdings.get(uid)
         if holding is None:
             return ()
-        chosen = (one for each in holding.picks.values() for devices in each.values() for one in devices)
-        return (*holding.shares, *(Share(one, card_resources(one)) for one in chosen))
+        chosen = (device for each in holding.picks.values() for devices in each.values() for device in devices)
+        return (*holding.shares, *(Share(device, card_resources(device)) for device in chosen))
 
     def holders(self, key: Key) -> list[str]:
         """Uids of the pods on a device."""
-        return [uid for uid, holding in self.holdings.items() if any(one == key for one, _ in _device_amounts(holding))]
+        return [
+            uid for uid, holding in self.holdings.items() if any(taken == key for taken, _ in _device_amounts(holding))
+        ]
 
     # -- what is asked ------------------------------------------------------------------------------------------------
 
@@ -228,7 +230,7 @@ class Books:
     def _own_functions(self, device: Device, entry: DeviceAllocation) -> tuple[Function, ...]:
         if entry.extension is None or not entry.extension.vfs:
             return ()
-        known = {one.bus_id: one for one in device.functions}
+        known = {function.bus_id: function for function in device.functions}
         wanted = [vf.bus_id for vf in entry.extension.vfs]
         for bus in wanted:
             if bus not in known or bus in self._functions:
@@ -249,8 +251,8 @@ class Books:
         if not (slicing == "vnpu" and template) and not (slicing == "smlu" and shared):
             return ()
         first = FIRST_VNPU + device.minor * VNPUS_PER_CARD if slicing == "vnpu" else 1
-        used = self._slices.get(key, set()) | {int(one.id) for share in so_far for one in share.slices}
-        number = next(one for one in range(first, first + 4096) if one not in used)
+        used = self._slices.get(key, set()) | {int(piece.id) for share in so_far for piece in share.slices}
+        number = next(number for number in range(first, first + 4096) if number not in used)
         return (Slice(str(number), slicing, template, wanted.get(GPU_MEMORY, 0)),)
 
     def _pick(self, pod: BoundPod) -> dict[str, dict[str, tuple[Device, ...]]]:
@@ -263,9 +265,9 @@ class Books:
                 if not count:
                     continue
                 free = [
-                    one
-                    for key, one in sorted(self._devices.items())
-                    if one.vendor == vendor and one.health.ok and key not in self._taken and key not in gone
+                    device
+                    for key, device in sorted(self._devices.items())
+                    if device.vendor == vendor and device.health.ok and key not in self._taken and key not in gone
                 ]
                 if len(free) < count:
                     raise Refused(
@@ -274,14 +276,17 @@ class Books:
                         f" Requested: {count}, Available: {len(free)}, which is unexpected",
                     )
                 picked = tuple(free[:count])
-                gone.update((one.kind, one.minor) for one in picked)
+                gone.update((device.kind, device.minor) for device in picked)
                 chosen.setdefault(container.name, {})[resource] = picked
         return chosen
 
     def _recall(self, before: Mapping[str, Mapping[str, tuple[str, ...]]]) -> dict[str, dict[str, tuple[Device, ...]]]:
-        by_id = {device_id(one): one for one in self._devices.values()}
+        by_id = {device_id(device): device for device in self._devices.values()}
         return {
-            container: {name: tuple(by_id[one] for one in ids if one in by_id) for name, ids in granted.items()}
+            container: {
+                name: tuple(by_id[identifier] for identifier in ids if identifier in by_id)
+                for name, ids in granted.items()
+            }
             for container, granted in before.items()
         }
 
@@ -295,9 +300,9 @@ class Books:
             for name, value in amounts.items():
                 taken[name] = taken.get(name, 0) + value
         for share in holding.shares:
-            self._functions.update(one.bus_id for one in share.functions)
-            for one in share.slices:
-                self._slices.setdefault((share.device.kind, share.device.minor), set()).add(int(one.id))
+            self._functions.update(function.bus_id for function in share.functions)
+            for piece in share.slices:
+                self._slices.setdefault((share.device.kind, share.device.minor), set()).add(int(piece.id))
 
 
 def _device_amounts(holding: Holding) -> list[tuple[Key, Mapping[str, int]]]:
@@ -306,13 +311,13 @@ def _device_amounts(holding: Holding) -> list[tuple[Key, Mapping[str, int]]]:
     ]
     for chosen in holding.picks.values():
         for devices in chosen.values():
-            found += [((one.kind, one.minor), card_resources(one)) for one in devices]
+            found += [((device.kind, device.minor), card_resources(device)) for device in devices]
     return found
 
 
 def _picked(holding: Holding, container: ContainerPlan) -> list[Share]:
     chosen = holding.picks.get(container.name, {})
-    return [Share(one, card_resources(one)) for devices in chosen.values() for one in devices]
+    return [Share(device, card_resources(device)) for devices in chosen.values() for device in devices]
 
 
 def _asked(container: ContainerPlan, resource: str) -> int:

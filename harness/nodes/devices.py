@@ -38,21 +38,21 @@ def _by_daemon(device: Device) -> bool:
 def spec(devices: Sequence[Device], before: Iterable[Manifest] = (), *, now: str) -> Manifest:
     """`spec` of the object: sorted by type and minor; `before` is the list last published, whose conditions' times stay
     where nothing changed."""
-    known = {(one["type"], one["minor"]): one for one in before}
-    entries = [_entry(one, known, now) for one in sorted(devices, key=lambda one: (one.kind, one.minor))]
+    known = {(entry["type"], entry["minor"]): entry for entry in before}
+    entries = [_entry(device, known, now) for device in sorted(devices, key=lambda one: (one.kind, one.minor))]
     return {"devices": entries}
 
 
 def labels(devices: Sequence[Device], driver: Driver | None) -> dict[str, str]:
     """Vendor, model and driver of the node's cards. NVIDIA cards of two models have neither model nor driver label."""
-    cards = [one for one in devices if one.kind == "gpu"]
+    cards = [device for device in devices if device.kind == "gpu"]
     if not cards:
         return {}
     first = cards[0]
     found = {words.GPU_VENDOR_LABEL: first.vendor}
     if _by_daemon(first):
         return {**found, words.GPU_MODEL_LABEL: first.label}
-    if all(one.label == first.label for one in cards):
+    if all(card.label == first.label for card in cards):
         found[words.GPU_MODEL_LABEL] = first.label
         if driver is not None:
             found[words.GPU_DRIVER_LABEL] = driver.driver
@@ -64,7 +64,7 @@ def partitions(devices: Sequence[Device], links: Iterable[Link]) -> str:
 
     Each card's peers and itself make one partition, filed under its size; groups that several cards name count once.
     """
-    minors = {one.uuid: one.minor for one in devices if one.kind == "gpu"}
+    minors = {device.uuid: device.minor for device in devices if device.kind == "gpu"}
     peers: dict[int, set[int]] = {}
     for link in links:
         if link.kind in _PARTITION_LINKS and link.up and link.a in minors and link.b in minors:
@@ -115,7 +115,7 @@ def _entry(device: Device, known: Mapping[tuple[str, int], Manifest], now: str) 
     if device.kind == "gpu":
         entry["conditions"] = [_condition(device, known.get((device.kind, device.minor)), now)]
     if device.functions:
-        entry["vfGroups"] = [{"vfs": [{"minor": -1, "busID": one.bus_id} for one in device.functions]}]
+        entry["vfGroups"] = [{"vfs": [{"minor": -1, "busID": function.bus_id} for function in device.functions]}]
     return entry
 
 

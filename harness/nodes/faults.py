@@ -70,7 +70,7 @@ def resolve(fault: FaultEntry, hardware: NodeHardware) -> int | None:
         raise UsageError(f"fault {fault.verb!r}: expected `device`: a minor, a UUID or a bus address")
     position = _position(fault, hardware)
     if position is None:
-        devices = ", ".join(f"{one.kind} {one.minor}" for one in hardware.devices()) or "no devices"
+        devices = ", ".join(f"{device.kind} {device.minor}" for device in hardware.devices()) or "no devices"
         raise UsageError(
             f"fault {fault.verb!r}: node {hardware.node!r} has no {fault.type} {fault.device!r}; it has {devices}"
         )
@@ -127,7 +127,7 @@ class FaultScript:
             canonical = json.dumps(entry, sort_keys=True)
             wanted[canonical, times[canonical]] = entry
             times[canonical] += 1
-        for key in [one for one in self._running if one not in wanted]:
+        for key in [fault for fault in self._running if fault not in wanted]:
             self._running.pop(key).end()
         for key, content in wanted.items():
             if key not in self._running:
@@ -201,7 +201,7 @@ def _entries(text: str, problems: list[str]) -> list[dict[str, Any]]:
     except json.JSONDecodeError as error:
         problems.append(f"annotation {FAULTS_ANNOTATION}: expected a JSON list, found {text[:40]!r}: {error}")
         return []
-    if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
+    if not isinstance(found, list) or not all(isinstance(entry, dict) for entry in found):
         problems.append(f"annotation {FAULTS_ANNOTATION}: expected a JSON list of objects, found {text[:40]!r}")
         return []
     return found

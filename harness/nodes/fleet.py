@@ -112,7 +112,7 @@ def fleet_path(fleet: Path | str) -> Path:
     known = FLEETS / f"{fleet}.yaml"
     if path.name == str(fleet) and known.is_file():
         return known
-    names = ", ".join(sorted(one.stem for one in FLEETS.glob("*.yaml")))
+    names = ", ".join(sorted(path.stem for path in FLEETS.glob("*.yaml")))
     raise UsageError(f"no fleet file {str(fleet)!r}; give the path of a YAML file, or one of: {names}")
 
 

@@ -108,7 +108,7 @@ class LocalAgent:
 
     def start(self) -> None:
         """Register the node, or take up the one that is there."""
-        if self._xpu_folder is not None and any(one.vendor in DAEMON_VENDORS for one in self._hardware.devices()):
+        if self._xpu_folder is not None and any(device.vendor in DAEMON_VENDORS for device in self._hardware.devices()):
             path = self._xpu_folder / INFOS_FILE.name
             self._daemon = DeviceDaemon(path, self._clock, lambda: (self._hardware.devices(), self._hardware.links()))
             self._daemon.start()
@@ -230,7 +230,7 @@ class LocalAgent:
         """The table has changed. What is well in it was repaired, so that is told to whoever keeps faults in mind."""
         assert self._standing is not None  # noqa: S101
         self._standing.sync()
-        well = [one.uuid for one in self._whole.devices() if one.health.ok]
+        well = [device.uuid for device in self._whole.devices() if device.health.ok]
 
         def forget() -> bool:
             self._hardware.forget(well)

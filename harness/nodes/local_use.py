@@ -81,13 +81,13 @@ class LocalUse:
         owners: dict[int, Owner] = {}
         rows: list[tuple[int, str, int, float]] = []
         scripted = agent.device_use() if agent is not None and self._standing is not None else None
-        said = {(one.namespace, one.name): one.cards for one in scripted.pods} if scripted is not None else {}
+        said = {(pod.namespace, pod.name): pod.cards for pod in scripted.pods} if scripted is not None else {}
         for work in works:
             owner = work.pod.metadata.namespace, work.pod.metadata.name
             pids = self._runtime.processes(work)
             owners.update(dict.fromkeys(pids, owner))
             cards = said.get(owner, ()) if pids else ()
-            rows += [(pids[0], one.uuid, one.memory, one.core) for one in cards if one.memory or one.core]
+            rows += [(pids[0], card.uuid, card.memory, card.core) for card in cards if card.memory or card.core]
         if self._standing is not None:
             self._standing.set_processes(rows, now=self._clock.now())
         return owners

@@ -126,15 +126,17 @@ class NodeAgent:
 
     def _tell_holders(self, before: Sequence[Device]) -> None:
         """Pods keep a device that fails, as under kubelet; their status says how it is."""
-        was = {device_object.device_id(one): one.health.ok for one in before}
+        was = {device_object.device_id(device): device.health.ok for device in before}
         changed = {name for name, well in self._well_ids().items() if was.get(name) != well}
         for run in self._runs.values():
-            granted = {one for each in run.work.granted_ids.values() for ids in each.values() for one in ids}
+            granted = {
+                identifier for each in run.work.granted_ids.values() for ids in each.values() for identifier in ids
+            }
             if run.states and not changed.isdisjoint(granted):
                 self._write_pod(run)
 
     def _well_ids(self) -> dict[str, bool]:
-        return {device_object.device_id(one): one.health.ok for one in self.devices}
+        return {device_object.device_id(device): device.health.ok for device in self.devices}
 
     def _relabel(self, before: dict[str, str], now: dict[str, str]) -> None:
         """Koordinator's manager copies labels of the Device to the Node and never takes one away."""
@@ -188,7 +190,7 @@ class NodeAgent:
     def _hami(self, labels: dict[str, str]) -> HamiHost:
         """The fleet's own word on versions goes before the hardware's: a label can make a host an older one."""
         driver = labels.get(words.GPU_DRIVER_LABEL, "")
-        if not driver and any(one.vendor == "nvidia" for one in self.devices):
+        if not driver and any(device.vendor == "nvidia" for device in self.devices):
             driver = self.hardware.driver("nvidia").driver
         return HamiHost(driver, labels.get(VERSION_LABEL, SHIPPED))
 
@@ -234,7 +236,7 @@ class NodeAgent:
 
     def works(self) -> list[Work]:
         """The pods that run here."""
-        return [run.work for run in self._runs.values() if any(one.state == "running" for one in run.states)]
+        return [run.work for run in self._runs.values() if any(state.state == "running" for state in run.states)]
 
     def device_use(self) -> NodeUse | None:
         """What the pods that run do with the cards; None while the node plays dead."""
@@ -242,7 +244,7 @@ class NodeAgent:
             return None
         pods = []
         for uid, run in self._runs.items():
-            if any(one.state == "running" for one in run.states):
+            if any(state.state == "running" for state in run.states):
                 try:
                     pods.append(scripted_use(run.work.pod, self._books.shares(uid)))
                 except UsageError as error:
@@ -294,8 +296,8 @@ class NodeAgent:
                 self._set_going(run, resume=resume)
                 return
             why = "; ".join(objects.missing)
-            names = [one.name for one in run.work.pod.spec.containers]
-            self._changed(run, tuple(ContainerState(one, reason=NO_CONFIG, message=why) for one in names))
+            names = [container.name for container in run.work.pod.spec.containers]
+            self._changed(run, tuple(ContainerState(name, reason=NO_CONFIG, message=why) for name in names))
             self._clock.call_later(ASK_AGAIN, lambda: self._with_objects(run, resume=resume))
 
         if self._runs.get(run.work.uid) is run and not run.stopping:
@@ -325,7 +327,10 @@ class NodeAgent:
         """The runtime says that containers have changed."""
         run.states = states
         work = run.work
-        if phase_of([one for one in states if not one.init], work.pod.spec.restart_policy) in {"Succeeded", "Failed"}:
+        if phase_of([state for state in states if not state.init], work.pod.spec.restart_policy) in {
+            "Succeeded",
+            "Failed",
+        }:
             self._books.release(work.uid)
         self._write_pod(run)
 

@@ -88,7 +88,7 @@ class Publisher:
         if xpus := self._xpus():
             return xpu_files.labels(xpus)
         shown = device_object.reported(self.devices)
-        cards = [one for one in shown if one.kind == "gpu"]
+        cards = [device for device in shown if device.kind == "gpu"]
         return device_object.labels(shown, self._hardware.driver(cards[0].vendor) if cards else None)
 
     def _xpus(self) -> tuple[Xpu, ...]:
@@ -126,7 +126,7 @@ class Publisher:
             return
         now, xpus = self._clock.timestamp(), self._xpus()
         if xpus:
-            others = device_object.spec([one for one in shown if one.kind != "gpu"], now=now)["devices"]
+            others = device_object.spec([device for device in shown if device.kind != "gpu"], now=now)["devices"]
             content: Manifest = {"devices": [*xpu_files.entries(xpus, self._published, now=now), *others]}
             table = xpu_files.partitions(xpus)
         else:

@@ -78,7 +78,7 @@ def _cpu_topology(machine: Machine) -> str:
 def zones_of(machine: Machine) -> list[Manifest]:
     """What each NUMA node has; nothing is held back for the system."""
     nodes = max(machine.numa, 1)
-    there = [one["node"] for one in cpus_of(machine)]
+    there = [cpu["node"] for cpu in cpus_of(machine)]
     return [
         {
             "name": f"node-{node}",
@@ -105,7 +105,7 @@ def reservation(machine: Machine, written: str) -> str | None:
         return None  # as koordlet: what it cannot read reserves nothing
     if not chosen and count > 0:
         order = sorted(cpus_of(machine), key=lambda one: (one["socket"], one["node"], one["core"], one["id"]))
-        chosen = frozenset(one["id"] for one in order[:count])
+        chosen = frozenset(cpu["id"] for cpu in order[:count])
     if not chosen:
         return None
     return to_json(msgspec.structs.replace(found, reserved_cpus=numa.cpuset_text(chosen))).decode()

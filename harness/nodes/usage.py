@@ -67,13 +67,13 @@ def metric_status(use: NodeUse, *, now: str) -> Manifest:
 
     Pods without a card are left out; what belongs to no pod (no name) counts for the node alone.
     """
-    cards = {one.uuid: one for one in sorted(_measured(use.devices), key=lambda one: one.minor)}
+    cards = {device.uuid: device for device in sorted(_measured(use.devices), key=lambda one: one.minor)}
     idle = [CardUse(uuid, 0, 0.0) for uuid in cards]
-    everything = [one for pod in use.pods for one in pod.cards]
+    everything = [card for pod in use.pods for card in pod.cards]
     pods = [
         {"namespace": pod.namespace, "name": pod.name, "podUsage": {"devices": _entries(cards, pod.cards)}}
         for pod in sorted(use.pods, key=lambda pod: (pod.namespace, pod.name))
-        if pod.name and any(one.uuid in cards for one in pod.cards)
+        if pod.name and any(card.uuid in cards for card in pod.cards)
     ]
     return {
         "updateTime": now,
@@ -91,7 +91,7 @@ def scripted_use(pod: BoundPod, shares: Sequence[Share]) -> PodUse:
     text = pod.metadata.annotations.get(USAGE_ANNOTATION, "")
     memory, core = _script(pod.key, text) if text else (0, 0.0)
     cards = {share.device.uuid: share.device for share in shares if VENDORS[share.device.vendor].measured}
-    found = tuple(CardUse(one.uuid, min(memory, one.memory), core) for one in cards.values())
+    found = tuple(CardUse(card.uuid, min(memory, card.memory), core) for card in cards.values())
     return PodUse(pod.metadata.namespace, pod.metadata.name, found)
 
 
@@ -112,10 +112,10 @@ def measured_use(provider: DeviceProvider, pod_of: Callable[[int], tuple[str, st
             log.info("usage card-left-out uuid=%s why=%s", device.uuid, error)
             continue
         devices.append(device)
-        for one in processes:
-            if one.memory is not None and one.core is not None:
-                use = CardUse(device.uuid, one.memory, one.core)
-                found.setdefault(pod_of(one.pid) or ("", ""), []).append(use)
+        for process in processes:
+            if process.memory is not None and process.core is not None:
+                use = CardUse(device.uuid, process.memory, process.core)
+                found.setdefault(pod_of(process.pid) or ("", ""), []).append(use)
     pods = tuple(PodUse(namespace, name, tuple(uses)) for (namespace, name), uses in found.items())
     return NodeUse(tuple(devices), pods)
 
@@ -163,8 +163,8 @@ class UsageReports:
     def stop(self) -> None:
         """No more reports."""
         self._follow.stop()
-        for one in self._reports.values():
-            _cancel(one)
+        for report in self._reports.values():
+            _cancel(report)
         self._reports.clear()
 
     def _set(self, head: HeadMeta, raw: msgspec.Raw) -> None:
@@ -205,16 +205,16 @@ def _cancel(report: _Report) -> None:
 
 
 def _measured(devices: Iterable[Device]) -> list[Device]:
-    return [one for one in devices if VENDORS[one.vendor].measured and one.health.code not in SILENT]
+    return [device for device in devices if VENDORS[device.vendor].measured and device.health.code not in SILENT]
 
 
 def _entries(cards: Mapping[str, Device], uses: Iterable[CardUse]) -> list[Manifest]:
     memory: dict[str, int] = {}
     core: dict[str, float] = {}
-    for one in uses:
-        if one.uuid in cards:
-            memory[one.uuid] = memory.get(one.uuid, 0) + one.memory
-            core[one.uuid] = core.get(one.uuid, 0.0) + one.core
+    for use in uses:
+        if use.uuid in cards:
+            memory[use.uuid] = memory.get(use.uuid, 0) + use.memory
+            core[use.uuid] = core.get(use.uuid, 0.0) + use.core
     return [
         {
             "type": "gpu",

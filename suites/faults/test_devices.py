@@ -69,7 +69,7 @@ def heal(cluster: Trial, name: str) -> None:
 
 def minors(cluster: Trial, name: str, kind: str = "gpu") -> set[int]:
     """The minors of the devices that a pod was allocated."""
-    return {one.minor for one in device_allocations(cluster.pod(name)).get(kind, ())}
+    return {allocation.minor for allocation in device_allocations(cluster.pod(name)).get(kind, ())}
 
 
 def offered(cluster: Trial, name: str, resource: str) -> int:

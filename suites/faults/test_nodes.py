@@ -22,7 +22,7 @@ def ready(cluster: Trial, name: str) -> str:
 
 
 def taints(cluster: Trial, name: str) -> set[tuple[str, str]]:
-    return {(one["key"], one["effect"]) for one in cluster.node(name)["spec"].get("taints", ())}
+    return {(taint["key"], taint["effect"]) for taint in cluster.node(name)["spec"].get("taints", ())}
 
 
 def heal(cluster: Trial, name: str) -> None:

@@ -138,7 +138,7 @@ def test_killed_with_cards_reserved(cluster: Trial, expect: Expect, running: Sub
 
 @pytest.mark.case("FT-032", severity="blocker")
 @pytest.mark.parametrize("code", [429, 500, 503])
-@pytest.mark.parametrize("picks", [pytest.param(one, id=one.__name__) for one in (every, writes, bindings)])
+@pytest.mark.parametrize("picks", [pytest.param(pick, id=pick.__name__) for pick in (every, writes, bindings)])
 def test_the_api_server_refuses(cluster: Trial, expect: Expect, link: Link, code: int, picks: Picks) -> None:
     """Requests are refused for a while; afterwards all pods are placed, and new ones too."""
     add(cluster, expect, node("n1").gpus("a10", 8), node("n2").gpus("a10", 8))

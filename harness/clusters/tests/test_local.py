@@ -87,7 +87,7 @@ def test_a_pod_runs_here_with_the_cards_it_was_promised(cluster: LocalCluster) -
     env = dict(line.split("=", 1) for line in read(f"/proc/{child}/environ").split("\0") if line)
     found = orjson.loads(cluster.call(Request("GET", f"{PODS}/granted")).body)
     promised = json.loads(found["metadata"]["annotations"]["scheduling.koordinator.sh/device-allocated"])["gpu"]
-    assert env["NVIDIA_VISIBLE_DEVICES"] == ",".join(str(one["minor"]) for one in promised)
+    assert env["NVIDIA_VISIBLE_DEVICES"] == ",".join(str(allocation["minor"]) for allocation in promised)
     assert cluster.wait(
         lambda: b"NVIDIA_VISIBLE_DEVICES=" in cluster.call(Request("GET", f"{PODS}/granted/log")).body, within=WITHIN
     )
@@ -259,7 +259,7 @@ def test_nothing_outlives_the_cluster(tmp_path: Path, own_state: Path, number: s
         process.stdout.close()
     assert _soon(lambda: not with_mark(mark))
     pods = own_state / "seatrial" / "pods"
-    left = [one for one in pods.iterdir() if one.name.startswith(f"{process.pid}-")]
+    left = [folder for folder in pods.iterdir() if folder.name.startswith(f"{process.pid}-")]
     assert bool(left) == (number == signal.SIGKILL)  # the next one to start clears it away, see below
 
 

@@ -349,7 +349,7 @@ def test_who_may(
     cluster: LocalCluster, port: int, request: pytest.FixtureRequest, rules: dict[str, list[str]], *, allowed: bool
 ) -> None:
     name = request.node.callspec.id
-    rows = [{"apiGroups": [""], "resources": [one], "verbs": verbs} for one, verbs in rules.items()]
+    rows = [{"apiGroups": [""], "resources": [resource], "verbs": verbs} for resource, verbs in rules.items()]
     reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name}
     subject = {"kind": "ServiceAccount", "name": name, "namespace": "default"}
     for path, body in (

@@ -27,7 +27,7 @@ def cluster() -> Iterator[EmbeddedCluster]:
 def _pods_and_namespaces(cluster: EmbeddedCluster) -> tuple[int, list[str]]:
     pods = orjson.loads(cluster.call(Request("GET", "/api/v1/pods")).body)["items"]
     namespaces = orjson.loads(cluster.call(Request("GET", "/api/v1/namespaces")).body)["items"]
-    return len(pods), [one["metadata"]["name"] for one in namespaces]
+    return len(pods), [namespace["metadata"]["name"] for namespace in namespaces]
 
 
 @pytest.mark.parametrize(

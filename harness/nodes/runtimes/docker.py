@@ -49,7 +49,7 @@ from seatrial.scheduler.api.clock import Clock, Timer
 
 log = logging.getLogger(__name__)
 
-OWNER, UID, CONTAINER, COUNT = (f"seatrial.dev/{one}" for one in ("owner", "pod-uid", "container", "restarts"))
+OWNER, UID, CONTAINER, COUNT = (f"seatrial.dev/{label}" for label in ("owner", "pod-uid", "container", "restarts"))
 DEFAULT_URL = "unix:///var/run/docker.sock"
 POLL = 0.2  # seconds between two looks at what runs
 ANSWER_WITHIN = 60  # seconds that the engine may take over one request
@@ -121,13 +121,15 @@ class DockerRuntime(LifecycleRuntime):
         if not found:
             return False
         pod = self._pods[work.uid] = RealPod(work, report)
-        known = {one.name: one for one in states}
+        known = {state.name: state for state in states}
         for row in sorted(found, key=lambda each: int(each["Labels"][COUNT])):
             one = next((each for each in pod.every if each.plan.name == row["Labels"][CONTAINER]), None)
             if one is not None:
                 one.state = replace(known.get(one.plan.name, one.state), restarts=int(row["Labels"][COUNT]))
                 one.run = DockerRun(self, partial(self._changed, pod, one), row["Id"])
-        self._runs.update({one.run.id: one.run for one in pod.every if isinstance(one.run, DockerRun)})
+        self._runs.update(
+            {container.run.id: container.run for container in pod.every if isinstance(container.run, DockerRun)}
+        )
         self._clock.call_soon(self._look)
         return True
 
@@ -143,8 +145,8 @@ class DockerRuntime(LifecycleRuntime):
 
     def processes(self, work: Work) -> tuple[int, ...]:
         pod = self._pods.get(work.uid)
-        runs = [one.run for one in pod.every] if pod is not None else []
-        return tuple(one.status.pid for one in runs if isinstance(one, DockerRun) and one.status.running)
+        runs = [container.run for container in pod.every] if pod is not None else []
+        return tuple(run.status.pid for run in runs if isinstance(run, DockerRun) and run.status.running)
 
     async def exec(self, work: Work, container: str, command: Sequence[str], wanted: Wanted) -> Conversation:
         _, run = self._living(work, container)

@@ -65,7 +65,7 @@ class Hosted(Conversation):
         """`id_`: the command's or the container's."""
         self._hijacked, self._engine, self._id, self._tty = hijacked, engine, id_, tty
         self._loop = asyncio.get_running_loop()
-        self._outputs = {one: asyncio.Queue[bytes](_PIECES) for one in (STDOUT, STDERR)}
+        self._outputs = {channel: asyncio.Queue[bytes](_PIECES) for channel in (STDOUT, STDERR)}
         self._ended: set[int] = set()
         self._task = self._loop.create_task(self._sort())
         self._open = True

@@ -36,10 +36,10 @@ class Place:
         """
         if isinstance(wanted, int) or wanted.isdecimal():
             return int(wanted)
-        for one in self.plan.ports:
-            if one.name == wanted:
-                return one.container_port
-        names = ", ".join(one.name for one in self.plan.ports if one.name) or "none"
+        for port in self.plan.ports:
+            if port.name == wanted:
+                return port.container_port
+        names = ", ".join(port.name for port in self.plan.ports if port.name) or "none"
         raise Unwell(f"port {wanted!r}: expected a port of container {self.plan.name!r} ({names})")
 
 
@@ -89,7 +89,7 @@ async def _http(action: HttpAction, place: Place) -> int:
         context.verify_mode = ssl.CERT_NONE
     reader, writer = await asyncio.open_connection(host, port, ssl=context)
     try:
-        given = {one.name.lower(): one.value for one in action.http_headers}
+        given = {header.name.lower(): header.value for header in action.http_headers}
         headers = {"host": f"{host}:{port}", "user-agent": "kube-probe/1.35", "accept": "*/*", "connection": "close"}
         lines = [f"{name}: {value}" for name, value in {**headers, **given}.items()]
         path = action.path if action.path.startswith("/") else f"/{action.path}"

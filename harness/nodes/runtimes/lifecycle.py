@@ -99,8 +99,8 @@ class RealPod:
 
     def __init__(self, work: Work, report: Report) -> None:
         self.work, self.report = work, report
-        self.containers = [RealContainer(one) for one in work.pod.spec.containers]
-        self.inits = [RealContainer(one, init=True) for one in work.pod.spec.init_containers]
+        self.containers = [RealContainer(container) for container in work.pod.spec.containers]
+        self.inits = [RealContainer(container, init=True) for container in work.pod.spec.init_containers]
         self.timer: Timer | None = None
         self.done: list[Callable[[], None]] = []
         self.stopping = False
@@ -111,19 +111,19 @@ class RealPod:
 
     @property
     def lives(self) -> bool:
-        return any(one.lives or any(not side.gone for side in one.side) for one in self.every)
+        return any(container.lives or any(not side.gone for side in container.side) for container in self.every)
 
     def tell(self) -> None:
         if not self.stopping:
-            self.report(tuple(one.state for one in (*self.containers, *self.inits)))
+            self.report(tuple(container.state for container in (*self.containers, *self.inits)))
 
     def cancel(self) -> None:
-        for timer in (self.timer, *(one.timer for one in self.every)):
+        for timer in (self.timer, *(container.timer for container in self.every)):
             if timer is not None:
                 timer.cancel()
-        for one in self.every:
-            if one.probing is not None:
-                one.probing.close()
+        for container in self.every:
+            if container.probing is not None:
+                container.probing.close()
 
 
 class LifecycleRuntime(Runtime):
@@ -171,10 +171,10 @@ class LifecycleRuntime(Runtime):
         pod.stopping = True
         pod.cancel()
         pod.done.append(done)
-        for one in pod.every:
-            if one.lives:
-                self._end(pod, one, grace)
-            for side in one.side:
+        for container in pod.every:
+            if container.lives:
+                self._end(pod, container, grace)
+            for side in container.side:
                 side.stop(0.0)
         self._clock.call_soon(lambda: self._stopped(pod))
 
@@ -182,13 +182,13 @@ class LifecycleRuntime(Runtime):
         for pod in self._pods.values():
             pod.stopping = True
             pod.cancel()
-            for one in pod.every:
-                if one.hook is not None:
-                    one.hook.cancel()
-                for run in (one.run, *one.side):
+            for container in pod.every:
+                if container.hook is not None:
+                    container.hook.cancel()
+                for run in (container.run, *container.side):
                     if run is not None:
                         run.close()
-                self._over(pod, one)
+                self._over(pod, container)
             self._cleared(pod)
         self._pods.clear()
 
@@ -209,21 +209,21 @@ class LifecycleRuntime(Runtime):
     def _next(self, pod: RealPod) -> None:
         """Start the init container whose turn it is; the containers themselves once all have ended well."""
         pod.timer = None
-        for one in pod.inits:
-            if one.state.state == "terminated" and one.state.exit_code == 0:
+        for init in pod.inits:
+            if init.state.state == "terminated" and init.state.exit_code == 0:
                 continue
-            if one.plan.restart_policy == "Always":  # a sidecar runs beside what follows, once it is up
-                if one.run is None and one.timer is None:
-                    self._launch(pod, one)
-                if one.state.restarts == 0 and not (one.state.state == "running" and one.state.up):
+            if init.plan.restart_policy == "Always":  # a sidecar runs beside what follows, once it is up
+                if init.run is None and init.timer is None:
+                    self._launch(pod, init)
+                if init.state.restarts == 0 and not (init.state.state == "running" and init.state.up):
                     return
                 continue
-            if not one.lives:
-                self._launch(pod, one)
+            if not init.lives:
+                self._launch(pod, init)
             return
-        for one in pod.containers:
-            if one.run is None and one.timer is None:
-                self._launch(pod, one)
+        for container in pod.containers:
+            if container.run is None and container.timer is None:
+                self._launch(pod, container)
 
     def _launch(self, pod: RealPod, one: RealContainer) -> None:
         one.timer = None
@@ -396,13 +396,13 @@ class LifecycleRuntime(Runtime):
 
     def _last_one(self, pod: RealPod) -> None:
         """Sidecars end once no container runs or will run again."""
-        if all(one.state.state == "terminated" and one.timer is None for one in pod.containers):
-            for one in pod.inits:
-                if one.timer is not None:
-                    one.timer.cancel()
-                if one.lives:
-                    one.why = "the pod's containers have ended"
-                    self._end(pod, one, float(self._grace(pod)))
+        if all(container.state.state == "terminated" and container.timer is None for container in pod.containers):
+            for init in pod.inits:
+                if init.timer is not None:
+                    init.timer.cancel()
+                if init.lives:
+                    init.why = "the pod's containers have ended"
+                    self._end(pod, init, float(self._grace(pod)))
 
     def _plan_restart(self, pod: RealPod, one: RealContainer) -> None:
         pause = restarts.pause(one.state.restarts, *self._stages.restart)
@@ -432,8 +432,8 @@ class LifecycleRuntime(Runtime):
         if not pod.stopping or pod.lives or self._pods.get(pod.work.uid) is not pod:
             return
         del self._pods[pod.work.uid]
-        for one in pod.every:
-            self._over(pod, one)
+        for container in pod.every:
+            self._over(pod, container)
         self._cleared(pod)
         for done in pod.done:
             done()

@@ -45,8 +45,8 @@ class Probing:
 
     def close(self) -> None:
         """Ask no more."""
-        for one in self._tasks:
-            one.close()
+        for task in self._tasks:
+            task.close()
         self._tasks.clear()
 
     def _after_startup(self) -> None:

@@ -90,13 +90,13 @@ class ProcessRuntime(LifecycleRuntime):
         if not self._folder(pod).is_dir():
             return False
         self._pods[work.uid] = pod
-        known = {one.name: one for one in states}
-        for one in pod.every:
-            runs = self._runs(pod, one)
+        known = {state.name: state for state in states}
+        for container in pod.every:
+            runs = self._runs(pod, container)
             if runs:
-                one.state = replace(known.get(one.plan.name, one.state), restarts=runs[-1])
-                self._take_up(pod, one, self._run_folder(pod, one, runs[-1]))
-        if all(one.state.state == "terminated" or one.plan.restart_policy == "Always" for one in pod.inits):
+                container.state = replace(known.get(container.plan.name, container.state), restarts=runs[-1])
+                self._take_up(pod, container, self._run_folder(pod, container, runs[-1]))
+        if all(init.state.state == "terminated" or init.plan.restart_policy == "Always" for init in pod.inits):
             self._clock.call_soon(lambda: self._next(pod))
         return True
 
@@ -114,9 +114,9 @@ class ProcessRuntime(LifecycleRuntime):
 
     def processes(self, work: Work) -> tuple[int, ...]:
         pod = self._pods.get(work.uid)
-        runs = [one.run for one in pod.every] if pod is not None else []
-        kept = [one.status for one in runs if isinstance(one, Kept) and one.status.running and not one.gone]
-        return (*(one.main[0] for one in kept), *(one.keeper[0] for one in kept))
+        runs = [container.run for container in pod.every] if pod is not None else []
+        kept = [run.status for run in runs if isinstance(run, Kept) and run.status.running and not run.gone]
+        return (*(process.main[0] for process in kept), *(process.keeper[0] for process in kept))
 
     async def exec(self, work: Work, container: str, command: Sequence[str], wanted: Wanted) -> Conversation:
         pod, one, _ = self._living(work, container)
@@ -268,16 +268,16 @@ class ProcessRuntime(LifecycleRuntime):
 def _link(sandbox: Path, mounted: Sequence[Mounted]) -> None:
     """Every mount as a link at its own path below `sandbox`; a mount below another one is put into it."""
     shutil.rmtree(sandbox, ignore_errors=True)
-    for one in mounted:
-        at = sandbox / one.target.lstrip("/")
+    for mount in mounted:
+        at = sandbox / mount.target.lstrip("/")
         at.parent.mkdir(parents=True, exist_ok=True)
         if at.is_symlink() or at.exists():
             continue  # a folder of that name is in the volume above
-        at.symlink_to(one.source)
+        at.symlink_to(mount.source)
 
 
 def _below_a_mount(plan: ContainerPlan) -> bool:
-    return any(Path(plan.working_dir).is_relative_to(one.mount_path) for one in plan.volume_mounts)
+    return any(Path(plan.working_dir).is_relative_to(mount.mount_path) for mount in plan.volume_mounts)
 
 
 def _check(plan: ContainerPlan, command: list[str], env: dict[str, str], working: str) -> None:

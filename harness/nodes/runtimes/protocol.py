@@ -55,9 +55,9 @@ class Work:
 
     def container(self, name: str) -> ContainerPlan | None:
         """The container of that name, init containers included."""
-        for one in (*self.pod.spec.containers, *self.pod.spec.init_containers):
-            if one.name == name:
-                return one
+        for container in (*self.pod.spec.containers, *self.pod.spec.init_containers):
+            if container.name == name:
+                return container
         return None
 
 

@@ -80,7 +80,7 @@ def ending_of(work: Work, container: ContainerPlan) -> Ending | None:
 def _script_ending(script: str) -> Ending | None:
     """The steps of a plain script that this can follow; None from the first one that it cannot."""
     after, code = 0.0, 0
-    for step in (one.strip() for one in re.split(r"[;\n]|&&", script)):
+    for step in (command.strip() for command in re.split(r"[;\n]|&&", script)):
         if match := _SLEEP.fullmatch(step):
             if match[1] == "infinity" or float(match[1]) >= 1e6:
                 return None
@@ -104,7 +104,7 @@ class _Running:
     def __init__(self, work: Work, report: Report) -> None:
         self.work = work
         self.report = report
-        names = [one.name for one in work.pod.spec.containers]
+        names = [container.name for container in work.pod.spec.containers]
         self.states = {name: ContainerState(name, reason="ContainerCreating") for name in names}
         self.timers: list[Timer] = []
 

@@ -62,9 +62,9 @@ class Ends:
 
     def close(self) -> None:
         """Close what is left."""
-        for one in (self.input, *self.outputs.values()):
-            if one is not None:
-                one.close()
+        for stream in (self.input, *self.outputs.values()):
+            if stream is not None:
+                stream.close()
 
 
 class Command(Conversation):

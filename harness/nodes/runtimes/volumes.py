@@ -64,7 +64,7 @@ def mounts(work: Work, plan: ContainerPlan, folder: Path) -> list[Mounted]:
     Raises:
         CannotMount: a mount names no volume of the pod, or leads out of it.
     """
-    volumes = {one.name: one for one in work.pod.spec.volumes}
+    volumes = {volume.name: volume for volume in work.pod.spec.volumes}
     found = [
         Mounted(_source(plan, mount, volumes.get(mount.name), folder), mount.mount_path, mount.read_only)
         for mount in plan.volume_mounts

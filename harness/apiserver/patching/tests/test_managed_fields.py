@@ -38,7 +38,9 @@ def create(server: ApiServer, *, manager: str = "") -> dict[str, Any]:
 def owners(server: ApiServer, path: str = f"{PODS}/p") -> dict[tuple[str, str, str], dict[str, Any]]:
     """(manager, operation, subresource) → what it owns, as the object read alone says."""
     entries = ask(server, "GET", path)["metadata"].get("managedFields", [])
-    return {(one["manager"], one["operation"], one.get("subresource", "")): one["fieldsV1"] for one in entries}
+    return {
+        (entry["manager"], entry["operation"], entry.get("subresource", "")): entry["fieldsV1"] for entry in entries
+    }
 
 
 @pytest.mark.parametrize(
@@ -152,7 +154,7 @@ def test_lists_have_managed_fields(server: ApiServer, shape: dict[str, str]) -> 
     alone = ask(server, "GET", f"{PODS}/p")
     for _ in range(2):  # worked out, then remembered
         found = listed(server, PODS, {"user-agent": "kubectl/v1", **shape})
-        assert [one["metadata"]["managedFields"] for one in found] == [alone["metadata"]["managedFields"]]
+        assert [item["metadata"]["managedFields"] for item in found] == [alone["metadata"]["managedFields"]]
         assert found[0].get("spec", alone["spec"]) == alone["spec"]
 
 

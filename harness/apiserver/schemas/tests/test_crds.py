@@ -178,8 +178,11 @@ def test_the_schema_is_structural(path: Path) -> None:
 )
 def test_a_schema_that_is_not_structural_is_refused(change: Object, complaint: str) -> None:
     spec: Object = {"type": "object", "properties": {"a": {"type": "string"}}, **change}
-    schema = {"type": "object", "properties": {"spec": {key: one for key, one in spec.items() if one is not None}}}
-    assert any(complaint in one for one in violations(schema))
+    schema = {
+        "type": "object",
+        "properties": {"spec": {key: value for key, value in spec.items() if value is not None}},
+    }
+    assert any(complaint in violation for violation in violations(schema))
 
 
 @pytest.mark.parametrize("path", [pytest.param(path, id=path.stem) for path in FILES])

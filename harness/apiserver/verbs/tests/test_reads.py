@@ -15,7 +15,7 @@ def api() -> Api:
 
 
 def names(found: Any) -> list[str]:
-    return [one["metadata"]["name"] for one in found["items"]]
+    return [item["metadata"]["name"] for item in found["items"]]
 
 
 def ten(api: Api) -> None:
@@ -191,5 +191,5 @@ def test_response_formats(api: Api, accept: str, kind: str, item: str) -> None:
     _, found = api.ask("GET", CONFIGS, headers={"accept": accept})
     assert found["kind"] == kind
     if item:
-        assert {one["kind"] for one in found["items"]} == {item}
+        assert {listed["kind"] for listed in found["items"]} == {item}
         assert "data" not in found["items"][0]

@@ -41,7 +41,7 @@ def with_pod(root: Path, body: Body, command: list[str] | str = "sleep 600", **c
 
 
 def folder_names(folder: Path) -> list[str]:
-    return [one.name for one in folder.iterdir()]
+    return [path.name for path in folder.iterdir()]
 
 
 async def until(conversation: Conversation, text: bytes, output: int = STDOUT) -> bytes:
