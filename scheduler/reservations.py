@@ -201,7 +201,7 @@ class ReservationController:
     def _write(self, reservation: Reservation, status: dict[str, Any], done: Done, *, version: str = "") -> None:
         body: dict[str, Any] = {"metadata": {"uid": reservation.metadata.uid}, "status": status}
         if version:
-            body["metadata"]["resourceVersion"] = version  # written only if nobody else has been there since
+            body["metadata"]["resourceVersion"] = version  # written only if it has not changed since
         self._rest.merge(f"{RESERVATIONS_PATH}/{reservation.name}/status", body, done)
 
 

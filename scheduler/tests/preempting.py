@@ -21,7 +21,7 @@ HOPELESS = Status.unresolvable("Preemption is not helpful for scheduling")
 
 @dataclass(frozen=True)
 class PreemptionResult:
-    """Who should go from which node for a pod, or the words that say why nobody will."""
+    """Who should go from which node for a pod, or the reason why none will."""
 
     node: str = ""
     victims: tuple[str, ...] = ()  # uids, in the order in which they are told

@@ -53,7 +53,7 @@ def test_a_binding_that_hangs_is_told_of_in_every_period_and_when_it_ends(caplog
     assert caplog.records[-1].getMessage() == words.format("52.5s")
     rig.clock.advance(100)
     assert binder.monitor.timeouts == {"default-scheduler": 3}
-    assert rig.clock.next_due() is None, "nobody is left to look at"
+    assert rig.clock.next_due() is None, "no pod is left to monitor"
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,7 @@ def test_its_devices_are_written_before_it_counts() -> None:
     first, second = (request for request in scene.api.sent if request.method == "PATCH")
     assert (first.path, second.path) == (f"{RESERVATIONS_PATH}/r", f"{RESERVATIONS_PATH}/r/status")
     metadata = json.loads(first.body)["metadata"]
-    assert metadata["resourceVersion"] == "7", "nobody else may have placed it meanwhile"
+    assert metadata["resourceVersion"] == "7", "no other scheduler may have placed it meanwhile"
     assert '"minor":0' in metadata["annotations"]["scheduling.koordinator.sh/device-allocated"]
 
 

@@ -13,7 +13,7 @@ from seatrial.scheduler.api.device import GPU, GPU_CORE, GPU_MEMORY_RATIO, RDMA,
 
 pytestmark = [pytest.mark.needs(Capability.NODES, Capability.DEVICE_FAULTS)]
 
-SOON = 10.0  # seconds from a fault to what the API says of it
+SOON = 10.0  # seconds from a fault until the API shows it
 
 NPU = {"huawei.com/npu-core": 20, GPU_MEMORY_RATIO: 100}
 MLU = {GPU_CORE: 100, GPU_MEMORY_RATIO: 100}

@@ -26,7 +26,7 @@ CHANGES = 20_000  # of pods, after which the embedded API server has forgotten t
 def running(subject: Subject | None) -> Subject:
     """The scheduler under test, if the test may end it."""
     if subject is None:
-        pytest.skip("needs a scheduler that the harness started; somebody else runs this one")
+        pytest.skip("needs a scheduler that the harness started; the harness did not start this one")
     return subject
 
 
@@ -44,9 +44,9 @@ def pause(cluster: Trial, seconds: float, *, real: float) -> None:
 
 
 def add(cluster: Trial, expect: Expect, *nodes: NodeBuilder) -> None:
-    """Add nodes, and wait until the scheduler works: only a bound pod tells that of one that somebody else wrote.
+    """Add nodes, and wait until the scheduler works: only a bound pod shows that for a foreign scheduler.
 
-    The scheduler hears of nodes and of their devices on separate watches, whose order nobody promises. A pod that came
+    The scheduler hears of nodes and of their devices on separate watches, whose order is not defined. A pod that came
     between the two would be bound without devices, as one on a node that reports none.
     """
     cluster.add(*nodes)
@@ -205,7 +205,7 @@ def test_a_watch_that_fell_too_far_behind(cluster: Trial, expect: Expect, link: 
     cluster.delete(*gone)
     names = [name for name in first if name not in gone] + submit(cluster, 8, 11)
     busy = f"/api/v1/namespaces/{cluster.name}/pods/busy"
-    cluster.submit(pod("busy").scheduler("nobody"))
+    cluster.submit(pod("busy").scheduler("absent-scheduler"))
     for number in range(CHANGES):
         assert cluster.call("PATCH", busy, {"metadata": {"annotations": {"count": str(number)}}}).ok
     cluster.delete("busy")

@@ -77,7 +77,7 @@ def test_a_share_in_bytes_is_limited_to_its_bytes(cluster: Trial, expect: Expect
     assert inside.env["NVIDIA_VISIBLE_DEVICES"] == str(part.minor)
     assert inside.env["LD_PRELOAD"] == LIBRARY
     assert {LIBRARY, LOCK} <= set(inside.mounts)
-    assert CACHE not in inside.env, "nobody has asked to watch"
+    assert CACHE not in inside.env, "no monitor was requested"
 
 
 @pytest.mark.feature("DEV-8")

@@ -47,7 +47,7 @@ def flag(services: Ask) -> Iterator[Callable[[str, str], tuple[int, str]]]:
 def told(cluster: Trial, subject: Subject | None) -> Told:
     """Wait until the scheduler's log contains a text; returns the log from there on."""
     if subject is None:
-        pytest.skip("needs the scheduler's log; somebody else runs this one")
+        pytest.skip("needs the scheduler's log; the harness did not start this one")
 
     def wait(words: str) -> str:
         assert cluster.cluster.wait(lambda: words in subject.log(), within=10), f"not in the log: {words}"

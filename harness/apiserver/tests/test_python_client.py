@@ -300,5 +300,5 @@ def test_a_service_account_may_do_what_its_roles_say(
         assert refused(lambda: own.list_namespaced_secret(namespace)).status == 403
         assert refused(lambda: own.create_namespaced_pod(namespace, pod("a"))).status == 403
     robot.api_key["authorization"] = token + "x"
-    with client.ApiClient(robot) as nobody:
-        assert refused(lambda: client.CoreV1Api(nobody).list_namespaced_pod(namespace)).status == 401
+    with client.ApiClient(robot) as unauthenticated:
+        assert refused(lambda: client.CoreV1Api(unauthenticated).list_namespaced_pod(namespace)).status == 401

@@ -331,7 +331,7 @@ def test_ports_by_the_python_client(api: client.CoreV1Api, port: int) -> None:
         done_with(found)
     assert said.endswith(b"you asked for /python/1")
     assert found.error(port) is None
-    assert f"nobody listens on port {closed}" in error
+    assert f"nothing listens on port {closed}" in error
 
 
 # -- who may ----------------------------------------------------------------------------------------------------------

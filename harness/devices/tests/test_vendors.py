@@ -142,7 +142,7 @@ def test_a_vendor_that_lacks_parts_is_told_which() -> None:
         hardware=hardware,
         grant=VENDORS["mellanox"].grant,
         plugin_resource="",
-        probe_globs=("/dev/nobody*",),
+        probe_globs=("/dev/absent*",),
     )
     assert missing_parts(lacking) == ["hardware", "stand-in", "grant", "faults", "resources", "probe", "docs"]
 

@@ -52,4 +52,4 @@ async def dial(hosts: Iterable[str], port: int) -> Pipe:
         except OSError as error:
             why = os.strerror(error.errno) if error.errno and error.errno in errno.errorcode else str(error)
             refusals.append(f"{host}: {why}")
-    raise ClusterError(f"nobody listens on port {port}: {', '.join(refusals)}")
+    raise ClusterError(f"nothing listens on port {port}: {', '.join(refusals)}")

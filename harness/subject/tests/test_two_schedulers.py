@@ -54,10 +54,10 @@ def granted(cluster: EmbeddedCluster) -> dict[str, tuple[str, int]]:
     """Where each bound pod is: node and number of its card."""
     items = orjson.loads(expect(cluster.call(Request("GET", PODS)), "list pods").body)["items"]
     found = {}
-    for pod in items:
-        if pod["spec"].get("nodeName"):
-            devices = orjson.loads(pod["metadata"]["annotations"][DEVICE_ALLOCATED])["gpu"]
-            found[pod["metadata"]["name"]] = (pod["spec"]["nodeName"], devices[0]["minor"])
+    for stored in items:
+        if stored["spec"].get("nodeName"):
+            devices = orjson.loads(stored["metadata"]["annotations"][DEVICE_ALLOCATED])["gpu"]
+            found[stored["metadata"]["name"]] = (stored["spec"]["nodeName"], devices[0]["minor"])
     return found
 
 
@@ -88,7 +88,7 @@ def test_the_other_takes_over_when_the_leader_is_killed(cluster: EmbeddedCluster
         assert len(leaders()) == 2, "the pods after the kill can only have been bound by the other"
 
         after = granted(cluster)
-        assert {name: after[name] for name in first} == before, "nobody was moved"
+        assert {name: after[name] for name in first} == before, "no pod was moved"
         assert len(set(after.values())) == 16, "every card was given to one pod"
 
 

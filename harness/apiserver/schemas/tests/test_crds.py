@@ -237,13 +237,11 @@ ZONES = of("NodeResourceTopology", "topology.node.k8s.io/v1alpha1", topologyPoli
 @pytest.mark.parametrize(
     ("body", "field", "value"),
     [
-        pytest.param(RESERVATION, "owners", [], id="reservation-for-nobody"),
+        pytest.param(RESERVATION, "owners", [], id="reservation-without-owners"),
         pytest.param(RESERVATION, "owners", [{}], id="reservation-for-an-owner-without-properties"),
-        pytest.param(RESERVATION, "allocatePolicy", "Loose", id="allocate-policy-nobody-knows"),
-        pytest.param(RESERVATION, "taints", [{"key": "a", "effect": "Never"}], id="taint-effect-nobody-knows"),
-        pytest.param(
-            of("PodMigrationJob", SKD, spec={"podRef": {}}), "mode", "Later", id="migration-mode-nobody-knows"
-        ),
+        pytest.param(RESERVATION, "allocatePolicy", "Loose", id="unknown-allocate-policy"),
+        pytest.param(RESERVATION, "taints", [{"key": "a", "effect": "Never"}], id="unknown-taint-effect"),
+        pytest.param(of("PodMigrationJob", SKD, spec={"podRef": {}}), "mode", "Later", id="unknown-migration-mode"),
         pytest.param(of("PodGroup", SIGS, spec={}), "minMember", -1, id="gang-of-minus-one"),
         pytest.param(of("ElasticQuota", SIGS, spec={}), "max", {"cpu": "ten"}, id="quantity-in-words"),
         pytest.param(of("Device", SKD, spec={}), "devices", [{"health": True, "minor": -1}], id="minor-below-zero"),

@@ -177,7 +177,7 @@ def echo() -> Iterator[int]:
 
 def test_portforward_over_channels(api: Served, echo: int) -> None:
     with closing(socket.socket()) as unheard, api.connect() as wire:
-        unheard.bind(("127.0.0.1", 0))  # bound, and nobody listens
+        unheard.bind(("127.0.0.1", 0))  # bound, not listening
         closed = unheard.getsockname()[1]
         upgraded(
             wire, "portforward", f"ports={echo}&ports={closed}", masked(b"\0there and back") + END_OF_INPUT,
@@ -188,7 +188,7 @@ def test_portforward_over_channels(api: Served, echo: int) -> None:
     assert found.channels[0] == echo.to_bytes(2, "little") + b"there and back"
     assert found.channels[1] == echo.to_bytes(2, "little")
     assert found.channels[2] == closed.to_bytes(2, "little")
-    assert f"nobody listens on port {closed}".encode() in found.channels[3]
+    assert f"nothing listens on port {closed}".encode() in found.channels[3]
 
 
 @pytest.mark.parametrize("tunnelled", [pytest.param(True, id="within-a-websocket"), pytest.param(False, id="bare")])
@@ -328,7 +328,7 @@ def test_a_lost_client_ends_its_command(api: Served, *, held: bool) -> None:
     assert soon(lambda: with_mark(mark))
     if held:
         wire.plug.settimeout(0.5)
-        with pytest.raises(TimeoutError):  # nobody takes it, so we are not read any more
+        with pytest.raises(TimeoutError):  # the client does not read, so the server stops reading from us
             wire.send(masked(bytes(1 << 16)) * 500)
     wire.plug.close()
     assert soon(lambda: not with_mark(mark))

@@ -277,7 +277,7 @@ def test_a_conversion_that_fails(api: Api, yard: Yard, spoil: Answering, words: 
     ("conversion", "field"),
     [
         pytest.param({"strategy": "Sail"}, "spec.conversion.strategy", id="no-such-strategy"),
-        pytest.param({"strategy": "Webhook"}, "spec.conversion.webhook", id="nobody-to-ask"),
+        pytest.param({"strategy": "Webhook"}, "spec.conversion.webhook", id="no-webhook"),
         pytest.param(
             {"strategy": "Webhook", "webhook": {"clientConfig": {}, "conversionReviewVersions": ["v1"]}},
             "spec.conversion.webhook.clientConfig", id="nowhere",
@@ -288,7 +288,7 @@ def test_a_conversion_that_fails(api: Api, yard: Yard, spoil: Answering, words: 
         ),
         pytest.param(
             {"strategy": "None", "webhook": {"clientConfig": {"url": URL}, "conversionReviewVersions": ["v1"]}},
-            "spec.conversion.webhook", id="somebody-to-ask-nothing",
+            "spec.conversion.webhook", id="webhook-without-strategy",
         ),
     ],
 )  # fmt: skip
