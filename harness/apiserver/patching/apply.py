@@ -1,8 +1,8 @@
 """Server-side apply: merges the configuration of a field manager and updates field ownership.
 
 A manager owns the fields of its configuration; fields that it no longer lists, and no other manager owns, are removed.
-The caller decodes the body, removes fields that the endpoint does not let a client set (status on the main resource), fills
-in defaults and stores the result. If the result is the live object itself, there is nothing to write. Follows
+The caller decodes the body, removes fields that the endpoint does not let a client set (status on the main resource),
+fills in defaults and stores the result. If the result is the live object itself, there is nothing to write. Follows
 structured-merge-diff's `merge.Updater` and apimachinery's `managedfields`, including messages. One deviation: null in a
 configuration means that the field is not set.
 """
