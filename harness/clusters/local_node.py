@@ -98,7 +98,7 @@ def _runtime(
 def _pods_folder() -> Path:
     """A folder for pods, named after this process, after those of processes that are gone have been cleared away."""
     from seatrial.harness.nodes.runtimes import cgroups
-    from seatrial.harness.nodes.runtimes.kept import STATUS, end_leftovers, read_status
+    from seatrial.harness.nodes.runtimes.supervised_process import STATUS, end_leftovers, read_status
 
     parent = state_folder().parent / "pods"
     parent.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -1,7 +1,7 @@
 """One kind of object followed through the API: list, watch, and list again after a gap.
 
-Kept apart from the scheduler's informer on purpose: whoever judges a scheduler does not run on its code. Nothing is
-stored but names; the raw object goes to the handler, which decodes what it needs.
+This is not the scheduler's informer: the harness that judges a scheduler does not use its code. Only names are stored;
+the raw object goes to the handler, which decodes what it needs.
 """
 
 import logging

@@ -31,7 +31,7 @@ from seatrial.harness.errors import ClusterError
 from seatrial.harness.nodes.pods import ContainerPlan
 from seatrial.harness.nodes.runtimes.commands import environment, limits_of, words
 from seatrial.harness.nodes.runtimes.docker_run import DockerRun
-from seatrial.harness.nodes.runtimes.docker_speaking import Engine, HostedCommand, HostedProgram
+from seatrial.harness.nodes.runtimes.docker_streams import Engine, HostedCommand, HostedProgram
 from seatrial.harness.nodes.runtimes.lifecycle import (
     NO_IMAGE,
     NOT_CREATED,
@@ -123,10 +123,12 @@ class DockerRuntime(LifecycleRuntime):
         pod = self._pods[work.uid] = RealPod(work, report)
         known = {state.name: state for state in states}
         for row in sorted(found, key=lambda each: int(each["Labels"][COUNT])):
-            one = next((each for each in pod.every if each.plan.name == row["Labels"][CONTAINER]), None)
-            if one is not None:
-                one.state = replace(known.get(one.plan.name, one.state), restarts=int(row["Labels"][COUNT]))
-                one.run = DockerRun(self, partial(self._changed, pod, one), row["Id"])
+            container = next((each for each in pod.every if each.plan.name == row["Labels"][CONTAINER]), None)
+            if container is not None:
+                container.state = replace(
+                    known.get(container.plan.name, container.state), restarts=int(row["Labels"][COUNT])
+                )
+                container.run = DockerRun(self, partial(self._changed, pod, container), row["Id"])
         self._runs.update(
             {container.run.id: container.run for container in pod.every if isinstance(container.run, DockerRun)}
         )
@@ -202,18 +204,18 @@ class DockerRuntime(LifecycleRuntime):
 
     # -- a run --------------------------------------------------------------------------------------------------------
 
-    def _begin(self, pod: RealPod, one: RealContainer, changed: Callable[[], object]) -> DockerRun:
+    def _begin(self, pod: RealPod, container: RealContainer, changed: Callable[[], object]) -> DockerRun:
         run = DockerRun(self, changed)
-        old = one.run.id if isinstance(one.run, DockerRun) else ""
+        old = container.run.id if isinstance(container.run, DockerRun) else ""
         try:
-            asked = self._asked(pod, one)
+            asked = self._asked(pod, container)
         except (CannotMount, Unresolved, OSError) as error:
             raise Blocked(NO_CONFIG, str(error)) from error
 
         def ask() -> str | Blocked:
             if old:
                 _remove(self._client, old)
-            return self._create(one.plan.image, asked)
+            return self._create(container.plan.image, asked)
 
         def answered(done: "asyncio.Future[str | Blocked]") -> None:
             if not done.cancelled():
@@ -244,17 +246,22 @@ class DockerRuntime(LifecycleRuntime):
             return Blocked("RunContainerError", _said(error))
         return str(made.id)
 
-    def _asked(self, pod: RealPod, one: RealContainer) -> dict[str, Any]:
+    def _asked(self, pod: RealPod, container: RealContainer) -> dict[str, Any]:
         """The container as the engine is asked for it."""
-        plan = one.plan
+        plan = container.plan
         env = environment(pod.work, plan)
         own = {variable.name for variable in plan.env}
         command, args = words(plan, env)
         grant = pod.work.grants.get(plan.name)
         limits = limits_of(plan)
         asked: dict[str, Any] = {
-            "name": f"seatrial-{pod.work.uid}-{plan.name}-{one.state.restarts}",
-            "labels": {OWNER: self._owner, UID: pod.work.uid, CONTAINER: plan.name, COUNT: str(one.state.restarts)},
+            "name": f"seatrial-{pod.work.uid}-{plan.name}-{container.state.restarts}",
+            "labels": {
+                OWNER: self._owner,
+                UID: pod.work.uid,
+                CONTAINER: plan.name,
+                COUNT: str(container.state.restarts),
+            },
             "environment": {key: value for key, value in env.items() if key in own or key not in _SET_BY_IMAGE},
             "network_mode": "host",
             "tty": plan.tty,
@@ -283,7 +290,7 @@ class DockerRuntime(LifecycleRuntime):
                 for mount in grant.mounts
                 if Path(mount.host).exists()
             }
-        for mounted in self._mounts(pod, one):
+        for mounted in self._mounts(pod, container):
             mode = "ro" if mounted.read_only else "rw"
             asked.setdefault("volumes", {})[str(mounted.source)] = {"bind": mounted.target, "mode": mode}
         if self._libraries is not None:
@@ -291,27 +298,27 @@ class DockerRuntime(LifecycleRuntime):
             asked["environment"].setdefault(LIBRARY_PATH, _LIBRARIES)
         return asked
 
-    def _mounts(self, pod: RealPod, one: RealContainer) -> list[Mounted]:
+    def _mounts(self, pod: RealPod, container: RealContainer) -> list[Mounted]:
         """
         Raises:
             CannotMount: a volume cannot be had.
         """
-        if not one.plan.volume_mounts:
+        if not container.plan.volume_mounts:
             return []
         if self._folder is None:
-            raise CannotMount(f"container {one.plan.name!r}: this runtime was given no folder for volumes")
+            raise CannotMount(f"container {container.plan.name!r}: this runtime was given no folder for volumes")
         prepare(pod.work, self._folder / pod.work.uid)
-        return mounts(pod.work, one.plan, self._folder / pod.work.uid)
+        return mounts(pod.work, container.plan, self._folder / pod.work.uid)
 
     def _cleared(self, pod: RealPod) -> None:
         if self._folder is not None:
             shutil.rmtree(self._folder / pod.work.uid, ignore_errors=True)
 
-    def _id(self, pod: RealPod, one: RealContainer) -> str:  # noqa: ARG002 the engine's own name says it all
-        return f"docker://{one.run.id}" if isinstance(one.run, DockerRun) else ""
+    def _id(self, pod: RealPod, container: RealContainer) -> str:  # noqa: ARG002 the engine's own name says it all
+        return f"docker://{container.run.id}" if isinstance(container.run, DockerRun) else ""
 
-    def _over(self, pod: RealPod, one: RealContainer) -> None:
-        run = one.run
+    def _over(self, pod: RealPod, container: RealContainer) -> None:
+        run = container.run
         if isinstance(run, DockerRun) and pod.stopping and run.id:
             self._runs.pop(run.id, None)
             self._loop.run_in_executor(self._pool, _remove, self._client, run.id)
@@ -406,7 +413,7 @@ def unreachable(url: str = "") -> str | None:
         finally:
             client.close()
     except DockerException as error:
-        return f"no Docker engine answers ({_said(error)}); start one, or set DOCKER_HOST"
+        return f"no Docker engine answers ({_said(error)}); start container, or set DOCKER_HOST"
     return None
 
 

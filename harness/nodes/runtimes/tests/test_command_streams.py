@@ -72,7 +72,7 @@ def test_a_command_reads_its_input_to_the_end(tmp_path: Path) -> None:
 
     left: list[str] = []
     with_pod(tmp_path, whole)
-    assert "keeper.log" in left
+    assert "supervisor.log" in left
     assert not [name for name in left if name.startswith("exec-")]  # nothing of the command is kept
 
 
