@@ -78,7 +78,7 @@ def partitions(devices: Sequence[Device], links: Iterable[Link]) -> str:
 
 
 def manifest(node: str, node_uid: str, content: Manifest, marks: Mapping[str, str], table: str) -> Manifest:
-    """The whole object; it belongs to its Node and goes with it."""
+    """The Device object, owned by its Node."""
     own = {**marks, words.GPU_PARTITION_POLICY_LABEL: "Prefer"} if table else dict(marks)
     metadata: Manifest = {
         "name": node,
@@ -94,12 +94,12 @@ def manifest(node: str, node_uid: str, content: Manifest, marks: Mapping[str, st
 
 
 def device_id(device: Device) -> str:
-    """What the Device object calls it: NVML's UUID, a NIC's address, the daemon's own spelling for NPUs and MLUs."""
+    """The device's `id` in the Device object: NVML's UUID, a NIC's bus address, the daemon's ID for NPUs and MLUs."""
     return VENDORS[device.vendor].device_id(device)
 
 
 def card_resources(device: Device) -> dict[str, int]:
-    """What one device brings, by resource name."""
+    """Koordinator's resources of one device, by resource name."""
     return dict(VENDORS[device.vendor].amounts(device))
 
 
@@ -121,7 +121,7 @@ def _entry(device: Device, known: Mapping[tuple[str, int], Manifest], now: str) 
 
 def _topology(device: Device) -> Manifest:
     if _by_daemon(device):
-        # The daemon knows no PCIe root of an MLU: requests aligned to PCIe are never met there.
+        # The daemon does not report the PCIe root of an MLU, so no allocation there is aligned to PCIe.
         root = device.pcie_root if VENDORS[device.vendor].daemon_knows_root else ""
         node = device.numa if device.numa is not None else -1
         return {"socketID": -1, "nodeID": node, "pcieID": root, "busID": device.bus_id}

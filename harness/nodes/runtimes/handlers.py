@@ -14,7 +14,7 @@ from seatrial.harness.nodes.pod_parts import Handler, HttpAction
 from seatrial.harness.nodes.pods import ContainerPlan
 
 Execute = Callable[[Sequence[str]], Awaitable[tuple[int, bytes]]]
-_MOST_SAID = 200  # characters of a command's output that a message repeats
+_MAX_OUTPUT = 200  # characters of a command's output that a message repeats
 
 
 class Unwell(Exception):
@@ -44,7 +44,7 @@ class Place:
 
 
 async def perform(handler: Handler, place: Place, *, within: float) -> None:
-    """Do it, for at most `within` seconds.
+    """Run the handler, for at most `within` seconds.
 
     Raises:
         Unwell: it failed.
@@ -64,7 +64,7 @@ async def _perform(handler: Handler, place: Place) -> None:
     if handler.exec is not None:
         code, output = await place.execute(handler.exec.command)
         if code:
-            said = output.decode(errors="replace").strip()[:_MOST_SAID]
+            said = output.decode(errors="replace").strip()[:_MAX_OUTPUT]
             raise Unwell(f"command ended with {code}{f': {said}' if said else ''}")
     elif handler.http_get is not None:
         code = await _http(handler.http_get, place)
@@ -77,7 +77,7 @@ async def _perform(handler: Handler, place: Place) -> None:
     elif handler.sleep is not None:
         await asyncio.sleep(handler.sleep.seconds)
     else:
-        raise Unwell("expected exec, httpGet, tcpSocket or sleep; this node speaks nothing else")
+        raise Unwell("expected exec, httpGet, tcpSocket or sleep; found another kind of handler")
 
 
 async def _http(action: HttpAction, place: Place) -> int:
@@ -97,7 +97,7 @@ async def _http(action: HttpAction, place: Place) -> int:
         await writer.drain()
         words = (await reader.readline()).split(b" ", 2)
         if len(words) < 2 or not words[0].startswith(b"HTTP/") or not words[1].isdigit():
-            raise Unwell("the answer is not HTTP")
+            raise Unwell("expected an HTTP response, found something else")
         return int(words[1])
     finally:
         writer.close()

@@ -204,7 +204,7 @@ class LifecycleRuntime(Runtime):
         real = next((each for each in pod.every if each.plan.name == container), None) if pod else None
         return (pod, real) if pod is not None and real is not None else None
 
-    # -- start and restart --------------------------------------------------------------------------------------------------
+    # -- start and restart --------------------------------------------------------------------------------------------
 
     def _next(self, pod: RealPod) -> None:
         """Start the next init container; the containers once all init containers have succeeded."""

@@ -71,7 +71,8 @@ class ProcessRuntime(LifecycleRuntime):
             linger: Seconds that containers outlive an agent that died, so that its successor can take them over.
             groups: Where to create control groups; searched if not given.
             cards: The cards of this machine.
-            env: Variables for every container that does not set them itself, such as the path of a stand-in's libraries.
+            env: Variables for every container that does not set them itself, such as the path of a stand-in's
+                libraries.
         """
         super().__init__(clock, stages)
         self._root, self._linger, self._cards, self._env = root, linger, cards, dict(env or {})

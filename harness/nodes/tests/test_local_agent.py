@@ -45,7 +45,7 @@ class Rig:
         runtime = SimulatedRuntime(self.clock, stages=Stages(start=(1.0, 1.0)))
         self.agent = LocalAgent(
             self.api, self.clock, "box", hardware, runtime,
-            aside=lambda ask, answer: answer(ask()), annotations={"seatrial.dev/limits": "cgroup v2"},
+            run_blocking=lambda ask, answer: answer(ask()), annotations={"seatrial.dev/limits": "cgroup v2"},
             xpu_folder=xpu_folder,
         )  # fmt: skip
         self.agent.start()

@@ -92,11 +92,11 @@ def rows(usage: dict[str, Any]) -> dict[str, tuple[str, str]]:
 
 def test_a_script_is_read_back_through_the_library_and_ends_with_the_pod() -> None:
     clock = SimClock()
-    with stand_in("a10:2") as standing, LocalHardware(standing.providers(), LocalMachine(8, 64 * GIB)) as hardware:
+    with stand_in("a10:2") as cards, LocalHardware(cards.providers(), LocalMachine(8, 64 * GIB)) as hardware:
         runtime = WithProcesses(clock, stages=Stages(start=(1.0, 1.0)))
         rig = Rig(
             lambda api: LocalAgent(
-                api, clock, "box", hardware, runtime, aside=lambda ask, answer: answer(ask()), standing=standing
+                api, clock, "box", hardware, runtime, run_blocking=lambda ask, answer: answer(ask()), stand_in=cards
             ),
             clock,
         )
