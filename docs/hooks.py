@@ -80,7 +80,7 @@ def cli_reference() -> str:
     from seatrial.scheduler.__main__ import app as scheduler
     from seatrial.scheduler.webhooks.__main__ import app as webhooks
 
-    parts = [one.generate_docs(heading_level=2) for one in (app, scheduler, webhooks)]
+    parts = [program.generate_docs(heading_level=2) for program in (app, scheduler, webhooks)]
     return "# Command line\n\n" + "\n\n".join(parts)
 
 

@@ -152,10 +152,10 @@ def _latency_plots(series: Sequence[Series], runs: Sequence[Run]) -> list[Plot]:
         own = list(group)
         for first in range(0, len(own), svg.COLOURS):  # as many curves as there are colours
             part = own[first : first + svg.COLOURS]
-            names = [_series_name(one, runs) for one in part]
+            names = [_series_name(figure, runs) for figure in part]
             said = "; ".join(
-                f"{label}: p50 {short(one.at(50))}, p99 {short(one.at(99))} {unit}"
-                for one, label in zip(part, names, strict=True)
+                f"{label}: p50 {short(figure.at(50))}, p99 {short(figure.at(99))} {unit}"
+                for figure, label in zip(part, names, strict=True)
                 if len(part) <= 2  # more than two are read in the table
             )
             plots.append(Plot(phrase(name), svg.latency(part, names), tuple(svg.legend(names)), said))

@@ -30,22 +30,22 @@ def latency(series: Sequence[Series], names: Sequence[str]) -> Markup:
     ticks = decades(max(high * 1e-6, min(entry.samples[0] for entry in series)), high)
     parts = [_frame(_logarithmic_ticks(ticks), [(f"{p}", _y(p / 100)) for p in (0, 25, 50, 75, 90, 100)])]
     parts += [_axis_names(f"{series[0].unit}, logarithmic", "% of pods within")]
-    for number, (one, name) in enumerate(zip(series, names, strict=True)):
+    for number, (figure, name) in enumerate(zip(series, names, strict=True)):
         style = f"c{number % COLOURS}"
         points = [
-            (_log_x(max(value, ticks[0]), ticks), _y(percent / 100)) for value, percent in cumulative(one.samples)
+            (_log_x(max(value, ticks[0]), ticks), _y(percent / 100)) for value, percent in cumulative(figure.samples)
         ]
         parts.append(f'<polyline class="line {style}" points="{_points(points)}"/>')
         for percent in (50, 99):
-            value = one.at(percent)
-            label = f"{name}: p{percent} {short(value)} {one.unit}"
+            value = figure.at(percent)
+            label = f"{name}: p{percent} {short(value)} {figure.unit}"
             x, y = _log_x(max(value, ticks[0]), ticks), _y(percent / 100)
             parts.append(
                 f'<circle class="mark {style}" cx="{x:.1f}" cy="{y:.1f}" r="4"><title>{escape(label)}</title></circle>'
             )
     about = "; ".join(
-        f"{name}: p50 {short(one.at(50))}, p99 {short(one.at(99))} {one.unit}"
-        for one, name in zip(series, names, strict=True)
+        f"{name}: p50 {short(figure.at(50))}, p99 {short(figure.at(99))} {figure.unit}"
+        for figure, name in zip(series, names, strict=True)
     )
     return _picture(parts, f"Cumulative distribution. {about}")
 

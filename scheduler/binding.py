@@ -148,7 +148,7 @@ class Binder:
             elif found.spec.node_name == decision.node:
                 self._bound(decision)
             else:
-                self._unbound(decision, f"bound to {found.spec.node_name} by somebody else", retry=False)
+                self._unbound(decision, f"bound to {found.spec.node_name} by another scheduler", retry=False)
                 self._core.set_pod(found)
 
         request = Request("GET", pod_path(decision.info.pod))

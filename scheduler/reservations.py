@@ -141,7 +141,7 @@ class ReservationController:
             return
         owners = self._book.pods_in(uid)
         inside = {info.uid: reserved.owners[info.uid] for info in owners if info.uid in reserved.owners}
-        gone = [one for one in reserved.owners if one not in inside]
+        gone = [owner for owner in reserved.owners if owner not in inside]
         allocated = reserved.allocated_but(gone)
         status = lifecycle.used(reserved.reservation, [info.pod for info in owners], allocated, self._clock.now())
         if status is not None:
@@ -201,7 +201,7 @@ class ReservationController:
     def _write(self, reservation: Reservation, status: dict[str, Any], done: Done, *, version: str = "") -> None:
         body: dict[str, Any] = {"metadata": {"uid": reservation.metadata.uid}, "status": status}
         if version:
-            body["metadata"]["resourceVersion"] = version  # written only if nobody else has been there since
+            body["metadata"]["resourceVersion"] = version  # written only if it has not changed since
         self._rest.merge(f"{RESERVATIONS_PATH}/{reservation.name}/status", body, done)
 
 

@@ -192,7 +192,7 @@ def pod_of_1_kb(name: str) -> bytes:
             "annotations": {"seatrial.dev/note": "x" * 320},
         },
         "spec": {
-            "schedulerName": "nobody",
+            "schedulerName": "absent-scheduler",
             "containers": [
                 {
                     "name": "main",

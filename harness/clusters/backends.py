@@ -7,7 +7,7 @@ from seatrial.harness.clusters.protocol import ClusterBackend
 from seatrial.harness.errors import UsageError
 
 VIRTUAL, EMBEDDED, LOCAL, LOCAL_DOCKER = "virtual", "embedded", "local", "local-docker"
-BACKENDS = {  # name → where it is, and what help says of it
+BACKENDS = {  # name → where it is, and its description in the help
     EMBEDDED: (
         "seatrial.harness.clusters.embedded:EmbeddedBackend",
         "our own API server and simulated nodes, as a process",

@@ -34,7 +34,7 @@ class EmbeddedCluster(RemoteCluster, SimulatedNodes):
         """
 
         def ready() -> bool:
-            return sum(is_ready(one) for one in self._list(NODES)) >= count
+            return sum(is_ready(node) for node in self._list(NODES)) >= count
 
         if not self.wait(ready, within=READY_WITHIN):
             raise ClusterError(f"fewer than {count} nodes were Ready within {READY_WITHIN:.0f} s")

@@ -35,7 +35,7 @@ def bindings(request: Request) -> bool:
     return request.method == "POST" and request.path.endswith("/binding")
 
 
-PICKS: dict[str, Picks] = {one.__name__: one for one in (every, writes, bindings)}
+PICKS: dict[str, Picks] = {pick.__name__: pick for pick in (every, writes, bindings)}
 
 
 def refusal(code: int) -> Response:

@@ -52,22 +52,22 @@ def local_agent(wanted: LocalNode, transport: Transport, clock: Clock) -> Iterat
     from seatrial.harness.devices.stand_in import stand_in
     from seatrial.harness.devices.survey import real_providers
     from seatrial.harness.nodes.local import LocalHardware
-    from seatrial.harness.nodes.local_agent import LIMITS_ANNOTATION, LocalAgent, ThreadAside
+    from seatrial.harness.nodes.local_agent import LIMITS_ANNOTATION, LocalAgent, ThreadRunner
 
     with ExitStack() as stack:
-        standing = stack.enter_context(stand_in(wanted.fake)) if wanted.fake else None
-        providers = standing.providers() if standing is not None else real_providers()
+        cards = stack.enter_context(stand_in(wanted.fake)) if wanted.fake else None
+        providers = cards.providers() if cards is not None else real_providers()
         hardware = stack.enter_context(LocalHardware(providers))
         for vendor, why in hardware.missing.items():
             log.info("devices absent vendor=%s why=%s", vendor, why)
-        aside = ThreadAside()
-        stack.callback(aside.close)
+        run_blocking = ThreadRunner()
+        stack.callback(run_blocking.close)
         root = _pods_folder()
         stack.callback(shutil.rmtree, root, ignore_errors=True)
-        runtime, limits = _runtime(wanted, clock, root, hardware, standing)
+        runtime, limits = _runtime(wanted, clock, root, hardware, cards)
         agent = LocalAgent(
             transport, clock, node_name(), hardware, runtime,
-            aside=aside, annotations={LIMITS_ANNOTATION: limits}, standing=standing,
+            run_blocking=run_blocking, annotations={LIMITS_ANNOTATION: limits}, stand_in=cards,
             xpu_folder=root / XPU_FOLDER,
         )  # fmt: skip
         stack.callback(agent.stop)
@@ -80,25 +80,25 @@ def node_name() -> str:
 
 
 def _runtime(
-    wanted: LocalNode, clock: Clock, root: Path, hardware: "LocalHardware", standing: "StandIn | None"
+    wanted: LocalNode, clock: Clock, root: Path, hardware: "LocalHardware", stand_in: "StandIn | None"
 ) -> tuple["Runtime", str]:
     """The runtime, and in words how it enforces limits."""
     if wanted.runtime == "docker":
         from seatrial.harness.nodes.runtimes.docker import DockerRuntime
 
-        libraries = standing.libraries if standing is not None else None
-        return DockerRuntime(clock, devices=standing is None, libraries=libraries, folder=root), "docker"
+        libraries = stand_in.libraries if stand_in is not None else None
+        return DockerRuntime(clock, devices=stand_in is None, libraries=libraries, folder=root), "docker"
     from seatrial.harness.nodes.runtimes.process import ProcessRuntime
 
     # A stand-in's cards are in its libraries alone: a pod finds them where the agent itself does.
-    runtime = ProcessRuntime(clock, root, cards=hardware.devices, env=standing.env() if standing is not None else None)
+    runtime = ProcessRuntime(clock, root, cards=hardware.devices, env=stand_in.env() if stand_in is not None else None)
     return runtime, runtime.limits
 
 
 def _pods_folder() -> Path:
     """A folder for pods, named after this process, after those of processes that are gone have been cleared away."""
     from seatrial.harness.nodes.runtimes import cgroups
-    from seatrial.harness.nodes.runtimes.kept import STATUS, end_leftovers, read_status
+    from seatrial.harness.nodes.runtimes.supervised_process import STATUS, end_leftovers, read_status
 
     parent = state_folder().parent / "pods"
     parent.mkdir(parents=True, exist_ok=True, mode=0o700)

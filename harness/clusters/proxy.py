@@ -180,7 +180,7 @@ class _Client:
         finally:
             self._requests.put_nowait(None)
             if self.streams:
-                self.drop()  # nobody reads this watch any more
+                self.drop()  # the client no longer reads this watch
 
     async def _carry_out(self, request: Request, authorization: str) -> None:
         proxy = self._proxy

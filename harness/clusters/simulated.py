@@ -23,7 +23,7 @@ class SimulatedNodes(Cluster):
     """A cluster whose nodes are simulated."""
 
     def add_nodes(self, nodes: Iterable[NodeBuilder | Mapping[str, Any]]) -> None:
-        entries = [checked_entry(one.manifest if isinstance(one, NodeBuilder) else one) for one in nodes]
+        entries = [checked_entry(node.manifest if isinstance(node, NodeBuilder) else node) for node in nodes]
         waiting = set()
         for entry in entries:
             expect(self.call(Request("POST", NODES, orjson.dumps(node_manifest(entry)))), f"add node {entry['name']!r}")
@@ -31,12 +31,16 @@ class SimulatedNodes(Cluster):
         with_devices = {entry["name"] for entry in entries if machine_of(entry).slots}
 
         def ready() -> bool:
-            here = {one["metadata"]["name"] for one in self._list(NODES) if is_ready(one)}
-            known = {one["metadata"]["name"] for one in self._list(DEVICES)} if with_devices - here == set() else set()
+            here = {node["metadata"]["name"] for node in self._list(NODES) if is_ready(node)}
+            known = (
+                {device["metadata"]["name"] for device in self._list(DEVICES)}
+                if with_devices - here == set()
+                else set()
+            )
             return waiting <= here and with_devices <= known
 
         if waiting and not self.wait(ready, within=READY_WITHIN):
-            late = sorted(waiting - {one["metadata"]["name"] for one in self._list(NODES) if is_ready(one)})
+            late = sorted(waiting - {node["metadata"]["name"] for node in self._list(NODES) if is_ready(node)})
             raise ClusterError(
                 f"not Ready with their devices within {READY_WITHIN:.0f} s: {', '.join(late) or 'devices'}"
             )
@@ -53,7 +57,7 @@ class SimulatedNodes(Cluster):
         name = str(fault.get("node", ""))
         response = self.call(Request("GET", f"{NODES}/{name}"))
         if not name or response.code == 404:
-            there = ", ".join(sorted(one["metadata"]["name"] for one in self._list(NODES))) or "none"
+            there = ", ".join(sorted(node["metadata"]["name"] for node in self._list(NODES))) or "none"
             raise UsageError(f"fault: expected `node` to name a node of this cluster ({there}), found {name!r}")
         node = orjson.loads(expect(response, f"read node {name!r}").body)
         annotations = node["metadata"].get("annotations") or {}
@@ -96,4 +100,4 @@ def expect(response: Response, what: str) -> Response:
 def is_ready(node: Mapping[str, Any]) -> bool:
     """Return whether the Node object has condition Ready=True."""
     conditions = (node.get("status") or {}).get("conditions") or ()
-    return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+    return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)

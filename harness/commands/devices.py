@@ -24,8 +24,8 @@ def devices(*, fake: str | None = None, json_: Annotated[bool, Parameter(name="-
         rows = [_row(device) for device in found]
         print(json.dumps({"devices": rows, "missing": missing}, indent=2))
         return 0
-    for one in found:
-        row = _row(one)
+    for item in found:
+        row = _row(item)
         place = f"NUMA {row['numa']}" if row["numa"] is not None else "no NUMA node"
         memory = f"{row['memory_mib']:,} MiB" if row["memory_mib"] else ""
         health = "healthy" if row["healthy"] else f"unhealthy: {row['health']}"

@@ -193,8 +193,8 @@ def _detached(options: UpOptions, name: str) -> int:
         known = tuple((process.pid, started_at(process.pid)) for process in processes)
         detached.remember(detached.Detached(name, url, str(options.kubeconfig), known))
     except BaseException:
-        for one in reversed(processes):
-            stop(one)
+        for child in reversed(processes):
+            stop(child)
         raise
     _tell(options, url)
     print("`seatrial down` ends it." if name == detached.DEFAULT_NAME else f"`seatrial down {name}` ends it.")

@@ -150,11 +150,11 @@ def _run(workers: list[WorkerSettings], folder: Path, progress: Say) -> list[Par
                 ClusterError: a process ended without writing it.
             """
             missing = [number for number in range(len(workers)) if not (folder / f"{what}-{number}").exists()]
-            for one in missing:
-                code = processes[one].poll()
-                if code is not None and not (folder / f"{what}-{one}").exists():
-                    last = (folder / f"log-{one}").read_text(errors="replace").strip().splitlines()[-LAST_LINES:]
-                    raise ClusterError(f"load process {one} ended with status {code}:\n" + "\n".join(last))
+            for worker in missing:
+                code = processes[worker].poll()
+                if code is not None and not (folder / f"{what}-{worker}").exists():
+                    last = (folder / f"log-{worker}").read_text(errors="replace").strip().splitlines()[-LAST_LINES:]
+                    raise ClusterError(f"load process {worker} ended with status {code}:\n" + "\n".join(last))
             return not missing
 
         if settings.web_port:

@@ -1,7 +1,7 @@
-"""May this pod start on this node, and with which devices: kubelet's admission, device plugins, and the books of both.
+"""Admission of pods to a node: kubelet's checks, the device plugins' choice, and a ledger of what pods hold.
 
-Promised devices come in the annotation `device-allocated`. A pod that asks a device plugin's resource without it gets
-the plugin's own choice, as on a node whose scheduler knows no devices. Nothing here talks to the API.
+The scheduler's allocation is in the annotation `device-allocated`. A pod that requests a device plugin's resource
+without an allocation gets devices that the plugin chooses. This module does not use the API.
 """
 
 from collections.abc import Mapping, Sequence
@@ -40,8 +40,8 @@ FIRST_VNPU, VNPUS_PER_CARD = 100, 16
 Key = tuple[str, int]  # device type and minor
 
 
-class Refused(Exception):
-    """The node does not take the pod. Reason and message are kubelet's, and end up in the pod's status."""
+class AdmissionError(Exception):
+    """The node rejects the pod. Reason and message are kubelet's; they are written to the pod's status."""
 
     def __init__(self, reason: str, message: str) -> None:
         self.reason, self.message = reason, message
@@ -50,7 +50,7 @@ class Refused(Exception):
 
 @dataclass(slots=True)
 class Holding:
-    """What one pod holds."""
+    """What one pod holds of the node."""
 
     requests: Amounts
     shares: tuple[Share, ...] = ()
@@ -60,15 +60,15 @@ class Holding:
     slices: tuple[tuple[Key, int], ...] = ()
 
     def granted_ids(self) -> dict[str, dict[str, tuple[str, ...]]]:
-        """What device plugins chose, by container and resource, in their own names of the devices."""
+        """The device IDs that device plugins chose, by container and resource."""
         return {
             container: {name: tuple(map(device_id, devices)) for name, devices in chosen.items()}
             for container, chosen in self.picks.items()
         }
 
 
-class Books:
-    """What a node has and who holds it."""
+class NodeLedger:
+    """The node's resources and devices, and what each pod holds of them."""
 
     def __init__(self) -> None:
         self.hami = HamiHost()
@@ -81,17 +81,17 @@ class Books:
         self.holdings: dict[str, Holding] = {}  # by pod uid
 
     def set_hardware(self, allocatable: Amounts, devices: Sequence[Device]) -> None:
-        """What there is now; what pods hold stays held."""
+        """Set the present hardware. What pods hold does not change."""
         self.allocatable = allocatable
-        self._devices = {(one.kind, one.minor): one for one in devices}
+        self._devices = {(device.kind, device.minor): device for device in devices}
 
     def admit(
         self, pod: BoundPod, requests: Amounts, before: Mapping[str, Mapping[str, tuple[str, ...]]] | None = None
     ) -> Holding:
-        """Take the pod's part out of the node's. `before`: what plugins had chosen when an earlier agent started it.
+        """Take what the pod requests from the node. `before`: the plugins' choice when an earlier agent started it.
 
         Raises:
-            Refused: it does not fit, or was promised what is not there.
+            AdmissionError: it does not fit, or its allocation names devices that are missing, unhealthy or taken.
         """
         known = self.holdings.get(pod.metadata.uid)
         if known is not None:
@@ -102,7 +102,7 @@ class Books:
             allocations = parse_allocations(pod.metadata.annotations)
             shares = self._shares(allocations, fresh=before is None)
         except (msgspec.DecodeError, QuantityError) as error:
-            raise Refused(UNEXPECTED, f"annotation device-allocated cannot be read: {error}") from error
+            raise AdmissionError(UNEXPECTED, f"annotation device-allocated cannot be read: {error}") from error
         picks = self._recall(before) if before is not None else {}
         if before is None and not any(share.device.kind == "gpu" for share in shares):
             picks = self._pick(pod)
@@ -111,7 +111,7 @@ class Books:
         return holding
 
     def release(self, uid: str) -> None:
-        """Give back what a pod held; nothing happens if it held nothing."""
+        """Return what a pod held; no effect if it held nothing."""
         holding = self.holdings.pop(uid, None)
         if holding is None:
             return
@@ -124,15 +124,15 @@ class Books:
             if not any(taken.values()):
                 del self._taken[key]
         for share in holding.shares:
-            self._functions.difference_update(one.bus_id for one in share.functions)
-            for one in share.slices:
-                self._slices.get((share.device.kind, share.device.minor), set()).discard(int(one.id))
+            self._functions.difference_update(function.bus_id for function in share.functions)
+            for number in share.slices:
+                self._slices.get((share.device.kind, share.device.minor), set()).discard(int(number.id))
 
     def grants(self, pod: BoundPod, holding: Holding) -> dict[str, ContainerGrant]:
-        """What each container gets.
+        """The grant of each container with devices.
 
         Raises:
-            Refused: a vendor's runtime would not start it.
+            AdmissionError: the vendor's container runtime would not start it.
         """
         found: dict[str, ContainerGrant] = {}
         for container in pod.spec.containers:
@@ -150,33 +150,35 @@ class Books:
                 try:
                     grant = grant.with_grant(VENDORS[vendor].grant(assignment))
                 except ProviderError as error:
-                    raise Refused("CreateContainerError", str(error)) from error
+                    raise AdmissionError("CreateContainerError", str(error)) from error
             if shares:
                 found[container.name] = grant
         return found
 
     def shares(self, uid: str) -> tuple[Share, ...]:
-        """What a pod holds of devices, promised or picked; nothing if it is not here."""
+        """The device shares of a pod, allocated or chosen by plugins; empty for an unknown pod."""
         holding = self.holdings.get(uid)
         if holding is None:
             return ()
-        chosen = (one for each in holding.picks.values() for devices in each.values() for one in devices)
-        return (*holding.shares, *(Share(one, card_resources(one)) for one in chosen))
+        chosen = (device for each in holding.picks.values() for devices in each.values() for device in devices)
+        return (*holding.shares, *(Share(device, card_resources(device)) for device in chosen))
 
     def holders(self, key: Key) -> list[str]:
         """Uids of the pods on a device."""
-        return [uid for uid, holding in self.holdings.items() if any(one == key for one, _ in _device_amounts(holding))]
+        return [
+            uid for uid, holding in self.holdings.items() if any(taken == key for taken, _ in _device_amounts(holding))
+        ]
 
-    # -- what is asked ------------------------------------------------------------------------------------------------
+    # -- requests ------------------------------------------------------------------------------------------------
 
     def _check_resources(self, requests: Amounts) -> None:
         allocatable, used = self.allocatable, self.used
         for name, value in (*requests.items(), (PODS, 1)):
             have = allocatable.get(name)
             if have is None:
-                continue  # kubelet leaves cluster-wide resources that it does not know to the scheduler
+                continue  # kubelet ignores resources that the node does not have
             if used.get(name, 0) + value > have:
-                raise Refused(
+                raise AdmissionError(
                     f"OutOf{name}",
                     f"Node didn't have enough resource: {name}, requested: {value}, used: {used.get(name, 0)},"
                     f" capacity: {have}",
@@ -188,12 +190,12 @@ class Books:
             for entry in entries:
                 device = self._devices.get((kind, entry.minor))
                 if device is None:
-                    raise Refused(
+                    raise AdmissionError(
                         UNEXPECTED,
                         f"Allocate failed due to {kind} {entry.minor} is not on this node, which is unexpected",
                     )
                 if fresh and not device.health.ok:
-                    raise Refused(
+                    raise AdmissionError(
                         UNEXPECTED,
                         f"Allocate failed due to {kind} {entry.minor} is unhealthy ({device.health.code}),"
                         " which is unexpected",
@@ -219,7 +221,7 @@ class Books:
                     taken[name] = taken.get(name, 0) + value
         for name, have in card_resources(device).items():
             if taken.get(name, 0) + wanted.get(name, 0) > have:
-                raise Refused(
+                raise AdmissionError(
                     UNEXPECTED,
                     f"Allocate failed due to {key[0]} {key[1]} has {have - taken.get(name, 0)} of {have} {name} left,"
                     f" {wanted[name]} promised, which is unexpected",
@@ -228,12 +230,12 @@ class Books:
     def _own_functions(self, device: Device, entry: DeviceAllocation) -> tuple[Function, ...]:
         if entry.extension is None or not entry.extension.vfs:
             return ()
-        known = {one.bus_id: one for one in device.functions}
+        known = {function.bus_id: function for function in device.functions}
         wanted = [vf.bus_id for vf in entry.extension.vfs]
         for bus in wanted:
             if bus not in known or bus in self._functions:
                 why = "taken" if bus in known else "not on this node"
-                raise Refused(
+                raise AdmissionError(
                     UNEXPECTED, f"Allocate failed due to virtual function {bus} is {why}, which is unexpected"
                 )
         return tuple(known[bus] for bus in wanted)
@@ -241,7 +243,7 @@ class Books:
     def _cut(
         self, device: Device, entry: DeviceAllocation, wanted: Amounts, so_far: Sequence[Share]
     ) -> tuple[Slice, ...]:
-        """The vNPU or sMLU instance that the vendor's runtime makes for a share."""
+        """The vNPU or sMLU instance that the vendor's runtime creates for a share."""
         key: Key = (device.kind, device.minor)
         template = entry.extension.gpu_shared_resource_template if entry.extension else ""
         shared = wanted.get(GPU_MEMORY_RATIO, 100) < 100
@@ -249,39 +251,42 @@ class Books:
         if not (slicing == "vnpu" and template) and not (slicing == "smlu" and shared):
             return ()
         first = FIRST_VNPU + device.minor * VNPUS_PER_CARD if slicing == "vnpu" else 1
-        used = self._slices.get(key, set()) | {int(one.id) for share in so_far for one in share.slices}
-        number = next(one for one in range(first, first + 4096) if one not in used)
+        used = self._slices.get(key, set()) | {int(piece.id) for share in so_far for piece in share.slices}
+        number = next(number for number in range(first, first + 4096) if number not in used)
         return (Slice(str(number), slicing, template, wanted.get(GPU_MEMORY, 0)),)
 
     def _pick(self, pod: BoundPod) -> dict[str, dict[str, tuple[Device, ...]]]:
-        """The device plugins' own choice: free healthy cards, lowest number first."""
+        """The device plugins' choice: free healthy cards, lowest number first."""
         chosen: dict[str, dict[str, tuple[Device, ...]]] = {}
         gone: set[Key] = set()
         for container in pod.spec.containers:
             for vendor, resource in PLUGIN_NAMES.items():
-                count = _asked(container, resource)
+                count = _requested(container, resource)
                 if not count:
                     continue
                 free = [
-                    one
-                    for key, one in sorted(self._devices.items())
-                    if one.vendor == vendor and one.health.ok and key not in self._taken and key not in gone
+                    device
+                    for key, device in sorted(self._devices.items())
+                    if device.vendor == vendor and device.health.ok and key not in self._taken and key not in gone
                 ]
                 if len(free) < count:
-                    raise Refused(
+                    raise AdmissionError(
                         UNEXPECTED,
                         f"Allocate failed due to requested number of devices unavailable for {resource}."
                         f" Requested: {count}, Available: {len(free)}, which is unexpected",
                     )
                 picked = tuple(free[:count])
-                gone.update((one.kind, one.minor) for one in picked)
+                gone.update((device.kind, device.minor) for device in picked)
                 chosen.setdefault(container.name, {})[resource] = picked
         return chosen
 
     def _recall(self, before: Mapping[str, Mapping[str, tuple[str, ...]]]) -> dict[str, dict[str, tuple[Device, ...]]]:
-        by_id = {device_id(one): one for one in self._devices.values()}
+        by_id = {device_id(device): device for device in self._devices.values()}
         return {
-            container: {name: tuple(by_id[one] for one in ids if one in by_id) for name, ids in granted.items()}
+            container: {
+                name: tuple(by_id[identifier] for identifier in ids if identifier in by_id)
+                for name, ids in granted.items()
+            }
             for container, granted in before.items()
         }
 
@@ -295,9 +300,9 @@ class Books:
             for name, value in amounts.items():
                 taken[name] = taken.get(name, 0) + value
         for share in holding.shares:
-            self._functions.update(one.bus_id for one in share.functions)
-            for one in share.slices:
-                self._slices.setdefault((share.device.kind, share.device.minor), set()).add(int(one.id))
+            self._functions.update(function.bus_id for function in share.functions)
+            for piece in share.slices:
+                self._slices.setdefault((share.device.kind, share.device.minor), set()).add(int(piece.id))
 
 
 def _device_amounts(holding: Holding) -> list[tuple[Key, Mapping[str, int]]]:
@@ -306,15 +311,15 @@ def _device_amounts(holding: Holding) -> list[tuple[Key, Mapping[str, int]]]:
     ]
     for chosen in holding.picks.values():
         for devices in chosen.values():
-            found += [((one.kind, one.minor), card_resources(one)) for one in devices]
+            found += [((device.kind, device.minor), card_resources(device)) for device in devices]
     return found
 
 
 def _picked(holding: Holding, container: ContainerPlan) -> list[Share]:
     chosen = holding.picks.get(container.name, {})
-    return [Share(one, card_resources(one)) for devices in chosen.values() for one in devices]
+    return [Share(device, card_resources(device)) for devices in chosen.values() for device in devices]
 
 
-def _asked(container: ContainerPlan, resource: str) -> int:
+def _requested(container: ContainerPlan, resource: str) -> int:
     wanted = container.resources.limits.get(resource, container.resources.requests.get(resource))
     return amount(resource, wanted) if wanted is not None else 0

@@ -170,7 +170,7 @@ class NodeAgents:
             hardware,
             self._clock,
             on_devices=agent.refresh,
-            on_node=lambda verb, on: agent.befall(verb, self._leases, on=on),
+            on_node=lambda verb, on: agent.apply_fault(verb, self._leases, on=on),
         )
         node = self._nodes[seen.name] = _Node(agent, faults, text, machine)
         agent.boot(entry.get("labels", {}), entry.get("taints", ()), lambda: self._booted(node))
@@ -188,7 +188,7 @@ class NodeAgents:
             agent.pod_set(head.uid, head.deletion_timestamp is not None, msgspec.Raw(raw))
 
     def _cannot_boot(self, name: str, why: str) -> None:
-        """Say on the Node what is wrong with it; somebody who can write nodes can also read them."""
+        """Report a mistake in the Node's annotation on the Node itself, where the annotation's author can read it."""
         log.warning("node cannot-boot node=%s why=%s", name, why)
         now = self._clock.timestamp()
         condition = {

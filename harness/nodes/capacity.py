@@ -1,8 +1,7 @@
-"""What a node offers: capacity and allocatable, as kubelet, the vendors' device plugins and Koordinator's manager would
-write them together.
+"""Capacity and allocatable of a node, as kubelet, the vendors' device plugins and Koordinator's manager write them.
 
-Koordinator's names count healthy devices only, in both lists. A device plugin's name keeps the dead card in capacity
-and takes it out of allocatable.
+Koordinator's resources count healthy devices only, in both lists. A device plugin's resource counts an unhealthy card
+in capacity and not in allocatable.
 """
 
 from collections.abc import Sequence
@@ -23,7 +22,7 @@ Amounts = dict[str, int]  # whole units, cpu in milli
 
 
 class Sized(Protocol):
-    """How big a machine is: threads, bytes, pods; `server` is its model, if it has a name."""
+    """The size of a machine: threads, bytes, pods; `server` is its model, or empty."""
 
     @property
     def cpu(self) -> int: ...
@@ -51,7 +50,7 @@ def koordinator_amounts(devices: Sequence[Device]) -> Amounts:
 
 
 def plugin_amounts(devices: Sequence[Device], *, healthy: bool) -> Amounts:
-    """What the vendors' device plugins register; only healthy devices if asked so."""
+    """The resources that the vendors' device plugins register; with `healthy`, of healthy devices only."""
     total: Amounts = {}
     for device in devices:
         if device.vendor not in PLUGIN_NAMES or (healthy and not device.health.ok):
@@ -63,12 +62,12 @@ def plugin_amounts(devices: Sequence[Device], *, healthy: bool) -> Amounts:
 
 
 def kubelet_amounts(machine: Sized) -> Amounts:
-    """What kubelet itself counts. Nothing is held back for the system."""
+    """Kubelet's own resources. Nothing is reserved for the system."""
     return {CPU: machine.cpu * 1000, MEMORY: machine.memory, EPHEMERAL_STORAGE: DISK, PODS: machine.pods}
 
 
 def capacity_and_allocatable(machine: Sized, devices: Sequence[Device]) -> tuple[Amounts, Amounts]:
-    """Both lists."""
+    """Capacity and allocatable, in this order."""
     own, koordinator = kubelet_amounts(machine), koordinator_amounts(devices)
     return (
         {**own, **plugin_amounts(devices, healthy=False), **koordinator},
@@ -78,7 +77,7 @@ def capacity_and_allocatable(machine: Sized, devices: Sequence[Device]) -> tuple
 
 
 def quantities(amounts: Amounts) -> dict[str, str]:
-    """As the API has them; memory in Ki, as kubelet writes it, where nothing is lost by it."""
+    """The amounts as quantities; memory in Ki, as kubelet writes it, if it is a multiple."""
     found = {name: text(name, value) for name, value in amounts.items()}
     for name in (MEMORY, EPHEMERAL_STORAGE):
         if name in amounts:

@@ -27,8 +27,8 @@ INFOS_FILE = Path("/var/run/koordlet/xpu-device-infos/ic-device")
 
 def device_infos(devices: Sequence[Device], links: Sequence[Link] = ()) -> list[Info]:
     """One entry for each NPU and MLU, by minor; other devices are none of the daemon's business."""
-    own = sorted((one for one in devices if one.vendor in DAEMON_VENDORS), key=lambda one: one.minor)
-    return [_info(one, _peers(one, own, links)) for one in own]
+    own = sorted((device for device in devices if device.vendor in DAEMON_VENDORS), key=lambda one: one.minor)
+    return [_info(device, _peers(device, own, links)) for device in own]
 
 
 def infos_json(devices: Sequence[Device], links: Sequence[Link] = ()) -> bytes:
@@ -129,7 +129,7 @@ def _resources(device: Device) -> dict[str, int]:
 
 
 def _peers(device: Device, devices: Sequence[Device], links: Sequence[Link]) -> list[int]:
-    minors = {one.uuid: one.minor for one in devices}
+    minors = {device.uuid: device.minor for device in devices}
     found = set()
     for link in links:
         if link.kind == VENDORS[device.vendor].partition_links and link.up and device.uuid in {link.a, link.b}:

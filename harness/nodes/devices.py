@@ -38,21 +38,21 @@ def _by_daemon(device: Device) -> bool:
 def spec(devices: Sequence[Device], before: Iterable[Manifest] = (), *, now: str) -> Manifest:
     """`spec` of the object: sorted by type and minor; `before` is the list last published, whose conditions' times stay
     where nothing changed."""
-    known = {(one["type"], one["minor"]): one for one in before}
-    entries = [_entry(one, known, now) for one in sorted(devices, key=lambda one: (one.kind, one.minor))]
+    known = {(entry["type"], entry["minor"]): entry for entry in before}
+    entries = [_entry(device, known, now) for device in sorted(devices, key=lambda one: (one.kind, one.minor))]
     return {"devices": entries}
 
 
 def labels(devices: Sequence[Device], driver: Driver | None) -> dict[str, str]:
     """Vendor, model and driver of the node's cards. NVIDIA cards of two models have neither model nor driver label."""
-    cards = [one for one in devices if one.kind == "gpu"]
+    cards = [device for device in devices if device.kind == "gpu"]
     if not cards:
         return {}
     first = cards[0]
     found = {words.GPU_VENDOR_LABEL: first.vendor}
     if _by_daemon(first):
         return {**found, words.GPU_MODEL_LABEL: first.label}
-    if all(one.label == first.label for one in cards):
+    if all(card.label == first.label for card in cards):
         found[words.GPU_MODEL_LABEL] = first.label
         if driver is not None:
             found[words.GPU_DRIVER_LABEL] = driver.driver
@@ -64,7 +64,7 @@ def partitions(devices: Sequence[Device], links: Iterable[Link]) -> str:
 
     Each card's peers and itself make one partition, filed under its size; groups that several cards name count once.
     """
-    minors = {one.uuid: one.minor for one in devices if one.kind == "gpu"}
+    minors = {device.uuid: device.minor for device in devices if device.kind == "gpu"}
     peers: dict[int, set[int]] = {}
     for link in links:
         if link.kind in _PARTITION_LINKS and link.up and link.a in minors and link.b in minors:
@@ -78,7 +78,7 @@ def partitions(devices: Sequence[Device], links: Iterable[Link]) -> str:
 
 
 def manifest(node: str, node_uid: str, content: Manifest, marks: Mapping[str, str], table: str) -> Manifest:
-    """The whole object; it belongs to its Node and goes with it."""
+    """The Device object, owned by its Node."""
     own = {**marks, words.GPU_PARTITION_POLICY_LABEL: "Prefer"} if table else dict(marks)
     metadata: Manifest = {
         "name": node,
@@ -94,12 +94,12 @@ def manifest(node: str, node_uid: str, content: Manifest, marks: Mapping[str, st
 
 
 def device_id(device: Device) -> str:
-    """What the Device object calls it: NVML's UUID, a NIC's address, the daemon's own spelling for NPUs and MLUs."""
+    """The device's `id` in the Device object: NVML's UUID, a NIC's bus address, the daemon's ID for NPUs and MLUs."""
     return VENDORS[device.vendor].device_id(device)
 
 
 def card_resources(device: Device) -> dict[str, int]:
-    """What one device brings, by resource name."""
+    """Koordinator's resources of one device, by resource name."""
     return dict(VENDORS[device.vendor].amounts(device))
 
 
@@ -115,13 +115,13 @@ def _entry(device: Device, known: Mapping[tuple[str, int], Manifest], now: str) 
     if device.kind == "gpu":
         entry["conditions"] = [_condition(device, known.get((device.kind, device.minor)), now)]
     if device.functions:
-        entry["vfGroups"] = [{"vfs": [{"minor": -1, "busID": one.bus_id} for one in device.functions]}]
+        entry["vfGroups"] = [{"vfs": [{"minor": -1, "busID": function.bus_id} for function in device.functions]}]
     return entry
 
 
 def _topology(device: Device) -> Manifest:
     if _by_daemon(device):
-        # The daemon knows no PCIe root of an MLU: requests aligned to PCIe are never met there.
+        # The daemon does not report the PCIe root of an MLU, so no allocation there is aligned to PCIe.
         root = device.pcie_root if VENDORS[device.vendor].daemon_knows_root else ""
         node = device.numa if device.numa is not None else -1
         return {"socketID": -1, "nodeID": node, "pcieID": root, "busID": device.bus_id}

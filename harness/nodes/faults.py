@@ -1,9 +1,9 @@
-"""Fault scripts: the entries of the annotation `seatrial.dev/faults`, checked, timed and taken back.
+"""Fault scripts: checks, starts and ends the entries of the annotation `seatrial.dev/faults`.
 
 An entry: `{"verb": "critical", "device": 3, "xid": 79, "at": 10, "for": 60}`. `device` is a minor, a UUID or a bus
-address; `type` (gpu or rdma, gpu if left out) says whose minor. `at` counts seconds from when the entry was seen; `for`
-ends it, otherwise it lasts until the entry is taken out of the list. The verbs of devices are those of
-`seatrial.fake_devices.faults`; `not_ready` and `frozen` are the node's own.
+address; `type` (gpu by default, or rdma) is the kind that the minor counts. `at` is seconds after the entry was seen,
+`for` is its duration in seconds; without it, the fault lasts until the entry is removed from the list. The verbs of
+devices are those of `seatrial.fake_devices.faults`; `not_ready` and `frozen` are the node's own.
 """
 
 import json
@@ -26,7 +26,7 @@ NODE_VERBS = ("not_ready", "frozen")
 
 
 class FaultEntry(msgspec.Struct, frozen=True):
-    """One entry; what it does not name here goes to the verb as an argument."""
+    """One entry; further keys are arguments of the verb."""
 
     verb: str
     device: int | str | None = None
@@ -42,7 +42,7 @@ _KNOWN = frozenset({"verb", "device", "type", "at", "for"})
 def parse_entry(entry: Mapping[str, Any]) -> FaultEntry:
     """
     Raises:
-        UsageError: it is not a fault entry.
+        UsageError: the entry has a mistake.
     """
     known = {name: value for name, value in entry.items() if name in _KNOWN}
     rest = {name: value for name, value in entry.items() if name not in _KNOWN and name != "node"}
@@ -59,7 +59,7 @@ def resolve(fault: FaultEntry, hardware: NodeHardware) -> int | None:
     """The position of the fault's device in the table; None for a verb of the node.
 
     Raises:
-        UsageError: the node has no such device, or the device cannot have such a fault.
+        UsageError: the node has no such device, or the device does not support the fault.
     """
     if fault.verb in NODE_VERBS:
         return None
@@ -70,7 +70,7 @@ def resolve(fault: FaultEntry, hardware: NodeHardware) -> int | None:
         raise UsageError(f"fault {fault.verb!r}: expected `device`: a minor, a UUID or a bus address")
     position = _position(fault, hardware)
     if position is None:
-        devices = ", ".join(f"{one.kind} {one.minor}" for one in hardware.devices()) or "no devices"
+        devices = ", ".join(f"{device.kind} {device.minor}" for device in hardware.devices()) or "no devices"
         raise UsageError(
             f"fault {fault.verb!r}: node {hardware.node!r} has no {fault.type} {fault.device!r}; it has {devices}"
         )
@@ -82,10 +82,10 @@ def resolve(fault: FaultEntry, hardware: NodeHardware) -> int | None:
 
 
 def check_fault(fault: Mapping[str, Any], entry: Mapping[str, Any]) -> None:
-    """Whether a fault can happen to a node, both as plain data: an entry of the script, an entry of the fleet.
+    """Check a fault against a node, both as plain data: an entry of the script, an entry of the fleet.
 
     Raises:
-        UsageError: it cannot.
+        UsageError: the node does not support it.
     """
     resolve(parse_entry(fault), NodeHardware(str(entry.get("name", "?")), machine_of(entry)))
 
@@ -100,7 +100,7 @@ def _position(fault: FaultEntry, hardware: NodeHardware) -> int | None:
 
 
 class FaultScript:
-    """The faults of one node. The annotation is a set: an entry that is new begins, one that is gone ends."""
+    """The faults of one node. The annotation is a set: a new entry starts a fault, a removed entry ends it."""
 
     def __init__(
         self,
@@ -110,13 +110,14 @@ class FaultScript:
         on_devices: Callable[[], None],
         on_node: Callable[[str, bool], None],
     ) -> None:
-        """`on_devices` follows each change of the table; `on_node(verb, on)` each fault of the node itself."""
+        """`on_devices` is called after each change of the table, `on_node(verb, on)` for each fault of the node
+        itself."""
         self._stage = _Stage(hardware, clock, on_devices, on_node)
         self._running: dict[tuple[str, int], _Fault] = {}
         self._text = ""
 
     def follow(self, text: str) -> list[str]:
-        """Take over the annotation; returns what is wrong with entries that cannot be carried out."""
+        """Follow the annotation's text. Returns messages about entries that cannot be applied."""
         if text == self._text:
             return []
         self._text = text
@@ -127,7 +128,7 @@ class FaultScript:
             canonical = json.dumps(entry, sort_keys=True)
             wanted[canonical, times[canonical]] = entry
             times[canonical] += 1
-        for key in [one for one in self._running if one not in wanted]:
+        for key in [fault for fault in self._running if fault not in wanted]:
             self._running.pop(key).end()
         for key, content in wanted.items():
             if key not in self._running:
@@ -146,7 +147,7 @@ class FaultScript:
 
 @dataclass(frozen=True, slots=True)
 class _Stage:
-    """Where faults happen and who hears of it."""
+    """The hardware that fails, and the callbacks."""
 
     hardware: NodeHardware
     clock: Clock
@@ -155,7 +156,7 @@ class _Stage:
 
 
 class _Fault:
-    """One entry that runs: waiting for its time, on, or over."""
+    """One active entry: before its start, applied, or ended."""
 
     def __init__(self, stage: _Stage, fault: FaultEntry, position: int | None) -> None:
         self._stage, self._fault, self._position = stage, fault, position
@@ -201,7 +202,7 @@ def _entries(text: str, problems: list[str]) -> list[dict[str, Any]]:
     except json.JSONDecodeError as error:
         problems.append(f"annotation {FAULTS_ANNOTATION}: expected a JSON list, found {text[:40]!r}: {error}")
         return []
-    if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
+    if not isinstance(found, list) or not all(isinstance(entry, dict) for entry in found):
         problems.append(f"annotation {FAULTS_ANNOTATION}: expected a JSON list of objects, found {text[:40]!r}")
         return []
     return found

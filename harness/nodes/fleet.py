@@ -1,4 +1,4 @@
-"""Fleet files: the nodes of a simulated cluster as data, and the Node objects that ask for them.
+"""Fleet files: the nodes of a simulated cluster as data, and the Node objects by which agents create them.
 
     network: {nodes_per_block: 4, blocks_per_spine: 2}    # optional: spine and block labels, in the order of the nodes
     nodes:
@@ -12,7 +12,7 @@
         taints: [{key: dedicated, value: train, effect: NoSchedule}]
         kubelet: {topology_policy: SingleNUMANodePodLevel, full_pcpus_only: true, reserved_cpus: 0-1}
 
-An entry, once its range is spelled out, is what `seatrial.scheduler.api.builders.NodeBuilder.manifest` holds.
+An entry without its range has the format of `seatrial.scheduler.api.builders.NodeBuilder.manifest`.
 """
 
 import re
@@ -34,7 +34,7 @@ Entry = dict[str, Any]
 
 FLEETS = Path(__file__).parent / "fleets"
 DEFAULT = "default"
-MOST_NODES = 100_000
+MAX_NODES = 100_000
 
 SIMULATED_LABEL = "seatrial.dev/simulated"
 ENTRY_ANNOTATION = "seatrial.dev/node"
@@ -57,7 +57,7 @@ class NodeTaint(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class NodeEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """One entry, as a file spells it."""
+    """One entry of a fleet file."""
 
     name: str
     count: int | None = None
@@ -71,7 +71,7 @@ class NodeEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
     kubelet: Kubelet = PLAIN
 
     def __post_init__(self) -> None:
-        self.kubelet.check()  # ValueError here is a ValidationError to whoever converts
+        self.kubelet.check()  # msgspec turns the ValueError into a ValidationError
 
 
 class Network(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -85,7 +85,7 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def load_fleet(fleet: Path | str | None = None) -> list[Entry]:
-    """The entries of a fleet file, one for each node; a bare word names one of the fleets that come with the program.
+    """The entries of a fleet file, one for each node; a bare word names a fleet that comes with the program.
 
     Raises:
         UsageError: there is no such file, or it has a mistake; the message names file, key, expected and found.
@@ -101,7 +101,7 @@ def load_fleet(fleet: Path | str | None = None) -> list[Entry]:
 
 
 def fleet_path(fleet: Path | str) -> Path:
-    """The file that a name or path means.
+    """The file of a name or path.
 
     Raises:
         UsageError: neither a file nor a known name.
@@ -112,7 +112,7 @@ def fleet_path(fleet: Path | str) -> Path:
     known = FLEETS / f"{fleet}.yaml"
     if path.name == str(fleet) and known.is_file():
         return known
-    names = ", ".join(sorted(one.stem for one in FLEETS.glob("*.yaml")))
+    names = ", ".join(sorted(path.stem for path in FLEETS.glob("*.yaml")))
     raise UsageError(f"no fleet file {str(fleet)!r}; give the path of a YAML file, or one of: {names}")
 
 
@@ -134,16 +134,16 @@ def parse_fleet(content: Any, *, where: str) -> list[Entry]:
         except UsageError as error:
             raise UsageError(f"{at}: {error}") from error
         entries += [_entry(node, name) for name in _names(node, at)]
-        if len(entries) > MOST_NODES:
-            raise UsageError(f"{at}: expected at most {MOST_NODES} nodes in a fleet, found more")
-    _refuse_doubles(entries, where)
+        if len(entries) > MAX_NODES:
+            raise UsageError(f"{at}: expected at most {MAX_NODES} nodes in a fleet, found more")
+    _check_unique(entries, where)
     if file.network is not None:
         _add_network(entries, file.network, where)
     return entries
 
 
 def checked_entry(entry: Mapping[str, Any]) -> Entry:
-    """One entry that somebody wrote by hand, in an annotation or a call.
+    """Check one entry of an annotation or a call.
 
     Raises:
         UsageError: it has a mistake.
@@ -161,12 +161,12 @@ def checked_entry(entry: Mapping[str, Any]) -> Entry:
 
 
 def kubelet_of(entry: Mapping[str, Any]) -> Kubelet:
-    """What an entry that was checked says of its kubelet."""
+    """The kubelet settings of a checked entry."""
     return msgspec.convert(entry.get("kubelet", {}), Kubelet)
 
 
 def node_manifest(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """The Node object that makes node agents build this node: label, annotation, and the entry's labels and taints."""
+    """The Node object by which node agents create the node: label, annotation, and the entry's labels and taints."""
     name = str(entry["name"])
     manifest: dict[str, Any] = {
         "apiVersion": "v1",
@@ -194,12 +194,12 @@ def _names(node: NodeEntry, at: str) -> Iterable[str]:
         if node.count is not None:
             raise UsageError(f"{at}: expected a range in `name` or a `count`, found both")
         first, last, width = int(match["first"]), int(match["last"]), len(match["first"])
-        if last < first or last - first >= MOST_NODES:
+        if last < first or last - first >= MAX_NODES:
             raise UsageError(f"{at}.name: expected a range that goes up, found {node.name!r}")
         names = [f"{match['before']}{number:0{width}}{match['after']}" for number in range(first, last + 1)]
     elif node.count is not None:
-        if not 0 <= node.count <= MOST_NODES:
-            raise UsageError(f"{at}.count: expected 0 to {MOST_NODES}, found {node.count}")
+        if not 0 <= node.count <= MAX_NODES:
+            raise UsageError(f"{at}.count: expected 0 to {MAX_NODES}, found {node.count}")
         names = [f"{node.name}-{number}" for number in range(node.count)]
     else:
         names = [node.name]
@@ -208,7 +208,7 @@ def _names(node: NodeEntry, at: str) -> Iterable[str]:
     return names
 
 
-def _refuse_doubles(entries: Iterable[Entry], where: str) -> None:
+def _check_unique(entries: Iterable[Entry], where: str) -> None:
     seen: set[str] = set()
     for entry in entries:
         if entry["name"] in seen:

@@ -1,7 +1,7 @@
 """One kind of object followed through the API: list, watch, and list again after a gap.
 
-Kept apart from the scheduler's informer on purpose: whoever judges a scheduler does not run on its code. Nothing is
-stored but names; the raw object goes to the handler, which decodes what it needs.
+This is not the scheduler's informer: the harness that judges a scheduler does not use its code. Only names are stored;
+the raw object goes to the handler, which decodes what it needs.
 """
 
 import logging
@@ -17,7 +17,7 @@ from seatrial.scheduler.api.wire import ApiStatus, RawList, WatchEvent, Wire
 log = logging.getLogger(__name__)
 
 PAGE = 2000
-FIRST_PAUSE, LONGEST_PAUSE = 0.2, 10.0
+INITIAL_BACKOFF, MAX_BACKOFF = 0.2, 10.0
 GONE = 410
 
 
@@ -30,7 +30,7 @@ class HeadMeta(Wire, frozen=True):
 
 
 class Head(Wire, frozen=True):
-    """What every object has and every handler needs first."""
+    """The metadata that every handler needs."""
 
     metadata: HeadMeta = HeadMeta()
 
@@ -45,7 +45,8 @@ _decode_status = msgspec.json.Decoder(ApiStatus).decode
 
 
 class Follower:
-    """Tells `on_set` of every object that is there or changed, `on_gone` of every one that went, in the API's order."""
+    """Calls `on_set` for each object that exists or has changed and `on_gone` for each removed one, in the API's
+    order."""
 
     def __init__(
         self,
@@ -65,7 +66,7 @@ class Follower:
         self._listed: dict[str, HeadMeta] = {}
         self._version = ""
         self._stream: Stream | None = None
-        self._pause = FIRST_PAUSE
+        self._pause = INITIAL_BACKOFF
         self._stopped = False
         self.synced = False
 
@@ -106,7 +107,7 @@ class Follower:
         for uid in before.keys() - self._known.keys():
             self._on_gone(before[uid])
         self._version = page.metadata.resource_version
-        self._pause = FIRST_PAUSE
+        self._pause = INITIAL_BACKOFF
         if not self.synced:
             self.synced = True
             self._on_synced()
@@ -132,7 +133,7 @@ class Follower:
             return
         head = _decode_head(event.object).metadata
         self._version = head.resource_version
-        self._pause = FIRST_PAUSE
+        self._pause = INITIAL_BACKOFF
         if event.type == "DELETED":
             if self._known.pop(head.uid, None) is not None:
                 self._on_gone(head)
@@ -146,11 +147,11 @@ class Follower:
         if response.code == GONE:
             self._list("")
         elif response.ok:
-            self._watch()  # servers end watches after a while; the place is kept
+            self._watch()  # servers end watches after some time; the new one resumes at the version
         else:
             log.info("follow watch-broken path=%s code=%d", self._path, response.code)
             self._again(self._watch)
 
     def _again(self, action: Callable[[], None]) -> None:
-        pause, self._pause = self._pause, min(self._pause * 2, LONGEST_PAUSE)
+        pause, self._pause = self._pause, min(self._pause * 2, MAX_BACKOFF)
         self._clock.call_later(pause, action)

@@ -33,7 +33,9 @@ def machine_of(entry: Mapping[str, Any], models: Catalog | None = None) -> Machi
                 raise CatalogError("expected `server` or `devices`, found both; a server brings its own devices")
             machine = from_server(str(entry["server"]), models)
         else:
-            machine = from_devices(tuple((str(one["model"]), int(one.get("count", 1))) for one in devices), models)
+            machine = from_devices(
+                tuple((str(entry["model"]), int(entry.get("count", 1))) for entry in devices), models
+            )
         cpu = units(entry.get("cpu", machine.cpu))
         memory = units(entry.get("memory", machine.memory))
         pods = units(entry.get("pods", machine.pods))

@@ -132,7 +132,7 @@ class LocalHardware:
         if self._looks % _ALL_EVERY == 0:
             self._read_all()
         else:
-            self._devices = tuple(self._asked(one) for one in self._devices)
+            self._devices = tuple(self._asked(device) for device in self._devices)
         return self._devices != before
 
     def forget(self, uuids: Iterable[str]) -> None:
@@ -153,9 +153,10 @@ class LocalHardware:
 
     def use(self, pod_of: Callable[[int], tuple[str, str] | None]) -> NodeUse:
         """What processes do with NVIDIA cards, by pod; `pod_of` as in `measured_use`."""
-        nodes = [measured_use(one, pod_of) for one in self._present if VENDORS[one.vendor].measured]
+        nodes = [measured_use(provider, pod_of) for provider in self._present if VENDORS[provider.vendor].measured]
         return NodeUse(
-            tuple(device for one in nodes for device in one.devices), tuple(pod for one in nodes for pod in one.pods)
+            tuple(device for node in nodes for device in node.devices),
+            tuple(pod for node in nodes for pod in node.pods),
         )
 
     def _asked(self, device: Device) -> Device:
@@ -176,8 +177,8 @@ class LocalHardware:
                 links += provider.links()
             except ProviderError as error:
                 log.warning("devices unread vendor=%s why=%s", provider.vendor, error)
-                own = tuple(one for one in self._devices if one.vendor == provider.vendor)
+                own = tuple(device for device in self._devices if device.vendor == provider.vendor)
             found += own
-            self._owners.update((one.uuid, provider) for one in own)
+            self._owners.update((device.uuid, provider) for device in own)
         self._devices = tuple(sorted(found, key=lambda one: (one.kind, one.minor)))
         self._links = tuple(links)

@@ -25,7 +25,7 @@ from seatrial.harness.nodes.follow import Follower, HeadMeta
 from seatrial.harness.nodes.hardware import NodeHardware
 from seatrial.harness.nodes.leases import Leases
 from seatrial.harness.nodes.local import LOOK_EVERY, LocalHardware
-from seatrial.harness.nodes.local_use import Aside, LocalUse
+from seatrial.harness.nodes.local_use import LocalUse, RunBlocking
 from seatrial.harness.nodes.node import NodeAgent
 from seatrial.harness.nodes.references import References
 from seatrial.harness.nodes.runtimes.protocol import Runtime, Work
@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 
 LOCAL_LABEL = "seatrial.dev/local"
 LIMITS_ANNOTATION = "seatrial.dev/limits"
-STAND_IN_ANNOTATION = "seatrial.dev/stand-in"  # the name of what stands in for the machine's devices
+STAND_IN_ANNOTATION = "seatrial.dev/stand-in"  # the name of the stand-in for the machine's devices
 
 
 class _NodeMeta(Wire, frozen=True):
@@ -55,7 +55,7 @@ _decode_node = msgspec.json.Decoder(_NodeSeen).decode
 
 
 class LocalAgent:
-    """Start it once the API answers; stop it before the API goes."""
+    """The agent. Start it when the API is ready; stop it before the API stops."""
 
     def __init__(
         self,
@@ -65,25 +65,25 @@ class LocalAgent:
         hardware: LocalHardware,
         runtime: Runtime,
         *,
-        aside: Aside,
+        run_blocking: RunBlocking,
         annotations: Mapping[str, str] | None = None,
-        standing: StandIn | None = None,
+        stand_in: StandIn | None = None,
         xpu_folder: Path | None = None,
     ) -> None:
-        """`aside` runs its first argument where it may block and hands the answer to the second, on the loop.
+        """`run_blocking` runs its first argument outside of the loop and passes the result to the second, on the loop.
 
-        `standing` is what the hardware's providers read if that is no real machine; it fails as the Node's annotation
-        `seatrial.dev/faults` says. In `xpu_folder` koord-device-daemon's file is kept while there are NPUs or MLUs, and
-        the Device object is made of what stands there.
+        `stand_in` is what the providers read instead of a real machine; the Node's annotation `seatrial.dev/faults` is
+        its fault script. `xpu_folder` gets koord-device-daemon's file while there are NPUs or MLUs, and the Device
+        object is made from that file.
         """
         self.name = name
-        self._clock, self._hardware, self._runtime, self._aside = clock, hardware, runtime, aside
+        self._clock, self._hardware, self._runtime, self._run_blocking = clock, hardware, runtime, run_blocking
         self._annotations = dict(annotations or {})
-        self._standing = standing
+        self._stand_in = stand_in
         self._faults: FaultScript | None = None
-        if standing is not None:
-            self._annotations[STAND_IN_ANNOTATION] = standing.name
-            self._whole = NodeHardware(name, standing.machine, table=standing.table)
+        if stand_in is not None:
+            self._annotations[STAND_IN_ANNOTATION] = stand_in.name
+            self._whole = NodeHardware(name, stand_in.machine, table=stand_in.table)
             self._faults = FaultScript(self._whole, clock, on_devices=self._devices_fail, on_node=self._node_fails)
         self._writer = Writer(transport, clock)
         self._references = References(transport)
@@ -93,7 +93,9 @@ class LocalAgent:
         self._stopped = False
         self._xpu_folder = xpu_folder
         self._daemon: DeviceDaemon | None = None
-        self._use = LocalUse(hardware, runtime, clock, aside=aside, agent=lambda: self._agent, standing=standing)
+        self._use = LocalUse(
+            hardware, runtime, clock, run_blocking=run_blocking, agent=lambda: self._agent, stand_in=stand_in
+        )
         self._reports = UsageReports(
             transport, clock, self._writer, lambda node: self._use.now() if node == name else None
         )
@@ -107,8 +109,8 @@ class LocalAgent:
         )  # fmt: skip
 
     def start(self) -> None:
-        """Register the node, or take up the one that is there."""
-        if self._xpu_folder is not None and any(one.vendor in DAEMON_VENDORS for one in self._hardware.devices()):
+        """Register the node, or take over an existing one."""
+        if self._xpu_folder is not None and any(device.vendor in DAEMON_VENDORS for device in self._hardware.devices()):
             path = self._xpu_folder / INFOS_FILE.name
             self._daemon = DeviceDaemon(path, self._clock, lambda: (self._hardware.devices(), self._hardware.links()))
             self._daemon.start()
@@ -120,7 +122,7 @@ class LocalAgent:
         self._writer.create(NODES, manifest, then(self._node.start))
 
     def stop(self) -> None:
-        """End the pods and let go of everything; the API keeps what was written."""
+        """End the pods and all watches; the objects in the API remain."""
         self._stopped = True
         if self._timer is not None:
             self._timer.cancel()
@@ -137,14 +139,14 @@ class LocalAgent:
         self._runtime.close()
 
     def logs(self, namespace: str, pod: str, container: str) -> bytes | None:
-        """What a container has printed; None if it is not here or has not started. No name: the pod's first one."""
+        """A container's output; None if it is unknown or has not started. Without a name: the pod's first container."""
         work = self._agent.work(namespace, pod) if self._agent is not None else None
         if work is None:
             return None
         return self._runtime.logs(work, container or work.pod.spec.containers[0].name)
 
     async def exec(self, namespace: str, pod: str, container: str, command: list[str], wanted: Wanted) -> Conversation:
-        """Run a command in a container; this and the two after it are `Containers`.
+        """Run a command in a container. With `attach` and `dial` this implements `Containers`.
 
         Raises:
             ClusterError: the container does not run.
@@ -152,7 +154,7 @@ class LocalAgent:
         return await self._runtime.exec(self._work(namespace, pod), container, command, wanted)
 
     async def attach(self, namespace: str, pod: str, container: str, wanted: Wanted) -> Conversation:
-        """Listen to a container's own program.
+        """Attach to a container's program.
 
         Raises:
             ClusterError: the container does not run.
@@ -163,7 +165,7 @@ class LocalAgent:
         """Connect to a pod's port.
 
         Raises:
-            ClusterError: the pod does not run, or nobody listens there.
+            ClusterError: the pod does not run, or no program listens on the port.
         """
         return await self._runtime.dial(self._work(namespace, pod), port)
 
@@ -200,7 +202,7 @@ class LocalAgent:
             self._attend()
 
     def _node_gone(self, head: HeadMeta) -> None:
-        """Somebody deleted the Node: its pods end, as those of a machine that was taken away."""
+        """The Node object was deleted: end its pods, as on a machine that was removed."""
         if self._agent is not None and self._agent.uid == head.uid:
             log.warning("node deleted node=%s", self.name)
             self._leases.drop(self.name)
@@ -209,7 +211,9 @@ class LocalAgent:
 
     def _look_later(self) -> None:
         if not self._stopped:
-            self._timer = self._clock.call_later(LOOK_EVERY, lambda: self._aside(self._hardware.look, self._looked))
+            self._timer = self._clock.call_later(
+                LOOK_EVERY, lambda: self._run_blocking(self._hardware.look, self._looked)
+            )
 
     def _looked(self, changed: bool) -> None:
         self._look_later()
@@ -219,28 +223,28 @@ class LocalAgent:
             self._agent.refresh()
 
     def _attend(self) -> None:
-        """Programs may cut a stand-in's cards through its libraries, as they would the real ones."""
-        if self._standing is not None and not self._stopped:
-            self._standing.attend()
+        """Carry out slicing requests that programs made through the stand-in's libraries."""
+        if self._stand_in is not None and not self._stopped:
+            self._stand_in.attend()
             self._clock.call_later(mailbox.POLL_INTERVAL, self._attend)
 
     # -- faults of a stand-in -----------------------------------------------------------------------------------------
 
     def _devices_fail(self) -> None:
-        """The table has changed. What is well in it was repaired, so that is told to whoever keeps faults in mind."""
-        assert self._standing is not None  # noqa: S101
-        self._standing.sync()
-        well = [one.uuid for one in self._whole.devices() if one.health.ok]
+        """The table has changed. Healthy devices were repaired, so providers forget their earlier faults."""
+        assert self._stand_in is not None  # noqa: S101
+        self._stand_in.sync()
+        well = [device.uuid for device in self._whole.devices() if device.health.ok]
 
         def forget() -> bool:
             self._hardware.forget(well)
             return False
 
-        self._aside(forget, lambda _: None)
+        self._run_blocking(forget, lambda _: None)
 
     def _node_fails(self, verb: str, on: bool) -> None:
         if self._agent is not None:
-            self._agent.befall(verb, self._leases, on=on)
+            self._agent.apply_fault(verb, self._leases, on=on)
 
     # -- pods ---------------------------------------------------------------------------------------------------------
 
@@ -253,8 +257,8 @@ class LocalAgent:
             self._agent.pod_gone(head.uid)
 
 
-class ThreadAside:
-    """`Aside` in one thread of its own, so that a driver that hangs stops nothing but its own questions."""
+class ThreadRunner:
+    """`RunBlocking` in one thread, so that a driver that hangs blocks only calls of drivers."""
 
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(1, "devices")
@@ -274,5 +278,5 @@ class ThreadAside:
         future.add_done_callback(answered)
 
     def close(self) -> None:
-        """Wait for no answer any more."""
+        """Drop pending results."""
         self._pool.shutdown(wait=False, cancel_futures=True)

@@ -1,9 +1,8 @@
-"""What pods really do with this machine's cards: sampled through the providers, counted by pod.
+"""The use of this machine's cards by pods: sampled through the providers, summed by pod.
 
-A driver may think long, so a sample is taken beside the loop and reports show the last one. A process belongs to the
-pod from whose first process it descends. With a stand-in nothing computes: what a pod's annotation
-`seatrial.dev/device-usage` says is put into the stand-in's table under the pod's own process, and read back through
-NVML like everything else.
+A driver call may take long, so samples are taken outside of the loop and reports show the last one. A process belongs
+to the pod from whose first process it descends. With a stand-in no program computes: the values of the pod's annotation
+`seatrial.dev/device-usage` are written to the stand-in's table under the pod's process, and read back through NVML.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,10 +16,10 @@ from seatrial.harness.nodes.usage import NodeUse
 from seatrial.scheduler.api.clock import Clock, Timer
 
 SAMPLE_EVERY = 10.0  # seconds, as koordlet collects
-_DEEPEST = 64  # generations of processes
+_MAX_GENERATIONS = 64  # generations of processes
 
 Owner = tuple[str, str]  # namespace and name of a pod
-Aside = Callable[[Callable[[], bool], Callable[[bool], None]], None]
+RunBlocking = Callable[[Callable[[], bool], Callable[[bool], None]], None]
 
 
 class LocalUse:
@@ -32,14 +31,14 @@ class LocalUse:
         runtime: Runtime,
         clock: Clock,
         *,
-        aside: Aside,
+        run_blocking: RunBlocking,
         agent: Callable[[], NodeAgent | None],
-        standing: StandIn | None = None,
+        stand_in: StandIn | None = None,
     ) -> None:
-        """`aside` runs its first argument where it may block and hands the answer to the second, on the loop; `agent`
-        gives the node's agent while there is one."""
+        """`run_blocking` runs its first argument outside of the loop and passes the result to the second, on the loop;
+        `agent` returns the node's agent, or None."""
         self._hardware, self._runtime, self._clock = hardware, runtime, clock
-        self._aside, self._agent, self._standing = aside, agent, standing
+        self._run_blocking, self._agent, self._stand_in = run_blocking, agent, stand_in
         self._last: NodeUse | None = None
         self._timer: Timer | None = None
         self._stopped = False
@@ -49,13 +48,13 @@ class LocalUse:
         self._sample()
 
     def stop(self) -> None:
-        """No more samples."""
+        """Stop sampling."""
         self._stopped = True
         if self._timer is not None:
             self._timer.cancel()
 
     def now(self) -> NodeUse | None:
-        """The last sample; None before the first, and while the node plays dead."""
+        """The last sample; None before the first, and while the node is frozen."""
         agent = self._agent()
         return self._last if agent is not None and not agent.frozen else None
 
@@ -69,33 +68,33 @@ class LocalUse:
 
         def answered(_: bool) -> None:
             if not self._stopped:
-                self._last = found[0] if found else None  # a driver that does not answer says nothing
+                self._last = found[0] if found else None  # None if the driver failed
                 self._timer = self._clock.call_later(SAMPLE_EVERY, self._sample)
 
-        self._aside(ask, answered)
+        self._run_blocking(ask, answered)
 
     def _owners(self) -> dict[int, Owner]:
-        """Whose the first processes of pods are; a stand-in's table gets what they are said to do."""
+        """The pods' first processes with their owners; writes the scripted use to the stand-in's table."""
         agent = self._agent()
         works = agent.works() if agent is not None else []
         owners: dict[int, Owner] = {}
         rows: list[tuple[int, str, int, float]] = []
-        scripted = agent.device_use() if agent is not None and self._standing is not None else None
-        said = {(one.namespace, one.name): one.cards for one in scripted.pods} if scripted is not None else {}
+        scripted = agent.device_use() if agent is not None and self._stand_in is not None else None
+        said = {(pod.namespace, pod.name): pod.cards for pod in scripted.pods} if scripted is not None else {}
         for work in works:
             owner = work.pod.metadata.namespace, work.pod.metadata.name
             pids = self._runtime.processes(work)
             owners.update(dict.fromkeys(pids, owner))
             cards = said.get(owner, ()) if pids else ()
-            rows += [(pids[0], one.uuid, one.memory, one.core) for one in cards if one.memory or one.core]
-        if self._standing is not None:
-            self._standing.set_processes(rows, now=self._clock.now())
+            rows += [(pids[0], card.uuid, card.memory, card.core) for card in cards if card.memory or card.core]
+        if self._stand_in is not None:
+            self._stand_in.set_processes(rows, now=self._clock.now())
         return owners
 
 
 def owner_of(pid: int, owners: Mapping[int, Owner], proc: Path = Path("/proc")) -> Owner | None:
-    """The pod of the nearest ancestor that is one's first process; None for strangers and for what is gone."""
-    for _ in range(_DEEPEST):
+    """The pod of the nearest ancestor that is a pod's first process; None for other processes and ended ones."""
+    for _ in range(_MAX_GENERATIONS):
         if pid in owners:
             return owners[pid]
         try:

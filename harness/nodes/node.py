@@ -1,7 +1,7 @@
-"""One node's agent: it publishes what the node is, and takes its pods from bound to gone.
+"""One node's agent: publishes the node's objects, and runs its pods from binding to deletion.
 
-What kubelet, the vendors' device plugins, koordlet and Koordinator's manager do for a node on a real cluster is done
-here together, through the API alone. How containers run is the runtime's business, what the hardware is the hardware's.
+It does, through the API, what kubelet, the vendors' device plugins, koordlet and Koordinator's manager do for a node of
+a real cluster. A `Runtime` runs the containers; a `Hardware` provides the devices.
 """
 
 import logging
@@ -16,7 +16,7 @@ from seatrial.harness.devices.provider import Device
 from seatrial.harness.devices.vendors import VENDORS
 from seatrial.harness.errors import UsageError
 from seatrial.harness.nodes import devices as device_object
-from seatrial.harness.nodes.admission import UNEXPECTED, Books, Refused
+from seatrial.harness.nodes.admission import UNEXPECTED, AdmissionError, NodeLedger
 from seatrial.harness.nodes.capacity import capacity_and_allocatable
 from seatrial.harness.nodes.leases import Leases
 from seatrial.harness.nodes.pods import BoundPod, decode_pod, requests_of
@@ -38,7 +38,7 @@ Manifest = dict[str, Any]
 _SHARED_PLUGINS = tuple(vendor.shared_plugin for vendor in VENDORS.values() if vendor.shared_plugin is not None)
 _HOSTS_PER_NODE = 253
 _LOOPBACKS = 0x3FFFFE
-ASK_AGAIN = 2.0  # seconds until a pod whose objects are missing looks for them again
+ASK_AGAIN = 2.0  # seconds until missing objects of a pod are read again
 
 
 class _PodRun:
@@ -74,10 +74,10 @@ class NodeAgent:
         references: References | None = None,
         topology: Manifest | None = None,
     ) -> None:
-        """`number` makes the node's addresses its own. A real machine has an `address`, which its pods share, and
-        `facts` that take the place of what `nodeInfo` says of simulated ones. With `xpu_folder`, what is published of
-        NPUs and MLUs is what koord-device-daemon has written there. `references` reads what real pods are made of.
-        `topology` is the node's NodeResourceTopology, if it is to have one."""
+        """`number` makes the node's addresses unique. A real machine has an `address`, which its pods share, and
+        `facts`, which replace those of simulated nodes in `nodeInfo`. With `xpu_folder`, NPUs and MLUs are published
+        from koord-device-daemon's files there. `references` reads the objects that pods refer to. `topology` is the
+        node's NodeResourceTopology, or None."""
         self.name, self.uid = name, uid
         self.hardware = hardware
         self.host_ip = address or f"172.{16 + (number >> 16) % 16}.{number >> 8 & 255}.{number & 255}"
@@ -87,7 +87,7 @@ class NodeAgent:
             runtime=f"{runtime.name}://{runtime.version}", facts=facts or {}, xpu_folder=xpu_folder, topology=topology,
         )  # fmt: skip
         self._runtime, self._writer, self._clock = runtime, writer, clock
-        self._books = Books()
+        self._ledger = NodeLedger()
         self._runs: dict[str, _PodRun] = {}
         self._refused: set[str] = set()
         self._next_host = 0
@@ -98,10 +98,10 @@ class NodeAgent:
     # -- the node -----------------------------------------------------------------------------------------------------
 
     def boot(self, labels: dict[str, str], taints: Sequence[Manifest], booted: Callable[[], object]) -> None:
-        """Publish NUMA nodes and devices, then labels and taints, then a Ready status: whoever sees Ready sees all."""
+        """Publish NUMA nodes and devices, then labels and taints, then a Ready status: a Ready node is complete."""
         self._read_hardware()
         marks = self._publisher.labels(labels)
-        self._books.hami = self._hami(labels)
+        self._ledger.hami = self._hami(labels)
 
         def say_ready() -> None:
             self._publisher.write_status(ready=self.ready)
@@ -113,7 +113,7 @@ class NodeAgent:
         self._publisher.publish_topology(lambda: self._publisher.publish(then(mark)))
 
     def refresh(self) -> None:
-        """Look at the hardware again and publish what has changed."""
+        """Read the hardware again and publish what has changed."""
         if self.frozen:
             return
         before, labels = self.devices, self._publisher.device_labels()
@@ -122,28 +122,30 @@ class NodeAgent:
             self._publisher.publish()
             self._publisher.write_status(ready=self.ready)
             self._relabel(labels, self._publisher.device_labels())
-            self._tell_holders(before)
+            self._report_device_health(before)
 
-    def _tell_holders(self, before: Sequence[Device]) -> None:
-        """Pods keep a device that fails, as under kubelet; their status says how it is."""
-        was = {device_object.device_id(one): one.health.ok for one in before}
+    def _report_device_health(self, before: Sequence[Device]) -> None:
+        """Write the health of devices to the status of pods; pods keep a failed device, as under kubelet."""
+        was = {device_object.device_id(device): device.health.ok for device in before}
         changed = {name for name, well in self._well_ids().items() if was.get(name) != well}
         for run in self._runs.values():
-            granted = {one for each in run.work.granted_ids.values() for ids in each.values() for one in ids}
+            granted = {
+                identifier for each in run.work.granted_ids.values() for ids in each.values() for identifier in ids
+            }
             if run.states and not changed.isdisjoint(granted):
                 self._write_pod(run)
 
     def _well_ids(self) -> dict[str, bool]:
-        return {device_object.device_id(one): one.health.ok for one in self.devices}
+        return {device_object.device_id(device): device.health.ok for device in self.devices}
 
     def _relabel(self, before: dict[str, str], now: dict[str, str]) -> None:
-        """Koordinator's manager copies labels of the Device to the Node and never takes one away."""
+        """Koordinator's manager copies labels of the Device to the Node and never removes one."""
         changed = {name: value for name, value in now.items() if before.get(name) != value}
         if changed:
             self._publisher.mark(changed)
 
-    def befall(self, verb: str, leases: Leases, *, on: bool) -> None:
-        """A fault of the node itself, one of `faults.NODE_VERBS`, or its end."""
+    def apply_fault(self, verb: str, leases: Leases, *, on: bool) -> None:
+        """Start (`on`) or end a fault of the node itself, one of `faults.NODE_VERBS`."""
         if verb == "not_ready":
             self.set_ready(not on)
         elif on:
@@ -154,16 +156,16 @@ class NodeAgent:
             leases.add(self.name, self.uid)
 
     def set_ready(self, ready: bool) -> None:
-        """Say that the node is Ready, or that it is not."""
+        """Set the node's Ready condition."""
         self.ready = ready
         self._publisher.write_status(ready=self.ready)
 
     def freeze(self) -> None:
-        """Hear and say nothing; containers go on."""
+        """Ignore the API and write nothing; containers continue."""
         self.frozen = True
 
     def thaw(self) -> None:
-        """Catch up with what has happened meanwhile, then say how the node and its pods are."""
+        """Process the changes of the meantime, then write the status of the node and its pods."""
         self.frozen = False
         missed, self._missed = self._missed, {}
         for uid, (deleting, raw) in missed.items():
@@ -177,29 +179,29 @@ class NodeAgent:
 
     @property
     def devices(self) -> tuple[Device, ...]:
-        """What was last seen of the hardware."""
+        """The devices as last read."""
         return self._publisher.devices
 
     def _read_hardware(self) -> None:
         self._publisher.look()
         _, allocatable = capacity_and_allocatable(self.hardware.machine, device_object.reported(self.devices))
-        self._books.set_hardware(allocatable, self.devices)
+        self._ledger.set_hardware(allocatable, self.devices)
 
     def _hami(self, labels: dict[str, str]) -> HamiHost:
-        """The fleet's own word on versions goes before the hardware's: a label can make a host an older one."""
+        """HAMi's versions: a label of the fleet goes before the hardware's value."""
         driver = labels.get(words.GPU_DRIVER_LABEL, "")
-        if not driver and any(one.vendor == "nvidia" for one in self.devices):
+        if not driver and any(device.vendor == "nvidia" for device in self.devices):
             driver = self.hardware.driver("nvidia").driver
         return HamiHost(driver, labels.get(VERSION_LABEL, SHIPPED))
 
     def keep(self, reservation: str | None) -> None:
-        """Say in the NodeResourceTopology what is kept for processes outside containers; None: nothing."""
+        """Write the reservation for processes outside containers to the NodeResourceTopology; None removes it."""
         self._publisher.keep(reservation)
 
     # -- its pods -----------------------------------------------------------------------------------------------------
 
     def pod_set(self, uid: str, deleting: bool, raw: msgspec.Raw) -> None:
-        """A pod bound to this node is there, or has changed."""
+        """A pod bound to this node was created or has changed."""
         if self.frozen:
             self._missed[uid] = (deleting, msgspec.Raw(bytes(raw)))
             return
@@ -215,17 +217,17 @@ class NodeAgent:
             self._admit(pod, raw)
 
     def pod_gone(self, uid: str) -> None:
-        """The object of a pod is gone; whatever is left of the pod goes too."""
+        """The pod object was removed: end the pod and release what it held."""
         self._refused.discard(uid)
         self._missed.pop(uid, None)
         run = self._runs.pop(uid, None)
         if run is not None:
-            self._books.release(uid)
+            self._ledger.release(uid)
             if not run.stopping:
                 self._runtime.stop(run.work, 0.0, lambda: None)
 
     def work(self, namespace: str, name: str) -> Work | None:
-        """The pod of that name, if it was started here."""
+        """The pod of that name; None if it was not started here."""
         for run in self._runs.values():
             meta = run.work.pod.metadata
             if meta.name == name and meta.namespace == namespace:
@@ -233,24 +235,24 @@ class NodeAgent:
         return None
 
     def works(self) -> list[Work]:
-        """The pods that run here."""
-        return [run.work for run in self._runs.values() if any(one.state == "running" for one in run.states)]
+        """The running pods."""
+        return [run.work for run in self._runs.values() if any(state.state == "running" for state in run.states)]
 
     def device_use(self) -> NodeUse | None:
-        """What the pods that run do with the cards; None while the node plays dead."""
+        """The use of cards by running pods; None while the node is frozen."""
         if self.frozen:
             return None
         pods = []
         for uid, run in self._runs.items():
-            if any(one.state == "running" for one in run.states):
+            if any(state.state == "running" for state in run.states):
                 try:
-                    pods.append(scripted_use(run.work.pod, self._books.shares(uid)))
+                    pods.append(scripted_use(run.work.pod, self._ledger.shares(uid)))
                 except UsageError as error:
                     log.warning("usage refused node=%s why=%s", self.name, error)
         return NodeUse(self.devices, tuple(pods))
 
     def close(self) -> None:
-        """End everything without telling the API: the node is gone."""
+        """End all pods without writing to the API, because the node was removed."""
         for run in self._runs.values():
             self._runtime.stop(run.work, 0.0, lambda: None)
         self._runs.clear()
@@ -258,9 +260,9 @@ class NodeAgent:
     def _admit(self, pod: BoundPod, raw: msgspec.Raw) -> None:
         before = granted_before(pod) if pod.status.container_statuses else None
         try:
-            holding = self._books.admit(pod, requests_of(raw), before)
-            grants = self._books.grants(pod, holding)
-        except (Refused, QuantityError) as error:
+            holding = self._ledger.admit(pod, requests_of(raw), before)
+            grants = self._ledger.grants(pod, holding)
+        except (AdmissionError, QuantityError) as error:
             self._refuse(pod, error)
             return
         ip = self.host_ip if pod.spec.host_network else pod.status.pod_ip or self._pod_ip()
@@ -273,9 +275,9 @@ class NodeAgent:
         if self._references is not None and self._runtime.real:
             self._with_objects(run, resume=before is not None)
         else:
-            self._set_going(run, resume=before is not None)
+            self._start(run, resume=before is not None)
 
-    def _set_going(self, run: _PodRun, *, resume: bool) -> None:
+    def _start(self, run: _PodRun, *, resume: bool) -> None:
         def changed(states: tuple[ContainerState, ...]) -> None:
             self._changed(run, states)
 
@@ -283,7 +285,7 @@ class NodeAgent:
             self._runtime.start(run.work, changed)
 
     def _with_objects(self, run: _PodRun, *, resume: bool) -> None:
-        """Start the pod once everything is there that its variables and volumes are made of."""
+        """Start the pod once all objects exist that its variables and volumes refer to."""
         assert self._references is not None  # noqa: S101
 
         def there(objects: Objects) -> None:
@@ -291,28 +293,31 @@ class NodeAgent:
                 return
             if not objects.missing:
                 run.work.objects = objects.found
-                self._set_going(run, resume=resume)
+                self._start(run, resume=resume)
                 return
             why = "; ".join(objects.missing)
-            names = [one.name for one in run.work.pod.spec.containers]
-            self._changed(run, tuple(ContainerState(one, reason=NO_CONFIG, message=why) for one in names))
+            names = [container.name for container in run.work.pod.spec.containers]
+            self._changed(run, tuple(ContainerState(name, reason=NO_CONFIG, message=why) for name in names))
             self._clock.call_later(ASK_AGAIN, lambda: self._with_objects(run, resume=resume))
 
         if self._runs.get(run.work.uid) is run and not run.stopping:
             self._references.gather(run.work.pod, there)
 
-    def _refuse(self, pod: BoundPod, error: Refused | QuantityError) -> None:
+    def _refuse(self, pod: BoundPod, error: AdmissionError | QuantityError) -> None:
         meta = pod.metadata
-        self._books.release(meta.uid)
+        self._ledger.release(meta.uid)
         self._refused.add(meta.uid)
-        reason, message = (error.reason, error.message) if isinstance(error, Refused) else (UNEXPECTED, str(error))
+        reason, message = (
+            (error.reason, error.message) if isinstance(error, AdmissionError) else (UNEXPECTED, str(error))
+        )
         log.info("pod refused pod=%s node=%s reason=%s why=%s", pod.key, self.name, reason, message)
         text = f"Pod was rejected: {message}"
         status = refused_status(reason, text, now=self._clock.timestamp())
         self._writer.strategic(f"{pod_path(meta.namespace, meta.name)}/status", {"status": status})
 
     def _answer_plugin_protocol(self, run: _PodRun) -> None:
-        """A vendor's plugin that writes to the pod (dynamic sMLU) does so, and unlocks the node."""
+        """Do what a device plugin that writes to the pod does (dynamic sMLU): set its annotation and unlock the
+        node."""
         meta = run.work.pod.metadata
         answers = {name: value for grant in run.work.grants.values() for name, value in grant.annotations.items()}
         for plugin in _SHARED_PLUGINS:
@@ -325,8 +330,11 @@ class NodeAgent:
         """The runtime says that containers have changed."""
         run.states = states
         work = run.work
-        if phase_of([one for one in states if not one.init], work.pod.spec.restart_policy) in {"Succeeded", "Failed"}:
-            self._books.release(work.uid)
+        if phase_of([state for state in states if not state.init], work.pod.spec.restart_policy) in {
+            "Succeeded",
+            "Failed",
+        }:
+            self._ledger.release(work.uid)
         self._write_pod(run)
 
     def _write_pod(self, run: _PodRun) -> None:
@@ -363,7 +371,7 @@ class NodeAgent:
             grace = pod.spec.termination_grace_period_seconds
 
         def stopped() -> None:
-            self._books.release(meta.uid)
+            self._ledger.release(meta.uid)
             self._writer.remove_pod(meta.namespace, meta.name, meta.uid)
 
         self._runtime.stop(run.work, float(grace), stopped)

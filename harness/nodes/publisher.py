@@ -1,6 +1,6 @@
-"""What a node says of itself through the API: labels and status, its Device, its NodeResourceTopology.
+"""Writes a node's objects to the API: labels and status, its Device, its NodeResourceTopology.
 
-On a real cluster kubelet, koordlet and koord-device-daemon each write a part of this.
+On a real cluster kubelet, koordlet and koord-device-daemon each write a part of them.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -25,7 +25,7 @@ _CONFLICT = 409
 
 
 class Hardware(Protocol):
-    """What a node is made of, simulated or real."""
+    """A node's hardware, simulated or real."""
 
     @property
     def machine(self) -> Sized: ...
@@ -35,7 +35,7 @@ class Hardware(Protocol):
 
 
 class Publisher:
-    """Writes one node's own objects; others' labels and annotations on them stay."""
+    """Writes one node's objects; labels and annotations of other writers remain."""
 
     def __init__(
         self,
@@ -51,29 +51,29 @@ class Publisher:
         xpu_folder: Path | None,
         topology: Manifest | None,
     ) -> None:
-        """`runtime` is spelled as in `containerRuntimeVersion`; the rest is as `NodeAgent` has it."""
+        """`runtime` has the format of `containerRuntimeVersion`; the other arguments are those of `NodeAgent`."""
         self._name, self._uid, self._hardware = name, uid, hardware
         self._writer, self._clock = writer, clock
         self._host_ip, self._runtime, self._facts = host_ip, runtime, facts
         self._xpu_folder, self._topology = xpu_folder, topology
-        self._kept: str | None = None
-        self.devices: tuple[Device, ...] = ()  # what was last seen of the hardware
+        self._reservation: str | None = None
+        self.devices: tuple[Device, ...] = ()  # as last read
         self._published: list[Manifest] = []
         self._names: set[str] = set()  # resources last written to the node
 
     def look(self) -> None:
-        """Read the hardware; nothing is written."""
+        """Read the hardware without writing."""
         self.devices = self._hardware.devices()
 
     def mark(self, labels: Mapping[str, str], taints: Sequence[Manifest] = (), done: Done | None = None) -> None:
-        """Put labels on the node, and taints if there are any."""
+        """Set labels of the node, and its taints if there are any."""
         patch: Manifest = {"metadata": {"labels": labels}}
         if taints:
             patch["spec"] = {"taints": list(taints)}
         self._writer.strategic(f"{NODES}/{self._name}", patch, done)
 
     def labels(self, extra: Mapping[str, str]) -> dict[str, str]:
-        """All labels of the node; `extra` goes before what the machine says."""
+        """All labels of the node; `extra` overrides those of the machine."""
         own = {
             HOSTNAME_LABEL: self._name,
             "kubernetes.io/os": "linux",
@@ -84,19 +84,19 @@ class Publisher:
         return {**own, **self.device_labels(), **extra}
 
     def device_labels(self) -> dict[str, str]:
-        """Those that its devices give it."""
+        """The labels that follow from its devices."""
         if xpus := self._xpus():
             return xpu_files.labels(xpus)
         shown = device_object.reported(self.devices)
-        cards = [one for one in shown if one.kind == "gpu"]
+        cards = [device for device in shown if device.kind == "gpu"]
         return device_object.labels(shown, self._hardware.driver(cards[0].vendor) if cards else None)
 
     def _xpus(self) -> tuple[Xpu, ...]:
         return read_xpus(self._xpu_folder) if self._xpu_folder is not None else ()
 
     def publish_topology(self, done: Callable[[], object]) -> None:
-        """Create the NodeResourceTopology or bring our part of it up to date."""
-        manifest, self._topology = self._topology, None  # it is said once, and it is long
+        """Create the NodeResourceTopology, or update our part of it."""
+        manifest, self._topology = self._topology, None  # written once; released because it is large
         if manifest is None:
             done()
             return
@@ -111,14 +111,14 @@ class Publisher:
         self._writer.create(TOPOLOGIES, manifest, created)
 
     def keep(self, reservation: str | None) -> None:
-        """Say in the NodeResourceTopology what is kept for processes outside containers; None: nothing."""
-        if reservation != self._kept:
-            self._kept = reservation
+        """Write the reservation for processes outside containers to the NodeResourceTopology; None removes it."""
+        if reservation != self._reservation:
+            self._reservation = reservation
             patch = {"metadata": {"annotations": {NODE_RESERVATION: reservation}}}
             self._writer.merge(f"{TOPOLOGIES}/{self._name}", patch)
 
     def publish(self, done: Done | None = None) -> None:
-        """Create the Device object or change our part of it; labels and annotations of others stay."""
+        """Create the Device object, or update our part of it; labels and annotations of other writers remain."""
         shown = device_object.reported(self.devices)
         if not shown and not self._published:
             if done is not None:
@@ -126,7 +126,7 @@ class Publisher:
             return
         now, xpus = self._clock.timestamp(), self._xpus()
         if xpus:
-            others = device_object.spec([one for one in shown if one.kind != "gpu"], now=now)["devices"]
+            others = device_object.spec([device for device in shown if device.kind != "gpu"], now=now)["devices"]
             content: Manifest = {"devices": [*xpu_files.entries(xpus, self._published, now=now), *others]}
             table = xpu_files.partitions(xpus)
         else:
@@ -149,7 +149,7 @@ class Publisher:
         self._writer.create(DEVICES, manifest, created)
 
     def write_status(self, *, ready: bool) -> None:
-        """Say how much of everything there is, and whether the node is Ready."""
+        """Write capacity, allocatable and conditions."""
         shown = device_object.reported(self.devices)
         capacity, allocatable = capacity_and_allocatable(self._hardware.machine, shown)
         gone = dict.fromkeys(self._names - capacity.keys())
@@ -158,7 +158,7 @@ class Publisher:
         status = {
             "capacity": {**quantities(capacity), **gone},
             "allocatable": {**quantities(allocatable), **gone},
-            "conditions": [*_well(now), _ready(now) if ready else _not_ready(now)],
+            "conditions": [*_no_pressure(now), _ready(now) if ready else _not_ready(now)],
             "addresses": [
                 {"type": "InternalIP", "address": self._host_ip},
                 {"type": "Hostname", "address": self._name},
@@ -203,5 +203,5 @@ _NO_PRESSURE = (
 )
 
 
-def _well(now: str) -> list[Manifest]:
+def _no_pressure(now: str) -> list[Manifest]:
     return [_condition(kind, "False", reason, message, now) for kind, reason, message in _NO_PRESSURE]

@@ -1,6 +1,6 @@
-"""ConfigMaps, Secrets and tokens that a pod's variables and volumes are made of: read before its containers start.
+"""Reads the ConfigMaps, Secrets and tokens that a pod's variables and volumes refer to, before its containers start.
 
-They are read once a pod, as its containers find them; kubelet brings files up to date later, which is not done here.
+They are read once for each pod. Kubelet updates the files later; this module does not.
 """
 
 import base64
@@ -37,20 +37,20 @@ class _TokenRequest(Wire, frozen=True):
 
 @dataclass(slots=True)
 class Objects:
-    """What was found, by kind and name; and what is missing though it must be there, in kubelet's words."""
+    """The content of objects by kind and name, and kubelet's messages about missing ones that are not optional."""
 
     found: dict[Name, Data] = field(default_factory=dict)
     missing: list[str] = field(default_factory=list)
 
 
 class References:
-    """Reads what pods refer to."""
+    """Reads the objects that pods refer to."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
 
     def gather(self, pod: BoundPod, done: Callable[[Objects], object]) -> None:
-        """Read everything that the pod names; `done` gets it, at once if there is nothing to read."""
+        """Read all objects that the pod refers to and pass them to `done`; at once if there are none."""
         wanted = wanted_of(pod)
         objects = Objects()
         if not wanted:
@@ -73,7 +73,7 @@ class References:
 
 
 def wanted_of(pod: BoundPod) -> dict[Name, bool]:
-    """Kind and name of each object, and whether all who name it can do without it."""
+    """Kind and name of each object, and whether all references to it are optional."""
     wanted: dict[Name, bool] = {}
     for kind, name, optional in _named(pod):
         wanted[kind, name] = optional and wanted.get((kind, name), True)
@@ -81,7 +81,7 @@ def wanted_of(pod: BoundPod) -> dict[Name, bool]:
 
 
 def token_name(source: TokenSource) -> str:
-    """What a token is called among the objects: what it is for, and how long it holds."""
+    """The name of a token among the objects: audience and lifetime."""
     return f"{source.audience}/{source.expiration_seconds}"
 
 

@@ -12,17 +12,17 @@ Manifest = dict[str, Any]
 
 
 def phase_of(states: Sequence[ContainerState], restart_policy: str) -> str:
-    """Kubelet's rule (`getPhase`): what has ended and will not be started again decides."""
+    """The pod's phase by kubelet's rule (`getPhase`), from containers that have ended and do not restart."""
     if not states:
         return "Running"
-    if all(one.state == "waiting" and not one.restarts for one in states):
+    if all(state.state == "waiting" and not state.restarts for state in states):
         return "Pending"
-    if any(one.state == "running" for one in states) or restart_policy == "Always":
+    if any(state.state == "running" for state in states) or restart_policy == "Always":
         return "Running"
-    ended = [one for one in states if one.state == "terminated"]
+    ended = [state for state in states if state.state == "terminated"]
     if len(ended) < len(states):
-        return "Running"  # something waits to be started again
-    if all(one.exit_code == 0 for one in ended):
+        return "Running"  # a container waits for its restart
+    if all(state.exit_code == 0 for state in ended):
         return "Succeeded"
     return "Failed" if restart_policy == "Never" else "Running"
 
@@ -36,15 +36,15 @@ def running_status(
     now: str,
     well: Mapping[str, bool] | None = None,
 ) -> Manifest:
-    """The whole status of a pod that was admitted, to be merged strategically over what is there.
+    """The status of an admitted pod, as a strategic merge patch.
 
-    `well`: the health of the node's devices by the names that plugins give them; one that is not listed is unknown.
+    `well`: the health of the node's devices by device ID; for an ID that is not listed it is unknown.
     """
-    inits = [one for one in states if one.init]
-    states = [one for one in states if not one.init]
+    inits = [state for state in states if state.init]
+    states = [state for state in states if not state.init]
     phase = phase_of(states, work.pod.spec.restart_policy)
     ended = phase in {"Succeeded", "Failed"}
-    ready = bool(states) and all(one.state == "running" and one.ready for one in states)
+    ready = bool(states) and all(state.state == "running" and state.ready for state in states)
     why = {} if ready else {"reason": "PodCompleted"} if phase == "Succeeded" else {"reason": "ContainersNotReady"}
     truth = "True" if ready else "False"
     begun = phase != "Pending"
@@ -61,10 +61,10 @@ def running_status(
         "hostIP": host_ip,
         "hostIPs": [{"ip": host_ip}],
         "conditions": conditions,
-        "containerStatuses": [container_status(work, one, well) for one in states],
+        "containerStatuses": [container_status(work, state, well) for state in states],
     }
     if inits:
-        status["initContainerStatuses"] = [container_status(work, one, well) for one in inits]
+        status["initContainerStatuses"] = [container_status(work, init, well) for init in inits]
     if begun:
         status["podIP"] = work.ip
         status["podIPs"] = [{"ip": work.ip}]
@@ -72,7 +72,7 @@ def running_status(
 
 
 def container_status(work: Work, state: ContainerState, well: Mapping[str, bool] | None = None) -> Manifest:
-    """One container. What device plugins gave it is in `allocatedResourcesStatus`, where a new agent finds it again."""
+    """The status of one container. Its device IDs are in `allocatedResourcesStatus`, where a new agent finds them."""
     plan = work.container(state.name)
     image = plan.image if plan else ""
     status: Manifest = {
@@ -89,7 +89,10 @@ def container_status(work: Work, state: ContainerState, well: Mapping[str, bool]
     granted = work.granted_ids.get(state.name)
     if granted:
         status["allocatedResourcesStatus"] = [
-            {"name": name, "resources": [{"resourceID": one, "health": _health(one, well)} for one in ids]}
+            {
+                "name": name,
+                "resources": [{"resourceID": identifier, "health": _health(identifier, well)} for identifier in ids],
+            }
             for name, ids in granted.items()
         ]
     return status
@@ -100,9 +103,9 @@ def _ended_well(state: ContainerState) -> bool:
 
 
 def _initialised(work: Work, inits: Sequence[ContainerState]) -> bool:
-    """Every init container has ended well; those that run beside the others have started."""
-    sidecars = {one.name for one in work.pod.spec.init_containers if one.restart_policy == "Always"}
-    return all((one.state == "running" and one.up) if one.name in sidecars else _ended_well(one) for one in inits)
+    """Every init container has succeeded, and every sidecar has started."""
+    sidecars = {container.name for container in work.pod.spec.init_containers if container.restart_policy == "Always"}
+    return all((init.state == "running" and init.up) if init.name in sidecars else _ended_well(init) for init in inits)
 
 
 def _health(name: str, well: Mapping[str, bool] | None) -> str:
@@ -112,27 +115,27 @@ def _health(name: str, well: Mapping[str, bool] | None) -> str:
 
 
 def refused_status(reason: str, message: str, *, now: str) -> Manifest:
-    """A pod that the node would not take."""
+    """The status of a pod that the node rejects."""
     return {"phase": "Failed", "reason": reason, "message": message, "startTime": now}
 
 
 def seen_states(pod: BoundPod) -> tuple[ContainerState, ...]:
     """The container states that an earlier agent wrote."""
-    inits = (replace(_seen(one), init=True) for one in pod.status.init_container_statuses)
-    return (*(_seen(one) for one in pod.status.container_statuses), *inits)
+    inits = (replace(_seen(status), init=True) for status in pod.status.init_container_statuses)
+    return (*(_seen(status) for status in pod.status.container_statuses), *inits)
 
 
 def granted_before(pod: BoundPod) -> dict[str, Mapping[str, tuple[str, ...]]]:
-    """Which devices plugins gave the containers, as written by an earlier agent."""
+    """The device IDs that plugins gave the containers, as written by an earlier agent."""
     return {
-        one.name: {each.name: _ids(each) for each in one.allocated_resources_status}
-        for one in pod.status.container_statuses
-        if one.allocated_resources_status
+        status.name: {each.name: _ids(each) for each in status.allocated_resources_status}
+        for status in pod.status.container_statuses
+        if status.allocated_resources_status
     }
 
 
 def _ids(status: ResourceStatus) -> tuple[str, ...]:
-    return tuple(one.resource_id for one in status.resources)
+    return tuple(resource.resource_id for resource in status.resources)
 
 
 def _state(state: ContainerState) -> Manifest:
@@ -156,13 +159,13 @@ def _state(state: ContainerState) -> Manifest:
     return {"waiting": waiting}
 
 
-def _seen(one: ContainerSeen) -> ContainerState:
-    if one.state.running is not None:
-        started = from_rfc3339(one.state.running.started_at) if one.state.running.started_at else 0.0
-        return ContainerState(one.name, "running", started=started, restarts=one.restart_count)
-    if one.state.terminated is not None:
-        ended = one.state.terminated
+def _seen(status: ContainerSeen) -> ContainerState:
+    if status.state.running is not None:
+        started = from_rfc3339(status.state.running.started_at) if status.state.running.started_at else 0.0
+        return ContainerState(status.name, "running", started=started, restarts=status.restart_count)
+    if status.state.terminated is not None:
+        ended = status.state.terminated
         return ContainerState(
-            one.name, "terminated", reason=ended.reason, exit_code=ended.exit_code, restarts=one.restart_count
+            status.name, "terminated", reason=ended.reason, exit_code=ended.exit_code, restarts=status.restart_count
         )
-    return ContainerState(one.name, restarts=one.restart_count)
+    return ContainerState(status.name, restarts=status.restart_count)

@@ -1,7 +1,7 @@
-"""The NodeResourceTopology of a node, as koordlet would publish it: a pure function of the machine.
+"""The NodeResourceTopology of a node, as koordlet publishes it: a pure function of the machine.
 
-CPUs are numbered as Linux numbers those of a server: first one thread of every core, NUMA node by NUMA node, then the
-other threads in the same order.
+CPUs are numbered as Linux does on servers: first one thread of every core, by NUMA node, then the other threads in the
+same order.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from seatrial.scheduler.api.wire import to_json
 
 Manifest = dict[str, Any]
 
-MOST_SOCKETS = 2
+MAX_SOCKETS = 2
 POLICIES = (
     "None",
     "BestEffortContainerLevel",
@@ -30,7 +30,7 @@ POLICIES = (
 
 
 class Kubelet(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What a kubelet was told about CPUs and NUMA nodes, as fleet files spell it."""
+    """A kubelet's settings for CPUs and NUMA nodes, in the format of fleet files."""
 
     topology_policy: str = "None"  # with its scope, as koordlet reports both
     full_pcpus_only: bool = False  # the static CPU manager with that option
@@ -39,7 +39,7 @@ class Kubelet(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     def check(self) -> None:
         """
         Raises:
-            ValueError: a word that no kubelet knows; the message says which are known.
+            ValueError: an unknown value; the message lists the known ones.
         """
         if self.topology_policy not in POLICIES:
             raise ValueError(
@@ -55,11 +55,11 @@ PLAIN = Kubelet()
 
 
 def cpus_of(machine: Machine) -> list[Manifest]:
-    """Every CPU with its core, socket and NUMA node; two threads a core where their number allows it."""
+    """Every CPU with its core, socket and NUMA node; two threads per core if the number of CPUs allows it."""
     nodes = max(machine.numa, 1)
     threads = 2 if machine.cpu % (2 * nodes) == 0 else 1
     cores = machine.cpu // threads
-    sockets = min(nodes, MOST_SOCKETS)
+    sockets = min(nodes, MAX_SOCKETS)
     found = []
     for number in range(machine.cpu):
         core = number % cores
@@ -70,15 +70,15 @@ def cpus_of(machine: Machine) -> list[Manifest]:
 
 @lru_cache(maxsize=256)
 def _cpu_topology(machine: Machine) -> str:
-    """The annotation, which is long and the same for every node of a model."""
+    """The annotation; cached, because it is long and equal for all nodes of a model."""
     return to_json({"detail": cpus_of(machine)}).decode()
 
 
 @lru_cache(maxsize=256)
 def zones_of(machine: Machine) -> list[Manifest]:
-    """What each NUMA node has; nothing is held back for the system."""
+    """The resources of each NUMA node; nothing is reserved for the system."""
     nodes = max(machine.numa, 1)
-    there = [one["node"] for one in cpus_of(machine)]
+    there = [cpu["node"] for cpu in cpus_of(machine)]
     return [
         {
             "name": f"node-{node}",
@@ -93,26 +93,26 @@ def zones_of(machine: Machine) -> list[Manifest]:
 
 
 def reservation(machine: Machine, written: str) -> str | None:
-    """The annotation of a Node that keeps something back, with the CPUs that are kept; None if it keeps none.
+    """The annotation of a Node with reserved resources, with the reserved CPUs; None if it reserves no CPU.
 
-    CPUs are chosen as a kubelet would: socket by socket, whole cores, then single CPUs.
+    CPUs are chosen as by kubelet: by socket, whole cores, then single CPUs.
     """
     try:
         found = msgspec.json.decode(written, type=numa.NodeReservation) if written else numa.NodeReservation()
         count = -(-milli(found.resources.get(CPU, 0)) // 1000)
         chosen = numa.parse_cpuset(found.reserved_cpus)
     except (msgspec.DecodeError, QuantityError, numa.CpusetError):
-        return None  # as koordlet: what it cannot read reserves nothing
+        return None  # as koordlet: an invalid annotation reserves nothing
     if not chosen and count > 0:
-        order = sorted(cpus_of(machine), key=lambda one: (one["socket"], one["node"], one["core"], one["id"]))
-        chosen = frozenset(one["id"] for one in order[:count])
+        order = sorted(cpus_of(machine), key=lambda cpu: (cpu["socket"], cpu["node"], cpu["core"], cpu["id"]))
+        chosen = frozenset(cpu["id"] for cpu in order[:count])
     if not chosen:
         return None
     return to_json(msgspec.structs.replace(found, reserved_cpus=numa.cpuset_text(chosen))).decode()
 
 
 def manifest(node: str, node_uid: str, machine: Machine, kubelet: Kubelet = PLAIN) -> Manifest:
-    """The whole object; it belongs to its Node and goes with it."""
+    """The NodeResourceTopology object, owned by its Node."""
     policy = {"policy": "static" if kubelet.full_pcpus_only else "none"} | (
         {"options": {"full-pcpus-only": "true"}} if kubelet.full_pcpus_only else {}
     )

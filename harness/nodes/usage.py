@@ -1,9 +1,9 @@
-"""What pods do with a node's cards, as NodeMetric: koordlet's device metrics.
+"""Reports the use of a node's cards by pods as NodeMetric: koordlet's device metrics.
 
-Nothing is sent for a node until its NodeMetric exists (Koordinator's manager makes it), and then once an interval. As
-in koordlet, these are NVIDIA cards only, a card's use is the sum over processes, and a silent card is left
-out. Simulated pods do what their annotation `seatrial.dev/device-usage` says, on each card that they hold; real cards
-are asked through their provider. CPU and memory of the node are not measured here.
+Nothing is written for a node until its NodeMetric exists (Koordinator's manager creates it), then once an interval. As
+in koordlet, only NVIDIA cards are reported, a card's use is the sum over its processes, and a card that does not answer
+is left out. The use of simulated pods is in their annotation `seatrial.dev/device-usage`, for each card that they hold;
+real cards are read through their provider. CPU and memory of the node are not measured.
 """
 
 import logging
@@ -32,8 +32,8 @@ Manifest = dict[str, Any]
 
 NODE_METRICS = "/apis/slo.koordinator.sh/v1alpha1/nodemetrics"
 USAGE_ANNOTATION = "seatrial.dev/device-usage"
-INTERVAL, SHORTEST = 60.0, 30.0  # seconds; Koordinator's default and its floor
-SILENT = frozenset({"GpuIsLost", "Xid79"})  # a card off the bus answers no question about its use
+INTERVAL, MIN_INTERVAL = 60.0, 30.0  # seconds; Koordinator's default and minimum
+SILENT = frozenset({"GpuIsLost", "Xid79"})  # health codes of cards that do not report their use
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class PodUse:
 
 @dataclass(frozen=True, slots=True)
 class NodeUse:
-    """What there is and who uses it."""
+    """The devices of a node and their use by pods."""
 
     devices: tuple[Device, ...]
     pods: tuple[PodUse, ...] = ()
@@ -65,15 +65,15 @@ class NodeUse:
 def metric_status(use: NodeUse, *, now: str) -> Manifest:
     """The status of a NodeMetric. Cards by minor, pods by namespace and name.
 
-    Pods without a card are left out; what belongs to no pod (no name) counts for the node alone.
+    Pods without a card are left out; use that belongs to no pod (empty name) counts for the node only.
     """
-    cards = {one.uuid: one for one in sorted(_measured(use.devices), key=lambda one: one.minor)}
+    cards = {device.uuid: device for device in sorted(_measured(use.devices), key=lambda one: one.minor)}
     idle = [CardUse(uuid, 0, 0.0) for uuid in cards]
-    everything = [one for pod in use.pods for one in pod.cards]
+    everything = [card for pod in use.pods for card in pod.cards]
     pods = [
         {"namespace": pod.namespace, "name": pod.name, "podUsage": {"devices": _entries(cards, pod.cards)}}
         for pod in sorted(use.pods, key=lambda pod: (pod.namespace, pod.name))
-        if pod.name and any(one.uuid in cards for one in pod.cards)
+        if pod.name and any(card.uuid in cards for card in pod.cards)
     ]
     return {
         "updateTime": now,
@@ -91,12 +91,13 @@ def scripted_use(pod: BoundPod, shares: Sequence[Share]) -> PodUse:
     text = pod.metadata.annotations.get(USAGE_ANNOTATION, "")
     memory, core = _script(pod.key, text) if text else (0, 0.0)
     cards = {share.device.uuid: share.device for share in shares if VENDORS[share.device.vendor].measured}
-    found = tuple(CardUse(one.uuid, min(memory, one.memory), core) for one in cards.values())
+    found = tuple(CardUse(card.uuid, min(memory, card.memory), core) for card in cards.values())
     return PodUse(pod.metadata.namespace, pod.metadata.name, found)
 
 
 def measured_use(provider: DeviceProvider, pod_of: Callable[[int], tuple[str, str] | None]) -> NodeUse:
-    """What a provider says of processes, by pod. `pod_of` finds namespace and name by process id, None for others.
+    """The use of processes that a provider reports, by pod. `pod_of` returns namespace and name by pid, None for
+    others.
 
     As in koordlet a process counts only where both its memory and its cores are known, and a card that refuses one
     question is left out of this round.
@@ -112,10 +113,10 @@ def measured_use(provider: DeviceProvider, pod_of: Callable[[int], tuple[str, st
             log.info("usage card-left-out uuid=%s why=%s", device.uuid, error)
             continue
         devices.append(device)
-        for one in processes:
-            if one.memory is not None and one.core is not None:
-                use = CardUse(device.uuid, one.memory, one.core)
-                found.setdefault(pod_of(one.pid) or ("", ""), []).append(use)
+        for process in processes:
+            if process.memory is not None and process.core is not None:
+                use = CardUse(device.uuid, process.memory, process.core)
+                found.setdefault(pod_of(process.pid) or ("", ""), []).append(use)
     pods = tuple(PodUse(namespace, name, tuple(uses)) for (namespace, name), uses in found.items())
     return NodeUse(tuple(devices), pods)
 
@@ -163,15 +164,15 @@ class UsageReports:
     def stop(self) -> None:
         """No more reports."""
         self._follow.stop()
-        for one in self._reports.values():
-            _cancel(one)
+        for report in self._reports.values():
+            _cancel(report)
         self._reports.clear()
 
     def _set(self, head: HeadMeta, raw: msgspec.Raw) -> None:
         interval = interval_of(_decode(raw).spec.metric_collect_policy.report_interval_seconds)
         known = self._reports.get(head.name)
         if known is not None and (known.uid, known.interval) == (head.uid, interval):
-            return  # our own report came back, or somebody changed what is none of our business
+            return  # our own report, or a change of a field that is not read here
         if known is not None:
             _cancel(known)
         report = self._reports[head.name] = _Report(head.uid, interval)
@@ -195,7 +196,7 @@ class UsageReports:
 
 def interval_of(asked: int | None) -> float:
     """Seconds between two reports, for what the spec asks."""
-    return max(SHORTEST, float(asked)) if asked else INTERVAL
+    return max(MIN_INTERVAL, float(asked)) if asked else INTERVAL
 
 
 def _cancel(report: _Report) -> None:
@@ -205,16 +206,16 @@ def _cancel(report: _Report) -> None:
 
 
 def _measured(devices: Iterable[Device]) -> list[Device]:
-    return [one for one in devices if VENDORS[one.vendor].measured and one.health.code not in SILENT]
+    return [device for device in devices if VENDORS[device.vendor].measured and device.health.code not in SILENT]
 
 
 def _entries(cards: Mapping[str, Device], uses: Iterable[CardUse]) -> list[Manifest]:
     memory: dict[str, int] = {}
     core: dict[str, float] = {}
-    for one in uses:
-        if one.uuid in cards:
-            memory[one.uuid] = memory.get(one.uuid, 0) + one.memory
-            core[one.uuid] = core.get(one.uuid, 0.0) + one.core
+    for use in uses:
+        if use.uuid in cards:
+            memory[use.uuid] = memory.get(use.uuid, 0) + use.memory
+            core[use.uuid] = core.get(use.uuid, 0.0) + use.core
     return [
         {
             "type": "gpu",

@@ -102,7 +102,11 @@ def field_of(pod: BoundPod, ref: FieldRef, *, ip: str = "", host_ip: str = "") -
 
 def resource_of(pod: BoundPod, ref: ResourceRef, own: ContainerPlan | None) -> str:
     """A container's own amount in units of the divisor, rounded up; 0 where the pod does not say."""
-    named = (one for one in (*pod.spec.containers, *pod.spec.init_containers) if one.name == ref.container_name)
+    named = (
+        container
+        for container in (*pod.spec.containers, *pod.spec.init_containers)
+        if container.name == ref.container_name
+    )
     container = next(named, own)
     kind, _, resource = ref.resource.partition(".")
     if container is None or kind not in {"limits", "requests"}:

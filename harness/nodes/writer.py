@@ -20,7 +20,7 @@ from seatrial.scheduler.api.transport import (
 log = logging.getLogger(__name__)
 
 PASSING = frozenset({0, 429, 500, 502, 503, 504})
-FIRST_PAUSE, LONGEST_PAUSE = 0.1, 10.0
+INITIAL_BACKOFF, MAX_BACKOFF = 0.1, 10.0
 
 NODES = "/api/v1/nodes"
 PODS = "/api/v1/pods"
@@ -57,12 +57,12 @@ class Writer:
         body = {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0, "preconditions": {"uid": uid}}
         self._send(Request("DELETE", pod_path(namespace, name), orjson.dumps(body), JSON), done)
 
-    def _send(self, request: Request, done: Done | None, pause: float = FIRST_PAUSE) -> None:
+    def _send(self, request: Request, done: Done | None, pause: float = INITIAL_BACKOFF) -> None:
         def answered(response: Response) -> None:
             if self._closed:
                 return
             if response.code in PASSING:
-                self._clock.call_later(pause, lambda: self._again(request, done, min(pause * 2, LONGEST_PAUSE)))
+                self._clock.call_later(pause, lambda: self._again(request, done, min(pause * 2, MAX_BACKOFF)))
                 return
             if not response.ok and response.code not in {404, 409}:
                 log.warning("write refused method=%s path=%s code=%d", request.method, request.path, response.code)

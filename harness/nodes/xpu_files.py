@@ -75,8 +75,8 @@ def read_xpus(folder: Path) -> tuple[Xpu, ...]:
 def entries(xpus: Iterable[Xpu], before: Iterable[Manifest] = (), *, now: str) -> list[Manifest]:
     """Entries of `spec.devices`, by minor. `before` is the list last published: a condition's time moves with its
     status alone."""
-    known = {one["minor"]: one for one in before if one["type"] == "gpu"}
-    found = [_entry(one, known.get(int(one.minor)), now) for one in xpus]
+    known = {entry["minor"]: entry for entry in before if entry["type"] == "gpu"}
+    found = [_entry(xpu, known.get(int(xpu.minor)), now) for xpu in xpus]
     return sorted(found, key=lambda entry: entry["minor"])
 
 
@@ -90,10 +90,10 @@ def labels(xpus: Sequence[Xpu]) -> dict[str, str]:
 def partitions(xpus: Iterable[Xpu]) -> str:
     """The partition table of the cards' links, as JSON; empty without links."""
     groups: dict[tuple[int, ...], str] = {}
-    for one in sorted(xpus, key=lambda each: int(each.minor)):
-        for link in one.topology.p2p_links:
+    for xpu in sorted(xpus, key=lambda each: int(each.minor)):
+        for link in xpu.topology.p2p_links:
             peers = {int(minor) for minor in link.peer_minor.split(",") if minor}
-            groups.setdefault(tuple(sorted({int(one.minor), *peers})), link.type)
+            groups.setdefault(tuple(sorted({int(xpu.minor), *peers})), link.type)
     table: dict[str, list[Manifest]] = {}
     for minors, kind in groups.items():
         row = {"minors": minors, "gpuLinkType": kind, "allocationScore": 1}

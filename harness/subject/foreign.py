@@ -42,7 +42,7 @@ def completed(config: Path, kubeconfig: Path) -> dict[str, Any]:
     """A KubeSchedulerConfiguration that names the cluster.
 
     Schedulers built on upstream's take no `--kubeconfig` beside a `--config`: the cluster must be in the file. Unless
-    the file says otherwise it does not wait for a lease either, since nobody else competes for the cluster.
+    the file says otherwise it does not wait for a lease either, because no other scheduler runs in the cluster.
 
     Raises:
         UsageError: the file is no KubeSchedulerConfiguration.

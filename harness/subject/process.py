@@ -109,7 +109,7 @@ class ProcessSubject(Subject):
     @contextmanager
     def troubled(self) -> Iterator[Link]:
         if self._ways is None:
-            raise SubjectError(f"subject {self.name!r}: nobody said which kubeconfig it uses")
+            raise SubjectError(f"subject {self.name!r}: no kubeconfig is known for it")
         kubeconfig, worded = self._ways
         with TroubledWay(kubeconfig) as way:
             self._command = worded(way.offered)

@@ -33,7 +33,7 @@ class Subject(ABC):
 
     @abstractmethod
     def ask(self, method: str, path: str, body: bytes = b"") -> Response | None:
-        """One request to its debug and services port; None if nobody said where that is. Code 0: no answer came."""
+        """One request to its debug and services port; None if its address is unknown. Code 0: no answer came."""
 
     @abstractmethod
     def kill(self) -> None:
@@ -75,7 +75,7 @@ def open_subject(
     `name` is `inprocess`, `seatrial`, `deployed`, `none`, or a command line whose first word is a path and in which
     `{kubeconfig}` stands for the cluster's kubeconfig and `{config}` for `config`; without these words
     `--kubeconfig FILE` and, if there is a `config`, `--config FILE` are added. `config` is a KubeSchedulerConfiguration
-    file; a binary gets a copy in which the cluster is named. A scheduler that somebody else started keeps its own.
+    file; a binary gets a copy in which the cluster is named. A scheduler that the harness did not start keeps its own.
     `services` is where a binary answers people (`Subject.ask`), as in `http://127.0.0.1:10251`; `{port}` in it and in
     the command line is a free port, so that several can run at once.
 

@@ -3,7 +3,7 @@
 `python -m seatrial.harness.tests.package_graph` rewrites the page; `test_package_graph.py` fails if the page is out of
 date.
 
-A package is a folder with code, named without the distribution's prefix. Modules that lie directly in a top-level
+A package is a folder with code, named without the import package `seatrial`. Modules that lie directly in a top-level
 folder (`harness/errors.py`, `scheduler/cycle.py`) belong to that folder's own node. Tests are left out.
 """
 
@@ -16,7 +16,7 @@ import grimp
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "architecture.md"
-PREFIX = "seatrial."  # of import names, where the distribution has one
+PREFIX = "seatrial."  # the import package; its packages are the folders of the repository
 DRAWINGS = {  # name of a drawing → the top-level folder whose packages it shows; "" shows the folders themselves
     "folders": "",
     "scheduler": "scheduler",
@@ -28,13 +28,13 @@ Edge = tuple[str, str]
 
 
 def imports_of_code() -> set[Edge]:
-    """All direct imports between our modules, tests left out: (importer, imported), both without the prefix."""
+    """All direct imports between our modules, tests left out: (importer, imported)."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
     roots = settings.get("root_packages") or [settings["root_package"]]
     graph = grimp.build_graph(*roots, cache_dir=None, exclude_type_checking_imports=True)
-    modules = [module for module in graph.modules if ".tests" not in module]
+    modules = [module for module in graph.modules if ".tests" not in module and not module.endswith(".conftest")]
     return {
-        (importer.removeprefix(PREFIX), imported.removeprefix(PREFIX))
+        (importer, imported)
         for importer in modules
         for imported in graph.find_modules_directly_imported_by(importer)
         if ".tests" not in imported
@@ -42,12 +42,13 @@ def imports_of_code() -> set[Edge]:
 
 
 def package_of(module: str, folder: str) -> str:
-    """The package of a module in the drawing of `folder`: `seatrial.scheduler.cache.columns` → `cache`, in that of
-    scheduler.
+    """The package of a module in the drawing of `folder`; "" if the drawing does not show it.
+
+    In the drawing of `scheduler`, `seatrial.scheduler.cache.columns` is `cache`.
     """
-    parts = module.split(".")
+    parts = module.removeprefix(PREFIX).split(".")
     if not folder:
-        return parts[0]
+        return parts[0] if (ROOT / parts[0]).is_dir() else ""
     if parts[0] != folder:
         return ""
     if len(parts) > 2 or (ROOT / folder / parts[-1]).is_dir():

@@ -46,7 +46,7 @@ def test_context_files(run: Run) -> None:
     assert known == environment(run)
     assert known["backend"] == "embedded"
     assert known["kubernetes API"] == "1.34.1"
-    statuses = [one["matchedStatuses"] for one in json.loads((home / "categories.json").read_text())]
+    statuses = [category["matchedStatuses"] for category in json.loads((home / "categories.json").read_text())]
     assert statuses == [["failed"], ["broken"], ["skipped"]]
     assert json.loads((home / "executor.json").read_text())["buildName"] == run.info.id
 

@@ -72,7 +72,7 @@ def test_compare_as_json(tmp_path: Path, capsys: Capture) -> None:
     assert seatrial("compare", base, new, "--json") == 1
     said = json.loads(capsys.readouterr().out)
     assert said["regressed"] is True
-    assert {one["change"] for one in said["cases"]} == {"regressed"}
-    assert {one["name"] for one in said["figures"] if one["regressed"]} == {"create_to_bound", "decisions"}
+    assert {case["change"] for case in said["cases"]} == {"regressed"}
+    assert {figure["name"] for figure in said["figures"] if figure["regressed"]} == {"create_to_bound", "decisions"}
     assert said["lost"] == 0
     assert said["notes"] == []

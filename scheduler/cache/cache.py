@@ -58,7 +58,7 @@ class Cache:
 
     def _find_relevant(self, shape: EquivalenceClass) -> tuple[list[Listener], list[Listener]]:
         relevant = [listener for listener in self._listeners if listener.is_relevant(shape)]
-        found = self._relevant[shape.id] = relevant, [one for one in relevant if not one.only_annotations]
+        found = self._relevant[shape.id] = relevant, [plugin for plugin in relevant if not plugin.only_annotations]
         return found
 
     def __iter__(self) -> Iterator[NodeInfo]:

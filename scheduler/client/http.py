@@ -79,7 +79,9 @@ class _Connection(asyncio.Protocol):
         self._awaited.extend(requests)
         self._carried = len(requests)
         self._deadline = self._loop.call_later(ANSWER_WITHIN, self._too_late)
-        self._transport.write(requests[0].data if len(requests) == 1 else b"".join([one.data for one in requests]))
+        self._transport.write(
+            requests[0].data if len(requests) == 1 else b"".join([request.data for request in requests])
+        )
 
     def close(self) -> None:
         if self._transport is not None:
@@ -329,8 +331,8 @@ class HttpTransport:
         except OSError as error:
             self._connecting -= 1
             failed, self._queue = self._queue, deque()
-            for one in failed:
-                one.done(self._unreachable(error))
+            for request in failed:
+                request.done(self._unreachable(error))
             return
         self._connecting -= 1
         self._open.add(connection)

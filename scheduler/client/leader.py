@@ -131,18 +131,38 @@ class Elector:
         self._try()
 
     def stop(self, done: Callable[[], None] = lambda: None) -> None:
-        """Stop. A leader releases the Lease. `done` is called in any case."""
+        """Stop. A leader releases the Lease. `done` is called in any case.
+
+        If a renewal is under way, its response is not awaited: the release then conflicts, and is written again on the
+        Lease as it is now.
+        """
         self._stopped = True
         for timer in (self._next, self._limit):
             if timer is not None:
                 timer.cancel()
-        if not self.leading or self._known is None:
+        if not self.leading:
             self._clock.call_soon(done)
             return
         self.leading = False
+        if self._known is not None:
+            self._release(self._known, done)
+        else:
+            self._read_and_release(done)
+
+    def _release(self, lease: _Lease, done: Callable[[], None]) -> None:
         now = self._clock.micro_timestamp()
-        free = _LeaseSpec("", 1, now, now, self._known.spec.lease_transitions)
-        self._put(self._known, free, lambda _: done())
+        free = _LeaseSpec("", 1, now, now, lease.spec.lease_transitions)
+        self._put(lease, free, lambda response: self._read_and_release(done) if response.code == 409 else done())
+
+    def _read_and_release(self, done: Callable[[], None]) -> None:
+        def read(response: Response) -> None:
+            found = _decode(response.body) if response.ok else None
+            if found is not None and found.spec.holder_identity == self._identity:
+                self._release(found, done)
+            else:
+                done()
+
+        self._transport.send(Request("GET", self._path), read)
 
     # -- attempts -----------------------------------------------------------------------------------------------------
 

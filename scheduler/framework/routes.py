@@ -83,9 +83,9 @@ def _match(pattern: str, path: str) -> dict[str, str] | None:
     if len(wanted) != len(found):
         return None
     parameters: dict[str, str] = {}
-    for one, other in zip(wanted, found, strict=True):
-        if one.startswith(":") and other:
-            parameters[one[1:]] = unquote(other)
-        elif one != other:
+    for expected, other in zip(wanted, found, strict=True):
+        if expected.startswith(":") and other:
+            parameters[expected[1:]] = unquote(other)
+        elif expected != other:
             return None
     return parameters

@@ -179,17 +179,17 @@ class ScoreMatrix:
             signature = signature_of(stacked, node)
             found = known(signature)
             total = total + (add(signature, node) if found is None else found)
-        for one in plan.signatures.normalized:
-            signature = one.signature(one.stacked, node)
-            raw, scaled = one.both.get(signature) or one.add_both(signature, node)
-            if not one.monotone and (raw > self.highest[one.number][:, 0]).any():
+        for plugin in plan.signatures.normalized:
+            signature = plugin.signature(plugin.stacked, node)
+            raw, scaled = plugin.both.get(signature) or plugin.add_both(signature, node)
+            if not plugin.monotone and (raw > self.highest[plugin.number][:, 0]).any():
                 self._raised += 1
             if plan.bounds:
-                self.raw[one.number][one.classes, row] = raw[one.classes]
+                self.raw[plugin.number][plugin.classes, row] = raw[plugin.classes]
             else:
-                self.raw[one.number][:, row] = raw
-            normal = scaled // self._divisor[one.number]
-            normal *= one.weight
+                self.raw[plugin.number][:, row] = raw
+            normal = scaled // self._divisor[plugin.number]
+            normal *= plugin.weight
             total = total + normal
         if not plan.bounds:
             self.key[:, row] = total
@@ -209,10 +209,10 @@ class ScoreMatrix:
         change = self._rescored(plan, row, node)
         for part in plan.bounded:
             change[part.index] += part.max_score_delta(node, placed) * part.weight
-        for part, one in zip(plan.normalized, rises, strict=True):
-            if one:
-                bound = (1 - (-one * MAX_NODE_SCORE // self._highest_ever)) * part.weight
-                self.raw[part.number][part.index, row] += one
+        for part, delta in zip(plan.normalized, rises, strict=True):
+            if delta:
+                bound = (1 - (-delta * MAX_NODE_SCORE // self._highest_ever)) * part.weight
+                self.raw[part.number][part.index, row] += delta
                 change[part.index] += bound
         change <<= TIE_BITS
         self.key[:, row] += change

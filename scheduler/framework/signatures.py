@@ -118,7 +118,7 @@ class SignatureCache:
             for (score, weight), group in scores.items()
         ]
         # Tuples, because every decision runs this loop.
-        self.sums = [(one.signature, one.stacked, one.memo.get, one.add) for one in sums]
+        self.sums = [(entry.signature, entry.stacked, entry.memo.get, entry.add) for entry in sums]
         self.normalized = [
             Normalized(score, weight, numbers[score.name], group, room) for (score, weight), group in normalized.items()
         ]

@@ -21,7 +21,7 @@ HOPELESS = Status.unresolvable("Preemption is not helpful for scheduling")
 
 @dataclass(frozen=True)
 class PreemptionResult:
-    """Who should go from which node for a pod, or the words that say why nobody will."""
+    """Who should go from which node for a pod, or the reason why none will."""
 
     node: str = ""
     victims: tuple[str, ...] = ()  # uids, in the order in which they are told
@@ -42,7 +42,7 @@ def make_way(core: Core, runner: Runner, info: PodInfo) -> PreemptionResult:
 
 
 def _make_way(core: Core, runner: Runner, info: PodInfo) -> PreemptionResult:
-    plugin = next(one for one in runner.profile.post_filter if isinstance(one, DefaultPreemption))
+    plugin = next(found for found in runner.profile.post_filter if isinstance(found, DefaultPreemption))
     state, found = statuses(core, runner, info)
     if not found:
         return PreemptionResult()  # there is nothing to say beyond that
@@ -63,7 +63,7 @@ def _make_way(core: Core, runner: Runner, info: PodInfo) -> PreemptionResult:
             refused.append(trial)
             continue
         trials.append(trial)
-        if len(trials) >= enough and any(not one.violations for one in trials):
+        if len(trials) >= enough and any(not dry_run.violations for dry_run in trials):
             break
     if not trials:
         reasons = histogram((status, 1) for status in refused)
@@ -74,10 +74,14 @@ def _make_way(core: Core, runner: Runner, info: PodInfo) -> PreemptionResult:
 
 def _making_way(info: PodInfo, node: NodeInfo) -> bool:
     return any(
-        other.priority < info.priority and other.pod.deleting
-        and any(one.type == "DisruptionTarget" and one.reason == BY_SCHEDULER for one in other.pod.status.conditions)
+        other.priority < info.priority
+        and other.pod.deleting
+        and any(
+            condition.type == "DisruptionTarget" and condition.reason == BY_SCHEDULER
+            for condition in other.pod.status.conditions
+        )
         for other in node.pods.values()
-    )  # fmt: skip
+    )
 
 
 def _try(core: Core, runner: Runner, state: CycleState, info: PodInfo, node: NodeInfo) -> _Trial | Status:

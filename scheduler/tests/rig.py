@@ -147,7 +147,7 @@ class Rig:
     # -- deciding -----------------------------------------------------------------------------------------------------
 
     def run(self, *, bind: bool = True) -> list[Decision]:
-        """Decide until nobody's turn is left; confirm every binding unless told not to."""
+        """Decide until no pod is left to decide; confirm every binding unless told not to."""
         made: list[Decision] = []
         while self.core.busy:
             for decision in self.core.decide():

@@ -37,7 +37,7 @@ def test_pods_come_out_by_key_and_then_by_arrival(story: list[tuple[str, int]]) 
             if first is not None:
                 there.remove(first)
         else:
-            gone = [one for one in there if one[2] == f"u{number}"]
+            gone = [entry for entry in there if entry[2] == f"u{number}"]
             assert (queue.remove(f"u{number}") is not None) == bool(gone)
-            there = [one for one in there if one not in gone]
+            there = [entry for entry in there if entry not in gone]
         assert len(queue) == len(there)

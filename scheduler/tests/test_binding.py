@@ -142,7 +142,7 @@ def test_a_binding_that_never_arrived_is_tried_again() -> None:
 @pytest.mark.parametrize(
     ("uid", "node", "where"),
     [
-        pytest.param("uid-p", "m", "m", id="bound-elsewhere-by-somebody-else"),
+        pytest.param("uid-p", "m", "m", id="bound-elsewhere-by-another-scheduler"),
         pytest.param("uid-other", "", "", id="another-pod-of-that-name"),
     ],
 )
@@ -236,7 +236,7 @@ def test_a_node_that_cannot_be_marked_gets_no_pod_this_time() -> None:
     scene.rig.submit(pod("p").gpus(1))
     (decision,) = scene.rig.core.decide()
     assert isinstance(decision, Bind)
-    scene.answers("/nodes/n", refused(409, "Conflict", "somebody was quicker"))
+    scene.answers("/nodes/n", refused(409, "Conflict", "the object has been modified"))
     scene.binder.execute(Bind(decision.info, "n", {}, {}, {"lock": "me"}))
     scene.rig.clock.settle()
     assert scene.rig.where("p") == ""

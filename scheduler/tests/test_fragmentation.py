@@ -40,10 +40,10 @@ def test_fragments(cpu: int, idle: list[int], pods_: list[Typical], want: int) -
 def where(rig: Rig, *asked: PodBuilder) -> list[str]:
     """Their nodes; each pod is placed before the next one comes."""
     found = []
-    for one in asked:
-        rig.submit(one)
+    for builder in asked:
+        rig.submit(builder)
         rig.run()
-        found.append(rig.where(one.name))
+        found.append(rig.where(builder.name))
     return found
 
 
@@ -51,7 +51,7 @@ def test_halves_share_a_card_and_whole_cards_stay_whole() -> None:
     rig = Rig(fragmentation())
     rig.node("a", gpus=4)
     rig.node("b", gpus=4)
-    halves = where(rig, *(one.gpu_share(50) for one in pods("half", 4)))
+    halves = where(rig, *(builder.gpu_share(50) for builder in pods("half", 4)))
     assert len(set(halves)) == 1
     (four,) = where(rig, pod("four").gpus(4))
     assert four not in {"", halves[0]}
@@ -61,8 +61,8 @@ def test_cpu_is_taken_where_no_card_needs_it() -> None:
     rig = Rig(fragmentation(typicalPods=[{"gpu": 100, "cpu": "8"}]))
     rig.node("cards", cpu="32", gpus=4)
     rig.node("plain", cpu="32")
-    assert where(rig, *(one.request(cpu=8) for one in pods("cpu", 4))) == ["plain"] * 4
-    assert where(rig, *(one.gpus(1).request(cpu=8) for one in pods("gpu", 4))) == ["cards"] * 4
+    assert where(rig, *(builder.request(cpu=8) for builder in pods("cpu", 4))) == ["plain"] * 4
+    assert where(rig, *(builder.gpus(1).request(cpu=8) for builder in pods("gpu", 4))) == ["cards"] * 4
 
 
 @pytest.mark.parametrize(

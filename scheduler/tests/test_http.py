@@ -91,7 +91,7 @@ def test_many_requests_share_few_connections() -> None:
 
     async def test(transport: HttpTransport) -> None:
         answers = await asyncio.gather(*(send(transport, Request("GET", f"/{n}")) for n in range(200)))
-        assert [one.body for one in answers] == [f"/{n}".encode() for n in range(200)]
+        assert [item.body for item in answers] == [f"/{n}".encode() for n in range(200)]
 
     run(handler, test, connections=4)
     assert connections == 4
@@ -212,7 +212,7 @@ def test_requests_of_one_turn_share_a_write_where_connections_are_few() -> None:
     async def test(transport: HttpTransport) -> None:
         for _ in range(2):
             answers = await send_together(transport, 10)
-            assert [one.body for one in answers] == [f"/{n}".encode() for n in range(10)]
+            assert [item.body for item in answers] == [f"/{n}".encode() for n in range(10)]
 
     run(handler, test, connections=2)
     assert [len(paths) for paths in came] == [5, 5, 5, 5]
@@ -230,7 +230,7 @@ def test_what_a_closing_server_has_not_looked_at_is_sent_again_once() -> None:
 
     async def test(transport: HttpTransport) -> None:
         answers = await send_together(transport, 7)
-        assert [one.body for one in answers] == [f"/{n}".encode() for n in range(7)]
+        assert [item.body for item in answers] == [f"/{n}".encode() for n in range(7)]
 
     run(handler, test, connections=1)
     assert sorted(done) == [f"/{n}" for n in range(7)]
@@ -244,8 +244,8 @@ def test_a_connection_lost_is_the_answer_to_all_that_it_carried() -> None:
 
     async def test(transport: HttpTransport) -> None:
         answers = await send_together(transport, 4)
-        assert [one.code for one in answers] == [200, 0, 0, 0]
-        assert all(b"connection lost" in one.body for one in answers[1:])
+        assert [item.code for item in answers] == [200, 0, 0, 0]
+        assert all(b"connection lost" in item.body for item in answers[1:])
 
     run(handler, test, connections=1)
 

@@ -156,6 +156,25 @@ def test_stopping_hands_the_lease_over_at_once() -> None:
     assert scene.leaders == ["b"]
 
 
+@pytest.mark.parametrize("delay", [pytest.param(0.0, id="sent"), pytest.param(1.0, id="written-and-not-answered")])
+def test_a_renewal_that_is_under_way_does_not_prevent_the_release(delay: float) -> None:
+    """The renewal changes the Lease's resource version between the last response and the release."""
+    scene = Candidates("a", "b")
+    scene.advance(1.9)
+    scene.lines["a"].delay = delay
+    scene.clock.advance(0.1)  # a renews: with a delay, the response is still to come
+    renewed = scene.store.version
+    if not delay:
+        scene.electors["a"]._try()
+    done: list[bool] = []
+    scene.electors["a"].stop(lambda: done.append(True))
+    scene.lines["a"].delay = 0.0
+    scene.advance(4)
+    assert scene.store.version > renewed
+    assert done == [True]
+    assert scene.leaders == ["b"]
+
+
 def test_who_does_not_lead_stops_without_touching_the_lease() -> None:
     scene = Candidates("a", "b")
     done: list[bool] = []

@@ -47,13 +47,13 @@ def test_a_binding_that_hangs_is_told_of_in_every_period_and_when_it_ends(caplog
     assert not caplog.records
     rig.clock.advance(20)
     words = "!!!CRITICAL TIMEOUT!!! scheduling pod default/p(uid-p) took longer ({}) than the timeout 30s"
-    assert [one.getMessage() for one in caplog.records] == [words.format("40s"), words.format("50s")]
+    assert [record.getMessage() for record in caplog.records] == [words.format("40s"), words.format("50s")]
     rig.clock.advance(2.5)
     api.held[0](ok())
     assert caplog.records[-1].getMessage() == words.format("52.5s")
     rig.clock.advance(100)
     assert binder.monitor.timeouts == {"default-scheduler": 3}
-    assert rig.clock.next_due() is None, "nobody is left to look at"
+    assert rig.clock.next_due() is None, "no pod is left to monitor"
 
 
 @pytest.mark.parametrize(

@@ -113,7 +113,7 @@ def test_images_are_counted_once_for_all_nodes_and_again_when_one_changes(monkey
     """A score that counts holders anew for each node takes minutes on a large cluster."""
 
     def holding(name: str, *images: str) -> Node:
-        found: Any = tuple(ContainerImage((one,), 250 * MIB) for one in images)
+        found: Any = tuple(ContainerImage((image,), 250 * MIB) for image in images)
         return Node(ObjectMeta(name=name), status=NodeStatus({}, {"pods": 9}, images=found))
 
     rig = Rig()

@@ -126,7 +126,7 @@ def test_the_preemptor_waits_while_its_victim_is_on_its_way_out() -> None:
     rig.terminating(victim)
     rig.clock.advance(301)
     rig.run()
-    assert rig.victims() == [victim], "nobody else is evicted"
+    assert rig.victims() == [victim], "no other pod is evicted"
     assert rig.message("p").endswith("not eligible due to a terminating pod on the nominated node.")
 
 

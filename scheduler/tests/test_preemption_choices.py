@@ -258,7 +258,7 @@ class Struggle(Play):
 
 
 def play_through(name: str, start: list[tuple[Node, Device | None]], story: list[tuple[str, Any]]) -> int:
-    """How often somebody had to go."""
+    """How often a pod was evicted."""
     play = Struggle(PROFILES[name])
     play.tell(start, story)
     return play.made_way
@@ -275,7 +275,7 @@ def test_victims_are_those_of_trying_every_node_anew(name: str) -> None:
         made_way += play_through(name, start, story)
 
     check()
-    assert made_way > 20, "a test in which nobody has to go shows nothing"
+    assert made_way > 20, "a test without evictions shows nothing"
 
 
 @pytest.mark.parametrize("name", ["defaults", "first-come"])
@@ -292,4 +292,4 @@ def test_victims_are_the_same_for_pods_that_look_at_where_others_are(name: str) 
         made_way += play_through(name, [*start], story)
 
     check()
-    assert made_way > 5, "a test in which nobody has to go shows nothing"
+    assert made_way > 5, "a test without evictions shows nothing"

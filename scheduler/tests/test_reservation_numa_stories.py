@@ -74,7 +74,7 @@ def aligned(core: Core) -> dict[str, Any]:
         marks = {cpu: mark.pods for cpu, mark in sorted(state.marks.items())}
         allocated = {number: {name: value for name, value in sorted(amounts.items()) if value}
                      for number, amounts in sorted(state.allocated.items())}  # fmt: skip
-        found[node.name] = (marks, {number: one for number, one in allocated.items() if one}, state.totals)
+        found[node.name] = (marks, {number: cpus for number, cpus in allocated.items() if cpus}, state.totals)
     return found
 
 

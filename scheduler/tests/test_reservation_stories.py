@@ -210,7 +210,7 @@ class Story(Play):
         self.core.set_pod(pod)
 
     def evict(self, victim: PodInfo) -> None:
-        assert not is_reserve_pod(victim.pod), "a reservation is nobody's victim"
+        assert not is_reserve_pod(victim.pod), "a reservation is never a victim"
 
     def confirm(self) -> None:
         """Let status say who is in which reservation; those that serve once are done with that."""

@@ -33,8 +33,8 @@ class Held(Scene):
 
     def written(self) -> list[dict[str, Any]]:
         """What was written into statuses, in order."""
-        sent = [one for one in self.api.sent if one.method == "PATCH" and one.path.endswith("/status")]
-        return [json.loads(one.body)["status"] for one in sent]
+        sent = [request for request in self.api.sent if request.method == "PATCH" and request.path.endswith("/status")]
+        return [json.loads(request.body)["status"] for request in sent]
 
 
 def of(cores: int) -> ReservationBuilder:
@@ -45,7 +45,9 @@ def test_placing_one_is_writing_its_status() -> None:
     scene = Held()
     scene.show(of(2))
     scene.work()
-    assert [one.path for one in scene.api.sent if one.method == "PATCH"] == [f"{RESERVATIONS_PATH}/r/status"]
+    assert [request.path for request in scene.api.sent if request.method == "PATCH"] == [
+        f"{RESERVATIONS_PATH}/r/status"
+    ]
     (status,) = scene.written()
     assert (status["phase"], status["nodeName"], status["allocatable"]) == ("Available", "n", {"cpu": "2"})
     assert scene.notes() == [("Scheduled", "Successfully assigned r to n")]
@@ -58,10 +60,10 @@ def test_its_devices_are_written_before_it_counts() -> None:
     scene = Held(gpus=2)
     scene.show(reservation("r").like(pod("x").gpus(1)).for_labels(app="a"))
     scene.work()
-    first, second = (one for one in scene.api.sent if one.method == "PATCH")
+    first, second = (request for request in scene.api.sent if request.method == "PATCH")
     assert (first.path, second.path) == (f"{RESERVATIONS_PATH}/r", f"{RESERVATIONS_PATH}/r/status")
     metadata = json.loads(first.body)["metadata"]
-    assert metadata["resourceVersion"] == "7", "nobody else may have placed it meanwhile"
+    assert metadata["resourceVersion"] == "7", "no other scheduler may have placed it meanwhile"
     assert '"minor":0' in metadata["annotations"]["scheduling.koordinator.sh/device-allocated"]
 
 
@@ -156,7 +158,7 @@ def test_who_is_in_it_is_written_once() -> None:
         scene.controller.work()
         scene.rig.clock.settle()
     (status,) = scene.written()
-    assert ([one["name"] for one in status["currentOwners"]], status["allocated"]) == (["p"], {"cpu": "1"})
+    assert ([owner["name"] for owner in status["currentOwners"]], status["allocated"]) == (["p"], {"cpu": "1"})
 
 
 def test_one_whose_time_is_over_is_ended() -> None:
@@ -243,7 +245,7 @@ def test_how_large_one_with_devices_is(resizes: bool, want: dict[str, str]) -> N
     scene = Held(configuration=profile(pluginConfig=[{"name": "DeviceShare", "args": {"resizePod": resizes}}]), gpus=2)
     scene.show(reservation("r").like(pod("x").gpus(2)).for_labels(app="a").policy("Restricted"))
     scene.work()
-    first = json.loads(next(one for one in scene.api.sent if one.method == "PATCH").body)
+    first = json.loads(next(request for request in scene.api.sent if request.method == "PATCH").body)
     (status,) = scene.written()
     said = first["metadata"]["annotations"].get(RESIZE_ALLOCATABLE)
     assert status["allocatable"] == want
@@ -275,7 +277,7 @@ def test_pods_of_one_that_is_over_and_deleted(cleans: bool, phase: str, patched:
     scene.rig.delete("gone")
     scene.rig.core.remove_reservation("r")
     scene.controller.work()
-    sent = [one for one in scene.api.sent if one.method == "PATCH" and "/pods/" in one.path]
-    assert [one.path.rsplit("/", 1)[1] for one in sent] == patched
-    for one in sent:
-        assert json.loads(one.body)["metadata"]["annotations"] == {RESERVATION_ALLOCATED: None}
+    sent = [request for request in scene.api.sent if request.method == "PATCH" and "/pods/" in request.path]
+    assert [request.path.rsplit("/", 1)[1] for request in sent] == patched
+    for request in sent:
+        assert json.loads(request.body)["metadata"]["annotations"] == {RESERVATION_ALLOCATED: None}

@@ -64,7 +64,7 @@ def test_whole_cards(cluster: Trial, expect: Expect, cards: int) -> None:
 def test_a_full_node_takes_nothing_more(cluster: Trial, expect: Expect) -> None:
     """No card has two pods; a card that comes free is given out again."""
     cluster.add(node("n1").gpus(CARD, 2))
-    cluster.submit(*(one.resources({AMD_GPU: 1}) for one in pods("a", 2)))
+    cluster.submit(*(builder.resources({AMD_GPU: 1}) for builder in pods("a", 2)))
     first, second = expect.running("a-0", "a-1")
     assert minors(first) != minors(second)
 
@@ -92,8 +92,8 @@ def test_each_vendor_s_name_leads_to_its_own_nodes(cluster: Trial, expect: Expec
 def test_a_share_by_koordinators_names_is_given_as_a_share(cluster: Trial, expect: Expect) -> None:
     """Koordinator's percent names know no vendor: half a card is booked as half, twice on the same card."""
     cluster.add(node("n1").gpus(CARD, 1))
-    cluster.submit(*(one.resources({GPU_CORE: 50, GPU_MEMORY_RATIO: 50}) for one in pods("half", 2)))
+    cluster.submit(*(builder.resources({GPU_CORE: 50, GPU_MEMORY_RATIO: 50}) for builder in pods("half", 2)))
 
-    for one in expect.running("half-0", "half-1"):
-        assert amounts(one, GPU_MEMORY_RATIO) == [50]
-        assert minors(one) == [0]
+    for running in expect.running("half-0", "half-1"):
+        assert amounts(running, GPU_MEMORY_RATIO) == [50]
+        assert minors(running) == [0]

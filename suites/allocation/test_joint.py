@@ -74,7 +74,7 @@ def test_virtual_functions(cluster: Trial, expect: Expect, cards: int) -> None:
     assert len(functions(a)) == len(minors(a, "rdma")) == cards
     assert together(cluster, a)
     seen = check_arrival(cluster, a).devices
-    assert not [one for one in seen if one in {f"/dev/infiniband/uverbs{nic}" for nic in range(8)}], seen
+    assert not [path for path in seen if path in {f"/dev/infiniband/uverbs{nic}" for nic in range(8)}], seen
 
 
 @pytest.mark.case("DS-053", severity="critical")
@@ -90,7 +90,7 @@ def test_functions_of_a_nic_one_by_one(cluster: Trial, expect: Expect) -> None:
     bound = expect.running(names[0], names[1], *names[2:FUNCTIONS])
     given = [function for pod in bound for function in functions(pod)]
     assert len(set(given)) == FUNCTIONS
-    nodes = [one for pod in bound for one in check_arrival(cluster, pod).devices if "uverbs" in one]
+    nodes = [path for pod in bound for path in check_arrival(cluster, pod).devices if "uverbs" in path]
     assert len(set(nodes)) == FUNCTIONS
 
     cluster.submit(tenants[FUNCTIONS])
@@ -223,9 +223,9 @@ def test_churn_never_splits_a_joint_request(cluster: Trial, seed: int) -> None:
         judged += sum(check_joint(cluster, pod) for pod in bound)
         check_nothing_twice(bound)
     assert judged >= 40, "the churn bound too little to prove anything"
-    for one in cluster.pods():
-        if one.status.phase == "Running" and not one.deleting:
-            check_arrival(cluster, one)
+    for stored in cluster.pods():
+        if stored.status.phase == "Running" and not stored.deleting:
+            check_arrival(cluster, stored)
 
 
 def check_joint(cluster: Trial, pod: Pod) -> bool:
@@ -246,8 +246,8 @@ def check_nothing_twice(bound: list[Pod]) -> None:
     given = [(pod.spec.node_name, function) for pod in bound for function in functions(pod)]
     assert len(set(given)) == len(given), f"a function has two owners: {sorted(given)}"
     used: dict[tuple[str, int], int] = {}
-    for one in bound:
-        for part in parts(one, "rdma"):
-            where = one.spec.node_name, part.minor
+    for bound_pod in bound:
+        for part in parts(bound_pod, "rdma"):
+            where = bound_pod.spec.node_name, part.minor
             used[where] = used.get(where, 0) + units(part.resources[RDMA])
     assert max(used.values(), default=0) <= 100, f"a NIC is given out beyond what it has: {used}"

@@ -107,8 +107,8 @@ def test_the_node_is_unlocked_for_the_next_slice(cluster: Trial, expect: Expect)
 
     profiles = [pod.metadata.annotations[PROFILE] for pod in bound]
     assert profiles == ["0_20_32"] * 5
-    for one in bound:
-        check_arrival(cluster, one)
+    for bound_pod in bound:
+        check_arrival(cluster, bound_pod)
 
     def unlocked() -> bool:
         return LOCK not in cluster.node("n1")["metadata"].get("annotations", {})

@@ -98,8 +98,8 @@ def test_the_node_reports_its_rings(cluster: Trial) -> None:
 
     table = json.loads(meta["annotations"][GPU_PARTITIONS])
     assert table.keys() == {"4"}
-    assert sorted(one["minors"] for one in table["4"]) == RINGS
-    assert {one["gpuLinkType"] for one in table["4"]} == {"HCCS"}
+    assert sorted(partition["minors"] for partition in table["4"]) == RINGS
+    assert {partition["gpuLinkType"] for partition in table["4"]} == {"HCCS"}
     assert meta["labels"][GPU_PARTITION_POLICY_LABEL] == "Prefer"
 
 
@@ -111,7 +111,7 @@ def test_four_npus_are_a_ring(cluster: Trial, expect: Expect) -> None:
     cluster.submit(whole("single", 1))
     single = expect.running("single")
     ring = next(ring for ring in RINGS if first_of(single) in ring)
-    other = next(one for one in RINGS if one != ring)
+    other = next(candidate for candidate in RINGS if candidate != ring)
 
     cluster.submit(whole("first", 4).partition("Restricted"))
     first = expect.running("first")
@@ -159,13 +159,13 @@ def test_virtual_npus(
     bound = expect.running(names[0], names[1], *names[2:fit])
 
     seen = []
-    for one in bound:
-        part = devices_of(one)[0]
-        assert len(devices_of(one)) == 1
+    for bound_pod in bound:
+        part = devices_of(bound_pod)[0]
+        assert len(devices_of(bound_pod)) == 1
         assert part.extension is not None
         assert part.extension.gpu_shared_resource_template == template
         assert units(part.resources[NPU_CORE]) == size[0]
-        inside = check_arrival(templates, one)
+        inside = check_arrival(templates, bound_pod)
         assert inside.env["ASCEND_VNPU_SPECS"] == template
         assert inside.env["ASCEND_RUNTIME_OPTIONS"] == "VIRTUAL"
         seen.append(inside.env["ASCEND_VISIBLE_DEVICES"])

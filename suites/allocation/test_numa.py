@@ -160,15 +160,15 @@ def test_single_numa_node_exclusive(cluster: Trial, expect: Expect, exclusive: s
 def test_scores(cluster: Trial, expect: Expect, profile: str, on_nodes: int, on_numa_nodes: int) -> None:
     """The profile decides how nodes, and how NUMA nodes, are filled."""
     cluster.add(labelled(SINGLE_NUMA_NODE), labelled(SINGLE_NUMA_NODE, name="n2"))
-    for one in pods("a", 4):
-        cluster.submit(one.request(cpu=4, memory="16Gi").scheduler(profile))
-        expect.running(one.name)
+    for builder in pods("a", 4):
+        cluster.submit(builder.request(cpu=4, memory="16Gi").scheduler(profile))
+        expect.running(builder.name)
 
     used: dict[str, set[int]] = {}
     for found in cluster.pods():
         used.setdefault(found.spec.node_name, set()).update(shares(found))
     assert len(used) == on_nodes
-    assert {len(one) for one in used.values()} == {on_numa_nodes}
+    assert {len(item) for item in used.values()} == {on_numa_nodes}
 
 
 @pytest.mark.feature("NUMA-4", "DEV-5")
@@ -183,13 +183,13 @@ def test_cards_cpus_and_memory_together(cluster: Trial, expect: Expect, policy: 
         cluster.submit(asked.qos(qos) if qos else asked)
     found = expect.running("a-0", "a-1")
 
-    for one in found:
-        check_arrival(cluster, one)
-        (numa,) = numa_nodes(cluster, one)
-        assert shares(one) == {numa: 64_000}
-        assert shares(one, "memory") == {numa: 500 * GIB}
-        assert len(cpus(one)) == (64 if qos else 0)
-        assert cpu_numa_nodes(cluster, one) <= {numa}
+    for bound_pod in found:
+        check_arrival(cluster, bound_pod)
+        (numa,) = numa_nodes(cluster, bound_pod)
+        assert shares(bound_pod) == {numa: 64_000}
+        assert shares(bound_pod, "memory") == {numa: 500 * GIB}
+        assert len(cpus(bound_pod)) == (64 if qos else 0)
+        assert cpu_numa_nodes(cluster, bound_pod) <= {numa}
     assert {len(numa_nodes(cluster, pod)) for pod in found} == {1}
     assert shares(found[0]).keys() != shares(found[1]).keys()
 

@@ -33,7 +33,7 @@ def linked(minors_: list[int], *, score: int | str = 1, bandwidth: str = "") -> 
 
 
 def table_of(by_count: dict[int, list[list[int]]]) -> dict[str, Any]:
-    return {str(count): [linked(one) for one in listed] for count, listed in by_count.items()}
+    return {str(count): [linked(partition) for partition in listed] for count, listed in by_count.items()}
 
 
 def partitioned(cluster: Trial, table: dict[str, Any], policy: str) -> None:
@@ -226,7 +226,9 @@ def test_churn_never_leaves_the_table(cluster: Trial, seed: int) -> None:
         bound = [pod for pod in cluster.pods() if pod.spec.node_name and not pod.terminated]
         held = [minor for pod in bound for minor in minors(pod)]
         assert len(set(held)) == len(held), f"a card has two owners: {sorted(held)}"
-        for one in bound:
-            judged += len(minors(one)) > 1
-            assert minors(one) in BY_COUNT.get(len(minors(one)), []), f"{one.metadata.name} got {minors(one)}"
+        for bound_pod in bound:
+            judged += len(minors(bound_pod)) > 1
+            assert minors(bound_pod) in BY_COUNT.get(len(minors(bound_pod)), []), (
+                f"{bound_pod.metadata.name} got {minors(bound_pod)}"
+            )
     assert judged >= 20, "the churn bound too little to prove anything"

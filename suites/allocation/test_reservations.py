@@ -147,7 +147,7 @@ def test_it_serves_once(cluster: Trial, expect: Expect) -> None:
 
     assert reservation_of(first) == "once"
     assert conditions(done) == [("Scheduled", "True", "Scheduled"), ("Ready", "False", "Succeeded")]
-    assert [one.name for one in done.status.current_owners] == ["first"]
+    assert [current_owner.name for current_owner in done.status.current_owners] == ["first"]
     cluster.submit(owner("second", cpu=1), pod("stranger").request(cpu=6))
     second, _ = expect.bound("second", "stranger")
     assert not reservation_of(second)
@@ -356,7 +356,7 @@ def test_virtual_functions_are_held(cluster: Trial, expect: Expect) -> None:
     cluster.add(node("n1").server("dgx-h100"))
     first = [function_of(pod) for pod in pods("first", NICS)]
     cluster.submit(*first)
-    taken = [virtual_functions(one) for one in expect.bound(*(pod.name for pod in first))]
+    taken = [virtual_functions(bound_pod) for bound_pod in expect.bound(*(pod.name for pod in first))]
     held = reservation("held").like(function_of(pod("x"))).for_labels(app="owner").many().policy("Restricted")
     cluster.reserve(held)
     reserved = virtual_functions(Pod(expect.available("held").metadata))

@@ -45,8 +45,8 @@ def test_whole_cards_between_nodes(cluster: Trial, expect: Expect, profile: str,
     where = one_by_one(cluster, expect, under(profile, [pod.gpus(1) for pod in pods("a", 4)]))
 
     assert sorted((where.count("n1"), where.count("n2")), reverse=True) == share
-    for one in cluster.pods():
-        check_arrival(cluster, one)
+    for stored in cluster.pods():
+        check_arrival(cluster, stored)
 
 
 @pytest.mark.case("DS-021", severity="critical")
@@ -68,8 +68,8 @@ def test_shares_between_cards(cluster: Trial, expect: Expect, profile: str, card
 
     found = cluster.pods()
     assert len({minor for pod in found for minor in minors(pod)}) == cards
-    for one in found:
-        check_arrival(cluster, one)
+    for bound_pod in found:
+        check_arrival(cluster, bound_pod)
 
 
 @pytest.mark.case("DS-022", severity="minor")
@@ -77,9 +77,9 @@ def test_the_fullest_card_that_suffices(cluster: Trial, expect: Expect) -> None:
     """Packing prefers, among used cards, the one with the least left that is enough; Koordinator takes the first."""
     cluster.add(node("n1").server("mlu370-x8-8"))  # of MLUs no switch is known: those of a NUMA node are all alike
     sizes = (20, 60, 70)
-    holders = [one.gpu_share(size) for one, size in zip(pods("holder", 3), sizes, strict=True)]
+    holders = [builder.gpu_share(size) for builder, size in zip(pods("holder", 3), sizes, strict=True)]
     one_by_one(cluster, expect, under(SPREADING, holders))
-    cards = {size: minors(cluster.pod(one.name)) for one, size in zip(holders, sizes, strict=True)}
+    cards = {size: minors(cluster.pod(builder.name)) for builder, size in zip(holders, sizes, strict=True)}
     assert len({card for (card,) in cards.values()}) == 3
 
     for percent, on in ((30, 70), (40, 60), (80, 20)):

@@ -63,9 +63,9 @@ def test_as_near_as_can_be(cluster: Trial, expect: Expect, cards: int, on_switch
 def test_small_pods_share_a_switch(cluster: Trial, expect: Expect) -> None:
     """Single cards are taken from used switches first, so that pairs stay free for pods that need pairs."""
     cluster.add(node("n1").server(PAIRS))
-    for one in pods("single", 4):
-        cluster.submit(one.gpus(1))
-        expect.running(one.name)
+    for builder in pods("single", 4):
+        cluster.submit(builder.gpus(1))
+        expect.running(builder.name)
 
     assert max(Counter(at for pod in cluster.pods() for at in switches(cluster, pod)).values(), default=0) == 2
     assert len({at for pod in cluster.pods() for at in switches(cluster, pod)}) == 2
@@ -81,8 +81,8 @@ def test_a_required_scope_is_waited_for(cluster: Trial, expect: Expect, scope: s
     """Two free cards on different switches suffice for a pod without a scope; a pod with a required scope waits."""
     cluster.add(node("n1").server(PAIRS))
     by_place: dict[object, list[str]] = {}
-    for one in fill(cluster, expect):
-        by_place.setdefault(next(iter(where(cluster, one))), []).append(one.metadata.name)
+    for bound_pod in fill(cluster, expect):
+        by_place.setdefault(next(iter(where(cluster, bound_pod))), []).append(bound_pod.metadata.name)
     first, second, *_ = by_place.values()
     cluster.delete(first[0], second[0])
 
@@ -101,8 +101,8 @@ def test_the_same_cards_do_for_a_pod_that_does_not_mind(cluster: Trial, expect: 
     """The counterpart of the case before: a pod without a required scope gets the two distant cards."""
     cluster.add(node("n1").server(PAIRS))
     by_switch: dict[str, list[str]] = {}
-    for one in fill(cluster, expect):
-        by_switch.setdefault(next(iter(switches(cluster, one))), []).append(one.metadata.name)
+    for bound_pod in fill(cluster, expect):
+        by_switch.setdefault(next(iter(switches(cluster, bound_pod))), []).append(bound_pod.metadata.name)
     first, second, *_ = by_switch.values()
     cluster.delete(first[0], second[0])
 
@@ -182,9 +182,11 @@ def test_churn_never_breaks_a_required_scope(cluster: Trial, seed: int) -> None:
         bound = [pod for pod in cluster.pods() if pod.spec.node_name and not pod.terminated]
         held = [(pod.spec.node_name, minor) for pod in bound for minor in minors(pod)]
         assert len(set(held)) == len(held), f"a card has two owners: {sorted(held)}"
-        for one in bound:
-            where = asked.get(one.metadata.labels.get("scope", ""))
+        for bound_pod in bound:
+            where = asked.get(bound_pod.metadata.labels.get("scope", ""))
             if where is not None:
                 judged += 1
-                assert len(where(cluster, one)) == 1, f"{one.metadata.name} required one {one.metadata.labels['scope']}"
+                assert len(where(cluster, bound_pod)) == 1, (
+                    f"{bound_pod.metadata.name} required one {bound_pod.metadata.labels['scope']}"
+                )
     assert judged >= 20, "the churn bound too little to prove anything"

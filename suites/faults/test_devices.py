@@ -13,7 +13,7 @@ from seatrial.scheduler.api.device import GPU, GPU_CORE, GPU_MEMORY_RATIO, RDMA,
 
 pytestmark = [pytest.mark.needs(Capability.NODES, Capability.DEVICE_FAULTS)]
 
-SOON = 10.0  # seconds from a fault to what the API says of it
+SOON = 10.0  # seconds from a fault until the API shows it
 
 NPU = {"huawei.com/npu-core": 20, GPU_MEMORY_RATIO: 100}
 MLU = {GPU_CORE: 100, GPU_MEMORY_RATIO: 100}
@@ -69,7 +69,7 @@ def heal(cluster: Trial, name: str) -> None:
 
 def minors(cluster: Trial, name: str, kind: str = "gpu") -> set[int]:
     """The minors of the devices that a pod was allocated."""
-    return {one.minor for one in device_allocations(cluster.pod(name)).get(kind, ())}
+    return {allocation.minor for allocation in device_allocations(cluster.pod(name)).get(kind, ())}
 
 
 def offered(cluster: Trial, name: str, resource: str) -> int:

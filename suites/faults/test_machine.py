@@ -100,7 +100,7 @@ def test_a_card_that_fails_leaves_the_pool_and_comes_back(  # noqa: PLR0917
 ) -> None:
     """The card is unhealthy with the reason and pods get the others; after recovery it is allocated again."""
     if vendor(cluster, machine) != whose:
-        pytest.skip(f"needs cards of {whose}; this machine's are of {vendor(cluster, machine) or 'nobody'}")
+        pytest.skip(f"needs cards of {whose}; this machine's are of {vendor(cluster, machine) or 'no vendor'}")
     broken = devices(cluster, machine, "gpu")[0]["minor"]
     whole = int(cluster.node(machine)["status"]["allocatable"][GPU_MEMORY_RATIO])
     cluster.inject({"node": machine, "device": broken, **fault})

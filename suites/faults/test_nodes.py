@@ -22,7 +22,7 @@ def ready(cluster: Trial, name: str) -> str:
 
 
 def taints(cluster: Trial, name: str) -> set[tuple[str, str]]:
-    return {(one["key"], one["effect"]) for one in cluster.node(name)["spec"].get("taints", ())}
+    return {(taint["key"], taint["effect"]) for taint in cluster.node(name)["spec"].get("taints", ())}
 
 
 def heal(cluster: Trial, name: str) -> None:
@@ -79,7 +79,7 @@ def test_a_node_that_freezes(cluster: Trial, expect: Expect) -> None:
     )
     expect.gone("a")
     leaving = cluster.pod("a")
-    assert leaving.deleting, "nobody on the node has confirmed the pod's end"
+    assert leaving.deleting, "the node has not confirmed the pod's end"
 
     cluster.submit(pod("b").gpus(1))
     assert expect.running("b").spec.node_name == "n2"

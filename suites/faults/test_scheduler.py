@@ -26,7 +26,7 @@ CHANGES = 20_000  # of pods, after which the embedded API server has forgotten t
 def running(subject: Subject | None) -> Subject:
     """The scheduler under test, if the test may end it."""
     if subject is None:
-        pytest.skip("needs a scheduler that the harness started; somebody else runs this one")
+        pytest.skip("needs a scheduler that the harness started; the harness did not start this one")
     return subject
 
 
@@ -44,9 +44,9 @@ def pause(cluster: Trial, seconds: float, *, real: float) -> None:
 
 
 def add(cluster: Trial, expect: Expect, *nodes: NodeBuilder) -> None:
-    """Add nodes, and wait until the scheduler works: only a bound pod tells that of one that somebody else wrote.
+    """Add nodes, and wait until the scheduler works: only a bound pod shows that for a foreign scheduler.
 
-    The scheduler hears of nodes and of their devices on separate watches, whose order nobody promises. A pod that came
+    The scheduler hears of nodes and of their devices on separate watches, whose order is not defined. A pod that came
     between the two would be bound without devices, as one on a node that reports none.
     """
     cluster.add(*nodes)
@@ -138,7 +138,7 @@ def test_killed_with_cards_reserved(cluster: Trial, expect: Expect, running: Sub
 
 @pytest.mark.case("FT-032", severity="blocker")
 @pytest.mark.parametrize("code", [429, 500, 503])
-@pytest.mark.parametrize("picks", [pytest.param(one, id=one.__name__) for one in (every, writes, bindings)])
+@pytest.mark.parametrize("picks", [pytest.param(pick, id=pick.__name__) for pick in (every, writes, bindings)])
 def test_the_api_server_refuses(cluster: Trial, expect: Expect, link: Link, code: int, picks: Picks) -> None:
     """Requests are refused for a while; afterwards all pods are placed, and new ones too."""
     add(cluster, expect, node("n1").gpus("a10", 8), node("n2").gpus("a10", 8))
@@ -205,7 +205,7 @@ def test_a_watch_that_fell_too_far_behind(cluster: Trial, expect: Expect, link: 
     cluster.delete(*gone)
     names = [name for name in first if name not in gone] + submit(cluster, 8, 11)
     busy = f"/api/v1/namespaces/{cluster.name}/pods/busy"
-    cluster.submit(pod("busy").scheduler("nobody"))
+    cluster.submit(pod("busy").scheduler("absent-scheduler"))
     for number in range(CHANGES):
         assert cluster.call("PATCH", busy, {"metadata": {"annotations": {"count": str(number)}}}).ok
     cluster.delete("busy")

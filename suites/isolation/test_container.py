@@ -32,11 +32,11 @@ def test_whole_cards_arrive_as_promised(cluster: Trial, expect: Expect) -> None:
     cluster.add(node("n1").gpus("a10", 4))
     cluster.submit(pod("a").gpus(2), pod("b").gpus(1))
 
-    for one in expect.running("a", "b"):
-        inside = cluster.container(one.metadata.name)
+    for running in expect.running("a", "b"):
+        inside = cluster.container(running.metadata.name)
         listed = inside.env["NVIDIA_VISIBLE_DEVICES"].split(",")
-        assert {f"/dev/nvidia{minor}" for minor in listed} == promised(one)
-        assert set(inside.cards()) == promised(one)
+        assert {f"/dev/nvidia{minor}" for minor in listed} == promised(running)
+        assert set(inside.cards()) == promised(running)
 
 
 @pytest.mark.feature("DEV-8")
@@ -137,7 +137,7 @@ def test_other_vendors_cards_arrive_as_promised(  # noqa: PLR0917
     minors = [part.minor for part in devices_of(a)]
     inside = cluster.container("a")
     assert sorted(inside.env[variable].split(",")) == sorted(map(str, minors))
-    assert {one for one in inside.devices if one.removeprefix(prefix).isdigit()} == {f"{prefix}{m}" for m in minors}
+    assert {path for path in inside.devices if path.removeprefix(prefix).isdigit()} == {f"{prefix}{m}" for m in minors}
 
 
 @pytest.mark.feature("DEV-1", "DEV-3")

@@ -77,7 +77,7 @@ def test_a_share_in_bytes_is_limited_to_its_bytes(cluster: Trial, expect: Expect
     assert inside.env["NVIDIA_VISIBLE_DEVICES"] == str(part.minor)
     assert inside.env["LD_PRELOAD"] == LIBRARY
     assert {LIBRARY, LOCK} <= set(inside.mounts)
-    assert CACHE not in inside.env, "nobody has asked to watch"
+    assert CACHE not in inside.env, "no monitor was requested"
 
 
 @pytest.mark.feature("DEV-8")
@@ -214,18 +214,18 @@ def test_the_monitor_shows_each_tenant_s_part(cluster: Trial, expect: Expect, tm
     cluster.submit(watched("a", 40), watched("b", 60))
     pods = expect.running("a", "b")
     caches = set()
-    for number, one in enumerate(pods):
-        inside = cluster.container(one.metadata.name)
+    for number, builder in enumerate(pods):
+        inside = cluster.container(builder.metadata.name)
         caches.add(inside.env[CACHE])
-        books(tmp_path, one, inside, used=(number + 1) << 30, core=10 * (number + 1))
+        books(tmp_path, builder, inside, used=(number + 1) << 30, core=10 * (number + 1))
     assert len(caches) == 2, "two containers never write into one file"
 
     with metrics_of(cluster, tmp_path) as url:
         found = scrape(url)
 
-    for number, one in enumerate(pods):
-        name = one.metadata.name
-        promised = units(devices_of(one)[0].resources[GPU_MEMORY])
+    for number, builder in enumerate(pods):
+        name = builder.metadata.name
+        promised = units(devices_of(builder)[0].resources[GPU_MEMORY])
         assert found["vGPU_device_memory_limit_in_bytes", name] == promised
         assert found["vGPU_device_memory_usage_in_bytes", name] == (number + 1) << 30
         assert found["Device_memory_desc_of_container", name] == (number + 1) << 30

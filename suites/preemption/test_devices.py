@@ -94,7 +94,7 @@ def test_victims_are_one_partition(classes: Trial, expect: Expect) -> None:
     """With a required partition table, the four pods of one partition are the victims."""
     fours = [[0, 1, 6, 7], [2, 3, 4, 5]]
     classes.add(node("n1").server("dgx-h100"))
-    rows = {"1": [{"minors": [one]} for one in range(8)], "4": [{"minors": one} for one in fours]}
+    rows = {"1": [{"minors": [minor]} for minor in range(8)], "4": [{"minors": minor} for minor in fours]}
     patch = {
         "metadata": {
             "annotations": {GPU_PARTITIONS: json.dumps(rows)},

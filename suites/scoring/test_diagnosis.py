@@ -47,7 +47,7 @@ def flag(services: Ask) -> Iterator[Callable[[str, str], tuple[int, str]]]:
 def told(cluster: Trial, subject: Subject | None) -> Told:
     """Wait until the scheduler's log contains a text; returns the log from there on."""
     if subject is None:
-        pytest.skip("needs the scheduler's log; somebody else runs this one")
+        pytest.skip("needs the scheduler's log; the harness did not start this one")
 
     def wait(words: str) -> str:
         assert cluster.cluster.wait(lambda: words in subject.log(), within=10), f"not in the log: {words}"
@@ -215,10 +215,10 @@ def test_latencies_of_every_extension_point(cluster: Trial, expect: Expect, serv
     """Placed and unplaced pods leave values at each extension point that they passed, and at its plugins."""
     cluster.add(node("n1").cpu(64).gpus("a10", MANY), node("n2").cpu(64).gpus("a10", MANY))
     before = figures(services)
-    asked = [one.gpus(1).request(cpu=f"{100 + number}m") for number, one in enumerate(pods("p", MANY))]
+    asked = [builder.gpus(1).request(cpu=f"{100 + number}m") for number, builder in enumerate(pods("p", MANY))]
     cluster.submit(*asked)
-    expect.bound(asked[0].name, asked[1].name, *(one.name for one in asked[2:]))
-    refused = [one.request(cpu=f"{100_000 + number}m") for number, one in enumerate(pods("large", MANY))]
+    expect.bound(asked[0].name, asked[1].name, *(builder.name for builder in asked[2:]))
+    refused = [builder.request(cpu=f"{100_000 + number}m") for number, builder in enumerate(pods("large", MANY))]
     cluster.submit(*refused)
     expect.pending(*(pod.name for pod in refused))
 
@@ -247,7 +247,7 @@ def test_latencies_of_transformers(cluster: Trial, expect: Expect, services: Ask
     before = figures(services)
     asked = [pod.label("app", "owner").request(cpu="100m") for pod in pods("p", MANY)]
     cluster.submit(*asked)
-    expect.bound(asked[0].name, asked[1].name, *(one.name for one in asked[2:]))
+    expect.bound(asked[0].name, asked[1].name, *(builder.name for builder in asked[2:]))
 
     for point in ("BeforePreFilter", "AfterPreFilter"):
         observed(cluster, services, before, PLUGINS, plugin="Reservation", extension_point=point)

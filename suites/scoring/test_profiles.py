@@ -42,7 +42,7 @@ def test_a_plugin_that_the_profile_turned_off(cluster: Trial, expect: Expect) ->
 def test_a_pod_of_another_scheduler_is_left_alone(cluster: Trial, expect: Expect) -> None:
     """A pod of another scheduler gets neither a node nor a condition."""
     cluster.add(node("n1").gpus("a10", 1))
-    cluster.submit(pod("other").gpus(1).scheduler("nobody-we-know"))
+    cluster.submit(pod("other").gpus(1).scheduler("absent-scheduler"))
     expect.stable(seconds=3)
     assert cluster.pod("other").status.conditions == ()
     assert cluster.events("other") == []

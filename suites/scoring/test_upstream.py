@@ -58,7 +58,7 @@ def test_pods_that_want_company(cluster: Trial, expect: Expect) -> None:
     together = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [OWN]}}
     asked = [of_app(pod, affinity=together) for pod in pods("a", 5)]
     cluster.submit(*asked)
-    found = expect.bound(asked[0].name, asked[1].name, *(one.name for one in asked[2:]))
+    found = expect.bound(asked[0].name, asked[1].name, *(builder.name for builder in asked[2:]))
     assert len({pod.spec.node_name for pod in found}) == 1
 
 
@@ -70,7 +70,7 @@ def test_an_even_spread(cluster: Trial, expect: Expect) -> None:
               "labelSelector": {"matchLabels": {"app": "a"}}}  # fmt: skip
     asked = [of_app(pod, topologySpreadConstraints=[spread]) for pod in pods("a", 9)]
     cluster.submit(*asked)
-    found = expect.bound(asked[0].name, asked[1].name, *(one.name for one in asked[2:]))
+    found = expect.bound(asked[0].name, asked[1].name, *(builder.name for builder in asked[2:]))
     where = [pod.spec.node_name for pod in found]
     assert sorted(where.count(name) for name in ("n1", "n2", "n3")) == [3, 3, 3]
 
@@ -80,8 +80,8 @@ def test_a_port_of_the_node_is_given_once(cluster: Trial, expect: Expect) -> Non
     """Two pods with the same host port do not share a node."""
     cluster.add(node("n1"), node("n2"))
     asked = pods("a", 3)
-    for one in asked:
-        one.manifest["spec"]["containers"][0]["ports"] = [{"containerPort": 8080, "hostPort": 8080}]
+    for builder in asked:
+        builder.manifest["spec"]["containers"][0]["ports"] = [{"containerPort": 8080, "hostPort": 8080}]
     cluster.submit(asked[0], asked[1])
     both = expect.bound(asked[0].name, asked[1].name)
     assert {pod.spec.node_name for pod in both} == {"n1", "n2"}

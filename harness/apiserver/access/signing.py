@@ -76,11 +76,11 @@ def check_signing_request(obj: Object, old: Object | None, causes: Causes) -> No
     usages = spec.get("usages") or []
     if not usages:
         causes.append(required("spec.usages"))
-    for number, one in enumerate(usages):
-        if one not in _USAGES:
-            causes.append(invalid(f"spec.usages[{number}]", one, "unknown usage"))
-        if one in usages[:number]:
-            causes.append(invalid(f"spec.usages[{number}]", one, "duplicate usage"))
+    for number, usage in enumerate(usages):
+        if usage not in _USAGES:
+            causes.append(invalid(f"spec.usages[{number}]", usage, "unknown usage"))
+        if usage in usages[:number]:
+            causes.append(invalid(f"spec.usages[{number}]", usage, "duplicate usage"))
     signer = spec.get("signerName") or ""
     if not signer:
         causes.append(required("spec.signerName"))

@@ -44,7 +44,7 @@ class Definitions:
                  "message": "the initial names have been accepted", "lastTransitionTime": now},
             ],
             "acceptedNames": spec["names"],
-            "storedVersions": [one["name"] for one in spec["versions"] if one.get("storage")],
+            "storedVersions": [version["name"] for version in spec["versions"] if version.get("storage")],
         }  # fmt: skip
         self._collection.put(key, {**item.obj, "metadata": dict(item.obj["metadata"]), "status": status})
 
@@ -61,12 +61,12 @@ class Definitions:
 
 def _established(obj: Object) -> bool:
     conditions: list[dict[str, Any]] = obj.get("status", {}).get("conditions") or []
-    return any(one.get("type") == "Established" and one.get("status") == "True" for one in conditions)
+    return any(condition.get("type") == "Established" and condition.get("status") == "True" for condition in conditions)
 
 
 def _rows(spec: Object) -> Iterable[Resource]:
     names, conversion = spec["names"], spec.get("conversion") or {}
-    stored = next((f"{spec['group']}/{one['name']}" for one in spec["versions"] if one.get("storage")), "")
+    stored = next((f"{spec['group']}/{version['name']}" for version in spec["versions"] if version.get("storage")), "")
     by_webhook = conversion.get("strategy") == "Webhook"
     for version in spec["versions"]:
         if not version.get("served", True):

@@ -1,8 +1,8 @@
 """Server-side apply: merges the configuration of a field manager and updates field ownership.
 
-A manager owns the fields of its configuration; fields that it no longer lists, and nobody else owns, are removed. The
-caller decodes the body, removes fields that the endpoint does not let a client set (status on the main resource), fills
-in defaults and stores the result. If the result is the live object itself, there is nothing to write. Follows
+A manager owns the fields of its configuration; fields that it no longer lists, and no other manager owns, are removed.
+The caller decodes the body, removes fields that the endpoint does not let a client set (status on the main resource),
+fills in defaults and stores the result. If the result is the live object itself, there is nothing to write. Follows
 structured-merge-diff's `merge.Updater` and apimachinery's `managedfields`, including messages. One deviation: null in a
 configuration means that the field is not set.
 """
@@ -253,7 +253,7 @@ def _pruned(merged: JsonObject, last: FieldSet, everyone: FieldSet, schema: Sche
 def _remaining_conflicts(
     manager: str, conflicts: list[tuple[Manager, str]], before: JsonObject | None, schema: SchemaNode | None
 ) -> list[tuple[Manager, str]]:
-    """The conflicts without those on fields that kubectl's client-side apply wrote and nobody changed since."""
+    """The conflicts without those on fields that kubectl's client-side apply wrote and that are unchanged since."""
     last = _last_applied(before) if manager == _KUBECTL and before is not None else None
     if last is None or before is None:
         return conflicts

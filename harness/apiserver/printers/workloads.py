@@ -280,7 +280,7 @@ def _metrics(spec: Object, status: Object) -> str:
     if not wanted and spec.get("targetCPUUtilizationPercentage") is not None:  # autoscaling/v1
         wanted = [_cpu("target", spec["targetCPUUtilizationPercentage"])]
         seen = [_cpu("current", status.get("currentCPUUtilizationPercentage"))]
-    lines = [_metric(one, seen[i] if i < len(seen) else {}) for i, one in enumerate(wanted)]
+    lines = [_metric(metric, seen[i] if i < len(seen) else {}) for i, metric in enumerate(wanted)]
     return truncated_list(lines, 2, empty=NONE, separator=", ")
 
 

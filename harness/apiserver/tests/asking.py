@@ -59,10 +59,10 @@ class Lines:
     def short(self) -> list[str]:
         """The events in short form: `ADDED a`, `MODIFIED a`, `BOOKMARK`."""
         return [
-            f"{one['type']} {one['object']['metadata'].get('name', '')}".strip()
-            if one["type"] != "ERROR"
-            else f"ERROR {one['object']['code']}"
-            for one in self.events()
+            f"{event['type']} {event['object']['metadata'].get('name', '')}".strip()
+            if event["type"] != "ERROR"
+            else f"ERROR {event['object']['code']}"
+            for event in self.events()
         ]
 
 

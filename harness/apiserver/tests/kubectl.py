@@ -87,17 +87,17 @@ class Kubectl:
 
     def play(self, steps: Sequence[Step], namespace: str) -> None:
         """Run the steps in order in a namespace; the first difference is an AssertionError with the whole output."""
-        for one in steps:
-            text = one.command.replace("$NS", namespace).replace("$MANIFESTS", str(MANIFESTS))
-            stdin = (MANIFESTS / one.stdin).read_text() if one.stdin else ""
+        for item in steps:
+            text = item.command.replace("$NS", namespace).replace("$MANIFESTS", str(MANIFESTS))
+            stdin = (MANIFESTS / item.stdin).read_text() if item.stdin else ""
             stdin = stdin.replace("$NS", namespace)
-            for old, new in (one.replacing or {}).items():
-                assert old in stdin, f"{one.stdin} has no {old!r} to replace"
+            for old, new in (item.replacing or {}).items():
+                assert old in stdin, f"{item.stdin} has no {old!r} to replace"
                 stdin = stdin.replace(old, new)
-            code, output = self.run(["-n", namespace, *shlex.split(text)], stdin=stdin, env=one.env)
+            code, output = self.run(["-n", namespace, *shlex.split(text)], stdin=stdin, env=item.env)
             said = f"$ kubectl {text}\n{output}\n(exit code {code})"
-            assert (code != 0) is one.fails, said
-            for pattern in one.matches:
+            assert (code != 0) is item.fails, said
+            for pattern in item.matches:
                 assert re.search(pattern, output, re.MULTILINE), f"expected /{pattern}/ in\n{said}"
-            for pattern in one.lacks:
+            for pattern in item.lacks:
                 assert not re.search(pattern, output, re.MULTILINE), f"expected no /{pattern}/ in\n{said}"

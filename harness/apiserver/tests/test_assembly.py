@@ -54,5 +54,5 @@ def test_two_runs_are_alike() -> None:
         with running(nodes=2) as bench:
             populate(bench)
             bench.settle(30)
-            seen.append([(one["metadata"]["name"], one["spec"]["nodeName"]) for one in bench.all("pods")])
+            seen.append([(pod["metadata"]["name"], pod["spec"]["nodeName"]) for pod in bench.all("pods")])
     assert seen[0] == seen[1]

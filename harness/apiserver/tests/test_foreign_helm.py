@@ -32,7 +32,7 @@ class Helm:
     def listed(self) -> list[tuple[str, str, str]]:
         """Name, revision and status of the releases."""
         found: list[dict[str, Any]] = json.loads(self("list", "--output", "json"))
-        return [(one["name"], one["revision"], one["status"]) for one in found]
+        return [(release["name"], release["revision"], release["status"]) for release in found]
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def test_the_life_of_a_release(helm: Helm, embedded: EmbeddedCluster, namespace:
     helm("rollback", "dory", "1", "--wait", "--timeout", "30s")
     assert read(embedded, deployment)["spec"]["replicas"] == 1
     history = json.loads(helm("history", "dory", "--output", "json"))
-    assert [one["status"] for one in history] == ["superseded", "superseded", "deployed"]
+    assert [release["status"] for release in history] == ["superseded", "superseded", "deployed"]
     assert len(read(embedded, secrets)["items"]) == 3
 
     helm("uninstall", "dory", "--wait")
@@ -77,7 +77,7 @@ def test_the_chart_of_our_daemons(helm: Helm, embedded: EmbeddedCluster, namespa
     helm("install", "hami", str(CHART), "--dry-run=server")
     assert not read(embedded, sets)["items"]
     helm("install", "hami", str(CHART))
-    assert [one["status"]["desiredNumberScheduled"] > 0 for one in read(embedded, sets)["items"]] == [True, True]
+    assert [item["status"]["desiredNumberScheduled"] > 0 for item in read(embedded, sets)["items"]] == [True, True]
     helm("upgrade", "hami", str(CHART), "--reuse-values")
     helm("rollback", "hami", "1")
     assert helm.listed() == [("hami", "3", "deployed")]
@@ -86,7 +86,7 @@ def test_the_chart_of_our_daemons(helm: Helm, embedded: EmbeddedCluster, namespa
 
 
 def test_our_reader_renders_what_helm_renders(helm: Helm, namespace: str) -> None:
-    rendered = [one for one in yaml.safe_load_all(helm("template", "hami", str(CHART))) if one]
+    rendered = [document for document in yaml.safe_load_all(helm("template", "hami", str(CHART))) if document]
     expected = manifests(namespace)
     assert len(rendered) == len(expected) > 0
-    assert all(one in expected for one in rendered)
+    assert all(document in expected for document in rendered)

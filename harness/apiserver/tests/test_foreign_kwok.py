@@ -38,7 +38,7 @@ def test_nodes_and_pods_of_kwok(embedded: EmbeddedCluster, namespace: str, tmp_p
 
     def ready() -> bool:
         conditions = read(embedded, NODE)["status"].get("conditions", ())
-        return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+        return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
 
     def phase() -> str:
         return str(read(embedded, f"{pods}/a").get("status", {}).get("phase", "gone"))

@@ -67,8 +67,8 @@ def test_kube_scheduler(tmp_path: Path) -> None:
         wait_until(lambda: running(cluster, "rower"), "a pod with a claimed device", subject.log)
         assert read(cluster, f"{PODS}/rower")["spec"]["nodeName"] == "cpu-1"
         status = read(cluster, CLAIM)["status"]
-        assert [one["device"] for one in status["allocation"]["devices"]["results"]] == ["long"]
-        assert [one["name"] for one in status["reservedFor"]] == ["rower"]
+        assert [result["device"] for result in status["allocation"]["devices"]["results"]] == ["long"]
+        assert [consumer["name"] for consumer in status["reservedFor"]] == ["rower"]
 
         create(cluster, PODS, pod("giant", cpu="100k"))
         events = "/api/v1/namespaces/default/events?fieldSelector=involvedObject.name%3Dgiant"
@@ -86,11 +86,11 @@ def test_koord_scheduler() -> None:
         create(cluster, PODS, pod("plain", cpu="1"))
         wait_until(lambda: running(cluster, "whole") and running(cluster, "plain"), "two pods", subject.log)
         quotas = read(cluster, QUOTAS)["items"]
-        assert "koordinator-root-quota" in {one["metadata"]["name"] for one in quotas}
+        assert "koordinator-root-quota" in {quota["metadata"]["name"] for quota in quotas}
         assert '"gpu":[{"minor":' in read(cluster, f"{PODS}/whole")["metadata"]["annotations"][DEVICE_ALLOCATED]
 
 
 @pytest.mark.parametrize("name", ["kube-scheduler.yaml", "koord-scheduler.yaml"])
 def test_their_configurations_have_the_profile_of_pods_that_name_none(name: str) -> None:
     profiles = yaml.safe_load((CONFIGS / name).read_text())["profiles"]
-    assert "default-scheduler" in {one["schedulerName"] for one in profiles}
+    assert "default-scheduler" in {profile["schedulerName"] for profile in profiles}

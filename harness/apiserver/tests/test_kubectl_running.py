@@ -89,7 +89,7 @@ ACCESS = [
     step("auth whoami --as=someone --as-group=crew", "^Username +someone$", "crew system:authenticated"),
     step("create serviceaccount robot"),
     step("create token robot --duration=10m", r"^[\w-]+\.[\w-]+\.[\w-]+$"),
-    step("create token nobody", 'serviceaccounts "nobody" not found', fails=True),
+    step("create token absent", 'serviceaccounts "absent" not found', fails=True),
     step("config view", "certificate-authority-data: DATA\\+OMITTED"),
     step("config current-context", "^seatrial$"),
     step("cluster-info", "Kubernetes control plane.* is running at"),

@@ -68,7 +68,7 @@ def test_lightkube(embedded: EmbeddedCluster, namespace: str) -> None:
     assert client.get(groups, "g").spec == {"minMember": 2}
     assert next(iter(client.watch(Pod)))[0] == "ADDED"
     client.delete(ConfigMap, "c")
-    assert [one.metadata.name for one in client.list(ConfigMap) if one.metadata.name == "c"] == []
+    assert [item.metadata.name for item in client.list(ConfigMap) if item.metadata.name == "c"] == []
 
 
 def test_kopf(embedded: EmbeddedCluster, namespace: str, tmp_path: Path) -> None:

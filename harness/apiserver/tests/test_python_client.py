@@ -109,11 +109,11 @@ def test_lists_in_pages(core: client.CoreV1Api, namespace: str) -> None:
     token = None
     while token != "":
         page = core.list_namespaced_config_map(namespace, limit=2, _continue=token, label_selector="odd")
-        names += [one.metadata.name for one in page.items]
+        names += [item.metadata.name for item in page.items]
         token = page.metadata._continue or ""
     assert names == [f"c{number}" for number in range(5)]
     odd = core.list_namespaced_config_map(namespace, label_selector="odd=1", field_selector="metadata.name!=c3")
-    assert [one.metadata.name for one in odd.items] == ["c1"]
+    assert [item.metadata.name for item in odd.items] == ["c1"]
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_lists_in_pages(core: client.CoreV1Api, namespace: str) -> None:
 def test_every_group_is_read(api: client.ApiClient, read: Callable[[client.ApiClient], Any]) -> None:
     found = read(api)
     assert found.metadata.resource_version.isdigit()
-    assert all(one.metadata.name for one in found.items)
+    assert all(item.metadata.name for item in found.items)
 
 
 def test_metrics(api: client.ApiClient) -> None:
@@ -165,12 +165,14 @@ def test_dynamic(api: client.ApiClient, namespace: str) -> None:
         namespace=namespace, body=body, name="d", field_manager="tester", force_conflicts=True
     )
     assert applied.data.a == "c"
-    assert "tester" in {one.manager for one in applied.metadata.managedFields}
+    assert "tester" in {entry.manager for entry in applied.metadata.managedFields}
     merged = maps.patch(
         body={"data": {"z": "y"}}, name="d", namespace=namespace, content_type="application/merge-patch+json"
     )
     assert merged.data.to_dict() == {"a": "c", "z": "y"}
-    assert [one.metadata.name for one in maps.get(namespace=namespace, field_selector="metadata.name=d").items] == ["d"]
+    assert [item.metadata.name for item in maps.get(namespace=namespace, field_selector="metadata.name=d").items] == [
+        "d"
+    ]
     maps.delete(name="d", namespace=namespace)
     with pytest.raises(dynamic.exceptions.NotFoundError):
         maps.get(name="d", namespace=namespace)
@@ -210,7 +212,7 @@ def test_watch_from_a_revision(core: client.CoreV1Api, namespace: str) -> None:
     found = watch.Watch().stream(
         core.list_namespaced_pod, namespace, resource_version=start, label_selector="app=later", timeout_seconds=1
     )
-    assert [(one["type"], one["object"].metadata.name) for one in found] == [("ADDED", "later")]
+    assert [(event["type"], event["object"].metadata.name) for event in found] == [("ADDED", "later")]
 
 
 def test_informer(core: client.CoreV1Api, namespace: str) -> None:
@@ -298,5 +300,5 @@ def test_a_service_account_may_do_what_its_roles_say(
         assert refused(lambda: own.list_namespaced_secret(namespace)).status == 403
         assert refused(lambda: own.create_namespaced_pod(namespace, pod("a"))).status == 403
     robot.api_key["authorization"] = token + "x"
-    with client.ApiClient(robot) as nobody:
-        assert refused(lambda: client.CoreV1Api(nobody).list_namespaced_pod(namespace)).status == 401
+    with client.ApiClient(robot) as unauthenticated:
+        assert refused(lambda: client.CoreV1Api(unauthenticated).list_namespaced_pod(namespace)).status == 401

@@ -237,10 +237,10 @@ def check_policy(obj: Object, causes: Causes) -> None:
         causes.append(required("spec.matchConstraints.resourceRules"))
     names = {name: None for name in _NAMES if name != "params" or spec.get("paramKind")}
     for part in ("matchConditions", "variables", "validations"):
-        for number, one in enumerate(spec.get(part) or ()):
+        for number, value in enumerate(spec.get(part) or ()):
             for field in ("expression", "messageExpression"):
-                if one.get(field) or field == "expression":
-                    check_expression(one.get(field), f"spec.{part}[{number}].{field}", names, causes)
+                if value.get(field) or field == "expression":
+                    check_expression(value.get(field), f"spec.{part}[{number}].{field}", names, causes)
 
 
 def check_binding(obj: Object, causes: Causes) -> None:

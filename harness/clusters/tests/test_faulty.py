@@ -56,7 +56,7 @@ def test_what_the_client_sees_and_what_was_done(
 ) -> None:
     scene = Scene()
     trouble(scene.link)
-    assert [one.code for one in scene.send(CREATE)] == [code]
+    assert [response.code for response in scene.send(CREATE)] == [code]
     assert scene.there == there
 
 
@@ -81,7 +81,7 @@ def test_streams_break_and_are_held_back() -> None:
     scene.link.heal()
     assert len(scene.lines) >= 1
     scene.link.break_streams()
-    assert [one.code for one in scene.ended] == [0]
+    assert [response.code for response in scene.ended] == [0]
 
 
 def test_too_many_requests_say_when_to_come_back() -> None:

@@ -87,7 +87,7 @@ def test_a_pod_runs_here_with_the_cards_it_was_promised(cluster: LocalCluster) -
     env = dict(line.split("=", 1) for line in read(f"/proc/{child}/environ").split("\0") if line)
     found = orjson.loads(cluster.call(Request("GET", f"{PODS}/granted")).body)
     promised = json.loads(found["metadata"]["annotations"]["scheduling.koordinator.sh/device-allocated"])["gpu"]
-    assert env["NVIDIA_VISIBLE_DEVICES"] == ",".join(str(one["minor"]) for one in promised)
+    assert env["NVIDIA_VISIBLE_DEVICES"] == ",".join(str(allocation["minor"]) for allocation in promised)
     assert cluster.wait(
         lambda: b"NVIDIA_VISIBLE_DEVICES=" in cluster.call(Request("GET", f"{PODS}/granted/log")).body, within=WITHIN
     )
@@ -259,7 +259,7 @@ def test_nothing_outlives_the_cluster(tmp_path: Path, own_state: Path, number: s
         process.stdout.close()
     assert _soon(lambda: not with_mark(mark))
     pods = own_state / "seatrial" / "pods"
-    left = [one for one in pods.iterdir() if one.name.startswith(f"{process.pid}-")]
+    left = [folder for folder in pods.iterdir() if folder.name.startswith(f"{process.pid}-")]
     assert bool(left) == (number == signal.SIGKILL)  # the next one to start clears it away, see below
 
 
@@ -273,16 +273,16 @@ def test_the_next_one_ends_what_a_dead_cluster_and_its_dead_keepers_left(tmp_pat
     submit(cluster, script(mark, "sleep 61 & sleep 62 & wait").node_name(cluster.node))
     assert cluster.wait(lambda: len(with_mark(mark)) >= 3, within=WITHIN)
     cluster.close()
-    keepers = [int(read(f"/proc/{pid}/stat").rpartition(")")[2].split()[1]) for pid in with_mark(mark)]
-    process.send_signal(signal.SIGSTOP)  # so that it does not clear up after the keeper
-    for pid in set(keepers):
-        if b"keeper.py" in Path(f"/proc/{pid}/cmdline").read_bytes():
+    supervisors = [int(read(f"/proc/{pid}/stat").rpartition(")")[2].split()[1]) for pid in with_mark(mark)]
+    process.send_signal(signal.SIGSTOP)  # so that it does not clear up after the supervisor
+    for pid in set(supervisors):
+        if b"supervisor.py" in Path(f"/proc/{pid}/cmdline").read_bytes():
             os.kill(pid, signal.SIGKILL)
     process.kill()
     process.wait(WITHIN)
     assert process.stdout is not None
     process.stdout.close()
-    assert _soon(lambda: len(with_mark(mark)) == 2)  # its children; the program itself went with its keeper
+    assert _soon(lambda: len(with_mark(mark)) == 2)  # its children; the program itself went with its supervisor
     with LocalBackend(fake="a10").start():
         assert _soon(lambda: not with_mark(mark))
 

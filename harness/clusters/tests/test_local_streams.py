@@ -331,7 +331,7 @@ def test_ports_by_the_python_client(api: client.CoreV1Api, port: int) -> None:
         done_with(found)
     assert said.endswith(b"you asked for /python/1")
     assert found.error(port) is None
-    assert f"nobody listens on port {closed}" in error
+    assert f"nothing listens on port {closed}" in error
 
 
 # -- who may ----------------------------------------------------------------------------------------------------------
@@ -349,7 +349,7 @@ def test_who_may(
     cluster: LocalCluster, port: int, request: pytest.FixtureRequest, rules: dict[str, list[str]], *, allowed: bool
 ) -> None:
     name = request.node.callspec.id
-    rows = [{"apiGroups": [""], "resources": [one], "verbs": verbs} for one, verbs in rules.items()]
+    rows = [{"apiGroups": [""], "resources": [resource], "verbs": verbs} for resource, verbs in rules.items()]
     reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name}
     subject = {"kind": "ServiceAccount", "name": name, "namespace": "default"}
     for path, body in (

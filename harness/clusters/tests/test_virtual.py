@@ -62,7 +62,7 @@ def test_a_fault_is_seen_and_healed(cluster: VirtualCluster) -> None:
 
     def healthy() -> list[bool]:
         rows = get(cluster, f"{DEVICES}/n1")["spec"]["devices"]  # type: ignore[index]
-        return [bool(one.get("health")) for one in rows]
+        return [bool(row.get("health")) for row in rows]
 
     cluster.inject({"node": "n1", "verb": "critical", "device": 1, "xid": 79, "for": 30})
     assert cluster.wait(lambda: healthy() == [True, False], within=5)
@@ -99,7 +99,7 @@ def test_a_frozen_node_becomes_unreachable_and_loses_its_pods(cluster: VirtualCl
 
     def taints() -> set[str]:
         spec: dict[str, list[dict[str, str]]] = get(cluster, f"{NODES}/n1")["spec"]  # type: ignore[assignment]
-        return {one["key"] for one in spec.get("taints", [])}
+        return {taint["key"] for taint in spec.get("taints", [])}
 
     assert cluster.wait(lambda: "node.kubernetes.io/unreachable" in taints(), within=120)
     metadata = get(cluster, f"{PODS}/a")["metadata"]

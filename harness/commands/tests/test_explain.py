@@ -132,7 +132,7 @@ def test_what_cannot_be_explained(explain: Callable[..., None], pod: str, kind: 
     ("server", "kind", "words"),
     [
         pytest.param("file:///etc/hosts", UsageError, "expected a URL as http://", id="no-url"),
-        pytest.param("http://127.0.0.1:9", SubjectError, "no scheduler answers at http://127.0.0.1:9", id="nobody"),
+        pytest.param("http://127.0.0.1:9", SubjectError, "no scheduler answers at http://127.0.0.1:9", id="none"),
     ],
 )
 def test_servers_that_cannot_be_asked(server: str, kind: type[HarnessError], words: str) -> None:

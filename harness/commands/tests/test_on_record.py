@@ -18,7 +18,7 @@ from seatrial.scheduler.api.transport import Request
 
 PODS = "/api/v1/namespaces/default/pods"
 EXPLANATIONS = "/apis/scheduling.koordinator.sh/v1alpha1/namespaces/default/scheduleexplanations"
-NOWHERE = "http://127.0.0.1:9"  # nobody listens there
+NOWHERE = "http://127.0.0.1:9"  # no program listens there
 
 
 @pytest.fixture(scope="module")
@@ -88,11 +88,11 @@ def test_an_explanation_that_somebody_filled_in(cluster: EmbeddedCluster, capsys
 
 
 def test_a_pod_of_a_scheduler_that_does_not_run(cluster: EmbeddedCluster, capsys: pytest.CaptureFixture[str]) -> None:
-    body = orjson.dumps(pod("unheard").scheduler("nobody").manifest)
+    body = orjson.dumps(pod("unheard").scheduler("absent-scheduler").manifest)
     expect(cluster.call(Request("POST", PODS, body)), "create")
     explain(cluster, "unheard")
     said = capsys.readouterr().out
-    assert "for scheduler nobody" in said
+    assert "for scheduler absent-scheduler" in said
     assert "no conditions and no events about scheduling" in said
 
 

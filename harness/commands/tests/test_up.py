@@ -23,8 +23,8 @@ class Shell:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        state, nobody = str(folder / "state"), "unix:///no/such/socket"
-        self.env = {**os.environ, "XDG_STATE_HOME": state, "DOCKER_HOST": nobody}
+        state, no_docker = str(folder / "state"), "unix:///no/such/socket"
+        self.env = {**os.environ, "XDG_STATE_HOME": state, "DOCKER_HOST": no_docker}
 
     def seatrial(self, *words: str) -> "subprocess.CompletedProcess[str]":
         command = [sys.executable, "-m", "seatrial", *words]
@@ -98,7 +98,7 @@ def test_ctrl_c_leaves_nothing_behind(shell: Shell) -> None:
         pytest.param(["--port", "70000"], "70000", id="a-port-that-is-none"),
         pytest.param(["--fake", "a10"], "for --backend local", id="a-fake-for-simulated-nodes"),
         pytest.param(["--backend", "local", "--fleet", "large"], "takes no fleet", id="a-fleet-for-this-machine"),
-        pytest.param(["--backend", "local", "--fake", "abacus"], "--fake abacus", id="a-fake-that-nobody-knows"),
+        pytest.param(["--backend", "local", "--fake", "abacus"], "--fake abacus", id="an-unknown-fake"),
         pytest.param(["--backend", "local", "--fake", "a10:0"], "a count of 1 to 64", id="a-fake-of-none"),
         pytest.param(["--backend", "local-docker"], "no Docker engine answers", id="no-docker"),
     ],

@@ -22,7 +22,7 @@ def assignment(host: HamiHost, *, ratio: int = 50, isolation: str = HAMI_CORE) -
         pytest.param("570.124.06", "v2.10.0", None, id="numbers-not-letters"),
         pytest.param("570.124.06", "v3.0.0", None, id="a-later-major"),
         pytest.param("550.90.07", "v2.4.0", None, id="an-old-driver-takes-an-old-library"),
-        pytest.param("", "v2.4.0", None, id="an-unknown-driver-refuses-nobody"),
+        pytest.param("", "v2.4.0", None, id="an-unknown-driver-refuses-no-release"),
         pytest.param("570.124.06", "v2.5.3", "expected v2.6 or newer", id="the-last-release-that-hangs"),
         pytest.param("580.65.06", "v2.5.3-rc1", "hangs with driver 580.65.06", id="newer-drivers-too"),
         pytest.param("570.124.06", "main", "expected a release as in v2.6.0, found 'main'", id="no-release"),

@@ -32,8 +32,8 @@ def test_every_port_is_told_with_its_states_and_its_net_device() -> None:
         undo = faults.apply(table, first, "link", {}, now=1.0)
         after = {port.device: port for port in channel.ports()}
         assert (after[name].state, after[name].physical_state) == (DOWN, POLLING)
-        assert {key: one for key, one in after.items() if key != name} == {
-            key: one for key, one in before.items() if key != name
+        assert {key: value for key, value in after.items() if key != name} == {
+            key: value for key, value in before.items() if key != name
         }
         undo(2.0)
         assert {port.device: port for port in channel.ports()} == before

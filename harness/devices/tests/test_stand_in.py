@@ -19,7 +19,7 @@ ASK_NVML = """
 import json, pynvml
 pynvml.nvmlInit()
 handles = [pynvml.nvmlDeviceGetHandleByIndex(at) for at in range(pynvml.nvmlDeviceGetCount())]
-print(json.dumps([(pynvml.nvmlDeviceGetUUID(one), pynvml.nvmlDeviceGetTemperature(one, 0)) for one in handles]))
+print(json.dumps([(pynvml.nvmlDeviceGetUUID(card), pynvml.nvmlDeviceGetTemperature(card, 0)) for card in handles]))
 """
 
 

@@ -32,7 +32,10 @@ def models_of(vendor: Vendor) -> list[str]:
     return [name for name in names if catalog().device(name).vendor == vendor.name]
 
 
-def device_of(vendor: Vendor) -> Device:
+def device_of(vendor: Vendor) -> Device | None:
+    """A device of a simulated node; None if the catalogue has no model of the vendor."""
+    if not models_of(vendor):
+        return None
     machine = from_devices(((models_of(vendor)[0], 2),), catalog())
     return next(device for device in NodeHardware("n1", machine).devices() if device.vendor == vendor.name)
 
@@ -65,6 +68,8 @@ def has_models(vendor: Vendor) -> bool:
 def has_grant(vendor: Vendor) -> bool:
     """The device's own nodes, and under `names` the card as the environment lists it."""
     device = device_of(vendor)
+    if device is None:
+        return False
     grant = vendor.grant(Assignment((Share(device, {}),)))
     named = device.uuid if vendor.names.by_uuid else str(device.minor)
     number = vendor.names.first + device.minor
@@ -82,6 +87,8 @@ def has_faults(vendor: Vendor) -> bool:
 
 def has_health(vendor: Vendor) -> bool:
     """A new device is well; one with a fault is not, with a code and a message."""
+    if not models_of(vendor):
+        return False
     table = DeviceTable.create(from_devices(((models_of(vendor)[0], 2),), catalog()), "n1")
     well = vendor.health(table.devices[0])
     faults.apply(table, 0, "critical" if vendor.kind == "gpu" else "link", {}, now=1.0)
@@ -91,6 +98,8 @@ def has_health(vendor: Vendor) -> bool:
 
 def has_resources(vendor: Vendor) -> bool:
     device = device_of(vendor)
+    if device is None:
+        return False
     offered = plugin_amounts([device], healthy=True)
     return bool(vendor.amounts(device)) and (vendor.kind == "rdma" or offered.get(vendor.plugin_resource) == 1)
 
@@ -142,7 +151,7 @@ def test_a_vendor_that_lacks_parts_is_told_which() -> None:
         hardware=hardware,
         grant=VENDORS["mellanox"].grant,
         plugin_resource="",
-        probe_globs=("/dev/nobody*",),
+        probe_globs=("/dev/absent*",),
     )
     assert missing_parts(lacking) == ["hardware", "stand-in", "grant", "faults", "resources", "probe", "docs"]
 

@@ -104,7 +104,7 @@ def _processes(region: Any) -> None:
     [
         pytest.param(_magic, "expected the magic number 19920718, found 1", id="not-a-region"),
         pytest.param(_unfinished, "no process has finished it yet", id="still-being-made"),
-        pytest.param(_version, "found version 1.7 in 2008953 bytes", id="a-version-nobody-described"),
+        pytest.param(_version, "found version 1.7 in 2008953 bytes", id="an-undescribed-version"),
         pytest.param(_devices, "expected at most 16 devices, found 17", id="more-cards-than-places"),
         pytest.param(_processes, "expected 0 to 1024 processes, found 1025", id="more-processes-than-slots"),
     ],

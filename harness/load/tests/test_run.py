@@ -27,7 +27,7 @@ def cluster() -> Iterator[EmbeddedCluster]:
 def _pods_and_namespaces(cluster: EmbeddedCluster) -> tuple[int, list[str]]:
     pods = orjson.loads(cluster.call(Request("GET", "/api/v1/pods")).body)["items"]
     namespaces = orjson.loads(cluster.call(Request("GET", "/api/v1/namespaces")).body)["items"]
-    return len(pods), [one["metadata"]["name"] for one in namespaces]
+    return len(pods), [namespace["metadata"]["name"] for namespace in namespaces]
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_every_pod_is_bound_once_and_gone_afterwards(
 def test_pods_that_no_scheduler_wants_are_counted_as_unbound(cluster: EmbeddedCluster, tmp_path: Path) -> None:
     assert cluster.endpoint is not None
     settings = LoadSettings(
-        rate=20, seconds=0.5, users=5, mix="cpu", scheduler="nobody", drain=0.5, arrivals="constant"
+        rate=20, seconds=0.5, users=5, mix="cpu", scheduler="absent-scheduler", drain=0.5, arrivals="constant"
     )
     result = run_load(settings, cluster.endpoint.kubeconfig, samples=tmp_path / "samples.jsonl")
     assert (result.created, result.bound, result.unbound) == (10, 0, 10)

@@ -82,7 +82,9 @@ def test_an_unknown_mix_names_the_known_ones() -> None:
         pytest.param({}, 20, "pods", 2.0, id="a-pod-takes-a-place-even-if-it-asks-for-nothing"),
         pytest.param({"nvidia.com/gpu": 1}, 1, "cards", 0.5, id="whole-cards"),
         pytest.param({"koordinator.sh/gpu-core": 50}, 2, "cards", 0.5, id="halves-are-cards-too"),
-        pytest.param({"huawei.com/npu-core": 1}, 1, "huawei.com/npu-core", float("inf"), id="what-nobody-offers"),
+        pytest.param(
+            {"huawei.com/npu-core": 1}, 1, "huawei.com/npu-core", float("inf"), id="a-resource-that-no-node-offers"
+        ),
     ],
 )
 def test_crowding_is_demand_by_offer(requests: dict[str, str | int], alive: float, name: str, part: float) -> None:

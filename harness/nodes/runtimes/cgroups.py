@@ -56,7 +56,7 @@ class Cgroups:
         """Take away the parents that were made for us, and the groups in them; processes still there are killed."""
         for parent in set(self.parents.values()):
             with contextlib.suppress(OSError):
-                groups = [one for one in parent.iterdir() if one.is_dir()]
+                groups = [group for group in parent.iterdir() if group.is_dir()]
                 for pid in {pid for group in groups for pid in _members(group)}:
                     with contextlib.suppress(ProcessLookupError):
                         os.kill(pid, signal.SIGKILL)

@@ -59,7 +59,9 @@ def expanded(text: str, env: Mapping[str, str]) -> str:
 
 def words(container: ContainerPlan, env: Mapping[str, str]) -> tuple[list[str], list[str]]:
     """`command` and `args` as they are run."""
-    return [expanded(one, env) for one in container.command], [expanded(one, env) for one in container.args]
+    return [expanded(argument, env) for argument in container.command], [
+        expanded(argument, env) for argument in container.args
+    ]
 
 
 def limits_of(container: ContainerPlan) -> Limits:
@@ -91,10 +93,10 @@ def visible_cards(nodes: Sequence[str], cards: Sequence[Device]) -> dict[str, st
     granted = set(nodes)
     env: dict[str, str] = {}
     for vendor in VENDORS.values():
-        own = [one for one in cards if one.vendor == vendor.name and one.kind == "gpu"]
+        own = [card for card in cards if card.vendor == vendor.name and card.kind == "gpu"]
         if own and vendor.visible:
-            chosen = [one for one in own if granted.intersection(one.nodes)]
-            env[vendor.visible] = ",".join(one.uuid if vendor.visible_by_uuid else str(one.index) for one in chosen)
+            chosen = [card for card in own if granted.intersection(card.nodes)]
+            env[vendor.visible] = ",".join(card.uuid if vendor.visible_by_uuid else str(card.index) for card in chosen)
     if env.get(_CUDA):
         env["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
     return env

@@ -1,4 +1,4 @@
-"""File descriptors on the event loop: read when asked, written when there is room, one piece at a time."""
+"""File descriptors on the event loop: read and written one piece at a time, when they are ready."""
 
 import asyncio
 import contextlib
@@ -14,13 +14,13 @@ PIECE = 1 << 16
 
 
 def settle(wait: "asyncio.Future[None]") -> None:
-    """Let whoever waits go on; fine if nobody does any more."""
+    """Complete `wait`; no effect if it is done or cancelled."""
     if not wait.done():
         wait.set_result(None)
 
 
 async def pause(clock: Clock, seconds: float) -> None:
-    """Let that much time go by."""
+    """Wait for that many seconds of the clock."""
     wait: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     timer = clock.call_later(seconds, lambda: settle(wait))
     try:
@@ -39,18 +39,18 @@ class Descriptor:
         os.set_blocking(number, False)
 
     async def read(self) -> bytes:
-        """What there is, once there is something; empty at the end."""
+        """The next data; empty at the end of file."""
         while self._number >= 0:
             try:
                 return os.read(self._number, PIECE)
             except BlockingIOError:
                 await self._ready(self._loop.add_reader, self._loop.remove_reader)
             except OSError:
-                break  # a terminal that nobody has open any more
+                break  # EIO: no process has the terminal open any more
         return b""
 
     async def write(self, data: bytes) -> bool:
-        """Whether all of it was taken; False if nobody reads any more."""
+        """Write all of it. False if the reading end is closed."""
         while data and self._number >= 0:
             try:
                 data = data[os.write(self._number, data) :]
@@ -61,18 +61,18 @@ class Descriptor:
         return not data
 
     def type(self, data: bytes) -> None:
-        """Write without waiting; what there is no room for is lost."""
+        """Write without waiting; data beyond the free space is lost."""
         if self._number >= 0:
             with contextlib.suppress(OSError):
                 os.write(self._number, data)
 
     def resize(self, columns: int, rows: int) -> None:
-        """The terminal has another size."""
+        """Set the terminal's size."""
         if self._number >= 0:
             fcntl.ioctl(self._number, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     def close(self) -> None:
-        """Close it; whoever waits gets an end. Fine twice."""
+        """Close it; pending reads and writes end. A second call has no effect."""
         number, self._number = self._number, -1
         if number >= 0:
             for wait in tuple(self._waits):

@@ -29,7 +29,7 @@ class SocketPipe(Pipe):
 
     def end_input(self) -> None:
         if not self._writer.is_closing():
-            with contextlib.suppress(OSError):  # the other side was faster
+            with contextlib.suppress(OSError):  # the peer has closed the connection
                 self._writer.write_eof()
 
     def close(self) -> None:
@@ -37,10 +37,10 @@ class SocketPipe(Pipe):
 
 
 async def dial(hosts: Iterable[str], port: int) -> Pipe:
-    """A connection to the first of `hosts` where somebody listens.
+    """A connection to the first of `hosts` that accepts one.
 
     Raises:
-        ClusterError: nobody does.
+        ClusterError: none of them accepts one.
     """
     refusals = []
     for host in hosts:
@@ -52,4 +52,4 @@ async def dial(hosts: Iterable[str], port: int) -> Pipe:
         except OSError as error:
             why = os.strerror(error.errno) if error.errno and error.errno in errno.errorcode else str(error)
             refusals.append(f"{host}: {why}")
-    raise ClusterError(f"nobody listens on port {port}: {', '.join(refusals)}")
+    raise ClusterError(f"nothing listens on port {port}: {', '.join(refusals)}")

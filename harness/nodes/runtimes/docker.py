@@ -1,9 +1,9 @@
-"""Pods as Docker containers, through the engine's own API.
+"""Pods as Docker containers, through the engine's API.
 
-Docker's restart policies are not used: when a container is started again is kubelet's rule (lifecycle.py). Containers
-share the machine's network, so that a pod's address is the node's. What is ours carries labels. Docker does not end
-containers with their agent, so a small process of ours waits for the agent's end and removes them then; should that one
-be killed too, the next agent to start removes what the dead have left.
+Docker's restart policies are not used: restarts follow kubelet's rules (lifecycle.py). Containers share the machine's
+network, so a pod's address is the node's. Labels mark our containers. Docker does not end containers with their agent,
+so a small process waits for the agent's end and removes them; if that process is killed too, the next agent removes
+them.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ from seatrial.harness.errors import ClusterError
 from seatrial.harness.nodes.pods import ContainerPlan
 from seatrial.harness.nodes.runtimes.commands import environment, limits_of, words
 from seatrial.harness.nodes.runtimes.docker_run import DockerRun
-from seatrial.harness.nodes.runtimes.docker_speaking import Engine, HostedCommand, HostedProgram
+from seatrial.harness.nodes.runtimes.docker_streams import Engine, HostedCommand, HostedProgram
 from seatrial.harness.nodes.runtimes.lifecycle import (
     NO_IMAGE,
     NOT_CREATED,
@@ -49,10 +49,10 @@ from seatrial.scheduler.api.clock import Clock, Timer
 
 log = logging.getLogger(__name__)
 
-OWNER, UID, CONTAINER, COUNT = (f"seatrial.dev/{one}" for one in ("owner", "pod-uid", "container", "restarts"))
+OWNER, UID, CONTAINER, COUNT = (f"seatrial.dev/{label}" for label in ("owner", "pod-uid", "container", "restarts"))
 DEFAULT_URL = "unix:///var/run/docker.sock"
-POLL = 0.2  # seconds between two looks at what runs
-ANSWER_WITHIN = 60  # seconds that the engine may take over one request
+POLL = 0.2  # seconds between two inspections of running containers
+ANSWER_WITHIN = 60  # seconds until a request to the engine times out
 _RUNTIMES = {vendor.names.variable: vendor.oci_runtime for vendor in VENDORS.values() if vendor.oci_runtime}
 _GONE = {404, 409}  # 409: its removal is in progress
 _SET_BY_IMAGE = ("PATH", "HOSTNAME")
@@ -61,7 +61,7 @@ LIBRARY_PATH = "LD_LIBRARY_PATH"
 
 
 class DockerRuntime(LifecycleRuntime):
-    """Starting, stopping and looking happen in a pool of threads; `logs` and `resume` ask the engine where they are."""
+    """Requests to the engine run in a pool of threads, except for `logs` and `resume`, which block."""
 
     name = "docker"
 
@@ -78,13 +78,13 @@ class DockerRuntime(LifecycleRuntime):
     ) -> None:
         """
         Args:
-            clock: Real time, over the loop that everything here runs on.
-            url: The engine; where `docker` would find it if empty.
-            owner: Whose containers these are. A name makes them outlive the agent, for a successor of that name;
-                empty means this process, and they are cleared away once it is gone.
-            devices: Whether granted device nodes are those of this machine; simulated ones are not there.
-            libraries: Stand-ins for the vendors' libraries: a folder that every container's loader finds.
-            folder: Where pods' volumes are; without one, pods with volumes of their own do not start.
+            clock: Real time, on the event loop of the caller.
+            url: The engine's address; empty: as `docker` finds it.
+            owner: The owner's label. Containers with an owner outlive the agent, for a successor with the same name;
+                empty means this process, and they are removed when it ends.
+            devices: Whether granted device nodes exist on this machine; simulated ones do not.
+            libraries: A folder with stand-ins of the vendors' libraries, mounted into every container.
+            folder: The folder for pods' volumes; without one, pods with volumes do not start.
             stages: The pauses between restarts.
 
         Raises:
@@ -103,7 +103,7 @@ class DockerRuntime(LifecycleRuntime):
             self.version = str(self._client.version()["Version"])
             self._known_runtimes = set(self._client.info().get("Runtimes") or ())
             self._clear_leftovers()
-            self._engine = Engine(self._client, self._beside, clock)
+            self._engine = Engine(self._client, self._in_pool, clock)
             self._sweeper = _sweeper(url, self._owner) if not owner else None
         except DockerException as error:
             raise ClusterError(f"no Docker engine answers: {error}") from error
@@ -121,13 +121,17 @@ class DockerRuntime(LifecycleRuntime):
         if not found:
             return False
         pod = self._pods[work.uid] = RealPod(work, report)
-        known = {one.name: one for one in states}
+        known = {state.name: state for state in states}
         for row in sorted(found, key=lambda each: int(each["Labels"][COUNT])):
-            one = next((each for each in pod.every if each.plan.name == row["Labels"][CONTAINER]), None)
-            if one is not None:
-                one.state = replace(known.get(one.plan.name, one.state), restarts=int(row["Labels"][COUNT]))
-                one.run = DockerRun(self, partial(self._changed, pod, one), row["Id"])
-        self._runs.update({one.run.id: one.run for one in pod.every if isinstance(one.run, DockerRun)})
+            container = next((each for each in pod.every if each.plan.name == row["Labels"][CONTAINER]), None)
+            if container is not None:
+                container.state = replace(
+                    known.get(container.plan.name, container.state), restarts=int(row["Labels"][COUNT])
+                )
+                container.run = DockerRun(self, partial(self._changed, pod, container), row["Id"])
+        self._runs.update(
+            {container.run.id: container.run for container in pod.every if isinstance(container.run, DockerRun)}
+        )
         self._clock.call_soon(self._look)
         return True
 
@@ -143,8 +147,8 @@ class DockerRuntime(LifecycleRuntime):
 
     def processes(self, work: Work) -> tuple[int, ...]:
         pod = self._pods.get(work.uid)
-        runs = [one.run for one in pod.every] if pod is not None else []
-        return tuple(one.status.pid for one in runs if isinstance(one, DockerRun) and one.status.running)
+        runs = [container.run for container in pod.every] if pod is not None else []
+        return tuple(run.status.pid for run in runs if isinstance(run, DockerRun) and run.status.running)
 
     async def exec(self, work: Work, container: str, command: Sequence[str], wanted: Wanted) -> Conversation:
         _, run = self._living(work, container)
@@ -168,7 +172,7 @@ class DockerRuntime(LifecycleRuntime):
             raise ClusterError(f"container {container!r} of pod {work.pod.key} is not running")
         return found[1].plan, run
 
-    async def _beside(self, ask: Callable[[], Any]) -> Any:
+    async def _in_pool(self, ask: Callable[[], Any]) -> Any:
         return await self._loop.run_in_executor(self._pool, ask)
 
     def close(self) -> None:
@@ -180,12 +184,12 @@ class DockerRuntime(LifecycleRuntime):
         remove_all(self._client, self._owner)
         self._client.close()
         if self._sweeper is not None:
-            self._sweeper.communicate()  # it sees its input close, finds nothing left, and ends
+            self._sweeper.communicate()  # it ends when its input closes and no container is left
 
     # -- for runs -----------------------------------------------------------------------------------------------------
 
     def send(self, id_: str, number: signal.Signals) -> None:
-        """Send a signal to a container's first process; to none if it has ended."""
+        """Send a signal to a container's first process; no effect if it has ended."""
 
         def ask() -> None:
             with contextlib.suppress(APIError):
@@ -194,24 +198,24 @@ class DockerRuntime(LifecycleRuntime):
         self._loop.run_in_executor(self._pool, ask)
 
     def watch(self, run: DockerRun) -> None:
-        """Look after a container from now on."""
+        """Inspect a container from now on."""
         self._runs[run.id] = run
         self._look_soon(0.0)
 
     # -- a run --------------------------------------------------------------------------------------------------------
 
-    def _begin(self, pod: RealPod, one: RealContainer, changed: Callable[[], object]) -> DockerRun:
+    def _begin(self, pod: RealPod, container: RealContainer, changed: Callable[[], object]) -> DockerRun:
         run = DockerRun(self, changed)
-        old = one.run.id if isinstance(one.run, DockerRun) else ""
+        old = container.run.id if isinstance(container.run, DockerRun) else ""
         try:
-            asked = self._asked(pod, one)
+            asked = self._asked(pod, container)
         except (CannotMount, Unresolved, OSError) as error:
             raise Blocked(NO_CONFIG, str(error)) from error
 
         def ask() -> str | Blocked:
             if old:
                 _remove(self._client, old)
-            return self._create(one.plan.image, asked)
+            return self._create(container.plan.image, asked)
 
         def answered(done: "asyncio.Future[str | Blocked]") -> None:
             if not done.cancelled():
@@ -222,7 +226,7 @@ class DockerRuntime(LifecycleRuntime):
         return run
 
     def _create(self, image: str, asked: dict[str, Any]) -> str | Blocked:
-        """Get the image if it is not here, create the container and start it; beside the loop."""
+        """Pull the image if it is missing, create the container and start it. Runs in the pool."""
         try:
             try:
                 self._client.images.get(image)
@@ -242,24 +246,29 @@ class DockerRuntime(LifecycleRuntime):
             return Blocked("RunContainerError", _said(error))
         return str(made.id)
 
-    def _asked(self, pod: RealPod, one: RealContainer) -> dict[str, Any]:
-        """The container as the engine is asked for it."""
-        plan = one.plan
+    def _asked(self, pod: RealPod, container: RealContainer) -> dict[str, Any]:
+        """The arguments of the engine's create request."""
+        plan = container.plan
         env = environment(pod.work, plan)
         own = {variable.name for variable in plan.env}
         command, args = words(plan, env)
         grant = pod.work.grants.get(plan.name)
         limits = limits_of(plan)
         asked: dict[str, Any] = {
-            "name": f"seatrial-{pod.work.uid}-{plan.name}-{one.state.restarts}",
-            "labels": {OWNER: self._owner, UID: pod.work.uid, CONTAINER: plan.name, COUNT: str(one.state.restarts)},
+            "name": f"seatrial-{pod.work.uid}-{plan.name}-{container.state.restarts}",
+            "labels": {
+                OWNER: self._owner,
+                UID: pod.work.uid,
+                CONTAINER: plan.name,
+                COUNT: str(container.state.restarts),
+            },
             "environment": {key: value for key, value in env.items() if key in own or key not in _SET_BY_IMAGE},
             "network_mode": "host",
             "tty": plan.tty,
         }
         if plan.stdin:
             asked["stdin_open"] = True
-            asked["detach"] = not plan.stdin_once  # the library's word for an input that outlives its first client
+            asked["detach"] = not plan.stdin_once  # the input stays open after its first client
         if command:
             asked["entrypoint"] = command
         if args:
@@ -281,7 +290,7 @@ class DockerRuntime(LifecycleRuntime):
                 for mount in grant.mounts
                 if Path(mount.host).exists()
             }
-        for mounted in self._mounts(pod, one):
+        for mounted in self._mounts(pod, container):
             mode = "ro" if mounted.read_only else "rw"
             asked.setdefault("volumes", {})[str(mounted.source)] = {"bind": mounted.target, "mode": mode}
         if self._libraries is not None:
@@ -289,32 +298,34 @@ class DockerRuntime(LifecycleRuntime):
             asked["environment"].setdefault(LIBRARY_PATH, _LIBRARIES)
         return asked
 
-    def _mounts(self, pod: RealPod, one: RealContainer) -> list[Mounted]:
+    def _mounts(self, pod: RealPod, container: RealContainer) -> list[Mounted]:
         """
         Raises:
-            CannotMount: a volume cannot be had.
+            CannotMount: a volume is not available.
         """
-        if not one.plan.volume_mounts:
+        if not container.plan.volume_mounts:
             return []
         if self._folder is None:
-            raise CannotMount(f"container {one.plan.name!r}: this runtime was given no folder for volumes")
+            raise CannotMount(
+                f"container {container.plan.name!r}: this runtime was started without a folder for volumes"
+            )
         prepare(pod.work, self._folder / pod.work.uid)
-        return mounts(pod.work, one.plan, self._folder / pod.work.uid)
+        return mounts(pod.work, container.plan, self._folder / pod.work.uid)
 
     def _cleared(self, pod: RealPod) -> None:
         if self._folder is not None:
             shutil.rmtree(self._folder / pod.work.uid, ignore_errors=True)
 
-    def _id(self, pod: RealPod, one: RealContainer) -> str:  # noqa: ARG002 the engine's own name says it all
-        return f"docker://{one.run.id}" if isinstance(one.run, DockerRun) else ""
+    def _id(self, pod: RealPod, container: RealContainer) -> str:  # noqa: ARG002 the engine's ID is unique
+        return f"docker://{container.run.id}" if isinstance(container.run, DockerRun) else ""
 
-    def _over(self, pod: RealPod, one: RealContainer) -> None:
-        run = one.run
+    def _over(self, pod: RealPod, container: RealContainer) -> None:
+        run = container.run
         if isinstance(run, DockerRun) and pod.stopping and run.id:
             self._runs.pop(run.id, None)
             self._loop.run_in_executor(self._pool, _remove, self._client, run.id)
 
-    # -- looking ------------------------------------------------------------------------------------------------------
+    # -- inspection ---------------------------------------------------------------------------------------------------
 
     def _look_soon(self, delay: float) -> None:
         if self._timer is not None:
@@ -328,7 +339,7 @@ class DockerRuntime(LifecycleRuntime):
             self._loop.run_in_executor(self._pool, self._states, wanted).add_done_callback(self._looked)
 
     def _states(self, wanted: list[str]) -> dict[str, dict[str, Any] | None]:
-        """What the engine says of these containers; one that it does not know is None. Beside the loop."""
+        """The engine's state of these containers; None for an unknown one. Runs in the pool."""
         listed = self._client.api.containers(all=True, filters={"label": f"{OWNER}={self._owner}"})
         found: dict[str, dict[str, Any] | None] = {}
         there = {row["Id"]: row["State"] for row in listed}
@@ -404,7 +415,7 @@ def unreachable(url: str = "") -> str | None:
         finally:
             client.close()
     except DockerException as error:
-        return f"no Docker engine answers ({_said(error)}); start one, or set DOCKER_HOST"
+        return f"no Docker engine answers ({_said(error)}); start container, or set DOCKER_HOST"
     return None
 
 
@@ -415,7 +426,7 @@ def _client(url: str) -> docker.DockerClient:
     """
     url = url or os.environ.get("DOCKER_HOST", DEFAULT_URL)
     if url.startswith("unix://"):
-        # The library loses its socket when nobody listens, so it is only asked where somebody does.
+        # docker-py leaks its socket if the connection is refused, so it is only used where a server accepts one.
         with socket.socket(socket.AF_UNIX) as probe:
             try:
                 probe.connect(url.removeprefix("unix://"))

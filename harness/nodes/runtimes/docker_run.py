@@ -1,4 +1,4 @@
-"""One run of one container in Docker: what the engine says of it, and how it is told to end."""
+"""One run of one container in Docker: its state in the engine, and how it is ended."""
 
 import signal
 from collections.abc import Callable
@@ -75,7 +75,7 @@ class DockerRun:
         return int(state["ExitCode"]) == 137 and not state.get("OOMKilled") and self._stop_asked is None
 
     def seen(self, state: dict[str, Any] | None) -> None:
-        """What the engine says of the container now; None if it has been removed behind our back."""
+        """Set the engine's present state of the container; None if it was removed."""
         if self.gone:
             return
         before = self.status

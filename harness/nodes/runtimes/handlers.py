@@ -14,7 +14,7 @@ from seatrial.harness.nodes.pod_parts import Handler, HttpAction
 from seatrial.harness.nodes.pods import ContainerPlan
 
 Execute = Callable[[Sequence[str]], Awaitable[tuple[int, bytes]]]
-_MOST_SAID = 200  # characters of a command's output that a message repeats
+_MAX_OUTPUT = 200  # characters of a command's output that a message repeats
 
 
 class Unwell(Exception):
@@ -36,15 +36,15 @@ class Place:
         """
         if isinstance(wanted, int) or wanted.isdecimal():
             return int(wanted)
-        for one in self.plan.ports:
-            if one.name == wanted:
-                return one.container_port
-        names = ", ".join(one.name for one in self.plan.ports if one.name) or "none"
+        for port in self.plan.ports:
+            if port.name == wanted:
+                return port.container_port
+        names = ", ".join(port.name for port in self.plan.ports if port.name) or "none"
         raise Unwell(f"port {wanted!r}: expected a port of container {self.plan.name!r} ({names})")
 
 
 async def perform(handler: Handler, place: Place, *, within: float) -> None:
-    """Do it, for at most `within` seconds.
+    """Run the handler, for at most `within` seconds.
 
     Raises:
         Unwell: it failed.
@@ -64,7 +64,7 @@ async def _perform(handler: Handler, place: Place) -> None:
     if handler.exec is not None:
         code, output = await place.execute(handler.exec.command)
         if code:
-            said = output.decode(errors="replace").strip()[:_MOST_SAID]
+            said = output.decode(errors="replace").strip()[:_MAX_OUTPUT]
             raise Unwell(f"command ended with {code}{f': {said}' if said else ''}")
     elif handler.http_get is not None:
         code = await _http(handler.http_get, place)
@@ -77,7 +77,7 @@ async def _perform(handler: Handler, place: Place) -> None:
     elif handler.sleep is not None:
         await asyncio.sleep(handler.sleep.seconds)
     else:
-        raise Unwell("expected exec, httpGet, tcpSocket or sleep; this node speaks nothing else")
+        raise Unwell("expected exec, httpGet, tcpSocket or sleep; found another kind of handler")
 
 
 async def _http(action: HttpAction, place: Place) -> int:
@@ -89,7 +89,7 @@ async def _http(action: HttpAction, place: Place) -> int:
         context.verify_mode = ssl.CERT_NONE
     reader, writer = await asyncio.open_connection(host, port, ssl=context)
     try:
-        given = {one.name.lower(): one.value for one in action.http_headers}
+        given = {header.name.lower(): header.value for header in action.http_headers}
         headers = {"host": f"{host}:{port}", "user-agent": "kube-probe/1.35", "accept": "*/*", "connection": "close"}
         lines = [f"{name}: {value}" for name, value in {**headers, **given}.items()]
         path = action.path if action.path.startswith("/") else f"/{action.path}"
@@ -97,7 +97,7 @@ async def _http(action: HttpAction, place: Place) -> int:
         await writer.drain()
         words = (await reader.readline()).split(b" ", 2)
         if len(words) < 2 or not words[0].startswith(b"HTTP/") or not words[1].isdigit():
-            raise Unwell("the answer is not HTTP")
+            raise Unwell("expected an HTTP response, found something else")
         return int(words[1])
     finally:
         writer.close()

@@ -1,7 +1,7 @@
-"""A pod's way from its first init container to its end, for every runtime whose containers really run.
+"""The life of a pod from its first init container to its end, for runtimes that run programs.
 
-A runtime says how one run of one container is begun; when the next one is begun, what is reported, what a restart
-waits for and when a pod is over is decided here, by kubelet's rules.
+A runtime implements how one run of one container is started. This module decides when the next run starts, what is
+reported, how long a restart waits and when a pod has ended, by kubelet's rules.
 """
 
 import asyncio
@@ -28,13 +28,13 @@ from seatrial.scheduler.api.clock import Clock, Timer
 log = logging.getLogger(__name__)
 
 _HOOK_WITHIN = 3600.0  # seconds; kubelet waits for a postStart hook as long as it takes
-_AFTER_HOOK = 2.0  # seconds that a program has to end, however long its preStop hook took
-CANNOT_START = 128  # the exit code of what did not begin
+_AFTER_HOOK = 2.0  # minimum number of seconds that a program has to end after its preStop hook
+CANNOT_START = 128  # the exit code of a program that could not be started
 NO_IMAGE, NOT_CREATED = "ErrImagePull", "CreateContainerError"
 
 
 class RunStatus(Protocol):
-    """How far a run is. Moments in seconds since 1970."""
+    """The state of a run. Times are seconds since 1970."""
 
     @property
     def started(self) -> float: ...
@@ -51,7 +51,7 @@ class RunStatus(Protocol):
 
 
 class Run(Protocol):
-    """One run of one container. Whoever began it is told whenever `status` has changed, at last with `gone` set."""
+    """One run of one container. The callback of `_begin` is called when `status` has changed, last with `gone` set."""
 
     @property
     def gone(self) -> bool: ...
@@ -64,7 +64,7 @@ class Run(Protocol):
 
 
 class Blocked(Exception):
-    """A run cannot even begin; reason and message are what the container's status shows while it waits."""
+    """A run cannot be started; reason and message are those of the container's waiting state."""
 
     def __init__(self, reason: str, message: str) -> None:
         self.reason, self.message = reason, message
@@ -72,7 +72,7 @@ class Blocked(Exception):
 
 
 class RealContainer:
-    """One container of a pod, over all its runs."""
+    """One container of a pod with its runs."""
 
     __slots__ = ("groups", "hook", "init", "plan", "probing", "pulls", "run", "side", "state", "timer", "why")
 
@@ -81,13 +81,13 @@ class RealContainer:
         self.init = init
         self.state = ContainerState(plan.name, reason="ContainerCreating", init=init)
         self.run: Run | None = None
-        self.side: list[Run] = []  # commands that were run inside it
+        self.side: list[Run] = []  # commands run inside it (exec)
         self.timer: Timer | None = None
         self.groups: tuple[Path, ...] = ()  # control groups of the run
-        self.pulls = 0  # attempts in a row that could not begin
+        self.pulls = 0  # consecutive attempts that could not start
         self.probing: Probing | None = None
         self.hook: asyncio.Task[None] | None = None  # postStart or preStop
-        self.why = ""  # we ended the run, and for this reason
+        self.why = ""  # why the runtime ended the run; empty if it did not
 
     @property
     def lives(self) -> bool:
@@ -95,12 +95,12 @@ class RealContainer:
 
 
 class RealPod:
-    """A pod that was started. Init containers are run first, one after the other."""
+    """A started pod. Init containers run first, one after the other."""
 
     def __init__(self, work: Work, report: Report) -> None:
         self.work, self.report = work, report
-        self.containers = [RealContainer(one) for one in work.pod.spec.containers]
-        self.inits = [RealContainer(one, init=True) for one in work.pod.spec.init_containers]
+        self.containers = [RealContainer(container) for container in work.pod.spec.containers]
+        self.inits = [RealContainer(container, init=True) for container in work.pod.spec.init_containers]
         self.timer: Timer | None = None
         self.done: list[Callable[[], None]] = []
         self.stopping = False
@@ -111,23 +111,23 @@ class RealPod:
 
     @property
     def lives(self) -> bool:
-        return any(one.lives or any(not side.gone for side in one.side) for one in self.every)
+        return any(container.lives or any(not side.gone for side in container.side) for container in self.every)
 
     def tell(self) -> None:
         if not self.stopping:
-            self.report(tuple(one.state for one in (*self.containers, *self.inits)))
+            self.report(tuple(container.state for container in (*self.containers, *self.inits)))
 
     def cancel(self) -> None:
-        for timer in (self.timer, *(one.timer for one in self.every)):
+        for timer in (self.timer, *(container.timer for container in self.every)):
             if timer is not None:
                 timer.cancel()
-        for one in self.every:
-            if one.probing is not None:
-                one.probing.close()
+        for container in self.every:
+            if container.probing is not None:
+                container.probing.close()
 
 
 class LifecycleRuntime(Runtime):
-    """Runs on an event loop: the clock is a WallClock, and everything here is called from the loop."""
+    """A runtime on an event loop: the clock is a WallClock, and all methods are called from the loop."""
 
     real = True
 
@@ -140,27 +140,27 @@ class LifecycleRuntime(Runtime):
     # -- what a runtime adds ------------------------------------------------------------------------------------------
 
     @abstractmethod
-    def _begin(self, pod: RealPod, one: RealContainer, changed: Callable[[], object]) -> Run:
-        """Begin a run; `changed` is to be called on the loop whenever its status is another.
+    def _begin(self, pod: RealPod, container: RealContainer, changed: Callable[[], object]) -> Run:
+        """Start a run; `changed` is to be called on the loop whenever its status has changed.
 
         Raises:
-            Blocked: it cannot begin.
+            Blocked: it cannot be started.
         """
 
-    def _over(self, pod: RealPod, one: RealContainer) -> None:
-        """A run is gone."""
+    def _over(self, pod: RealPod, container: RealContainer) -> None:
+        """A run has ended."""
 
     def _cleared(self, pod: RealPod) -> None:
-        """Nothing of a pod runs any more, and nothing of it will."""
+        """All runs of a pod have ended, and no further one starts."""
 
-    def _id(self, pod: RealPod, one: RealContainer) -> str:
-        return f"{self.name}://{pod.work.uid}/{one.plan.name}/{one.state.restarts}"
+    def _id(self, pod: RealPod, container: RealContainer) -> str:
+        return f"{self.name}://{pod.work.uid}/{container.plan.name}/{container.state.restarts}"
 
     # -- Runtime ------------------------------------------------------------------------------------------------------
 
     def start(self, work: Work, report: Report) -> None:
         pod = self._pods[work.uid] = RealPod(work, report)
-        self._cleared(pod)  # whatever an earlier pod of that identity has left
+        self._cleared(pod)  # removes what an earlier pod with this UID left
         pod.timer = self._clock.call_later(work.delay, lambda: self._next(pod))
 
     def stop(self, work: Work, grace: float, done: Callable[[], None]) -> None:
@@ -171,10 +171,10 @@ class LifecycleRuntime(Runtime):
         pod.stopping = True
         pod.cancel()
         pod.done.append(done)
-        for one in pod.every:
-            if one.lives:
-                self._end(pod, one, grace)
-            for side in one.side:
+        for container in pod.every:
+            if container.lives:
+                self._end(pod, container, grace)
+            for side in container.side:
                 side.stop(0.0)
         self._clock.call_soon(lambda: self._stopped(pod))
 
@@ -182,13 +182,13 @@ class LifecycleRuntime(Runtime):
         for pod in self._pods.values():
             pod.stopping = True
             pod.cancel()
-            for one in pod.every:
-                if one.hook is not None:
-                    one.hook.cancel()
-                for run in (one.run, *one.side):
+            for container in pod.every:
+                if container.hook is not None:
+                    container.hook.cancel()
+                for run in (container.run, *container.side):
                     if run is not None:
                         run.close()
-                self._over(pod, one)
+                self._over(pod, container)
             self._cleared(pod)
         self._pods.clear()
 
@@ -196,141 +196,143 @@ class LifecycleRuntime(Runtime):
         pod = self._pods.get(work.uid)
         if pod is None or not pod.lives:
             raise ClusterError(f"pod {work.pod.key} is not running")
-        # Pods here share the machine's network: their own address first, then `localhost`, where kubelet would look.
+        # Pods share the machine's network: their own address first, then `localhost`, as kubelet does.
         return await dial(dict.fromkeys((work.ip, *LOOPBACKS)), port)
 
     def _found(self, work: Work, container: str) -> tuple[RealPod, RealContainer] | None:
         pod = self._pods.get(work.uid)
-        one = next((each for each in pod.every if each.plan.name == container), None) if pod else None
-        return (pod, one) if pod is not None and one is not None else None
+        real = next((each for each in pod.every if each.plan.name == container), None) if pod else None
+        return (pod, real) if pod is not None and real is not None else None
 
-    # -- a pod's way --------------------------------------------------------------------------------------------------
+    # -- start and restart --------------------------------------------------------------------------------------------
 
     def _next(self, pod: RealPod) -> None:
-        """Start the init container whose turn it is; the containers themselves once all have ended well."""
+        """Start the next init container; the containers once all init containers have succeeded."""
         pod.timer = None
-        for one in pod.inits:
-            if one.state.state == "terminated" and one.state.exit_code == 0:
+        for init in pod.inits:
+            if init.state.state == "terminated" and init.state.exit_code == 0:
                 continue
-            if one.plan.restart_policy == "Always":  # a sidecar runs beside what follows, once it is up
-                if one.run is None and one.timer is None:
-                    self._launch(pod, one)
-                if one.state.restarts == 0 and not (one.state.state == "running" and one.state.up):
+            if init.plan.restart_policy == "Always":  # a sidecar: the next one starts once it is up
+                if init.run is None and init.timer is None:
+                    self._launch(pod, init)
+                if init.state.restarts == 0 and not (init.state.state == "running" and init.state.up):
                     return
                 continue
-            if not one.lives:
-                self._launch(pod, one)
+            if not init.lives:
+                self._launch(pod, init)
             return
-        for one in pod.containers:
-            if one.run is None and one.timer is None:
-                self._launch(pod, one)
+        for container in pod.containers:
+            if container.run is None and container.timer is None:
+                self._launch(pod, container)
 
-    def _launch(self, pod: RealPod, one: RealContainer) -> None:
-        one.timer = None
+    def _launch(self, pod: RealPod, container: RealContainer) -> None:
+        container.timer = None
         try:
-            one.run = self._begin(pod, one, partial(self._changed, pod, one))
+            container.run = self._begin(pod, container, partial(self._changed, pod, container))
         except Blocked as why:
-            self._blocked(pod, one, why)
+            self._blocked(pod, container, why)
 
-    def _blocked(self, pod: RealPod, one: RealContainer, why: Blocked) -> None:
-        """It cannot even begin, and is tried again later. What an init container waits for, the others wait for."""
-        one.pulls += 1
-        pause = restarts.pause(one.pulls, *self._stages.restart)
-        for each in pod.containers if one.init else [one]:
+    def _blocked(self, pod: RealPod, container: RealContainer, why: Blocked) -> None:
+        """A run could not be started: retry later. All containers show the reason of an init container."""
+        container.pulls += 1
+        pause = restarts.pause(container.pulls, *self._stages.restart)
+        for each in pod.containers if container.init else [container]:
             each.state = replace(each.state, state="waiting", reason=why.reason, message=why.message)
         pod.tell()
-        one.run = None
-        one.timer = self._clock.call_later(pause, lambda: self._launch(pod, one))
+        container.run = None
+        container.timer = self._clock.call_later(pause, lambda: self._launch(pod, container))
 
-    def _changed(self, pod: RealPod, one: RealContainer) -> None:
-        """A container's run has something to say."""
-        run = one.run
+    def _changed(self, pod: RealPod, container: RealContainer) -> None:
+        """Handle a change of a run's status."""
+        run = container.run
         if run is None:
             return
         status = run.status
         if run.gone:
-            self._over(pod, one)
-            if one.probing is not None:
-                one.probing.close()
-            if one.hook is not None:
-                one.hook.cancel()
-                one.hook = None
-            for side in one.side:
+            self._over(pod, container)
+            if container.probing is not None:
+                container.probing.close()
+            if container.hook is not None:
+                container.hook.cancel()
+                container.hook = None
+            for side in container.side:
                 side.stop(0.0)
             if pod.stopping:
                 self._stopped(pod)
             elif run.blocked is not None:
-                self._blocked(pod, one, run.blocked)
+                self._blocked(pod, container, run.blocked)
             else:
-                self._ended(pod, one)
-        elif status.running and one.state.state != "running" and one.hook is None:
-            one.pulls = 0
-            hooks = one.plan.lifecycle
+                self._ended(pod, container)
+        elif status.running and container.state.state != "running" and container.hook is None:
+            container.pulls = 0
+            hooks = container.plan.lifecycle
             if hooks is not None and hooks.post_start is not None:
-                one.hook = self._do(self._post_start(pod, one, hooks.post_start, status.started))
+                container.hook = self._do(self._post_start(pod, container, hooks.post_start, status.started))
             else:
-                self._begun(pod, one, status.started)
+                self._begun(pod, container, status.started)
 
-    def _begun(self, pod: RealPod, one: RealContainer, started: float) -> None:
-        """The container runs, its postStart hook is done: from now on it is probed."""
+    def _begun(self, pod: RealPod, container: RealContainer, started: float) -> None:
+        """The container runs and its postStart hook has ended: start its probes."""
 
         def changed(ready: bool, up: bool) -> None:
-            one.state = replace(one.state, ready=ready, up=up)
-            self._told(pod, one)
+            container.state = replace(container.state, ready=ready, up=up)
+            self._report(pod, container)
 
         def kill(probe: Probe, why: str) -> None:
-            log.info("container killed pod=%s container=%s why=%s", pod.work.pod.key, one.plan.name, why)
-            one.why = why
+            log.info("container killed pod=%s container=%s why=%s", pod.work.pod.key, container.plan.name, why)
+            container.why = why
             grace = probe.termination_grace_period_seconds
-            self._end(pod, one, float(grace if grace is not None else self._grace(pod)))
+            self._end(pod, container, float(grace if grace is not None else self._grace(pod)))
 
-        one.probing = Probing(self._place(pod, one), self._clock, changed=changed, kill=kill)
-        one.state = replace(self._running(pod, one, started), ready=one.probing.ready, up=one.probing.up)
-        one.probing.start()
-        self._told(pod, one)
+        container.probing = Probing(self._place(pod, container), self._clock, changed=changed, kill=kill)
+        container.state = replace(
+            self._running(pod, container, started), ready=container.probing.ready, up=container.probing.up
+        )
+        container.probing.start()
+        self._report(pod, container)
 
-    def _told(self, pod: RealPod, one: RealContainer) -> None:
+    def _report(self, pod: RealPod, container: RealContainer) -> None:
         pod.tell()
-        if one.init and one.state.up and not pod.stopping:
+        if container.init and container.state.up and not pod.stopping:
             self._next(pod)
 
-    async def _post_start(self, pod: RealPod, one: RealContainer, hook: Handler, started: float) -> None:
+    async def _post_start(self, pod: RealPod, container: RealContainer, hook: Handler, started: float) -> None:
         try:
-            await perform(hook, self._place(pod, one), within=_HOOK_WITHIN)
+            await perform(hook, self._place(pod, container), within=_HOOK_WITHIN)
         except Unwell as error:
-            one.hook = None
+            container.hook = None
             log.info("hook failed hook=postStart pod=%s why=%s", pod.work.pod.key, error)
-            one.why = f"PostStartHookError: {error}"
-            self._end(pod, one, float(self._grace(pod)))
+            container.why = f"PostStartHookError: {error}"
+            self._end(pod, container, float(self._grace(pod)))
             return
-        one.hook = None
-        if one.lives and not pod.stopping:
-            self._begun(pod, one, started)
+        container.hook = None
+        if container.lives and not pod.stopping:
+            self._begun(pod, container, started)
 
-    def _end(self, pod: RealPod, one: RealContainer, grace: float) -> None:
-        """End a run: its preStop hook first, then SIGTERM and SIGKILL; the grace is for all of it."""
-        assert one.run is not None  # noqa: S101
-        hooks = one.plan.lifecycle
-        if one.hook is not None:
-            one.hook.cancel()
-            one.hook = None
-        elif hooks is not None and hooks.pre_stop is not None and grace > 0 and one.state.state == "running":
-            one.hook = self._do(self._pre_stop(pod, one, hooks.pre_stop, grace))
+    def _end(self, pod: RealPod, container: RealContainer, grace: float) -> None:
+        """End a run: preStop hook, SIGTERM, SIGKILL. The grace period covers all three."""
+        assert container.run is not None  # noqa: S101
+        hooks = container.plan.lifecycle
+        if container.hook is not None:
+            container.hook.cancel()
+            container.hook = None
+        elif hooks is not None and hooks.pre_stop is not None and grace > 0 and container.state.state == "running":
+            container.hook = self._do(self._pre_stop(pod, container, hooks.pre_stop, grace))
             return
-        one.run.stop(grace)
+        container.run.stop(grace)
 
-    async def _pre_stop(self, pod: RealPod, one: RealContainer, hook: Handler, grace: float) -> None:
+    async def _pre_stop(self, pod: RealPod, container: RealContainer, hook: Handler, grace: float) -> None:
         begun = self._clock.monotonic()
         try:
-            await perform(hook, self._place(pod, one), within=grace)
+            await perform(hook, self._place(pod, container), within=grace)
         except Unwell as error:
             log.info("hook failed hook=preStop pod=%s why=%s", pod.work.pod.key, error)
-        if one.lives and one.run is not None:
-            one.run.stop(max(_AFTER_HOOK, grace - (self._clock.monotonic() - begun)))
+        if container.lives and container.run is not None:
+            container.run.stop(max(_AFTER_HOOK, grace - (self._clock.monotonic() - begun)))
 
-    def _place(self, pod: RealPod, one: RealContainer) -> Place:
+    def _place(self, pod: RealPod, container: RealContainer) -> Place:
         async def execute(command: Sequence[str]) -> tuple[int, bytes]:
-            conversation = await self.exec(pod.work, one.plan.name, list(command), OUTPUTS)
+            conversation = await self.exec(pod.work, container.plan.name, list(command), OUTPUTS)
             try:
                 said = b"".join(await asyncio.gather(*(everything(conversation, each) for each in (STDOUT, STDERR))))
                 ended = await conversation.outcome()
@@ -338,7 +340,7 @@ class LifecycleRuntime(Runtime):
                 conversation.close()
             return (KILLED if ended.code is None else ended.code), said or ended.error.encode()
 
-        return Place(pod.work.ip, one.plan, execute)
+        return Place(pod.work.ip, container.plan, execute)
 
     @staticmethod
     def _grace(pod: RealPod) -> int:
@@ -346,80 +348,85 @@ class LifecycleRuntime(Runtime):
 
     def _do(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)  # the loop itself keeps no hold of it
+        self._tasks.add(task)  # the loop keeps only a weak reference
         task.add_done_callback(self._tasks.discard)
         return task
 
-    def _running(self, pod: RealPod, one: RealContainer, started: float) -> ContainerState:
-        count = one.state.restarts
+    def _running(self, pod: RealPod, container: RealContainer, started: float) -> ContainerState:
+        count = container.state.restarts
         return ContainerState(
-            one.plan.name, "running", started=started, restarts=count, id=self._id(pod, one), init=one.init
+            container.plan.name,
+            "running",
+            started=started,
+            restarts=count,
+            id=self._id(pod, container),
+            init=container.init,
         )
 
-    def _ended(self, pod: RealPod, one: RealContainer) -> None:
-        assert one.run is not None  # noqa: S101
-        status = one.run.status
+    def _ended(self, pod: RealPod, container: RealContainer) -> None:
+        assert container.run is not None  # noqa: S101
+        status = container.run.status
         code = KILLED if status.code is None else status.code
         reason = (
             "OOMKilled" if status.oom and code else
             "StartError" if status.error and code == CANNOT_START else
             "Completed" if code == 0 else "Error"
         )  # fmt: skip
-        before = one.state.restarts
-        one.state = ContainerState(
-            one.plan.name, "terminated", reason, status.error or one.why,
+        before = container.state.restarts
+        container.state = ContainerState(
+            container.plan.name, "terminated", reason, status.error or container.why,
             started=status.started, finished=status.finished or self._clock.now(), exit_code=code, restarts=before,
-            id=self._id(pod, one), init=one.init,
+            id=self._id(pod, container), init=container.init,
         )  # fmt: skip
-        one.why = ""
+        container.why = ""
         policy = pod.work.pod.spec.restart_policy
-        if one.init and one.plan.restart_policy != "Always":
-            policy = "OnFailure" if policy != "Never" else policy  # one that has ended well is not started again
-        elif one.init:
+        if container.init and container.plan.restart_policy != "Always":
+            policy = "OnFailure" if policy != "Never" else policy  # not started again after success
+        elif container.init:
             policy = "Always"
         pod.tell()
         over = (
-            one.init
-            and one.plan.restart_policy == "Always"
+            container.init
+            and container.plan.restart_policy == "Always"
             and all(each.state.state == "terminated" and each.timer is None for each in pod.containers)
         )
         if over:
-            return  # a sidecar of a pod whose containers have all ended
+            return  # a sidecar does not restart when all containers have ended
         if restarts.again(policy, code):
-            self._plan_restart(pod, one)
-        elif one.init and code == 0:
+            self._plan_restart(pod, container)
+        elif container.init and code == 0:
             self._next(pod)
-        elif one.init:
-            self._failed_init(pod, one, code)
+        elif container.init:
+            self._failed_init(pod, container, code)
         else:
-            self._last_one(pod)
+            self._end_sidecars(pod)
 
-    def _last_one(self, pod: RealPod) -> None:
-        """Sidecars end once no container runs or will run again."""
-        if all(one.state.state == "terminated" and one.timer is None for one in pod.containers):
-            for one in pod.inits:
-                if one.timer is not None:
-                    one.timer.cancel()
-                if one.lives:
-                    one.why = "the pod's containers have ended"
-                    self._end(pod, one, float(self._grace(pod)))
+    def _end_sidecars(self, pod: RealPod) -> None:
+        """End the sidecars once no container runs or will run again."""
+        if all(container.state.state == "terminated" and container.timer is None for container in pod.containers):
+            for init in pod.inits:
+                if init.timer is not None:
+                    init.timer.cancel()
+                if init.lives:
+                    init.why = "the pod's containers have ended"
+                    self._end(pod, init, float(self._grace(pod)))
 
-    def _plan_restart(self, pod: RealPod, one: RealContainer) -> None:
-        pause = restarts.pause(one.state.restarts, *self._stages.restart)
+    def _plan_restart(self, pod: RealPod, container: RealContainer) -> None:
+        pause = restarts.pause(container.state.restarts, *self._stages.restart)
         if pause:
-            last = one.state
-            why = f"back-off {pause:.0f}s restarting failed container={one.plan.name} pod={pod.work.pod.key}"
-            one.state = replace(last, state="waiting", reason="CrashLoopBackOff", message=why)
+            last = container.state
+            why = f"back-off {pause:.0f}s restarting failed container={container.plan.name} pod={pod.work.pod.key}"
+            container.state = replace(last, state="waiting", reason="CrashLoopBackOff", message=why)
             pod.tell()
-        one.timer = self._clock.call_later(pause, lambda: self._restart(pod, one))
+        container.timer = self._clock.call_later(pause, lambda: self._restart(pod, container))
 
-    def _restart(self, pod: RealPod, one: RealContainer) -> None:
-        one.state = replace(one.state, restarts=one.state.restarts + 1)
-        self._launch(pod, one)
+    def _restart(self, pod: RealPod, container: RealContainer) -> None:
+        container.state = replace(container.state, restarts=container.state.restarts + 1)
+        self._launch(pod, container)
 
-    def _failed_init(self, pod: RealPod, one: RealContainer, code: int) -> None:
-        """The pod fails with its init container; what never ran says so."""
-        why = f"init container {one.plan.name} ended with exit code {code}"
+    def _failed_init(self, pod: RealPod, container: RealContainer, code: int) -> None:
+        """The pod fails with its init container; containers that never ran report it."""
+        why = f"init container {container.plan.name} ended with exit code {code}"
         now = self._clock.now()
         for other in pod.containers:
             other.state = ContainerState(
@@ -428,12 +435,12 @@ class LifecycleRuntime(Runtime):
         pod.tell()
 
     def _stopped(self, pod: RealPod) -> None:
-        """Once nothing of a pod that is to end runs any more, its folder goes, and whoever asked hears of it."""
+        """When all processes of a stopping pod have ended, remove its folder and call `done`."""
         if not pod.stopping or pod.lives or self._pods.get(pod.work.uid) is not pod:
             return
         del self._pods[pod.work.uid]
-        for one in pod.every:
-            self._over(pod, one)
+        for container in pod.every:
+            self._over(pod, container)
         self._cleared(pod)
         for done in pod.done:
             done()

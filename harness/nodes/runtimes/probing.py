@@ -1,7 +1,7 @@
-"""A running container's probes: whether it has started, whether it is ready, whether it is to be killed.
+"""The startup, readiness and liveness probes of a running container, by kubelet's rules.
 
-Kubelet's rules. Until the startup probe has succeeded the other two wait; readiness begins with no; a probe that has
-failed as often in a row as its threshold says has failed. Startup and liveness that fail end the container.
+The other two wait until the startup probe has succeeded; readiness starts as not ready; a probe fails after as many
+consecutive failures as its threshold. A failed startup or liveness probe ends the container.
 """
 
 import asyncio
@@ -27,16 +27,17 @@ class Probing:
         changed: Callable[[bool, bool], object],
         kill: Callable[[Probe, str], object],
     ) -> None:
-        """`changed(ready, up)` when either is another; `kill(probe, why)` once, when the container is to end."""
+        """`changed(ready, up)` is called when either changes; `kill(probe, why)` once, when the container has to
+        end."""
         plan = place.plan
         self._place, self._clock, self._changed, self._kill = place, clock, changed, kill
         self.up = plan.startup_probe is None
         self.ready = plan.readiness_probe is None and self.up
-        self._tasks: list[_Asking] = []
+        self._tasks: list[_ProbeLoop] = []
         self._began = clock.monotonic()
 
     def start(self) -> None:
-        """Begin to ask; counted from now are the initial delays."""
+        """Start probing; initial delays count from now."""
         startup = self._place.plan.startup_probe
         if startup is None:
             self._after_startup()
@@ -44,9 +45,9 @@ class Probing:
             self._ask("startup", startup, self._startup)
 
     def close(self) -> None:
-        """Ask no more."""
-        for one in self._tasks:
-            one.close()
+        """Stop probing."""
+        for task in self._tasks:
+            task.close()
         self._tasks.clear()
 
     def _after_startup(self) -> None:
@@ -58,7 +59,7 @@ class Probing:
 
     def _ask(self, kind: str, probe: Probe, found: "Callable[[Probe, bool, str], object]") -> None:
         waited = self._clock.monotonic() - self._began
-        asking = _Asking(kind, probe, self._place, self._clock, found)
+        asking = _ProbeLoop(kind, probe, self._place, self._clock, found)
         self._tasks.append(asking)
         asking.start(max(0.0, probe.initial_delay_seconds - waited))
 
@@ -82,14 +83,14 @@ class Probing:
             self._kill(probe, f"liveness probe failed: {why}")
 
 
-class _Asking:
-    """One probe, asked each period; an answer counts once there have been enough like it in a row."""
+class _ProbeLoop:
+    """One probe, run each period; a result counts after as many equal consecutive results as its threshold."""
 
     def __init__(
         self, kind: str, probe: Probe, place: Place, clock: Clock, found: Callable[[Probe, bool, str], object]
     ) -> None:
         self._kind, self._probe, self._place, self._clock, self._found = kind, probe, place, clock, found
-        self._row = 0  # answers alike so far: above 0 well, below 0 not
+        self._row = 0  # consecutive equal results: above 0 successes, below 0 failures
         self._timer: Timer | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -101,14 +102,14 @@ class _Asking:
             self._timer.cancel()
         if self._task is not None and self._task is not _current():
             self._task.cancel()
-        self._found = _nobody
+        self._found = _ignore
 
     def _once(self) -> None:
         self._timer = self._clock.call_later(max(1, self._probe.period_seconds), self._once)
         if self._task is None or self._task.done():
-            self._task = asyncio.get_running_loop().create_task(self._asked())
+            self._task = asyncio.get_running_loop().create_task(self._run_once())
 
-    async def _asked(self) -> None:
+    async def _run_once(self) -> None:
         why = ""
         try:
             await perform(self._probe, self._place, within=max(1, self._probe.timeout_seconds))
@@ -122,8 +123,8 @@ class _Asking:
             self._found(self._probe, False, why)
 
 
-def _nobody(_probe: Probe, _well: bool, _why: str) -> None:
-    """Whoever asked has gone."""
+def _ignore(_probe: Probe, _no_pressure: bool, _why: str) -> None:
+    """The result of a closed probe is dropped."""
 
 
 def _current() -> "asyncio.Task[None] | None":

@@ -1,10 +1,10 @@
 """Pods as processes of this machine: no image, no container engine, no root needed.
 
-A container's command is a program of this machine (`busybox:stable` with `sh` is this machine's `sh`). Each run has a
-folder of its own, which is its working directory and holds its log, and a keeper (keeper.py) that ends it when this
-agent is gone. What a process shares with the machine is everything else: files, network, process numbers, devices; the
-vendors' own variables (`CUDA_VISIBLE_DEVICES` and its kin) keep it to the cards that it was granted. Limits hold where
-control groups can be made; `limits` says whether they can.
+A container's command is a program of this machine (`busybox:stable` with `sh` is this machine's `sh`). Each run has its
+own folder, which is its working directory and contains its log, and a supervisor (supervisor.py) that ends it when this
+agent ends. Everything else is shared with the machine: files, network, process numbers, devices. The vendors' variables
+(`CUDA_VISIBLE_DEVICES` and others) restrict a process to the cards that it was granted. Limits are enforced where
+control groups can be created; `limits` tells whether they can.
 """
 
 import logging
@@ -20,8 +20,8 @@ from seatrial.harness.devices.provider import Device
 from seatrial.harness.errors import ClusterError
 from seatrial.harness.nodes.pods import ContainerPlan
 from seatrial.harness.nodes.runtimes import cgroups
+from seatrial.harness.nodes.runtimes.command_streams import Attached, Command, Ends
 from seatrial.harness.nodes.runtimes.commands import Limits, environment, found_here, limits_of, visible_cards, words
-from seatrial.harness.nodes.runtimes.kept import Kept, Plan
 from seatrial.harness.nodes.runtimes.lifecycle import (
     NO_IMAGE,
     NOT_CREATED,
@@ -33,21 +33,21 @@ from seatrial.harness.nodes.runtimes.lifecycle import (
 )
 from seatrial.harness.nodes.runtimes.protocol import NO_CONFIG, ContainerState, Report, Work
 from seatrial.harness.nodes.runtimes.simulated import Stages
-from seatrial.harness.nodes.runtimes.speaking import Attached, Command, Ends
+from seatrial.harness.nodes.runtimes.supervised_process import Plan, SupervisedProcess
 from seatrial.harness.nodes.runtimes.volumes import CannotMount, Mounted, mounts, prepare
 from seatrial.harness.nodes.variables import Unresolved
 from seatrial.scheduler.api.clock import Clock
 
 log = logging.getLogger(__name__)
 
-SANDBOX = "CONTAINER_SANDBOX_MOUNT_POINT"  # the name that Windows' host-process containers have for it
+SANDBOX = "CONTAINER_SANDBOX_MOUNT_POINT"  # the name that Windows' host-process containers use
 MOUNTS, VOLUMES = ".mounts", ".volumes"  # in a pod's folder; no container has such a name
-TERMINAL = "xterm"  # what a container with a terminal is told that it is
-MOST_LOG = 64 << 20  # bytes of a log that are read back, the last ones
+TERMINAL = "xterm"  # the variable TERM of a container with a terminal
+MAX_LOG = 64 << 20  # bytes at the end of a log that are read back
 
 
 class ProcessRuntime(LifecycleRuntime):
-    """See the module; nothing of what it started outlives it by more than `linger` seconds."""
+    """Runs containers as processes, which outlive this object by at most `linger` seconds."""
 
     name = "process"
     version = "1"
@@ -65,13 +65,14 @@ class ProcessRuntime(LifecycleRuntime):
     ) -> None:
         """
         Args:
-            clock: Real time, over the loop that everything here runs on.
+            clock: Real time, on the event loop of the caller.
             root: The folder of all pods. One runtime at a time may use it.
             stages: The pauses between restarts.
-            linger: Seconds that containers outlive an agent that died, so that its successor can take them up.
-            groups: Where to make control groups; looked for if not given.
+            linger: Seconds that containers outlive an agent that died, so that its successor can take them over.
+            groups: Where to create control groups; searched if not given.
             cards: The cards of this machine.
-            env: Variables for every container that does not set them itself, as where a stand-in's libraries are.
+            env: Variables for every container that does not set them itself, such as the path of a stand-in's
+                libraries.
         """
         super().__init__(clock, stages)
         self._root, self._linger, self._cards, self._env = root, linger, cards, dict(env or {})
@@ -90,13 +91,13 @@ class ProcessRuntime(LifecycleRuntime):
         if not self._folder(pod).is_dir():
             return False
         self._pods[work.uid] = pod
-        known = {one.name: one for one in states}
-        for one in pod.every:
-            runs = self._runs(pod, one)
+        known = {state.name: state for state in states}
+        for container in pod.every:
+            runs = self._runs(pod, container)
             if runs:
-                one.state = replace(known.get(one.plan.name, one.state), restarts=runs[-1])
-                self._take_up(pod, one, self._run_folder(pod, one, runs[-1]))
-        if all(one.state.state == "terminated" or one.plan.restart_policy == "Always" for one in pod.inits):
+                container.state = replace(known.get(container.plan.name, container.state), restarts=runs[-1])
+                self._take_up(pod, container, self._run_folder(pod, container, runs[-1]))
+        if all(init.state.state == "terminated" or init.plan.restart_policy == "Always" for init in pod.inits):
             self._clock.call_soon(lambda: self._next(pod))
         return True
 
@@ -107,41 +108,43 @@ class ProcessRuntime(LifecycleRuntime):
             return None
         try:
             with (self._run_folder(*found, runs[-1]) / "log").open("rb") as file:
-                file.seek(max(0, file.seek(0, 2) - MOST_LOG))
+                file.seek(max(0, file.seek(0, 2) - MAX_LOG))
                 return file.read()
         except OSError:
             return None
 
     def processes(self, work: Work) -> tuple[int, ...]:
         pod = self._pods.get(work.uid)
-        runs = [one.run for one in pod.every] if pod is not None else []
-        kept = [one.status for one in runs if isinstance(one, Kept) and one.status.running and not one.gone]
-        return (*(one.main[0] for one in kept), *(one.keeper[0] for one in kept))
+        runs = [container.run for container in pod.every] if pod is not None else []
+        states = [
+            run.status for run in runs if isinstance(run, SupervisedProcess) and run.status.running and not run.gone
+        ]
+        return (*(status.main[0] for status in states), *(status.supervisor[0] for status in states))
 
     async def exec(self, work: Work, container: str, command: Sequence[str], wanted: Wanted) -> Conversation:
-        pod, one, _ = self._living(work, container)
-        run = self._run_folder(pod, one, one.state.restarts)
+        pod, real, _ = self._living(work, container)
+        run = self._run_folder(pod, real, real.state.restarts)
         folder = run / f"exec-{next(self._commands)}"
-        env = self._environment(pod, one.plan)
+        env = self._environment(pod, real.plan)
         if wanted.tty:
             env.setdefault("TERM", TERMINAL)
 
-        def launch(told: Callable[[], None]) -> Kept:
+        def launch(told: Callable[[], None]) -> SupervisedProcess:
             def changed() -> None:
                 told()
-                if kept.gone:
-                    one.side.remove(kept)
+                if process.gone:
+                    real.side.remove(process)
                     shutil.rmtree(folder, ignore_errors=True)
                     self._stopped(pod)
 
-            groups = [str(group) for group in one.groups]
+            groups = [str(group) for group in real.groups]
             plan = Plan(
-                list(command), env, self._working_folder(one.plan, run), "", groups, owner=False, ends=ends.program,
+                list(command), env, self._working_folder(real.plan, run), "", groups, owner=False, ends=ends.program,
                 tty=wanted.tty,
             )  # fmt: skip
-            kept = Kept.launch(folder, plan, self._clock, changed)
-            one.side.append(kept)
-            return kept
+            process = SupervisedProcess.launch(folder, plan, self._clock, changed)
+            real.side.append(process)
+            return process
 
         try:
             ends = Ends(wanted)
@@ -150,21 +153,21 @@ class ProcessRuntime(LifecycleRuntime):
             raise ClusterError(f"container {container!r} of pod {work.pod.key}: {error.strerror}") from error
 
     async def attach(self, work: Work, container: str, wanted: Wanted) -> Conversation:
-        pod, one, kept = self._living(work, container)
-        log_file = self._run_folder(pod, one, one.state.restarts) / "log"
-        plan = one.plan
+        pod, real, process = self._living(work, container)
+        log_file = self._run_folder(pod, real, real.state.restarts) / "log"
+        plan = real.plan
         try:
-            return Attached(kept, log_file, wanted, self._clock, stdin=plan.stdin, once=plan.stdin_once)
+            return Attached(process, log_file, wanted, self._clock, stdin=plan.stdin, once=plan.stdin_once)
         except OSError as error:
             raise ClusterError(f"container {container!r} of pod {work.pod.key}: {error.strerror}") from error
 
-    def _living(self, work: Work, container: str) -> tuple[RealPod, RealContainer, Kept]:
+    def _living(self, work: Work, container: str) -> tuple[RealPod, RealContainer, SupervisedProcess]:
         """
         Raises:
             ClusterError: it does not run.
         """
         found = self._found(work, container)
-        if found is None or not found[1].lives or not isinstance(found[1].run, Kept):
+        if found is None or not found[1].lives or not isinstance(found[1].run, SupervisedProcess):
             raise ClusterError(f"container {container!r} of pod {work.pod.key} is not running")
         return *found, found[1].run
 
@@ -174,48 +177,48 @@ class ProcessRuntime(LifecycleRuntime):
 
     # -- a run --------------------------------------------------------------------------------------------------------
 
-    def _begin(self, pod: RealPod, one: RealContainer, changed: Callable[[], object]) -> Run:
-        env = self._surroundings(pod, one)
-        command, args = words(one.plan, env)
-        number = one.state.restarts
-        folder = self._run_folder(pod, one, number)
-        working = self._working_folder(one.plan, folder)
-        _check(one.plan, command, env, working)
-        limits = limits_of(one.plan)
+    def _begin(self, pod: RealPod, container: RealContainer, changed: Callable[[], object]) -> Run:
+        env = self._surroundings(pod, container)
+        command, args = words(container.plan, env)
+        number = container.state.restarts
+        folder = self._run_folder(pod, container, number)
+        working = self._working_folder(container.plan, folder)
+        _check(container.plan, command, env, working)
+        limits = limits_of(container.plan)
         if limits and not self._groups and not self._said_unlimited:
             self._said_unlimited = True
             log.warning("limits by-process pod=%s why=%s", pod.work.pod.key, self._groups.why)
         shutil.rmtree(folder, ignore_errors=True)
-        shutil.rmtree(self._run_folder(pod, one, number - 2), ignore_errors=True)  # the last two are kept
+        shutil.rmtree(self._run_folder(pod, container, number - 2), ignore_errors=True)  # the last two are kept
         try:
-            one.groups = self._groups.make(f"{pod.work.uid}-{one.plan.name}-{number}", limits)
-            groups = [str(group) for group in one.groups]
+            container.groups = self._groups.make(f"{pod.work.uid}-{container.plan.name}-{number}", limits)
+            groups = [str(group) for group in container.groups]
             alone = limits if not self._groups else Limits()
             plan = Plan(
                 [*command, *args], env, working, str(folder / "log"), groups,
                 memory=alone.memory or 0, cores=-(-(alone.cpu or 0) // 1000), linger=self._linger,
-                stdin=one.plan.stdin, tty=one.plan.tty,
+                stdin=container.plan.stdin, tty=container.plan.tty,
             )  # fmt: skip
-            _link(self._sandbox(pod, one), mounts(pod.work, one.plan, self._volumes(pod)))
-            return Kept.launch(folder, plan, self._clock, changed)
+            _link(self._sandbox(pod, container), mounts(pod.work, container.plan, self._volumes(pod)))
+            return SupervisedProcess.launch(folder, plan, self._clock, changed)
         except OSError as error:
             raise Blocked(NOT_CREATED, f"{error.filename}: {error.strerror}") from error
 
-    def _take_up(self, pod: RealPod, one: RealContainer, run: Path) -> None:
-        """What an earlier agent's run is doing, or how it has ended meanwhile."""
-        changed = partial(self._changed, pod, one)
-        kept = one.run = Kept.take_up(run, self._clock, changed)
-        status = kept.status
-        if one.init and kept.gone and status.code == 0:
-            one.state = replace(one.state, state="terminated", reason="Completed", exit_code=0)
-        elif kept.gone:
+    def _take_up(self, pod: RealPod, container: RealContainer, run: Path) -> None:
+        """Take over the run of an earlier agent, which may have ended meanwhile."""
+        changed = partial(self._changed, pod, container)
+        process = container.run = SupervisedProcess.take_up(run, self._clock, changed)
+        status = process.status
+        if container.init and process.gone and status.code == 0:
+            container.state = replace(container.state, state="terminated", reason="Completed", exit_code=0)
+        elif process.gone:
             self._clock.call_soon(changed)
         elif status.running:
-            one.state = self._running(pod, one, status.started)
+            container.state = self._running(pod, container, status.started)
 
-    def _over(self, pod: RealPod, one: RealContainer) -> None:
-        if not cgroups.remove(one.groups):
-            log.info("group busy pod=%s container=%s", pod.work.pod.key, one.plan.name)
+    def _over(self, pod: RealPod, container: RealContainer) -> None:
+        if not cgroups.remove(container.groups):
+            log.info("group busy pod=%s container=%s", pod.work.pod.key, container.plan.name)
 
     def _cleared(self, pod: RealPod) -> None:
         shutil.rmtree(self._folder(pod), ignore_errors=True)
@@ -229,61 +232,61 @@ class ProcessRuntime(LifecycleRuntime):
         env = {**terminal, **self._env, **environment(pod.work, plan), **cards}
         return {SANDBOX: str(self._folder(pod) / MOUNTS / plan.name), **env} if plan.volume_mounts else env
 
-    def _surroundings(self, pod: RealPod, one: RealContainer) -> dict[str, str]:
-        """Volumes first, then the variables, one of which says where the volumes are.
+    def _surroundings(self, pod: RealPod, container: RealContainer) -> dict[str, str]:
+        """Prepare the volumes, then the variables, one of which is the path of the volumes.
 
         Raises:
-            Blocked: a volume cannot be had, or a variable's object lacks its key.
+            Blocked: a volume is not available, or an object lacks the key that a variable refers to.
         """
         try:
             prepare(pod.work, self._volumes(pod))
-            mounts(pod.work, one.plan, self._volumes(pod))
-            return self._environment(pod, one.plan)
+            mounts(pod.work, container.plan, self._volumes(pod))
+            return self._environment(pod, container.plan)
         except (CannotMount, Unresolved, OSError) as error:
             raise Blocked(NO_CONFIG, str(error)) from error
 
     def _volumes(self, pod: RealPod) -> Path:
         return self._folder(pod) / VOLUMES
 
-    def _sandbox(self, pod: RealPod, one: RealContainer) -> Path:
-        return self._folder(pod) / MOUNTS / one.plan.name
+    def _sandbox(self, pod: RealPod, container: RealContainer) -> Path:
+        return self._folder(pod) / MOUNTS / container.plan.name
 
     def _folder(self, pod: RealPod) -> Path:
         return self._root / pod.work.uid
 
-    def _run_folder(self, pod: RealPod, one: RealContainer, number: int) -> Path:
-        return self._folder(pod) / one.plan.name / str(number)
+    def _run_folder(self, pod: RealPod, container: RealContainer, number: int) -> Path:
+        return self._folder(pod) / container.plan.name / str(number)
 
     def _working_folder(self, plan: ContainerPlan, run: Path) -> str:
-        """`workingDir` where it is one of this machine's, or below a mount."""
+        """`workingDir` on this machine or below a mount; the run's own folder if the container sets none."""
         if _below_a_mount(plan):
             return f"{run.parent.parent}/{MOUNTS}/{plan.name}/{plan.working_dir.lstrip('/')}"
         return plan.working_dir or str(run / "work")
 
-    def _runs(self, pod: RealPod, one: RealContainer) -> list[int]:
-        folder = self._folder(pod) / one.plan.name
+    def _runs(self, pod: RealPod, container: RealContainer) -> list[int]:
+        folder = self._folder(pod) / container.plan.name
         return sorted(int(each.name) for each in folder.iterdir()) if folder.is_dir() else []
 
 
 def _link(sandbox: Path, mounted: Sequence[Mounted]) -> None:
-    """Every mount as a link at its own path below `sandbox`; a mount below another one is put into it."""
+    """Create a symbolic link below `sandbox` for each mount; a mount below another one is created inside it."""
     shutil.rmtree(sandbox, ignore_errors=True)
-    for one in mounted:
-        at = sandbox / one.target.lstrip("/")
+    for mount in mounted:
+        at = sandbox / mount.target.lstrip("/")
         at.parent.mkdir(parents=True, exist_ok=True)
         if at.is_symlink() or at.exists():
-            continue  # a folder of that name is in the volume above
-        at.symlink_to(one.source)
+            continue  # the outer volume has a folder of that name
+        at.symlink_to(mount.source)
 
 
 def _below_a_mount(plan: ContainerPlan) -> bool:
-    return any(Path(plan.working_dir).is_relative_to(one.mount_path) for one in plan.volume_mounts)
+    return any(Path(plan.working_dir).is_relative_to(mount.mount_path) for mount in plan.volume_mounts)
 
 
 def _check(plan: ContainerPlan, command: list[str], env: dict[str, str], working: str) -> None:
     """
     Raises:
-        Blocked: the container asks for what only an image could bring.
+        Blocked: the container needs what only an image could provide.
     """
     image = f"image {plan.image!r}"
     if not command:

@@ -1,6 +1,6 @@
-"""What runs a pod's containers, whatever that means: as data, as processes, in Docker.
+"""The interface of container runtimes: as data, as processes, in Docker.
 
-The node agent decides (admission, grants, phases, what the API hears); a runtime only starts, stops and reports.
+The node agent decides about admission, grants, phases and what the API gets; a runtime starts, stops and reports.
 """
 
 from abc import ABC, abstractmethod
@@ -15,7 +15,7 @@ from seatrial.harness.nodes.pods import BoundPod, ContainerPlan
 
 State = Literal["waiting", "running", "terminated"]
 
-NO_CONFIG = "CreateContainerConfigError"  # what it refers to cannot be had
+NO_CONFIG = "CreateContainerConfigError"  # kubelet's reason: an object that the container refers to is missing
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +31,14 @@ class ContainerState:
     exit_code: int = 0
     restarts: int = 0
     id: str = ""
-    ready: bool = True  # what its readiness probe says while it runs; without one, that it runs
-    up: bool = True  # whether its startup probe has succeeded, or there is none
+    ready: bool = True  # result of the readiness probe; True without one
+    up: bool = True  # the startup probe has succeeded, or there is none
     init: bool = False
 
 
 @dataclass(slots=True)
 class Work:
-    """A pod that was admitted: all that a runtime needs to run it."""
+    """An admitted pod: everything that a runtime needs to run it."""
 
     pod: BoundPod
     node: str
@@ -55,9 +55,9 @@ class Work:
 
     def container(self, name: str) -> ContainerPlan | None:
         """The container of that name, init containers included."""
-        for one in (*self.pod.spec.containers, *self.pod.spec.init_containers):
-            if one.name == name:
-                return one
+        for container in (*self.pod.spec.containers, *self.pod.spec.init_containers):
+            if container.name == name:
+                return container
         return None
 
 
@@ -65,11 +65,11 @@ Report = Callable[[tuple[ContainerState, ...]], None]  # the containers in the p
 
 
 class Runtime(ABC):
-    """Runs pods."""
+    """A container runtime."""
 
     name: str
     version: str
-    real = False  # whether programs run, which need what ConfigMaps and Secrets hold
+    real = False  # whether programs run, which need the content of ConfigMaps and Secrets
 
     @abstractmethod
     def start(self, work: Work, report: Report) -> None:
@@ -77,15 +77,15 @@ class Runtime(ABC):
 
     @abstractmethod
     def resume(self, work: Work, states: tuple[ContainerState, ...], report: Report) -> bool:
-        """Take up a pod that an earlier agent had started; False if it cannot be found any more."""
+        """Take over a pod that an earlier agent started; False if the runtime does not know it."""
 
     @abstractmethod
     def stop(self, work: Work, grace: float, done: Callable[[], None]) -> None:
-        """End the containers, by force after `grace` seconds; `done` is called once nothing of them is left."""
+        """Stop the containers, and kill them after `grace` seconds; `done` is called once they have ended."""
 
     @abstractmethod
     def logs(self, work: Work, container: str) -> bytes | None:
-        """What the container has printed; None if there is no such container or none of its output."""
+        """The container's output; None if there is no such container or no output is stored."""
 
     async def exec(
         self,
@@ -94,7 +94,7 @@ class Runtime(ABC):
         command: Sequence[str],
         wanted: Wanted,  # noqa: ARG002 for runtimes that can
     ) -> Conversation:
-        """Run a command inside a container that runs.
+        """Run a command inside a running container.
 
         Raises:
             ClusterError: there is no such container, it does not run, or this runtime runs no commands.
@@ -105,8 +105,8 @@ class Runtime(ABC):
         )
 
     def processes(self, work: Work) -> tuple[int, ...]:  # noqa: ARG002
-        """The first processes of the pod's running containers, then whatever their orphans become children of; none
-        where containers are no processes of this machine."""
+        """The pids of the running containers' first processes, then those of their subreapers; none for containers that
+        are not processes of this machine."""
         return ()
 
     async def attach(
@@ -115,7 +115,7 @@ class Runtime(ABC):
         container: str,
         wanted: Wanted,  # noqa: ARG002 for runtimes that can
     ) -> Conversation:
-        """Listen to a container's own program, and speak to it if it listens.
+        """Attach to a container's program: its output, and its input if it has one.
 
         Raises:
             ClusterError: there is no such container, it does not run, or this runtime runs no programs.
@@ -126,10 +126,10 @@ class Runtime(ABC):
         """Connect to a port of a pod.
 
         Raises:
-            ClusterError: the pod does not run, or nobody listens there.
+            ClusterError: the pod does not run, or no program listens on the port.
         """
         raise ClusterError(f"runtime {self.name!r} runs no programs: asked for port {port} of {work.pod.key}")
 
     @abstractmethod
     def close(self) -> None:
-        """End everything that was started."""
+        """End all pods."""

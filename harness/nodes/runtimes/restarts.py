@@ -1,4 +1,4 @@
-"""When a container that has ended is started again: kubelet's rules."""
+"""Kubelet's rules for restarts of ended containers."""
 
 
 def again(policy: str, code: int) -> bool:
@@ -7,5 +7,5 @@ def again(policy: str, code: int) -> bool:
 
 
 def pause(restarts: int, first: float, longest: float) -> float:
-    """Seconds to wait before the next start. The first end is started again at once, then the pause doubles."""
+    """Seconds before the next start. The first restart is immediate, then the pause doubles."""
     return 0.0 if restarts <= 0 else min(longest, first * 2.0 ** min(restarts - 1, 16))

@@ -1,7 +1,7 @@
-"""Pods as data: containers that start after a while, wait, end and print what the real ones would have printed.
+"""Pods as data: simulated containers start after a delay, run, end and print the expected output.
 
-A container waits for ever, unless its command is one that can be told to end (`sleep 30`, `true`, `exit 3`) or the pod
-says so: annotations `seatrial.dev/runs-for` (seconds) and `seatrial.dev/exit-code`.
+A container runs until it is stopped, unless the end of its command is known (`sleep 30`, `true`, `exit 3`) or the pod
+has the annotations `seatrial.dev/runs-for` (seconds) and `seatrial.dev/exit-code`.
 """
 
 import re
@@ -36,7 +36,7 @@ _EXIT = re.compile(r"exit (\d+)", re.ASCII)
 
 
 class Stages(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Seconds from and to."""
+    """Ranges of delays in seconds: (minimum, maximum); `restart`: (first pause, longest pause)."""
 
     start: tuple[float, float] = (0.0, 0.0)
     stop: tuple[float, float] = (0.0, 0.0)
@@ -56,7 +56,7 @@ def load_stages(path: Path = STAGES / "default.yaml") -> Stages:
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How a command ends by itself."""
+    """The known end of a command."""
 
     after: float  # seconds
     code: int
@@ -78,9 +78,9 @@ def ending_of(work: Work, container: ContainerPlan) -> Ending | None:
 
 
 def _script_ending(script: str) -> Ending | None:
-    """The steps of a plain script that this can follow; None from the first one that it cannot."""
+    """The end of a script of known steps; None if one step is unknown."""
     after, code = 0.0, 0
-    for step in (one.strip() for one in re.split(r"[;\n]|&&", script)):
+    for step in (command.strip() for command in re.split(r"[;\n]|&&", script)):
         if match := _SLEEP.fullmatch(step):
             if match[1] == "infinity" or float(match[1]) >= 1e6:
                 return None
@@ -97,14 +97,14 @@ def _script_ending(script: str) -> Ending | None:
 
 
 class _Running:
-    """One pod that runs."""
+    """One started pod."""
 
     __slots__ = ("report", "states", "timers", "work")
 
     def __init__(self, work: Work, report: Report) -> None:
         self.work = work
         self.report = report
-        names = [one.name for one in work.pod.spec.containers]
+        names = [container.name for container in work.pod.spec.containers]
         self.states = {name: ContainerState(name, reason="ContainerCreating") for name in names}
         self.timers: list[Timer] = []
 
@@ -113,7 +113,7 @@ class _Running:
 
 
 class SimulatedRuntime(Runtime):
-    """Everything in memory, on the clock and the seed it was given."""
+    """Containers in memory, a function of clock and seed."""
 
     name = "simulated"
     version = "1"
@@ -165,7 +165,7 @@ class SimulatedRuntime(Runtime):
         return printed(work, plan)
 
     def fail(self, work: Work, *, reason: str, code: int) -> None:
-        """End all containers of a pod at once, as an out-of-memory kill or a dying device does."""
+        """End all containers of a pod at once, as after an out-of-memory kill or a device failure."""
         running = self._pods.get(work.uid)
         if running is not None:
             for name, state in running.states.items():
@@ -232,12 +232,12 @@ class SimulatedRuntime(Runtime):
         low, high = bounds
         if low == high:
             return low
-        # By pod, not in the order of events: one more pod in the run changes nobody else's delays.
+        # From the pod's name, not from the order of events: another pod does not change these delays.
         return low + (high - low) * zlib.crc32(f"{self._seed}/{work.pod.key}/{what}".encode()) / (1 << 32)
 
 
 def printed(work: Work, container: ContainerPlan) -> bytes:
-    """What the container prints: the probe's lines for the probe's command, the words of an `echo`, else nothing."""
+    """The container's output: the probe's lines for the probe's command, the arguments of `echo`, else nothing."""
     if tuple(container.command) == PROBE_COMMAND:
         return probe_output(work, container)
     words = (*container.command, *container.args)
@@ -254,8 +254,8 @@ def _balanced(text: str) -> bool:
 
 
 def probe_output(work: Work, container: ContainerPlan) -> bytes:
-    """What `seatrial.scheduler.api.builders.PROBE_COMMAND` prints inside such a container: its environment, the device
-    nodes that its patterns match, its mounts."""
+    """The output of `seatrial.scheduler.api.builders.PROBE_COMMAND` in the container: environment, matching device
+    nodes, mounts."""
     grant = work.grants.get(container.name)
     extra = grant.env if grant else {}
     env = resolve_env(work.pod, container, extra, ip=work.ip)
@@ -268,5 +268,5 @@ def probe_output(work: Work, container: ContainerPlan) -> bytes:
 
 
 def _matches(path: str, pattern: str) -> bool:
-    """As a shell does: a star does not cross a slash."""
+    """Match as a shell does: a star does not match a slash."""
     return path.count("/") == pattern.count("/") and fnmatchcase(path, pattern)

@@ -1,7 +1,7 @@
-"""A pod's volumes as folders of this machine, for runtimes whose containers really run.
+"""A pod's volumes as folders of this machine, for runtimes that run programs.
 
-What comes of objects is written once, before the pod's first container starts, with the modes that the pod asks for;
-folders are the pod's own and go with it. A host path is the path itself.
+Files from objects are written once, before the pod's first container starts, with the modes that the pod requests. The
+folders belong to the pod and are removed with it. A host path is used as it is.
 """
 
 import os
@@ -15,18 +15,18 @@ from seatrial.harness.nodes.references import CONFIG_MAP, SECRET, TOKEN, token_n
 from seatrial.harness.nodes.runtimes.protocol import Work
 from seatrial.harness.nodes.variables import field_of, resource_of
 
-MODE = 0o644  # of files, unless the pod says otherwise
-_OPEN_TO_ALL = 0o777  # what kubelet gives an emptyDir
+MODE = 0o644  # default mode of files
+_OPEN_TO_ALL = 0o777  # kubelet's mode of an emptyDir
 _CREATED = {"DirectoryOrCreate", "FileOrCreate"}
 
 
 class CannotMount(Exception):
-    """A volume or a mount that cannot be had; the message names it."""
+    """A volume or a mount is not available; the message names it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mounted:
-    """A folder or file of this machine and where a container wants it."""
+    """A folder or file of this machine and its path in a container."""
 
     source: Path
     target: str
@@ -34,10 +34,10 @@ class Mounted:
 
 
 def prepare(work: Work, folder: Path) -> None:
-    """Make the pod's volumes below `folder`; those that are there stay as they are.
+    """Create the pod's volumes below `folder`; existing ones are not changed.
 
     Raises:
-        CannotMount: a volume is of a kind that needs a storage driver, or its files cannot be made.
+        CannotMount: a volume needs a storage driver, or its files cannot be written.
     """
     for volume in work.pod.spec.volumes:
         if volume.host_path is not None:
@@ -59,17 +59,17 @@ def prepare(work: Work, folder: Path) -> None:
 
 
 def mounts(work: Work, plan: ContainerPlan, folder: Path) -> list[Mounted]:
-    """Where a container's mounts come from, shortest path first.
+    """The sources of a container's mounts, shortest path first.
 
     Raises:
-        CannotMount: a mount names no volume of the pod, or leads out of it.
+        CannotMount: a mount names no volume of the pod, or its path leaves the volume.
     """
-    volumes = {one.name: one for one in work.pod.spec.volumes}
+    volumes = {volume.name: volume for volume in work.pod.spec.volumes}
     found = [
         Mounted(_source(plan, mount, volumes.get(mount.name), folder), mount.mount_path, mount.read_only)
         for mount in plan.volume_mounts
     ]
-    return sorted(found, key=lambda one: one.target)
+    return sorted(found, key=lambda mount: mount.target)
 
 
 def _source(plan: ContainerPlan, mount: VolumeMount, volume: Volume | None, folder: Path) -> Path:
@@ -102,7 +102,7 @@ def _host(name: str, wanted: HostPath) -> None:
 
 
 def _files(work: Work, part: Projection) -> Iterator[tuple[str, bytes, int | None]]:
-    """Path, content and mode of each file that a source gives."""
+    """Path, content and mode of each file of a source."""
     sources = ((CONFIG_MAP, part.config_map, part.config_map), (SECRET, part.secret, part.secret))
     for kind, source, _ in sources:
         if source is None:

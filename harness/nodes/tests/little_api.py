@@ -73,7 +73,7 @@ class LittleApi(Transport):
 
     def writes(self, part: str) -> list[Request]:
         """Requests that changed something and have `part` in their path."""
-        return [one for one in self.sent if one.method != "GET" and part in one.path]
+        return [request for request in self.sent if request.method != "GET" and part in request.path]
 
     # -- the transport ------------------------------------------------------------------------------------------------
 
@@ -92,7 +92,7 @@ class LittleApi(Transport):
         url = urlsplit(request.path)
         if request.method == "GET":
             matches = _matcher(url.query)
-            items = [one for one in self.objects.get(_collection(url.path), {}).values() if matches(one)]
+            items = [stored for stored in self.objects.get(_collection(url.path), {}).values() if matches(stored)]
             return _json(200, {"metadata": {"resourceVersion": str(self._version)}, "items": items})
         if self.refuse:
             return _json(self.refuse.popleft(), {"kind": "Status", "message": "refused by the test"})
@@ -170,9 +170,9 @@ def _matcher(query: str) -> Callable[[Object], bool]:
 def _merged(old: Any, patch: Any, *, strategic: bool = False, name: str = "") -> Any:
     if isinstance(patch, list) and strategic and name in _BY_KEY and isinstance(old, list):
         key = _BY_KEY[name]
-        rows = {one[key]: one for one in old}
-        for one in patch:
-            rows[one[key]] = {**rows.get(one[key], {}), **one}
+        rows = {item[key]: item for item in old}
+        for change in patch:
+            rows[change[key]] = {**rows.get(change[key], {}), **change}
         return list(rows.values())
     if not isinstance(patch, dict):
         return patch

@@ -89,7 +89,7 @@ def gpu(minor: int, core: int = 100, ratio: int = 100, memory: str = "80Gi") -> 
 
 
 def condition(thing: dict[str, Any], kind: str) -> dict[str, Any]:
-    found: dict[str, Any] = next(one for one in thing["status"]["conditions"] if one["type"] == kind)
+    found: dict[str, Any] = next(item for item in thing["status"]["conditions"] if item["type"] == kind)
     return found
 
 
@@ -103,13 +103,13 @@ def test_a_node_is_ready_with_its_devices_resources_and_labels(rig: Rig) -> None
     assert n1["metadata"]["labels"]["node.koordinator.sh/gpu-model"] == "H100-80GB-HBM3"
     assert n1["metadata"]["labels"]["pool"] == "train"
     assert n1["spec"]["taints"] == [{"key": "dedicated", "value": "train", "effect": "NoSchedule"}]
-    assert [one["type"] for one in rig.device("n1")["spec"]["devices"]] == ["gpu"] * 8 + ["rdma"] * 8
+    assert [device["type"] for device in rig.device("n1")["spec"]["devices"]] == ["gpu"] * 8 + ["rdma"] * 8
     assert rig.api.has("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/n1")
 
 
 def test_ready_is_said_last(rig: Rig) -> None:
     rig.add(node("n1").gpus("a10", 1))
-    order = [one.path for one in rig.api.sent if one.method != "GET"]
+    order = [request.path for request in rig.api.sent if request.method != "GET"]
     assert order.index(DEVICES) < order.index("/api/v1/nodes/n1") < order.index("/api/v1/nodes/n1/status")
 
 
@@ -145,7 +145,7 @@ def test_a_whole_card_pod_runs_and_sees_its_card_alone(rig: Rig) -> None:
     assert "NVIDIA_VISIBLE_DEVICES=2" in printed
     assert "device=/dev/nvidia2" in printed
     assert "device=/dev/nvidia0" not in printed
-    assert not [one for one in printed if "libvgpu" in one]
+    assert not [line for line in printed if "libvgpu" in line]
     assert len(rig.api.writes("/pods/a")) == 1, "one write from bound to running"
 
 
@@ -246,7 +246,7 @@ def test_a_new_agent_finds_pods_and_cards_as_they_were(rig: Rig) -> None:
 def test_a_failed_card_leaves_the_pool_within_a_second_and_comes_back(rig: Rig) -> None:
     rig.add(node("n1").gpus("a10", 2))
     rig.fault("n1", {"verb": "critical", "device": 1, "xid": 79, "at": 10, "for": 60})
-    assert [one["health"] for one in rig.device("n1")["spec"]["devices"]] == [True, True]
+    assert [device["health"] for device in rig.device("n1")["spec"]["devices"]] == [True, True]
     rig.clock.advance(11)
     first, second = rig.device("n1")["spec"]["devices"]
     assert (first["health"], second["health"]) == (True, False)
@@ -255,7 +255,7 @@ def test_a_failed_card_leaves_the_pool_within_a_second_and_comes_back(rig: Rig) 
     assert status["allocatable"]["koordinator.sh/gpu"] == "100"
     assert (status["capacity"]["nvidia.com/gpu"], status["allocatable"]["nvidia.com/gpu"]) == ("2", "1")
     rig.clock.advance(60)
-    assert [one["health"] for one in rig.device("n1")["spec"]["devices"]] == [True, True]
+    assert [device["health"] for device in rig.device("n1")["spec"]["devices"]] == [True, True]
     assert rig.node("n1")["status"]["allocatable"]["koordinator.sh/gpu"] == "200"
 
 
@@ -351,7 +351,9 @@ def test_a_vnpu_and_an_smlu_reach_the_container_under_their_own_names(rig: Rig) 
 
 def test_a_nic_gives_the_container_its_virtual_function_alone(rig: Rig) -> None:
     rig.add(node("n1").server("dgx-h100"))
-    nic = next(one for one in rig.device("n1")["spec"]["devices"] if one["type"] == "rdma" and one["minor"] == 1)
+    nic = next(
+        device for device in rig.device("n1")["spec"]["devices"] if device["type"] == "rdma" and device["minor"] == 1
+    )
     bus = nic["vfGroups"][0]["vfs"][2]["busID"]
     entry = {
         "minor": 1,
@@ -361,7 +363,7 @@ def test_a_nic_gives_the_container_its_virtual_function_alone(rig: Rig) -> None:
     }
     rig.bind(pod("a"), "n1", {"rdma": [entry]})
     rig.clock.advance(1)
-    verbs = [one for one in rig.printed("a") if one.startswith("device=/dev/infiniband/")]
+    verbs = [line for line in rig.printed("a") if line.startswith("device=/dev/infiniband/")]
     assert verbs == ["device=/dev/infiniband/rdma_cm", "device=/dev/infiniband/uverbs82"]
 
 

@@ -57,7 +57,7 @@ def test_links_name_the_peers() -> None:
     node = NodeHardware("n1", from_server("atlas-800t-a2", catalog()))
     infos = device_infos(node.devices(), node.links())
     links = infos[0]["topology"]["p2pLinks"]
-    assert [one["type"] for one in links] == ["HCCS"]
+    assert [link["type"] for link in links] == ["HCCS"]
     assert links[0]["peerMinor"] == "1,2,3", "HCCS joins four chips of the eight"
 
 
@@ -68,7 +68,7 @@ def test_nvidia_cards_are_not_its_business() -> None:
 def test_a_sick_chip_says_why() -> None:
     node = hardware("ascend-910b3")
     break_minor(node, 1)
-    assert [one["status"]["healthy"] for one in device_infos(node.devices())] == [True, False]
+    assert [info["status"]["healthy"] for info in device_infos(node.devices())] == [True, False]
     assert device_infos(node.devices())[1]["status"] == {
         "healthy": False, "errCode": "0x80E01801", "errMessage": "chip error",
     }  # fmt: skip
@@ -86,7 +86,7 @@ def test_the_file_follows_the_devices_each_quarter_of_an_hour(tmp_path: Path) ->
     assert json.loads(path.read_bytes())[0]["status"]["healthy"] is True
     clock.run_until(clock.monotonic() + 1)
     assert json.loads(path.read_bytes())[0]["status"]["healthy"] is False
-    assert [one.name for one in path.parent.iterdir()] == ["ic-device"]
+    assert [item.name for item in path.parent.iterdir()] == ["ic-device"]
 
     daemon.stop()
     daemon.stop()
@@ -119,4 +119,4 @@ def test_a_write_that_fails_leaves_the_old_file_alone(tmp_path: Path) -> None:
     (tmp_path / "f").mkdir()
     with pytest.raises(OSError, match="f"):
         replace_file(tmp_path / "f", b"x")
-    assert [one.name for one in tmp_path.iterdir()] == ["f"]
+    assert [path.name for path in tmp_path.iterdir()] == ["f"]

@@ -45,7 +45,7 @@ class Rig:
         runtime = SimulatedRuntime(self.clock, stages=Stages(start=(1.0, 1.0)))
         self.agent = LocalAgent(
             self.api, self.clock, "box", hardware, runtime,
-            aside=lambda ask, answer: answer(ask()), annotations={"seatrial.dev/limits": "cgroup v2"},
+            run_blocking=lambda ask, answer: answer(ask()), annotations={"seatrial.dev/limits": "cgroup v2"},
             xpu_folder=xpu_folder,
         )  # fmt: skip
         self.agent.start()
@@ -55,7 +55,7 @@ class Rig:
         return self.api.get("/api/v1/nodes/box")
 
     def healthy(self) -> list[bool]:
-        return [one["health"] for one in self.api.get(DEVICE)["spec"]["devices"] if one["type"] == "gpu"]
+        return [device["health"] for device in self.api.get(DEVICE)["spec"]["devices"] if device["type"] == "gpu"]
 
 
 @pytest.fixture
@@ -80,8 +80,10 @@ def test_a_card_that_fails_is_told_within_a_second(rig: Rig, boundary: Boundary)
     faults.apply(boundary.table, at, "critical", {"xid": 79}, now=1.0)
     assert all(rig.healthy())
     rig.clock.advance(1.0)
-    dead = [one for one in rig.api.get(DEVICE)["spec"]["devices"] if one["type"] == "gpu" and not one["health"]]
-    assert [one["minor"] for one in dead] == [boundary.table.devices[at].minor]
+    dead = [
+        device for device in rig.api.get(DEVICE)["spec"]["devices"] if device["type"] == "gpu" and not device["health"]
+    ]
+    assert [device["minor"] for device in dead] == [boundary.table.devices[at].minor]
     assert rig.node()["status"]["allocatable"]["nvidia.com/gpu"] == "7"
 
 
@@ -120,7 +122,7 @@ def test_usage_comes_by_uuid(hardware: LocalHardware, boundary: Boundary) -> Non
     with boundary.table.writing(boundary.table.devices[boundary.position(0)]) as record:
         record.core_use = 63
     usage = hardware.usage()
-    first = next(one for one in hardware.devices() if one.index == 0)
+    first = next(device for device in hardware.devices() if device.index == 0)
     assert usage[first.uuid].core == 63.0
     assert len(usage) == 8
 
@@ -130,7 +132,7 @@ def test_everything_is_read_again_now_and_then(hardware: LocalHardware, boundary
     faults.apply(boundary.table, boundary.position(0), "critical", {"xid": 79}, now=1.0)
     assert hardware.look()
     assert not any(hardware.look() for _ in range(60))
-    assert [one.health.ok for one in hardware.devices()].count(False) == 1
+    assert [device.health.ok for device in hardware.devices()].count(False) == 1
 
 
 @pytest.mark.parametrize(
@@ -165,13 +167,13 @@ def test_a_node_of_npus_is_published_through_the_daemon_s_file(tmp_path: Path) -
         rig = Rig(opened, xpu_folder=tmp_path / "xpus")
         file = tmp_path / "xpus" / "ic-device"
         assert rig.node()["metadata"]["labels"]["node.koordinator.sh/gpu-model"] == "Ascend-910B3"
-        assert [one["uuid"] for one in json.loads(file.read_bytes())] == [
-            one["id"] for one in rig.api.get(DEVICE)["spec"]["devices"]
+        assert [info["uuid"] for info in json.loads(file.read_bytes())] == [
+            info["id"] for info in rig.api.get(DEVICE)["spec"]["devices"]
         ]
         faults.apply(boundary.table, boundary.position(2), "critical", {}, now=1.0)
         rig.clock.advance(1.0)
-        ill = [one["uuid"] for one in json.loads(file.read_bytes()) if not one["status"]["healthy"]]
-        assert ill == [one["id"] for one in rig.api.get(DEVICE)["spec"]["devices"] if not one["health"]]
+        ill = [info["uuid"] for info in json.loads(file.read_bytes()) if not info["status"]["healthy"]]
+        assert ill == [device["id"] for device in rig.api.get(DEVICE)["spec"]["devices"] if not device["health"]]
         assert len(ill) == 1
         rig.agent.stop()
         assert not file.exists()

@@ -85,16 +85,18 @@ class Rig:
 
 
 def rows(usage: dict[str, Any]) -> dict[str, tuple[str, str]]:
-    return {one["id"]: (one["resources"][GPU_CORE], one["resources"][GPU_MEMORY]) for one in usage["devices"]}
+    return {
+        device["id"]: (device["resources"][GPU_CORE], device["resources"][GPU_MEMORY]) for device in usage["devices"]
+    }
 
 
 def test_a_script_is_read_back_through_the_library_and_ends_with_the_pod() -> None:
     clock = SimClock()
-    with stand_in("a10:2") as standing, LocalHardware(standing.providers(), LocalMachine(8, 64 * GIB)) as hardware:
+    with stand_in("a10:2") as cards, LocalHardware(cards.providers(), LocalMachine(8, 64 * GIB)) as hardware:
         runtime = WithProcesses(clock, stages=Stages(start=(1.0, 1.0)))
         rig = Rig(
             lambda api: LocalAgent(
-                api, clock, "box", hardware, runtime, aside=lambda ask, answer: answer(ask()), standing=standing
+                api, clock, "box", hardware, runtime, run_blocking=lambda ask, answer: answer(ask()), stand_in=cards
             ),
             clock,
         )
@@ -103,7 +105,7 @@ def test_a_script_is_read_back_through_the_library_and_ends_with_the_pod() -> No
         (mine,) = rig.status()["podsMetric"]
         assert (mine["namespace"], mine["name"]) == ("default", "a")
         assert rows(mine["podUsage"]) == {uuid: ("40", str(6 * GIB))}
-        others = {one.uuid: ("0", "0") for one in hardware.devices() if one.uuid != uuid}
+        others = {device.uuid: ("0", "0") for device in hardware.devices() if device.uuid != uuid}
         assert rows(rig.status()["nodeMetric"]["nodeUsage"]) == {uuid: ("40", str(6 * GIB)), **others}
 
         rig.api.drop("/api/v1/namespaces/default/pods/a")

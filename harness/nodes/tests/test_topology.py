@@ -30,13 +30,13 @@ TOPOLOGIES = "/apis/topology.node.k8s.io/v1alpha1/noderesourcetopologies"
 )
 def test_cpus(built: NodeBuilder, cpus: int, cores: int, numa_nodes: int) -> None:
     found = cpus_of(machine_of(built.manifest))
-    assert [one["id"] for one in found] == list(range(cpus))
-    assert len({(one["socket"], one["core"]) for one in found}) == cores
-    on = Counter(one["node"] for one in found)
+    assert [cpu["id"] for cpu in found] == list(range(cpus))
+    assert len({(cpu["socket"], cpu["core"]) for cpu in found}) == cores
+    on = Counter(cpu["node"] for cpu in found)
     assert len(on) == numa_nodes
     assert max(on.values()) - min(on.values()) <= 1
-    for core in {one["core"] for one in found}:
-        assert len({(one["node"], one["socket"]) for one in found if one["core"] == core}) == 1
+    for core in {cpu["core"] for cpu in found}:
+        assert len({(cpu["node"], cpu["socket"]) for cpu in found if cpu["core"] == core}) == 1
 
 
 def test_zones_add_up_to_the_machine() -> None:

@@ -43,8 +43,8 @@ def card(minor: int, *, vendor: str = "nvidia", health: Health | None = None) ->
 def amounts(entries: list[dict[str, Any]]) -> list[tuple[int, str, str, str]]:
     """Minor, cores, bytes, ratio."""
     return [
-        (one["minor"], *(one["resources"][name] for name in (GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO)))
-        for one in entries
+        (entry["minor"], *(entry["resources"][name] for name in (GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO)))
+        for entry in entries
     ]
 
 
@@ -64,7 +64,7 @@ def test_a_card_s_use_is_the_sum_of_its_pods() -> None:
         (0, "31", str(6 * GIB), "30"),
         (1, "6", str(2 * GIB), "10"),
     ]
-    assert [(one["namespace"], one["name"]) for one in status["podsMetric"]] == [("a", "y"), ("b", "x")]
+    assert [(metric["namespace"], metric["name"]) for metric in status["podsMetric"]] == [("a", "y"), ("b", "x")]
     assert amounts(status["podsMetric"][1]["podUsage"]["devices"]) == [(0, "10", str(2 * GIB), "10")]
 
 
@@ -137,7 +137,7 @@ def test_real_processes_are_found_through_the_provider(tmp_path: Path) -> None:
 
     assert PodUse("team", "a", (CardUse(devices[0].uuid, GIB, 10.0),)) in use.pods
     assert PodUse("", "", (CardUse(devices[0].uuid, 2 * GIB, 20.0),)) in use.pods
-    assert devices[1].uuid not in {one.uuid for one in use.devices}
+    assert devices[1].uuid not in {device.uuid for device in use.devices}
     assert len(use.devices) == len(devices) - 1
 
 
@@ -191,7 +191,7 @@ def test_a_report_each_interval(rig: Rig) -> None:
         (0, "40", str(6 * GIB)),
         (1, "0", "0"),
     ]
-    assert [one["name"] for one in status["podsMetric"]] == ["a"]
+    assert [metric["name"] for metric in status["podsMetric"]] == ["a"]
 
 
 def test_another_interval_counts_from_now(rig: Rig) -> None:

@@ -88,7 +88,7 @@ def test_objects_are_read_and_what_is_missing_is_named() -> None:
     (objects,) = seen
     assert objects.found["configmap", "settings"] == {"colour": b"blue", "raw": b"\x00\x01"}
     assert objects.found["secret", "login"] == {"user": b"me"}
-    assert [one for one in objects.missing if not one.startswith("token")] == ['configmap "absent" not found']
+    assert [name for name in objects.missing if not name.startswith("token")] == ['configmap "absent" not found']
     assert wanted_of(pod) == {
         ("configmap", "settings"): False,
         ("secret", "gone"): True,

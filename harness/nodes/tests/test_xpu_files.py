@@ -37,7 +37,7 @@ def test_the_way_over_the_file_changes_nothing(tmp_path: Path, machine: Any) -> 
     faults.apply(node.table, 0, "critical", {}, now=0.0)
     (tmp_path / "ic-device").write_bytes(infos_json(node.devices(), node.links()))
     xpus = xpu_files.read_xpus(tmp_path)
-    cards = [one for one in node.devices() if one.kind == "gpu"]
+    cards = [device for device in node.devices() if device.kind == "gpu"]
 
     assert xpu_files.entries(xpus, now="t") == device_object.spec(cards, now="t")["devices"]
     assert xpu_files.labels(xpus) == device_object.labels(cards, None)
@@ -57,7 +57,7 @@ def test_health(tmp_path: Path, status: dict[str, Any] | None, health: bool, rea
     content = {"status": status} if status is not None else {}
     (entry,) = xpu_files.entries(written(tmp_path, card(**content)), now="t")
     assert entry["health"] is health
-    assert [one["reason"] for one in entry.get("conditions", [])] == ([reason] if reason else [])
+    assert [condition["reason"] for condition in entry.get("conditions", [])] == ([reason] if reason else [])
 
 
 def test_a_condition_s_time_moves_with_its_status_alone(tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ def test_a_condition_s_time_moves_with_its_status_alone(tmp_path: Path) -> None:
     first = xpu_files.entries(written(tmp_path, well), now="1")
     second = xpu_files.entries(written(tmp_path, well), first, now="2")
     third = xpu_files.entries(written(tmp_path, ill), second, now="3")
-    assert [one[0]["conditions"][0]["lastTransitionTime"] for one in (first, second, third)] == ["1", "1", "3"]
+    assert [entries[0]["conditions"][0]["lastTransitionTime"] for entries in (first, second, third)] == ["1", "1", "3"]
 
 
 def test_bare_names_get_a_prefix_and_the_ratio_is_added(tmp_path: Path) -> None:
@@ -82,6 +82,6 @@ def test_all_files_count_and_one_that_is_broken_does_not(tmp_path: Path, caplog:
     (tmp_path / "b").write_text(json.dumps([card()]))
     (tmp_path / "c").write_text("[{")
     (tmp_path / ".ic-device.7").write_text("half")
-    assert [one.uuid for one in xpu_files.read_xpus(tmp_path)] == ["npu-0-0", "npu-1-1"]
+    assert [xpu.uuid for xpu in xpu_files.read_xpus(tmp_path)] == ["npu-0-0", "npu-1-1"]
     assert [record.args[0] for record in caplog.records if isinstance(record.args, tuple)] == [tmp_path / "c"]
     assert xpu_files.read_xpus(tmp_path / "nowhere") == ()

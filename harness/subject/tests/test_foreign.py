@@ -1,4 +1,4 @@
-"""What a binary of somebody else's is told: its command line and its configuration."""
+"""What a foreign scheduler's binary is given: its command line and its configuration."""
 
 import re
 from pathlib import Path

@@ -99,8 +99,8 @@ def test_ours_as_a_process_answers_on_a_port_of_its_own_also_when_started_again(
     ):
         assert subject is not None
         assert other is not None
-        for one in (subject, other):
-            found = one.ask("PUT", "/debug/flags/s", b"3")
+        for scheduler in (subject, other):
+            found = scheduler.ask("PUT", "/debug/flags/s", b"3")
             assert found is not None
             assert found.body == SET
         subject.kill()

@@ -54,10 +54,10 @@ def granted(cluster: EmbeddedCluster) -> dict[str, tuple[str, int]]:
     """Where each bound pod is: node and number of its card."""
     items = orjson.loads(expect(cluster.call(Request("GET", PODS)), "list pods").body)["items"]
     found = {}
-    for one in items:
-        if one["spec"].get("nodeName"):
-            devices = orjson.loads(one["metadata"]["annotations"][DEVICE_ALLOCATED])["gpu"]
-            found[one["metadata"]["name"]] = (one["spec"]["nodeName"], devices[0]["minor"])
+    for stored in items:
+        if stored["spec"].get("nodeName"):
+            devices = orjson.loads(stored["metadata"]["annotations"][DEVICE_ALLOCATED])["gpu"]
+            found[stored["metadata"]["name"]] = (stored["spec"]["nodeName"], devices[0]["minor"])
     return found
 
 
@@ -74,7 +74,7 @@ def test_the_other_takes_over_when_the_leader_is_killed(cluster: EmbeddedCluster
         ]
 
         def leaders() -> list[ProcessSubject]:
-            return [one for one in both if "leader elected" in one.log()]
+            return [scheduler for scheduler in both if "leader elected" in scheduler.log()]
 
         assert cluster.wait(lambda: bool(leaders()), within=10)
         (leader,) = leaders()
@@ -84,11 +84,11 @@ def test_the_other_takes_over_when_the_leader_is_killed(cluster: EmbeddedCluster
 
         os.kill(leader.pid, signal.SIGKILL)
         submit(cluster, *second)
-        assert cluster.wait(lambda: len(granted(cluster)) == 16, within=20), [one.log() for one in both]
+        assert cluster.wait(lambda: len(granted(cluster)) == 16, within=20), [scheduler.log() for scheduler in both]
         assert len(leaders()) == 2, "the pods after the kill can only have been bound by the other"
 
         after = granted(cluster)
-        assert {name: after[name] for name in first} == before, "nobody was moved"
+        assert {name: after[name] for name in first} == before, "no pod was moved"
         assert len(set(after.values())) == 16, "every card was given to one pod"
 
 

@@ -127,7 +127,7 @@ def test_failures_are_logged_node_by_node(caplog: pytest.LogCaptureFixture) -> N
 def told(rig: Rig, caplog: pytest.LogCaptureFixture) -> list[tuple[str, dict[str, object]]]:
     """What was said before the JSON, and the JSON, of each diagnosis that was logged."""
     rig.clock.advance(0)
-    lines = [one.getMessage() for one in caplog.records if one.getMessage().startswith("dump diagnosis")]
+    lines = [record.getMessage() for record in caplog.records if record.getMessage().startswith("dump diagnosis")]
     return [(head, json.loads(body)) for head, _, body in (line.partition("$") for line in lines)]
 
 

@@ -82,7 +82,7 @@ def test_the_configuration_is_shown_as_it_is_used() -> None:
     shown = Served().json("/configz")["componentconfig"]
     assert shown["kind"] == "KubeSchedulerConfiguration"
     assert shown["podMaxBackoffSeconds"] == 10
-    assert [one["schedulerName"] for one in shown["profiles"]] == ["default-scheduler"]
+    assert [profile["schedulerName"] for profile in shown["profiles"]] == ["default-scheduler"]
 
 
 def test_a_route_for_other_methods_alone_says_so() -> None:
@@ -220,7 +220,7 @@ def test_what_pods_ask_for_is_told_by_the_leader() -> None:
     lines = served.get("/metrics/resources").body.decode().splitlines()
     of_p = 'namespace="default",pod="p",node="n",scheduler="default-scheduler",priority="0"'
     of_q = of_p.replace('"p",node="n"', '"q",node=""')
-    assert [one for one in lines if one[0] != "#"] == [
+    assert [line for line in lines if line[0] != "#"] == [
         f'kube_pod_resource_limit{{{of_p},resource="cpu",unit="cores"}} 2.25',
         f'kube_pod_resource_limit{{{of_p},resource="nvidia.com/gpu",unit="integer"}} 1',
         f'kube_pod_resource_limit{{{of_q},resource="cpu",unit="cores"}} 4',

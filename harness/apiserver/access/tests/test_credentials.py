@@ -74,7 +74,7 @@ def test_over_tls(tmp_path: Path) -> None:
 
 
 def _first_byte(place: Served) -> bytes:
-    """Of an answer to a certificate that nobody vouches for: TLS 1.3 refuses it after the client thinks all is well."""
+    """The first byte of a response. TLS 1.3 refuses an unknown certificate after the client's handshake has ended."""
     try:
         with place.connect() as wire:
             wire.plug.sendall(wire.request("GET", "/version", authorization=""))

@@ -153,7 +153,7 @@ def test_a_short_expiration_is_rejected(server: ApiServer) -> None:
 def test_reviews_of_others(server: ApiServer) -> None:
     bind(server, PODS, USER, "default")
     asked = {"verb": "get", "resource": "pods", "namespace": "default"}
-    for user, expected in (("someone", True), ("nobody", False)):
+    for user, expected in (("someone", True), ("stranger", False)):
         body = {"spec": {"user": user, "resourceAttributes": asked}}
         _, answer = ask(server, "POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", body)
         assert answer["status"]["allowed"] is expected

@@ -249,7 +249,7 @@ def test_approval_needs_a_permission(signing: Signing) -> None:
     [
         pytest.param("Approved", 1, id="approved"),
         pytest.param("Denied", 1, id="denied"),
-        pytest.param("", 24, id="nobody-decided"),
+        pytest.param("", 24, id="not-decided"),
     ],
 )
 def test_old_requests_are_deleted(signing: Signing, decision: str, hours: int) -> None:

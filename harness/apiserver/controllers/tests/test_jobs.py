@@ -277,6 +277,6 @@ def test_pods_of_a_lost_node_are_recreated_elsewhere() -> None:
         assert reason == "DeletionByTaintManager"
         bench.wait(lambda: condition(bench.get("jobs", "j"), "SuccessCriteriaMet"), within=1100)
         bench.settle(60)
-        assert ended(bench) == ""  # nobody has said yet that the lost pod has ended
+        assert ended(bench) == ""  # no kubelet has reported yet that the lost pod has ended
         bench.delete("nodes", pod["spec"]["nodeName"])
         bench.wait(lambda: ended(bench) == "Complete", within=120)

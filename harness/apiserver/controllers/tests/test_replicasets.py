@@ -51,7 +51,7 @@ def test_a_deleted_or_failed_pod_is_replaced() -> None:
         bench.delete("pods", first)
         bench.patch("pods", second, {"status": {"phase": "Failed"}}, "status")
         bench.wait(lambda: len({pod["metadata"]["name"] for pod in bench.live_pods()} - {first, second}) == 2)
-        assert second in bench.names("pods")  # a failed one is left for somebody to look at
+        assert second in bench.names("pods")  # a failed one is kept for inspection
 
 
 def test_matching_pods_are_adopted_and_others_released() -> None:

@@ -56,7 +56,7 @@ def test_the_new_set_grows(new: int, old: int, bounds: Bounds, want: int) -> Non
         pytest.param((3, 0), [(10, 10)], Bounds(10, 3, 2), {"s1": 8}, id="down-to-what-must-stay-available"),
         pytest.param((3, 3), [(10, 10)], Bounds(10, 3, 2), {"s1": 5}, id="new-ones-count-once-they-are-available"),
         pytest.param((3, 0), [(8, 8)], Bounds(10, 3, 2), {}, id="nothing-to-spare"),
-        pytest.param((5, 0), [(10, 6)], Bounds(10, 5, 4), {"s1": 6}, id="those-that-serve-nobody-go-first"),
+        pytest.param((5, 0), [(10, 6)], Bounds(10, 5, 4), {"s1": 6}, id="those-that-serve-no-traffic-go-first"),
         pytest.param((3, 3), [(4, 4), (6, 6)], Bounds(10, 3, 2), {"s1": 0, "s2": 5}, id="the-oldest-set-first"),
     ],
 )

@@ -57,7 +57,7 @@ def test_both_forms_of_discovery_agree(server: ApiServer) -> None:
     """Every resource of the lists is in the aggregated documents, with the same verbs and subresources."""
     lists: dict[tuple[str, str], tuple[str, ...]] = {}
     groups = ["/api/v1"] + [
-        f"/apis/{row['groupVersion']}" for one in document(server, "/apis")["groups"] for row in one["versions"]
+        f"/apis/{row['groupVersion']}" for group in document(server, "/apis")["groups"] for row in group["versions"]
     ]
     for path in groups:
         found = document(server, path)
@@ -128,8 +128,8 @@ def problems(components: dict[str, Any], prefix: str) -> list[str]:
         for path, schema in schemas(component, name):
             if not isinstance(schema.get("type", ""), str):
                 found.append(f"{path}: type {schema['type']}")
-            for one in (schema, *schema.get("allOf", ())):
-                reference = one.get("$ref")
+            for part in (schema, *schema.get("allOf", ())):
+                reference = part.get("$ref")
                 if reference and reference.removeprefix(prefix) not in components:
                     found.append(f"{path}: {reference}")
     return found

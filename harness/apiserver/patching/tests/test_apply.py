@@ -228,7 +228,7 @@ def test_the_servers_own_metadata_outlives_the_last_owned_field_there() -> None:
 def test_a_defaulted_field_stays_in_an_item_that_stays_and_goes_with_one_that_goes() -> None:
     live = applied(None, deployment({"name": "a", "image": "1"}, {"name": "b", "image": "1"}))
     for container in live["spec"]["template"]["spec"]["containers"]:
-        container["imagePullPolicy"] = "Always"  # as defaulting would: nobody owns it
+        container["imagePullPolicy"] = "Always"  # as defaulting would: no manager owns it
     obj = applied(live, deployment({"name": "a"}), now=T1)
     assert obj["spec"]["template"]["spec"]["containers"] == [{"name": "a", "imagePullPolicy": "Always"}]
 

@@ -38,13 +38,15 @@ def create(server: ApiServer, *, manager: str = "") -> dict[str, Any]:
 def owners(server: ApiServer, path: str = f"{PODS}/p") -> dict[tuple[str, str, str], dict[str, Any]]:
     """(manager, operation, subresource) → what it owns, as the object read alone says."""
     entries = ask(server, "GET", path)["metadata"].get("managedFields", [])
-    return {(one["manager"], one["operation"], one.get("subresource", "")): one["fieldsV1"] for one in entries}
+    return {
+        (entry["manager"], entry["operation"], entry.get("subresource", "")): entry["fieldsV1"] for entry in entries
+    }
 
 
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        pytest.param("", "tester", id="the-user-agent-where-nobody-is-named"),
+        pytest.param("", "tester", id="the-user-agent-where-no-manager-is-named"),
         pytest.param("me", "me", id="the-field-manager-that-is-named"),
     ],
 )
@@ -55,7 +57,7 @@ def test_a_creator_owns_what_it_sent(server: ApiServer, given: str, expected: st
     spec = found[expected, "Update", ""]["f:spec"]
     assert spec["f:containers"]['k:{"name":"c"}']["f:image"] == {}
     assert "f:restartPolicy" in spec, "defaults are the creator's, as upstream"
-    assert "f:tolerations" not in spec, "nobody owns what admission adds"
+    assert "f:tolerations" not in spec, "no manager owns what admission adds"
     assert "f:status" not in found[expected, "Update", ""]
 
 
@@ -116,7 +118,7 @@ def test_an_applier_beside_an_updater(server: ApiServer) -> None:
     mine["metadata"].pop("labels")  # type: ignore[attr-defined]
     ask(server, "PATCH", f"{PODS}/p?fieldManager=me", mine, APPLY_PATCH)
     assert "labels" not in ask(server, "GET", f"{PODS}/p")["metadata"]
-    assert ask(server, "GET", f"{PODS}/p")["spec"]["tolerations"], "what nobody owns stays"
+    assert ask(server, "GET", f"{PODS}/p")["spec"]["tolerations"], "fields without an owner stay"
 
 
 def test_applying_the_same_again_writes_nothing(server: ApiServer) -> None:
@@ -152,7 +154,7 @@ def test_lists_have_managed_fields(server: ApiServer, shape: dict[str, str]) -> 
     alone = ask(server, "GET", f"{PODS}/p")
     for _ in range(2):  # worked out, then remembered
         found = listed(server, PODS, {"user-agent": "kubectl/v1", **shape})
-        assert [one["metadata"]["managedFields"] for one in found] == [alone["metadata"]["managedFields"]]
+        assert [item["metadata"]["managedFields"] for item in found] == [alone["metadata"]["managedFields"]]
         assert found[0].get("spec", alone["spec"]) == alone["spec"]
 
 

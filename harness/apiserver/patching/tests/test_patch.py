@@ -308,7 +308,9 @@ def test_strategic_merge(schema: SchemaNode, doc: Json, patch: Json, want: Json)
         pytest.param({"spec": {"containers": [{"image": "x"}]}}, "declared merge key: name", id="item-without-its-key"),
         pytest.param({"spec": {"containers": ["x"]}}, "declared merge key: name", id="item-of-another-type"),
         pytest.param({"spec": {"containers": [{"name": []}]}}, "declared merge key: name", id="key-that-is-a-list"),
-        pytest.param({"spec": {"containers": [{"$patch": "delete"}]}}, "no merge key defined", id="delete-nobody"),
+        pytest.param(
+            {"spec": {"containers": [{"$patch": "delete"}]}}, "no merge key defined", id="delete-without-a-key"
+        ),
         pytest.param({"spec": {"containers": [{"$patch": "merge"}]}}, "merging lists", id="merge-a-list"),
         pytest.param({"spec": {"$retainKeys": ["a"], "b": 1}}, "format of retainKeys", id="retain-keys-forgets-one"),
         pytest.param(

@@ -57,8 +57,8 @@ def ips(count: int) -> list[dict[str, str]]:
 @pytest.mark.parametrize(
     ("subsets", "want"),
     [
-        pytest.param([], "<none>", id="nobody"),
-        pytest.param([{"notReadyAddresses": ips(1), "ports": [{"port": 80}]}], "", id="nobody-is-ready"),
+        pytest.param([], "<none>", id="none"),
+        pytest.param([{"notReadyAddresses": ips(1), "ports": [{"port": 80}]}], "", id="none-is-ready"),
         pytest.param([{"addresses": ips(2)}], "10.0.0.1,10.0.0.2", id="no-ports"),
         pytest.param([{"addresses": [{"ip": "fd00::1"}], "ports": [{"port": 80}]}], "[fd00::1]:80", id="ipv6"),
         pytest.param(

@@ -146,7 +146,7 @@ MAIN_WAITS = box("a", waiting("PodInitializing"))
         pytest.param(
             pod("Pending", [MAIN_WAITS], init=[box("s", RUNNING, ready=True, **SIDECAR), box("i", RUNNING)]),
             ["1/2", "Init:1/2", "0"],
-            id="a-started-sidecar-holds-nobody-up",
+            id="a-started-sidecar-delays-no-container",
         ),
     ],
 )

@@ -87,7 +87,7 @@ def api_service(status: str, reason: str = "") -> dict[str, Any]:
                 ("Available", "False (MissingEndpoints)"),
                 ("Age", "60s"),
             ],
-            id="a-group-that-nobody-answers",
+            id="a-group-without-a-server",
         ),
         pytest.param(
             FLOW,
@@ -127,7 +127,7 @@ def test_a_rule(group: str, plural: str, given: dict[str, Any], want: list[tuple
 @pytest.mark.parametrize(
     ("conditions", "certificate", "want"),
     [
-        pytest.param([], "", "Pending", id="nobody-decided"),
+        pytest.param([], "", "Pending", id="not-decided"),
         pytest.param(["Approved"], "", "Approved", id="approved"),
         pytest.param(["Approved"], "abc", "Approved,Issued", id="issued"),
         pytest.param(["Approved", "Failed"], "", "Approved,Failed", id="approved-but-failed"),

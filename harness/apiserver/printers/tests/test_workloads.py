@@ -234,7 +234,7 @@ def metric(kind: str, spec: dict[str, Any], current: dict[str, Any] | None) -> t
             "cpu: <unknown>/10%, cpu: <unknown>/20% + 1 more...",
             id="two-are-shown",
         ),
-        pytest.param([({"type": "Odd"}, {})], "<unknown type>", id="a-metric-nobody-knows"),
+        pytest.param([({"type": "Odd"}, {})], "<unknown type>", id="an-unknown-metric"),
     ],
 )
 def test_an_autoscaler(metrics: list[tuple[dict[str, Any], dict[str, Any]]], want: str) -> None:

@@ -178,8 +178,11 @@ def test_the_schema_is_structural(path: Path) -> None:
 )
 def test_a_schema_that_is_not_structural_is_refused(change: Object, complaint: str) -> None:
     spec: Object = {"type": "object", "properties": {"a": {"type": "string"}}, **change}
-    schema = {"type": "object", "properties": {"spec": {key: one for key, one in spec.items() if one is not None}}}
-    assert any(complaint in one for one in violations(schema))
+    schema = {
+        "type": "object",
+        "properties": {"spec": {key: value for key, value in spec.items() if value is not None}},
+    }
+    assert any(complaint in violation for violation in violations(schema))
 
 
 @pytest.mark.parametrize("path", [pytest.param(path, id=path.stem) for path in FILES])
@@ -234,13 +237,11 @@ ZONES = of("NodeResourceTopology", "topology.node.k8s.io/v1alpha1", topologyPoli
 @pytest.mark.parametrize(
     ("body", "field", "value"),
     [
-        pytest.param(RESERVATION, "owners", [], id="reservation-for-nobody"),
+        pytest.param(RESERVATION, "owners", [], id="reservation-without-owners"),
         pytest.param(RESERVATION, "owners", [{}], id="reservation-for-an-owner-without-properties"),
-        pytest.param(RESERVATION, "allocatePolicy", "Loose", id="allocate-policy-nobody-knows"),
-        pytest.param(RESERVATION, "taints", [{"key": "a", "effect": "Never"}], id="taint-effect-nobody-knows"),
-        pytest.param(
-            of("PodMigrationJob", SKD, spec={"podRef": {}}), "mode", "Later", id="migration-mode-nobody-knows"
-        ),
+        pytest.param(RESERVATION, "allocatePolicy", "Loose", id="unknown-allocate-policy"),
+        pytest.param(RESERVATION, "taints", [{"key": "a", "effect": "Never"}], id="unknown-taint-effect"),
+        pytest.param(of("PodMigrationJob", SKD, spec={"podRef": {}}), "mode", "Later", id="unknown-migration-mode"),
         pytest.param(of("PodGroup", SIGS, spec={}), "minMember", -1, id="gang-of-minus-one"),
         pytest.param(of("ElasticQuota", SIGS, spec={}), "max", {"cpu": "ten"}, id="quantity-in-words"),
         pytest.param(of("Device", SKD, spec={}), "devices", [{"health": True, "minor": -1}], id="minor-below-zero"),

@@ -83,7 +83,7 @@ def test_rules(schema: Object, value: Any, old: Any, expected: list[str]) -> Non
 
     found = rule_causes(schema, {"metadata": {"name": "x"}, "spec": value}, before)
 
-    assert [f"{one.field}: {one.message}" for one in found] == expected
+    assert [f"{cause.field}: {cause.message}" for cause in found] == expected
 
 
 def test_a_rule_that_cannot_be_evaluated_says_why() -> None:
@@ -104,7 +104,7 @@ def test_items_of_a_map_list_have_an_old_value() -> None:
         schema, {"rows": [{"name": "b", "v": 1}, {"name": "a", "v": 1}]}, {"rows": [{"name": "a", "v": 2}]}
     )
 
-    assert [(one.field, one.message) for one in found] == [("rows[1]", 'Invalid value: "object": never less')]
+    assert [(cause.field, cause.message) for cause in found] == [("rows[1]", 'Invalid value: "object": never less')]
 
 
 def test_the_server_evaluates_rules() -> None:
@@ -133,8 +133,8 @@ def test_the_server_evaluates_rules() -> None:
 def definition(schema: Object, **more: Object) -> Object:
     """A CRD with this schema, and further versions with theirs."""
     versions = [
-        {"name": name, "served": True, "storage": name == "v1", "schema": {"openAPIV3Schema": one}}
-        for name, one in {"v1": schema, **more}.items()
+        {"name": name, "served": True, "storage": name == "v1", "schema": {"openAPIV3Schema": item}}
+        for name, item in {"v1": schema, **more}.items()
     ]
     names = {"plural": "boats", "singular": "boat", "kind": "Boat"}
     return {
@@ -202,7 +202,9 @@ def test_a_rule_that_cannot_be_compiled_is_refused_with_its_definition(body: Obj
 )
 def test_conditions_of_a_webhook(expressions: list[str], code: int, asked: bool) -> None:
     api, seen = Api(bare=True), Witness()
-    conditions = [{"name": f"c{number}.test", "expression": one} for number, one in enumerate(expressions)]
+    conditions = [
+        {"name": f"c{number}.test", "expression": expression} for number, expression in enumerate(expressions)
+    ]
     register(api, "a", seen, validating=True, matchConditions=conditions)
 
     assert api.ask("POST", PODS, pod("p"))[0] == code

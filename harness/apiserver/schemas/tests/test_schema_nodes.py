@@ -85,7 +85,7 @@ def test_maps() -> None:
         pytest.param(POD, True, id="core"),
         pytest.param(("resource.k8s.io", "v1", "ResourceClaim"), True, id="group"),
         pytest.param(("apps", "v1beta1", "Deployment"), False, id="version-that-is-gone"),
-        pytest.param(("example.com", "v1", "Board"), False, id="stranger"),
+        pytest.param(("example.com", "v1", "Plank"), False, id="stranger"),
     ],
 )
 def test_kinds(gvk: tuple[str, str, str], known: bool) -> None:

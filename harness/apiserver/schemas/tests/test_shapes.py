@@ -144,7 +144,7 @@ def go(struct_field: str, found: str, go_type: str) -> str:
             go("ContainerPort.spec.containers.ports.containerPort", "number 2147483648", "int32"), id="too-large",
         ),
         pytest.param(
-            "spec.unknown", 1, "", id="a-field-nobody-knows-is-no-error-yet",
+            "spec.unknown", 1, "", id="an-unknown-field-is-no-error-yet",
         ),
         pytest.param(
             "spec.overhead.cpu", True,

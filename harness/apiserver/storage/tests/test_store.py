@@ -170,7 +170,7 @@ class Against(RuleBasedStateMachine):
         if how == "since":
             text = f"?labelSelector={quote(selector)}" if selector else ""
             listed = self.api.do("GET", f"{CONFIGS}{text}")
-            seen = {one["metadata"]["name"]: one["metadata"]["resourceVersion"] for one in listed["items"]}
+            seen = {item["metadata"]["name"]: item["metadata"]["resourceVersion"] for item in listed["items"]}
             query["resourceVersion"] = listed["metadata"]["resourceVersion"]
         self.watches.append((self.api.watch(CONFIGS, **query), seen, selector))
 
@@ -184,7 +184,8 @@ class Against(RuleBasedStateMachine):
     def the_list_is_the_model(self) -> None:
         listed = self.api.do("GET", CONFIGS)
         assert {
-            one["metadata"]["name"]: (one["metadata"].get("labels", {}), one.get("data", {})) for one in listed["items"]
+            item["metadata"]["name"]: (item["metadata"].get("labels", {}), item.get("data", {}))
+            for item in listed["items"]
         } == {name: (known["labels"], known["data"]) for name, known in self.model.items()}
         assert int(listed["metadata"]["resourceVersion"]) == self.api.version
         self.past[self.api.version] = listed["items"]
@@ -200,7 +201,7 @@ class Against(RuleBasedStateMachine):
             return
         then = self.past[version]
         if selector:
-            then = [one for one in then if one["metadata"].get("labels", {}).get("in") == "1"]
+            then = [stored for stored in then if stored["metadata"].get("labels", {}).get("in") == "1"]
         assert listed["items"] == then
         assert listed["metadata"]["resourceVersion"] == str(version)
 
@@ -223,7 +224,7 @@ class Against(RuleBasedStateMachine):
                 if event["type"] != "ADDED":  # what was there at the beginning comes in the order of names
                     assert version > newest
                 newest = max(newest, version)
-            assert seen == {one["metadata"]["name"]: one["metadata"]["resourceVersion"] for one in listed}
+            assert seen == {item["metadata"]["name"]: item["metadata"]["resourceVersion"] for item in listed}
 
     @invariant()
     def what_is_stored_is_never_written_to(self) -> None:

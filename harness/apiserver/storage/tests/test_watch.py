@@ -130,7 +130,7 @@ def test_no_event_is_older_than_the_bookmark_before_it(api: Api) -> None:
     for number in range(5):
         api.do("POST", CONFIGS, config(f"c{number}"))
         api.clock.advance(61)
-    versions = [int(one["object"]["metadata"]["resourceVersion"]) for one in watch.events()]
+    versions = [int(event["object"]["metadata"]["resourceVersion"]) for event in watch.events()]
     assert versions == sorted(versions)
     assert watch.short().count("BOOKMARK") == 5
 

@@ -85,7 +85,7 @@ def test_a_client_that_reads_nothing_is_not_read() -> None:
     async def body(taking: Taking, client: socket.socket) -> None:
         loop = asyncio.get_running_loop()
         taking.inlet.shut()
-        for _ in range(40):  # answers that nobody waits for room with
+        for _ in range(40):  # responses written without waiting for room
             taking.line.write(bytes(UNREAD // 16))
         assert taking.line.stuck
         sending = loop.create_task(loop.sock_sendall(client, bytes(4 << 20)))

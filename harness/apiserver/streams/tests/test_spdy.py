@@ -23,12 +23,12 @@ def test_parsing_does_not_depend_on_how_frames_are_split(size: int) -> None:
         b"\x80\x03\x00\x09\x00\x00\x00\x08" + bytes(8), b"\x80\x03\x00\x63\x00\x00\x00\x01?", spdy.go_away(3, 0),
     ))  # fmt: skip
 
-    found = [one for at in range(0, len(stream), size) for one in reader.feed(stream[at : at + size])]
+    found = [frame for at in range(0, len(stream), size) for frame in reader.feed(stream[at : at + size])]
 
-    data = [one for one in found if one.kind == spdy.DATA]
-    assert b"".join(one.data for one in data) == b"hello"
-    assert [one.fin for one in data][-1:] == [True]
-    assert [one for one in found if one.kind != spdy.DATA] == [
+    data = [frame for frame in found if frame.kind == spdy.DATA]
+    assert b"".join(frame.data for frame in data) == b"hello"
+    assert [frame.fin for frame in data][-1:] == [True]
+    assert [frame for frame in found if frame.kind != spdy.DATA] == [
         Frame(spdy.SYN_STREAM, 1, headers=headers),
         Frame(spdy.SYN_STREAM, 3, fin=True, headers={**headers, "requestid": "1"}),
         Frame(spdy.PING, number=7),

@@ -258,8 +258,8 @@ def test_ten_thousand_events_arrive_once_and_in_order(place: Served, wire: Wire)
                 writer.send(writer.request("POST", CONFIGS, body))
             assert all(writer.answer()[0] == 201 for _ in range(100))
     events = wire.events(count)
-    assert [one["object"]["metadata"]["name"] for one in events] == [f"n-{number}" for number in range(count)]
-    versions = [int(one["object"]["metadata"]["resourceVersion"]) for one in events]
+    assert [event["object"]["metadata"]["name"] for event in events] == [f"n-{number}" for number in range(count)]
+    versions = [int(event["object"]["metadata"]["resourceVersion"]) for event in events]
     assert versions == sorted(set(versions))
 
 

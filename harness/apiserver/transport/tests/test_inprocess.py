@@ -123,7 +123,7 @@ def test_a_stream_passes_lines_and_its_end_on() -> None:
     for name in ("a", "b"):
         inside.call(Request("POST", CONFIGS, orjson.dumps(config(name, labels={"x": "y"})), JSON))
     clock.settle()
-    assert [one["object"]["metadata"]["name"] for one in lines] == ["a", "b"]
+    assert [line["object"]["metadata"]["name"] for line in lines] == ["a", "b"]
     assert not ends
     clock.advance(5)
     assert [end.code for end in ends] == [200]

@@ -136,17 +136,17 @@ def test_exec_over_spdy(api: Served) -> None:
         upgraded(wire, "exec", f"{shell('cat; echo b >&2; exit 4')}&{BOTH}&stdin=true", b"", **SPDY)
         wire.send(b"".join(writer.stream(at, {"streamType": name}) for at, name in names.items()) + spdy.ping(1))
         wire.send(spdy.data(3, b"a") + spdy.data(3, b"a", fin=True))
-        told = [one for piece in pieces(wire) for one in reader.feed(piece)]
+        told = [frame for piece in pieces(wire) for frame in reader.feed(piece)]
 
-    assert [one.stream for one in told if one.kind == spdy.SYN_REPLY] == [1, 3, 5, 7]
-    assert [one.number for one in told if one.kind == spdy.PING] == [1]
+    assert [frame.stream for frame in told if frame.kind == spdy.SYN_REPLY] == [1, 3, 5, 7]
+    assert [frame.number for frame in told if frame.kind == spdy.PING] == [1]
     said = {
-        name: b"".join(one.data for one in told if one.kind == spdy.DATA and one.stream == at)
+        name: b"".join(frame.data for frame in told if frame.kind == spdy.DATA and frame.stream == at)
         for at, name in names.items()
     }
     assert (said["stdout"], said["stderr"]) == (b"aa", b"b\n")
     assert orjson.loads(said["error"]) == failure(4)
-    assert {one.stream for one in told if one.fin} == {1, 5, 7}
+    assert {frame.stream for frame in told if frame.fin} == {1, 5, 7}
 
 
 @pytest.fixture
@@ -177,7 +177,7 @@ def echo() -> Iterator[int]:
 
 def test_portforward_over_channels(api: Served, echo: int) -> None:
     with closing(socket.socket()) as unheard, api.connect() as wire:
-        unheard.bind(("127.0.0.1", 0))  # bound, and nobody listens
+        unheard.bind(("127.0.0.1", 0))  # bound, not listening
         closed = unheard.getsockname()[1]
         upgraded(
             wire, "portforward", f"ports={echo}&ports={closed}", masked(b"\0there and back") + END_OF_INPUT,
@@ -188,7 +188,7 @@ def test_portforward_over_channels(api: Served, echo: int) -> None:
     assert found.channels[0] == echo.to_bytes(2, "little") + b"there and back"
     assert found.channels[1] == echo.to_bytes(2, "little")
     assert found.channels[2] == closed.to_bytes(2, "little")
-    assert f"nobody listens on port {closed}".encode() in found.channels[3]
+    assert f"nothing listens on port {closed}".encode() in found.channels[3]
 
 
 @pytest.mark.parametrize("tunnelled", [pytest.param(True, id="within-a-websocket"), pytest.param(False, id="bare")])
@@ -210,13 +210,13 @@ def test_portforward_over_spdy(api: Served, echo: int, *, tunnelled: bool) -> No
             headers = {**SPDY, "x_stream_protocol_version": "portforward.k8s.io"}
         upgraded(wire, "portforward", "", asked, **headers)
         received = (content for _, content in frames(wire)) if tunnelled else pieces(wire)
-        while len([one for one in told if one.fin]) < 6:
+        while len([frame for frame in told if frame.fin]) < 6:
             told += reader.feed(next(received))
 
     for at in range(3):
-        said = b"".join(one.data for one in told if one.kind == spdy.DATA and one.stream == 4 * at + 3)
+        said = b"".join(frame.data for frame in told if frame.kind == spdy.DATA and frame.stream == 4 * at + 3)
         assert said == f"hello {at}".encode()
-        assert not any(one.data for one in told if one.kind == spdy.DATA and one.stream == 4 * at + 1)
+        assert not any(frame.data for frame in told if frame.kind == spdy.DATA and frame.stream == 4 * at + 1)
 
 
 GARBAGE = b"".join(masked(bytes((5 + at % 249, at % 251))) for at in range(10_000))
@@ -287,8 +287,8 @@ def test_the_number_of_streams_is_bounded(api: Served) -> None:
         while len(told) < 10_000:
             told += reader.feed(next(received))
 
-    assert len([one for one in told if one.kind == spdy.SYN_REPLY]) == 1024
-    assert {one.number for one in told if one.kind == spdy.RST_STREAM} == {spdy.REFUSED_STREAM}
+    assert len([frame for frame in told if frame.kind == spdy.SYN_REPLY]) == 1024
+    assert {frame.number for frame in told if frame.kind == spdy.RST_STREAM} == {spdy.REFUSED_STREAM}
 
 
 def written(pid: int) -> int:
@@ -328,7 +328,7 @@ def test_a_lost_client_ends_its_command(api: Served, *, held: bool) -> None:
     assert soon(lambda: with_mark(mark))
     if held:
         wire.plug.settimeout(0.5)
-        with pytest.raises(TimeoutError):  # nobody takes it, so we are not read any more
+        with pytest.raises(TimeoutError):  # the client does not read, so the server stops reading from us
             wire.send(masked(bytes(1 << 16)) * 500)
     wire.plug.close()
     assert soon(lambda: not with_mark(mark))

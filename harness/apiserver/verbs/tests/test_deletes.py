@@ -117,7 +117,7 @@ def test_a_dependent_stays_while_an_owner_exists(api: Api) -> None:
     api.do("POST", CONFIGS, body)
     api.do("DELETE", f"{CONFIGS}/first")
     kept = api.do("GET", f"{CONFIGS}/dependent")["metadata"]["ownerReferences"]
-    assert [one["name"] for one in kept] == ["second"]
+    assert [item["name"] for item in kept] == ["second"]
     api.do("DELETE", f"{CONFIGS}/second")
     assert api.ask("GET", f"{CONFIGS}/dependent")[0] == 404
 
@@ -126,9 +126,9 @@ def test_deletecollection_deletes_the_selected_objects(api: Api) -> None:
     for number in range(4):
         api.do("POST", CONFIGS, config(f"c{number}", labels={"odd": str(number % 2)}))
     deleted = api.do("DELETE", f"{CONFIGS}?labelSelector=odd%3D1")
-    assert [one["metadata"]["name"] for one in deleted["items"]] == ["c1", "c3"]
+    assert [item["metadata"]["name"] for item in deleted["items"]] == ["c1", "c3"]
     left = api.do("GET", f"{CONFIGS}?labelSelector=odd")
-    assert [one["metadata"]["name"] for one in left["items"]] == ["c0", "c2"]
+    assert [item["metadata"]["name"] for item in left["items"]] == ["c0", "c2"]
 
 
 def test_a_deleted_namespace_takes_its_objects_along(api: Api) -> None:

@@ -15,7 +15,7 @@ def api() -> Api:
 
 
 def names(found: Any) -> list[str]:
-    return [one["metadata"]["name"] for one in found["items"]]
+    return [item["metadata"]["name"] for item in found["items"]]
 
 
 def ten(api: Api) -> None:
@@ -113,7 +113,7 @@ def test_snapshots_are_bounded(api: Api) -> None:
         pytest.param("limit=x", 400, "limit", id="no-limit"),
         pytest.param("limit=-1", 400, "limit", id="a-negative-limit"),
         pytest.param("continue=x", 400, "continue key is not valid", id="no-token"),
-        pytest.param("continue=W10&limit=1", 400, "continue key is not valid", id="a-token-of-somebody-else"),
+        pytest.param("continue=W10&limit=1", 400, "continue key is not valid", id="a-token-of-another-server"),
         pytest.param("labelSelector=a%3Db%3Dc", 400, "unable to parse requirement", id="no-selector"),
         pytest.param("fieldSelector=spec.x%3D1", 400, "field label not supported", id="no-such-field"),
         pytest.param("watch=perhaps", 400, "ParseBool", id="no-boolean"),
@@ -191,5 +191,5 @@ def test_response_formats(api: Api, accept: str, kind: str, item: str) -> None:
     _, found = api.ask("GET", CONFIGS, headers={"accept": accept})
     assert found["kind"] == kind
     if item:
-        assert {one["kind"] for one in found["items"]} == {item}
+        assert {listed["kind"] for listed in found["items"]} == {item}
         assert "data" not in found["items"][0]

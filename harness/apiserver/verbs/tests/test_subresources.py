@@ -25,7 +25,7 @@ def test_a_binding_sets_node_annotations_and_condition(api: Api) -> None:
     found = api.do("GET", f"{PODS}/p")
     assert found["spec"]["nodeName"] == "n"
     assert (found["metadata"]["annotations"], found["metadata"]["labels"]) == ({"x": "y"}, {"a": "b", "c": "d"})
-    (condition,) = [one for one in found["status"]["conditions"] if one["type"] == "PodScheduled"]
+    (condition,) = [condition for condition in found["status"]["conditions"] if condition["type"] == "PodScheduled"]
     assert condition["status"] == "True"
 
 
@@ -140,6 +140,6 @@ def test_patches_of_a_scale(patch: Any, kind: str, code: int, replicas: int) -> 
     assert api.ask("PATCH", f"{SETS}/s/scale?fieldManager=me", patch, kind)[0] == code
     found = api.do("GET", f"{SETS}/s")
     assert found["spec"]["replicas"] == replicas
-    mine = [one for one in found["metadata"]["managedFields"] if one["manager"] == "me"]
+    mine = [entry for entry in found["metadata"]["managedFields"] if entry["manager"] == "me"]
     want: list[tuple[str, Object]] = [("scale", {"f:spec": {"f:replicas": {}}})] if code == 200 else []
-    assert [(one["subresource"], one["fieldsV1"]) for one in mine] == want
+    assert [(entry["subresource"], entry["fieldsV1"]) for entry in mine] == want

@@ -76,7 +76,7 @@ class Yard:
         response: Object = {
             "uid": request["uid"],
             "result": {"status": "Success"},
-            "convertedObjects": [refitted(one, request["desiredAPIVersion"]) for one in request["objects"]],
+            "convertedObjects": [refitted(stored, request["desiredAPIVersion"]) for stored in request["objects"]],
         }
         answer = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview", "response": response}
         return self.spoil(answer) if self.spoil is not None else answer
@@ -158,7 +158,7 @@ def test_a_list_is_converted_in_few_reviews(api: Api, yard: Yard) -> None:
     for number in range(300):
         api.do("POST", OLD, {"metadata": {"name": f"b{number}"}, "spec": {"sails": str(number)}})
     found = api.do("GET", NEW)
-    assert {one["metadata"]["name"]: one["spec"]["rig"]["sails"] for one in found["items"]} == {
+    assert {item["metadata"]["name"]: item["spec"]["rig"]["sails"] for item in found["items"]} == {
         f"b{number}": number for number in range(300)
     }
     assert yard.asked == [250, 50]
@@ -178,7 +178,7 @@ def test_deletes(api: Api) -> None:
     for name in ("c", "d"):
         api.do("POST", OLD, {**BOAT, "metadata": {"name": name}})
     gone = api.do("DELETE", NEW)
-    assert [one["spec"] for one in gone["items"]] == [{"rig": {"sails": 3}}] * 2
+    assert [item["spec"] for item in gone["items"]] == [{"rig": {"sails": 3}}] * 2
 
 
 def test_a_watch_sees_its_own_version(api: Api) -> None:
@@ -188,7 +188,7 @@ def test_a_watch_sees_its_own_version(api: Api) -> None:
     api.do("PATCH", f"{OLD}/b", {"spec": {"sails": "4"}}, MERGE_PATCH)
     back = api.watch(NEW, resourceVersion=since)
     api.do("DELETE", f"{OLD}/b")
-    seen = [(one["type"], one["object"]["apiVersion"], one["object"]["spec"]) for one in state.events()]
+    seen = [(event["type"], event["object"]["apiVersion"], event["object"]["spec"]) for event in state.events()]
     assert seen == [
         ("ADDED", "sea.example.com/v2", {"rig": {"sails": 3}}),
         ("MODIFIED", "sea.example.com/v2", {"rig": {"sails": 4}}),
@@ -215,7 +215,7 @@ def test_admission_webhooks_see_the_version_that_they_asked_for(api: Api) -> Non
     assert (made["apiVersion"], made["spec"]) == ("sea.example.com/v2", {"rig": {"sails": 4}})
     made["spec"]["rig"]["sails"] = 3
     assert api.do("PUT", f"{NEW}/b", made)["spec"] == {"rig": {"sails": 6}}
-    assert [(one["object"]["apiVersion"], one["object"]["spec"]) for one in seen] == [
+    assert [(event["object"]["apiVersion"], event["object"]["spec"]) for event in seen] == [
         ("sea.example.com/v1", {"sails": "2"}), ("sea.example.com/v1", {"sails": "3"}),
     ]  # fmt: skip
     assert seen[1]["oldObject"]["spec"] == {"sails": "4"}
@@ -277,7 +277,7 @@ def test_a_conversion_that_fails(api: Api, yard: Yard, spoil: Answering, words: 
     ("conversion", "field"),
     [
         pytest.param({"strategy": "Sail"}, "spec.conversion.strategy", id="no-such-strategy"),
-        pytest.param({"strategy": "Webhook"}, "spec.conversion.webhook", id="nobody-to-ask"),
+        pytest.param({"strategy": "Webhook"}, "spec.conversion.webhook", id="no-webhook"),
         pytest.param(
             {"strategy": "Webhook", "webhook": {"clientConfig": {}, "conversionReviewVersions": ["v1"]}},
             "spec.conversion.webhook.clientConfig", id="nowhere",
@@ -288,7 +288,7 @@ def test_a_conversion_that_fails(api: Api, yard: Yard, spoil: Answering, words: 
         ),
         pytest.param(
             {"strategy": "None", "webhook": {"clientConfig": {"url": URL}, "conversionReviewVersions": ["v1"]}},
-            "spec.conversion.webhook", id="somebody-to-ask-nothing",
+            "spec.conversion.webhook", id="webhook-without-strategy",
         ),
     ],
 )  # fmt: skip
@@ -296,7 +296,7 @@ def test_a_bad_conversion_is_refused(conversion: Object, field: str) -> None:
     body = definition()
     body["spec"]["conversion"] = conversion
     code, found = Api().ask("POST", CRDS, body)
-    assert (code, [one["field"] for one in found["details"]["causes"]]) == (422, [field])
+    assert (code, [cause["field"] for cause in found["details"]["causes"]]) == (422, [field])
 
 
 def test_over_https(tmp_path: Path, yard: Yard) -> None:
@@ -315,7 +315,7 @@ def test_over_https(tmp_path: Path, yard: Yard) -> None:
             assert (code, patched["spec"]) == (200, {"rig": {"sails": sails}})
         assert wire.ask("GET", NEW)[1]["items"][0]["spec"] == {"rig": {"sails": 7}}
         events = other.events(4)
-        assert [one["object"]["spec"]["rig"]["sails"] for one in events] == [4, 5, 6, 7]
+        assert [event["object"]["spec"]["rig"]["sails"] for event in events] == [4, 5, 6, 7]
         assert wire.ask("DELETE", f"{NEW}/{name}")[0] == 200
         assert other.events(1)[0]["type"] == "DELETED"
 

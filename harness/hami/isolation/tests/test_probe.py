@@ -63,7 +63,7 @@ def library(tmp_path: Path) -> Path:
         pytest.param(
             Seen(others=(7,)), "v2.5.0", "core-too-old-for-driver", "hangs with driver 570", id="too-old-before-busy"
         ),
-        pytest.param(Seen(others=(9, 7)), "v2.6.0", "gpu-busy", "7, 9", id="somebody-else-is-there"),
+        pytest.param(Seen(others=(9, 7)), "v2.6.0", "gpu-busy", "7, 9", id="another-program-uses-the-card"),
         pytest.param(Seen(ours=None), "v2.6.0", "no-process-utilisation", "no samples", id="no-samples"),
     ],
 )  # fmt: skip

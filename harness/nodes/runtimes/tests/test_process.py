@@ -344,10 +344,10 @@ def test_nothing_outlives_an_agent_that_was_killed(tmp_path: Path) -> None:
     name = f"orphan-{uuid.uuid4().hex}"
     agent = Agent(tmp_path, name, STUBBORN)
     asyncio.run(eventually(lambda: len(with_mark(name)) >= 4))
-    keepers = _keepers(tmp_path)
+    supervisors = _supervisors(tmp_path)
     agent.crash()
-    asyncio.run(eventually(lambda: not with_mark(name) and not _keepers(tmp_path)))
-    assert len(keepers) == 1
+    asyncio.run(eventually(lambda: not with_mark(name) and not _supervisors(tmp_path)))
+    assert len(supervisors) == 1
 
 
 def test_nothing_outlives_a_keeper_that_was_killed(tmp_path: Path) -> None:
@@ -357,10 +357,10 @@ def test_nothing_outlives_a_keeper_that_was_killed(tmp_path: Path) -> None:
         pod, reports = work("sleep 61 & wait", name=name, pod={"restartPolicy": "Never"}), Reports()
         runtime.start(pod, reports)
         await eventually(lambda: len(with_mark(name)) == 2)
-        for keeper in _keepers(tmp_path):
-            os.kill(keeper, signal.SIGKILL)
+        for supervisor in _supervisors(tmp_path):
+            os.kill(supervisor, signal.SIGKILL)
         ended = await reports.state("terminated")
-        assert (ended.exit_code, ended.reason, ended.message) == (137, "Error", "its keeper is gone")
+        assert (ended.exit_code, ended.reason, ended.message) == (137, "Error", "its supervisor has ended")
         await eventually(lambda: not with_mark(name))
 
     on_loop(tmp_path, body)
@@ -372,13 +372,13 @@ def test_a_new_agent_takes_up_what_waited_for_it(tmp_path: Path) -> None:
     agent = Agent(
         tmp_path / "root", name, f"echo begun; while [ ! -e {flag} ]; do sleep 0.02; done; exit 5", linger=WITHIN
     )
-    before = set(_keepers(tmp_path))
+    before = set(_supervisors(tmp_path))
     agent.crash()
 
     async def body(runtime: ProcessRuntime) -> None:
         pod, reports = work("unused", name=name, pod={"restartPolicy": "Never"}), Reports()
         assert runtime.resume(pod, (), reports)
-        assert set(_keepers(tmp_path)) == before
+        assert set(_supervisors(tmp_path)) == before
         flag.touch()
         ended = await reports.state("terminated")
         assert (ended.exit_code, ended.reason) == (5, "Error")
@@ -403,7 +403,7 @@ def test_what_ended_with_its_agent_is_not_run_again_under_never(tmp_path: Path) 
     on_loop(tmp_path, body)
 
 
-def _keepers(root: Path) -> list[int]:
+def _supervisors(root: Path) -> list[int]:
     found = []
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():
@@ -411,6 +411,6 @@ def _keepers(root: Path) -> list[int]:
                 words = (folder / "cmdline").read_bytes()
             except OSError:
                 continue
-            if b"keeper.py" in words and str(root).encode() in words:
+            if b"supervisor.py" in words and str(root).encode() in words:
                 found.append(int(folder.name))
     return found

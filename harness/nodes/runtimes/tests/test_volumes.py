@@ -32,7 +32,7 @@ def with_volume(volume: dict[str, Any], *mounted: dict[str, Any]) -> Work:
 
 
 def files(folder: Path) -> dict[str, bytes]:
-    return {str(one.relative_to(folder)): one.read_bytes() for one in sorted(folder.rglob("*")) if one.is_file()}
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_what_is_in_a_volume(tmp_path: Path, volume: dict[str, Any], found: dict
 def test_modes(tmp_path: Path) -> None:
     items = [{"key": "colour", "path": "own", "mode": 0o440}, {"key": "size", "path": "default"}]
     prepare(with_volume({"configMap": {"name": "settings", "items": items, "defaultMode": 0o600}}), tmp_path)
-    modes = {one.name: stat.S_IMODE(one.stat().st_mode) for one in (tmp_path / "v").iterdir()}
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "v").iterdir()}
     assert modes == {"own": 0o440, "default": 0o600}
 
 

@@ -63,9 +63,9 @@ NO_NICS = Status.unresolvable("Insufficient rdma devices")
 @pytest.mark.parametrize(
     ("have", "amounts", "hint", "want"),
     [
-        pytest.param(state(NICS), {RDMA: 1}, {"rdma": ALL | labelled(nobody="has")}, NO_NICS, id="all-of-none"),
+        pytest.param(state(NICS), {RDMA: 1}, {"rdma": ALL | labelled(no_device="has")}, NO_NICS, id="all-of-none"),
         pytest.param(
-            state(NICS), {RDMA: 1}, {"rdma": labelled(nobody="has")}, Status.unschedulable("Insufficient rdma devices"),
+            state(NICS), {RDMA: 1}, {"rdma": labelled(none="has")}, Status.unschedulable("Insufficient rdma devices"),
             id="one-of-none",
         ),
         pytest.param(
@@ -77,11 +77,11 @@ NO_NICS = Status.unresolvable("Insufficient rdma devices")
             Status.unresolvable("Insufficient gpu VirtualFunctions"), id="cards-have-no-virtual-functions",
         ),
         pytest.param(
-            state(paired()), whole(1), {"gpu": labelled(nobody="has")},
-            Status.unschedulable("Insufficient GPU Devices"), id="cards-that-nobody-has",
+            state(paired()), whole(1), {"gpu": labelled(no_device="has")},
+            Status.unschedulable("Insufficient GPU Devices"), id="a-label-that-no-card-has",
         ),
         pytest.param(
-            state(paired()), {RDMA: 1}, {"rdma": {"vfSelector": {"matchLabels": {"nobody": "has"}}}},
+            state(paired()), {RDMA: 1}, {"rdma": {"vfSelector": {"matchLabels": {"no_device": "has"}}}},
             Status.unschedulable("Insufficient rdma devices"), id="virtual-functions-of-another-kind",
         ),
         pytest.param(

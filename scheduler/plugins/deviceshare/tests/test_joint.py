@@ -91,7 +91,7 @@ CROSSED = [card(0, switch="a"), nic(1, switch="b")]
         ),
         pytest.param(state(CROSSED), 1, None, SAME_PCIE, VIOLATION, id="on-another-switch"),
         pytest.param(
-            state([card(0), nic(1, switch="b")]), 1, None, SAME_PCIE, VIOLATION, id="nobody-knows-where-the-card-is"
+            state([card(0), nic(1, switch="b")]), 1, None, SAME_PCIE, VIOLATION, id="the-card's-place-is-unknown"
         ),
         pytest.param(
             state([card(0, switch="a"), card(1, switch="b"), nic(1, switch="a")]), 2, None, SAME_PCIE, NO_NICS,

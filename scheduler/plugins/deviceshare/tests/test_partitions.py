@@ -73,7 +73,7 @@ FOUR = [card(minor) for minor in range(4)]
         pytest.param(linked(traits=Traits(honour=True)), 1, None, NO_TABLE, id="nothing-to-honour"),
         pytest.param(linked(), 1, {}, NO_TABLE, id="the-pod-insists-and-there-is-no-table"),
         pytest.param(linked(traits=PREFER), 3, {}, NO_SUCH_COUNT, id="the-pod-insists-where-the-node-prefers"),
-        pytest.param(linked(traits=PREFER), 2, {"ringBusBandwidth": "1Gi"}, NONE_LEFT, id="bandwidth-nobody-knows"),
+        pytest.param(linked(traits=PREFER), 2, {"ringBusBandwidth": "1Gi"}, NONE_LEFT, id="unknown-bandwidth"),
         pytest.param(state(FOUR, traits=table(honour=True)), 1, None, NO_SUCH_COUNT, id="one-card-of-linked-pairs"),
         pytest.param(state(FOUR, traits=table()), 2, {"ringBusBandwidth": "201Gi"}, NONE_LEFT, id="too-slow"),
         pytest.param(
@@ -156,7 +156,7 @@ VENDOR, MODEL = "node.koordinator.sh/gpu-vendor", "node.koordinator.sh/gpu-model
             {}, False, {POLICY: "Honor", VENDOR: "nvidia", MODEL: "H20"},
             Traits(built_in=True, honour=True, model="nvidia-H20"), id="a-known-machine",
         ),
-        pytest.param({}, False, {VENDOR: "huawei", MODEL: "H20"}, Traits(model="huawei-H20"), id="somebody-elses-h20"),
+        pytest.param({}, False, {VENDOR: "huawei", MODEL: "H20"}, Traits(model="huawei-H20"), id="another-vendor-h20"),
         pytest.param({}, False, {POLICY: "honor"}, Traits(model="-"), id="policies-are-spelt-exactly"),
     ],
 )  # fmt: skip

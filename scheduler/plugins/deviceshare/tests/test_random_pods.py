@@ -132,7 +132,7 @@ def check_exclusive(before: DeviceState, found: Choice, request: DeviceRequest) 
     gpu = request.get("gpu")
     for share in found.holding.shares:
         number = before.template.index[share.type, share.minor]
-        assert before.frees[number], "sick devices are nobody's"
+        assert before.frees[number], "unhealthy devices are not allocated"
         if share.type == "gpu" and gpu is not None and not gpu.shared:
             assert not before.used[number][list(before.template.totals[number]).index(GPU_MEMORY_RATIO)]
 

@@ -69,7 +69,7 @@ def test_spread(used: str, needed: int, most: str, least: str) -> None:
         pytest.param(4, "0,2", PCPU_LEVEL, (SPREAD_BY_PCPUS, PCPU_LEVEL), 4, "8,10,12,14", id="off-their-cores"),
         pytest.param(4, "", "", (SPREAD_BY_PCPUS, PCPU_LEVEL), 10, "0-4,6,8,10,12,14", id="not-enough-cores-overlap"),
         pytest.param(8, "0,2", PCPU_LEVEL, (SPREAD_BY_PCPUS, PCPU_LEVEL), 4, "4,6,8,10", id="beside-their-cores"),
-        pytest.param(8, "0,2", PCPU_LEVEL, (SPREAD_BY_PCPUS, ""), 4, "1,3-4,6", id="who-is-not-exclusive-minds-nobody"),
+        pytest.param(8, "0,2", PCPU_LEVEL, (SPREAD_BY_PCPUS, ""), 4, "1,3-4,6", id="no-exclusive-policy"),
         pytest.param(
             4, "0,2", NUMA_NODE_LEVEL, (SPREAD_BY_PCPUS, NUMA_NODE_LEVEL), 4, "8,10,12,14", id="off-their-node"
         ),

@@ -92,7 +92,7 @@ def test_single_numa_node_exclusive(exclusive: str, *, fits: bool) -> None:
         pytest.param({POLICY: "SingleNUMANode"}, share("p"), True, id="only-the-node-named-one"),
         pytest.param({POLICY: "SingleNUMANode"}, share("p").align("SingleNUMANode"), False, id="both-named-one"),
         pytest.param({POLICY: "SingleNUMANode"}, share("p").align("", exclusive="Required"), False, id="exclusive"),
-        pytest.param({}, share("p").align("BestEffort"), True, id="best-effort-refuses-nobody"),
+        pytest.param({}, share("p").align("BestEffort"), True, id="best-effort-refuses-no-pod"),
     ],
 )
 def test_whether_a_pod_is_exclusive_at_all(labels: dict[str, str], asked: PodBuilder, *, fits: bool) -> None:

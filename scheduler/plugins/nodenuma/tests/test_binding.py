@@ -61,7 +61,7 @@ SPANS = "Unaligned NUMA Hint cause cpu prefer [11] among [11],memory prefer [11]
         pytest.param({}, lsr("p").priority(5500), None, None, id="batch-does-not-bind"),
         pytest.param({}, lsr("p").label(PRIORITY_CLASS_LABEL, "koord-batch"), None, None, id="labelled-batch"),
         pytest.param({}, lsr("p").qos("BE").bind_cpus(FULL_PCPUS), None, None, id="be-does-not-bind"),
-        pytest.param({}, lsr("p").bind_cpus("test"), None, None, id="a-policy-nobody-knows"),
+        pytest.param({}, lsr("p").bind_cpus("test"), None, None, id="an-unknown-policy"),
         pytest.param({}, lsr("p").bind_cpus("ConstrainedBurst"), None, None, id="constrained-burst-is-not-there"),
         pytest.param({"defaultCPUBindPolicy": ""}, lsr("p").qos("LSE"), None, None, id="no-default"),
         pytest.param({}, share("p").bind_cpus(required=FULL_PCPUS), None, None, id="who-has-no-qos-does-not-bind"),
@@ -108,7 +108,7 @@ def test_priority_distinguishes_otherwise_equal_pods() -> None:
         pytest.param({}, STATIC, lsr("p").bind_cpus(required=FULL_PCPUS), "", id="static-agrees"),
         pytest.param({POLICY: "Restricted"}, {"zones": False}, share("p"), MISSING, id="no-zones"),
         pytest.param({POLICY: "None"}, {}, share("p", "9"), "", id="none-is-no-policy"),
-        pytest.param({POLICY: "Sometimes"}, {}, share("p", "9"), "", id="nor-is-what-nobody-knows"),
+        pytest.param({POLICY: "Sometimes"}, {}, share("p", "9"), "", id="nor-is-an-unknown-policy"),
         pytest.param({POLICY: "SingleNUMANode"}, {}, share("p", "9"), SPANS, id="larger-than-one"),
         pytest.param({POLICY: "Restricted"}, {}, share("p", "9"), "", id="restricted-spans"),
         pytest.param(

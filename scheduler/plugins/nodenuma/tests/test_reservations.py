@@ -220,7 +220,7 @@ def test_removing_an_owner_frees_nothing_for_other_pods() -> None:
 @pytest.mark.parametrize(
     ("taken", "want"),
     [
-        pytest.param([], NumaAllocation(frozenset({1, 2}), "PCPULevel", ((0, (("cpu", 2000),)),)), id="nobody"),
+        pytest.param([], NumaAllocation(frozenset({1, 2}), "PCPULevel", ((0, (("cpu", 2000),)),)), id="none"),
         pytest.param(
             [NumaAllocation(frozenset({1}), "", ((0, (("cpu", 500),)),)), None],
             NumaAllocation(frozenset({2}), "PCPULevel", ((0, (("cpu", 1500),)),)), id="a-part",

@@ -15,7 +15,7 @@ Found = tuple[str, Match, int]  # node, what they are to the pod, how many
 @pytest.mark.parametrize(
     ("found", "said", "expected"),
     [
-        pytest.param([], {}, [f"0 {TOTAL}"], id="nobody's"),
+        pytest.param([], {}, [f"0 {TOTAL}"], id="no-owner"),
         pytest.param(
             [("n1", Match.UNSCHEDULABLE, 3), ("n2", Match.UNSCHEDULABLE, 1)], {},
             ["4 Reservation(s) is unschedulable", f"4 {TOTAL}"], id="closed",

@@ -27,7 +27,7 @@ def made(builder: PodBuilder, **metadata: Any) -> Pod:
 @pytest.mark.parametrize(
     ("owners", "expected"),
     [
-        pytest.param([], False, id="nobody"),
+        pytest.param([], False, id="none"),
         pytest.param([{"object": {"name": "p", "namespace": "d"}}], True, id="by-name"),
         pytest.param([{"object": {"name": "p", "namespace": "e"}}], False, id="another-namespace"),
         pytest.param([{"object": {"uid": "u", "kind": "Node"}}], True, id="kind-is-not-looked-at"),

@@ -30,10 +30,10 @@ _SOON, _LOOKS = 0.01, 100  # seconds between questions after a command's end, an
 
 
 class Engine(NamedTuple):
-    """What a conversation needs of its runtime; `aside` runs what may block beside the loop."""
+    """What a conversation needs of its runtime; `run_blocking` runs what may block beside the loop."""
 
     client: docker.DockerClient
-    aside: Callable[[Callable[[], Any]], Awaitable[Any]]
+    run_blocking: Callable[[Callable[[], Any]], Awaitable[Any]]
     clock: Clock
 
 
@@ -65,7 +65,7 @@ class Hosted(Conversation):
         """`id_`: the command's or the container's."""
         self._hijacked, self._engine, self._id, self._tty = hijacked, engine, id_, tty
         self._loop = asyncio.get_running_loop()
-        self._outputs = {one: asyncio.Queue[bytes](_PIECES) for one in (STDOUT, STDERR)}
+        self._outputs = {channel: asyncio.Queue[bytes](_PIECES) for channel in (STDOUT, STDERR)}
         self._ended: set[int] = set()
         self._task = self._loop.create_task(self._sort())
         self._open = True
@@ -95,7 +95,7 @@ class Hosted(Conversation):
                 with contextlib.suppress(DockerException):  # it has just ended
                     self._resize(columns, rows)
 
-            future = asyncio.ensure_future(self._engine.aside(ask))
+            future = asyncio.ensure_future(self._engine.run_blocking(ask))
             self._asked.add(future)
             future.add_done_callback(self._asked.discard)
 
@@ -152,7 +152,7 @@ class HostedCommand(Hosted):
             )
             return str(made["Id"]), Hijacked(engine.client.api.exec_start(made["Id"], tty=wanted.tty, socket=True))
 
-        id_, hijacked = await engine.aside(ask)
+        id_, hijacked = await engine.run_blocking(ask)
         return cls(hijacked, engine, id_, tty=wanted.tty)
 
     def _resize(self, columns: int, rows: int) -> None:
@@ -161,13 +161,13 @@ class HostedCommand(Hosted):
     async def outcome(self) -> Outcome:
         for _ in range(_LOOKS):
             try:
-                said = await self._engine.aside(lambda: self._engine.client.api.exec_inspect(self._id))
+                said = await self._engine.run_blocking(lambda: self._engine.client.api.exec_inspect(self._id))
             except DockerException as error:
                 return Outcome(KILLED, str(error))
             if not said["Running"] and said["ExitCode"] is not None:
                 return Outcome(int(said["ExitCode"]))
-            await pause(self._engine.clock, _SOON)  # outputs end a little before the engine knows of the end
-        return Outcome(KILLED, "the command closed its outputs and goes on")
+            await pause(self._engine.clock, _SOON)  # outputs end shortly before the engine records the end
+        return Outcome(KILLED, "the command closed its outputs and still runs")
 
     def close(self) -> None:
         if self._open:
@@ -177,36 +177,36 @@ class HostedCommand(Hosted):
             future.add_done_callback(self._asked.discard)
 
     async def _kill(self) -> None:
-        """The engine has no way to end a command; its process is one of this machine's."""
+        """Kill the command's process; the engine's API cannot end a command."""
         try:
             for _ in range(_LOOKS):
-                said = await self._engine.aside(lambda: self._engine.client.api.exec_inspect(self._id))
+                said = await self._engine.run_blocking(lambda: self._engine.client.api.exec_inspect(self._id))
                 if said["Running"] and said["Pid"]:
                     os.kill(int(said["Pid"]), signal.SIGKILL)
                     return
                 if said["ExitCode"] is not None:
                     return  # it has ended
-                await pause(self._engine.clock, _SOON)  # it has begun, and the engine does not know of it yet
+                await pause(self._engine.clock, _SOON)  # the engine has not recorded the start yet
         except (DockerException, OSError) as error:
             log.warning("command left exec=%s why=%s", self._id, error)
 
 
 class HostedProgram(Hosted):
-    """A container's own program, from now on."""
+    """A client that is attached to a container's program."""
 
     @classmethod
     async def begin(cls, engine: Engine, container: str, wanted: Wanted, *, tty: bool) -> "HostedProgram":
         """`tty`: whether the container has a terminal.
 
         Raises:
-            DockerException: the engine does not let us.
+            DockerException: the engine refuses.
         """
         params = {name: int(getattr(wanted, name)) for name in ("stdin", "stdout", "stderr")}
 
         def ask() -> Hijacked:
             return Hijacked(engine.client.api.attach_socket(container, params={**params, "stream": 1}))
 
-        return cls(await engine.aside(ask), engine, container, tty=tty)
+        return cls(await engine.run_blocking(ask), engine, container, tty=tty)
 
     def _resize(self, columns: int, rows: int) -> None:
         self._engine.client.api.resize(self._id, height=rows, width=columns)
@@ -216,12 +216,12 @@ class HostedProgram(Hosted):
 
 
 def _already_read(response: Any) -> bytes:
-    """What the HTTP library has read beyond its own answer, which is the beginning of the output."""
+    """Data that the HTTP library has read beyond the response: the beginning of the output."""
     reader = getattr(getattr(getattr(response, "raw", None), "_fp", None), "fp", None)
     if reader is None:
         return b""
     try:
-        waiting = reader.peek(1)  # the connection does not block by now, so this comes back at once
+        waiting = reader.peek(1)  # does not block: the socket is non-blocking
         return bytes(reader.read(len(waiting)) or b"") if waiting else b""
     except (BlockingIOError, ValueError):
         return b""

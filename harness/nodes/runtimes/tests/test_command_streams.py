@@ -41,7 +41,7 @@ def with_pod(root: Path, body: Body, command: list[str] | str = "sleep 600", **c
 
 
 def folder_names(folder: Path) -> list[str]:
-    return [one.name for one in folder.iterdir()]
+    return [path.name for path in folder.iterdir()]
 
 
 async def until(conversation: Conversation, text: bytes, output: int = STDOUT) -> bytes:
@@ -72,7 +72,7 @@ def test_a_command_reads_its_input_to_the_end(tmp_path: Path) -> None:
 
     left: list[str] = []
     with_pod(tmp_path, whole)
-    assert "keeper.log" in left
+    assert "supervisor.log" in left
     assert not [name for name in left if name.startswith("exec-")]  # nothing of the command is kept
 
 
@@ -104,15 +104,30 @@ def test_a_command_waits_for_its_reader(tmp_path: Path) -> None:
 
 def test_a_terminal(tmp_path: Path) -> None:
     async def body(runtime: ProcessRuntime, one: Work, reports: Reports) -> None:
-        script = "trap 'stty size' WINCH; test -t 2 && echo $TERM; while read line; do echo [$line]; done; echo over"
+        script = "test -t 2 && echo $TERM; while read line; do echo [$line] $(stty size); done; echo over"
         spoken = await runtime.exec(one, "main", ["sh", "-c", script], TERMINAL)
         await until(spoken, b"xterm")
         spoken.resize(100, 30)
         await spoken.write(b"word\n")
-        await until(spoken, b"[word]")
+        await until(spoken, b"[word] 30 100")
         spoken.end_input()  # control-D
         await until(spoken, b"over")
         await everything(spoken)
+        assert (await spoken.outcome()).code == 0
+        spoken.close()
+
+    with_pod(tmp_path, body)
+
+
+def test_a_program_is_told_that_its_terminal_has_another_size(tmp_path: Path) -> None:
+    """The shell runs short commands, because a trapped signal ends a `read` as the end of the file does."""
+
+    async def body(runtime: ProcessRuntime, one: Work, reports: Reports) -> None:
+        script = "trap 'stty size; exit' WINCH; echo ready; while :; do sleep 0.02; done"
+        spoken = await runtime.exec(one, "main", ["sh", "-c", script], TERMINAL)
+        await until(spoken, b"ready")
+        spoken.resize(100, 30)
+        await until(spoken, b"30 100")
         assert (await spoken.outcome()).code == 0
         spoken.close()
 
@@ -208,7 +223,7 @@ def test_ports_of_a_pod_that_runs(tmp_path: Path) -> None:
     with_pod(tmp_path, body)
 
 
-def test_simulated_containers_speak_with_nobody() -> None:
+def test_simulated_containers_have_no_streams() -> None:
     runtime, one = SimulatedRuntime(SimClock()), work("sleep 600")
 
     async def body() -> None:

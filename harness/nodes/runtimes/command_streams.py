@@ -1,4 +1,4 @@
-"""Conversations with processes: commands that were run beside a container's program, and that program itself."""
+"""Conversations with processes: commands run inside a container (exec), and the container's program (attach)."""
 
 import asyncio
 import os
@@ -7,16 +7,16 @@ from pathlib import Path
 
 from seatrial.harness.conversation import STDERR, STDOUT, Conversation, Outcome, Wanted
 from seatrial.harness.nodes.runtimes.descriptors import PIECE, Descriptor, pause
-from seatrial.harness.nodes.runtimes.keeper import END_OF_FILE
-from seatrial.harness.nodes.runtimes.kept import Kept, Status
 from seatrial.harness.nodes.runtimes.simulated import KILLED
+from seatrial.harness.nodes.runtimes.supervised_process import Status, SupervisedProcess
+from seatrial.harness.nodes.runtimes.supervisor import END_OF_FILE
 from seatrial.scheduler.api.clock import Clock
 
-_SOON, _LATER = 0.01, 0.1  # seconds between looks at a log: while it grows, and when it has not for a while
+_SOON, _LATER = 0.01, 0.1  # seconds between reads of a log: while it grows, and when it has not grown for a while
 
 
 class Ends:
-    """The two sides of a command's input and outputs. Give the program its own, then close those here."""
+    """Both sides of a command's input and outputs. The program gets `program`; then `handed_over` closes them here."""
 
     def __init__(self, wanted: Wanted) -> None:
         self.input: Descriptor | None = None
@@ -55,22 +55,22 @@ class Ends:
         return program
 
     def handed_over(self) -> None:
-        """The program has its own ends; without ours of them, its end is told."""
+        """Close the program's side here, so that its end is reported as end of file."""
         for descriptor in self._theirs:
             os.close(descriptor)
         self._theirs.clear()
 
     def close(self) -> None:
-        """Close what is left."""
-        for one in (self.input, *self.outputs.values()):
-            if one is not None:
-                one.close()
+        """Close what is still open."""
+        for stream in (self.input, *self.outputs.values()):
+            if stream is not None:
+                stream.close()
 
 
 class Command(Conversation):
-    """A command with a keeper of its own. `over` is called once nothing of it runs any more."""
+    """A command with its own supervisor."""
 
-    def __init__(self, ends: Ends, wanted: Wanted, launch: Callable[[Callable[[], None]], Kept]) -> None:
+    def __init__(self, ends: Ends, wanted: Wanted, launch: Callable[[Callable[[], None]], SupervisedProcess]) -> None:
         """
         Raises:
             OSError: no process can be made.
@@ -79,7 +79,7 @@ class Command(Conversation):
         self._over = asyncio.Event()
         self._status = Status()
         try:
-            self.kept = launch(self._changed)
+            self.process = launch(self._changed)
         except BaseException:
             ends.close()
             raise
@@ -87,8 +87,8 @@ class Command(Conversation):
             ends.handed_over()
 
     def _changed(self) -> None:
-        if self.kept.gone:
-            self._status = self.kept.status
+        if self.process.gone:
+            self._status = self.process.status
             self._over.set()
 
     async def read(self, output: int) -> bytes:
@@ -117,19 +117,21 @@ class Command(Conversation):
         return Outcome(KILLED if status.code is None else status.code)
 
     def close(self) -> None:
-        self.kept.stop(0.0)
+        self.process.stop(0.0)
         self._ends.close()
 
 
 class Attached(Conversation):
-    """A client of a container's own program: its log from now on, and its input where it has one.
+    """A client that is attached to a container's program: its log from now on, and its input if it has one.
 
-    Both outputs are one in the log, so both come as the standard output.
+    The log does not separate the two outputs, so both are sent as the standard output.
     """
 
-    def __init__(self, kept: Kept, log: Path, wanted: Wanted, clock: Clock, *, stdin: bool, once: bool) -> None:
-        """`stdin`: whether the program listens; `once`: its first client is its last."""
-        self._kept, self._wanted, self._clock, self._once = kept, wanted, clock, once and stdin and wanted.stdin
+    def __init__(
+        self, process: SupervisedProcess, log: Path, wanted: Wanted, clock: Clock, *, stdin: bool, once: bool
+    ) -> None:
+        """`stdin`: whether the program has an input; `once`: the input closes after the first client (`stdinOnce`)."""
+        self._process, self._wanted, self._clock, self._once = process, wanted, clock, once and stdin and wanted.stdin
         self._output = STDOUT if wanted.stdout else STDERR
         self._log = log.open("rb")
         self._log.seek(0, os.SEEK_END)
@@ -138,15 +140,15 @@ class Attached(Conversation):
         self._input: Descriptor | None = None
         if stdin and wanted.stdin:
             try:
-                self._input = Descriptor(os.open(kept.folder / "input", os.O_WRONLY | os.O_NONBLOCK))
+                self._input = Descriptor(os.open(process.folder / "input", os.O_WRONLY | os.O_NONBLOCK))
             except OSError:
-                self._input = None  # it has closed its input
+                self._input = None  # the program has closed its input
 
     async def read(self, output: int) -> bytes:
         if output != self._output:
             return b""
         while self._open:
-            ended = self._kept.gone  # before the last look, so that nothing of the end is missed
+            ended = self._process.gone  # checked before the read, so that the last output is not missed
             data = self._log.read(PIECE)
             if data:
                 self._pause = _SOON
@@ -158,7 +160,7 @@ class Attached(Conversation):
         return b""
 
     async def write(self, data: bytes) -> None:
-        self._pause = _SOON  # an answer may come
+        self._pause = _SOON  # an answer may follow
         if self._input is not None:
             await self._input.write(data)
 
@@ -167,14 +169,14 @@ class Attached(Conversation):
             self._input.close()
             self._input = None
             if self._once:
-                self._kept.end_input()
+                self._process.end_input()
 
     def resize(self, columns: int, rows: int) -> None:
         if self._wanted.tty:
-            self._kept.resize(columns, rows)
+            self._process.resize(columns, rows)
 
     async def outcome(self) -> Outcome:
-        return Outcome()  # who listens to an end is told of it, and not how it came
+        return Outcome()  # attach reports the end, not the exit code
 
     def close(self) -> None:
         self.end_input()

@@ -1,15 +1,16 @@
-"""A container's keeper: a small process of its own between a node agent and what the container runs.
+"""A container's supervisor: a small process between the node agent and the container's program.
 
-Run as a script by a bare interpreter (standard library only, it has to start fast). Its standard input is a FIFO that
-the agent writes orders to and holds open: when the agent is gone, however that happened, the FIFO says so, and the
-keeper ends the container. Its standard output is a FIFO that gets one byte whenever `status.json` has changed; it
-closes when the keeper is gone. The keeper is the reaper of all that the container starts, so that a process which left
-the process group is found as well. A container with a terminal has the keeper as its other end: what is printed goes
-to the log, and what comes through the FIFO `input` is typed.
+A bare interpreter runs it as a script (standard library only, because it has to start fast). Its standard input is a
+FIFO to which the agent writes orders and which the agent holds open: when the agent has ended, for whatever reason, the
+FIFO reports end of file, and the supervisor ends the container. Its standard output is a FIFO that gets one byte
+whenever `status.json` has changed; it closes when the supervisor has ended. The supervisor is the subreaper of all
+processes that the container starts, so it also finds those that left the process group. For a container with a terminal
+it holds the other end of the terminal: output goes to the log, and data from the FIFO `input` is written to the
+terminal.
 
-    keeper.py FOLDER        FOLDER/plan.json says what to run; see `Plan` in kept.py
+    supervisor.py FOLDER        FOLDER/plan.json describes the program; see `Plan` in supervised_process.py
 """
-# Plain `os` and `try`: pathlib and contextlib would take longer to import than all the rest.
+# `os` and `try` instead of pathlib and contextlib, whose import takes longer than everything else here.
 # ruff: noqa: PTH105, PTH108, PTH123, PTH208, SIM105
 
 import ctypes
@@ -23,13 +24,13 @@ from typing import Any, NoReturn
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 CANNOT_START = 128  # the exit code that Kubernetes shows for it
-ROUND = 0.05  # seconds between two kills of what is left
-END_OF_FILE = b"\x04"  # typed by whoever has no more to type
+ROUND = 0.05  # seconds between two kills of the remaining processes
+END_OF_FILE = b"\x04"  # what a terminal sends for the end of the input
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-class Keeper:
+class Supervisor:
     """One run of one container."""
 
     def __init__(self, folder: str) -> None:
@@ -37,7 +38,7 @@ class Keeper:
         with open(f"{folder}/plan.json", encoding="utf-8") as file:
             self.plan: dict[str, Any] = json.load(file)
         os.unlink(f"{folder}/plan.json")  # an environment may hold secrets
-        self.status: dict[str, Any] = {"keeper": [os.getpid(), started_at(os.getpid())]}
+        self.status: dict[str, Any] = {"supervisor": [os.getpid(), started_at(os.getpid())]}
         self.main = 0
         self.kill_at: float | None = None  # moment of time.monotonic()
         self.alone_since: float | None = None
@@ -46,7 +47,7 @@ class Keeper:
         self.terminal: Terminal | None = None
 
     def run(self) -> None:
-        """Start the program, see it to its end, and leave nothing of it."""
+        """Start the program, wait for its end, and end all its processes."""
         _libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         wake, waker = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(waker)
@@ -82,7 +83,7 @@ class Keeper:
             self.kill_at = time.monotonic()
 
     def _patience(self) -> float | None:
-        """Milliseconds until something has to be done in any case."""
+        """Milliseconds until the next action that no event announces; None if there is none."""
         if self.alone_since is not None:
             return ROUND * 1000
         return None if self.kill_at is None else max(0.0, self.kill_at - time.monotonic()) * 1000
@@ -112,16 +113,16 @@ class Keeper:
         self._tell()
 
     def _ends(self) -> tuple[list[int], list[int]]:
-        """What becomes the program's input and outputs, and what of it is not ours once the program has it."""
+        """The descriptors of the program's input and outputs, and those to close here once the program has them."""
         given = self.plan["ends"]
-        if given:  # the agent's own, for a command that it speaks with
+        if given:  # the agent's descriptors, for a command whose input and output it handles itself
             for descriptor in set(given):
                 os.set_inheritable(descriptor, False)
             return given, list(set(given))
         out = os.open(self.plan["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         source = f"{self.folder}/input" if self.plan["stdin"] else os.devnull
         if self.plan["tty"]:
-            # For writing, too: clients come and go, and the pipe shall not seem closed in between.
+            # Opened for writing too, so that the pipe does not report end of file between two clients.
             incoming = os.open(source, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
             self.terminal = Terminal(out, incoming, listens=self.plan["stdin"])
             return [self.terminal.other] * 3, [self.terminal.other]
@@ -131,12 +132,12 @@ class Keeper:
             self.input = os.open(source, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         return [incoming, out, out], [incoming, out]
 
-    def _become(self, keeper: int, ends: list[int], say: int) -> NoReturn:
+    def _become(self, supervisor: int, ends: list[int], say: int) -> NoReturn:
         try:
             os.setsid()
             _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-            if os.getppid() != keeper:
-                os._exit(CANNOT_START)  # it was gone before we asked to be told
+            if os.getppid() != supervisor:
+                os._exit(CANNOT_START)  # the supervisor ended before PR_SET_PDEATHSIG was set
             for path in self.plan["cgroups"]:
                 with open(f"{path}/cgroup.procs", "w", encoding="ascii") as file:
                     file.write(str(os.getpid()))
@@ -152,23 +153,23 @@ class Keeper:
             for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD, signal.SIGTERM, signal.SIGINT):
                 signal.signal(number, signal.SIG_DFL)
             os.umask(0o022)
-            os.execvpe(self.plan["argv"][0], self.plan["argv"], self.plan["env"])  # noqa: S606 that is the task
+            os.execvpe(self.plan["argv"][0], self.plan["argv"], self.plan["env"])  # noqa: S606 the program of the plan
         except OSError as error:
-            name = self.plan["argv"][0]  # of a program that was looked for, the last place says nothing
+            name = self.plan["argv"][0]  # for a program that was searched, the last path tried is not useful
             where = os.fsdecode(error.filename) if error.filename and "/" in name else name
             os.write(say, f"{where}: {error.strerror}".encode())
         finally:
             os._exit(CANNOT_START)
 
     def _limit(self) -> None:
-        """The little that holds without control groups: each process's own memory, and a number of processors."""
+        """Limits without control groups: the memory of each process, and the number of processors."""
         if self.plan["memory"]:
-            import resource  # only here: most runs do without
+            import resource  # imported here, because most runs do not need it
 
             resource.setrlimit(resource.RLIMIT_DATA, (self.plan["memory"], self.plan["memory"]))
         allowed = sorted(os.sched_getaffinity(0))
         if 0 < self.plan["cores"] < len(allowed):
-            first = os.getpid() % len(allowed)  # containers need not all sit on the first one
+            first = os.getpid() % len(allowed)  # spreads containers over the processors
             os.sched_setaffinity(0, (allowed * 2)[first : first + self.plan["cores"]])
 
     # -- orders -------------------------------------------------------------------------------------------------------
@@ -179,14 +180,14 @@ class Keeper:
             probe.register(0, select.POLLIN)
             event = dict(probe.poll(0)).get(0, 0)
             if not event or event & select.POLLIN:
-                self.alone_since = None  # a new agent has taken us up
+                self.alone_since = None  # a new agent has opened the FIFO
                 poller.register(0, select.POLLIN)
             elif time.monotonic() - self.alone_since >= self.plan["linger"] and self.kill_at is None:
                 self.kill_at = time.monotonic()
         if not event:
             return
         data = os.read(0, 4096) if event & select.POLLIN else b""
-        if not data:  # nobody holds the other end any more
+        if not data:  # end of file: the agent has ended
             if self.alone_since is None:
                 poller.unregister(0)
                 self.alone_since = time.monotonic()
@@ -218,7 +219,7 @@ class Keeper:
         try:
             os.kill(self.main, number)
         except ProcessLookupError:
-            pass  # it has just ended; the next reaping finds it
+            pass  # it has just ended; the next `_reap` finds it
 
     # -- end ----------------------------------------------------------------------------------------------------------
 
@@ -242,7 +243,7 @@ class Keeper:
                 with open(f"{path}/cgroup.kill", "w", encoding="ascii") as file:
                     file.write("1")
             except OSError:
-                continue  # version 1, or a kernel before 5.14: one by one, then
+                continue  # version 1, or a kernel before 5.14: the processes are killed one by one
         group = self.status["main"][0]
         for pid in (-group, *children(os.getpid())):
             try:
@@ -251,7 +252,7 @@ class Keeper:
                 continue
 
     def _end_the_rest(self) -> None:
-        """Whatever the container's first process left behind ends with it; what is orphaned becomes our child."""
+        """End the processes that the container's first process left; orphans become children of this process."""
         while True:
             try:
                 pid, _ = os.waitpid(-1, os.WNOHANG)
@@ -281,35 +282,35 @@ class Keeper:
         try:
             os.write(1, b"\n")
         except (BrokenPipeError, BlockingIOError):
-            pass  # nobody listens now, or somebody who has not read yet and will
+            pass  # no reader, or a reader that has not read the previous byte yet
 
 
 class Terminal:
-    """A container's terminal: shows what is printed in the log, types what comes in."""
+    """A container's terminal: copies output to the log and data from `incoming` to the program's input."""
 
     def __init__(self, log: int, incoming: int, *, listens: bool) -> None:
         self.log, self.incoming, self.listens = log, incoming, listens
         self.own, self.other = os.openpty()
         os.set_blocking(self.own, False)
-        self.typed = b""  # what has come in and was not taken yet
+        self.typed = b""  # input that the program has not taken yet
         self.shows = True
 
     def watch(self, poller: select.poll) -> None:
-        """Say what to wait for: no more input while some is left."""
+        """Register what to wait for; no further input while some is left to write."""
         if self.shows:
             poller.register(self.own, select.POLLIN | (select.POLLOUT if self.typed else 0))
         if self.listens:
             poller.register(self.incoming, 0 if self.typed else select.POLLIN)
 
     def move(self, poller: select.poll, seen: "dict[int, int]") -> None:
-        """One piece each way."""
+        """Copy one piece in each direction."""
         if seen.get(self.incoming, 0) & select.POLLIN:
             self.typed += os.read(self.incoming, 1 << 12)
         if self.typed and self.shows:
             try:
                 self.typed = self.typed[os.write(self.own, self.typed) :]
             except BlockingIOError:
-                pass  # the program does not read; what it prints goes on
+                pass  # the program does not read; its output is still copied
             except OSError:
                 self.typed = b""
         if self.own in seen and self.shows and self._show() is None:
@@ -317,12 +318,12 @@ class Terminal:
             self.shows = False
 
     def drain(self) -> None:
-        """Write down the last of it."""
+        """Copy the rest of the output."""
         while self.shows and self._show():
             pass
 
     def resize(self, columns: int, rows: int) -> None:
-        """Another size; the program gets SIGWINCH of it."""
+        """Set the size; the program gets SIGWINCH."""
         import fcntl
         import struct
         import termios
@@ -330,7 +331,7 @@ class Terminal:
         fcntl.ioctl(self.own, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     def _show(self) -> int | None:
-        """How much it was; None if nobody has the terminal any more."""
+        """Copy output to the log. Returns the number of bytes; None if no process has the terminal open."""
         try:
             data = os.read(self.own, 1 << 16)
         except BlockingIOError:
@@ -372,4 +373,4 @@ def started_at(pid: int) -> int:
 
 if __name__ == "__main__":
     os.setsid()
-    Keeper(sys.argv[1]).run()
+    Supervisor(sys.argv[1]).run()
