@@ -141,7 +141,7 @@ def test_held_pods_are_asked_again_after_five_minutes(rig: Rig) -> None:
 def test_keys_are_read_again_on_request(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     rig.submit(pod("p").request(cpu=1).label("licence", "a"))
     rig.run()
-    monkeypatch.setattr(Licences, "gate_key", lambda self, pod: "")
+    monkeypatch.setattr(Licences, "gate_key", lambda *_: "")
     rig.core.handle.request_regate()
     rig.run()
     assert rig.where("p") == "n1"
