@@ -158,6 +158,12 @@ class Core:
         if self.cache.remove_pod(uid) is not None:
             self.handle.wake_requested = True
 
+    def pod_deleted(self, pod: Pod) -> None:
+        """A pod is gone, or left the watch because it ended; `pod` is its last state."""
+        if self.handle.groups is not None and pod.terminated:
+            self.handle.groups.set_pod(pod)
+        self.remove_pod(pod.metadata.uid)
+
     def bound(self, uid: str) -> None:
         """The API server accepted the binding. The informer delivers the bound pod separately."""
         found = self._binding.pop(uid, None)
@@ -306,9 +312,9 @@ class Core:
         if entry.gates:
             closed = self._closed_gate(entry)
             if closed is not None:
-                status, key = closed
+                status, held_under = closed
                 failure = FitError(self.cache.known_count, pre_filter=status)
-                return self._fail(entry, runner, class_scores, failure, held_under=key)
+                return self._fail(entry, runner, class_scores, failure, held_under=held_under)
         found = class_scores.select(info)
         if isinstance(found, FitError):
             return self._fail(entry, runner, class_scores, found)

@@ -12,7 +12,7 @@ needs (an upper bound, computed over the columns), after its backoff, or when th
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -112,7 +112,7 @@ class GroupEngine:
         plan = _Plan()
         rejected: list[Decision] = []
         satisfied = False
-        for uid in attempt.members:
+        for uid in self._order(attempt, entry):
             member = self._take(uid, entry, attempt)
             if member is None:
                 continue
@@ -136,6 +136,32 @@ class GroupEngine:
                 self._requeue(entry)
             return rejected
         return self._roll_back(attempt, plan, entry)
+
+    def _order(self, attempt: Attempt, first: Entry) -> Sequence[str]:
+        """The members; of equal priority those first whose class has the fewest places, so that a small member does
+        not take the only room of a large one."""
+        if attempt.ordered:
+            return attempt.members
+        find = self._core.queue.find
+        infos = {first.info.uid: first.info}
+        for uid in attempt.members:
+            entry = find(uid)
+            if entry is not None:
+                infos[uid] = entry.info
+        kinds = {(info.pod.spec.scheduler_name, info.shape.id): info for info in infos.values()}
+        if len(kinds) < 2:
+            return attempt.members
+        places = {}
+        for (name, shape), info in kinds.items():
+            class_scores = self._core.runners[name].class_scores(info.shape)
+            class_scores.refresh()
+            places[name, shape] = self._places((name, shape), info, class_scores)
+
+        def rank(uid: str) -> tuple[int, int]:
+            info = infos[uid]
+            return -info.priority, places[info.pod.spec.scheduler_name, info.shape.id]
+
+        return sorted((uid for uid in attempt.members if uid in infos), key=rank)
 
     def _take(self, uid: str, first: Entry, attempt: Attempt) -> Entry | None:
         """Take a member out of the queue; None if something else holds it back."""

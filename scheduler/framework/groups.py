@@ -18,6 +18,7 @@ class Attempt(ABC):
 
     key: str  # wake key of the group
     members: Sequence[str]  # uids of pending members, in the order in which they are placed
+    ordered: bool  # the order of `members` is one that users gave; otherwise the engine may refine it
     needs_all: bool  # the group needs every one of `members`
     strict: bool  # a member that cannot be placed ends the attempt, and nothing of it stays
 

@@ -7,6 +7,7 @@ import pytest
 from seatrial.scheduler.api.builders import pod
 from seatrial.scheduler.api.core import Pod
 from seatrial.scheduler.cache.nodeinfo import PodInfo
+from seatrial.scheduler.framework.decisions import Bind
 from seatrial.scheduler.framework.explanation import explain
 from seatrial.scheduler.framework.extension_points import Gate, PreEnqueue, Scope
 from seatrial.scheduler.framework.handle import Handle
@@ -58,7 +59,7 @@ def take(rig: Rig, name: str) -> None:
     """Decide once, and count the licence of a pod that is placed."""
     for decision in rig.core.decide():
         rig.decisions.append(decision)
-        if rig.where(decision.info.pod.metadata.name):
+        if isinstance(decision, Bind) and rig.where(decision.info.pod.metadata.name):
             Licences.free[name] -= 1
 
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from seatrial.scheduler.api.core import Pod
 from seatrial.scheduler.api.podgroup import (
     POD_GROUP_LABEL,
+    Mode,
     PodGroup,
     gang_groups,
     gang_match_policy,
@@ -24,7 +25,7 @@ from seatrial.scheduler.framework.groups import Attempt, PodGroups
 from seatrial.scheduler.framework.handle import Handle
 from seatrial.scheduler.framework.status import SUCCESS, Status
 from seatrial.scheduler.plugins.coscheduling.args import CoschedulingArgs
-from seatrial.scheduler.plugins.coscheduling.gang import Gang, GangGroup, Mode
+from seatrial.scheduler.plugins.coscheduling.gang import Gang, GangGroup
 
 MAX_WAIT = 900.0  # seconds; upstream's framework cuts longer waits at Permit to this (GANG R28)
 
@@ -149,8 +150,9 @@ class GangCache(PodGroups):
 
     def _new(self, namespace: str, name: str) -> Gang:
         gang_id = f"{namespace}/{name}"
-        gang = self.gangs[gang_id] = Gang(namespace, name, GangGroup((gang_id,)))
-        self._join(gang, (gang_id,))
+        group = self.groups.setdefault(gang_id, GangGroup((gang_id,)))
+        self._users.setdefault(gang_id, set()).add(gang_id)
+        gang = self.gangs[gang_id] = Gang(namespace, name, group)
         return gang
 
     def _join(self, gang: Gang, ids: tuple[str, ...]) -> None:
@@ -161,7 +163,7 @@ class GangCache(PodGroups):
             group.satisfied |= bool(gang.bound)
             gang.group = group
             self._handle.opened_gates.add(before.key)  # pods that wait under the old key are asked again
-            if not any(other.group is before for other in self.gangs.values() if other.id in before.ids):
+            if not self._is_used(before):
                 self._drop_group(before)
         for one in ids:
             self._users.setdefault(one, set()).add(group.id)
@@ -171,8 +173,11 @@ class GangCache(PodGroups):
         self.changed.discard(gang.id)
         group = gang.group
         self._handle.open_gate(group.key)
-        if not any(other.group is group for one in group.ids if (other := self.gangs.get(one)) is not None):
+        if not self._is_used(group):
             self._drop_group(group)
+
+    def _is_used(self, group: GangGroup) -> bool:
+        return any(one in self.gangs and self.gangs[one].group is group for one in group.ids)
 
     def _drop_group(self, group: GangGroup) -> None:
         self.groups.pop(group.id, None)
@@ -349,6 +354,7 @@ class GangAttempt(Attempt):
         pods.sort(key=lambda pod: (_rank(pod),
                                    -pod.spec.priority, pod.metadata.name, pod.metadata.namespace))  # fmt: skip
         self.members = [pod.metadata.uid for pod in pods]
+        self.ordered = any(topology_index(pod) >= 0 for pod in pods)
         self.needs_all = len(pods) <= sum(gang.minimum for gang in own)
         self.strict = all(gang.mode is Mode.STRICT for gang in own)
         self._unmet = {gang.id for gang in self._gangs if not gang.valid}

@@ -307,3 +307,12 @@ def test_minimum_zero_needs_nobody_else() -> None:
     made.submit(*(member(f"p{number}", "g") for number in range(3)))
     made.run()
     assert len(made.placed()) == 2
+
+
+def test_a_large_member_is_placed_before_small_ones() -> None:
+    """By name the small member comes first, and would take room of the only node for the large ones."""
+    made = rig(4, 1)
+    made.group(gang("g", 3))
+    made.submit(member("a", "g"), member("b", "g", cpu=2), member("c", "g", cpu=2))
+    made.run()
+    assert [made.where(name) for name in "abc"] == ["n1", "n0", "n0"]
