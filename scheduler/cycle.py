@@ -459,6 +459,17 @@ class Core:
         if key[2] and self.queue.waiting.has_class(alike):  # it was woken as an example of these, but differs from them
             self._wake_class(alike, class_scores)
 
+    def held_back(self, info: PodInfo) -> str:
+        """Why PreEnqueue, a gate or its group keeps a pod of the queue from being placed; "" if none does."""
+        if info.uid in self.groups:
+            return f"has a place on node {info.node_name} and waits for the other members of its group"
+        entry = self.queue.held.get(info.uid)
+        if entry is None or entry.held is None:
+            return ""
+        groups = self._runner(info).groups
+        lacks = groups.incompleteness(info.pod) if entry.grouped and groups is not None else ""
+        return lacks or entry.told or entry.held.message
+
     def later(self, decision: Decision) -> None:
         """Have the next `decide` return this decision of a timer or an event."""
         self._outbox.append(decision)

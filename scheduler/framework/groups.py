@@ -50,6 +50,10 @@ class PodGroups(ABC):
     def is_member(self, pod: Pod) -> bool: ...
 
     @abstractmethod
+    def incompleteness(self, pod: Pod) -> str:
+        """What the pod's group lacks now, in words; "" if it is complete."""
+
+    @abstractmethod
     def begin(self, pod: Pod) -> Attempt | Status | None:
         """Open an attempt of the pod's group. Status: the group is not complete. None: place the pod alone."""
 

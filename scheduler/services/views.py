@@ -13,7 +13,7 @@ import msgspec
 
 from seatrial.scheduler.api.core import Pod
 from seatrial.scheduler.api.wire import to_plain
-from seatrial.scheduler.cache.nodeinfo import NodeInfo, PodInfo
+from seatrial.scheduler.cache.nodeinfo import NodeInfo
 from seatrial.scheduler.cache.volumes import claim_keys
 from seatrial.scheduler.config import Configuration
 from seatrial.scheduler.cycle import Core
@@ -121,16 +121,6 @@ def _says(pod: Pod, *, required_far: bool) -> bool:
     return affinity.pod_affinity is not None or far is not None
 
 
-def _held_back(core: Core, info: PodInfo) -> str:
-    """Why PreEnqueue, a gate or the pod's group keeps the pod from being placed; "" if none does."""
-    if info.uid in core.groups:
-        return f"has a place on node {info.node_name} and waits for the other members of its group"
-    entry = core.queue.find(info.uid)
-    if entry is None or entry.held is None:
-        return ""
-    return entry.told or entry.held.message
-
-
 def _explain(core: Core, request: RequestContext) -> Answer:
     key = f"{request.parameters['namespace']}/{request.parameters['name']}"
     info = core.find(key)
@@ -142,7 +132,7 @@ def _explain(core: Core, request: RequestContext) -> Answer:
         "pod": _reference(info.pod),
         "node": info.node_name,
         "queue": places.get(info.uid, ""),
-        "heldBack": _held_back(core, info),
+        "heldBack": core.held_back(info),
         "feasible": [
             {"node": scored.node, "score": scored.total, "byPlugin": scored.by_plugin}
             for scored in explanation.feasible

@@ -298,6 +298,9 @@ class GangCache(PodGroups):
 
     # -- attempts -----------------------------------------------------------------------------------------------------
 
+    def incompleteness(self, pod: Pod) -> str:
+        return self.check(pod).message
+
     def begin(self, pod: Pod) -> "GangAttempt | Status | None":
         status = self.check(pod)
         if not status.ok:

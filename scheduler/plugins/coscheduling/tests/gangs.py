@@ -35,7 +35,7 @@ class GangRig(Rig):
         """The words of what holds a pod back."""
         entry = self.core.queue.find(f"uid-{name}")
         assert entry is not None, f"{name} is not in the queue"
-        return entry.held.message if entry.held is not None else ""
+        return self.core.held_back(entry.info)
 
     def placed(self) -> list[str]:
         return sorted(name for name in self.pods if self.where(name))

@@ -117,8 +117,11 @@ def test_one_member_represents_its_gang_in_the_queue() -> None:
     assert made.core.queue.counts()["active"] <= 1
     assert made.core.busy
     assert made.core.queue.counts()["active"] == 1
-    assert made.held("p4").startswith("representative pod default/")
-    assert made.held("p4").endswith("of gangGroupID default/g already exists")
+    entry = made.core.queue.find("uid-p4")
+    assert entry is not None
+    assert entry.held is not None
+    assert entry.held.message.startswith("representative pod default/")
+    assert entry.held.message.endswith("of gangGroupID default/g already exists")
 
 
 def test_members_wait_for_their_pod_group() -> None:
