@@ -51,9 +51,7 @@ def mutate(
     if table is not None and not table.resolve().parent.is_dir():
         raise UsageError(f"--table {table}: expected a file in an existing folder")
     jobs = jobs or os.cpu_count() or 1
-    outcomes = asyncio.run(
-        run_campaign(mutants, jobs=jobs, all_suites=not quick, timeout=timeout, progress=_progress)
-    )
+    outcomes = asyncio.run(run_campaign(mutants, jobs=jobs, all_suites=not quick, limit=timeout, progress=_progress))
     if table is not None:
         table.write_text(markdown(outcomes))
     caught, counted = catch_rate(outcomes)

@@ -41,11 +41,11 @@ def test_files(mutant: Mutant, *, all_suites: bool) -> list[list[Path]]:
     return [first, others]
 
 
-async def _run_one(mutant: Mutant, *, all_suites: bool, subject: str, timeout: float) -> Result:
+async def _run_one(mutant: Mutant, *, all_suites: bool, subject: str, limit: float) -> Result:
     result = Result(mutant.id)
     spent, ran = 0.0, 0
     for files in test_files(mutant, all_suites=all_suites):
-        result = await _run_files(mutant.id, files, subject=subject, timeout=timeout)
+        result = await _run_files(mutant.id, files, subject=subject, limit=limit)
         spent, ran = spent + result.seconds, ran + result.tests
         if result.caught:
             break
@@ -53,12 +53,17 @@ async def _run_one(mutant: Mutant, *, all_suites: bool, subject: str, timeout: f
     return result
 
 
-async def _run_files(name: str, files: Sequence[Path], *, subject: str, timeout: float) -> Result:  # noqa: ASYNC109
+async def _run_files(name: str, files: Sequence[Path], *, subject: str, limit: float) -> Result:
     with tempfile.TemporaryDirectory(prefix="seatrial-mutant-") as folder:
         out = Path(folder) / "result.json"
         command = [sys.executable, "-m", "seatrial.harness.mutation.child", str(out), name]
         command += [*map(str, files), "-c", str(SUITES / "pytest.run.ini"), "-p", "seatrial.testing"]
-        command += ["--import-mode=importlib", f"--rootdir={SUITES}", f"--seatrial-subject={subject}", f"--basetemp={folder}/tmp"]
+        command += [
+            "--import-mode=importlib",
+            f"--rootdir={SUITES}",
+            f"--seatrial-subject={subject}",
+            f"--basetemp={Path(folder) / 'pytest'}",
+        ]
         process = await asyncio.create_subprocess_exec(
             *command,
             stdout=asyncio.subprocess.PIPE,
@@ -66,12 +71,12 @@ async def _run_files(name: str, files: Sequence[Path], *, subject: str, timeout:
             env={**os.environ, "PYTHONHASHSEED": "0"},
         )
         try:
-            said, _ = await asyncio.wait_for(process.communicate(), timeout)
+            said, _ = await asyncio.wait_for(process.communicate(), limit)
         except TimeoutError:
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
             await process.wait()
-            return Result(name, True, "", "", "hung", f"the suites did not end within {timeout:g} s", timeout)
+            return Result(name, True, "", "", "hung", f"the suites did not end within {limit:g} s", limit)
         finally:
             if process.returncode is None:
                 process.kill()
@@ -87,7 +92,7 @@ async def run_campaign(
     jobs: int,
     all_suites: bool = True,
     subject: str = "inprocess",
-    timeout: float = TIMEOUT,  # noqa: ASYNC109
+    limit: float = TIMEOUT,
     progress: Callable[[Outcome], None] = lambda _: None,
 ) -> list[Outcome]:
     """Run the suites over each mutant, `jobs` at a time; outcomes are in the order of `mutants`."""
@@ -95,7 +100,7 @@ async def run_campaign(
 
     async def one(mutant: Mutant) -> Outcome:
         async with free:
-            result = await _run_one(mutant, all_suites=all_suites, subject=subject, timeout=timeout)
+            result = await _run_one(mutant, all_suites=all_suites, subject=subject, limit=limit)
         outcome = Outcome(mutant, result)
         progress(outcome)
         return outcome

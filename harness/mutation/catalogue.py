@@ -168,5 +168,6 @@ def _span(name: str, edit: Edit, source: str) -> tuple[int, int]:
         if node is None:
             raise MutantError(f"mutant {name}: {edit.file} has no {edit.within}; where did the code move?")
         body = node.body
-    assert node is not None and node.end_lineno is not None  # noqa: S101 a qualified name has a part
+    assert node is not None  # noqa: S101 a qualified name has a part
+    assert node.end_lineno is not None  # noqa: S101 it was parsed from source
     return node.lineno - 1, node.end_lineno
