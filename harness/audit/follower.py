@@ -1,4 +1,7 @@
-"""Feeds an auditor from an API server: lists and watches each kind that it takes; kinds that are not served are left out."""
+"""Feeds an auditor from an API server: lists and watches each kind that it takes.
+
+Kinds that are not served, or may not be read, are left out.
+"""
 
 from collections.abc import Callable
 from urllib.parse import urlencode

@@ -141,7 +141,7 @@ def _overcommitted(binding: Binding, wanted: Callable[[str], bool]) -> Breach | 
     have = amounts(binding.node.status.allocatable)
     used = used_on(binding.all())
     for name in binding.record.requests:
-        if wanted(name) and name in have and used[name] > have[name]:
+        if wanted(name) and name in have and used.get(name, 0) > have[name]:
             pods = tuple(other for other in binding.others() if name in other.requests)
             said = f"node {binding.node.name} has {have[name]} of {name} allocatable, its pods request {used[name]}"
             return Breach(said, pods)

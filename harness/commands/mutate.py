@@ -27,7 +27,7 @@ def mutate(
     table: Path | None = None,
     json_: Annotated[bool, Parameter(name="--json", negative="")] = False,
 ) -> int:
-    """Apply each seeded fault of the catalogue, run the suites with the auditor in virtual time, and print who caught it.
+    """Apply each seeded fault, run the suites with the auditor in virtual time, and print who caught it.
 
     Each fault is applied in a process of its own while the code is imported; no file is changed.
     Exit status: 0 all caught, 1 some got away, 2 the catalogue does not match the source, or its use was at fault.
@@ -77,7 +77,8 @@ def _list(mutants: list[Mutant], *, as_json: bool) -> None:
 def _progress(outcome: Outcome) -> None:
     result = outcome.result
     if result.caught:
-        text = f"{result.verdict} {result.case or result.by.rpartition('::')[2]} after {result.seconds:g} s: {result.message}"
+        who = result.case or result.by.rpartition("::")[2]
+        text = f"{result.verdict} {who} after {result.seconds:g} s: {result.message}"
     else:
         text = f"not caught by {result.tests} tests"
     print(f"{outcome.mutant.id:8} {text}"[:200], file=sys.stderr, flush=True)
