@@ -34,6 +34,8 @@ COMMANDS = {  # name → module and function, and the text of `seatrial --help`
         "seatrial.harness.commands.vgpu_monitor:vgpu_monitor",
         "Metrics of shared cards under HAMi's names.",
     ),
+    "audit": ("seatrial.harness.commands.audit:audit", "Check the invariants of scheduling on a cluster that runs."),
+    "mutate": ("seatrial.harness.commands.mutate:mutate", "Run the suites over seeded faults of our scheduler."),
     "isolation": ("seatrial.harness.commands.isolation:isolation", "HAMi-core's limits, measured on a real GPU."),
 }
 

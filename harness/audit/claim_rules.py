@@ -1,0 +1,302 @@
+"""Invariants of what is claimed beyond single pods: reservations, nominations, gangs, quotas and the order of the queue."""
+
+from collections.abc import Iterator
+
+from seatrial.harness.audit.invariants import (
+    Binding,
+    BindingInvariant,
+    Breach,
+    Change,
+    ChangeInvariant,
+    StateInvariant,
+)
+from seatrial.harness.audit.placement_rules import selects, used_on
+from seatrial.harness.audit.state import GRACE, ClusterState, PodRecord
+from seatrial.scheduler.api.core import PREEMPT_NEVER, Pod
+from seatrial.scheduler.api.extension import DISABLE_PREEMPTIBLE, POD_GROUP_LABEL
+from seatrial.scheduler.api.quantity import Amounts, amounts
+from seatrial.scheduler.api.reservation import (
+    RESERVATION_AFFINITY,
+    RESTRICTED,
+    Reservation,
+    ReservationOwner,
+    allocated_to,
+    ignores_reservations,
+)
+
+LOST_AFTER = 60.0  # seconds without any word of the scheduler about a pending pod
+GANG_WITHIN = 120.0  # seconds in which the members of a gang may be bound one after another
+QUOTA_LABEL = "quota.scheduling.koordinator.sh/name"
+_PREEMPTED = "PreemptionByScheduler"
+
+# -- reservations -----------------------------------------------------------------------------------------------------
+
+
+def _reservation(binding: Binding) -> Reservation | None:
+    uid = allocated_to(binding.pod)
+    return binding.state.reservations.get(uid) if uid else None
+
+
+def _owners_of(state: ClusterState, uid: str) -> list[PodRecord]:
+    return [
+        record
+        for record in state.pods.values()
+        if record.node and not record.pod.terminated and allocated_to(record.pod) == uid
+    ]
+
+
+def _same_node(binding: Binding) -> Breach | None:
+    found = _reservation(binding)
+    if found is None or not found.status.node_name or found.status.node_name == binding.record.node:
+        return None
+    return Breach(f"is in reservation {found.name} on {found.status.node_name} and was bound to {binding.record.node}")
+
+
+def _is_owner(binding: Binding) -> Breach | None:
+    found = _reservation(binding)
+    if found is None or any(_owns(owner, binding.pod) for owner in found.spec.owners):
+        return None
+    return Breach(f"is in reservation {found.name}, of which it is no owner")
+
+
+def _owns(owner: ReservationOwner, pod: Pod) -> bool:
+    meta, wanted, controller = pod.metadata, owner.object, owner.controller
+    if wanted is not None and not (
+        wanted.uid in {"", meta.uid} and wanted.name in {"", meta.name} and wanted.namespace in {"", meta.namespace}
+    ):
+        return False
+    if controller is not None and not any(
+        controller.uid in {"", one.uid} and controller.name in {"", one.name} and controller.kind in {"", one.kind}
+        for one in meta.owner_references
+    ):
+        return False
+    return owner.label_selector is None or selects(owner.label_selector, meta.labels)
+
+
+def _once(binding: Binding) -> Breach | None:
+    found = _reservation(binding)
+    if found is None or not found.spec.allocate_once:
+        return None
+    others = [one for one in _owners_of(binding.state, found.metadata.uid) if one.uid != binding.record.uid]
+    if not others:
+        return None
+    return Breach(f"is in reservation {found.name}, which {others[0].key} has used up", (others[0],))
+
+
+def _restricted_sum(binding: Binding) -> Breach | None:
+    found = _reservation(binding)
+    if found is None or found.spec.allocate_policy != RESTRICTED or not found.status.allocatable:
+        return None
+    have, used = amounts(found.status.allocatable), used_on(_owners_of(binding.state, found.metadata.uid))
+    for name, value in used.items():
+        if name in have and value > have[name]:
+            return Breach(
+                f"reservation {found.name} is Restricted to {have[name]} of {name}; its owners request {value}"
+            )
+    return None
+
+
+def _required_reservation(binding: Binding) -> Breach | None:
+    if RESERVATION_AFFINITY not in binding.pod.metadata.annotations or allocated_to(binding.pod):
+        return None
+    if ignores_reservations(binding.pod):
+        return None
+    return Breach(f"requires a reservation and was bound to {binding.record.node} outside of any")
+
+
+def _open_reservation(binding: Binding) -> Breach | None:
+    found = _reservation(binding)
+    if found is None or found.status.phase != "Failed":
+        return None
+    return Breach(f"is in reservation {found.name}, which has failed or expired")
+
+
+def _reserved_amounts(binding: Binding) -> Breach | None:
+    """Pods outside of reservations leave what reservations hold: requests and the unused rests fit on the node."""
+    if binding.node is None or ignores_reservations(binding.pod) or allocated_to(binding.pod):
+        return None
+    have = amounts(binding.node.status.allocatable)
+    total: Amounts = used_on(binding.all())
+    held: list[str] = []
+    for one in binding.state.reservations:
+        if not one.available or one.status.node_name != binding.record.node:
+            continue
+        used = used_on(_owners_of(binding.state, one.metadata.uid))
+        held.append(one.name)
+        for name, value in amounts(one.status.allocatable).items():
+            total[name] = total.get(name, 0) + max(value - used.get(name, 0), 0)
+    for name in binding.record.requests if held else ():
+        if name in have and total.get(name, 0) > have[name]:
+            return Breach(f"takes {name} of {binding.record.node} that reservations {', '.join(sorted(held))} hold")
+    return None
+
+
+# -- preemption -------------------------------------------------------------------------------------------------------
+
+
+def _victim(change: Change) -> bool:
+    """Whether this change is a scheduler's eviction."""
+
+    def marked(pod: Pod) -> bool:
+        return any(one.type == "DisruptionTarget" and one.reason == _PREEMPTED for one in pod.status.conditions)
+
+    return marked(change.after) and not marked(change.before)
+
+
+def _for_a_higher(change: Change) -> Breach | None:
+    if not _victim(change):
+        return None
+    priority = change.after.spec.priority
+    waiting = [one.pod for one in change.state.pending.values()]
+    reserving = [one for one in change.state.reservations if not one.status.node_name]
+    if reserving or any(pod.spec.priority > priority for pod in waiting):
+        return None
+    return Breach(f"was preempted with priority {priority}; no pending pod has a higher one")
+
+
+def _preemptible(change: Change) -> Breach | None:
+    if not _victim(change) or change.after.metadata.labels.get(DISABLE_PREEMPTIBLE) != "true":
+        return None
+    return Breach(f"was preempted although its label {DISABLE_PREEMPTIBLE} is true")
+
+
+def _never_nominated(change: Change) -> Breach | None:
+    after = change.after
+    if after.spec.preemption_policy != PREEMPT_NEVER or not after.status.nominated_node_name:
+        return None
+    if change.before.status.nominated_node_name:
+        return None
+    return Breach(f"never preempts and was nominated to {after.status.nominated_node_name}")
+
+
+def _nominated_room(binding: Binding) -> Breach | None:
+    """A less important pod does not take what a nominated pod waits for."""
+    if binding.node is None or allocated_to(binding.pod):
+        return None
+    priority = binding.pod.spec.priority
+    nominated = [
+        one
+        for one in binding.state.pending.values()
+        if one.pod.status.nominated_node_name == binding.record.node
+        and one.pod.spec.priority > priority
+        and not one.pod.deleting
+    ]
+    if not nominated:
+        return None
+    have = amounts(binding.node.status.allocatable)
+    used = used_on([*(one for one in binding.all() if not one.pod.deleting), *nominated])
+    for name in binding.record.requests:
+        if name in have and used.get(name, 0) > have[name]:
+            first = nominated[0]
+            return Breach(
+                f"takes {name} of {binding.node.name}, to which {first.key} of higher priority is nominated", (first,)
+            )
+    return None
+
+
+# -- the queue --------------------------------------------------------------------------------------------------------
+
+
+def _no_inversion(binding: Binding) -> Breach | None:
+    """Of pods that differ in priority only, the more important one is bound first, unless it was refused before."""
+    pod = binding.pod
+    for other in binding.state.pending.values():
+        if (
+            other.pod.spec.priority > pod.spec.priority
+            and not other.attempted
+            and not other.pod.deleting
+            and not other.pod.spec.scheduling_gates
+            and binding.at - other.seen_at > GRACE
+            and binding.record.seen_at - other.seen_at >= 0
+            and _alike(pod, other.pod)
+        ):
+            waited = binding.at - other.seen_at
+            return Breach(
+                f"was bound before {other.key}, which asks for the same, is more important and waited {waited:.1f} s",
+                (other,),
+            )
+    return None
+
+
+def _alike(one: Pod, other: Pod) -> bool:
+    a, b = one.spec, other.spec
+    return (
+        one.metadata.namespace == other.metadata.namespace
+        and one.metadata.labels == other.metadata.labels
+        and one.metadata.annotations.keys() <= other.metadata.annotations.keys() | {"x"}
+        and a.scheduler_name == b.scheduler_name
+        and [c.resources for c in a.containers] == [c.resources for c in b.containers]
+        and (a.node_selector, a.affinity, a.tolerations, a.topology_spread_constraints, a.volumes)
+        == (b.node_selector, b.affinity, b.tolerations, b.topology_spread_constraints, b.volumes)
+    )
+
+
+def _none_lost(state: ClusterState, at: float) -> Iterator[tuple[PodRecord | None, Breach]]:
+    served = {one.pod.spec.scheduler_name for one in state.pods.values() if one.bound_by_scheduler or one.attempted}
+    for record in list(state.pending.values()):
+        pod = record.pod
+        waited = at - record.seen_at
+        if record.attempted or pod.deleting or pod.spec.scheduling_gates or waited <= LOST_AFTER:
+            continue
+        if pod.spec.scheduler_name in served:
+            yield record, Breach(f"waits for {waited:.0f} s, and the scheduler neither bound it nor said why")
+
+
+# -- groups -----------------------------------------------------------------------------------------------------------
+
+
+def _gangs_whole(state: ClusterState, at: float) -> Iterator[tuple[PodRecord | None, Breach]]:
+    members: dict[str, list[PodRecord]] = {}
+    for record in state.pods.values():
+        name = record.pod.metadata.labels.get(POD_GROUP_LABEL)
+        if name:
+            members.setdefault(f"{record.pod.metadata.namespace}/{name}", []).append(record)
+    for key, group in state.groups.items():
+        there = members.get(key, [])
+        placed = [one for one in there if one.node]
+        latest = max((one.bound_at or one.seen_at for one in placed), default=at)
+        if 0 < len(placed) < group.min_member <= len(there) and at - latest > GANG_WITHIN:
+            said = f"gang {key} needs {group.min_member} members and has {len(placed)} bound for {at - latest:.0f} s"
+            yield placed[0], Breach(said, tuple(placed[1:]))
+
+
+def _quota_bounds(binding: Binding) -> Breach | None:
+    name = binding.pod.metadata.labels.get(QUOTA_LABEL)
+    quota = next((one for one in binding.state.quotas.values() if one.name == name), None)
+    if not name or quota is None:
+        return None
+    members = (
+        one
+        for one in binding.state.pods.values()
+        if one.node and not one.pod.terminated and one.pod.metadata.labels.get(QUOTA_LABEL) == name
+    )
+    used = used_on(members)
+    for resource in binding.record.requests:
+        if resource in quota.most and used.get(resource, 0) > quota.most[resource]:
+            return Breach(
+                f"quota {name} has a max of {quota.most[resource]} of {resource}; its pods use {used[resource]}"
+            )
+    return None
+
+
+CHANGES = (
+    ChangeInvariant("AUD-501", "A pod is preempted only for a pod of higher priority", _for_a_higher),
+    ChangeInvariant("AUD-502", "A pod that may not be preempted is no victim", _preemptible),
+    ChangeInvariant("AUD-503", "A pod with preemptionPolicy Never is not nominated", _never_nominated),
+)
+BINDINGS = (
+    BindingInvariant("AUD-401", "A pod is on the node of its reservation", _same_node, lasting=True),
+    BindingInvariant("AUD-402", "A pod in a reservation is one of its owners", _is_owner, lasting=True),
+    BindingInvariant("AUD-403", "An allocateOnce reservation has one owner", _once, lasting=True),
+    BindingInvariant("AUD-404", "Owners of a Restricted reservation stay within it", _restricted_sum, lasting=True),
+    BindingInvariant("AUD-405", "A pod that requires a reservation is in one", _required_reservation, lasting=True),
+    BindingInvariant("AUD-406", "A failed reservation gets no pods", _open_reservation),
+    BindingInvariant("AUD-407", "Reserved amounts are not taken by other pods", _reserved_amounts),
+    BindingInvariant("AUD-504", "Room of a nominated pod is not taken by a less important pod", _nominated_room),
+    BindingInvariant("AUD-505", "Among equal pods the more important one is bound first", _no_inversion),
+    BindingInvariant("AUD-602", "The max of a quota holds", _quota_bounds),
+)
+STATES = (
+    StateInvariant("AUD-506", "No pending pod is forgotten", _none_lost),
+    StateInvariant("AUD-601", "A gang has no members or its minimum", _gangs_whole),
+)

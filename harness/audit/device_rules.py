@@ -1,0 +1,385 @@
+"""Invariants of devices: sums of shares, existence, health, functions, scopes, partitions, and the annotation itself."""
+
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from seatrial.harness.audit.invariants import Binding, BindingInvariant, Breach, Change, ChangeInvariant
+from seatrial.harness.audit.placement_rules import selects
+from seatrial.harness.audit.state import PodRecord
+from seatrial.scheduler.api.device import (
+    DEVICE_ALLOCATE_HINT,
+    DEVICE_ALLOCATED,
+    DEVICE_JOINT_ALLOCATE,
+    FPGA,
+    GPU,
+    GPU_CORE,
+    GPU_ISOLATION_PROVIDER,
+    GPU_MEMORY,
+    GPU_MEMORY_RATIO,
+    GPU_PARTITION_POLICY_LABEL,
+    GPU_PARTITIONS,
+    NVIDIA_GPU,
+    RDMA,
+    DeviceAllocation,
+    DeviceHint,
+    DeviceInfo,
+    JointAllocate,
+    Partition,
+)
+from seatrial.scheduler.api.quantity import Amounts, amounts
+
+_GPU_NAMES = frozenset({NVIDIA_GPU, "amd.com/gpu", "dcu.com/gpu", GPU, GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO})
+_TYPE_OF = {**dict.fromkeys(_GPU_NAMES, "gpu"), RDMA: "rdma", FPGA: "fpga"}
+_ROUNDING = 1  # percent that a conversion between bytes and percent may lose
+
+Where = tuple[str, int]  # type and minor
+
+
+def shares_of(record: PodRecord) -> Iterator[tuple[str, DeviceAllocation]]:
+    """The pod's devices by type; none for an annotation that cannot be read (AUD-201 reports that)."""
+    try:
+        allocations = record.allocations
+    except msgspec.DecodeError:
+        return
+    for kind, listed in allocations.items():
+        for one in listed:
+            yield kind, one
+
+
+def _listed(binding: Binding) -> dict[Where, DeviceInfo]:
+    if binding.device is None:
+        return {}
+    return {(one.type, one.minor): one for one in binding.device.spec.devices if one.minor is not None}
+
+
+# -- the annotation ---------------------------------------------------------------------------------------------------
+
+
+def _readable(binding: Binding) -> Breach | None:
+    try:
+        _ = binding.record.allocations
+    except msgspec.DecodeError as error:
+        return Breach(f"has an annotation {DEVICE_ALLOCATED} that cannot be read: {error}")
+    return None
+
+
+def _stable(change: Change) -> Breach | None:
+    if not change.before.spec.node_name or change.after.terminated:
+        return None
+    before, after = (pod.metadata.annotations.get(DEVICE_ALLOCATED, "") for pod in (change.before, change.after))
+    return Breach(f"had the devices {before} and later {after or 'none'}") if before and before != after else None
+
+
+def _requested(requests: Amounts) -> dict[str, Amounts]:
+    """Device requests by type."""
+    found: dict[str, Amounts] = {}
+    for name, value in requests.items():
+        if name in _TYPE_OF:
+            found.setdefault(_TYPE_OF[name], {})[name] = value
+    return found
+
+
+def _granted(binding: Binding) -> Breach | None:
+    if binding.device is None:
+        return None
+    there = {kind for kind, _ in _listed(binding)}
+    given = {kind for kind, _ in shares_of(binding.record)}
+    for kind, asked in _requested(binding.record.requests).items():
+        if kind in there and kind not in given:
+            return Breach(
+                f"requests {_text(asked)} and was bound to {binding.record.node} without devices of type {kind}"
+            )
+    return None
+
+
+def _not_granted_unasked(binding: Binding) -> Breach | None:
+    asked = {name.partition("/")[0] for name in binding.record.requests if "/" in name}
+    given = [kind for kind, _ in shares_of(binding.record)]
+    return Breach(f"requests no device and got devices of type {given[0]}") if given and not asked else None
+
+
+def _amount(binding: Binding) -> Breach | None:
+    """GPU amounts of the annotation equal those of the request, in percent of cards."""
+    asked = _requested(binding.record.requests).get("gpu", {})
+    given = [one for kind, one in shares_of(binding.record) if kind == "gpu"]
+    if not given:
+        return None
+    cards = sum(asked.get(name, 0) * 100 for name in (NVIDIA_GPU, "amd.com/gpu", "dcu.com/gpu")) + asked.get(GPU, 0)
+    for name in (GPU_CORE, GPU_MEMORY_RATIO, GPU_MEMORY):
+        wanted = asked.get(name, 0) or (cards if name != GPU_MEMORY else 0)
+        total = sum(amounts(one.resources).get(name, 0) for one in given)
+        if wanted and total != wanted:
+            return Breach(f"requests {wanted} of {name} and got {total} on {len(given)} cards")
+    return None
+
+
+def _memory_forms_agree(binding: Binding) -> Breach | None:
+    listed = _listed(binding)
+    for kind, one in shares_of(binding.record):
+        info = listed.get((kind, one.minor))
+        if kind != "gpu" or info is None:
+            continue
+        given, total = amounts(one.resources), amounts(info.resources).get(GPU_MEMORY, 0)
+        if not total or (GPU_MEMORY not in given and GPU_MEMORY_RATIO not in given):
+            continue
+        if GPU_MEMORY not in given or GPU_MEMORY_RATIO not in given:
+            return Breach(f"its card {one.minor} has only one form of memory in the annotation: {_text(given)}")
+        if abs(given[GPU_MEMORY] * 100 / total - given[GPU_MEMORY_RATIO]) > _ROUNDING:
+            return Breach(
+                f"its card {one.minor} has {given[GPU_MEMORY]} bytes, which is not {given[GPU_MEMORY_RATIO]} %"
+            )
+    return None
+
+
+def _no_duplicates(binding: Binding) -> Breach | None:
+    seen: set[Where] = set()
+    for kind, one in shares_of(binding.record):
+        if (kind, one.minor) in seen:
+            return Breach(f"got {kind} {one.minor} twice")
+        seen.add((kind, one.minor))
+    return None
+
+
+def _ids(binding: Binding) -> Breach | None:
+    listed = _listed(binding)
+    for kind, one in shares_of(binding.record):
+        info = listed.get((kind, one.minor))
+        if info is not None and one.id and info.id and one.id != info.id:
+            return Breach(
+                f"its {kind} {one.minor} has the ID {one.id} in the annotation and {info.id} in the Device object"
+            )
+    return None
+
+
+# -- the devices ------------------------------------------------------------------------------------------------------
+
+
+def _exist(binding: Binding) -> Breach | None:
+    listed = _listed(binding)
+    for kind, one in shares_of(binding.record):
+        if binding.device is not None and (kind, one.minor) not in listed:
+            return Breach(f"got {kind} {one.minor}, which {binding.record.node} does not have")
+    return None
+
+
+def _healthy(binding: Binding) -> Breach | None:
+    listed = _listed(binding)
+    for kind, one in shares_of(binding.record):
+        info = listed.get((kind, one.minor))
+        if info is not None and not info.health:
+            return Breach(f"got {kind} {one.minor} of {binding.record.node}, which is unhealthy")
+    return None
+
+
+def _sum(binding: Binding, resources: frozenset[str] | None) -> Breach | None:
+    """Sums on each device of the pod; `resources` None: all but those of GPUs."""
+    listed = _listed(binding)
+    mine = {(kind, one.minor) for kind, one in shares_of(binding.record)}
+    totals: dict[tuple[Where, str], int] = {}
+    holders: dict[Where, list[PodRecord]] = {}
+    for record in binding.all():
+        for kind, one in shares_of(record):
+            where = (kind, one.minor)
+            if where in mine:
+                holders.setdefault(where, []).append(record)
+                for name, value in amounts(one.resources).items():
+                    totals[where, name] = totals.get((where, name), 0) + value
+    for (where, name), total in totals.items():
+        info = listed.get(where)
+        if info is None or (name not in resources if resources is not None else name in _GPU_NAMES):
+            continue
+        have = amounts(info.resources).get(name)
+        if have is not None and total > have:
+            others = tuple(record for record in holders[where] if record.uid != binding.record.uid)
+            said = f"{where[0]} {where[1]} of {binding.record.node} has {have} of {name}; its pods hold {total}"
+            return Breach(f"{said}: {', '.join(record.key for record in holders[where])}", others)
+    return None
+
+
+def _core_sum(binding: Binding) -> Breach | None:
+    return _sum(binding, frozenset({GPU_CORE}))
+
+
+def _ratio_sum(binding: Binding) -> Breach | None:
+    return _sum(binding, frozenset({GPU_MEMORY_RATIO}))
+
+
+def _memory_sum(binding: Binding) -> Breach | None:
+    return _sum(binding, frozenset({GPU_MEMORY}))
+
+
+def _other_sum(binding: Binding) -> Breach | None:
+    return _sum(binding, None)
+
+
+def _whole_alone(binding: Binding) -> Breach | None:
+    """A card of which one pod has 100 percent of memory has no other pod."""
+    mine = {
+        (kind, one.minor): amounts(one.resources).get(GPU_MEMORY_RATIO, 0) >= 100
+        for kind, one in shares_of(binding.record)
+        if kind == "gpu"
+    }
+    for other in binding.others():
+        for kind, one in shares_of(other):
+            where = (kind, one.minor)
+            if where in mine and (mine[where] or amounts(one.resources).get(GPU_MEMORY_RATIO, 0) >= 100):
+                return Breach(
+                    f"shares card {one.minor} of {binding.record.node} with {other.key}; one of them has it whole",
+                    (other,),
+                )
+    return None
+
+
+def _functions(record: PodRecord) -> Iterator[tuple[int, str]]:
+    for kind, one in shares_of(record):
+        if kind == "rdma" and one.extension is not None:
+            for function in one.extension.vfs:
+                yield one.minor, function.bus_id
+
+
+def _functions_once(binding: Binding) -> Breach | None:
+    mine = list(_functions(binding.record))
+    if len(mine) != len(set(mine)):
+        return Breach(f"got a virtual function twice: {mine}")
+    for other in binding.others():
+        both = set(mine) & set(_functions(other))
+        if both:
+            return Breach(f"got the virtual function {min(both)[1]}, which {other.key} has", (other,))
+    return None
+
+
+# -- hints ------------------------------------------------------------------------------------------------------------
+
+
+def _hints(record: PodRecord) -> Mapping[str, DeviceHint]:
+    text = record.pod.metadata.annotations.get(DEVICE_ALLOCATE_HINT)
+    try:
+        return msgspec.json.decode(text, type=dict[str, DeviceHint]) if text else {}
+    except msgspec.DecodeError:
+        return {}
+
+
+def _places(binding: Binding, kind: str) -> list[tuple[int, str]]:
+    """NUMA node and PCIe switch of the pod's devices of one type, where known."""
+    listed = _listed(binding)
+    found = (listed.get((of, one.minor)) for of, one in shares_of(binding.record) if of == kind)
+    return [
+        (one.topology.node_id, one.topology.pcie_id) for one in found if one is not None and one.topology is not None
+    ]
+
+
+def _scope(binding: Binding) -> Breach | None:
+    for kind, hint in _hints(binding.record).items():
+        places = _places(binding, kind)
+        numa, pcie = {place[0] for place in places}, set(places)
+        wide = numa if hint.required_topology_scope == "NUMANode" else pcie
+        if hint.required_topology_scope in {"NUMANode", "PCIe"} and len(wide) > 1:
+            return Breach(f"requires {kind} devices of one {hint.required_topology_scope} and got {sorted(wide)}")  # type: ignore[type-var]
+    return None
+
+
+def _selected(binding: Binding) -> Breach | None:
+    listed = _listed(binding)
+    for kind, hint in _hints(binding.record).items():
+        for of, one in shares_of(binding.record):
+            info = listed.get((of, one.minor))
+            if (
+                of == kind
+                and hint.selector is not None
+                and info is not None
+                and not selects(hint.selector, info.labels)
+            ):
+                return Breach(f"got {kind} {one.minor} with labels {info.labels}, which its hint excludes")
+    return None
+
+
+def _together(binding: Binding) -> Breach | None:
+    text = binding.pod.metadata.annotations.get(DEVICE_JOINT_ALLOCATE)
+    try:
+        joint = msgspec.json.decode(text, type=JointAllocate) if text else JointAllocate()
+    except msgspec.DecodeError:
+        return None
+    if joint.required_scope != "SamePCIe" or len(joint.device_types) < 2:
+        return None
+    first, *rest = ({place[1] for place in _places(binding, kind)} for kind in joint.device_types)
+    for kind, switches in zip(joint.device_types[1:], rest, strict=True):
+        if first and switches and first != switches:
+            return Breach(f"requires {kind} on the switches {sorted(first)} and got {sorted(switches)}")
+    return None
+
+
+def _exclusive_switch(binding: Binding) -> Breach | None:
+    for kind, hint in _hints(binding.record).items():
+        if hint.exclusive_policy != "PCIeLevel":
+            continue
+        mine = {place[1] for place in _places(binding, kind)}
+        listed = _listed(binding)
+        for other in binding.others():
+            for of, one in shares_of(other):
+                info = listed.get((of, one.minor))
+                if of == kind and info is not None and info.topology is not None and info.topology.pcie_id in mine:
+                    return Breach(f"wants its switches for itself; {other.key} has {kind} {one.minor} there", (other,))
+    return None
+
+
+def _partition(binding: Binding) -> Breach | None:
+    """On a node whose partition table is mandatory, whole cards are a partition of the table."""
+    device, node = binding.device, binding.node
+    if device is None or node is None or not device.metadata.annotations.get(GPU_PARTITIONS):
+        return None
+    if device.metadata.labels.get(GPU_PARTITION_POLICY_LABEL) != "Honor":
+        return None
+    cards = [one for kind, one in shares_of(binding.record) if kind == "gpu"]
+    minors = {one.minor for one in cards}
+    if not cards or any(amounts(one.resources).get(GPU_MEMORY_RATIO, 0) < 100 for one in cards):
+        return None
+    try:
+        table = msgspec.json.decode(device.metadata.annotations[GPU_PARTITIONS], type=dict[str, list[Partition]])
+    except msgspec.DecodeError:
+        return None
+    if any(set(one.minors) == minors for one in table.get(str(len(minors)), ())):
+        return None
+    return Breach(f"got cards {sorted(minors)}, which are no partition of {node.name}")
+
+
+def _isolation(binding: Binding) -> Breach | None:
+    wanted = binding.pod.metadata.labels.get(GPU_ISOLATION_PROVIDER, "")
+    shared = [one for kind, one in shares_of(binding.record) if kind == "gpu"
+              and amounts(one.resources).get(GPU_MEMORY_RATIO, 100) < 100]  # fmt: skip
+    if not wanted or not shared or binding.node is None:
+        return None
+    has = binding.node.metadata.labels.get(GPU_ISOLATION_PROVIDER, "")
+    if has == wanted:
+        return None
+    return Breach(f"asks for isolation by {wanted}; its node {binding.node.name} has {has or 'none'}")
+
+
+def _text(found: Mapping[str, int]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in sorted(found.items()))
+
+
+CHANGES = (ChangeInvariant("AUD-202", "The devices of a bound pod do not change", _stable),)
+BINDINGS = (
+    BindingInvariant("AUD-201", "The device annotation can be read", _readable, lasting=True),
+    BindingInvariant("AUD-203", "A pod that requests devices gets devices", _granted),
+    BindingInvariant("AUD-204", "A pod that requests no devices gets none", _not_granted_unasked),
+    BindingInvariant("AUD-205", "A pod gets the GPU amounts that it requests", _amount),
+    BindingInvariant("AUD-206", "Memory in bytes and in percent of a card agree", _memory_forms_agree),
+    BindingInvariant("AUD-207", "A pod does not get a device twice", _no_duplicates, lasting=True),
+    BindingInvariant("AUD-208", "The annotation has the IDs of the Device object", _ids),
+    BindingInvariant("AUD-209", "Devices in the annotation exist on the node", _exist),
+    BindingInvariant("AUD-210", "An unhealthy device is not given out", _healthy),
+    BindingInvariant("AUD-211", "Compute shares of a card are at most its capacity", _core_sum, lasting=True),
+    BindingInvariant("AUD-212", "Memory shares of a card are at most 100 percent", _ratio_sum, lasting=True),
+    BindingInvariant("AUD-213", "Memory of a card in bytes is not overcommitted", _memory_sum, lasting=True),
+    BindingInvariant("AUD-214", "NICs, FPGAs and NPU resources are not overcommitted", _other_sum, lasting=True),
+    BindingInvariant("AUD-215", "A whole card has one pod", _whole_alone, lasting=True),
+    BindingInvariant("AUD-216", "A virtual function has one pod", _functions_once, lasting=True),
+    BindingInvariant("AUD-217", "The required topology scope holds", _scope),
+    BindingInvariant("AUD-218", "Devices match the selector of the hint", _selected),
+    BindingInvariant("AUD-219", "A joint allocation with scope SamePCIe shares switches", _together),
+    BindingInvariant("AUD-220", "A pod with exclusive policy PCIeLevel has its switches alone", _exclusive_switch),
+    BindingInvariant("AUD-221", "Whole cards of a node with policy Honor are a partition", _partition),
+    BindingInvariant("AUD-222", "The node provides the isolation that the pod asks for", _isolation),
+)

@@ -1,0 +1,44 @@
+"""Requests of a pod as the API defines them, in integers; the auditor's own arithmetic, not the scheduler's."""
+
+from seatrial.scheduler.api.core import Container, Pod
+from seatrial.scheduler.api.device import RENAMED
+from seatrial.scheduler.api.quantity import Amounts, amounts
+
+
+def requests_of(pod: Pod) -> Amounts:
+    """What the pod occupies on its node: the larger of containers and init containers, sidecars and overhead added."""
+    running: Amounts = {}
+    for container in pod.spec.containers:
+        _add(running, _requests(container))
+    sidecars: Amounts = {}
+    highest: Amounts = {}
+    for container in pod.spec.init_containers:
+        own = _requests(container)
+        if container.restart_policy == "Always":
+            _add(sidecars, own)
+            own = {}
+        for name in own.keys() | sidecars.keys():
+            highest[name] = max(highest.get(name, 0), own.get(name, 0) + sidecars.get(name, 0))
+    _add(running, sidecars)
+    for name, value in highest.items():
+        running[name] = max(running.get(name, 0), value)
+    if pod.spec.resources is not None:
+        running.update(amounts(pod.spec.resources.requests))
+    _add(running, amounts(pod.spec.overhead))
+    return {name: value for name, value in current_names(running).items() if value}
+
+
+def current_names(found: Amounts) -> Amounts:
+    """Replace the device resource names of v0.7; where both are given, the new name counts."""
+    return {name: value for name, value in found.items() if name not in RENAMED} | {
+        RENAMED[name]: value for name, value in found.items() if name in RENAMED and RENAMED[name] not in found
+    }
+
+
+def _requests(container: Container) -> Amounts:
+    return {**amounts(container.resources.limits), **amounts(container.resources.requests)}
+
+
+def _add(total: Amounts, more: Amounts) -> None:
+    for name, value in more.items():
+        total[name] = total.get(name, 0) + value

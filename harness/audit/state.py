@@ -1,0 +1,165 @@
+"""The cluster as its events describe it: objects by name, pods by node, and recent versions of nodes and devices.
+
+Events of different kinds arrive on different watches, and a scheduler needs a moment to see them. So an object keeps
+the versions that were valid in the last seconds: a binding is judged by whichever of these excuses it.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from seatrial.harness.audit.requests import requests_of
+from seatrial.scheduler.api.core import Node, Pod, PodDisruptionBudget
+from seatrial.scheduler.api.device import Allocations, Device, parse_allocations
+from seatrial.scheduler.api.numa import RESOURCE_STATUS, NodeResourceTopology, ResourceStatus, decode_status
+from seatrial.scheduler.api.quantity import Amounts
+from seatrial.scheduler.api.reservation import Reservation
+
+GRACE = 2.0  # seconds of the cluster's clock in which a scheduler may not have seen a change
+MAX_ENTRIES = 40  # of one pod's timeline
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class PodRecord:
+    """One pod with what was seen of it."""
+
+    pod: Pod
+    seen_at: float
+    bound_by_scheduler: bool = False  # it was seen without a node before
+    bound_at: float | None = None
+    deleting_since: float | None = None
+    attempted: bool = False  # the scheduler has written PodScheduled=False at some time
+    timeline: list[str] = field(default_factory=list)
+    _requests: Amounts | None = None
+    _allocations: Allocations | None = None
+
+    @property
+    def uid(self) -> str:
+        return self.pod.metadata.uid
+
+    @property
+    def key(self) -> str:
+        return self.pod.metadata.key
+
+    @property
+    def node(self) -> str:
+        return self.pod.spec.node_name
+
+    @property
+    def requests(self) -> Amounts:
+        """Requests do not change, except by resizing; they are computed once for each version of the pod."""
+        if self._requests is None:
+            self._requests = requests_of(self.pod)
+        return self._requests
+
+    @property
+    def allocations(self) -> Allocations:
+        """Devices in the pod's annotation; msgspec.DecodeError if it is not Koordinator's format."""
+        if self._allocations is None:
+            self._allocations = parse_allocations(self.pod.metadata.annotations)
+        return self._allocations
+
+    @property
+    def numa(self) -> ResourceStatus:
+        """CPUs and NUMA amounts in the pod's annotation."""
+        text = self.pod.metadata.annotations.get(RESOURCE_STATUS, "")
+        return decode_status(text) if text else ResourceStatus()
+
+    def update(self, pod: Pod) -> None:
+        self.pod, self._requests, self._allocations = pod, None, None
+
+    def note(self, at: float, text: str) -> None:
+        self.timeline.append(f"{at:.3f} {self.key} {text}")
+        del self.timeline[:-MAX_ENTRIES]
+
+
+class Versions(Generic[T]):
+    """The objects of one kind by name, with the versions of the last seconds."""
+
+    def __init__(self) -> None:
+        self._now: dict[str, T] = {}
+        self._past: dict[str, list[tuple[float, T | None]]] = {}  # until when, and what it was
+
+    def get(self, name: str) -> T | None:
+        return self._now.get(name)
+
+    def set(self, name: str, value: T | None, at: float) -> None:
+        """Replace an object; None: it is gone."""
+        past = [entry for entry in self._past.get(name, ()) if entry[0] >= at - GRACE]
+        past.append((at, self._now.get(name)))
+        self._past[name] = past
+        if value is None:
+            self._now.pop(name, None)
+        else:
+            self._now[name] = value
+
+    def recent(self, name: str, at: float) -> list[T | None]:
+        """The version now, then older ones that were valid at or after `at` minus the grace period."""
+        past = [value for until, value in reversed(self._past.get(name, ())) if until >= at - GRACE]
+        return [self._now.get(name), *past]
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self._now.values())
+
+    def __len__(self) -> int:
+        return len(self._now)
+
+
+@dataclass(frozen=True, slots=True)
+class PodGroup:
+    """The parts of a PodGroup that the auditor reads."""
+
+    key: str
+    min_member: int
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """The parts of an ElasticQuota that the auditor reads."""
+
+    key: str
+    name: str
+    most: Amounts
+
+
+class ClusterState:
+    """All objects that invariants read."""
+
+    def __init__(self) -> None:
+        self.pods: dict[str, PodRecord] = {}  # by uid
+        self.by_node: dict[str, dict[str, PodRecord]] = {}
+        self.pending: dict[str, PodRecord] = {}
+        self.nodes: Versions[Node] = Versions()
+        self.devices: Versions[Device] = Versions()
+        self.topologies: Versions[NodeResourceTopology] = Versions()
+        self.reservations: Versions[Reservation] = Versions()  # by uid
+        self.namespaces: dict[str, dict[str, str]] = {}
+        self.budgets: dict[str, PodDisruptionBudget] = {}
+        self.groups: dict[str, PodGroup] = {}
+        self.quotas: dict[str, Quota] = {}
+        self.ended: list[str] = []  # keys of pods that are gone, for timelines
+
+    def on_node(self, name: str) -> Iterator[PodRecord]:
+        """The pods that occupy resources of a node: bound there, and not ended. Terminating pods occupy them too."""
+        return (record for record in self.by_node.get(name, {}).values() if not record.pod.terminated)
+
+    def place(self, record: PodRecord) -> None:
+        """Update the indices after a change of the pod."""
+        if record.node:
+            self.by_node.setdefault(record.node, {})[record.uid] = record
+            self.pending.pop(record.uid, None)
+        elif not record.pod.terminated:
+            self.pending[record.uid] = record
+
+    def drop(self, uid: str) -> PodRecord | None:
+        """Forget a pod that is gone."""
+        record = self.pods.pop(uid, None)
+        if record is not None:
+            self.pending.pop(uid, None)
+            there = self.by_node.get(record.node, {})
+            there.pop(uid, None)
+            if not there:
+                self.by_node.pop(record.node, None)
+        return record

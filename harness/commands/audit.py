@@ -1,0 +1,69 @@
+"""`seatrial audit`: check the invariants of scheduling on a cluster that runs, without writing to it."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+from cyclopts import Parameter, validators
+
+from seatrial.harness.audit.auditor import INVARIANTS, Auditor
+from seatrial.harness.audit.follower import Follower
+from seatrial.harness.clusters.kubeconfig import load_access
+from seatrial.harness.clusters.remote import RemoteCluster
+from seatrial.harness.errors import ClusterError, UsageError
+
+
+def audit(
+    *,
+    kubeconfig: Path | None = None,
+    seconds: Annotated[float, Parameter(name=["--for", "--seconds"], validator=validators.Number(gte=0))] = 30.0,
+    namespace: str = "",
+    list_: Annotated[bool, Parameter(name="--list", negative="")] = False,
+    json_: Annotated[bool, Parameter(name="--json", negative="")] = False,
+) -> int:
+    """Follow a cluster and report each breach of an invariant, with the events that led to it. Only reads.
+
+    Pods that are bound already are judged by the present state; pods that are bound meanwhile by all invariants.
+    Exit status: 0 no violation, 1 violations, 2 the cluster could not be read.
+
+    Args:
+        kubeconfig: The cluster.
+        seconds: How long to follow it; 0 judges the present state only.
+        namespace: Report only violations about pods of this namespace.
+        list_: Print the invariants and stop.
+        json_: Print violations as JSON.
+    """
+    if list_:
+        found = [{"id": one.id, "title": one.title} for one in INVARIANTS]
+        print(json.dumps(found, indent=2) if json_ else "\n".join(f"{one['id']}  {one['title']}" for one in found))
+        return 0
+    if kubeconfig is None:
+        raise UsageError("audit: --kubeconfig FILE is needed: the cluster to check; --list shows the invariants")
+    cluster = RemoteCluster("audited", load_access(kubeconfig), kubeconfig)
+    auditor = Auditor()
+    follower = Follower(auditor, cluster.transport, cluster.call, cluster.clock)
+    try:
+        follower.start()
+        if "Pod" in follower.absent or "Node" in follower.absent:
+            raise ClusterError(f"{kubeconfig}: pods and nodes must be readable for an audit, and were refused")
+        auditor.check_bound(cluster.clock.monotonic())
+        cluster.wait(lambda: False, within=seconds)
+        auditor.check_state(cluster.clock.monotonic())
+    finally:
+        follower.close()
+        cluster.close()
+    violations = [one for one in auditor.violations if not namespace or one.pod.startswith(f"{namespace}/")]
+    if json_:
+        said = {"pods": len(auditor.state.pods), "nodes": len(auditor.state.nodes), "notServed": follower.absent}
+        print(json.dumps({**said, "violations": msgspec.to_builtins(violations)}, indent=2))
+    else:
+        for one in violations:
+            print(one)
+            for line in one.timeline:
+                print(f"    {line}")
+        without = f"; not served: {', '.join(follower.absent)}" if follower.absent else ""
+        print(
+            f"{len(auditor.state.pods)} pods on {len(auditor.state.nodes)} nodes, {len(violations)} violations{without}"
+        )
+    return 1 if violations else 0

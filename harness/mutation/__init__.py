@@ -1,0 +1,1 @@
+"""Seeded faults of the scheduler: the catalogue, their application, and the run of suites over them."""
