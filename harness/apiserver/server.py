@@ -235,10 +235,10 @@ class ApiServer:
             return self._subresource(target, context)
         if target.resource.group == usage.GROUP:
             return self._usage_of(target, context)
+        if context.verb(target) not in target.resource.verbs:
+            raise errors.method_not_allowed()
         if method == "POST" and not target.name:
             return self._create(target, context)
-        if target.resource.verbs == ("create",):
-            raise errors.method_not_allowed()
         if method in {"GET", "HEAD"}:
             if target.name and not flag(context.query, "watch"):
                 item = self._found(target, context)

@@ -32,6 +32,7 @@ from seatrial.scheduler.api.clock import Clock, rfc3339
 from seatrial.scheduler.api.transport import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
 
 PATCHES = (JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, APPLY_PATCH)
+PROTECTED_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")  # the cluster needs them
 _PLAIN_KINDS = frozenset({"Node", "Namespace", "Event", "Lease", "ConfigMap", "Secret", "ServiceAccount", "Endpoints"})
 
 
@@ -400,6 +401,8 @@ class Objects:
                 f" record ({metadata['resourceVersion']}). The object might have been modified"
             )
             raise errors.conflict(resource.plural, resource.group, key[1], why)
+        if key[1] in PROTECTED_NAMESPACES and resource.key == ("", "namespaces"):
+            raise errors.forbidden("namespaces", "", key[1], "this namespace may not be deleted")
         webhooks = self._admission.webhooks
         if webhooks.active and webhooks.applies_to("DELETE", resource):
             if options.attempt is None and webhooks.caller is not None:
