@@ -1,10 +1,14 @@
 """Limits: no request can order an unbounded computation (patterns, CEL rules, YAML aliases, quantities, replicas)."""
 
+import logging
+
 import pytest
 
+from seatrial.harness.apiserver.request.bodies import YAML_LIMIT
 from seatrial.harness.apiserver.schemas.custom_schemas import MAX_COST
 from seatrial.harness.apiserver.schemas.tests.test_structural import DEFINITIONS, definition
-from seatrial.harness.apiserver.tests.asking import PODS, Api, pod
+from seatrial.harness.apiserver.tests.asking import CONFIGS, PODS, Api, pod
+from seatrial.scheduler.api.transport import JSON_PATCH, Request, Response
 
 CONTAINER = {"name": "main", "image": "busybox:1"}
 
@@ -50,3 +54,51 @@ def test_an_object_that_is_too_large_for_its_patterns_is_invalid(api: Api) -> No
     code, status = api.ask("POST", SAMPLES, sample("ab" * (MAX_COST // 1000)))
     assert (code, status["reason"]) == (422, "Invalid")
     assert "too large for its schema" in status["message"]
+
+
+MERGES = b"a0: &a0 {x: 1, y: 2}\n" + b"".join(
+    b"a%d: &a%d {<<: [%s]}\n" % (level, level, b",".join([b"*a%d" % (level - 1)] * 9)) for level in range(1, 9)
+)
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        pytest.param(MERGES, "expands too far", id="merge-keys"),
+        pytest.param(MERGES.replace(b"{<<: [", b"[").replace(b"]}", b"]"), "expands too far", id="aliases"),
+        pytest.param(b"x: [" + b"1," * YAML_LIMIT + b"1]", "too many values for YAML", id="many-values"),
+        pytest.param(b'x: "\\ud800"', "cannot be read", id="not-unicode"),
+    ],
+)
+def test_yaml_beyond_the_limits_is_a_bad_request(api: Api, body: bytes, message: str) -> None:
+    code, status = api.ask("POST", CONFIGS, body, "application/yaml")
+    assert (code, status["reason"]) == (400, "BadRequest")
+    assert message in status["message"]
+
+
+def test_a_patch_that_nests_an_object_too_deep_is_a_bad_request(api: Api) -> None:
+    api.do("POST", DEFINITIONS, definition({"type": "object", "x-kubernetes-preserve-unknown-fields": True}))
+    api.do("POST", SAMPLES, sample({}))
+    deep: dict[str, object] = {}
+    for _ in range(150):
+        deep = {"a": deep}
+    operations = [{"op": "add", "path": "/spec" + "/a" * at, "value": deep} for at in (1, 140)]
+    code, status = api.ask("PATCH", f"{SAMPLES}/a", operations, JSON_PATCH)
+    assert (code, status["reason"]) == (400, "BadRequest")
+
+
+def test_a_fault_of_the_server_is_a_500_with_an_id_that_the_log_has(
+    api: Api, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(*_: object) -> None:
+        raise TypeError("a fault")
+
+    monkeypatch.setattr(api.server.objects, "find", broken)
+    with caplog.at_level(logging.ERROR):
+        found = api.server.handle(Request("GET", f"{PODS}/a"))
+    assert isinstance(found, Response)
+    assert found.code == 500
+    (record,) = caplog.records
+    fault_id = record.getMessage().split("id=")[1].split()[0]
+    assert f"fault {fault_id} of the server".encode() in found.body
+    assert record.exc_info is not None

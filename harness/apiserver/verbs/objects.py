@@ -16,7 +16,13 @@ from seatrial.harness.apiserver.admission.chain import Admission
 from seatrial.harness.apiserver.discovery.resources import Resource
 from seatrial.harness.apiserver.patching.apply import ApplyConflict, apply
 from seatrial.harness.apiserver.patching.managed_fields import WriteLedger, touches_managed_fields
-from seatrial.harness.apiserver.patching.patch import PatchError, json_patch, merge_patch, strategic_merge
+from seatrial.harness.apiserver.patching.patch import (
+    PatchError,
+    check_encodable,
+    json_patch,
+    merge_patch,
+    strategic_merge,
+)
 from seatrial.harness.apiserver.request.options import DeleteOptions, Options, grace_of, write_of
 from seatrial.harness.apiserver.request.request import check_kind
 from seatrial.harness.apiserver.schemas.shapes import conform, report_unknown_fields
@@ -236,6 +242,7 @@ class Objects:
         try:
             if kind == JSON_PATCH:
                 body = json_patch(before, patch)
+                check_encodable(body)
             elif kind == MERGE_PATCH:
                 body = merge_patch(before, patch)
             elif (schema := schema_of(resource)) is not None:
