@@ -12,8 +12,8 @@ from typing import Any
 import orjson
 
 from seatrial.harness.apiserver.field_errors import Cause
+from seatrial.harness.apiserver.patterns import compiled, match_cost
 from seatrial.harness.apiserver.schemas.custom_rules import has_rules, rule_causes
-from seatrial.harness.apiserver.schemas.patterns import compiled, match_cost
 
 _PRESERVE = "x-kubernetes-preserve-unknown-fields"
 _EMBEDDED = "x-kubernetes-embedded-resource"

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from seatrial.harness.apiserver.field_errors import Causes, forbidden, invalid, required, unsupported
-from seatrial.harness.apiserver.schemas.patterns import compiled
+from seatrial.harness.apiserver.patterns import compiled
 
 _TYPES = ("array", "boolean", "integer", "number", "object", "string")
 _PRESERVE, _INT_OR_STRING = "x-kubernetes-preserve-unknown-fields", "x-kubernetes-int-or-string"

@@ -4,6 +4,7 @@ import logging
 
 import pytest
 
+from seatrial.harness.apiserver.cel import evaluating
 from seatrial.harness.apiserver.request.bodies import YAML_LIMIT
 from seatrial.harness.apiserver.schemas.custom_schemas import MAX_COST
 from seatrial.harness.apiserver.schemas.tests.test_structural import DEFINITIONS, definition
@@ -102,3 +103,30 @@ def test_a_fault_of_the_server_is_a_500_with_an_id_that_the_log_has(
     fault_id = record.getMessage().split("id=")[1].split()[0]
     assert f"fault {fault_id} of the server".encode() in found.body
     assert record.exc_info is not None
+
+
+def test_all_rules_of_an_object_share_one_limit_of_steps(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of ten rules takes less than the limit; together they exceed it."""
+    rule = "self.all(x, self.all(y, x + y > 0))"
+    field = {"type": "array", "maxItems": 20, "items": {"type": "integer"}}
+    api.do("POST", DEFINITIONS, definition({**field, "x-kubernetes-validations": [{"rule": rule}] * 10}))
+    monkeypatch.setattr(evaluating, "MAX_STEPS", 10_000)
+    api.do("POST", SAMPLES, sample([1] * 4))
+    code, status = api.ask("POST", SAMPLES, {**sample([1] * 16), "metadata": {"name": "b"}})
+    assert (code, status["reason"]) == (422, "Invalid")
+    assert "actual cost limit exceeded" in status["message"]
+    assert len(status["details"]["causes"]) == 1  # no further rule is evaluated
+
+
+def test_a_rule_matches_patterns_without_backtracking(api: Api) -> None:
+    rule = {"rule": "self.find('^(a+)+$') == '' && !self.matches('^(a+)+$')"}
+    api.do("POST", DEFINITIONS, definition({"type": "string", "maxLength": 99, "x-kubernetes-validations": [rule]}))
+    api.do("POST", SAMPLES, sample("a" * 60 + "b"))
+
+
+def test_a_rule_that_is_too_long_is_refused_with_its_definition(api: Api) -> None:
+    rule = " && ".join(["self == 'a'"] * 1000)
+    field = {"type": "string", "maxLength": 9, "x-kubernetes-validations": [{"rule": rule}]}
+    code, status = api.ask("POST", DEFINITIONS, definition(field))
+    assert (code, status["reason"]) == (422, "Invalid")
+    assert "expression code point size exceeds limit" in status["message"]
