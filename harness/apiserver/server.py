@@ -4,6 +4,7 @@ All transports call `ApiServer`. It routes the path to a resource and a verb, ch
 the result in the format that the client asked for.
 """
 
+import logging
 import re
 import secrets
 from collections.abc import Callable, Sequence
@@ -47,6 +48,8 @@ from seatrial.scheduler.api.transport import (
     Response,
 )
 
+log = logging.getLogger(__name__)
+
 _BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _OPEN = frozenset({"healthz", "livez", "readyz", "version"})  # no authorization needed
 _PLAIN_HEADERS = {"content-type": "application/json"}
@@ -75,7 +78,7 @@ class ApiServer:
         self.containers: Containers | None = None  # None: there are only simulated containers
         self.access = Access(self.store)
         self.tokens = Tokens(self.store, clock, secrets.token_bytes(32))
-        self.requests = 0
+        self.requests = self.faults = 0
 
     # -- entry points -------------------------------------------------------------------------------------------------
 
@@ -101,17 +104,24 @@ class ApiServer:
         except RecursionError:
             refused = errors.bad_request("the request leads too deep into an object")
             return Response(refused.code, refused.encoded(), _PLAIN_HEADERS)
-        except orjson.JSONEncodeError as error:
-            refused = errors.bad_request(f"the object cannot be stored: {error}")
-            return Response(refused.code, refused.encoded(), _PLAIN_HEADERS)
         except Pending:
             raise
         except ApiStatusError as refused:
             return Response(refused.code, refused.encoded(), {**_PLAIN_HEADERS, **refused.headers})
+        except Exception as error:  # noqa: BLE001 a fault in the server must not end the connections of other clients
+            refused = self.fault(error, request.method, request.path)
+            return Response(refused.code, refused.encoded(), _PLAIN_HEADERS)
         if context.warnings and isinstance(answer, Response):
             texts = ", ".join(f'299 - "{_quoted(text)}"' for text in context.warnings)
             return Response(answer.code, answer.body, {**answer.headers, "warning": texts})
         return answer
+
+    def fault(self, error: BaseException, method: str, path: str) -> ApiStatusError:
+        """Log a fault of the server with an ID. Returns the 500 for the client, which names the ID."""
+        self.faults += 1
+        fault_id = f"{self.faults}-{self.requests}"
+        log.error("request fault id=%s method=%s path=%.500s", fault_id, method, path, exc_info=error)
+        return errors.internal(f"fault {fault_id} of the server, see its log: {type(error).__name__}: {error!s:.500}")
 
     def carry_out(self, request: Request, identity: Identity, done: Callable[[Response | Streaming], None]) -> None:
         """Carry out a request that may wait for webhooks. Without webhooks `done` is called before this returns."""
@@ -235,10 +245,10 @@ class ApiServer:
             return self._subresource(target, context)
         if target.resource.group == usage.GROUP:
             return self._usage_of(target, context)
+        if context.verb(target) not in target.resource.verbs:
+            raise errors.method_not_allowed()
         if method == "POST" and not target.name:
             return self._create(target, context)
-        if target.resource.verbs == ("create",):
-            raise errors.method_not_allowed()
         if method in {"GET", "HEAD"}:
             if target.name and not flag(context.query, "watch"):
                 item = self._found(target, context)

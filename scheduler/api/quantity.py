@@ -24,12 +24,17 @@ _BINARY_UP = sorted(((1 << bits, suffix) for suffix, bits in _BINARY.items()), r
 _DECIMAL_UP = sorted(((10**power, suffix) for suffix, power in _DECIMAL.items() if power > 0), reverse=True)
 
 
+MAX_LENGTH, MAX_EXPONENT = 512, 1000  # characters, and powers of ten: the integers stay small
+
+
 class QuantityError(ValueError):
     """The text is not a Kubernetes quantity."""
 
-    def __init__(self, text: object) -> None:
-        self.text = text
-        super().__init__(f"{text!r} is not a quantity; expected a number with a suffix, as in 500m, 2 or 16Gi")
+    def __init__(self, text: object, why: str = "") -> None:
+        self.text, self.why = text, why
+        shown = f"{text!r:.60}" + ("…" if len(repr(text)) > 60 else "")
+        found = f": {why}" if why else ""
+        super().__init__(f"{shown} is not a quantity{found}; expected a number with a suffix, as in 500m, 2 or 16Gi")
 
 
 @lru_cache(maxsize=65536)
@@ -37,11 +42,16 @@ def _parse(quantity: Quantity) -> tuple[Decimal, str]:
     match = _SYNTAX.fullmatch(str(quantity))
     if match is None or isinstance(quantity, bool):
         raise QuantityError(quantity)
-    number, suffix = Decimal(match["number"]), match["suffix"] or ""
+    suffix = match["suffix"] or ""
+    if len(match["number"]) > MAX_LENGTH or len(suffix) > len("e-1000"):
+        raise QuantityError(quantity, f"more than {MAX_LENGTH} digits or an exponent beyond {MAX_EXPONENT}")
+    number = Decimal(match["number"])
     if suffix in _BINARY:
         return number * (1 << _BINARY[suffix]), "binary"
     if suffix in _DECIMAL:
         return number.scaleb(_DECIMAL[suffix]), "decimal"
+    if abs(int(suffix[1:])) > MAX_EXPONENT:
+        raise QuantityError(quantity, f"an exponent beyond {MAX_EXPONENT}")
     return number.scaleb(int(suffix[1:])), "exponent"
 
 

@@ -28,6 +28,13 @@ def test_refuses_what_is_no_quantity(wrong: Quantity) -> None:
         amount("memory", wrong)
 
 
+@pytest.mark.parametrize("huge", ["1e1000000", "1e99999999999", "9" * 5000, f"0.{'1' * 5000}"])
+def test_quantities_beyond_the_limits_are_refused_and_quoted_in_short(huge: Quantity) -> None:
+    with pytest.raises(QuantityError, match="an exponent beyond 1000") as refused:
+        amount("memory", huge)
+    assert len(str(refused.value)) < 300
+
+
 @pytest.mark.parametrize(
     ("quantity", "want"),
     [

@@ -12,14 +12,18 @@ import lark
 from celpy import celtypes
 from celpy.evaluation import CELEvalError, Evaluator
 
+from seatrial.harness.apiserver.cel.expressions import TooLongError
 from seatrial.harness.apiserver.cel.functions import FUNCTIONS, NAMESPACES
 from seatrial.harness.apiserver.cel.values import NONE, Optional
+from seatrial.harness.apiserver.patterns import match_cost
 
 MACROS: Final = frozenset({"all", "exists", "exists_one", "existsOne", "filter", "map"})
 TWO_VARIABLE_MACROS: Final = frozenset({"all", "exists", "exists_one", "existsOne", "transformList", "transformMap"})
 
+_PATTERN_FUNCTIONS: Final = frozenset({"matches", "find", "findAll"})
 OPTIONAL: Final = frozenset({"optMap", "optFlatMap"})
-MAX_STEPS = 100_000  # per expression, two to three seconds; a rule over all pairs of 64 elements takes half
+MAX_STEPS = 100_000  # of all rules of an object; a rule over all pairs of 64 elements takes half
+MATCH_STEPS = 500  # steps of a pattern match that take as long as one step here
 _PASSING: Final = frozenset({
     "expr", "conditionalor", "conditionaland", "relation", "addition", "multiplication", "unary", "member",
 })  # fmt: skip
@@ -30,8 +34,24 @@ _TOKEN: Final = re.compile(
 )
 
 
-class TooLongError(Exception):
-    """The expression exceeds the step limit. Not a CEL error, since macros continue after those."""
+class Budget:
+    """Counts the steps of evaluations that share one limit."""
+
+    def __init__(self) -> None:
+        self.used = 0
+
+    def spend(self, steps: int = 1) -> None:
+        """
+        Raises:
+            TooLongError: the limit is exceeded.
+        """
+        self.used += steps
+        if self.exhausted:
+            raise TooLongError
+
+    @property
+    def exhausted(self) -> bool:
+        return self.used > MAX_STEPS
 
 
 def desugared(expression: str) -> str:
@@ -91,14 +111,14 @@ class Interpreter(Evaluator):
     Evaluation blocks the server, so the number of steps is limited; three nested loops over lists can reach the limit.
     """
 
-    steps: list[int]  # steps so far, shared by all parts of the expression
+    budget: Budget  # shared by all parts of the expression
     outer: Mapping[str, Any]  # the variables of the enclosing parts
     scope: Mapping[str, Any]  # `outer` and this part's variables
 
     def sub_evaluator(self, ast: lark.Tree[Any]) -> "Interpreter":
         """The evaluator of a macro's body; overrides cel-python's method."""
         part = Interpreter(ast, activation=self.activation)
-        part.steps, part.outer, part.scope = self.steps, self.scope, self.scope
+        part.budget, part.outer, part.scope = self.budget, self.scope, self.scope
         return part
 
     def evaluate(self, context: Any = None) -> Any:
@@ -115,9 +135,7 @@ class Interpreter(Evaluator):
 
     def visit_children(self, tree: lark.Tree[Any]) -> list[Any]:
         """Count a step; cel-python calls this for every part of an expression."""
-        self.steps[0] += 1
-        if self.steps[0] > MAX_STEPS:
-            raise TooLongError
+        self.budget.spend()
         return super().visit_children(tree)
 
     def member_dot_arg(self, tree: lark.Tree[Any]) -> Any:
@@ -132,6 +150,12 @@ class Interpreter(Evaluator):
             return self._optional_macro(member, str(name), arguments)
         if name == "map" and len(arguments) == 3:
             return self._filtered_map(member, arguments)
+        if name in _PATTERN_FUNCTIONS and arguments:
+            text, pattern = self.visit(member), self.visit(arguments[0])
+            if isinstance(text, str) and isinstance(pattern, str):
+                self.budget.spend(_steps_of_match(pattern, text))
+            rest = [self.visit(argument) for argument in arguments[1:]]
+            return FUNCTIONS[str(name)](text, pattern, *rest)
         if name == "min" and not arguments:
             return FUNCTIONS["min"](self.visit(member))
         if name == "existsOne":
@@ -215,12 +239,19 @@ class Interpreter(Evaluator):
         return next((result for result in found if isinstance(result, CELEvalError)), celtypes.ListType(found))
 
 
+def _steps_of_match(pattern: str, text: str) -> int:
+    try:
+        return 1 + match_cost(pattern, text) // MATCH_STEPS
+    except ValueError:  # the function reports it
+        return 1
+
+
 class Runner(celpy.InterpretedRunner):
     """A compiled expression."""
 
-    def evaluate(self, context: Any) -> Any:
+    def evaluate(self, context: Any, budget: Budget | None = None) -> Any:
         whole = Interpreter(self.ast, activation=self.new_activation())
-        whole.steps, whole.outer = [0], {}
+        whole.budget, whole.outer = budget or Budget(), {}
         return whole.evaluate(context)
 
 

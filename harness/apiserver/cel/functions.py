@@ -16,6 +16,7 @@ from celpy.evaluation import CELEvalError, base_functions
 from seatrial.harness.apiserver.cel.formatting import formatted
 from seatrial.harness.apiserver.cel.values import NONE, Amount, Cidr, Ip, Optional, Semver, Url
 from seatrial.harness.apiserver.names import dns_1035, dns_label, label_value, qualified, subdomain
+from seatrial.harness.apiserver.patterns import compiled
 
 Function = Callable[..., Any]
 _TEXT: Final = celtypes.StringType
@@ -142,15 +143,20 @@ def _case(change: Callable[[str], str]) -> Function:
     return lambda text: "".join(change(letter) if letter.isascii() else letter for letter in text)
 
 
+def _matches(text: str, pattern: str) -> bool:
+    _of(str, text, pattern)
+    return compiled(pattern).search(text) is not None
+
+
 def _find(text: str, pattern: str) -> str:
     _of(str, text, pattern)
-    found = re.search(pattern, text)
-    return found[0] if found else ""
+    found = compiled(pattern).search(text)
+    return str(found[0]) if found else ""
 
 
 def _find_all(text: str, pattern: str, limit: int = -1) -> list[str]:
     _of(str, text, pattern)
-    found = [match[0] for match in re.finditer(pattern, text)]
+    found = [match[0] for match in compiled(pattern).finditer(text)]
     return found if limit < 0 else found[: int(limit)]
 
 
@@ -392,7 +398,7 @@ def _plain(value: Any) -> Any:
 _PLAIN: Final[dict[str, Function]] = {
     "charAt": _char_at, "indexOf": _index_of, "lastIndexOf": _last_index_of, "join": _join, "replace": _replace,
     "split": _split, "substring": _substring, "trim": str.strip, "lowerAscii": _case(str.lower),
-    "upperAscii": _case(str.upper), "find": _find, "findAll": _find_all, "format": formatted,
+    "upperAscii": _case(str.upper), "matches": _matches, "find": _find, "findAll": _find_all, "format": formatted,
     "strings.quote": lambda text: '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"',
     "reverse": lambda rows: list(rows)[::-1] if isinstance(rows, list) else str(rows)[::-1],
     "sum": _sum, "min": _extreme(min, "min"), "max": _extreme(max, "max"), "isSorted": _is_sorted, "slice": _slice,

@@ -5,10 +5,9 @@ from seatrial.harness.apiserver.discovery.resources import Registry
 from seatrial.harness.apiserver.errors import ApiStatusError
 from seatrial.harness.apiserver.request.options import DeleteOptions, Options
 from seatrial.harness.apiserver.storage.store import Change, CollectionKey
-from seatrial.harness.apiserver.verbs.objects import Objects
+from seatrial.harness.apiserver.verbs.objects import PROTECTED_NAMESPACES, Objects
 
 NAMESPACES: CollectionKey = ("", "namespaces")
-INITIAL_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 _DEFAULT_OBJECTS: dict[CollectionKey, tuple[str, ...]] = {
     ("", "serviceaccounts"): ("default",),
     ("", "configmaps"): ("kube-root-ca.crt",),
@@ -29,7 +28,7 @@ class Namespaces:
         """Create the namespaces that every cluster has."""
         resource = self._registry.storage(NAMESPACES)
         assert resource is not None  # noqa: S101
-        for name in INITIAL_NAMESPACES:
+        for name in PROTECTED_NAMESPACES:
             self._objects.create(resource, "", {"metadata": {"name": name}}, Options())
             self._create_default_objects(name)
 

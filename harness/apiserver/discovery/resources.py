@@ -51,20 +51,24 @@ def _built_in(row: str) -> Resource:
         short_names=tuple(short.split()),
         categories=tuple(categories.split()),
         subresources=frozenset(subresources.split()),
-        verbs=("create",) if "c" in flags else ("get", "list") if "r" in flags else ALL_VERBS,
+        verbs=("create",)
+        if "c" in flags
+        else ("get", "list")
+        if "r" in flags
+        else tuple(verb for verb in ALL_VERBS if verb != "deletecollection" or "s" not in flags),
     )
 
 
 # group/version | plural | kind | flags | short names | categories | subresources; the flags:
-# n: namespaced, c: can only be created, r: can only be read
+# n: namespaced, c: can only be created, r: can only be read, s: can only be deleted singly
 _BUILT_IN = """
 v1 | bindings | Binding | nc | | |
-v1 | componentstatuses | ComponentStatus | | cs | |
+v1 | componentstatuses | ComponentStatus | r | cs | |
 v1 | configmaps | ConfigMap | n | cm | |
 v1 | endpoints | Endpoints | n | ep | |
 v1 | events | Event | n | ev | |
 v1 | limitranges | LimitRange | n | limits | |
-v1 | namespaces | Namespace | | ns | | status finalize
+v1 | namespaces | Namespace | s | ns | | status finalize
 v1 | nodes | Node | | no | | status
 v1 | persistentvolumeclaims | PersistentVolumeClaim | n | pvc | | status
 v1 | persistentvolumes | PersistentVolume | | pv | | status

@@ -76,6 +76,17 @@ def json_patch(obj: Any, ops: Any) -> Any:
     return obj
 
 
+def check_encodable(obj: Any) -> None:
+    """
+    Raises:
+        PatchError: operations of a JSON patch nested the object deeper than it can be stored.
+    """
+    try:
+        orjson.dumps(obj)
+    except orjson.JSONEncodeError as error:
+        raise PatchError(f"the patched object cannot be stored: {error}", "BadRequest") from error
+
+
 def _size(value: Any) -> int:
     try:
         return len(orjson.dumps(value))

@@ -18,7 +18,9 @@ from seatrial.harness.apiserver.protobuf.decoding import CONTENT_TYPE as PROTOBU
 
 BODY_LIMIT = 3 * 1024 * 1024  # bytes, as upstream
 DEPTH_LIMIT = 200  # levels of objects and lists
-EXPANSION_LIMIT = 100_000  # values that expanding aliases may add to a YAML document
+EXPANSION_LIMIT = 10_000  # values that expanding aliases may add to a YAML document
+YAML_LIMIT = 100_000  # values of a YAML document; decoding takes about 10 µs each
+YAML_SLOW_FROM = 16 * 1024  # bytes of YAML that are decoded beside the event loop
 _JSON_MIN, _JSON_MAX = -(2**63), 2**64  # range of integers that orjson encodes
 
 
@@ -35,7 +37,7 @@ def decode(body: bytes, content_type: str, *, yaml_too: bool = False, any_type: 
     if kind.endswith(("/json", "+json")):
         found = _json(body)
     elif kind == "application/yaml" or (yaml_too and kind.endswith("+yaml")):
-        found = _yaml(body)
+        found = orjson.loads(as_json(body))  # refuses text that is not Unicode
     elif kind == PROTOBUF:
         found = _protobuf(body)
     else:
@@ -86,8 +88,38 @@ def _loader() -> Any:
     return type("Loader", (base,), {"yaml_implicit_resolvers": resolvers})
 
 
+def is_yaml(content_type: str) -> bool:
+    """Whether the media type is YAML; JSON with such a media type is decoded as JSON."""
+    return content_type.partition(";")[0].strip().lower().endswith(("/yaml", "+yaml"))
+
+
+def is_slow(body: bytes, content_type: str) -> bool:
+    """Whether decoding may take so long that other clients must not wait for it: much YAML."""
+    return YAML_SLOW_FROM < len(body) <= BODY_LIMIT and is_yaml(content_type)
+
+
+def as_json(body: bytes) -> bytes:
+    """A YAML body as JSON. Safe in another thread.
+
+    Raises:
+        ApiStatusError: 400 malformed, nested too deep, or too many values.
+    """
+    try:
+        return orjson.dumps(_yaml(body))
+    except orjson.JSONEncodeError as error:
+        raise errors.bad_request(f"the body of the request cannot be read: {error}") from error
+
+
 def _yaml(body: bytes) -> Any:
-    _check_yaml_depth(body)
+    if body.lstrip().startswith(b"{"):  # kubectl sends JSON as application/apply-patch+yaml; YAML includes it
+        try:
+            found = orjson.loads(body)
+        except orjson.JSONDecodeError:
+            pass
+        else:
+            _check_depth(found, 0)
+            return found
+    _check_yaml_events(body)
     try:
         found = yaml.load(body, Loader=_loader())  # noqa: S506 a safe loader
     except (yaml.YAMLError, UnicodeDecodeError, ValueError, RecursionError) as error:
@@ -95,20 +127,43 @@ def _yaml(body: bytes) -> Any:
     return _as_json(found, [len(body) + EXPANSION_LIMIT], 0)
 
 
-def _check_yaml_depth(body: bytes) -> None:
-    """Check the depth before objects are built: the C parser recurses, and a stack overflow ends the process."""
-    depth = 0
+def _check_yaml_events(body: bytes) -> None:
+    """Check depth, number of values and their number after alias expansion before objects are built.
+
+    The C parser recurses, and a stack overflow ends the process. Merge keys (`<<`) copy the merged values, so the
+    expanded size is an upper limit for them too.
+    """
+    open_collections: list[tuple[str | None, int]] = []  # anchor, expanded values before it
+    sizes: dict[str, int] = {}  # anchor → expanded values
+    values = expanded = 0
     base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
         for event in yaml.parse(body, Loader=base):
-            if isinstance(event, yaml.CollectionStartEvent):
-                depth += 1
-                if depth > DEPTH_LIMIT:
-                    raise errors.bad_request(
-                        f"the body of the request is nested too deep: the limit is {DEPTH_LIMIT} levels"
-                    )
-            elif isinstance(event, yaml.CollectionEndEvent):
-                depth -= 1
+            if isinstance(event, yaml.CollectionEndEvent):
+                anchor, before = open_collections.pop()
+                if anchor is not None:
+                    sizes[anchor] = expanded - before
+                continue
+            if not isinstance(event, yaml.NodeEvent):
+                continue
+            values += 1
+            expanded += 1
+            if isinstance(event, yaml.AliasEvent):
+                expanded += sizes.get(event.anchor or "", 0)
+            elif isinstance(event, yaml.CollectionStartEvent):
+                open_collections.append((event.anchor, expanded))
+            if len(open_collections) > DEPTH_LIMIT:
+                raise errors.bad_request(
+                    f"the body of the request is nested too deep: the limit is {DEPTH_LIMIT} levels"
+                )
+            if values > YAML_LIMIT:
+                raise errors.bad_request(
+                    f"the body of the request has too many values for YAML: the limit is {YAML_LIMIT}; send JSON"
+                )
+            if expanded > values + EXPANSION_LIMIT:
+                raise errors.bad_request(
+                    "the body of the request expands too far: expected fewer or smaller YAML aliases"
+                )
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise errors.bad_request(f"the body of the request cannot be read: {error}") from error
 

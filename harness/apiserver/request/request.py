@@ -81,15 +81,20 @@ class RequestContext:
             attempt=self.attempt,
         )
 
-    def act(self, target: Target) -> Act:
-        """What RBAC has to allow."""
-        method, resource = self.request.method, target.resource
-        verb = _VERBS.get(method, method.lower())
+    def verb(self, target: Target) -> str:
+        """The API verb: the method, or for collections list, watch and deletecollection."""
+        method = self.request.method
         if not target.name:
             if method in {"GET", "HEAD"}:
-                verb = "watch" if flag(self.query, "watch") else "list"
-            elif method == "DELETE":
-                verb = "deletecollection"
+                return "watch" if flag(self.query, "watch") else "list"
+            if method == "DELETE":
+                return "deletecollection"
+        return _VERBS.get(method, method.lower())
+
+    def act(self, target: Target) -> Act:
+        """What RBAC has to allow."""
+        resource = target.resource
+        verb = self.verb(target)
         namespace = target.namespace or ""
         if resource.key == ("", "namespaces"):
             namespace = target.name  # upstream: access to a namespace includes the Namespace object

@@ -7,12 +7,23 @@ item of a list of type `map`. Follows `apiextensions-apiserver/pkg/apiserver/sch
 import re
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from seatrial.harness.apiserver.cel.checking import check, escaped
-from seatrial.harness.apiserver.cel.expressions import ExpressionError, OptionalVariable, holds, value_of
+from seatrial.harness.apiserver.cel.expressions import (
+    ExpressionError,
+    OptionalVariable,
+    TooLongError,
+    holds,
+    too_long,
+    value_of,
+)
 from seatrial.harness.apiserver.field_errors import Cause, quoted
 
+if TYPE_CHECKING:
+    from seatrial.harness.apiserver.cel.evaluating import Budget
+
+_VALUES_A_STEP: Final = 10  # values whose conversion takes as long as one step of an evaluation
 _RULES: Final = "x-kubernetes-validations"
 _OLD: Final = re.compile(r"\boldSelf\b")
 _NAMED: Final = ("name", "generateName")  # fields of metadata that rules can read
@@ -36,8 +47,10 @@ def _below(schema: Schema) -> Iterator[Schema]:
 
 def rule_causes(schema: Schema, body: Mapping[str, Any], old: Mapping[str, Any] | None) -> list[Cause]:
     """The causes for all rules that do not hold. `old` is None for a create."""
+    from seatrial.harness.apiserver.cel.evaluating import Budget  # keeps start-up short
+
     causes: list[Cause] = []
-    _visit(schema, _seen(body), _seen(old) if old is not None else None, "", causes)
+    _visit(schema, _seen(body), _seen(old) if old is not None else None, "", _Run(Budget(), causes))
     return causes
 
 
@@ -46,22 +59,31 @@ def _seen(obj: Mapping[str, Any]) -> dict[str, Any]:
     return {**obj, "metadata": {name: metadata[name] for name in _NAMED if name in metadata}}
 
 
-def _visit(schema: Schema, value: Any, old: Any, path: str, causes: list[Cause]) -> None:
+class _Run(NamedTuple):
+    """The evaluation of all rules for one object."""
+
+    budget: "Budget"
+    causes: list[Cause]
+
+
+def _visit(schema: Schema, value: Any, old: Any, path: str, run: _Run) -> None:
     if value is None:
         return
     for rule in schema.get(_RULES) or ():
-        _evaluate(schema, rule, value, old, path, causes)
+        if run.budget.exhausted:
+            return  # reported with the rule that exceeded the limit; upstream too evaluates no further rules
+        _evaluate(schema, rule, value, old, path, run)
     if isinstance(value, dict):
         before = old if isinstance(old, dict) else {}
         properties, additional = schema.get("properties") or {}, schema.get("additionalProperties")
         for name, field in value.items():
             sub = properties.get(name, additional)
             if isinstance(sub, Mapping):
-                _visit(sub, field, before.get(name), f"{path}.{name}" if path else name, causes)
+                _visit(sub, field, before.get(name), f"{path}.{name}" if path else name, run)
     elif isinstance(value, list) and isinstance(schema.get("items"), Mapping):
         rows = _rows(schema, old)
         for number, item in enumerate(value):
-            _visit(schema["items"], item, rows.get(_mark(schema, item)), f"{path}[{number}]", causes)
+            _visit(schema["items"], item, rows.get(_mark(schema, item)), f"{path}[{number}]", run)
 
 
 def _rows(schema: Schema, old: Any) -> dict[tuple[Any, ...] | None, Any]:
@@ -77,9 +99,15 @@ def _mark(schema: Schema, row: Any) -> tuple[Any, ...] | None:
 
 
 def _evaluate(  # noqa: PLR0917
-    schema: Schema, rule: Mapping[str, Any], value: Any, old: Any, path: str, causes: list[Cause]
+    schema: Schema, rule: Mapping[str, Any], value: Any, old: Any, path: str, run: _Run
 ) -> None:
+    causes = run.causes
     expression = str(rule.get("rule") or "true")
+    try:
+        run.budget.spend(_size(value) // _VALUES_A_STEP)
+    except TooLongError:
+        causes.append(_cause({}, str(schema.get("type") or "object"), path, too_long(expression)))
+        return
     objects = {"self": _typed(schema, value)}
     if rule.get("optionalOldSelf"):
         objects["oldSelf"] = OptionalVariable(_typed(schema, old) if old is not None else None)
@@ -89,18 +117,18 @@ def _evaluate(  # noqa: PLR0917
         objects["oldSelf"] = _typed(schema, old)
     kind = str(schema.get("type") or "object")
     try:
-        if holds(expression, objects):
+        if holds(expression, objects, run.budget):
             return
-        causes.append(_cause(rule, kind, path, _message(rule, objects)))
+        causes.append(_cause(rule, kind, path, _message(rule, objects, run)))
     except ExpressionError as error:
         causes.append(_cause({}, kind, path, str(error)))
 
 
-def _message(rule: Mapping[str, Any], objects: Mapping[str, Any]) -> str:
+def _message(rule: Mapping[str, Any], objects: Mapping[str, Any], run: _Run) -> str:
     expression = rule.get("messageExpression")
     if expression:
         try:
-            found = value_of(expression, objects)
+            found = value_of(expression, objects, run.budget)
         except ExpressionError:
             found = ""
         if isinstance(found, str) and found.strip() and "\n" not in found:
@@ -119,6 +147,15 @@ def _cause(rule: Mapping[str, Any], kind: str, path: str, why: str) -> Cause:
             return Cause(where, "FieldValueDuplicate", f'Duplicate value: "{kind}"')
         case _:
             return Cause(where, "FieldValueInvalid", f'Invalid value: "{kind}": {why}')
+
+
+def _size(value: Any) -> int:
+    """The number of values in it; converting them for CEL takes time."""
+    if isinstance(value, dict):
+        return 1 + sum(_size(field) for field in value.values())
+    if isinstance(value, list):
+        return 1 + sum(_size(item) for item in value)
+    return 1
 
 
 def _typed(schema: Schema, value: Any) -> Any:

@@ -12,6 +12,7 @@ from typing import Any
 import orjson
 
 from seatrial.harness.apiserver.field_errors import Cause
+from seatrial.harness.apiserver.patterns import compiled, match_cost
 from seatrial.harness.apiserver.schemas.custom_rules import has_rules, rule_causes
 
 _PRESERVE = "x-kubernetes-preserve-unknown-fields"
@@ -31,10 +32,31 @@ _FORMATS = {
 }
 
 
+MAX_COST = 10_000_000  # steps of one validation, 0.3 s at most; see `match_cost`
+_CHECK_COST = 60  # steps that checking one value takes
+
+
+class TooCostlyError(Exception):
+    """The object is too large for its schema."""
+
+
+class _Causes(list[Cause]):
+    """Causes, and the steps that are left of the validation."""
+
+    def __init__(self, left: list[int]) -> None:
+        super().__init__()
+        self.left = left
+
+    def spend(self, steps: int) -> None:
+        self.left[0] -= steps
+        if self.left[0] < 0:
+            raise TooCostlyError
+
+
 class _Node:
     """One node of the schema."""
 
-    __slots__ = ("additional", "items", "preserve", "properties", "schema")
+    __slots__ = ("additional", "all_of", "any_of", "items", "not_", "one_of", "preserve", "properties", "schema")
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
         self.schema = schema
@@ -43,6 +65,10 @@ class _Node:
         self.additional = _Node(additional) if isinstance(additional, Mapping) else None
         self.items = _Node(schema["items"]) if isinstance(schema.get("items"), Mapping) else None
         self.preserve = bool(schema.get(_PRESERVE)) or additional is True
+        self.all_of, self.any_of, self.one_of = (
+            [_Node(sub) for sub in schema.get(name) or ()] for name in ("allOf", "anyOf", "oneOf")
+        )
+        self.not_ = _Node(schema["not"]) if schema.get("not") else None
 
 
 class CustomSchema:
@@ -70,12 +96,16 @@ class CustomSchema:
 
     def problems(self, body: Mapping[str, Any], old: Mapping[str, Any] | None = None) -> list[Cause]:
         """The causes for which the object is invalid. CEL rules are evaluated only if the schema has no objection."""
-        causes: list[Cause] = []
+        causes = _Causes([MAX_COST])
         required = self._root.schema.get("required") or ()
         causes += [Cause(name, "FieldValueRequired", "Required value") for name in required if name not in body]
-        for name, node in self._root.properties.items():
-            if name in body and name not in {"apiVersion", "kind", "metadata"}:
-                _check(node, body[name], name, causes)
+        try:
+            for name, node in self._root.properties.items():
+                if name in body and name not in {"apiVersion", "kind", "metadata"}:
+                    _check(node, body[name], name, causes)
+        except TooCostlyError:
+            why = "the object is too large for its schema: expected fewer values, or shorter ones where it has patterns"
+            return [Cause("", "FieldValueInvalid", f"Invalid value: {why}")]
         if self._rules and not causes:
             causes += rule_causes(self._root.schema, body, old)
         return causes
@@ -116,8 +146,9 @@ def _default(node: _Node, value: Any) -> None:
             _default(node.items, item)
 
 
-def _check(node: _Node, value: Any, path: str, causes: list[Cause]) -> None:
+def _check(node: _Node, value: Any, path: str, causes: _Causes) -> None:
     schema = node.schema
+    causes.spend(_CHECK_COST)
     if value is None and schema.get("nullable"):
         return
     if schema.get(_INT_OR_STRING):
@@ -153,11 +184,11 @@ def _check(node: _Node, value: Any, path: str, causes: list[Cause]) -> None:
             sub = node.properties.get(name) or node.additional
             if sub is not None:
                 _check(sub, field, f"{path}.{name}", causes)
-    _check_combined(schema, value, path, causes)
+    _check_combined(node, value, path, causes)
 
 
-def _check_text(schema: Mapping[str, Any], value: str, path: str, causes: list[Cause]) -> None:
-    if "pattern" in schema and re.search(schema["pattern"], value) is None:
+def _check_text(schema: Mapping[str, Any], value: str, path: str, causes: _Causes) -> None:
+    if "pattern" in schema and not _matches(schema["pattern"], value, causes):
         causes.append(_invalid(path, value, f"{path} in body should match '{schema['pattern']}'"))
     if len(value) < schema.get("minLength", 0):
         causes.append(_invalid(path, value, f"{path} in body should be at least {schema['minLength']} chars long"))
@@ -168,6 +199,14 @@ def _check_text(schema: Mapping[str, Any], value: str, path: str, causes: list[C
         causes.append(_invalid(path, value, f"{path} in body must be of type {schema['format']}: {_shown(value)}"))
 
 
+def _matches(pattern: str, text: str, causes: _Causes) -> bool:
+    try:
+        causes.spend(match_cost(pattern, text))
+        return compiled(pattern).search(text) is not None
+    except ValueError:  # stored by an earlier version of this server
+        return True
+
+
 def _check_number(schema: Mapping[str, Any], value: float, path: str, causes: list[Cause]) -> None:
     if "minimum" in schema and value < schema["minimum"]:
         causes.append(_invalid(path, value, f"{path} in body should be greater than or equal to {schema['minimum']}"))
@@ -175,7 +214,7 @@ def _check_number(schema: Mapping[str, Any], value: float, path: str, causes: li
         causes.append(_invalid(path, value, f"{path} in body should be less than or equal to {schema['maximum']}"))
 
 
-def _check_list(node: _Node, value: list[Any], path: str, causes: list[Cause]) -> None:
+def _check_list(node: _Node, value: list[Any], path: str, causes: _Causes) -> None:
     schema = node.schema
     if len(value) < schema.get("minItems", 0):
         causes.append(_invalid(path, len(value), f"{path} in body should have at least {schema['minItems']} items"))
@@ -198,21 +237,21 @@ def _check_list(node: _Node, value: list[Any], path: str, causes: list[Cause]) -
             seen.add(mark)
 
 
-def _check_combined(schema: Mapping[str, Any], value: Any, path: str, causes: list[Cause]) -> None:
+def _check_combined(node: _Node, value: Any, path: str, causes: _Causes) -> None:
     """Check allOf, anyOf, oneOf and not. In structural schemas these contain only checks of values."""
-    for sub in schema.get("allOf") or ():
-        _check(_Node(sub), value, path, causes)
+    for sub in node.all_of:
+        _check(sub, value, path, causes)
 
-    def holds(sub: Mapping[str, Any]) -> bool:
-        found: list[Cause] = []
-        _check(_Node(sub), value, path, found)
+    def holds(sub: _Node) -> bool:
+        found = _Causes(causes.left)
+        _check(sub, value, path, found)
         return not found
 
-    if schema.get("anyOf") and not schema.get(_INT_OR_STRING) and not any(holds(sub) for sub in schema["anyOf"]):
+    if node.any_of and not node.schema.get(_INT_OR_STRING) and not any(holds(sub) for sub in node.any_of):
         causes.append(_invalid(path, value, f"{path} in body must validate at least one schema (anyOf)"))
-    if schema.get("oneOf") and sum(holds(sub) for sub in schema["oneOf"]) != 1:
+    if node.one_of and sum(holds(sub) for sub in node.one_of) != 1:
         causes.append(_invalid(path, value, f"{path} in body must validate one and only one schema (oneOf)"))
-    if schema.get("not") and holds(schema["not"]):
+    if node.not_ is not None and holds(node.not_):
         causes.append(_invalid(path, value, f"{path} in body must not validate the schema (not)"))
 
 

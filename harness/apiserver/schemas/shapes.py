@@ -17,6 +17,7 @@ import orjson
 
 from seatrial.harness.apiserver import errors
 from seatrial.harness.apiserver.schemas.schema_nodes import JsonObject, builtin
+from seatrial.scheduler.api.quantity import QuantityError, exact
 
 Where = tuple[Any, str] | None  # path of a field: (path of its parent, name or [index])
 
@@ -137,7 +138,13 @@ class _Quantity(Shape):
 
     def conform(self, value: Any, where: Where, unknown: list[str]) -> Any:
         if type(value) is str or type(value) is int or type(value) is float:
-            return value
+            try:
+                exact(value)
+            except QuantityError as error:
+                if error.why:  # a limit of ours
+                    raise TypeMismatch(str(error)) from error
+            else:
+                return value
         raise TypeMismatch(
             r"quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
         )

@@ -20,7 +20,7 @@ import httptools
 from seatrial.harness.apiserver import errors
 from seatrial.harness.apiserver.access.identity import Identity
 from seatrial.harness.apiserver.errors import ApiStatusError
-from seatrial.harness.apiserver.request.bodies import BODY_LIMIT
+from seatrial.harness.apiserver.request.bodies import BODY_LIMIT, as_json, is_slow
 from seatrial.harness.apiserver.server import ApiServer
 from seatrial.harness.apiserver.streams.line import Line, Session
 from seatrial.harness.apiserver.streams.responses import Streaming, Upgraded
@@ -327,13 +327,17 @@ class Connection(asyncio.Protocol):
             self._carry_out(parsed, attempt)
             self._serve()
 
-    def _carry_out(self, parsed: ParsedRequest, attempt: Attempt = FIRST) -> None:
+    def _carry_out(self, parsed: ParsedRequest, attempt: Attempt = FIRST, *, decoded: bool = False) -> None:
         method, path, headers, close = parsed.method, parsed.path, parsed.headers, parsed.close
         identity = self._identity_of(headers.get("authorization", ""))
         if identity is None and not path.startswith(_OPEN_PATHS):
             self._answer(errors.unauthorized(), close=close)
             return
-        request = Request(method, path, parsed.body, headers.get("content-type", ""), headers)
+        content_type = headers.get("content-type", "")
+        if not decoded and is_slow(parsed.body, content_type):
+            self._decode_aside(parsed, attempt)
+            return
+        request = Request(method, path, parsed.body, content_type, headers)
         try:
             found = self._server.handle(request, identity or Identity("system:anonymous"), attempt)
         except Pending as pending:
@@ -341,10 +345,6 @@ class Connection(asyncio.Protocol):
             self._clear_deadline()
             answers = pending.attempt
             self._server.admission.webhooks.fetch(pending, lambda: self._retry(parsed, answers))
-            return
-        except Exception as error:  # a fault in the server must not end the connections of other clients
-            log.exception("request failed method=%s path=%s", method, path)
-            self._answer(errors.internal(f"{type(error).__name__}: {error}"), close=close)
             return
         if isinstance(found, Upgraded):
             self._upgrade(found)
@@ -354,6 +354,27 @@ class Connection(asyncio.Protocol):
             self._respond_compressed(found, close=close)
         else:
             self._respond(found, head=method == "HEAD", close=close)
+
+    def _decode_aside(self, parsed: ParsedRequest, attempt: Attempt) -> None:
+        """Convert a large YAML body to JSON in a thread, then carry out the request; other connections go on."""
+        self._busy = True
+        self._clear_deadline()
+
+        def done(decoded: "asyncio.Future[bytes]") -> None:
+            self._busy = False
+            if self._transport is None:
+                return
+            error = decoded.exception()
+            if error is None:
+                parts = (parsed.method, parsed.path, parsed.headers, decoded.result(), parsed.close)
+                self._carry_out(ParsedRequest(*parts), attempt, decoded=True)
+            elif isinstance(error, ApiStatusError):
+                self._answer(error, close=parsed.close)
+            else:
+                self._answer(self._server.fault(error, parsed.method, parsed.path), close=parsed.close)
+            self._serve()
+
+        self._loop.run_in_executor(None, as_json, parsed.body).add_done_callback(done)
 
     def _refuse(self, error: ApiStatusError) -> None:
         """Queue the error as the last response and discard further input."""

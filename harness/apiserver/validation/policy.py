@@ -5,6 +5,7 @@ from typing import Any
 from seatrial.harness.apiserver.field_errors import Causes, forbidden, immutable, invalid, required, unsupported
 from seatrial.harness.apiserver.names import Object, dns_1035, subdomain
 from seatrial.harness.apiserver.schemas.custom_rules import check_rules
+from seatrial.harness.apiserver.schemas.structural import check_approval, check_schemas
 from seatrial.harness.apiserver.validation.placement import check_label_selector
 from seatrial.harness.apiserver.validation.resources import NOT_NEGATIVE
 from seatrial.harness.apiserver.validation.workloads import check_count_or_percent
@@ -215,7 +216,12 @@ def check_custom_resource(obj: Object, old: Object | None, causes: Causes) -> No
         problem = "must have exactly one version marked as storage version"
         causes.append(invalid("spec.versions", listed, problem))
     if old is None or versions != (old.get("spec") or {}).get("versions"):
-        causes.extend(check_rules(spec))
+        unsound = check_schemas(spec)
+        causes.extend(unsound)
+        if not unsound:
+            causes.extend(check_rules(spec))
+    if old is None:
+        check_approval(group, obj.get("metadata") or {}, causes)
     _check_conversion(spec.get("conversion") or {}, causes)
     if old is not None:
         before = old.get("spec") or {}

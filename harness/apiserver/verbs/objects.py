@@ -16,7 +16,13 @@ from seatrial.harness.apiserver.admission.chain import Admission
 from seatrial.harness.apiserver.discovery.resources import Resource
 from seatrial.harness.apiserver.patching.apply import ApplyConflict, apply
 from seatrial.harness.apiserver.patching.managed_fields import WriteLedger, touches_managed_fields
-from seatrial.harness.apiserver.patching.patch import PatchError, json_patch, merge_patch, strategic_merge
+from seatrial.harness.apiserver.patching.patch import (
+    PatchError,
+    check_encodable,
+    json_patch,
+    merge_patch,
+    strategic_merge,
+)
 from seatrial.harness.apiserver.request.options import DeleteOptions, Options, grace_of, write_of
 from seatrial.harness.apiserver.request.request import check_kind
 from seatrial.harness.apiserver.schemas.shapes import conform, report_unknown_fields
@@ -32,6 +38,7 @@ from seatrial.scheduler.api.clock import Clock, rfc3339
 from seatrial.scheduler.api.transport import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
 
 PATCHES = (JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, APPLY_PATCH)
+PROTECTED_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")  # the cluster needs them
 _PLAIN_KINDS = frozenset({"Node", "Namespace", "Event", "Lease", "ConfigMap", "Secret", "ServiceAccount", "Endpoints"})
 
 
@@ -235,6 +242,7 @@ class Objects:
         try:
             if kind == JSON_PATCH:
                 body = json_patch(before, patch)
+                check_encodable(body)
             elif kind == MERGE_PATCH:
                 body = merge_patch(before, patch)
             elif (schema := schema_of(resource)) is not None:
@@ -400,6 +408,8 @@ class Objects:
                 f" record ({metadata['resourceVersion']}). The object might have been modified"
             )
             raise errors.conflict(resource.plural, resource.group, key[1], why)
+        if key[1] in PROTECTED_NAMESPACES and resource.key == ("", "namespaces"):
+            raise errors.forbidden("namespaces", "", key[1], "this namespace may not be deleted")
         webhooks = self._admission.webhooks
         if webhooks.active and webhooks.applies_to("DELETE", resource):
             if options.attempt is None and webhooks.caller is not None:

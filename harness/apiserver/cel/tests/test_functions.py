@@ -123,7 +123,7 @@ def test_it_is_true(expression: str) -> None:
         pytest.param("[].min()", "min called on empty list", id="the-least-of-nothing"),
         pytest.param("'abc'.substring(2, 1)", "index out of range: 1", id="backwards"),
         pytest.param("'abc'.charAt(9)", "index out of range: 9", id="beyond-the-end"),
-        pytest.param("'a'.find('[')", "unterminated", id="no-pattern"),
+        pytest.param("'a'.find('[')", "missing ]", id="no-pattern"),
         pytest.param("[1].find('a')", "no such overload", id="of-another-kind"),
         pytest.param("quantity('1') > quantity('2')", "no such overload", id="no-such-operator"),
         pytest.param("'%d'.format(['a'])", "%d cannot show a", id="no-number"),

@@ -131,6 +131,22 @@ def test_deletecollection_deletes_the_selected_objects(api: Api) -> None:
     assert [item["metadata"]["name"] for item in left["items"]] == ["c0", "c2"]
 
 
+@pytest.mark.parametrize("name", ["default", "kube-system", "kube-public", "kube-node-lease"])
+def test_namespaces_of_the_cluster_cannot_be_deleted(api: Api, name: str) -> None:
+    code, status = api.ask("DELETE", f"{NAMESPACES}/{name}")
+    assert (code, status["reason"]) == (403, "Forbidden")
+    assert status["message"] == f'namespaces "{name}" is forbidden: this namespace may not be deleted'
+    api.clock.advance(60)
+    assert api.do("GET", f"{NAMESPACES}/{name}")["status"]["phase"] == "Active"
+
+
+def test_namespaces_cannot_be_deleted_as_a_collection(api: Api) -> None:
+    code, status = api.ask("DELETE", NAMESPACES)
+    assert (code, status["reason"]) == (405, "MethodNotAllowed")
+    listed = next(row for row in api.do("GET", "/api/v1")["resources"] if row["name"] == "namespaces")
+    assert "deletecollection" not in listed["verbs"]
+
+
 def test_a_deleted_namespace_takes_its_objects_along(api: Api) -> None:
     api.do("POST", NAMESPACES, {"metadata": {"name": "going"}})
     inside = f"{NAMESPACES}/going/configmaps"

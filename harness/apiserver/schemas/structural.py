@@ -1,0 +1,107 @@
+"""Checks the schemas of a CustomResourceDefinition: structural, without references, with patterns that compile.
+
+Follows `apiextensions-apiserver/pkg/apis/apiextensions/validation` and its messages.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from seatrial.harness.apiserver.field_errors import Causes, forbidden, invalid, required, unsupported
+from seatrial.harness.apiserver.patterns import compiled
+
+_TYPES = ("array", "boolean", "integer", "number", "object", "string")
+_PRESERVE, _INT_OR_STRING = "x-kubernetes-preserve-unknown-fields", "x-kubernetes-int-or-string"
+_UNSUPPORTED = ("definitions", "dependencies", "id", "patternProperties", "$ref")
+_APPROVED = "api-approved.kubernetes.io"
+Schema = Mapping[str, Any]
+
+
+def check_schemas(spec: Schema) -> Causes:
+    """The causes for which the schemas of a CRD's versions are refused. `spec` is the spec of the CRD."""
+    versions = [version for version in spec.get("versions") or () if isinstance(version, Mapping)]
+    schemas = [(version.get("schema") or {}).get("openAPIV3Schema") for version in versions]
+    places = [f"spec.versions[{number}].schema.openAPIV3Schema" for number in range(len(schemas))]
+    if schemas and all(schema == schemas[0] for schema in schemas):  # upstream reports a shared schema once
+        schemas, places = schemas[:1], ["spec.validation.openAPIV3Schema"]
+    causes: Causes = []
+    for schema, place in zip(schemas, places, strict=True):
+        if not isinstance(schema, Mapping) or not schema:
+            continue  # reported as missing
+        if schema.get("type") != "object":
+            kind = schema.get("type") or ""
+            causes.append(invalid(f"{place}.type", kind, "must be object at the root"))
+        _check(schema, place, causes, root=True)
+    return causes
+
+
+def _check(schema: Schema, place: str, causes: Causes, *, root: bool = False) -> None:
+    kind = schema.get("type")
+    for name in _UNSUPPORTED:
+        if schema.get(name):
+            causes.append(forbidden(f"{place}.{name}", f"{name} is not supported"))
+    if schema.get("$ref"):
+        return
+    if kind and kind not in _TYPES:
+        causes.append(unsupported(f"{place}.type", kind, _TYPES))
+    elif not kind and not root and not schema.get(_PRESERVE) and not schema.get(_INT_OR_STRING):
+        where = "array items" if place.endswith(".items") else "object fields"
+        causes.append(required(f"{place}.type", f"must not be empty for specified {where}"))
+    if schema.get("uniqueItems"):
+        why = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic"
+        causes.append(forbidden(f"{place}.uniqueItems", why))
+    if schema.get("properties") and isinstance(schema.get("additionalProperties"), Mapping):
+        why = "additionalProperties and properties are mutual exclusive"
+        causes.append(forbidden(f"{place}.additionalProperties", why))
+    if kind == "array" and schema.get("items") is None:
+        causes.append(required(f"{place}.items", "must be specified"))
+    _check_patterns(schema, place, causes)
+    for name, sub in (schema.get("properties") or {}).items():
+        if isinstance(sub, Mapping):
+            _check(sub, f"{place}.properties[{name}]", causes)
+    for name in ("items", "additionalProperties"):
+        if isinstance(schema.get(name), Mapping):
+            _check(schema[name], f"{place}.{name}", causes)
+
+
+def _check_patterns(schema: Schema, place: str, causes: Causes) -> None:
+    """Check `pattern` here and in schemas that constrain the same value."""
+    pattern = schema.get("pattern")
+    if pattern:
+        try:
+            compiled(str(pattern))
+        except ValueError as error:
+            why = f"must be a valid regular expression, but isn't: error parsing regexp: {error}"
+            causes.append(invalid(f"{place}.pattern", str(pattern), why))
+    for name in ("allOf", "anyOf", "oneOf"):
+        for number, sub in enumerate(schema.get(name) or ()):
+            if isinstance(sub, Mapping):
+                _check_nested_patterns(sub, f"{place}.{name}[{number}]", causes)
+    if isinstance(schema.get("not"), Mapping):
+        _check_nested_patterns(schema["not"], f"{place}.not", causes)
+
+
+def _check_nested_patterns(schema: Schema, place: str, causes: Causes) -> None:
+    _check_patterns(schema, place, causes)
+    for name, sub in (schema.get("properties") or {}).items():
+        if isinstance(sub, Mapping):
+            _check_nested_patterns(sub, f"{place}.properties[{name}]", causes)
+    if isinstance(schema.get("items"), Mapping):
+        _check_nested_patterns(schema["items"], f"{place}.items", causes)
+
+
+def check_approval(group: str, metadata: Schema, causes: Causes) -> None:
+    """Check that a definition in a group of the Kubernetes community carries its approval."""
+    if group not in {"k8s.io", "kubernetes.io"} and not group.endswith((".k8s.io", ".kubernetes.io")):
+        return
+    approval = str((metadata.get("annotations") or {}).get(_APPROVED) or "")
+    field = f"metadata.annotations[{_APPROVED}]"
+    see = "see https://github.com/kubernetes/enhancements/pull/1111"
+    if not approval:
+        why = f'protected groups must have approval annotation "{_APPROVED}", {see}'
+        causes.append(required(field, why))
+    elif not approval.startswith(("unapproved", "http://", "https://")):
+        why = (
+            f'protected groups must have approval annotation "{_APPROVED}" with either a URL or a reason starting with'
+            f' "unapproved", {see}'
+        )
+        causes.append(invalid(field, approval, why))

@@ -1,0 +1,132 @@
+"""Limits: no request can order an unbounded computation (patterns, CEL rules, YAML aliases, quantities, replicas)."""
+
+import logging
+
+import pytest
+
+from seatrial.harness.apiserver.cel import evaluating
+from seatrial.harness.apiserver.request.bodies import YAML_LIMIT
+from seatrial.harness.apiserver.schemas.custom_schemas import MAX_COST
+from seatrial.harness.apiserver.schemas.tests.test_structural import DEFINITIONS, definition
+from seatrial.harness.apiserver.tests.asking import CONFIGS, PODS, Api, pod
+from seatrial.scheduler.api.transport import JSON_PATCH, Request, Response
+
+CONTAINER = {"name": "main", "image": "busybox:1"}
+
+
+@pytest.fixture
+def api() -> Api:
+    return Api()
+
+
+@pytest.mark.parametrize(
+    ("quantity", "message"),
+    [
+        pytest.param("1e1000000", "an exponent beyond 1000", id="large-exponent"),
+        pytest.param("9" * 5000, "more than 512 digits", id="many-digits"),
+        pytest.param("abc", "quantities must match the regular expression", id="not-a-quantity"),
+    ],
+)
+def test_a_quantity_beyond_the_limits_is_a_bad_request(api: Api, quantity: str, message: str) -> None:
+    container = {**CONTAINER, "resources": {"limits": {"cpu": quantity}}}
+    code, status = api.ask("POST", PODS, pod("p", containers=[container]))
+    assert (code, status["reason"]) == (400, "BadRequest")
+    assert message in status["message"]
+
+
+SAMPLES = "/apis/x.io/v1/namespaces/default/samples"
+
+
+def sample(spec: object) -> dict[str, object]:
+    return {"apiVersion": "x.io/v1", "kind": "Samples", "metadata": {"name": "a"}, "spec": spec}
+
+
+def test_a_pattern_is_matched_without_backtracking(api: Api) -> None:
+    """A backtracking engine needs 2^60 steps for this text."""
+    api.do("POST", DEFINITIONS, definition({"type": "string", "pattern": "^(a+)+$"}))
+    code, status = api.ask("POST", SAMPLES, sample("a" * 60 + "b"))
+    assert (code, status["reason"]) == (422, "Invalid")
+    assert "spec in body should match '^(a+)+$'" in status["message"]
+    api.do("POST", SAMPLES, sample("a" * 60))
+
+
+def test_an_object_that_is_too_large_for_its_patterns_is_invalid(api: Api) -> None:
+    api.do("POST", DEFINITIONS, definition({"type": "string", "pattern": "(a|b)*a(a|b){500}"}))
+    code, status = api.ask("POST", SAMPLES, sample("ab" * (MAX_COST // 1000)))
+    assert (code, status["reason"]) == (422, "Invalid")
+    assert "too large for its schema" in status["message"]
+
+
+MERGES = b"a0: &a0 {x: 1, y: 2}\n" + b"".join(
+    b"a%d: &a%d {<<: [%s]}\n" % (level, level, b",".join([b"*a%d" % (level - 1)] * 9)) for level in range(1, 9)
+)
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        pytest.param(MERGES, "expands too far", id="merge-keys"),
+        pytest.param(MERGES.replace(b"{<<: [", b"[").replace(b"]}", b"]"), "expands too far", id="aliases"),
+        pytest.param(b"x: [" + b"1," * YAML_LIMIT + b"1]", "too many values for YAML", id="many-values"),
+        pytest.param(b'x: "\\ud800"', "cannot be read", id="not-unicode"),
+    ],
+)
+def test_yaml_beyond_the_limits_is_a_bad_request(api: Api, body: bytes, message: str) -> None:
+    code, status = api.ask("POST", CONFIGS, body, "application/yaml")
+    assert (code, status["reason"]) == (400, "BadRequest")
+    assert message in status["message"]
+
+
+def test_a_patch_that_nests_an_object_too_deep_is_a_bad_request(api: Api) -> None:
+    api.do("POST", DEFINITIONS, definition({"type": "object", "x-kubernetes-preserve-unknown-fields": True}))
+    api.do("POST", SAMPLES, sample({}))
+    deep: dict[str, object] = {}
+    for _ in range(150):
+        deep = {"a": deep}
+    operations = [{"op": "add", "path": "/spec" + "/a" * at, "value": deep} for at in (1, 140)]
+    code, status = api.ask("PATCH", f"{SAMPLES}/a", operations, JSON_PATCH)
+    assert (code, status["reason"]) == (400, "BadRequest")
+
+
+def test_a_fault_of_the_server_is_a_500_with_an_id_that_the_log_has(
+    api: Api, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(*_: object) -> None:
+        raise TypeError("a fault")
+
+    monkeypatch.setattr(api.server.objects, "find", broken)
+    with caplog.at_level(logging.ERROR):
+        found = api.server.handle(Request("GET", f"{PODS}/a"))
+    assert isinstance(found, Response)
+    assert found.code == 500
+    (record,) = caplog.records
+    fault_id = record.getMessage().split("id=")[1].split()[0]
+    assert f"fault {fault_id} of the server".encode() in found.body
+    assert record.exc_info is not None
+
+
+def test_all_rules_of_an_object_share_one_limit_of_steps(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of ten rules takes less than the limit; together they exceed it."""
+    rule = "self.all(x, self.all(y, x + y > 0))"
+    field = {"type": "array", "maxItems": 20, "items": {"type": "integer"}}
+    api.do("POST", DEFINITIONS, definition({**field, "x-kubernetes-validations": [{"rule": rule}] * 10}))
+    monkeypatch.setattr(evaluating, "MAX_STEPS", 10_000)
+    api.do("POST", SAMPLES, sample([1] * 4))
+    code, status = api.ask("POST", SAMPLES, {**sample([1] * 16), "metadata": {"name": "b"}})
+    assert (code, status["reason"]) == (422, "Invalid")
+    assert "actual cost limit exceeded" in status["message"]
+    assert len(status["details"]["causes"]) == 1  # no further rule is evaluated
+
+
+def test_a_rule_matches_patterns_without_backtracking(api: Api) -> None:
+    rule = {"rule": "self.find('^(a+)+$') == '' && !self.matches('^(a+)+$')"}
+    api.do("POST", DEFINITIONS, definition({"type": "string", "maxLength": 99, "x-kubernetes-validations": [rule]}))
+    api.do("POST", SAMPLES, sample("a" * 60 + "b"))
+
+
+def test_a_rule_that_is_too_long_is_refused_with_its_definition(api: Api) -> None:
+    rule = " && ".join(["self == 'a'"] * 1000)
+    field = {"type": "string", "maxLength": 9, "x-kubernetes-validations": [{"rule": rule}]}
+    code, status = api.ask("POST", DEFINITIONS, definition(field))
+    assert (code, status["reason"]) == (422, "Invalid")
+    assert "expression code point size exceeds limit" in status["message"]
