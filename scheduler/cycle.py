@@ -30,6 +30,7 @@ from seatrial.scheduler.framework.state import CycleState
 from seatrial.scheduler.framework.status import SUCCESS, Code, Status
 from seatrial.scheduler.framework.timing import EVERY, PRE_BIND
 from seatrial.scheduler.queue.active import Entry
+from seatrial.scheduler.queue.held import UNTIL_CHANGED
 from seatrial.scheduler.queue.queue import LEFTOVER_SECONDS, SchedulingQueue
 from seatrial.scheduler.queue.unschedulable import ClassKey
 
@@ -51,6 +52,7 @@ class Core:
         self._runners = runners
         self._placement_changes = 0  # value of `cache.placement_changes` when waiting pods were last tried
         self._alarm: tuple[float, Timer] | None = None
+        self._cooling_gates: set[str] = set()  # wake keys of opened gates whose pods are in backoff
         self._binding: dict[str, tuple[Entry, CycleState]] = {}
         self._diagnoses = DiagnosisLog(handle.clock)
         self.timing = handle.timing
@@ -187,7 +189,8 @@ class Core:
         runner = self._runner(info)
         if pod.status.nominated_node_name and not self.handle.nominator.node_of(uid):
             self.handle.nominator.nominate(info, pod.status.nominated_node_name)
-        self.queue.add(info, gated=not runner.pre_enqueue(pod).ok)
+        status = runner.pre_enqueue(pod)
+        self.queue.add(info, gates=runner.gates_of(pod), held=None if status.ok else status)
 
     def _leave_queue(self, uid: str) -> None:
         self.queue.remove(uid)
@@ -230,12 +233,16 @@ class Core:
         """Whether `decide` would schedule a pod."""
         if self.handle.wake_requested or self._placement_changes != self.cache.placement_changes:
             self._wake_if_opened()
+        if self.handle.opened_gates:
+            self._open_gates()
         return self.queue.ready > 0
 
     def decide(self) -> list[Decision]:
         """Run one scheduling cycle for the next pod. An empty list also means that no pod is ready."""
         if self.handle.wake_requested or self._placement_changes != self.cache.placement_changes:
             self._wake_if_opened()
+        if self.handle.opened_gates:
+            self._open_gates()
         entry = self.queue.pop()
         if entry is None:
             return []
@@ -263,6 +270,12 @@ class Core:
     def _schedule(self, entry: Entry, runner: Runner) -> list[Decision]:
         info = entry.info
         class_scores = runner.class_scores(info.shape)
+        if entry.gates:
+            closed = self._closed_gate(entry)
+            if closed is not None:
+                status, key = closed
+                failure = FitError(self.cache.known_count, pre_filter=status)
+                return self._fail(entry, runner, class_scores, failure, held_under=key)
         found = class_scores.select(info)
         if isinstance(found, FitError):
             return self._fail(entry, runner, class_scores, found)
@@ -286,6 +299,19 @@ class Core:
                 self._wake_class(key, class_scores)
         marks = self._marks(runner, state, info.pod, node)
         return [Bind(info, node, marks.annotations, marks.labels, marks.node_annotations)]
+
+    def _closed_gate(self, entry: Entry) -> tuple[Status, str] | None:
+        """The rejection of the first gate that holds the pod back, and its wake key.
+
+        Whatever comes of this cycle, the next pod of each key is asked after it.
+        """
+        for gate, key in entry.gates:
+            status = gate.gate(entry.info)
+            if not status.ok:
+                return status.by(gate.name), key
+            if key in self.queue.held:
+                self.handle.opened_gates.add(key)
+        return None
 
     def _log_cycle(self, runner: Runner, info: PodInfo) -> None:
         """Log what the debug flags enable, with Koordinator's messages (FWK-R33, FWK-R34)."""
@@ -315,7 +341,10 @@ class Core:
                 found = marks if found is NO_MARKS else _merged(found, marks)
         return found
 
-    def _fail(self, entry: Entry, runner: Runner, class_scores: ClassScores, failure: FitError) -> list[Decision]:
+    def _fail(
+        self, entry: Entry, runner: Runner, class_scores: ClassScores, failure: FitError, *, held_under: str = ""
+    ) -> list[Decision]:
+        """No node fits, or the gate `held_under` is closed."""
         info = entry.info
         self.timing.pre_filter = failure.pre_filter
         decisions: list[Decision] = []
@@ -338,7 +367,11 @@ class Core:
         if self.handle.debug.diagnoses:
             said = ", ".join(words) if runner.profile.post_filter else None
             self._diagnose(runner, info, failure, nominated or "", said)
-        self._wait(entry, key, class_scores)
+        if held_under:
+            assert failure.pre_filter is not None  # noqa: S101
+            self._hold(entry, held_under, failure.pre_filter)
+        else:
+            self._wait(entry, key, class_scores)
         return [*decisions, Reject(info, failure.message(", ".join(words)), nominated=nominated)]
 
     def _diagnose(self, runner: Runner, info: PodInfo, failure: FitError, nominated: str, said: str | None) -> None:
@@ -381,6 +414,57 @@ class Core:
         alike = (*key[:2], "")
         if key[2] and self.queue.waiting.has_class(alike):  # it was woken as an example of these, but differs from them
             self._wake_class(alike, class_scores)
+
+    def _hold(self, entry: Entry, key: str, status: Status) -> None:
+        self.queue.hold(key, entry, status)
+        self._set_alarm(self.handle.clock.monotonic() + LEFTOVER_SECONDS)
+
+    def _open_gates(self) -> None:
+        """Ask the first held pod of each class again, for each gate that opened."""
+        opened, self.handle.opened_gates = self.handle.opened_gates, set()
+        if self.handle.regate_requested:
+            self.handle.regate_requested = False
+            opened |= self._regate()
+        now = self.handle.clock.monotonic()
+        for key in sorted(opened):
+            for entry in self.queue.held.first_of_classes(key, now):
+                self._ask_again(entry, key)
+            moment = self.queue.held.next_ready(key)
+            if moment != float("inf"):
+                self._cooling_gates.add(key)
+                self._set_alarm(moment)
+
+    def _ask_again(self, entry: Entry, key: str) -> None:
+        """Release a held pod if what held it under `key` passes it now."""
+        own = [gate for gate, gate_key in entry.gates if gate_key == key]
+        if own:
+            closed = next((status.by(gate.name) for gate in own if not (status := gate.gate(entry.info)).ok), None)
+            if closed is None:
+                self.queue.release(entry)  # its cycle has the next pod asked
+            else:
+                entry.held = closed
+            return
+        status = self._runner(entry.info).pre_enqueue(entry.info.pod)
+        if status.ok:
+            self.queue.release(entry)
+            if key in self.queue.held:
+                self.handle.opened_gates.add(key)
+        elif status.wake_key != key:
+            self.queue.held.remove(entry.info.uid)
+            self.queue.hold(status.wake_key or UNTIL_CHANGED, entry, status)
+        else:
+            entry.held = status
+
+    def _regate(self) -> set[str]:
+        """Read the gate keys of all pods in the queue again. Returns the keys under which pods are held."""
+        held = self.queue.held
+        for _, entry in list(self.queue.entries()):
+            before, entry.gates = entry.gates, self._runner(entry.info).gates_of(entry.info.pod)
+            if entry.held is not None:
+                key = held.key_of(entry.info.uid)
+                if key in {own for _, own in before} - {own for _, own in entry.gates}:
+                    self.queue.release(entry)
+        return held.keys()
 
     def _wake_if_opened(self) -> None:
         if self.handle.wake_requested:
@@ -429,6 +513,13 @@ class Core:
     def _ring(self) -> None:
         self._alarm = None
         self.queue.tick()
+        self.handle.opened_gates |= self._cooling_gates
+        self._cooling_gates.clear()
+        self.handle.opened_gates.update(
+            self.queue.held.overdue(self.handle.clock.monotonic() - LEFTOVER_SECONDS) if len(self.queue.held) else ()
+        )
+        if self.handle.opened_gates:
+            self._open_gates()
         self._wake()
         self._set_alarm(self.queue.next_backoff())
         if len(self.queue.waiting):

@@ -43,6 +43,9 @@ def explain(runner: PluginRunner, info: PodInfo) -> Explanation:
     if info.shape.invalid:
         wrong = Status.unresolvable(info.shape.invalid)
         return Explanation((), {node.name: wrong for node in nodes})
+    closed = runner.closed_gate(info)
+    if closed is not None:
+        return Explanation((), {node.name: closed for node in nodes})
     state, skipped, allowed, allowed_by = CycleState(), set[str](), None, list[str]()
     for plugin in runner.pre_filters:
         status = plugin.pre_filter(state, info.pod)

@@ -80,7 +80,34 @@ class Plugin(ABC):
 class PreEnqueue(Plugin):
     @abstractmethod
     def pre_enqueue(self, pod: Pod) -> Status:
-        """Whether the pod may enter the queue. A rejected pod stays gated until it changes."""
+        """Whether the pod may enter the queue.
+
+        A rejected pod stays gated until it changes, or, with `Status.until(key)`, until `Handle.open_gate(key)`.
+        """
+
+
+class Gate(Plugin):
+    """A condition of a pod that no node decides, as free quota: asked once per cycle, before all filters.
+
+    A rejected pod waits under its wake key instead of under its equivalence class: changes of nodes do not wake it,
+    `Handle.open_gate(key)` does. A pod without a key is never asked.
+    """
+
+    @abstractmethod
+    def gate_key(self, pod: Pod) -> str:
+        """The wake key, for example `quota/NAME`; "" if the gate does not concern the pod.
+
+        Read when the pod enters the queue, when it changes, and for all pods after `Handle.request_regate()`.
+        """
+
+    @abstractmethod
+    def gate(self, info: PodInfo) -> Status:
+        """Whether the pod may be scheduled now. `info.shape.requests` has its parsed requests.
+
+        Pods with equal key and equal equivalence class must get equal answers (`reads_labels`, `reads_annotations`).
+        A rejection is reported as that of a PreFilter: `0/N nodes are available: <message>.`, and PostFilter runs.
+        Must have no effects: it is also called to find the pods to wake, and by `seatrial explain`.
+        """
 
 
 class QueueSort(Plugin):

@@ -124,6 +124,8 @@ class Handle:
         self.timing = Timing(clock)
         self.complaints: list[str] = []  # what is wrong with objects; the shell logs and empties it
         self.wake_requested = False  # a node may have become feasible for waiting pods; the core resets it
+        self.opened_gates: set[str] = set()  # wake keys whose held pods are to be asked again; the core empties it
+        self.regate_requested = False  # gate keys of pods in the queue may have changed; the core resets it
         self.watches: list[Watch] = []
         self.routes: list[tuple[str, Handler]] = []  # patterns below the services API
         self.exports: list[Callable[[], Iterable[Family]]] = []
@@ -145,6 +147,18 @@ class Handle:
     def request_wake(self) -> None:
         """Have the core look again whether waiting pods fit."""
         self.wake_requested = True
+
+    def open_gate(self, key: str) -> None:
+        """Have the core ask the pods again that PreEnqueue or a gate holds back under this wake key.
+
+        The first pod of each class is asked, and the next one when that pod was scheduled.
+        """
+        self.opened_gates.add(key)
+
+    def request_regate(self) -> None:
+        """Have the core read `Gate.gate_key` of all pods in the queue again, and ask all held pods again."""
+        self.regate_requested = True
+        self.opened_gates.add("")  # the core looks at the flag when a gate opened
 
     def watch(self, watch: Watch) -> None:
         """Follow a kind of object. Call before the scheduler starts."""

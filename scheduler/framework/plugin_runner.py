@@ -7,6 +7,7 @@ from seatrial.scheduler.api.core import Pod
 from seatrial.scheduler.cache.nodeinfo import NodeInfo, PodInfo
 from seatrial.scheduler.framework.extension_points import (
     Filter,
+    Gate,
     Permit,
     Plugin,
     PostBind,
@@ -54,6 +55,7 @@ class PluginRunner:
         self.pre_filters = profile.pre_filter
         self.filters = profile.filter
         self.scores = profile.score
+        self.gates = [plugin for plugin in profile.all if isinstance(plugin, Gate)]
         self._victim_aware = [plugin for plugin in profile.all if isinstance(plugin, VictimAware)]
 
     def pre_enqueue(self, pod: Pod) -> Status:
@@ -62,6 +64,20 @@ class PluginRunner:
             if not status.ok:
                 return status.by(plugin.name)
         return SUCCESS
+
+    def gates_of(self, pod: Pod) -> tuple[tuple[Gate, str], ...]:
+        """The gates that concern a pod, with their wake keys."""
+        if not self.gates:
+            return ()
+        return tuple((gate, key) for gate in self.gates if (key := gate.gate_key(pod)))
+
+    def closed_gate(self, info: PodInfo) -> Status | None:
+        """The status of the first gate that holds the pod back, for explanations."""
+        for gate, _ in self.gates_of(info.pod):
+            status = gate.gate(info)
+            if not status.ok:
+                return status.by(gate.name)
+        return None
 
     def check(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
         """Run the filters in order on one node. The first rejection is returned (FWK-R17)."""

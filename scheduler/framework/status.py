@@ -25,6 +25,7 @@ class Status:
     reasons: tuple[str, ...] = ()
     plugin: str = ""
     nodes: frozenset[str] | None = None
+    wake_key: str = ""  # PreEnqueue: ask again when this gate opens (`Handle.open_gate`)
 
     @staticmethod
     def skip() -> "Status":
@@ -62,6 +63,10 @@ class Status:
     @property
     def message(self) -> str:
         return ", ".join(self.reasons)
+
+    def until(self, wake_key: str) -> "Status":
+        """The same rejection, to be asked again when the gate `wake_key` opens (PreEnqueue)."""
+        return replace(self, wake_key=wake_key)
 
     def by(self, plugin: str) -> "Status":
         """The same status with the name of the plugin that returned it."""

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from seatrial.scheduler.cache.nodeinfo import PodInfo
+from seatrial.scheduler.framework.extension_points import Gate
+from seatrial.scheduler.framework.status import Status
 
 
 @dataclass(slots=True, eq=False)
@@ -19,6 +21,8 @@ class Entry:
     attempts: int = 0
     ready_at: float = 0.0  # monotonic second at which its backoff ends
     waiting_since: float = 0.0
+    gates: tuple[tuple[Gate, str], ...] = ()  # the gates that concern the pod, with their wake keys
+    held: Status | None = None  # PreEnqueue or a gate holds the pod back
 
 
 class ActiveQueue:

@@ -4,9 +4,11 @@ from collections.abc import Iterator
 
 from seatrial.scheduler.api.clock import Clock
 from seatrial.scheduler.cache.nodeinfo import PodInfo
-from seatrial.scheduler.framework.extension_points import QueueSort
+from seatrial.scheduler.framework.extension_points import Gate, QueueSort
+from seatrial.scheduler.framework.status import Status
 from seatrial.scheduler.queue.active import ActiveQueue, Entry
 from seatrial.scheduler.queue.backoff import BackoffPolicy, BackoffQueue
+from seatrial.scheduler.queue.held import UNTIL_CHANGED, HeldPods
 from seatrial.scheduler.queue.unschedulable import ClassKey, UnschedulablePods
 
 LEFTOVER_SECONDS = (
@@ -21,14 +23,14 @@ class SchedulingQueue:
         self._clock = clock
         self._sort = sort
         self._policy = policy or BackoffPolicy()
-        self._gated: dict[str, Entry] = {}
+        self.held = HeldPods()
         self._active = ActiveQueue()
         self.pop = self._active.pop  # the next pod to try
         self._backoff = BackoffQueue()
         self.waiting = UnschedulablePods()
 
     def __len__(self) -> int:
-        return len(self._gated) + len(self._active) + len(self._backoff) + len(self.waiting)
+        return len(self.held) + len(self._active) + len(self._backoff) + len(self.waiting)
 
     @property
     def ready(self) -> int:
@@ -40,8 +42,8 @@ class SchedulingQueue:
         return {
             "active": len(self._active),
             "backoff": len(self._backoff),
-            "unschedulable": len(self.waiting),
-            "gated": len(self._gated),
+            "unschedulable": len(self.waiting) + sum(entry.attempts > 0 for entry in self.held),
+            "gated": sum(not entry.attempts for entry in self.held),
         }
 
     def entries(self) -> Iterator[tuple[str, Entry]]:
@@ -49,27 +51,26 @@ class SchedulingQueue:
         yield from (("active", entry) for entry in self._active)
         yield from (("backoff", entry) for entry in self._backoff)
         yield from (("unschedulable", entry) for entry in self.waiting)
-        yield from (("gated", entry) for entry in list(self._gated.values()))
+        yield from (("unschedulable" if entry.attempts else "gated", entry) for entry in self.held)
 
     def find(self, uid: str) -> Entry | None:
-        return self._active.get(uid) or self._backoff.get(uid) or self.waiting.get(uid) or self._gated.get(uid)
+        return self._active.get(uid) or self._backoff.get(uid) or self.waiting.get(uid) or self.held.get(uid)
 
-    def add(self, info: PodInfo, *, gated: bool = False) -> None:
-        """Add a pod that is not in the queue."""
+    def add(self, info: PodInfo, *, gates: tuple[tuple[Gate, str], ...] = (), held: Status | None = None) -> Entry:
+        """Add a pod that is not in the queue. `held`: the rejection of PreEnqueue."""
         now = self._clock.monotonic()
-        entry = Entry(info, now, self._sort.sort_key(info.pod, now))
-        if gated:
-            self._gated[info.uid] = entry
+        entry = Entry(info, now, self._sort.sort_key(info.pod, now), gates=gates)
+        if held is not None:
+            entry.waiting_since = now
+            self.hold(held.wake_key or UNTIL_CHANGED, entry, held)
         else:
             self._active.push(entry)
+        return entry
 
     def remove(self, uid: str) -> Entry | None:
         """Remove a pod from its part."""
         return (
-            self._active.remove(uid)
-            or self._backoff.remove(uid)
-            or self.waiting.remove(uid)
-            or self._gated.pop(uid, None)
+            self._active.remove(uid) or self._backoff.remove(uid) or self.waiting.remove(uid) or self.held.remove(uid)
         )
 
     def put_back(self, entry: Entry) -> None:
@@ -83,6 +84,21 @@ class SchedulingQueue:
         entry.waiting_since = now
         entry.ready_at = now + self._policy.after(entry.attempts)
         self.waiting.add(key, entry)
+
+    def hold(self, key: str, entry: Entry, status: Status) -> None:
+        """PreEnqueue or a gate holds the pod back until its gate opens; after a cycle, at least for its backoff."""
+        now = self._clock.monotonic()
+        if entry.attempts:
+            entry.ready_at = now + self._policy.after(entry.attempts)
+        entry.waiting_since = now
+        entry.held = status
+        self.held.add(key, entry)
+
+    def release(self, entry: Entry) -> None:
+        """Move a held entry to the ready ones."""
+        self.held.remove(entry.info.uid)
+        entry.held = None
+        self._active.push(entry)
 
     def wake(self, entry: Entry) -> None:
         """Move a waiting entry to the ready ones."""

@@ -15,7 +15,7 @@ from seatrial.scheduler.queue.active import Entry
 ClassKey = tuple[str, int, str]
 
 
-class _Group:
+class ClassGroup:
     """One group: pods that may be woken in queue order, and pods in backoff by its end."""
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ class UnschedulablePods:
     """Entries grouped by class."""
 
     def __init__(self) -> None:
-        self._groups: dict[ClassKey, _Group] = {}
+        self._groups: dict[ClassKey, ClassGroup] = {}
         self._class_of: dict[str, ClassKey] = {}
         self._wide = 0  # number of groups with a mark
 
@@ -79,7 +79,7 @@ class UnschedulablePods:
         self._class_of[entry.info.uid] = key
         group = self._groups.get(key)
         if group is None:
-            group = self._groups[key] = _Group()
+            group = self._groups[key] = ClassGroup()
             self._wide += bool(key[2])
         group.add(entry)
 

@@ -57,6 +57,9 @@ def statuses(core: Core, runner: Runner, info: PodInfo) -> tuple[CycleState, lis
     nodes = sorted(core.cache, key=lambda node: node.row)
     if info.shape.invalid:
         return CycleState(), [(node, Status.unresolvable(info.shape.invalid)) for node in nodes]
+    closed = runner.closed_gate(info)
+    if closed is not None:
+        return CycleState(), [(node, Status.unresolvable(*closed.reasons)) for node in nodes]
     state, skipped, allowed, allowed_by = CycleState(), set[str](), None, list[str]()
     for plugin in runner.pre_filters:
         status = plugin.pre_filter(state, info.pod)
