@@ -10,6 +10,9 @@ from seatrial.scheduler.plugins.defaultpreemption.plugin import DefaultPreemptio
 from seatrial.scheduler.plugins.deviceshare.args import DeviceShareArgs
 from seatrial.scheduler.plugins.deviceshare.plugin import DeviceShare
 from seatrial.scheduler.plugins.deviceshare.registration import register as register_devices
+from seatrial.scheduler.plugins.elasticquota.args import ElasticQuotaArgs
+from seatrial.scheduler.plugins.elasticquota.plugin import ElasticQuota
+from seatrial.scheduler.plugins.elasticquota.registration import register as register_quotas
 from seatrial.scheduler.plugins.fragmentation import DeviceFragmentation, DeviceFragmentationArgs
 from seatrial.scheduler.plugins.imagelocality import ImageLocality
 from seatrial.scheduler.plugins.interpodaffinity.plugin import InterPodAffinity, InterPodAffinityArgs
@@ -59,6 +62,7 @@ TABLE: dict[str, tuple[type[Plugin], int]] = {
         (NodeNUMAResource, 1),
         (DeviceShare, 1),
         (Reservation, 5000),
+        (ElasticQuota, 0),
         (DefaultPreemption, 0),
         (NodeResourcesBalancedAllocation, 1),
         (ImageLocality, 1),
@@ -75,6 +79,7 @@ ARGS: dict[str, type[Args]] = {
     "DefaultPreemption": DefaultPreemptionArgs,
     "DeviceFragmentation": DeviceFragmentationArgs,
     "DeviceShare": DeviceShareArgs,
+    "ElasticQuota": ElasticQuotaArgs,
     "InterPodAffinity": InterPodAffinityArgs,
     "NodeAffinity": NodeAffinityArgs,
     "NodeNUMAResource": NodeNUMAResourceArgs,
@@ -97,3 +102,4 @@ def register(handle: Handle) -> None:
     register_devices(handle)
     register_numa(handle)
     register_reservations(handle)
+    register_quotas(handle)

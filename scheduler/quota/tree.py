@@ -120,6 +120,7 @@ class QuotaTree:
         self.system = Quota(QuotaSpec(SYSTEM, "", max=system_max or {}))
         self.default = Quota(QuotaSpec(DEFAULT, "", max=default_max or {}))
         self.cluster: dict[str, int] = {}
+        self.touched: set[Quota] = set()  # quotas whose sums changed; the reader empties it
         self._quotas = {ROOT: self.root, SYSTEM: self.system, DEFAULT: self.default}
         self._orphans: dict[str, dict[str, None]] = {}  # by the name of the missing parent
         self._looping: dict[str, None] = {}  # quotas whose parent is below them
@@ -161,6 +162,7 @@ class QuotaTree:
         quota = self._quotas.get(spec.name)
         if quota is None:
             quota = self._quotas[spec.name] = Quota(spec)
+            self.touched.add(quota)
             reasons = [self._attach(quota)]
             reasons += [self._attach(self._quotas[name]) for name in list(self._orphans.get(spec.name, ()))]
             return next(filter(None, reasons), "")
@@ -171,6 +173,7 @@ class QuotaTree:
             return ""
         if quota.spec == spec:
             return "" if quota.parent is not None or spec.parent not in self._quotas else self._loop(quota)
+        self.touched.add(quota)
         if quota.spec.parent != spec.parent or quota.parent is None:
             self._detach(quota)
             self._respec(quota, spec)
@@ -311,6 +314,7 @@ class QuotaTree:
         """Add or take back the use of a pod that is on a node, or reserved there."""
         quota = self._quotas[name]
         above = quota.path()
+        self.touched.update(above)
         for key, value in amounts.items():
             if not value:
                 continue
@@ -335,6 +339,7 @@ class QuotaTree:
     def _request_changed(self, quota: Quota | None, key: str, change: int) -> None:
         """Add `change` to the request of a quota, and what is left of it within its max to those above."""
         while quota is not None and change:
+            self.touched.add(quota)
             quota.child_request[key] += change
             before = quota.limited.get(key, 0)
             after = self._limited(quota, key)
