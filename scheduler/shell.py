@@ -23,6 +23,7 @@ from seatrial.scheduler.client.rest import Rest
 from seatrial.scheduler.cycle import Core
 from seatrial.scheduler.framework.handle import Watch
 from seatrial.scheduler.monitor import PERIOD, TIMEOUT, Monitor
+from seatrial.scheduler.quota_profiles import ProfileController
 from seatrial.scheduler.quotas import QuotaController
 from seatrial.scheduler.services.metrics import Metrics
 from seatrial.scheduler.watched_kinds import KINDS
@@ -63,7 +64,7 @@ class Shell:
         self.events = EventRecorder(rest, clock, name, f"{name}-{socket.gethostname()}")
         monitor = Monitor(clock, period=monitor_period, timeout=scheduling_timeout)
         self.binder = Binder(core, rest, clock, self.events, self._plan, monitor=monitor)
-        self._quotas = QuotaController(core.handle, rest, clock)
+        self._quota_controllers = QuotaController(core.handle, rest, clock), ProfileController(core.handle, rest, clock)
         self.metrics = Metrics(core, monitor.timeouts)
         self._planned = False
         self._running = False
@@ -116,14 +117,19 @@ class Shell:
         """Become the leader: start to decide."""
         self._leading = True
         if self._running:
-            self._quotas.start()
+            self._start_controllers()
         self._plan()
+
+    def _start_controllers(self) -> None:
+        for controller in self._quota_controllers:
+            controller.start()
 
     def stop(self) -> None:
         """Stop deciding and following. Requests in flight are not waited for."""
         self._running = False
         self.binder.reservations.stop()
-        self._quotas.stop()
+        for controller in self._quota_controllers:
+            controller.stop()
         for informer in self._informers:
             informer.stop()
 
@@ -165,7 +171,7 @@ class Shell:
             log.info("shell synced nodes=%d queue=%s", self.core.cache.known_count, self.core.queue.counts())
             self._running = True
             if self._leading:
-                self._quotas.start()
+                self._start_controllers()
             self._on_synced()
             self._plan()
 

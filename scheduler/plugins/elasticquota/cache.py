@@ -23,6 +23,7 @@ from seatrial.scheduler.api.quota import (
     TOTAL_RESOURCE,
     AnnotationError,
     ElasticQuota,
+    ElasticQuotaProfile,
     resource_list,
     string_list,
 )
@@ -66,6 +67,9 @@ class QuotaCache(Listener):
         self.objects: dict[str, ElasticQuota] = {}
         self.accounts: dict[str, Account] = {}  # by pod uid; empty unless `active`
         self.active = False  # whether a quota exists besides the special ones
+        self.profiles: dict[str, ElasticQuotaProfile] = {}  # by namespace/name
+        self.node_objects: dict[str, Node] = {}  # only with `multi_quota_tree`
+        self.on_profile: Callable[[], None] = lambda: None  # called when a profile was added or changed
         self.on_active: Callable[[], None] = lambda: None  # called with the first quota
         self.refused: set[str] = set()  # quotas that refused a pod, whose pods may have to be woken
         self.members: dict[str, dict[str, Account]] = {}  # pods by quota
@@ -184,6 +188,14 @@ class QuotaCache(Listener):
             self._spread_totals()
         self.refused.discard(name)
         self._made_room()
+
+    def set_profile(self, profile: ElasticQuotaProfile) -> None:
+        self.profiles[profile.metadata.key] = profile
+        self.on_profile()
+
+    def remove_profile(self, profile: ElasticQuotaProfile) -> None:
+        """A profile is gone. Its quota stays (R64)."""
+        self.profiles.pop(profile.metadata.key, None)
 
     def _tree_for(self, quota: ElasticQuota) -> QuotaTree:
         tree_id = self._tree_of.get(quota.name)
@@ -374,6 +386,10 @@ class QuotaCache(Listener):
 
     def node_changed(self, name: str, node: Node | None) -> None:
         """A node was added or changed, or (None) is gone."""
+        if self.args.multi_quota_tree:
+            self.node_objects.pop(name, None)
+            if node is not None:
+                self.node_objects[name] = node
         before = self._nodes.pop(name, {})
         found: dict[str, int] = {}
         if node is not None:

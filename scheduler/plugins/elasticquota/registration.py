@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from seatrial.scheduler.api.quota import QUOTAS_PATH, ElasticQuota
+from seatrial.scheduler.api.quota import PROFILES_PATH, QUOTAS_PATH, ElasticQuota, ElasticQuotaProfile
 from seatrial.scheduler.framework.exposition import Family, sample
 from seatrial.scheduler.framework.handle import Handle, Watch
 from seatrial.scheduler.framework.routes import Answer, RequestContext, json, missing
@@ -17,6 +17,8 @@ def register(handle: Handle) -> None:
     """Register the watch, routes and metrics. Call after the plugins of all profiles are built."""
     cache = QuotaCache.of(handle)
     handle.watch(Watch(QUOTAS_PATH, ElasticQuota, cache.set_quota, cache.remove_quota))
+    if cache.args.multi_quota_tree:
+        handle.watch(Watch(PROFILES_PATH, ElasticQuotaProfile, cache.set_profile, cache.remove_profile))
     handle.serve(f"plugins/{PLUGIN}/quotas", lambda request: _all(cache, request))
     handle.serve(f"plugins/{PLUGIN}/quotas/:name", lambda request: _one(cache, request))
     handle.export(lambda: _families(cache))
