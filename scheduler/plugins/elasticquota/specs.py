@@ -1,30 +1,9 @@
 """ElasticQuota objects as specs of the tree. What cannot be read is reported, and counts so that nothing fits."""
 
-import re
-
-from seatrial.scheduler.api.quantity import CPU, Quantity, QuantityError, amount
-from seatrial.scheduler.api.quota import SHARED_WEIGHT, AnnotationError, ElasticQuota, resource_list
+from seatrial.scheduler.api.quantity import QuantityError
+from seatrial.scheduler.api.quota import SHARED_WEIGHT, AnnotationError, ElasticQuota, read_amount, resource_list
 from seatrial.scheduler.api.wire import ResourceList
 from seatrial.scheduler.quota.tree import QuotaSpec
-
-MAX_AMOUNT = 2**63 - 1  # larger amounts count as this one, as in upstream's Quantity.Value()
-MAX_LENGTH = 64  # characters of a quantity
-_LARGE_EXPONENT = re.compile(r"[eE]\+?0*\d{3,}")
-
-
-def read_amount(resource: str, quantity: Quantity) -> int:
-    """An amount; at most MAX_AMOUNT (in units, also for CPU).
-
-    Raises:
-        QuantityError: not a quantity.
-    """
-    text = str(quantity)
-    if len(text) > MAX_LENGTH or _LARGE_EXPONENT.search(text):
-        # Converting it would cost time and memory without limit.
-        if not re.fullmatch(r"\+?[0-9.]+([eE]\+?\d+)?[A-Za-z]*", text):
-            raise QuantityError(text[:MAX_LENGTH])
-        return MAX_AMOUNT * (1000 if resource == CPU else 1)
-    return min(amount(resource, quantity), MAX_AMOUNT * (1000 if resource == CPU else 1))
 
 
 def read_amounts(name: str, field: str, listed: ResourceList | None, complaints: list[str]) -> dict[str, int]:
