@@ -70,9 +70,13 @@ class Core:
         changes = self.cache.columns.changes
         self.complaints += self.cache.set_node(node)
         self.handle.wake_requested |= self.cache.columns.changes != changes
+        for listener in self.handle.object_listeners:
+            listener.node_changed(node.name, node)
 
     def remove_node(self, name: str) -> None:
         self.cache.remove_node(name)
+        for listener in self.handle.object_listeners:
+            listener.node_changed(name, None)
 
     def set_device(self, name: str, device: Device | None) -> None:
         """The Device object of a node was added or changed, or (None) is gone."""
@@ -142,7 +146,11 @@ class Core:
         elif pod.spec.node_name:
             self._leave_queue(uid)
             self.cache.set_pod(pod)
-        elif pod.spec.scheduler_name in self._runners and not self.cache.is_assumed(uid):
+        else:
+            for listener in self.handle.object_listeners:
+                listener.pod_pending(pod)
+            if pod.spec.scheduler_name not in self._runners or self.cache.is_assumed(uid):
+                return
             if pod.deleting:
                 self._leave_queue(uid)
             else:
@@ -157,6 +165,8 @@ class Core:
         self._binding.pop(uid, None)
         if self.cache.remove_pod(uid) is not None:
             self.handle.wake_requested = True
+        for listener in self.handle.object_listeners:
+            listener.pod_left(uid)
 
     def pod_deleted(self, pod: Pod) -> None:
         """A pod is gone, or left the watch because it ended; `pod` is its last state."""

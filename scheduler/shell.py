@@ -24,6 +24,8 @@ from seatrial.scheduler.cycle import Core
 from seatrial.scheduler.framework.handle import Watch
 from seatrial.scheduler.monitor import PERIOD, TIMEOUT, Monitor
 from seatrial.scheduler.podgroups import PodGroupController
+from seatrial.scheduler.quota_profiles import ProfileController
+from seatrial.scheduler.quotas import QuotaController
 from seatrial.scheduler.services.metrics import Metrics
 from seatrial.scheduler.watched_kinds import KINDS
 
@@ -64,6 +66,7 @@ class Shell:
         monitor = Monitor(clock, period=monitor_period, timeout=scheduling_timeout)
         self.binder = Binder(core, rest, clock, self.events, self._plan, monitor=monitor)
         self.podgroups = PodGroupController(core, rest, clock)
+        self._quota_controllers = QuotaController(core.handle, rest, clock), ProfileController(core.handle, rest, clock)
         self.metrics = Metrics(core, monitor.timeouts)
         self._planned = False
         self._running = False
@@ -115,12 +118,20 @@ class Shell:
     def lead(self) -> None:
         """Become the leader: start to decide."""
         self._leading = True
+        if self._running:
+            self._start_controllers()
         self._plan()
+
+    def _start_controllers(self) -> None:
+        for controller in self._quota_controllers:
+            controller.start()
 
     def stop(self) -> None:
         """Stop deciding and following. Requests in flight are not waited for."""
         self._running = False
         self.binder.reservations.stop()
+        for controller in self._quota_controllers:
+            controller.stop()
         for informer in self._informers:
             informer.stop()
 
@@ -161,6 +172,8 @@ class Shell:
         if not self._running and all(informer.synced for informer in self._informers):
             log.info("shell synced nodes=%d queue=%s", self.core.cache.known_count, self.core.queue.counts())
             self._running = True
+            if self._leading:
+                self._start_controllers()
             self._on_synced()
             self._plan()
 

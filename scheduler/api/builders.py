@@ -9,6 +9,7 @@ from typing import Any, Self
 import msgspec
 
 from seatrial.scheduler.api import device, extension, numa
+from seatrial.scheduler.api import quota as quota_words
 from seatrial.scheduler.api import reservation as reservation_words
 from seatrial.scheduler.api.podgroup import GANG_GROUPS, GANG_MATCH_POLICY, GANG_MIN, GANG_MODE, GANG_NAME
 from seatrial.scheduler.api.quantity import Quantity
@@ -74,6 +75,12 @@ class PodBuilder(_Object):
         for name, quantity in amounts.items():
             have["requests"][name] = have["limits"][name] = str(quantity)
         return self
+
+    def quota(self, name: str, *, preemptible: bool = True) -> Self:
+        """The elastic quota that counts it."""
+        if not preemptible:
+            self.label(quota_words.PREEMPTIBLE, "false")
+        return self.label(quota_words.QUOTA_NAME, name)
 
     def gpus(self, cards: int) -> Self:
         """Whole cards by Koordinator's resource name."""
@@ -193,6 +200,51 @@ class PodBuilder(_Object):
     def node_name(self, name: str) -> Self:
         self.manifest["spec"]["nodeName"] = name
         return self
+
+
+class QuotaBuilder(_Object):
+    """An ElasticQuota: `quota("team").min(cpu=2).max(cpu=8)`."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__("scheduling.sigs.k8s.io/v1alpha1", "ElasticQuota", name)
+        self.manifest["spec"] = {"min": {}, "max": {}}
+
+    def min(self, **amounts: Quantity) -> Self:
+        """What is guaranteed."""
+        self.manifest["spec"]["min"] |= {key: str(quantity) for key, quantity in amounts.items()}
+        return self
+
+    def max(self, **amounts: Quantity) -> Self:
+        """The bound."""
+        self.manifest["spec"]["max"] |= {key: str(quantity) for key, quantity in amounts.items()}
+        return self
+
+    def limits(self, least: dict[str, Quantity], most: dict[str, Quantity]) -> Self:
+        """Min and max by full resource name."""
+        self.manifest["spec"] = {
+            "min": {key: str(quantity) for key, quantity in least.items()},
+            "max": {key: str(quantity) for key, quantity in most.items()},
+        }
+        return self
+
+    def below(self, parent: str) -> Self:
+        return self.label(quota_words.PARENT, parent)
+
+    def parent(self) -> Self:
+        """It has child quotas and no pods."""
+        return self.label(quota_words.IS_PARENT, "true")
+
+    def weight(self, **amounts: Quantity) -> Self:
+        """Its weight where siblings compete."""
+        return self.annotation(quota_words.SHARED_WEIGHT, to_json(amounts).decode())
+
+    def keeps(self) -> Self:
+        """It does not lend the unused part of its min."""
+        return self.label(quota_words.ALLOW_LENT, "false")
+
+    def namespaces(self, *names: str) -> Self:
+        """Pods of these namespaces count in it without a label."""
+        return self.annotation(quota_words.NAMESPACES, to_json(names).decode())
 
 
 class NodeBuilder:
@@ -368,6 +420,10 @@ def node(name: str) -> NodeBuilder:
 def nodes(prefix: str, count: int) -> list[NodeBuilder]:
     """`count` nodes named `prefix`-0, `prefix`-1, …"""
     return [NodeBuilder(f"{prefix}-{index}") for index in range(count)]
+
+
+def quota(name: str) -> QuotaBuilder:
+    return QuotaBuilder(name)
 
 
 def gang(name: str, min_member: int) -> GangBuilder:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar, cast
 
 from seatrial.scheduler.api.clock import Clock
-from seatrial.scheduler.api.core import Pod, PodDisruptionBudget
+from seatrial.scheduler.api.core import Node, Pod, PodDisruptionBudget
 from seatrial.scheduler.cache.cache import Cache
 from seatrial.scheduler.cache.columns import NodeColumns
 from seatrial.scheduler.cache.nodeinfo import NodeInfo, PodInfo
@@ -57,6 +57,19 @@ class PodIntake(Protocol):
 
     def regroup_waiting(self, mark_of: Callable[[Pod], str | None]) -> None:
         """Regroup waiting pods: those with a mark wait apart from other pods of their class."""
+
+
+class ObjectListener(Protocol):
+    """Called for nodes and for pods without a node, which the cache does not know."""
+
+    def pod_pending(self, pod: Pod) -> None:
+        """A pod without a node was added or changed, of any scheduler."""
+
+    def pod_left(self, uid: str) -> None:
+        """A pod is gone or has ended."""
+
+    def node_changed(self, name: str, node: Node | None) -> None:
+        """A node was added or changed, or (None) is gone."""
 
 
 class Nominator:
@@ -128,6 +141,7 @@ class Handle:
         self.opened_gates: set[str] = set()  # wake keys whose held pods are to be asked again; the core empties it
         self.regate_requested = False  # gate keys of pods in the queue may have changed; the core resets it
         self.watches: list[Watch] = []
+        self.object_listeners: list[ObjectListener] = []
         self.routes: list[tuple[str, Handler]] = []  # patterns below the services API
         self.exports: list[Callable[[], Iterable[Family]]] = []
         self.node_views: dict[str, Callable[[NodeInfo], Any]] = {}

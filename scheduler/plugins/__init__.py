@@ -13,6 +13,9 @@ from seatrial.scheduler.plugins.defaultpreemption.plugin import DefaultPreemptio
 from seatrial.scheduler.plugins.deviceshare.args import DeviceShareArgs
 from seatrial.scheduler.plugins.deviceshare.plugin import DeviceShare
 from seatrial.scheduler.plugins.deviceshare.registration import register as register_devices
+from seatrial.scheduler.plugins.elasticquota.args import ElasticQuotaArgs
+from seatrial.scheduler.plugins.elasticquota.plugin import ElasticQuota
+from seatrial.scheduler.plugins.elasticquota.registration import register as register_quotas
 from seatrial.scheduler.plugins.fragmentation import DeviceFragmentation, DeviceFragmentationArgs
 from seatrial.scheduler.plugins.imagelocality import ImageLocality
 from seatrial.scheduler.plugins.interpodaffinity.plugin import InterPodAffinity, InterPodAffinityArgs
@@ -63,6 +66,7 @@ TABLE: dict[str, tuple[type[Plugin], int]] = {
         (DeviceShare, 1),
         (Reservation, 5000),
         (Coscheduling, 0),
+        (ElasticQuota, 0),
         (DefaultPreemption, 0),
         (NodeResourcesBalancedAllocation, 1),
         (ImageLocality, 1),
@@ -80,6 +84,7 @@ ARGS: dict[str, type[Args]] = {
     "DefaultPreemption": DefaultPreemptionArgs,
     "DeviceFragmentation": DeviceFragmentationArgs,
     "DeviceShare": DeviceShareArgs,
+    "ElasticQuota": ElasticQuotaArgs,
     "InterPodAffinity": InterPodAffinityArgs,
     "NodeAffinity": NodeAffinityArgs,
     "NodeNUMAResource": NodeNUMAResourceArgs,
@@ -103,3 +108,4 @@ def register(handle: Handle) -> None:
     register_gangs(handle)
     register_numa(handle)
     register_reservations(handle)
+    register_quotas(handle)

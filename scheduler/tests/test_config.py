@@ -60,7 +60,7 @@ def test_weight_zero_counts_as_one() -> None:
 
 def test_disabled_post_filter_leaves_no_preemption() -> None:
     profile = expanded({"plugins": {"postFilter": {"disabled": [{"name": "DefaultPreemption"}]}}})
-    assert profile.at["postFilter"] == ["Reservation"], "which explains, and preempts only if told to"
+    assert profile.at["postFilter"] == ["Reservation", "ElasticQuota"], "which preempt only inside their own"
 
 
 def test_old_versions_and_published_spellings_are_read() -> None:

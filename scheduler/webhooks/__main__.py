@@ -11,8 +11,13 @@ import cyclopts
 import uvloop
 import yaml
 
+from seatrial.scheduler.api.clock import WallClock
+from seatrial.scheduler.client.http import HttpTransport
+from seatrial.scheduler.client.kubeconfig import KubeconfigError, load_server
 from seatrial.scheduler.services.http import serve
 from seatrial.scheduler.webhooks.certificates import CertificateError, load_context
+from seatrial.scheduler.webhooks.following import follow
+from seatrial.scheduler.webhooks.quota_topology import QuotaTopology
 from seatrial.scheduler.webhooks.registration import configurations
 from seatrial.scheduler.webhooks.reviews import routes
 
@@ -28,6 +33,7 @@ def run(
     host: str = "",
     namespace: str = "",
     disable_device_resource_spec: bool = False,
+    kubeconfig: Path | None = None,
 ) -> int:
     """Serve admission reviews until SIGTERM or Ctrl-C.
 
@@ -42,6 +48,7 @@ def run(
         namespace: Register for pods of this namespace only.
         disable_device_resource_spec: Do not change requests (Koordinator's gate of that name), only refuse invalid
             ones.
+        kubeconfig: How to reach the API server. If given, ElasticQuotas are checked too.
     """
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(asctime)s %(levelname).1s %(message)s")
     host = host or address
@@ -51,15 +58,32 @@ def run(
         print(f"webhooks: --cert-dir {error}", file=sys.stderr)  # noqa: T201
         return 2
 
+    try:
+        target = load_server(kubeconfig) if kubeconfig is not None else None
+    except KubeconfigError as error:
+        print(f"webhooks: {error}", file=sys.stderr)  # noqa: T201
+        return 2
+
     async def work() -> int:
+        topology = QuotaTopology() if target is not None else None
+        if topology is not None and target is not None:
+            synced = asyncio.Event()
+            follow(topology, HttpTransport(target), WallClock(), synced.set)
+            await synced.wait()
         try:
-            server = await serve(routes(), address, port, context)
+            server = await serve(routes(topology), address, port, context)
         except OSError as error:
             print(f"webhooks: --address {address} --port {port}: cannot listen: {error.strerror}", file=sys.stderr)  # noqa: T201
             return 2
         taken = server.sockets[0].getsockname()[1]
         url = f"https://[{host}]:{taken}" if ":" in host else f"https://{host}:{taken}"
-        manifests = configurations(url, authorities, namespace=namespace, mutating=not disable_device_resource_spec)
+        manifests = configurations(
+            url,
+            authorities,
+            namespace=namespace,
+            mutating=not disable_device_resource_spec,
+            quotas=topology is not None,
+        )
         yaml.safe_dump_all(manifests, sys.stdout, sort_keys=False)
         sys.stdout.flush()
         nowhere = os.open(os.devnull, os.O_WRONLY)

@@ -3,7 +3,7 @@
 import base64
 from typing import Any
 
-from seatrial.scheduler.webhooks.reviews import MUTATE, VALIDATE
+from seatrial.scheduler.webhooks.reviews import MUTATE, MUTATE_QUOTA, VALIDATE, VALIDATE_QUOTA
 
 Manifest = dict[str, Any]
 NAME = "seatrial-pod-webhook"
@@ -12,13 +12,17 @@ _RULE = {
     "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"], "operations": ["CREATE", "UPDATE"],
     "scope": "Namespaced",
 }  # fmt: skip
+_QUOTA_RULE = {
+    "apiGroups": ["scheduling.sigs.k8s.io"], "apiVersions": ["v1alpha1"], "resources": ["elasticquotas"],
+    "scope": "Namespaced",
+}  # fmt: skip
 _NOT_THE_SYSTEM = {
     "matchExpressions": [{"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kube-system"]}]
 }
 
 
 def configurations(
-    url: str, authorities: bytes, *, namespace: str = "", name: str = NAME, mutating: bool = True
+    url: str, authorities: bytes, *, namespace: str = "", name: str = NAME, mutating: bool = True, quotas: bool = False
 ) -> list[Manifest]:
     """A MutatingWebhookConfiguration (if `mutating`) and a ValidatingWebhookConfiguration.
 
@@ -27,6 +31,7 @@ def configurations(
         authorities: PEM that their certificate comes from.
         namespace: pods of this namespace alone; empty: of all but the system's.
         name: of both configurations.
+        quotas: register the webhooks for ElasticQuotas too; not limited to `namespace`, because names are global.
     """
     selector: Manifest = {"matchLabels": {"kubernetes.io/metadata.name": namespace}} if namespace else _NOT_THE_SYSTEM
     bundle = base64.b64encode(authorities).decode()
@@ -54,4 +59,19 @@ def configurations(
     if mutating:
         more = {"reinvocationPolicy": "IfNeeded"}
         found.insert(0, configuration("MutatingWebhookConfiguration", "mpod.koordinator.sh", MUTATE, **more))
+    if quotas:
+        changes = [{**_QUOTA_RULE, "operations": ["CREATE", "UPDATE", "DELETE"]}]
+        found[-1]["webhooks"].append({
+            **found[-1]["webhooks"][0], "name": "vquota.koordinator.sh", "rules": changes, "namespaceSelector": {},
+            "clientConfig": {"url": f"{url}{VALIDATE_QUOTA}", "caBundle": bundle},
+        })  # fmt: skip
+        added = configuration("MutatingWebhookConfiguration", "mquota.koordinator.sh", MUTATE_QUOTA)
+        added["webhooks"][0] |= {
+            "rules": [{**_QUOTA_RULE, "operations": ["CREATE"]}],
+            "namespaceSelector": {},
+        }
+        if mutating:
+            found[0]["webhooks"] += added["webhooks"]
+        else:
+            found.insert(0, added)
     return found

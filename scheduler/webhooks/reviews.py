@@ -5,11 +5,16 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
+from seatrial.scheduler.api.core import Pod
 from seatrial.scheduler.api.quantity import QuantityError
+from seatrial.scheduler.api.quota import ElasticQuota
 from seatrial.scheduler.framework.routes import Answer, RequestContext, Routes, json, text
 from seatrial.scheduler.webhooks.devices import patch_of, problems
+from seatrial.scheduler.webhooks.quota_topology import QuotaRefusal, QuotaTopology
 
+MUTATE_QUOTA, VALIDATE_QUOTA = "/mutate-elasticquota", "/validate-elasticquota"
 MUTATE, VALIDATE = "/mutate-pod", "/validate-pod"  # paths of Koordinator's manager
 Review = dict[str, Any]
 
@@ -29,13 +34,63 @@ def mutate(review: Review) -> Review:
     return _answer(request, patchType="JSONPatch", patch=encoded)
 
 
-def validate(review: Review) -> Review:
-    """The response: denied if the pod's device requests are invalid."""
+def validate(review: Review, topology: QuotaTopology | None = None) -> Review:
+    """The response: denied if the pod's device requests are invalid, or its quota must not have pods."""
     request = review["request"]
     found = problems(request.get("object") or {})
+    if topology is not None and not found:
+        old = request.get("oldObject")
+        pod = msgspec.convert(request.get("object") or {}, Pod)
+        if not pod.metadata.namespace:
+            pod = replace(pod, metadata=replace(pod.metadata, namespace=request.get("namespace", "")))
+        try:
+            topology.check_pod(pod, msgspec.convert(old, Pod) if old else None)
+        except QuotaRefusal as refusal:
+            return _answer(request, refused=str(refusal), code=400)
     if not found:
         return _answer(request)
     return _answer(request, refused=found[0] if len(found) == 1 else f"[{', '.join(found)}]", code=403)
+
+
+def mutate_quota(review: Review, topology: QuotaTopology) -> Review:
+    """The response, with the defaults of a new quota."""
+    request = review["request"]
+    try:
+        labels, annotations = topology.defaults(msgspec.convert(request.get("object") or {}, ElasticQuota))
+    except (QuotaRefusal, msgspec.ValidationError) as refusal:
+        return _answer(request, refused=str(refusal), code=400)
+    metadata = request["object"]["metadata"]
+    patch = [
+        {"op": "add", "path": f"/metadata/{part}", "value": {**(metadata.get(part) or {}), **added}}
+        for part, added in (("labels", labels), ("annotations", annotations))
+        if added
+    ]
+    if not patch:
+        return _answer(request)
+    return _answer(request, patchType="JSONPatch", patch=base64.b64encode(msgspec.json.encode(patch)).decode())
+
+
+def validate_quota(review: Review, topology: QuotaTopology) -> Review:
+    """The response: denied if a rule about quotas is broken."""
+    request = review["request"]
+    try:
+        new, old = (
+            msgspec.convert(request[part], ElasticQuota) if request.get(part) else None
+            for part in ("object", "oldObject")
+        )
+        operation = request.get("operation")
+        if operation == "DELETE":
+            if old is not None:
+                topology.delete(old)
+        elif new is None or (operation == "UPDATE" and old is None):
+            raise QuotaRefusal("AddQuota param is nil" if operation == "CREATE" else "UpdateQuota param is nil")
+        elif old is not None:
+            topology.update(old, new)
+        else:
+            topology.create(new)
+    except (QuotaRefusal, msgspec.ValidationError) as refusal:
+        return _answer(request, refused=str(refusal), code=400)
+    return _answer(request)
 
 
 def _answer(request: Review, *, refused: str = "", code: int = 0, **more: Any) -> Review:
@@ -46,11 +101,14 @@ def _answer(request: Review, *, refused: str = "", code: int = 0, **more: Any) -
     return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}
 
 
-def routes() -> Routes:
-    """Both webhooks, and a health page."""
+def routes(topology: QuotaTopology | None = None) -> Routes:
+    """The webhooks for pods and, with `topology`, for quotas; and a health page."""
     found = Routes()
     found.add("POST", MUTATE, _page(mutate))
-    found.add("POST", VALIDATE, _page(validate))
+    found.add("POST", VALIDATE, _page(lambda review: validate(review, topology)))
+    if topology is not None:
+        found.add("POST", MUTATE_QUOTA, _page(lambda review: mutate_quota(review, topology)))
+        found.add("POST", VALIDATE_QUOTA, _page(lambda review: validate_quota(review, topology)))
     found.add("GET", "/healthz", lambda _: text("ok"))
     return found
 

@@ -1,0 +1,1 @@
+"""ElasticQuota: shares of the cluster for groups of pods, with borrowing."""

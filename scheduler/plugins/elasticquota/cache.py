@@ -1,0 +1,423 @@
+"""Quotas with their pods: ElasticQuota objects, pending and placed pods, and the totals of nodes.
+
+Pending pods count as requests, pods on nodes (assumed ones included) also as use. As long as there is no ElasticQuota
+besides the special ones, nothing is counted. The cache wakes pods that wait for a quota after changes that may have
+made room: `Handle.open_gate("quota/NAME")`.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from seatrial.scheduler.api.core import Node, Pod
+from seatrial.scheduler.api.quantity import QuantityError, amounts
+from seatrial.scheduler.api.quota import (
+    DEFAULT_QUOTA,
+    IGNORE_DEFAULT_TREE,
+    NAMESPACES,
+    PREEMPTIBLE,
+    QUOTA_NAME,
+    ROOT_QUOTA,
+    SHARED_WEIGHT,
+    SYSTEM_QUOTA,
+    TOTAL_RESOURCE,
+    AnnotationError,
+    ElasticQuota,
+    ElasticQuotaProfile,
+    resource_list,
+    string_list,
+)
+from seatrial.scheduler.cache.classes import EquivalenceClass, renamed
+from seatrial.scheduler.cache.listener import Listener
+from seatrial.scheduler.cache.nodeinfo import PodInfo
+from seatrial.scheduler.framework.handle import Handle
+from seatrial.scheduler.plugins.elasticquota.args import ElasticQuotaArgs
+from seatrial.scheduler.plugins.elasticquota.specs import read_amounts, spec_of
+from seatrial.scheduler.quota.tree import Quota, QuotaTree
+
+SPECIAL = frozenset({ROOT_QUOTA, SYSTEM_QUOTA, DEFAULT_QUOTA})
+
+
+@dataclass(slots=True)
+class Account:
+    """One pod as it is counted."""
+
+    pod: Pod
+    quota: str
+    tree: str
+    amounts: Mapping[str, int]
+    non_preemptible: bool
+    assigned: bool = False  # on a node, or assumed to be
+    info: PodInfo | None = None  # once it was on a node
+
+
+def wake_key(quota: str) -> str:
+    return f"quota/{quota}"
+
+
+def is_non_preemptible(pod: Pod) -> bool:
+    return pod.metadata.labels.get(PREEMPTIBLE) == "false"
+
+
+class QuotaCache(Listener):
+    """All trees of quotas, and the pods counted in them."""
+
+    def __init__(self, handle: Handle, args: ElasticQuotaArgs) -> None:
+        self.handle, self.args = handle, args
+        self.objects: dict[str, ElasticQuota] = {}
+        self.accounts: dict[str, Account] = {}  # by pod uid; empty unless `active`
+        self.active = False  # whether a quota exists besides the special ones
+        self.profiles: dict[str, ElasticQuotaProfile] = {}  # by namespace/name
+        self.node_objects: dict[str, Node] = {}  # only with `multi_quota_tree`
+        self.on_profile: Callable[[], None] = lambda: None  # called when a profile was added or changed
+        self.on_active: Callable[[], None] = lambda: None  # called with the first quota
+        self.refused: set[str] = set()  # quotas that refused a pod, whose pods may have to be woken
+        self.members: dict[str, dict[str, Account]] = {}  # pods by quota
+        self._tree_of: dict[str, str] = {}
+        self._totals: dict[str, dict[str, int]] = {}  # of trees other than the default one
+        self._shared_totals: set[str] = set()  # trees whose total is not deducted from the default tree
+        self._nodes: dict[str, dict[str, int]] = {}
+        self._cluster: Counter[str] = Counter()
+        self._bound_namespaces: dict[str, dict[str, None]] = {}  # namespace → quotas that list it, oldest first
+        self._pending: dict[str, Pod] = {}  # pods that were seen without a node
+        self._labelled: dict[str, set[str]] = {}  # uids by the quota that their label names
+        self._unlabelled: dict[str, set[str]] = {}  # uids by namespace
+        self.trees: dict[str, QuotaTree] = {"": self._new_tree()}
+        handle.cache.listen(self)
+        handle.object_listeners.append(self)
+
+    @staticmethod
+    def of(handle: Handle, args: ElasticQuotaArgs | None = None) -> "QuotaCache":
+        """The cache that all profiles share. The arguments of the first profile count."""
+        return handle.shared(QuotaCache, lambda: QuotaCache(handle, args or ElasticQuotaArgs()))
+
+    def _new_tree(self) -> QuotaTree:
+        args = self.args
+        return QuotaTree(
+            scale_min=args.enable_min_quota_scale,
+            guarantee=args.guarantee_usage,
+            system_max=read_amounts(SYSTEM_QUOTA, "max", args.system_quota_group_max, []),
+            default_max=read_amounts(DEFAULT_QUOTA, "max", args.default_quota_group_max, []),
+        )
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    def find(self, name: str) -> tuple[QuotaTree, Quota] | None:
+        """A quota with its tree."""
+        tree = self.trees.get(self._tree_of.get(name, ""))
+        quota = tree.find(name) if tree is not None else None
+        return None if tree is None or quota is None else (tree, quota)
+
+    def quota_of(self, pod: Pod) -> str:
+        """The name of the pod's quota (R30); "" if none counts it."""
+        metadata = pod.metadata
+        name = metadata.labels.get(QUOTA_NAME, "")
+        if name:
+            if name in self.objects or name in SPECIAL:
+                return name
+            return "" if self.args.disable_default_quota else DEFAULT_QUOTA
+        if self.args.disable_default_quota:
+            return ""
+        namespace = metadata.namespace
+        own = self.objects.get(namespace)
+        if own is not None and own.metadata.namespace == namespace:
+            return namespace
+        return next(iter(self._bound_namespaces.get(namespace, ())), DEFAULT_QUOTA)
+
+    def tree_id(self, name: str) -> str:
+        return self._tree_of.get(name, "")
+
+    def limit(self, tree: QuotaTree, quota: Quota) -> dict[str, int]:
+        """What the use of a quota is compared with. Empty: no limit (R40, R41)."""
+        if not self.args.enable_runtime_quota:
+            return dict(quota.spec.max)
+        if quota is tree.default or quota is tree.system or quota is tree.root:
+            return {}
+        return tree.runtime(quota)
+
+    # -- quotas -------------------------------------------------------------------------------------------------------
+
+    def set_quota(self, quota: ElasticQuota) -> None:
+        """An ElasticQuota was added or changed."""
+        complaints = self.handle.complaints
+        name, before = quota.name, self.objects.get(quota.name)
+        if before is not None and before.metadata.namespace != quota.metadata.namespace:
+            complaints.append(
+                f"quota {quota.metadata.key}: quota {before.metadata.key} has the same name; it is ignored"
+            )
+            return
+        same = (
+            before is not None
+            and before.spec == quota.spec
+            and before.metadata.labels == quota.metadata.labels
+            and _decisive(before) == _decisive(quota)
+        )
+        self.objects[name] = quota
+        if same or name in {ROOT_QUOTA, SYSTEM_QUOTA}:
+            return
+        tree = self._tree_for(quota)
+        spec = spec_of(quota, complaints)
+        if name == DEFAULT_QUOTA and not spec.max:
+            return
+        problem = tree.set_quota(spec)
+        if problem:
+            complaints.append(problem)
+        if name != DEFAULT_QUOTA:
+            self._bind_namespaces(name, before, quota)
+            self._set_total(quota)
+            if not self.active:
+                self._activate()
+            elif before is None:
+                self._resolve_again([name], [quota.metadata.namespace])
+        self._made_room()
+
+    def remove_quota(self, quota: ElasticQuota) -> None:
+        """An ElasticQuota is gone. Its pods go to the quota that is theirs now (R36: by default the default quota)."""
+        name, known = quota.name, self.objects.get(quota.name)
+        if known is None or known.metadata.namespace != quota.metadata.namespace:
+            return
+        del self.objects[name]
+        if name in SPECIAL:
+            return
+        self._bind_namespaces(name, known, None)
+        self._resolve_again([name], [known.metadata.namespace])
+        tree_id = self._tree_of.pop(name, "")
+        self.trees[tree_id].remove_quota(name)
+        if known.is_tree_root and self._totals.pop(tree_id, None) is not None:
+            self._shared_totals.discard(tree_id)
+            self._spread_totals()
+        self.refused.discard(name)
+        self._made_room()
+
+    def set_profile(self, profile: ElasticQuotaProfile) -> None:
+        self.profiles[profile.metadata.key] = profile
+        self.on_profile()
+
+    def remove_profile(self, profile: ElasticQuotaProfile) -> None:
+        """A profile is gone. Its quota stays (R64)."""
+        self.profiles.pop(profile.metadata.key, None)
+
+    def _tree_for(self, quota: ElasticQuota) -> QuotaTree:
+        tree_id = self._tree_of.get(quota.name)
+        if tree_id is None:  # the first event decides (R57)
+            tree_id = quota.tree if self.args.multi_quota_tree and quota.name not in SPECIAL else ""
+            self._tree_of[quota.name] = tree_id
+        tree = self.trees.get(tree_id)
+        if tree is None:
+            tree = self.trees[tree_id] = self._new_tree()
+        return tree
+
+    def _set_total(self, quota: ElasticQuota) -> None:
+        tree_id = self.tree_id(quota.name)
+        if not tree_id or not quota.is_tree_root:
+            return
+        try:
+            total = resource_list(quota, TOTAL_RESOURCE)
+        except AnnotationError as error:
+            self.handle.complaints.append(f"quota {quota.name}: annotation {TOTAL_RESOURCE}: {error}")
+            return
+        if total is None:
+            return
+        self._totals[tree_id] = total
+        if quota.metadata.labels.get(IGNORE_DEFAULT_TREE) == "true":
+            self._shared_totals.add(tree_id)
+        else:
+            self._shared_totals.discard(tree_id)
+        self._spread_totals()
+
+    def _spread_totals(self) -> None:
+        rest = dict(self._cluster)
+        for tree_id, tree in self.trees.items():
+            if not tree_id:
+                continue
+            total = self._totals.get(tree_id, {})
+            tree.set_cluster(total)
+            if tree_id not in self._shared_totals:
+                for key, value in total.items():
+                    rest[key] = rest.get(key, 0) - value
+        self.trees[""].set_cluster(rest)
+
+    def _bind_namespaces(self, name: str, before: ElasticQuota | None, after: ElasticQuota | None) -> None:
+        old = self._listed(before) if before is not None else []
+        new = self._listed(after) if after is not None else []
+        changed = set(old) ^ set(new)
+        if not changed:
+            return
+        for namespace in changed:
+            bound = self._bound_namespaces.setdefault(namespace, {})
+            if namespace in new:
+                bound[name] = None
+            else:
+                bound.pop(name, None)
+        self._resolve_again((), changed)
+
+    def _listed(self, quota: ElasticQuota) -> list[str]:
+        try:
+            return string_list(quota.metadata.annotations, NAMESPACES) or []
+        except AnnotationError as error:
+            self.handle.complaints.append(f"quota {quota.name}: annotation {NAMESPACES}: {error}; it is ignored")
+            return []
+
+    # -- pods ---------------------------------------------------------------------------------------------------------
+
+    def pod_pending(self, pod: Pod) -> None:
+        """A pod without a node was added or changed, of any scheduler."""
+        uid = pod.metadata.uid
+        self._pending[uid] = pod
+        if self.active:
+            self._count(pod)
+
+    def pod_left(self, uid: str) -> None:
+        """A pod is gone or has ended."""
+        self._pending.pop(uid, None)
+        if self.active:
+            self._forget(uid)
+
+    def pod_placed(self, info: PodInfo) -> None:
+        if self.active:
+            self._assign(info)
+
+    def pod_gone(self, info: PodInfo) -> None:
+        if self.active:
+            account = self.accounts.get(info.uid)
+            if account is not None and account.assigned:
+                account.assigned = False
+                self._use(account, -1)
+                self._made_room(account.quota)
+
+    def pod_changed(self, info: PodInfo, before: Pod) -> None:
+        if self.active:
+            self._count(info.pod, info)
+
+    def _activate(self) -> None:
+        self.active = True
+        for node in self.handle.cache.nodes.values():
+            for info in node.pods.values():
+                self._assign(info)
+        for uid, pod in self._pending.items():
+            if uid not in self.accounts:
+                self._count(pod)
+        self.handle.request_regate()
+        self.on_active()
+
+    def _assign(self, info: PodInfo) -> None:
+        account = self._count(info.pod, info)
+        if account is not None and not account.assigned:
+            account.assigned = True
+            self._use(account, 1)
+
+    def _count(self, pod: Pod, info: PodInfo | None = None) -> Account | None:
+        """Count a pod in its quota; the state of its assignment stays."""
+        uid = pod.metadata.uid
+        if self.args.ignore_terminating_pod and pod.deleting:
+            self._forget(uid)
+            return None
+        shape = info.shape if info is not None else self.handle.cache.classes.of(pod)
+        name = self.quota_of(pod)
+        wanted = self._amounts(pod, shape)
+        known = self.accounts.get(uid)
+        strict = is_non_preemptible(pod)
+        if known is not None:
+            known.info = info or known.info
+            known.pod = pod
+            if known.quota == name and known.non_preemptible == strict and known.amounts == wanted:
+                return known
+            self._forget(uid)
+        if not name:
+            return None
+        account = Account(pod, name, self.tree_id(name), wanted, strict, info=info)
+        if known is not None:
+            account.assigned, account.info = known.assigned, known.info
+        self.accounts[uid] = account
+        self.members.setdefault(name, {})[uid] = account
+        label = pod.metadata.labels.get(QUOTA_NAME, "")
+        index, key = (self._labelled, label) if label else (self._unlabelled, pod.metadata.namespace)
+        index.setdefault(key, set()).add(uid)
+        tree = self.trees[account.tree]
+        tree.add_request(name, wanted, non_preemptible=strict)
+        if account.assigned:
+            self._use(account, 1)
+        return account
+
+    def _forget(self, uid: str) -> None:
+        account = self.accounts.pop(uid, None)
+        if account is None:
+            return
+        del self.members[account.quota][uid]
+        for index in (self._labelled, self._unlabelled):
+            for key in (account.pod.metadata.labels.get(QUOTA_NAME, ""), account.pod.metadata.namespace):
+                found = index.get(key)
+                if found is not None:
+                    found.discard(uid)
+                    if not found:
+                        del index[key]
+        tree = self.trees[account.tree]
+        tree.add_request(account.quota, account.amounts, non_preemptible=account.non_preemptible, sign=-1)
+        if account.assigned:
+            self._use(account, -1)
+        self._made_room()
+
+    def _use(self, account: Account, sign: int) -> None:
+        tree = self.trees[account.tree]
+        tree.add_used(account.quota, account.amounts, non_preemptible=account.non_preemptible, sign=sign)
+
+    def _amounts(self, pod: Pod, shape: EquivalenceClass) -> Mapping[str, int]:
+        if not (self.args.ignore_pod_overhead and pod.spec.overhead):
+            return shape.requests
+        try:
+            overhead = renamed(amounts(pod.spec.overhead))
+        except QuantityError:
+            return shape.requests
+        return {key: value - overhead.get(key, 0) for key, value in shape.requests.items()}
+
+    def amounts_of(self, info: PodInfo) -> Mapping[str, int]:
+        """What a pod counts with."""
+        return self._amounts(info.pod, info.shape)
+
+    def _resolve_again(self, names: Iterable[str], namespaces: Iterable[str]) -> None:
+        """Find the quota of pods again whose label names one of `names`, or that have no label in `namespaces`."""
+        uids = {uid for name in names for uid in self._labelled.get(name, ())}
+        uids |= {uid for namespace in namespaces for uid in self._unlabelled.get(namespace, ())}
+        for uid in sorted(uids):
+            self._count(self.accounts[uid].pod, self.accounts[uid].info)
+        self.handle.request_regate()
+
+    # -- nodes --------------------------------------------------------------------------------------------------------
+
+    def node_changed(self, name: str, node: Node | None) -> None:
+        """A node was added or changed, or (None) is gone."""
+        if self.args.multi_quota_tree:
+            self.node_objects.pop(name, None)
+            if node is not None:
+                self.node_objects[name] = node
+        before = self._nodes.pop(name, {})
+        found: dict[str, int] = {}
+        if node is not None:
+            found = dict(renamed(read_amounts(name, "allocatable", node.status.allocatable, [])))
+            self._nodes[name] = found
+        if found == before:
+            return
+        self._cluster.update(found)
+        self._cluster.subtract(before)
+        self._spread_totals()
+        if self.active:
+            self._made_room()
+
+    # -- waking -------------------------------------------------------------------------------------------------------
+
+    def _made_room(self, name: str = "") -> None:
+        """Have pods asked again that were refused: those of one quota, or all, because shares may have grown."""
+        if not self.refused:
+            return
+        if name and not self.args.enable_check_parent_quota and name not in {DEFAULT_QUOTA, SYSTEM_QUOTA}:
+            if name in self.refused:
+                self.handle.open_gate(wake_key(name))
+            return
+        for refused in self.refused:
+            self.handle.open_gate(wake_key(refused))
+
+
+def _decisive(quota: ElasticQuota) -> dict[str, str]:
+    """The annotations that an author writes; the scheduler itself writes the others."""
+    keys = (SHARED_WEIGHT, NAMESPACES, TOTAL_RESOURCE)
+    return {key: value for key, value in quota.metadata.annotations.items() if key in keys}

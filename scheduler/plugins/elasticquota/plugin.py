@@ -1,0 +1,119 @@
+"""ElasticQuota: a pod waits while its quota has no room, and may preempt less important pods of the same quota.
+
+The check is a `Gate`, asked before all filters: no node decides it. Use is counted by `QuotaCache`, which hears of
+every assumed pod, so that Reserve has nothing to do. Rules QUOTA-R41 to R54; deviations are in scheduler/DESIGN.md.
+Follows Koordinator `pkg/scheduler/plugins/elasticquota`.
+"""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from seatrial.scheduler.api.core import PREEMPT_NEVER, Pod
+from seatrial.scheduler.api.quota import DEFAULT_QUOTA, PREEMPTIBLE, SYSTEM_QUOTA
+from seatrial.scheduler.cache.nodeinfo import PodInfo
+from seatrial.scheduler.framework.extension_points import Gate, PostFilter, PreFilter, Reserve, Scope
+from seatrial.scheduler.framework.fit_error import FitError
+from seatrial.scheduler.framework.handle import Handle
+from seatrial.scheduler.framework.runner import Runner
+from seatrial.scheduler.framework.state import CycleState
+from seatrial.scheduler.framework.status import SKIP, SUCCESS, PostFilterResult, Status
+from seatrial.scheduler.plugins.elasticquota.args import ElasticQuotaArgs
+from seatrial.scheduler.plugins.elasticquota.cache import QuotaCache, is_non_preemptible, wake_key
+from seatrial.scheduler.plugins.elasticquota.messages import insufficient, insufficient_min, insufficient_parent
+from seatrial.scheduler.plugins.elasticquota.preemption import QuotaPreemption
+from seatrial.scheduler.quota.tree import ROOT, Quota, QuotaTree
+
+TERMINATING = "not eligible due to a terminating pod on the nominated node."
+NEVER = "not eligible due to preemptionPolicy=Never."
+
+
+class ElasticQuota(Gate, PreFilter, PostFilter, Reserve):
+    name = "ElasticQuota"
+    scope: ClassVar[Scope] = Scope.NODE
+    reads_labels = (PREEMPTIBLE,)
+
+    def __init__(self, handle: Handle, args: ElasticQuotaArgs | None = None) -> None:
+        self._handle = handle
+        self._args = args or ElasticQuotaArgs()
+        self._cache = QuotaCache.of(handle, self._args)
+
+    def gate_key(self, pod: Pod) -> str:
+        cache = self._cache
+        if not cache.active:
+            return ""
+        name = cache.quota_of(pod)
+        if not name or (self._args.enable_runtime_quota and name in {DEFAULT_QUOTA, SYSTEM_QUOTA}):
+            return ""  # no limit (R40)
+        return wake_key(name)
+
+    def gate(self, info: PodInfo) -> Status:
+        name = self._cache.quota_of(info.pod)
+        found = self._cache.find(name)
+        if found is None:
+            return SUCCESS
+        why = self.shortage(*found, info, {})
+        if not why:
+            return SUCCESS
+        self._cache.refused.add(name)
+        return Status.unschedulable(why)
+
+    def shortage(self, tree: QuotaTree, quota: Quota, info: PodInfo, without: Mapping[str, int]) -> str:
+        """Why the quota has no room for a pod; "" if it has. `without`: use that is imagined to be gone."""
+        request = {key: value for key, value in self._cache.amounts_of(info).items() if key in quota.spec.max}
+        limit = self._cache.limit(tree, quota)
+        used = {key: value - without.get(key, 0) for key, value in quota.used.items() if value}
+        exceeded = [key for key in sorted(limit) if used.get(key, 0) + request.get(key, 0) > limit[key]]
+        if exceeded:
+            return insufficient(quota.name, limit, used, request, exceeded)
+        if is_non_preemptible(info.pod):
+            least, strict = quota.spec.min, {k: v for k, v in quota.non_preemptible_used.items() if v}
+            exceeded = [key for key in sorted(request) if strict.get(key, 0) + request[key] > least.get(key, 0)]
+            if exceeded:
+                return insufficient_min(quota.name, least, strict, request, exceeded)
+        if not self._args.enable_check_parent_quota:
+            return ""
+        path = [quota.name]
+        for above in quota.path()[1:]:
+            if above.name == ROOT:
+                break
+            path.insert(0, above.name)
+            limit = self._cache.limit(tree, above)
+            used = {key: value - without.get(key, 0) for key, value in above.used.items() if value}
+            exceeded = [key for key in sorted(request) if key in limit and used.get(key, 0) + request[key] > limit[key]]
+            if exceeded:
+                return insufficient_parent(path, limit, used, request, exceeded)
+        return ""
+
+    def pre_filter(self, state: CycleState, pod: Pod) -> Status:
+        return SKIP
+
+    def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status:
+        return SUCCESS
+
+    def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
+        """The cache hears that the pod is no longer assumed to be on a node."""
+
+    def post_filter(self, state: CycleState, info: PodInfo, failure: FitError) -> PostFilterResult:
+        """Preempt inside the quota where the quota is what the pod lacks; nodes are DefaultPreemption's subject."""
+        refusal = failure.pre_filter
+        if refusal is None or refusal.plugin != self.name:
+            return PostFilterResult(Status.unschedulable())
+        if info.pod.spec.preemption_policy == PREEMPT_NEVER:
+            return PostFilterResult(Status.unschedulable(f"preemption: {NEVER}"))
+        name = self._cache.quota_of(info.pod)
+        found = self._cache.find(name)
+        if found is None or (name == DEFAULT_QUOTA and self._args.disable_default_quota_preemption):
+            return PostFilterResult(Status.unschedulable())
+        tree, quota = found
+        preemption = QuotaPreemption(
+            self._handle,
+            Runner.of(self._handle, info),
+            self._cache,
+            fits=lambda without: not self.shortage(tree, quota, info, without),
+        )
+        if preemption.awaits_victims(info, name):
+            return PostFilterResult(Status.unschedulable(f"preemption: {TERMINATING}"))
+        best = preemption.best(state, info, name)
+        if best is None:
+            return PostFilterResult(Status.unschedulable(), clear_nomination=True)
+        return PostFilterResult(SUCCESS, *best)

@@ -1,0 +1,67 @@
+"""What ElasticQuota adds to the scheduler besides extension points: quotas followed, routes and metrics."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from seatrial.scheduler.api.quota import PROFILES_PATH, QUOTAS_PATH, ElasticQuota, ElasticQuotaProfile
+from seatrial.scheduler.framework.exposition import Family, sample
+from seatrial.scheduler.framework.handle import Handle, Watch
+from seatrial.scheduler.framework.routes import Answer, RequestContext, json, missing
+from seatrial.scheduler.plugins.elasticquota.cache import QuotaCache
+from seatrial.scheduler.plugins.elasticquota.status import spec_fields, status_fields, summary
+
+PLUGIN = "ElasticQuota"
+
+
+def register(handle: Handle) -> None:
+    """Register the watch, routes and metrics. Call after the plugins of all profiles are built."""
+    cache = QuotaCache.of(handle)
+    handle.watch(Watch(QUOTAS_PATH, ElasticQuota, cache.set_quota, cache.remove_quota))
+    if cache.args.multi_quota_tree:
+        handle.watch(Watch(PROFILES_PATH, ElasticQuotaProfile, cache.set_profile, cache.remove_profile))
+    handle.serve(f"plugins/{PLUGIN}/quotas", lambda request: _all(cache, request))
+    handle.serve(f"plugins/{PLUGIN}/quotas/:name", lambda request: _one(cache, request))
+    handle.export(lambda: _families(cache))
+
+
+def _one(cache: QuotaCache, request: RequestContext) -> Answer:
+    name = request.parameters["name"]
+    found = cache.find(name)
+    if found is None:
+        return missing(f"cannot find quota {name}")
+    return json(summary(cache, *found, pods=request.query.get("includePods") == "true"))
+
+
+def _all(cache: QuotaCache, request: RequestContext) -> Answer:
+    wanted = request.query.get("tree", "")
+    shown: dict[str, Any] = {}
+    for tree_id, tree in cache.trees.items():
+        if wanted and tree_id != wanted:
+            continue
+        for quota in tree:
+            beside = quota in {tree.system, tree.default} and bool(tree_id)
+            if quota is not tree.root and not beside:
+                shown[quota.name] = summary(cache, tree, quota, pods=request.query.get("includePods") == "true")
+    return json(shown)
+
+
+def _families(cache: QuotaCache) -> Iterator[Family]:
+    for name, words, fields in (
+        ("scheduler_elastic_quota_spec", "Min, max and shared weight of each quota.", spec_fields),
+        ("scheduler_elastic_quota_status", "Request, use and runtime share of each quota.", status_fields),
+    ):
+        samples: list[str] = []
+        for quota_name in sorted(cache.objects):
+            found = cache.find(quota_name)
+            if found is None:
+                continue
+            tree, quota = found
+            labels = {
+                "tree": cache.tree_id(quota_name),
+                "is_parent": str(quota.spec.is_parent).lower(),
+                "parent": quota.spec.parent,
+            }
+            for field, amounts in fields(tree, quota).items():
+                for key, value in sorted(amounts.items()):
+                    samples.append(sample(name, {"name": quota_name, "resource": key, **labels, "field": field}, value))
+        yield name, "gauge", words, samples

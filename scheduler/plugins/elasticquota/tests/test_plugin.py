@@ -1,0 +1,203 @@
+"""Which pods a quota admits, who is preempted, which pods are taken back, and objects that cannot be read."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from seatrial.scheduler.api.builders import PodBuilder, QuotaBuilder, pod, quota
+from seatrial.scheduler.api.quota import SHARED_WEIGHT, ElasticQuota
+from seatrial.scheduler.framework.decisions import Evict, Reject
+from seatrial.scheduler.plugins.elasticquota.cache import QuotaCache
+from seatrial.scheduler.plugins.elasticquota.messages import insufficient, printed
+from seatrial.scheduler.quotas import overuse, pods_to_revoke
+from seatrial.scheduler.tests.rig import Rig, profile
+
+
+def put(rig: Rig, *quotas: QuotaBuilder, gone: bool = False) -> None:
+    for one in quotas:
+        found = msgspec.convert(one.namespace("quotas").manifest, ElasticQuota)
+        rig.core._deliver(found, there=not gone)
+
+
+def rig_with(**args: Any) -> Rig:
+    return Rig(profile(pluginConfig=[{"name": "ElasticQuota", "args": args}]))
+
+
+def cores(name: str, own: str, cpu: int, *, preemptible: bool = True, priority: int = 0) -> PodBuilder:
+    return pod(name).request(cpu=cpu).quota(own, preemptible=preemptible).priority(priority)
+
+
+def refusals(rig: Rig) -> dict[str, str]:
+    return {one.info.pod.metadata.name: one.message for one in rig.decisions if isinstance(one, Reject)}
+
+
+def test_messages_print_lists_sorted() -> None:
+    assert printed({}) == "<empty>"
+    assert insufficient("q", {"cpu": 0, "memory": 20}, {}, {"cpu": 1000, "memory": 2}, ["cpu"]) == (
+        "Insufficient quotas, quotaName: q, runtime: cpu:0,memory:20, used: <empty>, "
+        "pod's request: cpu:1,memory:2, exceedDimensions: [cpu]"
+    )
+
+
+def test_a_pod_of_a_full_quota_waits_and_is_woken_by_its_quota() -> None:
+    rig = Rig()
+    rig.node("n1")
+    put(rig, quota("q").max(cpu=4))
+    rig.submit(cores("a", "q", 3), cores("b", "q", 3), pod("c").request(cpu=3))
+    rig.run()
+    assert set(refusals(rig)) == {"b"}
+    assert rig.core.queue.counts()["unschedulable"] + rig.core.queue.counts()["gated"] == 1
+    rig.clock.advance(30)
+    rig.delete("a")
+    rig.run()
+    assert rig.where("b") == "n1"
+
+
+@pytest.mark.parametrize(
+    ("args", "admitted"),
+    [
+        pytest.param({}, {"p1"}, id="runtime-is-the-limit"),
+        pytest.param({"enableRuntimeQuota": False}, {"p1", "p2"}, id="max-is-the-limit"),
+    ],
+)
+def test_the_limit_is_the_runtime_share_or_max(args: dict[str, Any], admitted: set[str]) -> None:
+    """The sibling does not lend its min of 60, so 4 of 64 cores are left (E32)."""
+    rig = rig_with(**args)
+    rig.node("n1")
+    put(rig, quota("keeps").min(cpu=60).max(cpu=60).keeps(), quota("q").max(cpu=60))
+    rig.submit(cores("p1", "q", 3), cores("p2", "q", 3))
+    rig.run()
+    assert {name for name in rig.pods if rig.where(name)} == admitted
+
+
+def test_the_parent_is_checked_if_told_so() -> None:
+    """Two children within their shares are together above the parent's (E33)."""
+    rig = rig_with(enableCheckParentQuota=True)
+    rig.node("n1")
+    put(rig, quota("p").max(cpu=4).parent(), quota("c1").max(cpu=4).below("p"), quota("c2").max(cpu=4).below("p"))
+    rig.submit(cores("a", "c1", 3))
+    rig.run()
+    rig.submit(cores("b", "c2", 2))
+    rig.run()
+    assert "quotaNameTopo: [p c2], runtime: cpu:4, used: cpu:3, pod's request: cpu:2" in refusals(rig)["b"]
+
+
+def test_non_preemptible_pods_are_bounded_by_min_and_by_the_share() -> None:
+    """E34 to E36: the share is asked first."""
+    rig = Rig()
+    rig.node("n1", cpu="7")
+    put(rig, quota("q").min(cpu=5).max(cpu=10))
+    rig.submit(cores("plain", "q", 2), cores("strict", "q", 4, preemptible=False))
+    rig.run()
+    assert refusals(rig) == {}
+    rig.submit(cores("over-min", "q", 1, preemptible=False))
+    rig.run()
+    rig.submit(cores("strict-2", "q", 1, preemptible=False), cores("over-share", "q", 2, preemptible=False))
+    rig.run()
+    assert rig.where("over-min") == "n1"
+    assert "Insufficient quotas, quotaName: q, runtime: cpu:7" in refusals(rig)["over-share"]
+    assert "Insufficient quotas" in refusals(rig)["strict-2"]
+
+
+def test_preemption_takes_as_few_as_needed_of_its_own_quota() -> None:
+    rig = Rig()
+    rig.node("n1")
+    put(rig, quota("q").max(cpu=6), quota("other").max(cpu=6))
+    rig.submit(*(cores(f"low-{number}", "q", 2, priority=number) for number in range(3)))
+    rig.submit(cores("stranger", "other", 2))
+    rig.run()
+    rig.submit(cores("high", "q", 2, priority=100))
+    rig.run()
+    assert [one.victim.pod.metadata.name for one in rig.decisions if isinstance(one, Evict)] == ["low-0"]
+
+
+def test_nobody_dies_if_the_quota_is_too_small_anyway() -> None:
+    """The pod is larger than the share: without the less important pods there would still be no room (D6)."""
+    rig = Rig()
+    rig.node("n1")
+    put(rig, quota("q").max(cpu=6))
+    rig.submit(cores("low", "q", 2))
+    rig.run()
+    rig.submit(cores("high", "q", 7, priority=100))
+    rig.run()
+    assert not [one for one in rig.decisions if isinstance(one, Evict)]
+
+
+def test_pods_to_revoke_are_the_least_important_that_suffice() -> None:
+    """E37: the share has 50 cores and no memory; 4 and 2 go, 3 stays."""
+    rig = Rig()
+    rig.node("n1", cpu="90", memory="1Gi")
+    put(rig, quota("q").max(cpu=90, memory="1Gi"))
+    for number, priority, cpu, memory in ((1, 10, 20, 0), (2, 9, 10, 1), (3, 8, 20, 0), (4, 7, 40, 0)):
+        rig.submit(pod(f"p{number}").request(cpu=cpu, memory=memory).quota("q").priority(priority))
+    rig.run()
+    cache = QuotaCache.of(rig.core.handle)
+    put(rig, quota("q").max(cpu=50, memory=0))
+    tree = cache.trees[""]
+    found = tree.find("q")
+    assert found
+    assert overuse(tree, found) == ["cpu", "memory"]
+    assert sorted(one.pod.metadata.name for one in pods_to_revoke(cache, tree, found)) == ["p2", "p4"]
+    put(rig, quota("q").max(cpu=0, memory=0))
+    assert len(pods_to_revoke(cache, tree, found)) == 4
+
+
+def test_pods_move_with_their_quota() -> None:
+    """Counted in the default quota until theirs exists, and again when it is gone; sums stay equal."""
+    rig = Rig()
+    rig.node("n1")
+    cache = QuotaCache.of(rig.core.handle)
+    tree = cache.trees[""]
+    put(rig, quota("other").max(cpu=10))
+    rig.submit(cores("a", "q", 3), cores("b", "q", 2))
+    rig.run()
+    assert tree.default.used["cpu"] == 5000
+    put(rig, quota("q").max(cpu=10))
+    found = tree.find("q")
+    assert found
+    assert (tree.default.used["cpu"], found.used["cpu"], found.child_request["cpu"]) == (0, 5000, 5000)
+    put(rig, quota("q"), gone=True)
+    assert (tree.default.used["cpu"], tree.find("q"), tree.root.used["cpu"]) == (5000, None, 0)
+
+
+def test_a_quota_that_cannot_be_read_admits_nothing_and_is_reported() -> None:
+    rig = Rig()
+    rig.node("n1")
+    bad = quota("bad").annotation(SHARED_WEIGHT, "{")
+    bad.manifest["spec"] = {"max": {"cpu": "9e9999999999", "memory": "lots"}, "min": {"cpu": "9" * 10**6}}
+    put(rig, bad, quota("self").max(cpu=4).below("self"), quota("fine").max(cpu=4))
+    complaints = "\n".join(rig.core.complaints)
+    assert "quota bad: spec.max.memory: 'lots' is not a quantity" in complaints
+    assert "quota bad: annotation" in complaints
+    assert "quota self: its parent self is the quota itself or below it" in complaints
+    rig.submit(pod("a").request(cpu=1, memory="1Gi").quota("bad"), cores("b", "self", 1), cores("c", "fine", 1))
+    rig.run()
+    assert {name for name in rig.pods if rig.where(name)} == {"c"}
+
+
+def test_without_quotas_nothing_is_counted() -> None:
+    rig = Rig()
+    rig.node("n1")
+    rig.submit(pod("a").request(cpu=1))
+    rig.run()
+    cache = QuotaCache.of(rig.core.handle)
+    assert (cache.active, cache.accounts) == (False, {})
+    put(rig, quota("q").max(cpu=4))
+    assert cache.trees[""].default.used["cpu"] == 1000
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        ({"delayEvictTime": "0s"}, "elasticQuotaArgs error, DelayEvictTime should be a positive value"),
+        ({"revokePodInterval": "0s"}, "elasticQuotaArgs error, RevokePodCycle should be a positive value"),
+        (
+            {"defaultQuotaGroupMax": {"cpu": -1}},
+            "elasticQuotaArgs error, defaultQuotaGroupMax should be a positive value, resourceName:cpu, got -1",
+        ),
+    ],
+)
+def test_arguments_are_refused_in_upstreams_words(args: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        rig_with(**args)

@@ -1,0 +1,431 @@
+"""A tree of elastic quotas: requests and use from leaf to root, runtime shares from root to leaf.
+
+A change of a request touches the quotas on the path to the root, and stops where the limited request stays the same.
+Runtime shares are computed when they are read. Where the total of a level covers all limited requests, the share is the
+limited request itself; otherwise the level is divided once and kept until something changed that matters.
+
+Follows Koordinator `pkg/scheduler/plugins/elasticquota/core/{group_quota_manager,quota_info}.go`, rules
+QUOTA-R2 to R29. All amounts are integers by resource name; CPU is in thousandths.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from seatrial.scheduler.quota.sharing import Share, runtime_shares, scaled_min
+
+ROOT, SYSTEM, DEFAULT = "koordinator-root-quota", "koordinator-system-quota", "koordinator-default-quota"
+SPECIAL = frozenset({ROOT, SYSTEM, DEFAULT})
+Amounts = Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaSpec:
+    """What the author of a quota decides. `weight` None: the same as `max`."""
+
+    name: str
+    parent: str = ROOT
+    min: Amounts = field(default_factory=dict)
+    max: Amounts = field(default_factory=dict)
+    weight: Amounts | None = None
+    lends: bool = True
+    is_parent: bool = False
+
+    def weight_of(self, key: str) -> int:
+        """The shared weight for a resource."""
+        return (self.max if self.weight is None else self.weight).get(key, 0)
+
+
+class Quota:
+    """One quota in a tree, with its sums. Only `QuotaTree` changes it."""
+
+    __slots__ = (
+        "allocated",
+        "child_request",
+        "children",
+        "guaranteed",
+        "kept",
+        "limited",
+        "limited_sum",
+        "min_sum",
+        "non_preemptible_request",
+        "non_preemptible_used",
+        "parent",
+        "self_non_preemptible_request",
+        "self_non_preemptible_used",
+        "self_request",
+        "self_used",
+        "spec",
+        "special",
+        "used",
+        "versions",
+    )  # fmt: skip
+
+    def __init__(self, spec: QuotaSpec) -> None:
+        self.spec = spec
+        self.parent: Quota | None = None
+        self.self_request: Counter[str] = Counter()  # of its own pods, resources outside its max included
+        self.self_used: Counter[str] = Counter()
+        self.self_non_preemptible_request: Counter[str] = Counter()
+        self.self_non_preemptible_used: Counter[str] = Counter()
+        self.child_request: Counter[str] = Counter()
+        self.limited: Counter[str] = Counter()
+        self.used: Counter[str] = Counter()
+        self.non_preemptible_request: Counter[str] = Counter()
+        self.non_preemptible_used: Counter[str] = Counter()
+        self.allocated: Counter[str] = Counter()
+        self.guaranteed: Counter[str] = Counter()
+        # The level below it.
+        self.children: dict[str, Quota] = {}
+        self.limited_sum: Counter[str] = Counter()
+        self.min_sum: Counter[str] = Counter()
+        self.special: Counter[str] = Counter()  # by resource: children for which the short way does not hold
+        self.versions: Counter[str] = Counter()  # by resource: grows when the shares may have changed
+        self.kept: dict[str, tuple[int, int | None, dict[str, int]]] = {}  # version, total, shares
+
+    @property
+    def name(self) -> str:
+        return self.spec.name
+
+    def request(self, *, lends: bool) -> dict[str, int]:
+        """The request: what its children or pods want; a quota that does not lend wants at least its min."""
+        found = dict(self.child_request)
+        if not lends:
+            for key, value in self.spec.min.items():
+                found[key] = max(found.get(key, 0), value)
+        return found
+
+    def path(self) -> list["Quota"]:
+        """From the quota to the top of its tree."""
+        found = [self]
+        while found[-1].parent is not None:
+            found.append(found[-1].parent)
+        return found
+
+
+class QuotaTree:
+    """Quotas below one root. The quotas `system` and `default` are beside the levels: their use is deducted."""
+
+    def __init__(
+        self,
+        *,
+        scale_min: bool = True,
+        guarantee: bool = False,
+        system_max: Amounts | None = None,
+        default_max: Amounts | None = None,
+    ) -> None:
+        self.scale_min = scale_min
+        self.guarantee = guarantee
+        self.root = Quota(QuotaSpec(ROOT, "", lends=False, is_parent=True))
+        self.system = Quota(QuotaSpec(SYSTEM, "", max=system_max or {}))
+        self.default = Quota(QuotaSpec(DEFAULT, "", max=default_max or {}))
+        self.cluster: dict[str, int] = {}
+        self.touched: set[Quota] = set()  # quotas whose sums changed; the reader empties it
+        self._quotas = {ROOT: self.root, SYSTEM: self.system, DEFAULT: self.default}
+        self._orphans: dict[str, dict[str, None]] = {}  # by the name of the missing parent
+        self._looping: dict[str, None] = {}  # quotas whose parent is below them
+
+    def __iter__(self) -> Iterator[Quota]:
+        return iter(self._quotas.values())
+
+    def __len__(self) -> int:
+        return len(self._quotas)
+
+    def find(self, name: str) -> Quota | None:
+        return self._quotas.get(name)
+
+    def lends(self, quota: Quota) -> bool:
+        return quota.spec.lends and not self.guarantee
+
+    def attached(self, quota: Quota) -> bool:
+        """Whether the quota's path ends at the root."""
+        return quota.path()[-1] in {self.root, self.system, self.default}
+
+    # -- totals -------------------------------------------------------------------------------------------------------
+
+    def set_cluster(self, total: Amounts) -> None:
+        """Set what the tree divides: allocatable resources of the nodes, or the total of a tree."""
+        self.cluster = dict(total)
+
+    def total(self) -> dict[str, int]:
+        """What the quotas below the root divide (R13). It may be negative."""
+        system, default = self.system.used, self.default.used
+        return {key: value - system.get(key, 0) - default.get(key, 0) for key, value in self.cluster.items()}
+
+    # -- quotas -------------------------------------------------------------------------------------------------------
+
+    def set_quota(self, spec: QuotaSpec) -> str:
+        """Add a quota or change one in place. Returns why it is not below the root; "" if it is.
+
+        A quota with a missing parent, or with a parent below itself, stays apart and gets no share.
+        """
+        quota = self._quotas.get(spec.name)
+        if quota is None:
+            quota = self._quotas[spec.name] = Quota(spec)
+            self.touched.add(quota)
+            reasons = [self._attach(quota)]
+            reasons += [self._attach(self._quotas[name]) for name in list(self._orphans.get(spec.name, ()))]
+            return next(filter(None, reasons), "")
+        if quota in {self.root, self.system, self.default}:
+            quota.spec = QuotaSpec(
+                spec.name, "", spec.min, spec.max, spec.weight, quota.spec.lends, quota.spec.is_parent
+            )
+            return ""
+        if quota.spec == spec:
+            return "" if quota.parent is not None or spec.parent not in self._quotas else self._loop(quota)
+        self.touched.add(quota)
+        if quota.spec.parent != spec.parent or quota.parent is None:
+            self._detach(quota)
+            self._respec(quota, spec)
+            reason = self._attach(quota)
+            for name in list(self._looping):
+                self._attach(self._quotas[name])
+            return reason
+        parent = quota.parent
+        self._leave_level(quota, parent)
+        self._respec(quota, spec)
+        self._join_level(quota, parent)
+        return ""
+
+    def remove_quota(self, name: str) -> None:
+        """Remove a quota. Its children stay apart until a quota of that name comes back or they get another parent."""
+        quota = self._quotas[name]
+        if quota in {self.root, self.system, self.default}:
+            return
+        children = list(quota.children.values())
+        for child in children:
+            self._detach(child)
+        self._detach(quota)
+        self._looping.pop(name, None)
+        del self._quotas[name]
+        for child in children:
+            self._orphans.setdefault(name, {})[child.name] = None
+
+    def _loop(self, quota: Quota) -> str:
+        return f"quota {quota.name}: its parent {quota.spec.parent} is the quota itself or below it"
+
+    def _attach(self, quota: Quota) -> str:
+        parent = self._quotas.get(quota.spec.parent)
+        if parent is None or parent in {self.system, self.default}:
+            self._orphans.setdefault(quota.spec.parent, {})[quota.name] = None
+            return f"quota {quota.name}: its parent {quota.spec.parent} does not exist"
+        if quota in parent.path():
+            self._looping[quota.name] = None
+            return self._loop(quota)
+        self._looping.pop(quota.name, None)
+        self._orphans.get(parent.name, {}).pop(quota.name, None)
+        self._join_level(quota, parent)
+        for above in parent.path():
+            above.used.update(quota.used)
+            above.non_preemptible_used.update(quota.non_preemptible_used)
+            above.non_preemptible_request.update(quota.non_preemptible_request)
+        return ""
+
+    def _detach(self, quota: Quota) -> None:
+        parent = quota.parent
+        self._orphans.get(quota.spec.parent, {}).pop(quota.name, None)
+        if parent is None:
+            return
+        self._leave_level(quota, parent)
+        for above in parent.path():
+            above.used.subtract(quota.used)
+            above.non_preemptible_used.subtract(quota.non_preemptible_used)
+            above.non_preemptible_request.subtract(quota.non_preemptible_request)
+
+    def _respec(self, quota: Quota, spec: QuotaSpec) -> None:
+        """Change the spec of a quota that is in no level."""
+        before, quota.spec = quota.spec, spec
+        if before.max.keys() != spec.max.keys():
+            # The request of its own pods counts for resources of its max only (R2).
+            own = quota.self_request
+            for key in before.max.keys() ^ spec.max.keys():
+                quota.child_request[key] = quota.limited_sum.get(key, 0) + (own.get(key, 0) if key in spec.max else 0)
+        for key in {*before.max, *before.min, *spec.max, *spec.min, *quota.child_request}:
+            quota.limited[key] = self._limited(quota, key)
+        if self.guarantee:
+            for key in {*before.min, *spec.min}:
+                quota.guaranteed[key] = max(quota.allocated.get(key, 0), spec.min.get(key, 0))
+
+    def _join_level(self, quota: Quota, parent: Quota) -> None:
+        quota.parent = parent
+        parent.children[quota.name] = quota
+        spec = quota.spec
+        for key in {*spec.max, *spec.min, *quota.child_request}:
+            quota.limited[key] = self._limited(quota, key)
+        for key in self._level_keys(quota):
+            parent.min_sum[key] += spec.min.get(key, 0)
+            parent.special[key] += self._is_special(quota, key)
+            parent.versions[key] += 1
+            limited = quota.limited.get(key, 0)
+            parent.limited_sum[key] += limited
+            self._request_changed(parent, key, limited)
+            if self.guarantee:
+                quota.guaranteed[key] = max(quota.allocated.get(key, 0), spec.min.get(key, 0))
+                self._allocated_changed(parent, key, quota.guaranteed[key])
+
+    def _leave_level(self, quota: Quota, parent: Quota) -> None:
+        for key in self._level_keys(quota):
+            parent.min_sum[key] -= quota.spec.min.get(key, 0)
+            parent.special[key] -= self._is_special(quota, key)
+            parent.versions[key] += 1
+            limited = quota.limited.get(key, 0)
+            parent.limited_sum[key] -= limited
+            self._request_changed(parent, key, -limited)
+            if self.guarantee:
+                self._allocated_changed(parent, key, -quota.guaranteed.get(key, 0))
+        del parent.children[quota.name]
+        quota.parent = None
+
+    def _level_keys(self, quota: Quota) -> set[str]:
+        return {*quota.spec.max, *quota.spec.min, *quota.limited, *quota.guaranteed}
+
+    def _is_special(self, quota: Quota, key: str) -> bool:
+        """Whether a limited request that the total covers may still not be the share."""
+        spec = quota.spec
+        return (
+            self.guarantee
+            or spec.weight_of(key) <= 0
+            or (not spec.lends and spec.min.get(key, 0) > spec.max.get(key, 0))
+            or key not in spec.max
+        )
+
+    # -- requests and use ---------------------------------------------------------------------------------------------
+
+    def add_request(self, name: str, amounts: Amounts, *, non_preemptible: bool = False, sign: int = 1) -> None:
+        """Add (`sign` 1) or take back (-1) the request of a pod, pending pods included."""
+        quota = self._quotas[name]
+        spec = quota.spec
+        above = quota.path()
+        if quota is self.system or quota is self.default:
+            above = [quota]
+        for key, value in amounts.items():
+            if not value:
+                continue
+            quota.self_request[key] += sign * value
+            if key in spec.max:
+                self._request_changed(quota, key, sign * value)
+            if non_preemptible:
+                quota.self_non_preemptible_request[key] += sign * value
+                if key in spec.max:
+                    for one in above:
+                        one.non_preemptible_request[key] += sign * value
+
+    def add_used(self, name: str, amounts: Amounts, *, non_preemptible: bool = False, sign: int = 1) -> None:
+        """Add or take back the use of a pod that is on a node, or reserved there."""
+        quota = self._quotas[name]
+        above = quota.path()
+        self.touched.update(above)
+        for key, value in amounts.items():
+            if not value:
+                continue
+            quota.self_used[key] += sign * value
+            if non_preemptible:
+                quota.self_non_preemptible_used[key] += sign * value
+            for one in above:
+                one.used[key] += sign * value
+                if non_preemptible:
+                    one.non_preemptible_used[key] += sign * value
+            if self.guarantee:
+                self._allocated_changed(quota, key, sign * value)
+
+    def _limited(self, quota: Quota, key: str) -> int:
+        spec = quota.spec
+        request = quota.child_request.get(key, 0)
+        if not (spec.lends and not self.guarantee):
+            request = max(request, spec.min.get(key, 0))
+        most = spec.max.get(key)
+        return request if most is None else min(request, most)
+
+    def _request_changed(self, quota: Quota | None, key: str, change: int) -> None:
+        """Add `change` to the request of a quota, and what is left of it within its max to those above."""
+        while quota is not None and change:
+            self.touched.add(quota)
+            quota.child_request[key] += change
+            before = quota.limited.get(key, 0)
+            after = self._limited(quota, key)
+            change = after - before
+            if not change:
+                return
+            quota.limited[key] = after
+            quota = quota.parent
+            if quota is not None:
+                quota.limited_sum[key] += change
+                quota.versions[key] += 1
+
+    def _allocated_changed(self, quota: Quota | None, key: str, change: int) -> None:
+        while quota is not None and change:
+            quota.allocated[key] += change
+            before = quota.guaranteed.get(key, 0)
+            after = max(quota.allocated[key], quota.spec.min.get(key, 0))
+            change = after - before
+            quota.guaranteed[key] = after
+            quota = quota.parent
+            if change and quota is not None:
+                quota.versions[key] += 1
+
+    # -- runtime ------------------------------------------------------------------------------------------------------
+
+    def runtime(self, quota: Quota) -> dict[str, int]:
+        """The runtime share by resource of its max (R14). Special quotas: R14a. A quota apart from the root: zeros."""
+        if quota is self.root:
+            return self.total()
+        if quota is self.system or quota is self.default:
+            return dict(quota.spec.max)
+        path = quota.path()
+        if path.pop() is not self.root:
+            return dict.fromkeys(quota.spec.max, 0)
+        path.reverse()
+        return {key: self._runtime(path, key) or 0 for key in quota.spec.max}
+
+    def _runtime(self, path: list[Quota], key: str) -> int | None:
+        total = self._root_total(key)
+        for quota in path:
+            parent = quota.parent
+            assert parent is not None  # noqa: S101 the root is not in the path
+            if key not in quota.spec.max:
+                total = None
+            elif not parent.special.get(key) and (total or 0) >= parent.limited_sum.get(key, 0):
+                total = quota.limited.get(key, 0)
+            else:
+                total = self._shares(parent, key, total)[quota.name]
+        return total
+
+    def _root_total(self, key: str) -> int | None:
+        found = self.cluster.get(key)
+        return None if found is None else found - self.system.used.get(key, 0) - self.default.used.get(key, 0)
+
+    def _shares(self, parent: Quota, key: str, total: int | None) -> dict[str, int]:
+        """The shares of one level, computed again only after a change."""
+        version = parent.versions[key]
+        kept = parent.kept.get(key)
+        if kept is not None and kept[0] == version and kept[1] == total:
+            return kept[2]
+        shares = [
+            Share(
+                child.name,
+                max(self._auto_min(parent, child, key, total), child.guaranteed.get(key, 0) if self.guarantee else 0),
+                child.limited.get(key, 0),
+                child.spec.weight_of(key),
+                self.lends(child),
+            )
+            for child in parent.children.values()
+            if key in child.spec.max
+        ]
+        found = runtime_shares(total or 0, shares)
+        parent.kept[key] = version, total, found
+        return found
+
+    def _auto_min(self, parent: Quota, child: Quota, key: str, total: int | None) -> int:
+        minimum = child.spec.min.get(key, 0)
+        whole = parent.min_sum.get(key, 0)
+        if not self.scale_min or total is None or total >= whole:
+            return minimum
+        return scaled_min(total, minimum, whole)
+
+    def auto_scale_min(self, quota: Quota) -> dict[str, int]:
+        """The min as scaled to the runtime share of the parent (R20)."""
+        parent = quota.parent
+        if parent is None or not self.attached(quota):
+            return dict(quota.spec.min)
+        path = parent.path()[-2::-1]
+        return {key: self._auto_min(parent, quota, key, self._runtime(path, key)) for key in quota.spec.min}

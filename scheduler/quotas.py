@@ -1,0 +1,218 @@
+"""Quota controller: writes the status of quotas, creates the special ones, and takes back what is overused.
+
+Rules QUOTA-R37, R38, R67 to R71, R75, R76. It starts with the first ElasticQuota besides the special ones, so that a
+cluster without quotas sees nothing of it.
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from seatrial.scheduler.api import quota as keys
+from seatrial.scheduler.api.clock import Clock, Timer
+from seatrial.scheduler.api.quantity import quantities
+from seatrial.scheduler.api.quota import DEFAULT_QUOTA, QUOTAS_PATH, ROOT_QUOTA, SYSTEM_QUOTA
+from seatrial.scheduler.api.transport import Response
+from seatrial.scheduler.client.leader import seconds
+from seatrial.scheduler.client.rest import Rest, pod_path, refusal
+from seatrial.scheduler.framework.handle import Handle
+from seatrial.scheduler.plugins.defaultpreemption.dry_run import importance
+from seatrial.scheduler.plugins.elasticquota.cache import Account, QuotaCache
+from seatrial.scheduler.plugins.elasticquota.status import status_of, without_zeros
+from seatrial.scheduler.quota.tree import Quota, QuotaTree
+
+log = logging.getLogger(__name__)
+
+PERIOD = 1.0  # seconds between writes of statuses
+FULL_PERIOD = 10  # writes between looks at all quotas: their shares may have changed although nothing of theirs did
+_decode = msgspec.json.Decoder(dict[str, Any]).decode
+RETRY_PERIODS = 5  # periods before special quotas that could not be created are created again
+
+
+class QuotaController:
+    """Runs while this scheduler leads."""
+
+    def __init__(self, handle: Handle, rest: Rest, clock: Clock) -> None:
+        self._cache = QuotaCache.of(handle)
+        self._rest, self._clock = rest, clock
+        self._timer: Timer | None = None
+        self._rounds = 0
+        self._writing: set[str] = set()
+        self._over_since: dict[str, float] = {}
+        self._revoked = 0.0
+
+    def start(self) -> None:
+        self._cache.on_active = self.start  # a cluster without quotas has no timer
+        if self._timer is None and self._cache.active:
+            self._timer = self._clock.call_later(PERIOD, self._tick)
+
+    def stop(self) -> None:
+        self._cache.on_active = _nothing
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _tick(self) -> None:
+        self._timer = self._clock.call_later(PERIOD, self._tick)
+        cache = self._cache
+        if self._rounds % RETRY_PERIODS == 0:
+            self._create_special()
+        everything = self._rounds % FULL_PERIOD == 0
+        self._rounds += 1
+        for tree_id, tree in cache.trees.items():
+            touched, tree.touched = tree.touched, set()
+            for quota in tree if everything else touched:
+                if not tree_id or quota not in {tree.root, tree.system, tree.default}:
+                    self._write(tree, quota)
+        if cache.args.monitor_all_quotas and cache.args.enable_runtime_quota:
+            self._revoke()
+
+    # -- statuses -----------------------------------------------------------------------------------------------------
+
+    def _write(self, tree: QuotaTree, quota: Quota) -> None:
+        """Write the status of a quota if it differs from the object's, apart from entries of 0."""
+        found = self._cache.objects.get(quota.name)
+        if found is None:
+            return
+        if quota.name in self._writing:
+            tree.touched.add(quota)
+            return
+        annotations, used = status_of(tree, quota)
+        before = (found.status.used if found.status else None) or {}
+        changed: dict[str, Any] = {
+            key: text for key, text in annotations.items() if not _equal(found.metadata.annotations.get(key), text)
+        }
+        if not changed and without_zeros(before) == without_zeros(used):
+            return
+        listed = {**dict.fromkeys(before), **used}  # a key that is null goes
+        patch = {"metadata": {"annotations": changed}, "status": {"used": listed}}
+        self._writing.add(quota.name)
+
+        def written(response: Response) -> None:
+            self._writing.discard(quota.name)
+            if not response.ok and response.code != 404:
+                tree.touched.add(quota)
+                log.warning("quota status-unwritten name=%s why=%s", quota.name, refusal(response))
+
+        self._rest.merge(_path(found.metadata.namespace, quota.name), patch, written)
+
+    def _create_special(self) -> None:
+        """Create the objects of the root, system and default quota where they are missing (R37)."""
+        cache = self._cache
+        namespace = cache.args.quota_group_namespace
+        tree = cache.trees[""]
+        for name, quota in ((ROOT_QUOTA, tree.root), (SYSTEM_QUOTA, tree.system), (DEFAULT_QUOTA, tree.default)):
+            if name in cache.objects:
+                continue
+            metadata: dict[str, Any] = {"name": name, "namespace": namespace}
+            spec: dict[str, Any] = {"max": quantities(quota.spec.max)}
+            if name == ROOT_QUOTA:
+                metadata["labels"] = {keys.IS_PARENT: "true", keys.ALLOW_LENT: "false", keys.PARENT: ""}
+                spec = {}
+            group = QUOTAS_PATH.removeprefix("/apis/").rpartition("/")[0]
+            body = {"apiVersion": group, "kind": "ElasticQuota", "metadata": metadata, "spec": spec}
+            self._rest.post(_path(namespace), body, _created(name, self._rest, namespace))
+
+    # -- overuse ------------------------------------------------------------------------------------------------------
+
+    def _revoke(self) -> None:
+        args, now = self._cache.args, self._clock.monotonic()
+        if now - self._revoked < seconds(args.revoke_pod_interval):
+            return
+        self._revoked = now
+        for tree in self._cache.trees.values():
+            for quota in list(tree):
+                if quota in {tree.root, tree.system} or quota is tree.default:
+                    continue
+                if not overuse(tree, quota):
+                    self._over_since[quota.name] = now
+                elif now - self._over_since.setdefault(quota.name, now) > seconds(args.delay_evict_time):
+                    self._over_since[quota.name] = now
+                    self._evict(tree, quota)
+
+    def _evict(self, tree: QuotaTree, quota: Quota) -> None:
+        for account in pods_to_revoke(self._cache, tree, quota):
+            pod = account.pod
+            log.info("quota revoke pod=%s quota=%s", pod.key, quota.name)
+            body = {
+                "apiVersion": "policy/v1",
+                "kind": "Eviction",
+                "metadata": {"name": pod.metadata.name, "namespace": pod.metadata.namespace},
+            }
+
+            def done(response: Response, key: str = pod.key) -> None:
+                if not response.ok:
+                    log.warning("quota revoke-refused pod=%s why=%s", key, refusal(response))
+
+            self._rest.post(pod_path(pod, "eviction"), body, done)
+
+
+def _nothing() -> None:
+    """Nobody waits for the first quota."""
+
+
+def overuse(tree: QuotaTree, quota: Quota) -> list[str]:
+    """The resources of which a quota uses more than its runtime share."""
+    return [key for key, share in tree.runtime(quota).items() if quota.used.get(key, 0) > share]
+
+
+def pods_to_revoke(cache: QuotaCache, tree: QuotaTree, quota: Quota) -> list[Account]:
+    """The pods to evict so that the use is within the share (R69), least important first."""
+    runtime = tree.runtime(quota)
+    used = Counter(quota.used)
+
+    def over() -> bool:
+        return any(used[key] > share for key, share in runtime.items())
+
+    members = [one for one in cache.members.get(quota.name, {}).values() if one.assigned and one.info is not None]
+    members.sort(key=lambda account: importance(account.info) if account.info else (0.0, 0.0), reverse=True)
+    collected = []
+    for account in members:
+        if not over():
+            break
+        if account.non_preemptible:
+            continue
+        used.subtract(account.amounts)
+        collected.append(account)
+    if over():
+        return collected
+    kept = set()
+    for account in reversed(collected):
+        used.update(account.amounts)
+        if over():
+            used.subtract(account.amounts)
+        else:
+            kept.add(account.pod.metadata.uid)
+    return [account for account in collected if account.pod.metadata.uid not in kept]
+
+
+def _created(name: str, rest: Rest, namespace: str) -> Callable[[Response], None]:
+    def done(response: Response) -> None:
+        if response.code == 404:
+            body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
+            rest.post("/api/v1/namespaces", body, lambda _: None)  # the next attempt finds it
+        elif not response.ok and response.code != 409:
+            log.warning("quota not-created name=%s why=%s", name, refusal(response))
+
+    return done
+
+
+def _equal(before: str | None, after: str) -> bool:
+    """Whether two resource lists in JSON agree, apart from entries of 0."""
+    if before is None:
+        return False
+    if before == after:
+        return True
+    try:
+        return without_zeros(_decode(before)) == without_zeros(_decode(after))
+    except msgspec.MsgspecError:
+        return False
+
+
+def _path(namespace: str, name: str = "") -> str:
+    group, _, plural = QUOTAS_PATH.rpartition("/")
+    path = f"{group}/namespaces/{namespace}/{plural}"
+    return f"{path}/{name}" if name else path

@@ -1,0 +1,232 @@
+"""Each rule of admission refuses with upstream's message, and what the rule allows is accepted."""
+
+import base64
+from typing import Any
+
+import msgspec
+import pytest
+
+from seatrial.scheduler.api.builders import PodBuilder, QuotaBuilder, pod, quota
+from seatrial.scheduler.api.core import Pod
+from seatrial.scheduler.api.quota import (
+    ALLOW_FORCE_UPDATE,
+    ROOT_QUOTA,
+    SHARED_WEIGHT,
+    STRICT_KEYS,
+    TREE_ID,
+    ElasticQuota,
+)
+from seatrial.scheduler.webhooks.quota_topology import QuotaRefusal, QuotaTopology
+from seatrial.scheduler.webhooks.reviews import MUTATE_QUOTA, VALIDATE, VALIDATE_QUOTA, routes
+
+KEYS = "failed to check sub and parent group quotaKey, err: checkSubAndParentGroupQuotaKey failed: "
+
+
+def made(builder: QuotaBuilder) -> ElasticQuota:
+    found = msgspec.convert(builder.namespace("ns1").manifest, ElasticQuota)
+    assert found.name
+    return found
+
+
+def pod_of(builder: PodBuilder) -> Pod:
+    builder.namespace("team")
+    builder.manifest["metadata"]["uid"] = builder.name
+    return msgspec.convert(builder.manifest, Pod)
+
+
+@pytest.fixture
+def topology() -> QuotaTopology:
+    """A parent `p` with min 10 and two children `a` (min 4) and `b` (min 3), and a quota `lone`."""
+    found = QuotaTopology()
+    found.set_quota(made(quota(ROOT_QUOTA).parent()))
+    found.create(made(quota("p").min(cpu=10).max(cpu=20).parent()))
+    found.create(made(quota("a").min(cpu=4).max(cpu=20).below("p").namespaces("team-a")))
+    found.create(made(quota("b").min(cpu=3).max(cpu=20).below("p")))
+    found.create(made(quota("lone").min(cpu=1).max(cpu=2)))
+    return found
+
+
+def spoiled(builder: QuotaBuilder, field: str, value: Any) -> QuotaBuilder:
+    builder.manifest["spec"][field] = value
+    return builder
+
+
+def used(builder: QuotaBuilder, **amounts: str) -> QuotaBuilder:
+    builder.manifest["status"] = {"used": amounts}
+    return builder.annotation(STRICT_KEYS, '["cpu"]')
+
+
+@pytest.mark.parametrize(
+    ("wanted", "message"),
+    [
+        pytest.param(quota("lone").max(cpu=1), "AddQuota quota already exist:lone", id="M24"),
+        pytest.param(
+            quota("x").max(cpu=1).namespaces("team-a"),
+            "AddQuota quota x's annotation namespace team-a is already bound to quota a", id="M23",
+        ),
+        pytest.param(quota("x").max(cpu=-1), "x quota.Spec.Max's value < 0, in dimensions :[cpu]", id="M14-max"),
+        pytest.param(
+            quota("x").min(cpu=-1).max(cpu=1), "x quota.Spec.Min's value < 0, in dimensions :[cpu]", id="M14-min"
+        ),
+        pytest.param(
+            quota("x").max(cpu=1).weight(cpu=-1),
+            f"x quota.Annotation[{SHARED_WEIGHT}]'s value < 0, in dimension :[cpu]", id="M15",
+        ),
+        pytest.param(quota("x").min(cpu=3).max(cpu=2), "resourceKey cpu of quota x min 3 > max 2", id="M16"),
+        pytest.param(
+            quota("x").min(cpu=1, memory=1).max(cpu=2),
+            "resourceKey memory of quota x is included in min, which is not included in max", id="M17",
+        ),
+        pytest.param(
+            used(quota("x").max(memory=1), cpu="1"),
+            "resourceKey cpu of quota x is included in used, which is not included in max but should check max >= used",
+            id="M19-no-max",
+        ),
+        pytest.param(
+            used(quota("x").max(cpu=1), cpu="2"), "resourceKey cpu of quota x max 1 < used 2", id="M19-below-used"
+        ),
+        pytest.param(
+            quota("x").min(cpu=1).max(cpu=20).below("p").label(TREE_ID, "t"),
+            "x tree id is different from parent p, [t] vs []", id="M30",
+        ),
+        pytest.param(
+            quota("x").max(cpu=1).below("nobody"),
+            "x has parentName nobody but not find parentInfo in quotaInfoMap", id="M32",
+        ),
+        pytest.param(
+            quota("x").max(cpu=1).below("x"), "x has parentName x but not find parentInfo in quotaInfoMap",
+            id="M32-its-own-parent",
+        ),
+        pytest.param(
+            quota("x").max(cpu=1).below("lone"), "x has parentName lone but the parentQuotaInfo's IsParent is false",
+            id="M34",
+        ),
+        pytest.param(
+            quota("x").max(cpu=1, memory=1).below("p"), f"{KEYS}p's max keys are not the same with x's", id="M35-max"
+        ),
+        pytest.param(
+            quota("x").min(cpu=4).max(cpu=20).below("p"),
+            "checkMinQuotaSum all brothers' MinQuota > parent MinQuota, parent: p", id="M36",
+        ),
+    ],
+)  # fmt: skip
+def test_a_new_quota_is_refused(topology: QuotaTopology, wanted: QuotaBuilder, message: str) -> None:
+    with pytest.raises(QuotaRefusal) as refused:
+        topology.create(made(wanted))
+    assert str(refused.value) == message
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        pytest.param(quota(ROOT_QUOTA).parent(), quota(ROOT_QUOTA).max(cpu=1).parent(),
+                     f"invalid quota {ROOT_QUOTA}", id="M26"),
+        pytest.param(quota("gone").max(cpu=1), quota("gone").max(cpu=2),
+                     "UpdateQuota quota not exist in quotaInfoMap:gone", id="M27"),
+        pytest.param(quota("b").min(cpu=3).max(cpu=20).below("p"),
+                     quota("b").min(cpu=3).max(cpu=20).below("p").namespaces("team-a"),
+                     "UpdadteQuota, quota b update namespaces, but namespace team-a is already bound to quota a",
+                     id="M25"),
+        pytest.param(quota("p").min(cpu=10).max(cpu=20).parent(), quota("p").min(cpu=10).max(cpu=20),
+                     "quota has children, isParent is forbidden to modify as false, quotaName:p", id="M28a"),
+        pytest.param(quota("lone").min(cpu=1).max(cpu=2), quota("lone").min(cpu=1).max(cpu=2).parent(),
+                     "quota has bound pods, isParent is forbidden to modify as true, quotaName: lone", id="M28b"),
+        pytest.param(quota("lone").min(cpu=1).max(cpu=2), quota("lone").min(cpu=1).max(cpu=2).label(TREE_ID, "t"),
+                     "lone tree id changed [] vs [t]", id="M29"),
+        pytest.param(quota("p").min(cpu=10).max(cpu=20).parent(), quota("p").min(cpu=6).max(cpu=20).parent(),
+                     "checkMinQuotaSum all children's MinQuota > current MinQuota, current: p", id="M37"),
+        pytest.param(quota("p").min(cpu=10).max(cpu=20).parent(),
+                     quota("p").min(cpu=10).max(cpu=20).parent().below("p"),
+                     "p has parentName p which is the quota itself or below it", id="loop"),
+        pytest.param(quota("lone").min(cpu=1).max(cpu=2), quota("lone").min(cpu=1).max(cpu=2).weight(cpu=-1),
+                     f"lone quota.Annotation[{SHARED_WEIGHT}]'s value < 0, in dimension :[cpu]", id="weight-alone"),
+    ],
+)  # fmt: skip
+def test_an_update_is_refused(topology: QuotaTopology, before: QuotaBuilder, after: QuotaBuilder, message: str) -> None:
+    topology.set_pod(pod_of(pod("one").quota("lone")))
+    with pytest.raises(QuotaRefusal) as refused:
+        topology.update(made(before), made(after))
+    assert str(refused.value) == message
+
+
+def test_force_update_skips_the_sums(topology: QuotaTopology) -> None:
+    topology.create(made(quota("x").min(cpu=4).max(cpu=20).below("p").label(ALLOW_FORCE_UPDATE, "true")))
+
+
+@pytest.mark.parametrize(
+    ("name", "pods", "message"),
+    [
+        pytest.param(ROOT_QUOTA, 0, f"can not delete quotaGroup :{ROOT_QUOTA}", id="M39-special"),
+        pytest.param("nobody", 0, "not found quota:nobody", id="M39-unknown"),
+        pytest.param("p", 0, "delete quota failed, quota p has 2 child quotas", id="M40-children"),
+        pytest.param("lone", 2, "delete quota failed, quota lone has 2 child pods: team/p0, team/p1", id="M40-pods"),
+        pytest.param(
+            "lone", 3, "delete quota failed, quota lone has 3 child pods: team/p0, team/p1, ...", id="M40-more-pods"
+        ),
+    ],
+)
+def test_a_deletion_is_refused(topology: QuotaTopology, name: str, pods: int, message: str) -> None:
+    for number in range(pods):
+        topology.set_pod(pod_of(pod(f"p{number}").quota("lone")))
+    with pytest.raises(QuotaRefusal) as refused:
+        topology.delete(made(quota(name)))
+    assert str(refused.value) == message
+
+
+def test_an_empty_quota_can_be_deleted(topology: QuotaTopology) -> None:
+    topology.delete(made(quota("lone")))
+
+
+@pytest.mark.parametrize("digits", [65, 10**6])
+def test_quantities_of_many_digits_are_compared(topology: QuotaTopology, digits: int) -> None:
+    """The amount counts as the largest one; a min that is longer still is above any max that is smaller."""
+    with pytest.raises(QuotaRefusal, match=r"min .* > max 1"):
+        topology.create(made(spoiled(quota("x").max(cpu=1), "min", {"cpu": "9" * digits})))
+
+
+def test_what_is_no_quantity_is_refused(topology: QuotaTopology) -> None:
+    with pytest.raises(QuotaRefusal, match=r"quota\.Spec\.Max: 'many' is not a quantity"):
+        topology.create(made(spoiled(quota("x"), "max", {"cpu": "many"})))
+
+
+def review(operation: str, wanted: Any = None, old: Any = None) -> bytes:
+    request = {"uid": "u", "operation": operation, "object": wanted, "oldObject": old, "namespace": "team"}
+    return msgspec.json.encode({
+        "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request,
+    })  # fmt: skip
+
+
+def answer(topology: QuotaTopology, path: str, body: bytes) -> dict[str, Any]:
+    found: dict[str, Any] = msgspec.json.decode(routes(topology).answer("POST", path, body).body)["response"]
+    return found
+
+
+def test_a_new_quota_gets_parent_tree_and_weight(topology: QuotaTopology) -> None:
+    topology.create(made(quota("tree-root").max(cpu=1).parent().label(TREE_ID, "t")))
+    below = quota("x").max(cpu=4, memory=2).below("tree-root").weight(cpu=1, gpu=3)
+    response = answer(topology, MUTATE_QUOTA, review("CREATE", below.manifest))
+    patch = msgspec.json.decode(base64.b64decode(response["patch"]))
+    values = {operation["path"]: operation["value"] for operation in patch}
+    assert values["/metadata/labels"][TREE_ID] == "t"
+    assert msgspec.json.decode(values["/metadata/annotations"][SHARED_WEIGHT]) == {"cpu": 1, "memory": "2"}
+    plain = answer(topology, MUTATE_QUOTA, review("CREATE", quota("y").max(cpu=4).manifest))
+    assert b"koordinator-root-quota" in base64.b64decode(plain["patch"])
+
+
+def test_reviews_carry_the_message(topology: QuotaTopology) -> None:
+    response = answer(topology, VALIDATE_QUOTA, review("CREATE", quota("lone").max(cpu=1).manifest))
+    assert response["status"] == {"code": 400, "reason": "BadRequest", "message": "AddQuota quota already exist:lone"}
+    assert answer(topology, VALIDATE_QUOTA, review("CREATE", quota("new").max(cpu=1).manifest))["allowed"]
+    assert "new" in topology.quotas
+
+
+def test_pods_of_a_parent_quota_are_refused(topology: QuotaTopology) -> None:
+    response = answer(topology, VALIDATE, review("CREATE", pod("one").quota("p").manifest))
+    assert response["status"]["message"] == "pod can not be linked to a parentQuotaGroup,quota:p, pod:one"
+    assert answer(topology, VALIDATE, review("CREATE", pod("one").quota("a").manifest))["allowed"]
+
+
+def test_the_label_preemptible_stays(topology: QuotaTopology) -> None:
+    strict, plain = (pod("one").quota("a", preemptible=flag).manifest for flag in (False, True))
+    response = answer(topology, VALIDATE, review("UPDATE", strict, plain))
+    assert response["status"]["message"] == "Preemptible label is forbidden modify now."

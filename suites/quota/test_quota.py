@@ -1,0 +1,376 @@
+"""Elastic quotas: borrowing and giving back, parents, fair shares, scaled mins, and which pods a quota counts.
+
+Each case has nodes with room for more than the quota admits, or pods that would go first without quotas.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import orjson
+import pytest
+
+from seatrial.fixtures.expect import Expect
+from seatrial.fixtures.trial import Trial
+from seatrial.harness.clusters.protocol import Capability
+from seatrial.scheduler.api.builders import PodBuilder, QuotaBuilder, node, pod, priority_class, quota
+from seatrial.scheduler.api.extension import KOORD_SCHEDULER
+from seatrial.scheduler.api.quota import CHILD_REQUEST, QUOTAS_PATH, REQUEST, ROOT_QUOTA, RUNTIME
+
+pytestmark = [pytest.mark.needs(Capability.NODES)]
+
+SETTLED = 20.0  # seconds after which a status was written and waiting pods were asked again
+CARD = "nvidia.com/gpu"
+
+
+def named(cluster: Trial, name: str) -> str:
+    """Names of quotas are global."""
+    return f"{cluster.name}-{name}"
+
+
+def make(cluster: Trial, *quotas: QuotaBuilder) -> None:
+    cluster.apply(*(one.manifest for one in quotas))
+
+
+def counted(cluster: Trial, name: str, own: str, *, preemptible: bool = True, **resources: str | int) -> PodBuilder:
+    found = pod(name).request(**resources).quota(named(cluster, own), preemptible=preemptible)
+    return found.scheduler(KOORD_SCHEDULER)
+
+
+def many(cluster: Trial, own: str, count: int) -> Sequence[PodBuilder]:
+    """Pods of one core each."""
+    return [counted(cluster, f"{own}-{number}", own, cpu=1) for number in range(count)]
+
+
+def placed(cluster: Trial, prefix: str) -> int:
+    return sum(one.metadata.name.startswith(prefix) and bool(one.spec.node_name) for one in cluster.pods())
+
+
+def settle(cluster: Trial) -> None:
+    cluster.cluster.wait(lambda: False, within=SETTLED)
+
+
+def path_of(cluster: Trial, name: str, namespace: str = "") -> str:
+    collection = QUOTAS_PATH.replace("/elasticquotas", f"/namespaces/{namespace or cluster.name}/elasticquotas")
+    return f"{collection}/{name}"
+
+
+def read(cluster: Trial, name: str, namespace: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = orjson.loads(cluster.call("GET", path_of(cluster, name, namespace)).body)
+    return found
+
+
+def annotation(found: dict[str, Any], key: str) -> dict[str, Any]:
+    value: dict[str, Any] = orjson.loads(found["metadata"].get("annotations", {}).get(key, "{}"))
+    return value
+
+
+@pytest.mark.feature("QUOTA-1")
+@pytest.mark.case("QU-001", severity="blocker")
+def test_max_binds_and_room_wakes(cluster: Trial, expect: Expect) -> None:
+    """A pod beyond max waits, although the node has room, and starts when another pod of the quota ends."""
+    cluster.add(node("n1").cpu(32))
+    make(cluster, quota(named(cluster, "a")).min(cpu=2).max(cpu=4))
+    cluster.submit(counted(cluster, "first", "a", cpu=3))
+    expect.bound("first")
+
+    cluster.submit(counted(cluster, "second", "a", cpu=2))
+
+    expect.pending(
+        "second",
+        saying=f"Insufficient quotas, quotaName: {named(cluster, 'a')}, runtime: cpu:4, used: cpu:3,"
+        " pod's request: cpu:2, exceedDimensions: [cpu]",
+    )
+    cluster.delete("first")
+    expect.bound("second")
+
+
+@pytest.mark.feature("QUOTA-1")
+@pytest.mark.case("QU-002", severity="blocker")
+def test_borrowed_room_is_given_back(cluster: Trial, expect: Expect) -> None:
+    """A quota borrows what its sibling does not use; room that becomes free goes to the lender, not to the borrower.
+
+    The borrower's waiting pod is older.
+    """
+    cluster.add(node("n1").cpu(8))
+    make(cluster, *(quota(named(cluster, one)).min(cpu=4).max(cpu=8) for one in "ab"))
+    cluster.submit(*many(cluster, "a", 8))
+    names = [f"a-{number}" for number in range(8)]
+    expect.bound(names[0], names[1], *names[2:])
+    cluster.submit(counted(cluster, "a-more", "a", cpu=1))
+    expect.pending("a-more")
+    cluster.submit(counted(cluster, "b-first", "b", cpu=1))
+    expect.pending("b-first", saying="Insufficient cpu")
+
+    cluster.delete("a-0")
+
+    expect.bound("b-first")
+    expect.pending("a-more", saying="Insufficient quotas")
+
+
+@pytest.mark.feature("QUOTA-2")
+@pytest.mark.case("QU-003", severity="critical")
+def test_the_limit_of_a_parent_binds_its_child(cluster: Trial, expect: Expect) -> None:
+    """A child whose own max is larger gets no more than its parent's max."""
+    cluster.add(node("n1").cpu(32))
+    make(cluster, quota(named(cluster, "p")).min(cpu=2).max(cpu=4).parent())
+    make(cluster, quota(named(cluster, "c")).min(cpu=1).max(cpu=16).below(named(cluster, "p")))
+    cluster.submit(counted(cluster, "first", "c", cpu=3))
+    expect.bound("first")
+
+    cluster.submit(counted(cluster, "second", "c", cpu=3))
+
+    expect.pending("second", saying=f"quotaName: {named(cluster, 'c')}, runtime: cpu:4, used: cpu:3")
+
+
+def shares(cluster: Trial, expect: Expect, total: int, first: QuotaBuilder, second: QuotaBuilder) -> tuple[int, int]:
+    """How many one-core pods of two quotas get a node when `total` cores become free while 12 of each wait."""
+    cluster.add(node("n1").cpu(12))
+    blockers = [("rest", 12 - total), ("blocker", total)]
+    cluster.submit(*(pod(name).request(cpu=cores).scheduler(KOORD_SCHEDULER) for name, cores in blockers if cores))
+    expect.bound("blocker")
+    make(cluster, first, second)
+    cluster.submit(*many(cluster, "a", 12))
+    cluster.submit(*many(cluster, "b", 12))
+    expect.pending("a-11", "b-11")
+    cluster.delete("blocker")
+    settle(cluster)
+    return placed(cluster, "a-"), placed(cluster, "b-")
+
+
+@pytest.mark.feature("QUOTA-3")
+@pytest.mark.case("QU-004", severity="critical")
+def test_what_is_left_is_divided_by_weight(cluster: Trial, expect: Expect) -> None:
+    """Two quotas that both want everything get room in proportion to their weights, not in the order of their pods."""
+    first = quota(named(cluster, "a")).max(cpu=12).weight(cpu=1)
+    second = quota(named(cluster, "b")).max(cpu=12).weight(cpu=2)
+    assert shares(cluster, expect, 12, first, second) == (4, 8)
+
+
+@pytest.mark.feature("QUOTA-3")
+@pytest.mark.case("QU-005", severity="normal")
+def test_the_weight_is_max_where_none_is_given(cluster: Trial, expect: Expect) -> None:
+    """Quotas without a weight share in proportion to max."""
+    first, second = quota(named(cluster, "a")).max(cpu=9), quota(named(cluster, "b")).max(cpu=27)
+    assert shares(cluster, expect, 12, first, second) == (3, 9)
+
+
+@pytest.mark.feature("QUOTA-4")
+@pytest.mark.case("QU-006", severity="critical")
+def test_mins_shrink_in_proportion_where_the_cluster_is_too_small(cluster: Trial, expect: Expect) -> None:
+    """Mins of 12 and 6 in a cluster with 6 cores left: 4 and 2, whatever the weights say."""
+    first = quota(named(cluster, "a")).min(cpu=6).max(cpu=12).weight(cpu=100)
+    second = quota(named(cluster, "b")).min(cpu=12).max(cpu=12).weight(cpu=1)
+    assert shares(cluster, expect, 6, first, second) == (2, 4)
+
+
+@pytest.mark.feature("QUOTA-5")
+@pytest.mark.case("QU-007", severity="critical")
+def test_only_labelled_pods_count_in_a_quota(cluster: Trial, expect: Expect) -> None:
+    """Pods without the label, and pods that name a quota that does not exist, count in the default quota."""
+    cluster.add(node("n1").cpu(32))
+    make(cluster, quota(named(cluster, "a")).max(cpu=2))
+
+    cluster.submit(counted(cluster, "labelled", "a", cpu=3))
+    cluster.submit(pod("plain").request(cpu=3).scheduler(KOORD_SCHEDULER))
+    cluster.submit(counted(cluster, "unknown", "missing", cpu=3))
+
+    expect.bound("plain", "unknown")
+    expect.pending("labelled", saying="Insufficient quotas")
+
+
+@pytest.mark.feature("QUOTA-5")
+@pytest.mark.case("QU-008", severity="normal")
+def test_a_quota_that_comes_later_counts_its_pods(cluster: Trial, expect: Expect) -> None:
+    """A running pod that names a quota that is created afterwards counts in it."""
+    cluster.add(node("n1").cpu(32))
+    cluster.submit(counted(cluster, "first", "a", cpu=3))
+    expect.bound("first")
+
+    make(cluster, quota(named(cluster, "a")).max(cpu=4))
+    settle(cluster)
+    cluster.submit(counted(cluster, "second", "a", cpu=2))
+
+    expect.pending("second", saying="used: cpu:3")
+    assert read(cluster, named(cluster, "a"))["status"]["used"] == {"cpu": "3"}
+
+
+@pytest.mark.feature("QUOTA-6")
+@pytest.mark.case("QU-009", severity="normal")
+def test_the_root_is_an_object(cluster: Trial, expect: Expect) -> None:
+    """The root quota has an object, whose use and request are those of all pods."""
+    cluster.add(node("n1").cpu(32))
+    make(cluster, quota(named(cluster, "a")).max(cpu=4))
+    cluster.submit(counted(cluster, "one", "a", cpu=3), counted(cluster, "two", "a", cpu=3))
+    cluster.submit(pod("plain").request(cpu=5).scheduler(KOORD_SCHEDULER))
+    expect.bound("plain")
+    settle(cluster)
+
+    root = read(cluster, ROOT_QUOTA, "koordinator-system")
+
+    assert root["metadata"]["labels"]["quota.scheduling.koordinator.sh/is-parent"] == "true"
+    assert root["status"]["used"]["cpu"] == "8"
+    assert annotation(root, REQUEST)["cpu"] == "9"  # 4 of the quota, whose max is 4, and 5 of the default quota
+
+
+@pytest.mark.feature("QUOTA-1", "QUOTA-3")
+@pytest.mark.case("QU-010", severity="normal")
+def test_the_status_has_request_and_runtime(cluster: Trial, expect: Expect) -> None:
+    """The annotations of a quota show what its pods want, pending ones included, and what it may use."""
+    cluster.add(node("n1").cpu(32))
+    make(cluster, quota(named(cluster, "a")).max(cpu=4))
+    cluster.submit(counted(cluster, "one", "a", cpu=3), counted(cluster, "two", "a", cpu=3))
+    expect.bound("one")
+    settle(cluster)
+
+    found = read(cluster, named(cluster, "a"))
+
+    assert found["status"]["used"] == {"cpu": "3"}
+    assert (annotation(found, CHILD_REQUEST), annotation(found, RUNTIME)) == ({"cpu": "6"}, {"cpu": "4"})
+
+
+@pytest.mark.feature("QUOTA-8")
+@pytest.mark.case("QU-011", severity="critical")
+def test_pods_that_are_not_preemptible_stay_within_min(cluster: Trial, expect: Expect) -> None:
+    """A non-preemptible pod beyond min waits, and a preemptible one of the same size starts."""
+    cluster.add(node("n1").cpu(32))
+    make(cluster, quota(named(cluster, "a")).min(cpu=2).max(cpu=8))
+    cluster.submit(counted(cluster, "first", "a", cpu=2, preemptible=False))
+    expect.bound("first")
+
+    cluster.submit(counted(cluster, "strict", "a", cpu=1, preemptible=False), counted(cluster, "plain", "a", cpu=1))
+
+    expect.bound("plain")
+    expect.pending(
+        "strict",
+        saying=f"Insufficient non-preemptible quotas, quotaName: {named(cluster, 'a')}, min: cpu:2,"
+        " nonPreemptibleUsed: cpu:2, pod's request: cpu:1, exceedDimensions: [cpu]",
+    )
+
+
+@pytest.mark.feature("QUOTA-9")
+@pytest.mark.case("QU-012", severity="critical")
+def test_a_quota_for_namespaces(cluster: Trial, expect: Expect) -> None:
+    """Pods without a label count in the quota that lists their namespace; after its removal they do not."""
+    cluster.add(node("n1").cpu(32))
+    make(cluster, quota(named(cluster, "a")).max(cpu=4).namespaces("somewhere-else", cluster.name))
+    cluster.submit(pod("first").request(cpu=3).scheduler(KOORD_SCHEDULER))
+    expect.bound("first")
+    cluster.submit(pod("second").request(cpu=3).scheduler(KOORD_SCHEDULER))
+    expect.pending("second", saying="Insufficient quotas")
+
+    change = {"metadata": {"annotations": {"quota.scheduling.koordinator.sh/namespaces": '["somewhere-else"]'}}}
+    cluster.call("PATCH", path_of(cluster, named(cluster, "a")), change)
+
+    expect.bound("second")
+
+
+@pytest.mark.feature("QUOTA-10")
+@pytest.mark.case("QU-013", severity="critical")
+def test_a_changed_quota_holds_at_once(cluster: Trial, expect: Expect) -> None:
+    """A larger max starts waiting pods; a smaller one lets running pods be and holds new ones back."""
+    cluster.add(node("n1").cpu(32))
+    make(cluster, quota(named(cluster, "a")).max(cpu=2))
+    cluster.submit(*many(cluster, "a", 6))
+    expect.bound("a-0", "a-1")
+    expect.pending("a-5")
+
+    cluster.call("PATCH", path_of(cluster, named(cluster, "a")), {"spec": {"max": {"cpu": "4"}}})
+    settle(cluster)
+    assert placed(cluster, "a-") == 4
+
+    cluster.call("PATCH", path_of(cluster, named(cluster, "a")), {"spec": {"max": {"cpu": "3"}}})
+    settle(cluster)
+    assert placed(cluster, "a-") == 4
+    cluster.delete("a-0")
+    settle(cluster)
+    assert placed(cluster, "a-") == 3
+
+
+@pytest.mark.feature("QUOTA-11")
+@pytest.mark.case("QU-014", severity="normal")
+def test_overhead_is_not_counted(cluster: Trial, expect: Expect) -> None:
+    """With the gate ElasticQuotaIgnorePodOverhead a pod fits whose request alone is within the quota."""
+    cluster.add(node("n1").cpu(32))
+    name = named(cluster, "secure")
+    body = {
+        "apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": name}, "handler": "kata",
+        "overhead": {"podFixed": {"cpu": "1"}},
+    }  # fmt: skip
+    cluster.accept(body, "/apis/node.k8s.io/v1/runtimeclasses")
+    make(cluster, quota(named(cluster, "a")).max(cpu=4))
+    secure = counted(cluster, "secure", "a", cpu=4)
+    secure.manifest["spec"]["runtimeClassName"] = name
+    cluster.submit(secure)
+
+    expect.bound("secure")
+
+    cluster.call("DELETE", f"/apis/node.k8s.io/v1/runtimeclasses/{name}")
+    settle(cluster)
+    assert read(cluster, named(cluster, "a"))["status"]["used"] == {"cpu": "4"}
+
+
+@pytest.mark.feature("QUOTA-12")
+@pytest.mark.case("QU-015", severity="critical")
+def test_preemption_stays_inside_the_quota(cluster: Trial, expect: Expect) -> None:
+    """A more important pod of a full quota takes the place of a less important one of the same quota."""
+    cluster.apply(priority_class("quota-low", 1000), priority_class("quota-high", 9000))
+    cluster.add(node("n1").cpu(32))
+    make(cluster, quota(named(cluster, "a")).max(cpu=4), quota(named(cluster, "b")).max(cpu=4))
+    for own in "ab":
+        cluster.submit(counted(cluster, f"{own}-low", own, cpu=4).priority_class("quota-low"))
+    expect.bound("a-low", "b-low")
+
+    cluster.submit(counted(cluster, "a-high", "a", cpu=4).priority_class("quota-high"))
+
+    expect.bound("a-high")
+    expect.gone("a-low")
+    expect.bound("b-low")
+
+
+@pytest.mark.feature("QUOTA-12")
+@pytest.mark.case("QU-016", severity="normal")
+def test_pods_that_are_not_preemptible_are_no_victims(cluster: Trial, expect: Expect) -> None:
+    """A more important pod waits if only non-preemptible pods fill its quota."""
+    cluster.apply(priority_class("quota-low", 1000), priority_class("quota-high", 9000))
+    cluster.add(node("n1").cpu(32))
+    make(cluster, quota(named(cluster, "a")).min(cpu=4).max(cpu=4))
+    cluster.submit(counted(cluster, "low", "a", cpu=4, preemptible=False).priority_class("quota-low"))
+    expect.bound("low")
+
+    cluster.submit(counted(cluster, "high", "a", cpu=4).priority_class("quota-high"))
+
+    expect.pending("high", saying="Insufficient quotas")
+    expect.stable(seconds=20)
+
+
+@pytest.mark.feature("QUOTA-12")
+@pytest.mark.case("QU-017", severity="critical")
+def test_the_lender_takes_back(cluster: Trial, expect: Expect) -> None:
+    """A quota that uses more than its share for longer than delayEvictTime loses its least important pods.
+
+    It loses no more than what is above the share, and the lender's pods start.
+    """
+    cluster.add(node("n1").cpu(8))
+    make(cluster, *(quota(named(cluster, one)).min(cpu=4).max(cpu=8) for one in "ab"))
+    cluster.submit(*many(cluster, "a", 8))
+    names = [f"a-{number}" for number in range(8)]
+    expect.bound(names[0], names[1], *names[2:])
+
+    cluster.submit(*many(cluster, "b", 4))
+
+    expect.bound("b-0", "b-1", "b-2", "b-3", within=120)
+    settle(cluster)
+    assert placed(cluster, "a-") == 4
+
+
+@pytest.mark.feature("QUOTA-1")
+@pytest.mark.case("QU-018", severity="normal")
+def test_cards_are_quota_too(cluster: Trial, expect: Expect) -> None:
+    """A quota of GPUs admits its cards and no more, while the node has others free."""
+    cluster.add(node("n1").gpus("a10", 4))
+    make(cluster, quota(named(cluster, "a")).limits({CARD: 1}, {CARD: 2}))
+
+    cluster.submit(*(pod(f"p-{number}").nvidia(1).quota(named(cluster, "a")) for number in range(3)))
+
+    expect.bound("p-0", "p-1")
+    expect.pending("p-2", saying=f"exceedDimensions: [{CARD}]")
