@@ -94,6 +94,7 @@ class Case(msgspec.Struct, frozen=True):
     started: Moment | None = None
     seconds: float = 0.0
     evidence: tuple[Evidence, ...] = ()
+    grades: tuple[str, ...] = ()  # grades of evidence that differ from the run's (reports/grades.py)
 
 
 class Measurement(msgspec.Struct, frozen=True, omit_defaults=True):
