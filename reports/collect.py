@@ -4,6 +4,7 @@ Features come from `suites/features.yaml`: a list of `{id, title, release: [v0.7
 verified when each of its promises is; a promise is verified by a case that names it as ROW.promise and passed at the
 grade of evidence that the promise needs. A row without promises is one promise itself. An ID that only a case names
 is kept without a title, so that every case is counted.
+"""
 
 import hashlib
 import re
