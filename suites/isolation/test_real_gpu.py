@@ -52,9 +52,7 @@ def bench(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory)
 
 
 @pytest.mark.case("IS-040", severity="blocker")
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.feature(*PROMISES[name])) for name in CHECKS]
-)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.feature(*PROMISES[name])) for name in CHECKS])
 def test_a_promise_holds_on_the_card(
     bench: Bench, name: str, results: ResultsWriter | None, request: pytest.FixtureRequest
 ) -> None:
