@@ -87,22 +87,36 @@ def cli_reference() -> str:
 def feature_table() -> str:
     """The rows of suites/features.yaml, with the cases whose markers name them."""
     rows = yaml.safe_load((ROOT / "suites" / "features.yaml").read_bytes())
+    index = yaml.safe_load((ROOT / "suites" / "manifests" / "index.yaml").read_bytes())
     naming: dict[str, list[str]] = {}
+    for entry in index:
+        if "/config/" not in entry["file"]:
+            naming[entry["promise"]] = ["manifests/test_released"]
     for path in sorted((ROOT / "suites").glob("*/test_*.py")):
         name = f"{path.parent.name}/{path.stem}"
-        for match in re.finditer(r"mark\.feature\(([^)]*)\)", path.read_text()):
-            for feature in re.findall(r"[\"']([^\"']+)[\"']", match[1]):
-                if name not in naming.setdefault(feature, []):
-                    naming[feature].append(name)
-    lines = ["# Features", "", "The rows of `suites/features.yaml`, and the suites with a case that names each.", ""]
+        for feature in re.findall(r"\"([A-Z]+-\d+(?:\.[a-z0-9.-]+)?)\"", path.read_text()):
+            if name not in naming.setdefault(feature, []):
+                naming[feature].append(name)
+    lines = [
+        "# Features",
+        "",
+        "Rows of `suites/features.yaml`, their promises, and the suites with a case for each promise.",
+    ]
+    lines += ["", "A grade of evidence that a promise needs is in brackets.", ""]
     group = ""
     for row in sorted(rows, key=lambda row: row["group"]):
         if row["group"] != group:
             group = row["group"]
             lines += ["", f"## {group}", "", "| ID | requirement | release | suites |", "| --- | --- | --- | --- |"]
-        suites = ", ".join(f"`{name}`" for name in naming.get(row["id"], ())) or "none"
+        suites = ", ".join(f"`{name}`" for name in naming.get(row["id"], ()))
         title = row["title"].replace("|", "\\|").replace("<", "&lt;")
-        lines.append(f"| {row['id']} | {title} | {', '.join(map(str, row.get('release', ())))} | {suites} |")
+        lines.append(f"| **{row['id']}** | **{title}** | {', '.join(map(str, row.get('release', ())))} | {suites} |")
+        for name, promise in row.get("promises", {}).items():
+            whole = promise if isinstance(promise, dict) else {"text": promise, "needs": []}
+            needs = f" [{', '.join(whole['needs'])}]" if whole["needs"] else ""
+            suites = ", ".join(f"`{name}`" for name in naming.get(f"{row['id']}.{name}", ())) or "none"
+            text = whole["text"].replace("|", "\\|").replace("<", "&lt;")
+            lines.append(f"| {row['id']}.{name} | {text}{needs} | | {suites} |")
     return "\n".join(lines) + "\n"
 
 

@@ -13,6 +13,7 @@ there is no locking. A crash can truncate only the last line of a file: the read
 Timestamps are RFC 3339 with an offset, durations are seconds. docs/results.md describes the fields with examples.
 """
 
+import fcntl
 import hashlib
 import math
 import os
@@ -30,6 +31,7 @@ from seatrial.scheduler.api.clock import Clock, WallClock
 
 FORMAT = "seatrial-run/1"
 RUN, FLEET, EVIDENCE, ALLURE = "run.json", "fleet.json", "evidence", "allure-results"
+LOCK = ".run.lock"  # locked while a run writes to the folder
 PYTEST_TEMP = "pytest-tmp"  # folders of tests that failed
 CASES, MEASUREMENTS, TIMELINE = "cases", "measurements", "timeline"
 
@@ -69,6 +71,8 @@ class RunInfo(msgspec.Struct, frozen=True):
     interrupted: bool = False
     keyword: str = ""  # expression of -k
     hardware: str = ""  # simulated, this machine's, or stand-in NAME
+    provenance: dict[str, str] = {}  # what exactly was run: commit, SHA-256 of the subject and of the feature list
+    attached: dict[str, str] = {}  # name → file in the folder, as the scheduler's configuration
     format: str = FORMAT
 
 
@@ -94,6 +98,7 @@ class Case(msgspec.Struct, frozen=True):
     started: Moment | None = None
     seconds: float = 0.0
     evidence: tuple[Evidence, ...] = ()
+    grades: tuple[str, ...] = ()  # grades of evidence that differ from the run's (reports/grades.py)
 
 
 class Measurement(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -191,8 +196,11 @@ class ResultsWriter:
     ) -> None:
         """Open `folder`; create it if needed. `fresh` removes the files of an earlier run (not for workers).
 
+        A fresh writer locks the folder until it is closed or its process ends.
+
         Raises:
-            ResultsError: the folder cannot be written, or it contains files that are not of a run.
+            ResultsError: the folder cannot be written, contains files that are not of a run, or is that of a run which
+                has not ended.
         """
         if not _WORKER.fullmatch(worker):
             raise ResultsError(f"worker {worker!r}: expected letters, digits, dots and underscores")
@@ -206,6 +214,7 @@ class ResultsWriter:
             self.folder.mkdir(parents=True, exist_ok=True)
             _refuse_strangers(self.folder)
             if fresh:
+                self._files[LOCK] = _lock(self.folder)
                 _clear(self.folder)
             self._file(CASES)  # marks the folder as a run for later writers
         except OSError as error:
@@ -403,7 +412,7 @@ def _refuse_strangers(folder: Path) -> None:
         if found == FORMAT:
             return
     elif all(
-        _LINES.fullmatch(name) or name in (FLEET, EVIDENCE, ALLURE, PYTEST_TEMP) or name.startswith(f".{RUN}.")
+        _LINES.fullmatch(name) or name in (FLEET, EVIDENCE, ALLURE, PYTEST_TEMP, LOCK) or name.startswith(f".{RUN}.")
         for name in names
     ):
         return  # empty, or a run that has just started
@@ -411,6 +420,27 @@ def _refuse_strangers(folder: Path) -> None:
         f"results folder {folder}: expected a new or empty folder, or one that an earlier run left; "
         f"found {_kind_of(folder)}; name another folder"
     )
+
+
+def _lock(folder: Path) -> int:
+    """Lock the folder for one run; returns the descriptor that holds the lock. The kernel ends it with the process.
+
+    Raises:
+        ResultsError: another run holds it.
+    """
+    path = folder / LOCK
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        holder = path.read_text(errors="replace").strip() or "another process"
+        os.close(descriptor)
+        raise ResultsError(
+            f"results folder {folder}: a run that has not ended writes to it ({holder}); name another folder, or wait"
+        ) from error
+    os.truncate(descriptor, 0)
+    os.write(descriptor, f"process {os.getpid()}\n".encode())
+    return descriptor
 
 
 def _clear(folder: Path) -> None:

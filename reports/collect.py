@@ -1,36 +1,53 @@
-"""Merge the results of runs: which requirement is verified, by which cases, on which backends.
+"""Merge the results of runs: which requirement is verified, by which cases, at which grade of evidence.
 
-Features come from `suites/features.yaml`: a list of `{id, title, release: [v0.7, …], group}`. An ID that only a case
-names is kept without a title, so that every case is counted.
+Features come from `suites/features.yaml`: a list of `{id, title, release: [v0.7, …], group, promises}`. A row is
+verified when each of its promises is; a promise is verified by a case that names it as ROW.promise and passed at the
+grade of evidence that the promise needs. A row without promises is one promise itself. An ID that only a case names
+is kept without a title, so that every case is counted.
 """
 
 import hashlib
+import re
 import shlex
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 import yaml
 
 from seatrial.harness.errors import ResultsError, UsageError
 from seatrial.harness.results import Case, Run, RunVerdict, is_run, read_run
+from seatrial.reports.grades import CLUSTERS, DEVICES, GRADES, Grade, grade_of, strength
 
 State = Literal["verified", "failed", "not verified"]
 
 FEATURES = Path(__file__).parent.parent / "suites" / "features.yaml"
 OTHER_GROUP = "Other"
+_NAME = re.compile(r"[a-z0-9][a-z0-9.-]*")
+
+
+class Promise(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a row promises, and the grades of evidence that it needs."""
+
+    text: str
+    needs: tuple[str, ...] = ()
 
 
 class Feature(msgspec.Struct, frozen=True):
-    """A row of the feature list."""
+    """A row of the feature list.
+
+    `promises` are by their name in the row. `bare`: cases may name the row alone; that verifies none of its promises.
+    """
 
     id: str
     title: str = ""
     release: tuple[str, ...] = ()
     group: str = OTHER_GROUP
+    bare: bool = False
+    promises: dict[str, Promise] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,20 +59,76 @@ class CaseOfRun:
 
 
 @dataclass(frozen=True, slots=True)
-class Requirement:
-    """A feature with all cases that name it."""
+class PromiseResult:
+    """A promise with all cases that name it, and the grade of each case's evidence."""
 
-    feature: Feature
+    id: str
+    promise: Promise
     cases: tuple[CaseOfRun, ...]
+    grades: tuple[Grade, ...]
 
     @property
     def state(self) -> State:
-        return state_of(entry.case for entry in self.cases)
+        """As `state_of`, where only cases with sufficient evidence verify; a failure counts at any grade."""
+        state = state_of(entry.case for entry in self.cases)
+        return "not verified" if state == "verified" and not self._sufficient() else state
+
+    @property
+    def passed_at(self) -> tuple[Grade, ...]:
+        """The grades at which a case passed, from weak to strong."""
+        pairs = zip(self.cases, self.grades, strict=True)
+        return tuple(sorted({grade for entry, grade in pairs if entry.case.verdict == "passed"}, key=strength))
+
+    @property
+    def why(self) -> str:
+        """Why the promise is not verified; empty if it is."""
+        if self.state != "not verified":
+            return "" if self.state == "verified" else "a case failed"
+        verdicts = {entry.case.verdict for entry in self.cases}
+        if not verdicts:
+            return "no case"
+        if "broken" in verdicts:
+            return "a case broke"
+        if "passed" in verdicts:
+            seen = "; ".join(map(str, self.passed_at))
+            return f"needs {' and '.join(self.promise.needs)}, passed at {seen}"
+        return next((entry.case.reason for entry in self.cases if entry.case.reason), "skipped")
+
+    def _sufficient(self) -> bool:
+        return any(grade.suffices(self.promise.needs) for grade in self.passed_at)
+
+    def of_run(self, run: int) -> "PromiseResult":
+        """The same by the cases of one run."""
+        own = [(entry, grade) for entry, grade in zip(self.cases, self.grades, strict=True) if entry.run == run]
+        cases, grades = tuple(entry for entry, _ in own), tuple(grade for _, grade in own)
+        return PromiseResult(self.id, self.promise, cases, grades)
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """A feature with its promises, and all cases that name the row or one of its promises."""
+
+    feature: Feature
+    cases: tuple[CaseOfRun, ...]
+    promises: tuple[PromiseResult, ...]
+
+    @property
+    def state(self) -> State:
+        return _state_of_row(self.cases, self.promises)
+
+    @property
+    def kept(self) -> int:
+        """The number of promises that are verified."""
+        return sum(promise.state == "verified" for promise in self.promises)
 
     def state_in(self, run: int) -> State | None:
         """The state by the cases of one run; None if no case of that run names the feature."""
-        cases = [entry.case for entry in self.cases if entry.run == run]
-        return state_of(cases) if cases else None
+        cases = [entry for entry in self.cases if entry.run == run]
+        return _state_of_row(cases, [promise.of_run(run) for promise in self.promises]) if cases else None
+
+    def kept_in(self, run: int) -> int:
+        """The number of promises that the cases of one run verify."""
+        return sum(promise.of_run(run).state == "verified" for promise in self.promises)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +159,25 @@ class Collection:
     def in_state(self, state: State) -> int:
         """The number of requirements in this state."""
         return sum(requirement.state == state for requirement in self.requirements)
+
+    @property
+    def promises(self) -> tuple[PromiseResult, ...]:
+        """The promises of all requirements."""
+        return tuple(promise for requirement in self.requirements for promise in requirement.promises)
+
+    @property
+    def grade(self) -> Grade:
+        """The strongest devices and the strongest cluster on which a case passed; the weakest if none passed."""
+        seen = [grade_of(self.runs[entry.run].info, entry.case) for entry in self.cases
+                if entry.case.verdict == "passed"]  # fmt: skip
+        devices = max((DEVICES.index(grade.devices) for grade in seen), default=0)
+        return Grade(DEVICES[devices], CLUSTERS[max((CLUSTERS.index(grade.cluster) for grade in seen), default=0)])
+
+    @property
+    def coverage(self) -> str:
+        """How much is verified, as in "61 of 91 requirements, simulated"."""
+        devices = {"hardware": "on hardware", "stand-in": "on stand-ins"}.get(self.grade.devices, "simulated")
+        return f"{self.in_state('verified')} of {len(self.requirements)} requirements, {devices}"
 
 
 def state_of(cases: Iterable[Case]) -> State:
@@ -119,17 +211,53 @@ def collect(folders: Sequence[Path], *, features: Path | None = None) -> Collect
 
 
 def read_features(path: Path) -> list[Feature]:
-    """Read the feature list; the order is kept.
+    """Read the feature list; the order is kept. A promise is a text, or `{text, needs: [hardware]}`.
 
     Raises:
-        UsageError: there is no such file, or it is not a list of {id, title, release, group}.
+        UsageError: there is no such file, or it is not a list of {id, title, release, group, promises}.
     """
     try:
-        return msgspec.convert(yaml.safe_load(path.read_text()), list[Feature])
+        found = msgspec.convert(_with_whole_promises(yaml.safe_load(path.read_text())), list[Feature])
+        _check(found, path)
+        return found
     except OSError as error:
         raise UsageError(f"feature list {path}: cannot be read: {error.strerror}") from error
     except (yaml.YAMLError, UnicodeDecodeError, msgspec.ValidationError) as error:
         raise UsageError(f"feature list {path}: expected a list of {{id, title, release, group}}: {error}") from error
+
+
+def _with_whole_promises(rows: Any) -> Any:
+    """The rows with each promise as a mapping."""
+    if not isinstance(rows, list):
+        return rows
+    whole = []
+    for row in rows:
+        promises = row.get("promises") if isinstance(row, dict) else None
+        if isinstance(promises, dict):
+            full = {name: {"text": text} if isinstance(text, str) else text for name, text in promises.items()}
+            row = {**row, "promises": full}  # noqa: PLW2901  # the row itself is not changed
+        whole.append(row)
+    return whole
+
+
+def _check(rows: Sequence[Feature], path: Path) -> None:
+    """
+    Raises:
+        UsageError: an ID is listed twice, or a promise has a name or a grade that cannot be used.
+    """
+    ids: set[str] = set()
+    for row in rows:
+        if row.id in ids:
+            raise UsageError(f"feature list {path}: {row.id} is listed twice")
+        ids.add(row.id)
+        for name, promise in row.promises.items():
+            if not _NAME.fullmatch(name):
+                raise UsageError(f"feature list {path}: {row.id}: promise {name!r}: expected a name as in whole-cards")
+            for need in promise.needs:
+                if need not in GRADES:
+                    raise UsageError(
+                        f"feature list {path}: {row.id}.{name}: needs {need!r}: expected one of: {', '.join(GRADES)}"
+                    )
 
 
 def fingerprint(run: Run) -> str:
@@ -174,14 +302,37 @@ def _why_no_hardware(run: Run) -> str:
 
 
 def _requirements(runs: Sequence[Run], known: Sequence[Feature]) -> list[Requirement]:
-    by_feature: dict[str, list[CaseOfRun]] = defaultdict(list)
+    by_name: dict[str, list[CaseOfRun]] = defaultdict(list)
     for number, run in enumerate(runs):
         for case in run.cases:
             for feature in dict.fromkeys(case.features):
-                by_feature[feature].append(CaseOfRun(number, case))
+                by_name[feature].append(CaseOfRun(number, case))
     listed = {feature.id for feature in known}
-    extra = [Feature(name) for name in sorted(by_feature, key=_natural) if name not in listed]
-    return [Requirement(feature, tuple(by_feature.get(feature.id, ()))) for feature in (*known, *extra)]
+    listed |= {f"{feature.id}.{name}" for feature in known for name in feature.promises}
+    extra = [Feature(name) for name in sorted(by_name, key=_natural) if name not in listed]
+    return [_requirement(feature, runs, by_name) for feature in (*known, *extra)]
+
+
+def _requirement(feature: Feature, runs: Sequence[Run], by_name: Mapping[str, Sequence[CaseOfRun]]) -> Requirement:
+    named = {f"{feature.id}.{name}": promise for name, promise in feature.promises.items()}
+    results = []
+    for name, promise in (named or {feature.id: Promise(feature.title)}).items():
+        cases = tuple(by_name.get(name, ()))
+        grades = tuple(grade_of(runs[entry.run].info, entry.case) for entry in cases)
+        results.append(PromiseResult(name, promise, cases, grades))
+    entries = {
+        (entry.run, entry.case.nodeid): entry for name in (feature.id, *named) for entry in by_name.get(name, ())
+    }
+    return Requirement(feature, tuple(entries.values()), tuple(results))
+
+
+def _state_of_row(cases: Iterable[CaseOfRun], promises: Sequence[PromiseResult]) -> State:
+    """Failed if a case failed; verified if each promise is and no case broke; else not verified."""
+    verdicts = {entry.case.verdict for entry in cases}
+    if "failed" in verdicts:
+        return "failed"
+    kept = all(promise.state == "verified" for promise in promises)
+    return "verified" if kept and "broken" not in verdicts else "not verified"
 
 
 def _natural(name: str) -> tuple[str, int, str]:

@@ -12,7 +12,9 @@ from seatrial.reports.collect import Collection, collect, fingerprint
 from seatrial.reports.compare import Comparison, FigureChange
 from seatrial.reports.compare import compare as hold_against
 from seatrial.reports.figures import short
-from seatrial.reports.signoff import VERDICTS, headline, write_signoff
+from seatrial.reports.policy import read_policy
+from seatrial.reports.release import release_of
+from seatrial.reports.signoff import headline, stamp_of, write_markdown, write_signoff
 
 PAGE = "signoff.html"
 
@@ -21,33 +23,54 @@ Percent = Annotated[float, Parameter(validator=validators.Number(gte=0))]
 
 
 def report(
-    *folders: Path, output: Path | None = None, features: Path | None = None, title: str = "", json_: Json = False
+    *folders: Path,
+    output: Path | None = None,
+    features: Path | None = None,
+    title: str = "",
+    require: Path | None = None,
+    base: Path | None = None,
+    history: Path | None = None,
+    markdown: Path | None = None,
+    json_: Json = False,
 ) -> int:
     """Write the sign-off page from the files of runs, and Allure's HTML if its command is installed.
 
-    Exit status: 0 passed, 1 failed or incomplete, 2 the files or the use of this command are at fault.
+    Exit status: 0 passed, 1 failed, incomplete or a demand of --require is not met, 2 the files or the use of this
+    command are at fault.
 
     Args:
         folders: Run folders, or folders that hold run folders.
         output: File of the page; by default signoff.html in the first folder.
         features: The feature list, a YAML list of {id, title, release, group}; by default that of the suites.
         title: Title of the page; by default the subject's name and version.
+        require: A release policy in YAML: rows to verify, each at its grade of evidence, and figures to reach.
+        base: The run folder (or folder of runs) of the last release; the page shows what changed since.
+        history: A folder that holds older run folders; the page shows figures and verdicts over these runs.
+        markdown: Also write a summary in Markdown to this file, as for a pull request.
         json_: Print the verdict and the counts as JSON.
     """
+    policy = read_policy(require) if require is not None else None
     found = collect(folders or (Path("seatrial-report"),), features=features)
-    page = write_signoff(found, output or (folders[0] if folders else Path("seatrial-report")) / PAGE, title=title)
+    release = release_of(found, policy=policy, base=base, history=history, features=features)
+    file = output or (folders[0] if folders else Path("seatrial-report")) / PAGE
+    page = write_signoff(found, file, title=title, release=release)
+    if markdown is not None:
+        write_markdown(found, markdown, release)
     allure = [build_html(run) for run in found.runs]
     if json_:
-        print(json.dumps(summary(found, page) | {"allure": [str(line) for line in allure]}, indent=2))
+        unmet = [f"{outcome.demand}: {outcome.why}" for outcome in release.unmet]
+        print(json.dumps(summary(found, page) | {"unmet": unmet, "allure": [str(line) for line in allure]}, indent=2))
     else:
-        print(f"{VERDICTS[found.verdict]}  {headline(found)}")
+        print(f"{stamp_of(found, release)}: {found.coverage}. {headline(found)}")
         print(f"requirements: {_states(found)}")
+        for outcome in release.unmet:
+            print(f"not met: {outcome.demand}: {outcome.why}")
         for note in found.notes:
             print(f"note: {note}")
         print(f"page: {page}")
         for line in dict.fromkeys(map(str, allure)):
             print(f"allure: {line}" if not line.startswith("no ") else line)
-    return 0 if found.verdict == "passed" else 1
+    return 0 if found.verdict == "passed" and not release.unmet else 1
 
 
 def compare(base: Path, new: Path, *, tolerance: Percent = 10.0, json_: Json = False) -> int:
@@ -74,7 +97,9 @@ def summary(found: Collection, page: Path) -> dict[str, Any]:
     return {
         "verdict": found.verdict,
         "cases": {verdict: found.count(verdict) for verdict in ("passed", "failed", "broken", "skipped")},
+        "coverage": found.coverage,
         "requirements": {requirement.feature.id: requirement.state for requirement in found.requirements},
+        "promises": {promise.id: promise.state for promise in found.promises},
         "runs": [{"id": run.info.id, "verdict": run.verdict, "sha256": fingerprint(run)} for run in found.runs],
         "notes": list(found.notes),
         "page": str(page),

@@ -7,22 +7,24 @@ A section is left out of the page and of its table of contents where its functio
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import count, groupby
 from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup
 
-from seatrial.harness.results import Case, Run
+from seatrial.harness.results import Case, Evidence, Run, RunInfo
 from seatrial.reports import svg
-from seatrial.reports.collect import CaseOfRun, Collection, Requirement, fingerprint
+from seatrial.reports.collect import CaseOfRun, Collection, PromiseResult, Requirement, fingerprint
 from seatrial.reports.evidence import EvidenceBudget, ShownEvidence, show_evidence
 from seatrial.reports.figures import Load, Series, loads_of, series_of, short
 from seatrial.reports.fleet import fleet
+from seatrial.reports.grades import GRADES
 from seatrial.reports.texts import duration_text, phrase
 
 TEMPLATES = Path(__file__).parent / "templates" / "sections"
 MAX_OPEN_FINDINGS = 12  # findings that are unfolded when the page opens; readers unfold the others
+MIN_CHART_SECONDS = 1.0  # a shorter load is drawn as noise; its figures are in the table
 
 Values = Mapping[str, Any]
 
@@ -39,12 +41,16 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A case that did not pass."""
+    """A case that did not pass, and the command that runs it again."""
 
     anchor: str
     case: Case
     run: Run
     evidence: tuple[ShownEvidence, ...]
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        return repeat_command(self.run.info, self.case)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +80,8 @@ def _requirements(collection: Collection) -> Values:
         "groups": _groups(collection.requirements),
         "columns": range(len(collection.runs)),
         "links": lambda requirement: _links(requirement, anchor),
+        "grades": GRADES,
+        "passed_at": _passed_at,
     }
 
 
@@ -83,10 +91,17 @@ def _groups(requirements: Sequence[Requirement]) -> list[tuple[str, list[Require
     return [(group, list(members)) for group, members in groupby(by_group, key=lambda one: one.feature.group)]
 
 
+def _passed_at(requirement: Requirement, grade: str) -> int:
+    """The number of promises with a passed case of which this is the grade of the devices or of the cluster."""
+    return sum(
+        any(grade in (seen.devices, seen.cluster) for seen in promise.passed_at) for promise in requirement.promises
+    )
+
+
 _WORST_FIRST = ("failed", "broken", "passed", "skipped")
 
 
-def _links(requirement: Requirement, anchor: Callable[[CaseOfRun], str]) -> list[tuple[str, Case]]:
+def _links(requirement: Requirement | PromiseResult, anchor: Callable[[CaseOfRun], str]) -> list[tuple[str, Case]]:
     """The cases of a requirement with their anchors: failed, broken, passed, skipped."""
     ordered = sorted(requirement.cases, key=lambda entry: _WORST_FIRST.index(entry.case.verdict))
     return [(anchor(entry), entry.case) for entry in ordered]
@@ -98,11 +113,37 @@ def _links(requirement: Requirement, anchor: Callable[[CaseOfRun], str]) -> list
 def _all_findings(collection: Collection) -> Values:
     anchor, budget = anchor_of(collection), EvidenceBudget()
     return {
-        "failed": _findings(collection, "failed", anchor, budget),
-        "broken": _findings(collection, "broken", anchor, budget),
+        "failed": _grouped(_findings(collection, "failed", anchor, budget), collection),
+        "broken": _grouped(_findings(collection, "broken", anchor, budget), collection),
         "skipped": _skips(collection, anchor),
         "open_findings": MAX_OPEN_FINDINGS,
     }
+
+
+def _grouped(findings: Sequence[Finding], collection: Collection) -> list[tuple[str, list[tuple[int, Finding]]]]:
+    """Findings by the first row that they name, with their number on the page; the most severe first, as given."""
+    titles = {requirement.feature.id: requirement.feature.title for requirement in collection.requirements}
+    groups: dict[str, list[Finding]] = {}
+    for finding in findings:
+        row = finding.case.features[0].partition(".")[0] if finding.case.features else ""
+        groups.setdefault(f"{row}: {titles.get(row, '')}".strip(": ") or "No requirement", []).append(finding)
+    numbers = count(1)
+    return [(name, [(next(numbers), finding) for finding in members]) for name, members in groups.items()]
+
+
+def repeat_command(info: RunInfo, case: Case) -> tuple[str, ...]:
+    """The command that runs the test of a case again with the subject, backend, fleet and seed of its run."""
+    given = info.command[2:]
+    own = [word for before, word in zip(("", *given), given, strict=False)
+           if "/" in word and not word.startswith("-") and not before.startswith("-")]  # fmt: skip
+    name = case.nodeid.rpartition("::")[2].partition("[")[0]
+    words = ["seatrial", "run", *(own or [case.suite] * bool(case.suite)), "-k", name, "--backend", info.backend]
+    words += ["--subject", info.subject.name]
+    if info.hardware.startswith("stand-in "):
+        words += ["--fake", info.hardware.removeprefix("stand-in ")]
+    if info.fleet and info.fleet != "default":
+        words += ["--fleet", info.fleet]
+    return (*words, "--seed", str(info.seed)) if info.seed is not None else tuple(words)
 
 
 _SEVERITIES = ("blocker", "critical", "normal", "minor", "trivial")
@@ -141,7 +182,8 @@ def _skips(collection: Collection, anchor: Callable[[CaseOfRun], str]) -> list[t
 def _performance(collection: Collection) -> Values | None:
     runs = collection.runs
     series = series_of(runs)
-    plots = [*_latency_plots(series, runs), *(_load_plot(load, runs) for load in loads_of(runs))]
+    loads = [load for load in loads_of(runs) if load.seconds >= MIN_CHART_SECONDS]
+    plots = [*_latency_plots(series, runs), *(_load_plot(load, runs) for load in loads)]
     return {"plots": plots, "series": series} if plots or series else None
 
 
@@ -184,7 +226,14 @@ def _fleets(collection: Collection) -> Values | None:
 
 
 def _environment(collection: Collection) -> Values:
-    return {"fingerprints": [fingerprint(run) for run in collection.runs]}
+    budget = EvidenceBudget()
+    return {
+        "fingerprints": [fingerprint(run) for run in collection.runs],
+        "attached": [
+            [show_evidence(run.folder, Evidence(name, file), budget) for name, file in run.info.attached.items()]
+            for run in collection.runs
+        ],
+    }
 
 
 def _cases(collection: Collection) -> Values:
@@ -199,8 +248,8 @@ def _suites(cases: Iterable[CaseOfRun]) -> list[tuple[str, list[CaseOfRun]]]:
 
 
 SECTIONS: tuple[Section, ...] = (
-    Section("requirements", "Requirements", TEMPLATES / "requirements.html", _requirements),
     Section("findings", "Findings", TEMPLATES / "findings.html", _all_findings),
+    Section("requirements", "Requirements", TEMPLATES / "requirements.html", _requirements),
     Section("performance", "Performance", TEMPLATES / "performance.html", _performance),
     Section("fleet", "Fleet", TEMPLATES / "fleet.html", _fleets),
     Section("environment", "Environment", TEMPLATES / "environment.html", _environment),

@@ -16,6 +16,8 @@ from seatrial.harness.errors import ResultsError
 from seatrial.reports.collect import Collection
 from seatrial.reports.figures import short
 from seatrial.reports.fleet import describe, occupancy, step_of
+from seatrial.reports.markdown import markdown
+from seatrial.reports.release import Release
 from seatrial.reports.sections import SECTIONS, Section, anchor_of
 from seatrial.reports.texts import duration_text, moment_text, name_of, phrase
 
@@ -23,15 +25,19 @@ TEMPLATES = Path(__file__).parent / "templates"
 VERDICTS = {"passed": "PASS", "failed": "FAIL", "incomplete": "INCOMPLETE"}
 
 
-def signoff(collection: Collection, *, title: str = "", sections: Sequence[Section] = SECTIONS) -> str:
-    """The page as HTML, with the given sections below the verdict and the decision.
+def signoff(
+    collection: Collection, *, title: str = "", sections: Sequence[Section] = SECTIONS, release: Release | None = None
+) -> str:
+    """The page as HTML, with the given sections and those of the release below the verdict.
 
     Raises:
         ResultsError: there is no run to report on.
     """
     if not collection.runs:
         raise ResultsError("sign-off page: expected at least one run, found none; run `seatrial run` first")
-    common = _common(collection, title)
+    release = release or Release()
+    sections = (*sections[:1], *release.sections, *sections[1:])
+    common = _common(collection, title, release)
     environment = _environment(sections)
     bodies: list[tuple[Section, Markup]] = []
     for section in sections:
@@ -43,20 +49,51 @@ def signoff(collection: Collection, *, title: str = "", sections: Sequence[Secti
 
 
 def write_signoff(
-    collection: Collection, file: Path, *, title: str = "", sections: Sequence[Section] = SECTIONS
+    collection: Collection,
+    file: Path,
+    *,
+    title: str = "",
+    sections: Sequence[Section] = SECTIONS,
+    release: Release | None = None,
 ) -> Path:
     """Write the page to `file` and return the file.
 
     Raises:
         ResultsError: there is no run to report on, or the file cannot be written.
     """
-    page = signoff(collection, title=title, sections=sections)
+    page = signoff(collection, title=title, sections=sections, release=release)
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(page, encoding="utf-8")
     except OSError as error:
         raise ResultsError(f"sign-off page {file}: cannot be written: {error.strerror}") from error
     return file
+
+
+def write_markdown(collection: Collection, file: Path, release: Release) -> Path:
+    """Write a summary in Markdown to `file` and return the file.
+
+    Raises:
+        ResultsError: the file cannot be written.
+    """
+    text = markdown(
+        collection, stamp_of(collection, release), headline(collection), policy=release.policy, changes=release.changes
+    )
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ResultsError(f"summary {file}: cannot be written: {error.strerror}") from error
+    return file
+
+
+def stamp_of(collection: Collection, release: Release | None = None) -> str:
+    """The verdict in a word or four: a PASS is qualified unless every requirement is verified."""
+    if release is not None and release.unmet and collection.verdict == "passed":
+        return "FAIL"
+    if collection.verdict == "passed" and collection.in_state("verified") < len(collection.requirements):
+        return "PASS of what ran"
+    return VERDICTS[collection.verdict]
 
 
 def headline(collection: Collection) -> str:
@@ -89,7 +126,7 @@ def _environment(sections: Sequence[Section]) -> jinja2.Environment:
     return made
 
 
-def _common(collection: Collection, title: str) -> dict[str, Any]:
+def _common(collection: Collection, title: str, release: Release) -> dict[str, Any]:
     """The values that the page and all its sections share."""
     runs = collection.runs
     subjects = list(dict.fromkeys(f"{run.info.subject.name} {run.info.subject.version}".strip() for run in runs))
@@ -99,7 +136,12 @@ def _common(collection: Collection, title: str) -> dict[str, Any]:
         "collection": collection,
         "runs": runs,
         "many": len(runs) > 1,
-        "stamp": VERDICTS[collection.verdict],
+        "stamp": stamp_of(collection, release),
+        "header": "failed" if release.unmet else collection.verdict,
+        "coverage": collection.coverage,
+        "devices": collection.grade.devices,
+        "kept": sum(promise.state == "verified" for promise in collection.promises),
+        "unmet": len(release.unmet),
         "headline": headline(collection),
         "finished": max(ends, default=None),
         "counts": {verdict: collection.count(verdict) for verdict in ("passed", "failed", "broken", "skipped")},

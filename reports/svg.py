@@ -74,6 +74,24 @@ def throughput(load: Load) -> Markup:
     return _picture(parts, f"{load.pods:,} pods bound in {short(load.seconds)} s, {short(load.rate)} pods/s")
 
 
+def trend(points: Sequence[tuple[int, float]], unit: str, name: str) -> Markup:
+    """A figure over runs: `points` are (number of the run, figure)."""
+    first, last = points[0][0], points[-1][0]
+    step = nice_step(max(1e-9, *(value for _, value in points)) / 4)
+    ceiling = step * max(1, -int(-max(value for _, value in points) // step))
+    span = max(1, last - first)
+    every = max(1, round(nice_step(span / 8)))
+    marks = [(f"{number}", _x((number - first) / span)) for number in range(first, last + 1, every)]
+    rungs = [(short(step * n), _y(step * n / ceiling)) for n in range(round(ceiling / step) + 1)]
+    places = [(_x((number - first) / span), _y(value / ceiling)) for number, value in points]
+    parts = [_frame(marks, rungs), _axis_names("run", unit)]
+    parts.append(f'<polyline class="line c0" points="{_points(places)}"/>')
+    for (number, value), (x, y) in zip(points, places, strict=True):
+        title = escape(f"run {number}: {short(value)} {unit}")
+        parts.append(f'<circle class="mark c0" cx="{x:.1f}" cy="{y:.1f}" r="4"><title>{title}</title></circle>')
+    return _picture(parts, f"{name} by run, in {unit}")
+
+
 def legend(names: Sequence[str]) -> list[Line]:
     """The legend for the curves of `latency`."""
     return [Line(f"c{number % COLOURS}", name) for number, name in enumerate(names)]

@@ -1,5 +1,6 @@
 """What is written is read back; what is damaged is named."""
 
+import os
 import re
 import subprocess
 import sys
@@ -204,7 +205,11 @@ def test_fresh_removes_what_an_earlier_run_left_and_nothing_else(writer: Results
     writer.fleet([])
     (writer.folder / "my notes.txt").touch()
     ResultsWriter(writer.folder, fresh=True)
-    assert sorted(path.name for path in writer.folder.iterdir()) == ["cases.jsonl", "my notes.txt"]
+    assert sorted(path.name for path in writer.folder.iterdir()) == [
+        ".run.lock",
+        "cases.jsonl",
+        "my notes.txt",
+    ]
     assert (writer.folder / "cases.jsonl").read_bytes() == b""
 
 
@@ -233,3 +238,26 @@ def test_the_documented_examples_are_a_run(tmp_path: Path) -> None:
     assert len(examples) == 5
     assert (run.verdict, len(run.measurements), run.fleet[0].devices[0].model) == ("failed", 2, "H100-SXM5-80GB")
     assert run.timeline[0].case == run.cases[0].nodeid
+
+
+def test_one_run_has_one_folder(tmp_path: Path) -> None:
+    with ResultsWriter(tmp_path, fresh=True) as first:
+        first.case(Case("t.py::a", "passed"))
+        with pytest.raises(ResultsError, match=rf"has not ended writes to it \(process {os.getpid()}\)"):
+            ResultsWriter(tmp_path, fresh=True)
+        with ResultsWriter(tmp_path, worker="gw0") as worker:
+            worker.case(Case("t.py::b", "passed"))
+        assert len((tmp_path / "cases.jsonl").read_text().splitlines()) == 1, "the refused run removed nothing"
+    ResultsWriter(tmp_path, fresh=True).close()
+    assert (tmp_path / "cases.jsonl").read_text() == ""
+    assert not (tmp_path / "cases-gw0.jsonl").exists()
+
+
+def test_the_lock_of_a_killed_run_is_gone_with_it(tmp_path: Path) -> None:
+    code = (
+        "import os, sys\nfrom seatrial.harness.results import ResultsWriter\n"
+        "writer = ResultsWriter(sys.argv[1], fresh=True)\nos.kill(os.getpid(), 9)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=False)  # noqa: S603  # our own program
+    assert done.returncode == -9
+    ResultsWriter(tmp_path, fresh=True).close()

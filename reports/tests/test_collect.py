@@ -7,6 +7,7 @@ import pytest
 from seatrial.harness.errors import ResultsError, UsageError
 from seatrial.harness.results import Case, ResultsWriter, RunInfo, Subject, Verdict, moment
 from seatrial.reports.collect import FEATURES, collect, fingerprint, read_features, state_of
+from seatrial.reports.grades import grade_of
 from seatrial.reports.tests.sample import FEATURES_YAML, sample_run
 from seatrial.scheduler.api.clock import SIM_EPOCH
 
@@ -78,12 +79,99 @@ def test_listed_features_come_first_and_unlisted_ones_are_kept(tmp_path: Path) -
 
 
 def test_the_suites_own_feature_list_is_read(tmp_path: Path) -> None:
-    found = collect([write(tmp_path, "a", [Case("t::a", "passed", features=("DEV-1",))])])
+    one, two = "NUMA-3.scores", "NUMA-3.configuration-numa-scoring"
+    found = collect([write(tmp_path, "a", [Case("t::a", "passed", features=(one, two))])])
     assert {requirement.feature.id for requirement in found.requirements if requirement.state == "verified"} == {
-        "DEV-1"
+        "NUMA-3"
     }
+    assert {promise.id for promise in found.promises if promise.state == "verified"} == {one, two}
     assert len(found.requirements) == len(read_features(FEATURES)) > 50
     assert all(requirement.feature.title for requirement in found.requirements)
+
+
+PROMISES = """
+- {id: A-1, promises: {one: First, two: {text: Second, needs: [hardware]}}}
+- {id: B-1, promises: {big: {text: Big, needs: [stand-in, kubelet]}}}
+- {id: C-1, bare: true, promises: {only: Only}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("cases", "state", "kept", "why"),
+    [
+        pytest.param([("passed", "A-1.one", ())], "not verified", 1, "no case", id="one-of-two"),
+        pytest.param(
+            [("passed", "A-1.one", ()), ("passed", "A-1.two", ())],
+            "not verified",
+            1,
+            "needs hardware, passed at simulated, embedded",
+            id="too-weak-a-grade",
+        ),
+        pytest.param(
+            [("passed", "A-1.one", ()), ("passed", "A-1.two", ("hardware",))], "verified", 2, "", id="all-of-them"
+        ),
+        pytest.param(
+            [("passed", "A-1.one", ()), ("failed", "A-1.two", ())], "failed", 1, "a case failed", id="one-fails"
+        ),
+        pytest.param(
+            [("passed", "A-1.one", ()), ("passed", "A-1.two", ("hardware",)), ("broken", "A-1.two", ())],
+            "not verified",
+            1,
+            "a case broke",
+            id="one-breaks",
+        ),
+        pytest.param([("skipped", "A-1.two", ())], "not verified", 0, "no card", id="a-skip-says-why"),
+        pytest.param([("passed", "A-1", ())], "not verified", 0, "no case", id="the-row-alone-verifies-nothing"),
+        pytest.param([("failed", "A-1", ())], "failed", 0, "no case", id="the-row-alone-can-fail"),
+    ],
+)
+def test_a_row_is_verified_when_each_promise_is(
+    tmp_path: Path, cases: list[tuple[Verdict, str, tuple[str, ...]]], state: str, kept: int, why: str
+) -> None:
+    features = tmp_path / "features.yaml"
+    features.write_text(PROMISES)
+    made = [
+        Case(f"t::{number}", verdict, features=(name,), grades=grades, reason="no card" * (verdict == "skipped"))
+        for number, (verdict, name, grades) in enumerate(cases)
+    ]
+    found = collect([write(tmp_path, "a", made)], features=features)
+    row = found.requirements[0]
+    assert (row.state, row.kept, len(row.promises)) == (state, kept, 2)
+    assert row.promises[1].why == why
+    assert row.state_in(0) == state
+    assert row.kept_in(0) == kept
+    assert len(found.requirements) == 3, "no row is invented for a promise"
+
+
+def test_evidence_of_one_case_has_to_suffice(tmp_path: Path) -> None:
+    features = tmp_path / "features.yaml"
+    features.write_text(PROMISES)
+    apart = [Case("t::a", "passed", features=("B-1.big",), grades=("stand-in",))]
+    other = [Case("t::b", "passed", features=("B-1.big",), grades=("kubelet",))]
+    both = [Case("t::c", "passed", features=("B-1.big",), grades=("hardware", "kubelet"))]
+    runs = [write(tmp_path, "a", apart), write(tmp_path, "b", other, started=1)]
+    row = collect(runs, features=features).requirements[1]
+    assert row.state == "not verified"
+    assert row.promises[0].why == ("needs stand-in and kubelet, passed at simulated, kubelet; stand-in, embedded")
+    runs.append(write(tmp_path, "c", both, started=2))
+    row = collect(runs, features=features).requirements[1]
+    assert row.state == "verified"
+    assert [row.kept_in(run) for run in range(3)] == [0, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("hardware", "backend", "want"),
+    [
+        pytest.param("simulated", "virtual", "simulated, virtual", id="virtual"),
+        pytest.param("simulated", "embedded", "simulated, embedded", id="embedded"),
+        pytest.param("stand-in dgx-h100", "local", "stand-in, embedded", id="stand-in"),
+        pytest.param("this machine's", "local", "hardware, embedded", id="machine"),
+        pytest.param("", "kind", "simulated, kubelet", id="kind"),
+    ],
+)
+def test_the_grade_of_a_run(hardware: str, backend: str, want: str) -> None:
+    info = RunInfo("r", moment(SIM_EPOCH), (), backend, Subject("ours"), hardware=hardware)
+    assert str(grade_of(info)) == want
 
 
 def test_a_case_that_names_a_feature_twice_counts_once(tmp_path: Path) -> None:
@@ -96,6 +184,9 @@ def test_a_case_that_names_a_feature_twice_counts_once(tmp_path: Path) -> None:
     [
         pytest.param("{DEV-1: Devices}", "expected a list of", id="a-mapping"),
         pytest.param("[{title: no id}]", "missing required field `id`", id="no-id"),
+        pytest.param("[{id: A-1}, {id: A-1}]", "A-1 is listed twice", id="twice"),
+        pytest.param("[{id: A-1, promises: {one: {text: x, needs: [paper]}}}]", "A-1.one: needs 'paper'", id="a-grade"),
+        pytest.param("[{id: A-1, promises: {One Two: x}}]", "promise 'One Two'", id="a-name"),
         pytest.param("[unclosed", "expected a list of", id="not-yaml"),
         pytest.param(None, "cannot be read", id="no-such-file"),
     ],

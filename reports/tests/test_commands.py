@@ -42,7 +42,9 @@ def test_report_of_good_runs_goes_where_it_is_told(tmp_path: Path, capsys: Captu
     page = tmp_path / "pages" / "page.html"
     assert seatrial("report", run, "--output", page, "--title", "Release 7") == 0
     assert "<h1>Release 7</h1>" in page.read_text()
-    assert capsys.readouterr().out.startswith("PASS  All 46 cases that ran passed; 4 did not run.")
+    said = capsys.readouterr().out
+    assert said.startswith("PASS of what ran: ")
+    assert " requirements, simulated. All 46 cases that ran passed; 4 did not run." in said
 
 
 def test_a_folder_that_is_no_run_is_the_users_mistake(tmp_path: Path) -> None:

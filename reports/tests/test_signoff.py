@@ -1,6 +1,7 @@
 """The page says what the files say, stands alone, and lets nothing in a result become markup."""
 
 import re
+import shlex
 import xml.etree.ElementTree as ET
 from html.parser import HTMLParser
 from pathlib import Path
@@ -11,6 +12,7 @@ from seatrial.harness.errors import ResultsError
 from seatrial.harness.results import Case, Evidence, ResultsWriter, RunInfo, Subject, moment
 from seatrial.reports.collect import Collection, collect
 from seatrial.reports.evidence import MAX_TEXT, show_evidence
+from seatrial.reports.sections import repeat_command
 from seatrial.reports.signoff import TEMPLATES, headline, signoff, write_signoff
 from seatrial.reports.tests.sample import FEATURES_YAML, sample_run
 from seatrial.reports.texts import duration_text
@@ -147,7 +149,7 @@ def test_nothing_in_a_result_becomes_markup(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("case", "finish", "stamp"),
     [
-        pytest.param(Case("t::a", "passed"), True, "PASS", id="all-passed"),
+        pytest.param(Case("t::a", "passed"), True, "PASS of what ran", id="all-passed"),
         pytest.param(Case("t::a", "failed"), True, "FAIL", id="one-failed"),
         pytest.param(Case("t::a", "broken"), True, "FAIL", id="one-broken"),
         pytest.param(Case("t::a", "skipped"), True, "INCOMPLETE", id="nothing-ran"),
@@ -158,6 +160,64 @@ def test_the_stamp(tmp_path: Path, case: Case, finish: bool, stamp: str) -> None
     html = signoff(one_run(tmp_path / "run", case, finish=finish))
     assert f'<p class="stamp">{stamp}</p>' in html
     assert f"<title>{stamp}: ours 1</title>" in html
+
+
+def test_the_page_puts_failures_first_each_with_its_command(sample: Collection) -> None:
+    html = signoff(sample)
+    order = [html.index(f'id="h-{name}"') for name in ("findings", "requirements", "performance", "cases", "decision")]
+    assert order == sorted(order)
+    said = "seatrial run preemption -k test_only_as_many_victims_as_the_pod_needs --backend embedded"
+    assert f"Run it again: <code>{said}" in html
+    assert "<h4>PRE-1: Preemption by priority, with minimal victims</h4>" in html
+
+
+@pytest.mark.parametrize(
+    ("info", "want"),
+    [
+        pytest.param(
+            RunInfo("r", moment(SIM_EPOCH), ("seatrial", "run"), "local", Subject("seatrial"), seed=3,
+                    hardware="stand-in a10:2"),
+            "seatrial run gang -k test_a --backend local --subject seatrial --fake a10:2 --seed 3",
+            id="stand-in",
+        ),
+        pytest.param(
+            RunInfo("r", moment(SIM_EPOCH), ("seatrial", "run", "./own", "--report", "out/x"), "embedded",
+                    Subject("./kube-scheduler --v 2"), fleet="lab.yaml"),
+            "seatrial run ./own -k test_a --backend embedded --subject './kube-scheduler --v 2' --fleet lab.yaml",
+            id="own-suites-and-a-binary",
+        ),
+    ],
+)  # fmt: skip
+def test_the_command_that_repeats_a_case(info: RunInfo, want: str) -> None:
+    assert shlex.join(repeat_command(info, Case("gang/test_x.py::test_a[1]", "failed", suite="gang"))) == want
+
+
+@pytest.mark.parametrize(
+    ("grades", "ribbon"),
+    [
+        pytest.param((), "SIMULATED: ", id="simulated"),
+        pytest.param(("stand-in",), "STAND-IN: ", id="stand-in"),
+        pytest.param(("hardware",), "", id="hardware"),
+    ],
+)
+def test_what_did_not_run_on_hardware_is_stamped(tmp_path: Path, grades: tuple[str, ...], ribbon: str) -> None:
+    html = signoff(one_run(tmp_path / "run", Case("t::a", "passed", grades=grades)))
+    body = html[html.index("<body>") :]
+    assert ('<p class="ribbon">' in body) == bool(ribbon)
+    assert ribbon in body
+
+
+def test_rows_show_their_promises_and_the_grades_of_evidence(tmp_path: Path) -> None:
+    features = tmp_path / "features.yaml"
+    features.write_text("[{id: A-1, title: Cards, promises: {one: First, two: {text: Second, needs: [hardware]}}}]")
+    with ResultsWriter(tmp_path / "run") as writer:
+        writer.run(RunInfo("r1", moment(SIM_EPOCH), ("seatrial",), "embedded", Subject("ours", "1")))
+        writer.case(Case("t::a", "passed", case="X-1", features=("A-1.one", "A-1.two")))
+        writer.finish()
+    text = Page(signoff(collect([tmp_path / "run"], features=features))).text
+    assert "1 of 2 not verified X-1" in text
+    assert "A-1.two Second needs hardware (needs hardware, passed at simulated, embedded)" in text
+    assert "PASS of what ran 0 of 1 requirements, simulated" in text
 
 
 def test_a_pass_does_not_hide_what_was_not_verified(tmp_path: Path) -> None:

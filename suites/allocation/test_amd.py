@@ -24,9 +24,10 @@ from seatrial.scheduler.api.device import (
 SERVER, CARD = "mi300x-8", "mi300x"
 CARD_MEMORY = 206141652992
 
-pytestmark = [pytest.mark.feature("DEV-1"), pytest.mark.needs(Capability.NODES)]
+pytestmark = [pytest.mark.needs(Capability.NODES)]
 
 
+@pytest.mark.feature("DEV-1.other-vendors-names")
 @pytest.mark.case("DS-100", severity="critical")
 def test_the_node_reports_vendor_model_and_amounts(cluster: Trial) -> None:
     """The Device object names vendor and model; the node offers the plugin's name and Koordinator's amounts."""
@@ -42,6 +43,7 @@ def test_the_node_reports_vendor_model_and_amounts(cluster: Trial) -> None:
     }  # fmt: skip
 
 
+@pytest.mark.feature("DEV-1.other-vendors-names")
 @pytest.mark.case("DS-101", severity="blocker")
 @pytest.mark.parametrize("cards", [1, 2, 4, 8])
 def test_whole_cards(cluster: Trial, expect: Expect, cards: int) -> None:
@@ -60,6 +62,7 @@ def test_whole_cards(cluster: Trial, expect: Expect, cards: int) -> None:
     assert sorted(inside.env["ROCR_VISIBLE_DEVICES"].split(",")) == sorted(part.id for part in devices_of(a))
 
 
+@pytest.mark.feature("DEV-1.other-vendors-names")
 @pytest.mark.case("DS-102", severity="critical")
 def test_a_full_node_takes_nothing_more(cluster: Trial, expect: Expect) -> None:
     """No card has two pods; a card that comes free is given out again."""
@@ -75,6 +78,7 @@ def test_a_full_node_takes_nothing_more(cluster: Trial, expect: Expect) -> None:
     assert minors(expect.running("late")) == minors(first)
 
 
+@pytest.mark.feature("DEV-1.other-vendors-names")
 @pytest.mark.case("DS-103", severity="critical")
 def test_each_vendor_s_name_leads_to_its_own_nodes(cluster: Trial, expect: Expect) -> None:
     """In a mixed cluster `amd.com/gpu` is met by AMD's cards alone, `nvidia.com/gpu` by NVIDIA's."""
@@ -88,6 +92,7 @@ def test_each_vendor_s_name_leads_to_its_own_nodes(cluster: Trial, expect: Expec
     check_arrival(cluster, b)
 
 
+@pytest.mark.feature("DEV-1.other-vendors-names")
 @pytest.mark.case("DS-104", severity="critical")
 def test_a_share_by_koordinators_names_is_given_as_a_share(cluster: Trial, expect: Expect) -> None:
     """Koordinator's percent names know no vendor: half a card is booked as half, twice on the same card."""

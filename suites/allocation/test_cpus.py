@@ -33,7 +33,7 @@ def bound(pod: PodBuilder, cpu: int | str, qos: str = "LSR") -> PodBuilder:
     return pod.qos(qos).request(cpu=cpu, memory="1Gi")
 
 
-@pytest.mark.feature("CPU-1")
+@pytest.mark.feature("CPU-1.policies", "CPU-1.configured-default")
 @pytest.mark.case("CP-001", severity="blocker")
 @pytest.mark.parametrize("qos", ["LSR", "LSE"])
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_cpus_of_their_own(cluster: Trial, expect: Expect, qos: str, policy: str
     assert len(cpu_numa_nodes(cluster, a)) == 1
 
 
-@pytest.mark.feature("CPU-1")
+@pytest.mark.feature("CPU-1.others-share")
 @pytest.mark.case("CP-002", severity="critical")
 @pytest.mark.parametrize(
     ("asked", "cpu"),
@@ -77,7 +77,7 @@ def test_all_others_share(cluster: Trial, expect: Expect, asked: PodBuilder, cpu
     assert RESOURCE_STATUS not in expect.running("a").metadata.annotations
 
 
-@pytest.mark.feature("CPU-1")
+@pytest.mark.feature("CPU-1.integer")
 @pytest.mark.case("CP-003", severity="critical")
 def test_half_a_cpu_cannot_be_bound(cluster: Trial, expect: Expect) -> None:
     """A bound pod with a fractional CPU request is refused."""
@@ -87,7 +87,7 @@ def test_half_a_cpu_cannot_be_bound(cluster: Trial, expect: Expect) -> None:
     expect.pending("a", saying="the requested CPUs must be integer")
 
 
-@pytest.mark.feature("CPU-1")
+@pytest.mark.feature("CPU-1.required")
 @pytest.mark.case("CP-004", severity="critical")
 def test_a_preference_gives_way_and_a_requirement_waits(cluster: Trial, expect: Expect) -> None:
     """With no whole core free, a pod that prefers whole cores gets single CPUs, and one that requires them waits."""
@@ -105,11 +105,13 @@ def test_a_preference_gives_way_and_a_requirement_waits(cluster: Trial, expect: 
     assert set(cores(cluster, expect.running("requires")).values()) == {2}
 
 
-@pytest.mark.feature("CPU-2")
 @pytest.mark.case("CP-005", severity="critical")
 @pytest.mark.parametrize(
     ("exclusive", "apart"),
-    [pytest.param(PCPU_LEVEL, cores, id="cores"), pytest.param(NUMA_NODE_LEVEL, cpu_numa_nodes, id="numa-nodes")],
+    [
+        pytest.param(PCPU_LEVEL, cores, marks=pytest.mark.feature("CPU-2.pcpu-level"), id="cores"),
+        pytest.param(NUMA_NODE_LEVEL, cpu_numa_nodes, marks=pytest.mark.feature("CPU-2.numa-level"), id="numa-nodes"),
+    ],
 )
 def test_exclusive_pods_keep_apart(cluster: Trial, expect: Expect, exclusive: str, apart: object) -> None:
     """Two exclusive pods share no core (or no NUMA node) while another one is free."""
@@ -123,7 +125,7 @@ def test_exclusive_pods_keep_apart(cluster: Trial, expect: Expect, exclusive: st
     assert len(cpu_numa_nodes(cluster, first) | cpu_numa_nodes(cluster, second)) == 1 + (exclusive == NUMA_NODE_LEVEL)
 
 
-@pytest.mark.feature("CPU-2")
+@pytest.mark.feature("CPU-2.as-much-as-possible")
 @pytest.mark.case("CP-006", severity="normal")
 def test_exclusive_is_a_preference(cluster: Trial, expect: Expect) -> None:
     """A third pod with NUMA node exclusivity still runs on a machine with two NUMA nodes."""
@@ -134,9 +136,14 @@ def test_exclusive_is_a_preference(cluster: Trial, expect: Expect) -> None:
     assert len(frozenset[int]().union(*map(cpus, found))) == 6
 
 
-@pytest.mark.feature("CPU-3")
 @pytest.mark.case("CP-007", severity="critical")
-@pytest.mark.parametrize("how", ["label", "kubelet"])
+@pytest.mark.parametrize(
+    "how",
+    [
+        pytest.param("label", marks=pytest.mark.feature("CPU-3.full-pcpus-only")),
+        pytest.param("kubelet", marks=pytest.mark.feature("CPU-3.kubelet-static")),
+    ],
+)
 def test_a_node_that_gives_whole_cores_only(cluster: Trial, expect: Expect, how: str) -> None:
     """With the node's label or the kubelet's static policy, all pods are bound to whole cores, or wait."""
     machine = node("n1").server(MACHINE)
@@ -157,7 +164,7 @@ def test_a_node_that_gives_whole_cores_only(cluster: Trial, expect: Expect, how:
     expect.pending("half", saying="the requested CPUs must be integer")
 
 
-@pytest.mark.feature("CPU-3")
+@pytest.mark.feature("CPU-3.numa-strategy")
 @pytest.mark.case("CP-008", severity="normal")
 @pytest.mark.parametrize(
     ("strategy", "numa_nodes"),
@@ -178,7 +185,7 @@ def test_which_numa_node_cpus_come_from(cluster: Trial, expect: Expect, strategy
     assert len({numa for found in cluster.pods() for numa in cpu_numa_nodes(cluster, found)}) == numa_nodes
 
 
-@pytest.mark.feature("CPU-3")
+@pytest.mark.feature("CPU-3.kubelet-reserved")
 @pytest.mark.case("CP-009", severity="critical")
 def test_cpus_that_the_kubelet_keeps_are_nobodys(cluster: Trial, expect: Expect) -> None:
     """CPUs reserved by the kubelet are bound to no pod, even when all others are taken."""
@@ -189,14 +196,19 @@ def test_cpus_that_the_kubelet_keeps_are_nobodys(cluster: Trial, expect: Expect)
     expect.pending("one", saying="not enough cpus available to satisfy request")
 
 
-@pytest.mark.feature("CPU-5")
+@pytest.mark.feature("CPU-5.amounts")
 @pytest.mark.case("CP-011", severity="critical")
 @pytest.mark.parametrize(
     ("kept", "shares_fit"),
     [
         pytest.param({"resources": {"cpu": "8"}}, False, id="an-amount"),
         pytest.param({"reservedCPUs": "0-3,32-35"}, False, id="a-list"),
-        pytest.param({"reservedCPUs": "0-3,32-35", "applyPolicy": "ReservedCPUsOnly"}, True, id="only-cpus"),
+        pytest.param(
+            {"reservedCPUs": "0-3,32-35", "applyPolicy": "ReservedCPUsOnly"},
+            True,
+            marks=pytest.mark.feature("CPU-5.reserved-cpus-only"),
+            id="only-cpus",
+        ),
     ],
 )
 def test_what_a_node_keeps(cluster: Trial, expect: Expect, kept: dict[str, object], shares_fit: bool) -> None:
@@ -218,7 +230,7 @@ def test_what_a_node_keeps(cluster: Trial, expect: Expect, kept: dict[str, objec
     assert not cpus(expect.running("rest")) & {0, 1, 2, 3, 32, 33, 34, 35}
 
 
-@pytest.mark.feature("CPU-1", "CPU-2")
+@pytest.mark.feature("CPU-1.policies", "CPU-2.pcpu-level")
 @pytest.mark.case("CP-010", severity="blocker")
 def test_churn_gives_no_cpu_twice(cluster: Trial, seed: int) -> None:
     """Pods of all kinds come and go: no CPU has two owners, and required policies hold at all times."""

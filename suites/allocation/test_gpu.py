@@ -11,7 +11,7 @@ from seatrial.scheduler.api.core import Pod
 from seatrial.scheduler.api.device import GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, GPU_SHARED
 from seatrial.scheduler.api.quantity import units
 
-pytestmark = [pytest.mark.feature("DEV-1", "DEV-3"), pytest.mark.needs(Capability.NODES)]
+pytestmark = [pytest.mark.needs(Capability.NODES)]
 
 A10_MEMORY = 23028 << 20  # bytes that an A10 reports, as the catalogue has it
 
@@ -24,6 +24,7 @@ def given(pod: Pod, resource: str) -> list[int]:
     return [units(part.resources[resource]) for part in devices_of(pod)]
 
 
+@pytest.mark.feature("DEV-1.whole-cards", "DEV-3.annotation")
 @pytest.mark.case("DS-001", severity="blocker")
 def test_whole_gpu(cluster: Trial, expect: Expect) -> None:
     """A pod that requests one GPU gets all of one card, and its container sees that card only."""
@@ -38,6 +39,7 @@ def test_whole_gpu(cluster: Trial, expect: Expect) -> None:
     assert cluster.visible_devices(a) == (f"/dev/nvidia{first_of(a)}",)
 
 
+@pytest.mark.feature("DEV-1.whole-cards")
 @pytest.mark.case("DS-002", severity="blocker")
 @pytest.mark.parametrize("cards", [2, 4, 8])
 def test_several_whole_gpus(cluster: Trial, expect: Expect, cards: int) -> None:
@@ -52,6 +54,7 @@ def test_several_whole_gpus(cluster: Trial, expect: Expect, cards: int) -> None:
     assert len(cluster.visible_devices(a)) == cards
 
 
+@pytest.mark.feature("DEV-1.nvidia-com-gpu")
 @pytest.mark.case("DS-003", severity="blocker")
 def test_the_spelling_of_nvidia(cluster: Trial, expect: Expect) -> None:
     """nvidia.com/gpu requests whole GPUs, and the allocation is in Koordinator's annotation."""
@@ -64,6 +67,7 @@ def test_the_spelling_of_nvidia(cluster: Trial, expect: Expect) -> None:
     assert given(a, GPU_CORE) == [100, 100]
 
 
+@pytest.mark.feature("DEV-1.share-by-percent", "DEV-3.annotation")
 @pytest.mark.case("DS-004", severity="blocker")
 def test_share_by_percent(cluster: Trial, expect: Expect) -> None:
     """Half a GPU is half of the cores and half of the memory of one card, also in bytes."""
@@ -77,6 +81,7 @@ def test_share_by_percent(cluster: Trial, expect: Expect) -> None:
     assert given(a, GPU_MEMORY) == [A10_MEMORY // 2]
 
 
+@pytest.mark.feature("DEV-1.share-by-bytes", "DEV-3.annotation")
 @pytest.mark.case("DS-005", severity="critical")
 def test_share_by_bytes(cluster: Trial, expect: Expect) -> None:
     """Memory requested in bytes is allocated in bytes, and the percentage follows from the card's size."""
@@ -90,6 +95,7 @@ def test_share_by_bytes(cluster: Trial, expect: Expect) -> None:
     assert given(a, GPU_MEMORY_RATIO) == [(8 << 30) * 100 // A10_MEMORY]
 
 
+@pytest.mark.feature("DEV-1.share-by-percent")
 @pytest.mark.case("DS-006", severity="critical")
 def test_two_halves_share_one_card(cluster: Trial, expect: Expect) -> None:
     """Two pods of half a GPU each fit on the only card, and both containers see it."""
@@ -103,6 +109,7 @@ def test_two_halves_share_one_card(cluster: Trial, expect: Expect) -> None:
     expect.stable(seconds=2)
 
 
+@pytest.mark.feature("DEV-1.once")
 @pytest.mark.case("DS-007", severity="blocker")
 def test_a_card_is_never_given_out_twice(cluster: Trial, expect: Expect) -> None:
     """A third pod that needs more than is left of a card stays pending, however often it is tried again."""
@@ -116,6 +123,7 @@ def test_a_card_is_never_given_out_twice(cluster: Trial, expect: Expect) -> None
     expect.stable(seconds=2)
 
 
+@pytest.mark.feature("DEV-1.once")
 @pytest.mark.case("DS-008", severity="critical")
 def test_two_halves_are_not_a_whole(cluster: Trial, expect: Expect) -> None:
     """Half of one card and half of another do not make a whole GPU."""
@@ -129,6 +137,7 @@ def test_two_halves_are_not_a_whole(cluster: Trial, expect: Expect) -> None:
     expect.pending("whole", saying="Insufficient")
 
 
+@pytest.mark.feature("DEV-1.given-back")
 @pytest.mark.case("DS-009", severity="critical")
 def test_what_is_freed_is_given_out_again(cluster: Trial, expect: Expect) -> None:
     """A waiting pod gets the card as soon as the pod that holds it is deleted."""
@@ -144,6 +153,7 @@ def test_what_is_freed_is_given_out_again(cluster: Trial, expect: Expect) -> Non
     assert minors(second) == minors(first)
 
 
+@pytest.mark.feature("DEV-1.once")
 @pytest.mark.case("DS-010", severity="critical")
 def test_a_full_node_takes_nothing_more(cluster: Trial, expect: Expect) -> None:
     """Eight pods fill an eight-GPU node with eight different cards; the ninth waits."""
@@ -158,8 +168,8 @@ def test_a_full_node_takes_nothing_more(cluster: Trial, expect: Expect) -> None:
     expect.pending("ninth", saying="0/1 nodes are available")
 
 
-@pytest.mark.feature("DEV-2")
 @pytest.mark.needs(Capability.DEVICE_FAULTS)
+@pytest.mark.feature("DEV-2.unhealthy-leaves")
 @pytest.mark.case("DS-011", severity="critical")
 def test_an_unhealthy_card_is_not_given_out(cluster: Trial, expect: Expect) -> None:
     """A card with an XID error is not allocated; the pod gets the other one."""
@@ -178,6 +188,7 @@ def test_an_unhealthy_card_is_not_given_out(cluster: Trial, expect: Expect) -> N
     assert [minors(pod) for pod in cluster.pods() if pod.spec.node_name] == [[1]]
 
 
+@pytest.mark.feature("DEV-1.refusals")
 @pytest.mark.case("DS-012", severity="normal")
 @pytest.mark.parametrize(
     ("resources", "saying"),
@@ -200,6 +211,7 @@ def test_invalid_combinations_are_refused(
     expect.bound("whole")
 
 
+@pytest.mark.feature("DEV-1.share-by-percent")
 @pytest.mark.case("DS-013", severity="normal")
 def test_slices_of_several_cards(cluster: Trial, expect: Expect) -> None:
     """A request for two slices that add up to one card gets halves of two different cards."""

@@ -19,7 +19,7 @@ from seatrial.scheduler.api.quantity import units
 ONE_EACH, TWO_TO_ONE = "dgx-h100", "hgx-a100"  # servers by GPUs to a NIC
 FUNCTIONS = 8  # of a NIC
 
-pytestmark = [pytest.mark.feature("DEV-7"), pytest.mark.needs(Capability.NODES)]
+pytestmark = [pytest.mark.needs(Capability.NODES)]
 
 
 def joint(name: str, gpus: int, rdma: int = 100, *, same: bool = False, virtual: bool = False) -> PodBuilder:
@@ -32,6 +32,7 @@ def together(cluster: Trial, pod: Pod) -> bool:
     return switches(cluster, pod, "gpu") == switches(cluster, pod, "rdma")
 
 
+@pytest.mark.feature("DEV-7.nic-per-gpu")
 @pytest.mark.case("DS-050", severity="blocker")
 @pytest.mark.parametrize("same", [pytest.param(False, id="best-effort"), pytest.param(True, id="same-pcie")])
 @pytest.mark.parametrize("cards", [1, 2, 4, 8])
@@ -48,6 +49,7 @@ def test_a_nic_for_each_gpu(cluster: Trial, expect: Expect, cards: int, same: bo
     check_arrival(cluster, a)
 
 
+@pytest.mark.feature("DEV-7.nic-per-gpu")
 @pytest.mark.case("DS-051", severity="critical")
 @pytest.mark.parametrize(("cards", "nics"), [(1, 1), (2, 1), (3, 2), (4, 2), (8, 4)])
 def test_a_nic_for_each_switch(cluster: Trial, expect: Expect, cards: int, nics: int) -> None:
@@ -62,6 +64,7 @@ def test_a_nic_for_each_switch(cluster: Trial, expect: Expect, cards: int, nics:
     check_arrival(cluster, a)
 
 
+@pytest.mark.feature("DEV-7.vf")
 @pytest.mark.case("DS-052", severity="blocker")
 @pytest.mark.parametrize("cards", [1, 2, 4])
 def test_virtual_functions(cluster: Trial, expect: Expect, cards: int) -> None:
@@ -77,6 +80,7 @@ def test_virtual_functions(cluster: Trial, expect: Expect, cards: int) -> None:
     assert not [path for path in seen if path in {f"/dev/infiniband/uverbs{nic}" for nic in range(8)}], seen
 
 
+@pytest.mark.feature("DEV-7.vf")
 @pytest.mark.case("DS-053", severity="critical")
 def test_functions_of_a_nic_one_by_one(cluster: Trial, expect: Expect) -> None:
     """Tenants of one NIC get different functions until none is left; a released function is allocated again."""
@@ -100,6 +104,7 @@ def test_functions_of_a_nic_one_by_one(cluster: Trial, expect: Expect) -> None:
     assert functions(expect.running(names[FUNCTIONS])) == functions(bound[3])
 
 
+@pytest.mark.feature("DEV-7.vf")
 @pytest.mark.case("DS-054", severity="critical")
 def test_a_whole_nic_is_nobody_elses(cluster: Trial, expect: Expect) -> None:
     """A NIC allocated as a whole has no function left; a NIC with a tenant cannot be allocated as a whole."""
@@ -116,6 +121,7 @@ def test_a_whole_nic_is_nobody_elses(cluster: Trial, expect: Expect) -> None:
     expect.pending("again", saying="Insufficient")
 
 
+@pytest.mark.feature("DEV-7.waits")
 @pytest.mark.case("DS-055", severity="blocker")
 def test_a_joint_pod_waits_for_its_nic(cluster: Trial, expect: Expect) -> None:
     """A joint pod waits while another pod holds the only NIC, and runs when the NIC is released."""
@@ -133,6 +139,7 @@ def test_a_joint_pod_waits_for_its_nic(cluster: Trial, expect: Expect) -> None:
     check_arrival(cluster, strict)
 
 
+@pytest.mark.feature("DEV-7.nic-per-gpu")
 @pytest.mark.case("DS-056", severity="blocker")
 @pytest.mark.parametrize("same", [pytest.param(False, id="best-effort"), pytest.param(True, id="same-pcie")])
 def test_when_the_near_nic_is_taken(cluster: Trial, expect: Expect, same: bool) -> None:
@@ -162,6 +169,7 @@ def test_when_the_near_nic_is_taken(cluster: Trial, expect: Expect, same: bool) 
     check_arrival(cluster, a)
 
 
+@pytest.mark.feature("DEV-7.nic-per-gpu")
 @pytest.mark.case("DS-057", severity="normal")
 @pytest.mark.parametrize(
     ("rdma", "hint", "nics", "each"),
@@ -185,6 +193,7 @@ def test_how_many_nics(cluster: Trial, expect: Expect, rdma: int, hint: dict[str
     check_arrival(cluster, a)
 
 
+@pytest.mark.feature("DEV-7.refusals")
 @pytest.mark.case("DS-058", severity="normal")
 @pytest.mark.parametrize(
     ("asked", "saying"),
@@ -203,6 +212,7 @@ def test_what_cannot_be_had_is_said(cluster: Trial, expect: Expect, asked: PodBu
     expect.pending("a", saying=saying)
 
 
+@pytest.mark.feature("DEV-7.waits")
 @pytest.mark.case("DS-059", severity="blocker")
 def test_churn_never_splits_a_joint_request(cluster: Trial, seed: int) -> None:
     """Joint pods of all shapes come and go: required GPUs and NICs share switches, and nothing is allocated twice."""

@@ -38,7 +38,7 @@ def cards(cluster: Trial, devices: list[dict[str, Any]]) -> list[dict[str, Any]]
     return [device for device in devices if device["type"] == "gpu"]
 
 
-@pytest.mark.feature("DEV-1", "HIL-1")
+@pytest.mark.feature("DEV-1.whole-cards", "HIL-1.embedded")
 @pytest.mark.case("DS-080", severity="critical")
 def test_all_cards_at_once(cluster: Trial, expect: Expect, cards: list[dict[str, Any]]) -> None:
     """One pod requests all cards and gets each once; the next one waits, and runs when the first is deleted."""
@@ -50,7 +50,7 @@ def test_all_cards_at_once(cluster: Trial, expect: Expect, cards: list[dict[str,
     expect.running("late")
 
 
-@pytest.mark.feature("DEV-3", "HIL-1")
+@pytest.mark.feature("DEV-3.annotation", "HIL-1.embedded")
 @pytest.mark.case("DS-081", severity="critical")
 def test_halves_fill_the_machine(cluster: Trial, expect: Expect, cards: list[dict[str, Any]]) -> None:
     """Two halves fit on each card and no third: in the end every card is full and none is overcommitted."""
@@ -66,7 +66,7 @@ def test_halves_fill_the_machine(cluster: Trial, expect: Expect, cards: list[dic
     expect.pending("late", saying="Insufficient")
 
 
-@pytest.mark.feature("DEV-3", "HIL-1")
+@pytest.mark.feature("DEV-1.share-by-bytes", "HIL-1.embedded")
 @pytest.mark.case("DS-082", severity="normal")
 def test_bytes_of_a_card(cluster: Trial, expect: Expect, cards: list[dict[str, Any]]) -> None:
     """A share by memory is allocated to the byte; more than the largest card is refused."""
@@ -77,7 +77,7 @@ def test_bytes_of_a_card(cluster: Trial, expect: Expect, cards: list[dict[str, A
     expect.pending("more")
 
 
-@pytest.mark.feature("DEV-7", "HIL-1")
+@pytest.mark.feature("DEV-7.on-machine", "HIL-1.embedded")
 @pytest.mark.case("DS-083", severity="normal")
 def test_a_nic_of_this_machine(cluster: Trial, expect: Expect, devices: list[dict[str, Any]]) -> None:
     """A pod gets a whole NIC of the machine; as many pods as there are NICs get different ones."""

@@ -22,7 +22,7 @@ PLUGINS = "vendor-plugins"
 ASSIGNED, PROFILE = "CAMBRICON_DSMLU_ASSIGHED", "CAMBRICON_DSMLU_PROFILE"  # the plugin's spelling
 LOCK = "cambricon.com/dsmlu.lock"
 
-pytestmark = [pytest.mark.feature("DEV-12"), pytest.mark.needs(Capability.NODES)]
+pytestmark = [pytest.mark.needs(Capability.NODES)]
 
 
 def whole(name: str, cards: int) -> PodBuilder:
@@ -36,6 +36,7 @@ def slice_of(name: str, core: int, memory: int) -> PodBuilder:
     )
 
 
+@pytest.mark.feature("DEV-12.full-card")
 @pytest.mark.case("DS-070", severity="blocker")
 @pytest.mark.parametrize("cards", [1, 2, 4, 8])
 def test_full_cards(cluster: Trial, expect: Expect, cards: int) -> None:
@@ -53,6 +54,7 @@ def test_full_cards(cluster: Trial, expect: Expect, cards: int) -> None:
     assert "/dev/cambricon_ctl" in seen
 
 
+@pytest.mark.feature("DEV-12.full-card")
 @pytest.mark.case("DS-071", severity="critical")
 def test_a_full_node_takes_nothing_more(cluster: Trial, expect: Expect) -> None:
     """Allocated cards are not allocated again under either resource name; a released card is."""
@@ -69,6 +71,7 @@ def test_a_full_node_takes_nothing_more(cluster: Trial, expect: Expect) -> None:
 
 
 @pytest.mark.profile(PLUGINS)
+@pytest.mark.feature("DEV-12.dynamic-smlu")
 @pytest.mark.case("DS-072", severity="blocker")
 @pytest.mark.parametrize(
     ("core", "memory", "profile"),
@@ -97,6 +100,7 @@ def test_dynamic_slices(cluster: Trial, expect: Expect, core: int, memory: int, 
 
 
 @pytest.mark.profile(PLUGINS)
+@pytest.mark.feature("DEV-12.dynamic-smlu")
 @pytest.mark.case("DS-073", severity="critical")
 def test_the_node_is_unlocked_for_the_next_slice(cluster: Trial, expect: Expect) -> None:
     """The plugin serves one pod at a time under a lock on the node; one after the other, all pods get their slices."""
@@ -117,6 +121,7 @@ def test_the_node_is_unlocked_for_the_next_slice(cluster: Trial, expect: Expect)
 
 
 @pytest.mark.profile(PLUGINS)
+@pytest.mark.feature("DEV-12.full-card")
 @pytest.mark.case("DS-074", severity="normal")
 def test_whole_cards_need_no_lock(cluster: Trial, expect: Expect) -> None:
     """Whole cards do not involve the slice plugin: no profile on the pod and no lock on the node."""
@@ -130,6 +135,7 @@ def test_whole_cards_need_no_lock(cluster: Trial, expect: Expect) -> None:
 
 
 @pytest.mark.profile(PLUGINS)
+@pytest.mark.feature("DEV-12.refusals")
 @pytest.mark.case("DS-075", severity="normal")
 def test_slices_that_the_plugin_cannot_cut(cluster: Trial) -> None:
     """Less memory than the plugin's unit is refused before binding."""
@@ -145,6 +151,7 @@ def test_slices_that_the_plugin_cannot_cut(cluster: Trial) -> None:
 
 
 @pytest.mark.profile(PLUGINS)
+@pytest.mark.feature("DEV-12.dynamic-smlu")
 @pytest.mark.case("DS-076", severity="critical")
 def test_churn_never_gives_out_more_than_a_card(cluster: Trial, seed: int) -> None:
     """Slices and whole cards come and go: no card is allocated beyond its capacity, in percent or in bytes."""

@@ -37,7 +37,7 @@ TEMPLATES = {
     }
 }
 
-pytestmark = [pytest.mark.feature("DEV-11"), pytest.mark.needs(Capability.NODES)]
+pytestmark = [pytest.mark.needs(Capability.NODES)]
 
 
 def whole(name: str, cards: int) -> PodBuilder:
@@ -65,6 +65,7 @@ def templates(cluster: Trial) -> Iterator[Trial]:
     cluster.call("DELETE", f"{path}/{name}")
 
 
+@pytest.mark.feature("DEV-11.whole")
 @pytest.mark.case("DS-060", severity="blocker")
 @pytest.mark.parametrize(
     ("cards", "on_switches"),
@@ -88,7 +89,7 @@ def test_whole_npus(cluster: Trial, expect: Expect, cards: int, on_switches: int
     check_arrival(cluster, a)
 
 
-@pytest.mark.feature("DEV-6")
+@pytest.mark.feature("DEV-6.hccs", "DEV-11.reported")
 @pytest.mark.case("DS-061", severity="critical")
 def test_the_node_reports_its_rings(cluster: Trial) -> None:
     """The Device object lists the HCCS rings as partitions of four, as a preference."""
@@ -103,7 +104,7 @@ def test_the_node_reports_its_rings(cluster: Trial) -> None:
     assert meta["labels"][GPU_PARTITION_POLICY_LABEL] == "Prefer"
 
 
-@pytest.mark.feature("DEV-6")
+@pytest.mark.feature("DEV-6.hccs", "DEV-11.partition")
 @pytest.mark.case("DS-062", severity="critical")
 def test_four_npus_are_a_ring(cluster: Trial, expect: Expect) -> None:
     """Four NPUs are one ring; with both rings partly used, a pod that requires a ring waits, another gets any four."""
@@ -124,7 +125,7 @@ def test_four_npus_are_a_ring(cluster: Trial, expect: Expect) -> None:
     assert minors(expect.running("second")) == ring
 
 
-@pytest.mark.feature("DEV-6")
+@pytest.mark.feature("DEV-6.hccs", "DEV-11.partition")
 @pytest.mark.case("DS-063", severity="critical")
 def test_rings_are_a_preference_only(cluster: Trial, expect: Expect) -> None:
     """Pods without a requirement get two or six NPUs, for which the table has no row."""
@@ -139,6 +140,7 @@ def test_rings_are_a_preference_only(cluster: Trial, expect: Expect) -> None:
     expect.pending("insists", saying="Unsupported number of GPU requests")
 
 
+@pytest.mark.feature("DEV-11.virtual")
 @pytest.mark.case("DS-064", severity="critical")
 @pytest.mark.parametrize(
     ("size", "template", "fit"),
@@ -174,6 +176,7 @@ def test_virtual_npus(
     expect.pending(names[fit], saying="Insufficient")
 
 
+@pytest.mark.feature("DEV-11.virtual")
 @pytest.mark.case("DS-065", severity="critical")
 def test_a_slice_of_no_known_size_is_refused(templates: Trial, expect: Expect) -> None:
     """A slice whose size matches no template is refused."""
@@ -183,6 +186,7 @@ def test_a_slice_of_no_known_size_is_refused(templates: Trial, expect: Expect) -
     expect.pending("odd", saying="no matched GPU shared resource template")
 
 
+@pytest.mark.feature("DEV-11.virtual")
 @pytest.mark.case("DS-066", severity="critical")
 def test_a_cut_npu_is_not_given_whole(templates: Trial, expect: Expect) -> None:
     """A card with a virtual NPU is not allocated as a whole; after the virtual NPU is deleted, it is."""
@@ -198,6 +202,7 @@ def test_a_cut_npu_is_not_given_whole(templates: Trial, expect: Expect) -> None:
 
 
 @pytest.mark.profile("vendor-plugins")
+@pytest.mark.feature("DEV-11.whole")
 @pytest.mark.case("DS-067", severity="critical")
 def test_what_huaweis_plugin_reads(templates: Trial, expect: Expect) -> None:
     """With the device plugin adaptor on, the pod's annotations name its cards or its slice in Huawei's format."""
@@ -214,8 +219,8 @@ def test_what_huaweis_plugin_reads(templates: Trial, expect: Expect) -> None:
         check_arrival(templates, placed)
 
 
-@pytest.mark.feature("DEV-2")
 @pytest.mark.needs(Capability.DEVICE_FAULTS)
+@pytest.mark.feature("DEV-2.unhealthy-leaves", "DEV-11.partition")
 @pytest.mark.case("DS-068", severity="critical")
 def test_a_sick_npu_breaks_its_ring(cluster: Trial, expect: Expect) -> None:
     """A faulty NPU leaves the pool, and its ring cannot be allocated."""

@@ -29,7 +29,7 @@ def plain(name: str, cpu: int, memory: str = "16Gi") -> PodBuilder:
     return pod(name).request(cpu=cpu, memory=memory)
 
 
-@pytest.mark.feature("NUMA-1")
+@pytest.mark.feature("NUMA-1.node-policy")
 @pytest.mark.case("NU-001", severity="blocker")
 @pytest.mark.parametrize(
     ("policy", "cpu", "spans"),
@@ -57,7 +57,7 @@ def test_the_nodes_policy(cluster: Trial, expect: Expect, policy: str, cpu: int,
     assert sum(shares(a, "memory").values()) == (16 * GIB if spans else 0)
 
 
-@pytest.mark.feature("NUMA-1")
+@pytest.mark.feature("NUMA-1.kubelet-wins")
 @pytest.mark.case("NU-002", severity="critical")
 @pytest.mark.parametrize("level", ["PodLevel", "ContainerLevel"])
 def test_the_kubelets_policy_wins(cluster: Trial, expect: Expect, level: str) -> None:
@@ -69,7 +69,7 @@ def test_the_kubelets_policy_wins(cluster: Trial, expect: Expect, level: str) ->
     expect.pending("large", saying="Unaligned NUMA Hint cause")
 
 
-@pytest.mark.feature("NUMA-1")
+@pytest.mark.feature("NUMA-1.node-policy")
 @pytest.mark.case("NU-003", severity="critical")
 def test_a_full_numa_node_is_waited_for(cluster: Trial, expect: Expect) -> None:
     """A pod that must be on one NUMA node waits, although two NUMA nodes together have enough."""
@@ -84,7 +84,7 @@ def test_a_full_numa_node_is_waited_for(cluster: Trial, expect: Expect) -> None:
     assert len(shares(expect.running("c"))) == 1
 
 
-@pytest.mark.feature("NUMA-2")
+@pytest.mark.feature("NUMA-2.pod-policy")
 @pytest.mark.case("NU-004", severity="blocker")
 @pytest.mark.parametrize(
     ("policy", "cpu", "spans"),
@@ -108,7 +108,7 @@ def test_the_pods_policy(cluster: Trial, expect: Expect, policy: str, cpu: int, 
         assert len(shares(expect.running("a"))) == spans
 
 
-@pytest.mark.feature("NUMA-2")
+@pytest.mark.feature("NUMA-2.pod-policy")
 @pytest.mark.case("NU-005", severity="critical")
 def test_policies_that_differ(cluster: Trial, expect: Expect) -> None:
     """A pod is placed on nodes with its own policy or with none."""
@@ -121,7 +121,7 @@ def test_policies_that_differ(cluster: Trial, expect: Expect) -> None:
     assert expect.running("other").spec.node_name == "n2"
 
 
-@pytest.mark.feature("NUMA-2")
+@pytest.mark.feature("NUMA-2.exclusive")
 @pytest.mark.case("NU-006", severity="critical")
 @pytest.mark.parametrize(
     ("exclusive", "fits"),
@@ -147,7 +147,7 @@ def test_single_numa_node_exclusive(cluster: Trial, expect: Expect, exclusive: s
         assert len(shares(expect.running("a"))) == 1
 
 
-@pytest.mark.feature("NUMA-3")
+@pytest.mark.feature("NUMA-3.scores")
 @pytest.mark.case("NU-007", severity="critical")
 @pytest.mark.profile(PACKING, SPREADING)
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ def test_scores(cluster: Trial, expect: Expect, profile: str, on_nodes: int, on_
     assert {len(item) for item in used.values()} == {on_numa_nodes}
 
 
-@pytest.mark.feature("NUMA-4", "DEV-5")
+@pytest.mark.feature("DEV-5.with-cpus", "NUMA-4.cards-and-cpus")
 @pytest.mark.case("NU-008", severity="blocker")
 @pytest.mark.parametrize("policy", [RESTRICTED, SINGLE_NUMA_NODE])
 @pytest.mark.parametrize("qos", ["", "LSR"])
@@ -194,7 +194,7 @@ def test_cards_cpus_and_memory_together(cluster: Trial, expect: Expect, policy: 
     assert shares(found[0]).keys() != shares(found[1]).keys()
 
 
-@pytest.mark.feature("NUMA-4", "DEV-5")
+@pytest.mark.feature("DEV-5.with-cpus", "NUMA-4.cards-and-cpus")
 @pytest.mark.case("NU-009", severity="critical")
 def test_cards_follow_the_cpus(cluster: Trial, expect: Expect) -> None:
     """Cards of a NUMA node without free CPUs are not allocated to a pod that needs both from one NUMA node."""
@@ -215,7 +215,7 @@ def test_cards_follow_the_cpus(cluster: Trial, expect: Expect) -> None:
     expect.pending(waiting, saying="Unaligned NUMA Hint cause")
 
 
-@pytest.mark.feature("NUMA-4")
+@pytest.mark.feature("NUMA-4.cards-and-cpus")
 @pytest.mark.case("NU-010", severity="critical")
 def test_more_cpus_than_one_numa_node_and_one_card(cluster: Trial, expect: Expect) -> None:
     """With Restricted the CPUs span NUMA nodes where they must, although one card is on one NUMA node."""
@@ -227,7 +227,7 @@ def test_more_cpus_than_one_numa_node_and_one_card(cluster: Trial, expect: Expec
     assert len(minors(a)) == 1
 
 
-@pytest.mark.feature("NUMA-4")
+@pytest.mark.feature("NUMA-4.rdma")
 @pytest.mark.case("NU-011", severity="critical")
 def test_a_nic_as_well(cluster: Trial, expect: Expect) -> None:
     """CPUs, memory, a card and a NIC of one pod come from one NUMA node."""
@@ -241,7 +241,7 @@ def test_a_nic_as_well(cluster: Trial, expect: Expect) -> None:
         assert numa_nodes(cluster, found, "rdma") == {numa}
 
 
-@pytest.mark.feature("NUMA-1")
+@pytest.mark.feature("NUMA-1.not-overbooked")
 @pytest.mark.case("NU-012", severity="normal")
 def test_numa_nodes_are_not_overbooked(cluster: Trial, expect: Expect) -> None:
     """Many pods share the NUMA nodes without exceeding their capacity."""

@@ -24,7 +24,7 @@ FOURS = [[0, 1, 6, 7], [2, 3, 4, 5]]
 BY_COUNT = {1: [[minor] for minor in range(8)], 2: PAIRS, 4: FOURS, 8: [list(range(8))]}
 BLOCKS = {size: [list(range(at, at + size)) for at in range(0, 8, size)] for size in (1, 2, 4, 8)}
 
-pytestmark = [pytest.mark.feature("DEV-6"), pytest.mark.needs(Capability.NODES)]
+pytestmark = [pytest.mark.needs(Capability.NODES)]
 
 
 def linked(minors_: list[int], *, score: int | str = 1, bandwidth: str = "") -> dict[str, Any]:
@@ -71,6 +71,7 @@ def take(cluster: Trial, expect: Expect, cards: set[int]) -> None:
     cluster.delete(*(name for minor, name in held.items() if minor not in cards))
 
 
+@pytest.mark.feature("DEV-6.table")
 @pytest.mark.case("DS-040", severity="blocker")
 @pytest.mark.parametrize("cards", [2, 4, 8])
 @pytest.mark.parametrize("policy", [HONOR, PREFER])
@@ -85,6 +86,7 @@ def test_cards_are_a_row_of_the_table(cluster: Trial, expect: Expect, policy: st
     check_arrival(cluster, a)
 
 
+@pytest.mark.feature("DEV-6.honor")
 @pytest.mark.case("DS-041", severity="critical")
 def test_honoured_tables_are_the_only_way(cluster: Trial, expect: Expect) -> None:
     """A number of cards without a row is refused, and so is one whose rows are all partly used."""
@@ -97,6 +99,7 @@ def test_honoured_tables_are_the_only_way(cluster: Trial, expect: Expect) -> Non
     expect.pending("four", saying="Insufficient Partitioned GPU Devices")
 
 
+@pytest.mark.feature("DEV-6.honor")
 @pytest.mark.case("DS-042", severity="critical")
 def test_preferred_tables_give_way(cluster: Trial, expect: Expect) -> None:
     """Where the table is a preference, a number of cards without a row is allocated by topology."""
@@ -106,6 +109,7 @@ def test_preferred_tables_give_way(cluster: Trial, expect: Expect) -> None:
     assert len(minors(expect.running("three"))) == 3
 
 
+@pytest.mark.feature("DEV-6.scores")
 @pytest.mark.case("DS-043", severity="critical")
 @pytest.mark.parametrize(
     ("cards", "left_whole"),
@@ -122,6 +126,7 @@ def test_small_partitions_spare_large_ones(cluster: Trial, expect: Expect, cards
     assert found == ([4] if cards == 1 else [2, 5]), f"{left_whole} should stay whole"
 
 
+@pytest.mark.feature("DEV-6.scores")
 @pytest.mark.case("DS-044", severity="critical")
 @pytest.mark.parametrize("text", [pytest.param(False, id="numbers"), pytest.param(True, id="strings-as-in-the-post")])
 def test_the_highest_score_first(cluster: Trial, expect: Expect, text: bool) -> None:
@@ -137,6 +142,7 @@ def test_the_highest_score_first(cluster: Trial, expect: Expect, text: bool) -> 
     assert minors(expect.running("second")) == low
 
 
+@pytest.mark.feature("DEV-6.pod-requirement")
 @pytest.mark.case("DS-045", severity="critical")
 @pytest.mark.parametrize(
     ("policy", "waits"),
@@ -163,6 +169,7 @@ def test_what_a_pod_may_insist_on(cluster: Trial, expect: Expect, policy: str, w
         assert minors(expect.running("second")) == low
 
 
+@pytest.mark.feature("DEV-6.pod-requirement")
 @pytest.mark.case("DS-046", severity="normal")
 @pytest.mark.parametrize(
     ("bandwidth", "expected"),
@@ -184,6 +191,7 @@ def test_ring_bandwidth(cluster: Trial, expect: Expect, bandwidth: str, expected
         assert minors(expect.running("a")) == expected
 
 
+@pytest.mark.feature("DEV-6.no-table")
 @pytest.mark.case("DS-047", severity="critical")
 def test_no_table_no_partition(cluster: Trial, expect: Expect) -> None:
     """A pod that requires partitions is not placed on nodes without a table; other pods are."""
@@ -194,6 +202,7 @@ def test_no_table_no_partition(cluster: Trial, expect: Expect) -> None:
     expect.pending("insists", saying="missing GPU Partition Table")
 
 
+@pytest.mark.feature("DEV-6.no-table")
 @pytest.mark.case("DS-048", severity="normal")
 def test_well_known_machines_need_no_table(cluster: Trial, expect: Expect) -> None:
     """Nodes labelled as H100 have built-in NVLink partitions of one, two, four and eight neighbours."""
@@ -209,6 +218,7 @@ def test_well_known_machines_need_no_table(cluster: Trial, expect: Expect) -> No
     assert all(minors(pod) in BLOCKS[2] for pod in pairs)
 
 
+@pytest.mark.feature("DEV-6.table")
 @pytest.mark.case("DS-049", severity="critical")
 def test_churn_never_leaves_the_table(cluster: Trial, seed: int) -> None:
     """Pods of all sizes come and go: every bound pod has a row of the table, and no card has two owners."""

@@ -35,7 +35,7 @@ def conditions(one: Reservation) -> list[tuple[str, str, str]]:
     return [(found.type, found.status, found.reason) for found in one.status.conditions]
 
 
-@pytest.mark.feature("RSV-1")
+@pytest.mark.feature("RSV-1.held")
 @pytest.mark.case("RV-001", severity="blocker")
 def test_a_place_is_held_for_its_owner(cluster: Trial, expect: Expect) -> None:
     """A reservation is scheduled like a pod; only its owner gets its resources, and both record it."""
@@ -60,7 +60,7 @@ def test_a_place_is_held_for_its_owner(cluster: Trial, expect: Expect) -> None:
     expect.pending("stranger")
 
 
-@pytest.mark.feature("RSV-1")
+@pytest.mark.feature("RSV-1.reused")
 @pytest.mark.case("RV-002", severity="critical")
 def test_a_place_is_used_again(cluster: Trial, expect: Expect) -> None:
     """Resources that an owner releases return to the reservation: the next owner gets them, other pods do not."""
@@ -82,7 +82,7 @@ def test_a_place_is_used_again(cluster: Trial, expect: Expect) -> None:
     assert reservation_of(expect.bound("b")) == "held"
 
 
-@pytest.mark.feature("RSV-1")
+@pytest.mark.feature("RSV-1.expires")
 @pytest.mark.case("RV-003", severity="critical")
 def test_time_runs_out(cluster: Trial, expect: Expect) -> None:
     """A reservation whose ttl has expired is Failed with reason Expired, and its resources are free for all pods."""
@@ -98,7 +98,7 @@ def test_time_runs_out(cluster: Trial, expect: Expect) -> None:
     expect.bound("stranger")
 
 
-@pytest.mark.feature("RSV-1")
+@pytest.mark.feature("RSV-1.failure-said")
 @pytest.mark.case("RV-004", severity="critical")
 def test_no_room_for_a_reservation(cluster: Trial, expect: Expect) -> None:
     """A reservation that fits nowhere stays Pending with a reason, and is placed once there is room."""
@@ -117,7 +117,7 @@ def test_no_room_for_a_reservation(cluster: Trial, expect: Expect) -> None:
     expect.available("large")
 
 
-@pytest.mark.feature("RSV-1")
+@pytest.mark.feature("RSV-1.held")
 @pytest.mark.case("RV-005", severity="critical")
 def test_an_owner_by_name_waits_for_its_place(cluster: Trial, expect: Expect) -> None:
     """A pod without room is placed once a reservation for it exists; other pods of its shape keep waiting."""
@@ -133,7 +133,7 @@ def test_an_owner_by_name_waits_for_its_place(cluster: Trial, expect: Expect) ->
     expect.pending("other")
 
 
-@pytest.mark.feature("RSV-2")
+@pytest.mark.feature("RSV-2.allocate-once")
 @pytest.mark.case("RV-010", severity="critical")
 def test_it_serves_once(cluster: Trial, expect: Expect) -> None:
     """The first owner ends an allocate-once reservation, whatever it takes; the rest is free for all pods."""
@@ -153,7 +153,7 @@ def test_it_serves_once(cluster: Trial, expect: Expect) -> None:
     assert not reservation_of(second)
 
 
-@pytest.mark.feature("RSV-2")
+@pytest.mark.feature("RSV-2.policies")
 @pytest.mark.case("RV-011", severity="critical")
 @pytest.mark.parametrize(
     ("policy", "fits"),
@@ -175,7 +175,7 @@ def test_more_than_was_reserved(cluster: Trial, expect: Expect, policy: str, fit
         expect.pending("a", saying="Reservation(s) Insufficient cpu")
 
 
-@pytest.mark.feature("RSV-3")
+@pytest.mark.feature("RSV-3.affinity")
 @pytest.mark.case("RV-020", severity="critical")
 def test_affinity(cluster: Trial, expect: Expect) -> None:
     """A pod may require a reservation by name or labels; without a matching one it waits, even if there is room."""
@@ -204,7 +204,7 @@ def test_affinity(cluster: Trial, expect: Expect) -> None:
     assert said == ["0/2 reservations are available: 2 Reservation(s) didn't match the requested reservation name."]
 
 
-@pytest.mark.feature("RSV-3")
+@pytest.mark.feature("RSV-3.taints")
 @pytest.mark.case("RV-021", severity="critical")
 def test_closed_and_tainted(cluster: Trial, expect: Expect) -> None:
     """An unschedulable reservation takes no new owners; taints exclude pods with affinity and no toleration."""
@@ -228,7 +228,7 @@ def test_closed_and_tainted(cluster: Trial, expect: Expect) -> None:
     assert reservation_of(expect.bound("tolerates")) == "tainted"
 
 
-@pytest.mark.feature("RSV-3")
+@pytest.mark.feature("RSV-3.exact-match")
 @pytest.mark.case("RV-022", severity="critical")
 def test_exactly_this_size(cluster: Trial, expect: Expect) -> None:
     """A pod that requires an exact match uses the reservation of its size and no larger one."""
@@ -244,7 +244,7 @@ def test_exactly_this_size(cluster: Trial, expect: Expect) -> None:
     expect.pending("three", saying="2 Reservation(s) is not exact matched")
 
 
-@pytest.mark.feature("RSV-3")
+@pytest.mark.feature("RSV-3.ignored")
 @pytest.mark.case("RV-023", severity="critical")
 def test_reservations_ignored(cluster: Trial, expect: Expect) -> None:
     """For a pod that ignores reservations, reserved resources are free, and it becomes no owner."""
@@ -260,7 +260,7 @@ def test_reservations_ignored(cluster: Trial, expect: Expect) -> None:
     assert not found.status.current_owners
 
 
-@pytest.mark.feature("RSV-3")
+@pytest.mark.feature("RSV-3.order")
 @pytest.mark.case("RV-024", severity="normal")
 def test_order(cluster: Trial, expect: Expect) -> None:
     """Of several reservations the one with the lowest order is used first, on whichever node it is."""
@@ -284,7 +284,7 @@ def test_order(cluster: Trial, expect: Expect) -> None:
 CARDS, NICS = 4, 8  # of an A10 and a DGX-H100 machine
 
 
-@pytest.mark.feature("RSV-1", "DEV-1")
+@pytest.mark.feature("DEV-1.reserved-cards", "RSV-1.held")
 @pytest.mark.case("RV-030", severity="blocker")
 @pytest.mark.parametrize("policy", ["", "Aligned", "Restricted"])
 def test_cards_are_held(cluster: Trial, expect: Expect, policy: str) -> None:
@@ -308,7 +308,7 @@ def test_cards_are_held(cluster: Trial, expect: Expect, policy: str) -> None:
     check_arrival(cluster, a)
 
 
-@pytest.mark.feature("RSV-2", "DEV-4")
+@pytest.mark.feature("DEV-4.binpack-cards", "RSV-2.policies")
 @pytest.mark.case("RV-031", severity="critical")
 def test_a_share_of_a_card_is_held(cluster: Trial, expect: Expect) -> None:
     """A reserved half of a card is not shared by others; an owner of a Restricted reservation gets no more than it."""
@@ -329,7 +329,7 @@ def test_a_share_of_a_card_is_held(cluster: Trial, expect: Expect) -> None:
     expect.pending("too-much", saying="Reservation(s) Insufficient")
 
 
-@pytest.mark.feature("RSV-1", "DEV-1")
+@pytest.mark.feature("DEV-1.reserved-cards", "RSV-1.reused")
 @pytest.mark.case("RV-032", severity="critical")
 def test_cards_go_back_to_the_reservation(cluster: Trial, expect: Expect) -> None:
     """The cards of an owner that ends return to its reservation; once that is deleted, they are free for all pods."""
@@ -349,7 +349,7 @@ def test_cards_go_back_to_the_reservation(cluster: Trial, expect: Expect) -> Non
     expect.bound("stranger")
 
 
-@pytest.mark.feature("RSV-1", "DEV-7")
+@pytest.mark.feature("DEV-7.held-and-returned", "RSV-1.reused")
 @pytest.mark.case("RV-033", severity="critical")
 def test_virtual_functions_are_held(cluster: Trial, expect: Expect) -> None:
     """An owner of a Restricted reservation of a NIC's virtual function gets that function and no second one."""
@@ -379,7 +379,7 @@ def virtual_functions(pod: Pod) -> list[str]:
     return [function.bus_id for extension in found if extension is not None for function in extension.vfs]
 
 
-@pytest.mark.feature("RSV-1", "NUMA-4", "DEV-5")
+@pytest.mark.feature("DEV-5.with-cpus", "NUMA-4.cards-and-cpus", "RSV-1.held")
 @pytest.mark.case("RV-034", severity="critical")
 @pytest.mark.parametrize("policy", ["", "Restricted"])
 @pytest.mark.parametrize("qos", ["", "LSR"])
@@ -409,7 +409,7 @@ def test_a_numa_node_is_held(cluster: Trial, expect: Expect, policy: str, qos: s
     check_arrival(cluster, a)
 
 
-@pytest.mark.feature("RSV-4", "PRE-1")
+@pytest.mark.feature("RSV-4.inside")
 @pytest.mark.case("RV-040", severity="critical")
 @pytest.mark.profile(RESERVING)
 def test_room_is_made_inside(cluster: Trial, expect: Expect) -> None:
@@ -429,7 +429,7 @@ def test_room_is_made_inside(cluster: Trial, expect: Expect) -> None:
     assert cluster.pod("beside").spec.node_name == "n1"
 
 
-@pytest.mark.feature("RSV-5")
+@pytest.mark.feature("RSV-5.own-place")
 @pytest.mark.case("RV-050", severity="critical")
 def test_its_own_place_is_not_in_the_way(cluster: Trial, expect: Expect) -> None:
     """A reservation counts for the anti-affinity of other pods, but not for that of its own owners."""

@@ -11,7 +11,6 @@ from seatrial.scheduler.api.builders import PodBuilder, node, pods
 PACKING, SPREADING = "packing", "spreading"
 
 pytestmark = [
-    pytest.mark.feature("DEV-4"),
     pytest.mark.needs(Capability.NODES),
     pytest.mark.profile(PACKING, SPREADING),
 ]
@@ -30,6 +29,7 @@ def one_by_one(cluster: Trial, expect: Expect, asked: list[PodBuilder]) -> list[
     return found
 
 
+@pytest.mark.feature("DEV-4.binpack-nodes", "DEV-4.spread-nodes")
 @pytest.mark.case("DS-020", severity="critical")
 @pytest.mark.parametrize(
     ("profile", "share"),
@@ -49,6 +49,7 @@ def test_whole_cards_between_nodes(cluster: Trial, expect: Expect, profile: str,
         check_arrival(cluster, stored)
 
 
+@pytest.mark.feature("DEV-4.binpack-cards")
 @pytest.mark.case("DS-021", severity="critical")
 @pytest.mark.parametrize(
     ("profile", "cards"),
@@ -72,6 +73,7 @@ def test_shares_between_cards(cluster: Trial, expect: Expect, profile: str, card
         check_arrival(cluster, bound_pod)
 
 
+@pytest.mark.feature("DEV-4.binpack-cards")
 @pytest.mark.case("DS-022", severity="minor")
 def test_the_fullest_card_that_suffices(cluster: Trial, expect: Expect) -> None:
     """Packing prefers, among used cards, the one with the least left that is enough; Koordinator takes the first."""
@@ -88,6 +90,7 @@ def test_the_fullest_card_that_suffices(cluster: Trial, expect: Expect) -> None:
         assert minors(expect.running(one.name)) == cards[on], f"{percent} percent should go where {on} are in use"
 
 
+@pytest.mark.feature("DEV-4.binpack-nodes", "DEV-4.spread-nodes")
 @pytest.mark.case("DS-023", severity="critical")
 @pytest.mark.parametrize(
     ("profile", "expected"),
@@ -110,6 +113,7 @@ def test_nodes_of_two_sizes(cluster: Trial, expect: Expect, profile: str, expect
     assert where == [expected]
 
 
+@pytest.mark.feature("DEV-4.binpack-nodes")
 @pytest.mark.case("DS-024", severity="critical")
 def test_packing_leaves_room_for_a_large_pod(cluster: Trial, expect: Expect) -> None:
     """With packing, a pod of a whole node fits after small pods have taken half of the cards."""
@@ -122,6 +126,7 @@ def test_packing_leaves_room_for_a_large_pod(cluster: Trial, expect: Expect) -> 
     assert minors(expect.running(large.name)) == [0, 1, 2, 3]
 
 
+@pytest.mark.feature("DEV-4.spread-nodes")
 @pytest.mark.case("DS-025", severity="normal")
 def test_spreading_keeps_loads_apart(cluster: Trial, expect: Expect) -> None:
     """With spreading, pods do not share nodes while there are enough; a pod of a whole node waits."""
@@ -135,6 +140,7 @@ def test_spreading_keeps_loads_apart(cluster: Trial, expect: Expect) -> None:
     expect.pending(large.name, saying="Insufficient")
 
 
+@pytest.mark.feature("DEV-4.side-by-side")
 @pytest.mark.case("DS-026", severity="normal")
 def test_two_profiles_side_by_side(cluster: Trial, expect: Expect) -> None:
     """Pods of two profiles on the same nodes: each profile accounts for the other's allocations."""

@@ -20,7 +20,7 @@ PAIRS, SINGLES = "hgx-a100", "dgx-h100"  # servers by the number of cards under 
 
 Where = Callable[[Trial, Pod], Collection[object]]
 
-pytestmark = [pytest.mark.feature("DEV-5"), pytest.mark.needs(Capability.NODES)]
+pytestmark = [pytest.mark.needs(Capability.NODES)]
 
 
 def scoped(pod: PodBuilder, scope: str) -> PodBuilder:
@@ -36,6 +36,7 @@ def fill(cluster: Trial, expect: Expect) -> list[Pod]:
     return list(found)
 
 
+@pytest.mark.feature("DEV-5.nearest")
 @pytest.mark.case("DS-030", severity="critical")
 @pytest.mark.parametrize(
     ("cards", "on_switches", "on_numa_nodes"),
@@ -59,6 +60,7 @@ def test_as_near_as_can_be(cluster: Trial, expect: Expect, cards: int, on_switch
     assert len(numa_nodes(cluster, a)) == on_numa_nodes
 
 
+@pytest.mark.feature("DEV-5.nearest")
 @pytest.mark.case("DS-031", severity="critical")
 def test_small_pods_share_a_switch(cluster: Trial, expect: Expect) -> None:
     """Single cards are taken from used switches first, so that pairs stay free for pods that need pairs."""
@@ -72,6 +74,7 @@ def test_small_pods_share_a_switch(cluster: Trial, expect: Expect) -> None:
     assert len({at for pod in cluster.pods() for at in numa_nodes(cluster, pod)}) == 1
 
 
+@pytest.mark.feature("DEV-5.required-scope")
 @pytest.mark.case("DS-032", severity="blocker")
 @pytest.mark.parametrize(
     ("scope", "where"),
@@ -96,6 +99,7 @@ def test_a_required_scope_is_waited_for(cluster: Trial, expect: Expect, scope: s
     assert len(where(cluster, near)) == 1
 
 
+@pytest.mark.feature("DEV-5.required-scope")
 @pytest.mark.case("DS-033", severity="critical")
 def test_the_same_cards_do_for_a_pod_that_does_not_mind(cluster: Trial, expect: Expect) -> None:
     """The counterpart of the case before: a pod without a required scope gets the two distant cards."""
@@ -111,6 +115,7 @@ def test_the_same_cards_do_for_a_pod_that_does_not_mind(cluster: Trial, expect: 
     assert len(switches(cluster, expect.running("far"))) == 2
 
 
+@pytest.mark.feature("DEV-5.scope-chooses-node")
 @pytest.mark.case("DS-034", severity="critical")
 def test_the_scope_chooses_the_node(cluster: Trial, expect: Expect) -> None:
     """Pairs with a required switch scope are placed on the machine that has pairs of cards on a switch."""
@@ -124,6 +129,7 @@ def test_the_scope_chooses_the_node(cluster: Trial, expect: Expect) -> None:
     assert all(len(switches(cluster, pod)) == 1 for pod in bound)
 
 
+@pytest.mark.feature("DEV-5.scope-chooses-node")
 @pytest.mark.case("DS-035", severity="normal")
 @pytest.mark.parametrize(
     ("scope", "cards", "fits"),
@@ -147,6 +153,7 @@ def test_what_a_scope_can_hold(cluster: Trial, expect: Expect, scope: str, cards
         expect.pending("a", saying="Insufficient Topology Scoped GPU Devices")
 
 
+@pytest.mark.feature("DEV-5.nearest")
 @pytest.mark.case("DS-036", severity="normal")
 def test_a_share_joins_a_switch_in_use(cluster: Trial, expect: Expect) -> None:
     """A share is placed on a used switch before an unused one."""
@@ -162,6 +169,7 @@ def test_a_share_joins_a_switch_in_use(cluster: Trial, expect: Expect) -> None:
     assert minors(share) != minors(whole)
 
 
+@pytest.mark.feature("DEV-5.required-scope")
 @pytest.mark.case("DS-037", severity="critical")
 def test_churn_never_breaks_a_required_scope(cluster: Trial, seed: int) -> None:
     """Pods with and without required scopes come and go: every bound pod has its required scope and its own cards."""

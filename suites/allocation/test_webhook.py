@@ -29,7 +29,7 @@ from seatrial.scheduler.api.device import (
 )
 from seatrial.scheduler.api.quantity import units
 
-pytestmark = [pytest.mark.feature("DEV-1", "DEV-3"), pytest.mark.needs(Capability.NODES)]
+pytestmark = [pytest.mark.needs(Capability.NODES)]
 
 STARTS_WITHIN = 60.0  # seconds
 GROUP = "/apis/admissionregistration.k8s.io/v1"
@@ -73,6 +73,7 @@ def asked(pod: Pod) -> dict[str, int]:
     return {name: units(amount) for name, amount in requests.items() if "/" in name}
 
 
+@pytest.mark.feature("DEV-1.combined-names")
 @pytest.mark.case("DS-090", severity="critical")
 def test_gpus_become_cores_and_memory(cluster: Trial, expect: Expect) -> None:
     """`koordinator.sh/gpu: 200` is stored as 200 percent of cores and of memory, and two cards are allocated."""
@@ -85,6 +86,7 @@ def test_gpus_become_cores_and_memory(cluster: Trial, expect: Expect) -> None:
     assert len({part.minor for part in devices_of(a)}) == 2
 
 
+@pytest.mark.feature("DEV-1.combined-names")
 @pytest.mark.case("DS-091", severity="normal")
 def test_a_share_says_that_it_is_one(cluster: Trial, expect: Expect) -> None:
     """A share of a card is stored with `gpu.shared: 1`, and that share of one card is allocated."""
@@ -97,6 +99,7 @@ def test_a_share_says_that_it_is_one(cluster: Trial, expect: Expect) -> None:
     assert [units(part.resources[GPU_CORE]) for part in devices_of(a)] == [50]
 
 
+@pytest.mark.feature("DEV-1.nvidia-com-gpu")
 @pytest.mark.case("DS-092", severity="normal")
 def test_the_spelling_of_nvidia_stays(cluster: Trial, expect: Expect) -> None:
     """`nvidia.com/gpu` is not changed, and whole cards are allocated."""
@@ -106,6 +109,7 @@ def test_the_spelling_of_nvidia_stays(cluster: Trial, expect: Expect) -> None:
     assert asked(expect.running("a")) == {NVIDIA_GPU: 1}
 
 
+@pytest.mark.feature("DEV-1.refusals")
 @pytest.mark.case("DS-093", severity="normal")
 @pytest.mark.parametrize(
     ("request_", "why"),

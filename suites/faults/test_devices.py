@@ -91,7 +91,7 @@ def serves_one_until_healed(cluster: Trial, expect: Expect, a: PodBuilder, b: Po
     assert minors(cluster, "b") == {0}
 
 
-@pytest.mark.feature("HIL-4", "DEV-2")
+@pytest.mark.feature("DEV-2.unhealthy-leaves", "HIL-4.device-faults")
 @pytest.mark.case("FT-001", severity="blocker")
 @pytest.mark.parametrize(("fault", "reason"), NVIDIA)
 def test_a_broken_gpu_leaves_the_pool_and_comes_back(
@@ -113,7 +113,7 @@ def test_a_broken_gpu_leaves_the_pool_and_comes_back(
     serves_one_until_healed(cluster, expect, pod("a").gpus(1), pod("b").gpus(1))
 
 
-@pytest.mark.feature("HIL-4", "DEV-2")
+@pytest.mark.feature("DEV-2.unhealthy-leaves", "HIL-4.device-faults")
 @pytest.mark.case("FT-002", severity="critical")
 @pytest.mark.parametrize(("model", "ask", "fault", "reason"), OTHERS)
 def test_a_broken_npu_or_mlu_leaves_the_pool_and_comes_back(  # noqa: PLR0917
@@ -128,7 +128,7 @@ def test_a_broken_npu_or_mlu_leaves_the_pool_and_comes_back(  # noqa: PLR0917
     serves_one_until_healed(cluster, expect, pod("a").resources(dict(ask)), pod("b").resources(dict(ask)))
 
 
-@pytest.mark.feature("HIL-4", "DEV-2")
+@pytest.mark.feature("DEV-2.other-events", "HIL-4.device-faults")
 @pytest.mark.case("FT-003", severity="critical")
 @pytest.mark.parametrize("fault", HARMLESS)
 def test_what_is_no_fault_of_the_card_changes_nothing(cluster: Trial, expect: Expect, fault: dict[str, Any]) -> None:
@@ -144,7 +144,7 @@ def test_what_is_no_fault_of_the_card_changes_nothing(cluster: Trial, expect: Ex
     expect.running("a")
 
 
-@pytest.mark.feature("HIL-4", "DEV-2")
+@pytest.mark.feature("DEV-2.holders-stay", "HIL-4.device-faults")
 @pytest.mark.case("FT-004", severity="blocker")
 def test_who_has_the_card_keeps_it(cluster: Trial, expect: Expect) -> None:
     """A pod on a card that fails stays and keeps its allocation; afterwards no pod gets the card."""
@@ -164,7 +164,7 @@ def test_who_has_the_card_keeps_it(cluster: Trial, expect: Expect) -> None:
     expect.pending("b")
 
 
-@pytest.mark.feature("HIL-4", "DEV-2")
+@pytest.mark.feature("DEV-2.holders-stay", "HIL-4.device-faults")
 @pytest.mark.case("FT-005", severity="critical")
 def test_neighbours_of_a_share_stay_and_no_one_joins(cluster: Trial, expect: Expect) -> None:
     """Two tenants share a card that fails; a third pod is not placed there, although there is room."""
@@ -183,7 +183,7 @@ def test_neighbours_of_a_share_stay_and_no_one_joins(cluster: Trial, expect: Exp
     expect.running("c")
 
 
-@pytest.mark.feature("HIL-4", "DEV-2")
+@pytest.mark.feature("DEV-2.another-node", "HIL-4.device-faults")
 @pytest.mark.case("FT-006", severity="critical")
 def test_another_node_takes_over(cluster: Trial, expect: Expect) -> None:
     """With all cards of one node faulty, pods are placed on the other; after recovery, on both."""
@@ -201,7 +201,7 @@ def test_another_node_takes_over(cluster: Trial, expect: Expect) -> None:
     assert expect.running("c").spec.node_name == "n1"
 
 
-@pytest.mark.feature("HIL-4", "DEV-2")
+@pytest.mark.feature("DEV-2.nic-leaves", "HIL-4.device-faults")
 @pytest.mark.case("FT-007", severity="critical")
 @pytest.mark.parametrize(
     "fault",
@@ -232,7 +232,7 @@ def test_a_nic_without_link_leaves_the_pool_and_comes_back(
     assert minors(cluster, "b", "rdma") == {0}
 
 
-@pytest.mark.feature("HIL-4", "DEV-2")
+@pytest.mark.feature("DEV-2.reported", "HIL-4.device-faults")
 @pytest.mark.case("FT-008", severity="normal")
 def test_a_card_that_is_pulled_out_is_not_listed(cluster: Trial, expect: Expect) -> None:
     """A removed card is not in the Device object; the other cards keep their minors."""
@@ -249,7 +249,7 @@ def test_a_card_that_is_pulled_out_is_not_listed(cluster: Trial, expect: Expect)
     expect.pending(*waits)
 
 
-@pytest.mark.feature("HIL-4", "DEV-2")
+@pytest.mark.feature("DEV-2.unhealthy-leaves", "HIL-4.device-faults")
 @pytest.mark.case("FT-009", severity="normal")
 def test_a_fault_that_passes_by_itself(cluster: Trial, expect: Expect) -> None:
     """A fault with an end: afterwards the card is in the pool, and the waiting pod gets it."""

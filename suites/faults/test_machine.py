@@ -92,7 +92,7 @@ def holders(cluster: Trial, name: str) -> list[PodBuilder]:
     return [pod(f"a{device['minor']}").resources(dict(ask)) for device in devices(cluster, name, "gpu")]
 
 
-@pytest.mark.feature("HIL-3", "HIL-4", "DEV-2")
+@pytest.mark.feature("DEV-2.unhealthy-on-machine", "HIL-3.stand-ins", "HIL-4.device-faults-on-machine")
 @pytest.mark.case("FT-040", severity="blocker")
 @pytest.mark.parametrize(("whose", "fault", "reason"), FAULTS)
 def test_a_card_that_fails_leaves_the_pool_and_comes_back(  # noqa: PLR0917
@@ -128,7 +128,7 @@ def test_a_card_that_fails_leaves_the_pool_and_comes_back(  # noqa: PLR0917
     assert broken in given
 
 
-@pytest.mark.feature("HIL-3", "HIL-4", "DEV-2")
+@pytest.mark.feature("DEV-2.other-events", "HIL-3.stand-ins", "HIL-4.device-faults-on-machine")
 @pytest.mark.case("FT-041", severity="critical")
 @pytest.mark.parametrize("fault", HARMLESS)
 def test_what_is_no_fault_of_the_card_changes_nothing(cluster: Trial, machine: str, fault: dict[str, Any]) -> None:
@@ -141,7 +141,7 @@ def test_what_is_no_fault_of_the_card_changes_nothing(cluster: Trial, machine: s
     assert cluster.device(machine)["spec"] == before
 
 
-@pytest.mark.feature("HIL-3", "HIL-4", "DEV-2")
+@pytest.mark.feature("DEV-2.unhealthy-on-machine", "HIL-3.stand-ins", "HIL-4.device-faults-on-machine")
 @pytest.mark.case("FT-042", severity="critical")
 @pytest.mark.parametrize("verb", ["link", "lost"])
 def test_a_nic_whose_link_is_down_leaves_the_pool_and_comes_back(cluster: Trial, machine: str, verb: str) -> None:
@@ -158,7 +158,7 @@ def test_a_nic_whose_link_is_down_leaves_the_pool_and_comes_back(cluster: Trial,
     becomes(cluster, machine, minor, well=True, kind="rdma")
 
 
-@pytest.mark.feature("HIL-4")
+@pytest.mark.feature("HIL-4.nodes")
 @pytest.mark.case("FT-043", severity="critical")
 def test_a_node_that_is_not_ready_takes_no_pod(cluster: Trial, expect: Expect, machine: str) -> None:
     """The node is NotReady while the fault lasts; the waiting pod runs afterwards."""

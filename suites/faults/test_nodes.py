@@ -40,7 +40,7 @@ def impatient(name: str) -> PodBuilder:
     return one
 
 
-@pytest.mark.feature("HIL-4")
+@pytest.mark.feature("HIL-4.nodes")
 @pytest.mark.case("FT-020", severity="blocker")
 def test_a_node_that_is_not_ready(cluster: Trial, expect: Expect) -> None:
     """The node is tainted and gets no pods; pods with a short toleration are evicted, others stay; it recovers."""
@@ -63,7 +63,7 @@ def test_a_node_that_is_not_ready(cluster: Trial, expect: Expect) -> None:
     assert taints(cluster, "n1") == set()
 
 
-@pytest.mark.feature("HIL-4")
+@pytest.mark.feature("HIL-4.nodes")
 @pytest.mark.case("FT-021", severity="blocker")
 @pytest.mark.long(seconds=60)
 def test_a_node_that_freezes(cluster: Trial, expect: Expect) -> None:
@@ -92,7 +92,7 @@ def test_a_node_that_freezes(cluster: Trial, expect: Expect) -> None:
     assert expect.running("c").spec.node_name == "n1"
 
 
-@pytest.mark.feature("HIL-4")
+@pytest.mark.feature("HIL-4.nodes")
 @pytest.mark.case("FT-022", severity="critical")
 def test_a_short_freeze_is_not_noticed(cluster: Trial, expect: Expect) -> None:
     """A node that recovers before its lease expires loses no pod, and starts pods bound meanwhile."""

@@ -17,7 +17,7 @@ from seatrial.harness.subject.protocol import Subject
 from seatrial.scheduler.api.builders import NodeBuilder, node, pod, reservation
 from seatrial.scheduler.api.clock import SimClock
 
-pytestmark = [pytest.mark.feature("HIL-4"), pytest.mark.needs(Capability.NODES)]
+pytestmark = [pytest.mark.needs(Capability.NODES)]
 
 CHANGES = 20_000  # of pods, after which the embedded API server has forgotten the first; it keeps 16,384
 
@@ -82,6 +82,7 @@ def some_bound(cluster: Trial) -> bool:
     return any(pod.spec.node_name for pod in cluster.pods())
 
 
+@pytest.mark.feature("HIL-4.scheduler-crash")
 @pytest.mark.case("FT-030", severity="blocker")
 def test_killed_while_it_binds(cluster: Trial, expect: Expect, running: Subject, link: Link) -> None:
     """Killed after the first binding; its successor places the remaining pods and new ones."""
@@ -98,6 +99,7 @@ def test_killed_while_it_binds(cluster: Trial, expect: Expect, running: Subject,
     check(cluster, expect, names)
 
 
+@pytest.mark.feature("HIL-4.scheduler-crash")
 @pytest.mark.case("FT-031", severity="blocker")
 def test_killed_while_pods_wait(cluster: Trial, expect: Expect, running: Subject) -> None:
     """A pod without room before the crash is placed afterwards, although no event reaches the successor."""
@@ -112,7 +114,7 @@ def test_killed_while_pods_wait(cluster: Trial, expect: Expect, running: Subject
     check(cluster, expect, ["p1"])
 
 
-@pytest.mark.feature("RSV-1")
+@pytest.mark.feature("RSV-1.survives-restart", "HIL-4.scheduler-crash")
 @pytest.mark.case("FA-030", severity="critical")
 def test_killed_with_cards_reserved(cluster: Trial, expect: Expect, running: Subject) -> None:
     """A restarted scheduler finds reservations as they were: their cards and their owners."""
@@ -136,6 +138,7 @@ def test_killed_with_cards_reserved(cluster: Trial, expect: Expect, running: Sub
     assert not given & {*minors(placed[0])}
 
 
+@pytest.mark.feature("HIL-4.api-errors")
 @pytest.mark.case("FT-032", severity="blocker")
 @pytest.mark.parametrize("code", [429, 500, 503])
 @pytest.mark.parametrize("picks", [pytest.param(pick, id=pick.__name__) for pick in (every, writes, bindings)])
@@ -155,6 +158,7 @@ def test_the_api_server_refuses(cluster: Trial, expect: Expect, link: Link, code
     check(cluster, expect, names)
 
 
+@pytest.mark.feature("HIL-4.api-errors")
 @pytest.mark.case("FT-033", severity="blocker")
 @pytest.mark.parametrize("outage", [pytest.param(0.0, id="at-once"), pytest.param(40.0, id="then-nothing-for-a-while")])
 def test_bindings_are_carried_out_unheard(cluster: Trial, expect: Expect, link: Link, outage: float) -> None:
@@ -173,6 +177,7 @@ def test_bindings_are_carried_out_unheard(cluster: Trial, expect: Expect, link: 
     check(cluster, expect, names)
 
 
+@pytest.mark.feature("HIL-4.api-errors")
 @pytest.mark.case("FT-036", severity="blocker")
 def test_nothing_is_heard_of_bindings(cluster: Trial, expect: Expect, link: Link) -> None:
     """Bindings succeed, answers are lost and the watch is silent: no card is allocated twice, however often
@@ -192,6 +197,7 @@ def test_nothing_is_heard_of_bindings(cluster: Trial, expect: Expect, link: Link
     check(cluster, expect, names)
 
 
+@pytest.mark.feature("HIL-4.api-errors")
 @pytest.mark.case("FT-034", severity="blocker")
 @pytest.mark.long(60)
 def test_a_watch_that_fell_too_far_behind(cluster: Trial, expect: Expect, link: Link) -> None:
@@ -214,6 +220,7 @@ def test_a_watch_that_fell_too_far_behind(cluster: Trial, expect: Expect, link: 
     assert link.answers[410] > expired, "the watch must have been told that it is too old"
 
 
+@pytest.mark.feature("HIL-4.clock-skew")
 @pytest.mark.case("FT-035", severity="critical")
 @pytest.mark.needs(Capability.VIRTUAL_TIME)
 @pytest.mark.parametrize("seconds", [pytest.param(7200, id="forward"), pytest.param(-7200, id="back")])

@@ -25,7 +25,7 @@ def promised(pod: Pod) -> set[str]:
     return {f"/dev/nvidia{part.minor}" for part in device_allocations(pod).get("gpu", [])}
 
 
-@pytest.mark.feature("DEV-1", "DEV-3")
+@pytest.mark.feature("DEV-1.whole-cards", "DEV-3.reaches-container")
 @pytest.mark.case("IS-001", severity="blocker")
 def test_whole_cards_arrive_as_promised(cluster: Trial, expect: Expect) -> None:
     """NVIDIA's environment variable and the device files agree with the annotation."""
@@ -39,7 +39,7 @@ def test_whole_cards_arrive_as_promised(cluster: Trial, expect: Expect) -> None:
         assert set(inside.cards()) == promised(running)
 
 
-@pytest.mark.feature("DEV-8")
+@pytest.mark.feature("DEV-8.library-in-container")
 @pytest.mark.case("IS-002", severity="blocker")
 @pytest.mark.parametrize("percent", [10, 25, 50, 75])
 def test_hami_limits_a_share(cluster: Trial, expect: Expect, percent: int) -> None:
@@ -57,7 +57,7 @@ def test_hami_limits_a_share(cluster: Trial, expect: Expect, percent: int) -> No
     assert LIBRARY in inside.mounts
 
 
-@pytest.mark.feature("DEV-8")
+@pytest.mark.feature("DEV-8.whole-cards-alone")
 @pytest.mark.case("IS-003", severity="critical")
 def test_hami_leaves_whole_cards_alone(cluster: Trial, expect: Expect) -> None:
     """A pod with a whole card has no limits and no library."""
@@ -72,7 +72,7 @@ def test_hami_leaves_whole_cards_alone(cluster: Trial, expect: Expect) -> None:
     assert LIBRARY not in inside.mounts
 
 
-@pytest.mark.feature("DEV-8")
+@pytest.mark.feature("DEV-8.avoids-nodes")
 @pytest.mark.case("IS-004", severity="critical")
 def test_a_share_that_must_be_isolated_avoids_nodes_that_cannot(cluster: Trial, expect: Expect) -> None:
     """A pod that requests HAMi-core is placed on a node that has it, and waits if there is none."""
@@ -86,7 +86,7 @@ def test_a_share_that_must_be_isolated_avoids_nodes_that_cannot(cluster: Trial, 
     expect.pending("c")
 
 
-@pytest.mark.feature("DEV-8")
+@pytest.mark.feature("DEV-8.limits-add-up")
 @pytest.mark.case("IS-005", severity="critical")
 def test_limits_of_neighbours_add_up_to_the_card(cluster: Trial, expect: Expect) -> None:
     """The limits of one card's tenants add up to no more than its memory and cores."""
@@ -102,7 +102,7 @@ def test_limits_of_neighbours_add_up_to_the_card(cluster: Trial, expect: Expect)
     assert all(set(container.cards()) == {"/dev/nvidia0"} for container in inside)
 
 
-@pytest.mark.feature("DEV-1")
+@pytest.mark.feature("DEV-1.none-without-request")
 @pytest.mark.case("IS-006", severity="critical")
 def test_a_pod_without_devices_sees_none(cluster: Trial, expect: Expect) -> None:
     """A pod without a device request sees no cards on a node with cards."""
@@ -116,7 +116,7 @@ def test_a_pod_without_devices_sees_none(cluster: Trial, expect: Expect) -> None
     assert inside.env.get("NVIDIA_VISIBLE_DEVICES", "void") in {"void", "none", ""}
 
 
-@pytest.mark.feature("DEV-11", "DEV-12")
+@pytest.mark.feature("DEV-11.whole", "DEV-12.full-card")
 @pytest.mark.case("IS-007", severity="critical")
 @pytest.mark.parametrize(
     ("model", "ask", "prefix", "variable"),
@@ -140,7 +140,7 @@ def test_other_vendors_cards_arrive_as_promised(  # noqa: PLR0917
     assert {path for path in inside.devices if path.removeprefix(prefix).isdigit()} == {f"{prefix}{m}" for m in minors}
 
 
-@pytest.mark.feature("DEV-1", "DEV-3")
+@pytest.mark.feature("DEV-1.once", "DEV-3.reaches-container")
 @pytest.mark.case("IS-008", severity="blocker")
 def test_churn_never_gives_one_card_to_two(cluster: Trial, seed: int) -> None:
     """Pods of random sizes come and go: at no time does a whole card have two tenants or is a card overcommitted."""

@@ -61,7 +61,7 @@ def fate(cluster: Trial, name: str) -> tuple[str, str]:
 # -- the protocol -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.feature("DEV-8")
+@pytest.mark.feature("DEV-8.library-in-container")
 @pytest.mark.case("IS-010", severity="blocker")
 def test_a_share_in_bytes_is_limited_to_its_bytes(cluster: Trial, expect: Expect) -> None:
     """A share requested in bytes is limited to exactly these bytes; library, lock and the allocated card are there."""
@@ -80,7 +80,7 @@ def test_a_share_in_bytes_is_limited_to_its_bytes(cluster: Trial, expect: Expect
     assert CACHE not in inside.env, "no monitor was requested"
 
 
-@pytest.mark.feature("DEV-8")
+@pytest.mark.feature("DEV-8.library-in-container")
 @pytest.mark.case("IS-011", severity="critical")
 def test_without_the_label_there_is_no_library(cluster: Trial, expect: Expect) -> None:
     """A share without the isolation label gets no library, also on a node that has it."""
@@ -94,7 +94,7 @@ def test_without_the_label_there_is_no_library(cluster: Trial, expect: Expect) -
     assert LIBRARY not in inside.mounts
 
 
-@pytest.mark.feature("DEV-8")
+@pytest.mark.feature("DEV-8.library-in-container")
 @pytest.mark.case("IS-012", severity="normal")
 def test_the_provider_s_name_is_taken_letter_by_letter(cluster: Trial, expect: Expect) -> None:
     """`hami-core` is not `HAMi-core`: no node has that provider."""
@@ -106,7 +106,7 @@ def test_the_provider_s_name_is_taken_letter_by_letter(cluster: Trial, expect: E
 # -- releases and drivers ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.feature("DEV-9")
+@pytest.mark.feature("DEV-9.library-and-driver")
 @pytest.mark.case("IS-013", severity="critical")
 @pytest.mark.parametrize(
     ("driver", "release"),
@@ -125,7 +125,7 @@ def test_a_library_that_goes_with_the_driver(cluster: Trial, expect: Expect, dri
     assert cluster.container("a").env["LD_PRELOAD"] == LIBRARY
 
 
-@pytest.mark.feature("DEV-9")
+@pytest.mark.feature("DEV-9.library-and-driver")
 @pytest.mark.case("IS-014", severity="critical")
 def test_a_library_too_old_for_the_driver(cluster: Trial, expect: Expect) -> None:
     """Before v2.6 the library hangs with drivers from 570 on: a share is refused for that reason, a whole card runs."""
@@ -139,7 +139,7 @@ def test_a_library_too_old_for_the_driver(cluster: Trial, expect: Expect) -> Non
     assert "expected v2.6 or newer" in message
 
 
-@pytest.mark.feature("DEV-9")
+@pytest.mark.feature("DEV-9.chart")
 @pytest.mark.case("IS-015", severity="normal")
 def test_the_chart_is_taken(cluster: Trial) -> None:
     """Every object of the chart hami-daemon is accepted; its DaemonSets select the nodes for isolated shares."""
@@ -206,7 +206,7 @@ def scrape(url: str) -> dict[tuple[str, str], float]:
     return found
 
 
-@pytest.mark.feature("DEV-10", "DEV-8")
+@pytest.mark.feature("DEV-10.tenants")
 @pytest.mark.case("IS-016", severity="critical")
 def test_the_monitor_shows_each_tenant_s_part(cluster: Trial, expect: Expect, tmp_path: Path) -> None:
     """Two tenants of one card: limits as allocated and use as recorded, under HAMi's metric names."""
@@ -232,7 +232,7 @@ def test_the_monitor_shows_each_tenant_s_part(cluster: Trial, expect: Expect, tm
         assert found["Device_utilization_desc_of_container", name] == 10 * (number + 1)
 
 
-@pytest.mark.feature("DEV-10")
+@pytest.mark.feature("DEV-10.gone")
 @pytest.mark.case("IS-017", severity="normal")
 def test_a_pod_that_is_gone_is_not_shown(cluster: Trial, expect: Expect, tmp_path: Path) -> None:
     """The monitor does not show deleted pods, although their regions stay on the host."""

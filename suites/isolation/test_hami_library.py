@@ -22,6 +22,8 @@ from seatrial.suites.isolation.findings import finding_of
 MEMORY = ("totals", "filling", "other-kinds", "neighbours-memory", "crash", "old-limit", "churn", "dead-holder")
 QUICK = Lengths(baseline=0.5, tick=0.05)
 
+pytestmark = [pytest.mark.evidence("stand-in")]
+
 
 @pytest.fixture
 def bench(pytestconfig: pytest.Config, tmp_path: Path) -> Iterator[Bench]:
@@ -43,7 +45,7 @@ def bench(pytestconfig: pytest.Config, tmp_path: Path) -> Iterator[Bench]:
     table.close()
 
 
-@pytest.mark.feature("DEV-8")
+@pytest.mark.feature("DEV-8.library-accounting")
 @pytest.mark.case("IS-041", severity="critical")
 @pytest.mark.parametrize("name", MEMORY)
 def test_the_library_keeps_its_books(

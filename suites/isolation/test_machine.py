@@ -47,7 +47,7 @@ def promised(pod: Pod) -> set[int]:
     return {part.minor for part in device_allocations(pod).get("gpu", [])}
 
 
-@pytest.mark.feature("HIL-1")
+@pytest.mark.feature("HIL-1.embedded")
 @pytest.mark.case("IS-030", severity="blocker")
 @pytest.mark.parametrize(
     ("text", "code", "printed"),
@@ -65,7 +65,7 @@ def test_a_command_runs_and_its_end_is_told(cluster: Trial, text: str, code: int
     assert log.body.decode().strip() == printed
 
 
-@pytest.mark.feature("HIL-1")
+@pytest.mark.feature("HIL-1.embedded")
 @pytest.mark.case("IS-031", severity="critical")
 def test_what_fails_is_started_again(cluster: Trial) -> None:
     """A failed container is restarted by the pod's policy, and its restarts are counted."""
@@ -74,7 +74,7 @@ def test_what_fails_is_started_again(cluster: Trial) -> None:
     assert comes_to(cluster, "a", restarts=1)["restartCount"] >= 1
 
 
-@pytest.mark.feature("HIL-1")
+@pytest.mark.feature("HIL-1.embedded")
 @pytest.mark.case("IS-032", severity="critical")
 def test_the_pods_own_words_reach_its_process(cluster: Trial) -> None:
     """Literal variables, field references and substitutions are in the environment of the process."""
@@ -91,7 +91,7 @@ def test_the_pods_own_words_reach_its_process(cluster: Trial) -> None:
     assert env["GREETING"] == f"from {env['HOME_NODE']}"
 
 
-@pytest.mark.feature("HIL-1")
+@pytest.mark.feature("HIL-1.embedded")
 @pytest.mark.case("IS-033", severity="critical")
 def test_a_deleted_pod_goes_however_stubborn_it_is(cluster: Trial, expect: Expect) -> None:
     """A process that ignores SIGTERM is killed after the grace period, and the pod is removed."""
@@ -103,7 +103,7 @@ def test_a_deleted_pod_goes_however_stubborn_it_is(cluster: Trial, expect: Expec
     assert cluster.find("a") is None
 
 
-@pytest.mark.feature("HIL-1", "HIL-3", "DEV-1")
+@pytest.mark.feature("DEV-1.once-on-machine", "HIL-1.stand-in-machine", "HIL-3.stand-ins")
 @pytest.mark.case("IS-035", severity="blocker")
 def test_cards_of_this_machine_are_given_once(cluster: Trial, expect: Expect) -> None:
     """With stand-ins or real cards: each pod finds its own allocated card in its environment."""
@@ -127,7 +127,7 @@ def test_cards_of_this_machine_are_given_once(cluster: Trial, expect: Expect) ->
     expect.pending("late", saying="Insufficient")
 
 
-@pytest.mark.feature("HIL-1", "HIL-5", "DEV-1")
+@pytest.mark.feature("DEV-1.once-on-machine", "HIL-1.bare-machine", "HIL-5.nvidia")
 @pytest.mark.case("IS-034", severity="blocker")
 @pytest.mark.needs(Capability.REAL_DEVICES)
 def test_real_cards_are_given_once(cluster: Trial, expect: Expect) -> None:

@@ -17,7 +17,22 @@ from seatrial.harness.hami.isolation.tenants import Arrangement
 from seatrial.harness.results import ResultsWriter
 from seatrial.suites.isolation.findings import finding_of
 
-pytestmark = [pytest.mark.needs(Capability.REAL_DEVICES)]
+PROMISES = {  # check → the promises that it verifies
+    "totals": ("DEV-8.memory-isolation", "HIL-6.memory-limit"),
+    "filling": ("DEV-8.memory-isolation", "HIL-6.memory-limit"),
+    "other-kinds": ("DEV-8.memory-isolation", "HIL-6.memory-limit"),
+    "neighbours-memory": ("DEV-8.memory-isolation", "HIL-6.two-tenants"),
+    "crash": ("HIL-6.clean-up",),
+    "old-limit": ("HIL-6.memory-limit",),
+    "churn": ("HIL-6.clean-up",),
+    "dead-holder": ("HIL-6.clean-up",),
+    "overhead": ("HIL-6.memory-limit",),
+    "core-shares": ("DEV-8.core-isolation", "HIL-6.core-limit"),
+    "fairness": ("DEV-8.core-isolation", "HIL-6.two-tenants"),
+    "slowdown": ("HIL-6.core-limit",),
+}
+
+pytestmark = [pytest.mark.needs(Capability.REAL_DEVICES), pytest.mark.evidence("hardware")]
 
 
 @pytest.fixture(scope="module")
@@ -36,9 +51,8 @@ def bench(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory)
         yield Bench(Arrangement(library), Arrangement(None), folder, ready=ready, witness=witness)
 
 
-@pytest.mark.feature("HIL-6")
 @pytest.mark.case("IS-040", severity="blocker")
-@pytest.mark.parametrize("name", CHECKS)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.feature(*PROMISES[name])) for name in CHECKS])
 def test_a_promise_holds_on_the_card(
     bench: Bench, name: str, results: ResultsWriter | None, request: pytest.FixtureRequest
 ) -> None:

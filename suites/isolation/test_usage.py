@@ -66,7 +66,7 @@ on_simulated_nodes = pytest.mark.needs(Capability.NODES, Capability.DEVICE_FAULT
 
 
 @on_simulated_nodes
-@pytest.mark.feature("DEV-14")
+@pytest.mark.feature("DEV-14.node-and-pod")
 @pytest.mark.case("IS-020", severity="critical")
 @pytest.mark.long(seconds=60)
 def test_use_is_reported_by_node_and_pod(cluster: Trial, expect: Expect) -> None:
@@ -99,7 +99,7 @@ def test_use_is_reported_by_node_and_pod(cluster: Trial, expect: Expect) -> None
 
 
 @on_simulated_nodes
-@pytest.mark.feature("DEV-14")
+@pytest.mark.feature("DEV-14.node-and-pod")
 @pytest.mark.case("IS-021", severity="normal")
 @pytest.mark.long(seconds=60)
 def test_use_ends_with_the_pod(cluster: Trial, expect: Expect) -> None:
@@ -118,7 +118,7 @@ def test_use_ends_with_the_pod(cluster: Trial, expect: Expect) -> None:
 
 
 @on_simulated_nodes
-@pytest.mark.feature("DEV-14", "HIL-4")
+@pytest.mark.feature("DEV-14.node-and-pod", "HIL-4.device-faults")
 @pytest.mark.case("IS-022", severity="normal")
 @pytest.mark.long(seconds=60)
 def test_a_lost_card_says_nothing(cluster: Trial) -> None:
@@ -133,7 +133,7 @@ def test_a_lost_card_says_nothing(cluster: Trial) -> None:
 
 
 @pytest.mark.needs(Capability.CONTAINERS, Capability.DEVICE_FAULTS)
-@pytest.mark.feature("DEV-14", "HIL-3")
+@pytest.mark.feature("DEV-14.on-machine", "HIL-3.stand-ins")
 @pytest.mark.case("IS-023", severity="critical")
 @pytest.mark.long(seconds=40)
 def test_use_of_this_machine_s_stand_in(cluster: Trial, expect: Expect) -> None:

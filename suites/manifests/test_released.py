@@ -38,7 +38,7 @@ def entries() -> Iterator[Any]:
     """One case for each file that holds API objects."""
     for row in yaml.safe_load((HERE / "index.yaml").read_bytes()):
         if "/config/" not in row["file"]:
-            yield pytest.param(row, marks=pytest.mark.feature(*row["features"]), id=row["file"].removesuffix(".yaml"))
+            yield pytest.param(row, marks=pytest.mark.feature(row["promise"]), id=row["file"].removesuffix(".yaml"))
 
 
 @pytest.fixture
@@ -88,7 +88,7 @@ def server(wanted: str | dict[str, Any]) -> NodeBuilder:
     return built
 
 
-@pytest.mark.feature("DEV-2")
+@pytest.mark.feature("DEV-2.reported", "DEV-2.manifest-device")
 @pytest.mark.case("RM-002", severity="critical")
 def test_the_released_device(cluster: Trial, expect: Expect, kubectl: list[str]) -> None:
     """Of the two cards in the Device object of v0.7's post the healthy one is allocated once, with the old names."""

@@ -12,7 +12,7 @@ from seatrial.scheduler.api.builders import PodBuilder, node, pod, pods, priorit
 from seatrial.scheduler.api.core import Pod
 from seatrial.scheduler.api.device import GPU_PARTITION_POLICY_LABEL, GPU_PARTITIONS
 
-pytestmark = [pytest.mark.feature("DEV-15", "PRE-1"), pytest.mark.needs(Capability.NODES)]
+pytestmark = [pytest.mark.needs(Capability.NODES)]
 
 
 @pytest.fixture
@@ -41,6 +41,7 @@ def left(cluster: Trial) -> set[str]:
     return {pod.metadata.name for pod in cluster.pods() if pod.metadata.name.startswith("low") and not pod.deleting}
 
 
+@pytest.mark.feature("DEV-15.gives-back")
 @pytest.mark.case("PR-020", severity="blocker")
 def test_pods_without_cards_are_left_alone(classes: Trial, expect: Expect) -> None:
     """A pod that needs a card does not preempt pods without cards."""
@@ -54,6 +55,7 @@ def test_pods_without_cards_are_left_alone(classes: Trial, expect: Expect) -> No
     assert left(classes) == {"low-plain-0", "low-plain-1", "low-plain-2"}
 
 
+@pytest.mark.feature("DEV-15.victims-by-device")
 @pytest.mark.case("PR-021", severity="critical")
 def test_all_tenants_of_one_card_rather_than_some_of_each(classes: Trial, expect: Expect) -> None:
     """For a whole card the two tenants of one card are the victims, not one tenant of each card."""
@@ -71,7 +73,7 @@ def test_all_tenants_of_one_card_rather_than_some_of_each(classes: Trial, expect
     assert all(before[name] != minors(one) for name in stayed)
 
 
-@pytest.mark.feature("DEV-5")
+@pytest.mark.feature("DEV-5.nearest", "DEV-15.victims-by-device")
 @pytest.mark.case("PR-022", severity="critical")
 def test_victims_are_near_each_other_where_it_matters(classes: Trial, expect: Expect) -> None:
     """For two cards of one PCIe switch the two pods on one switch are the victims, and no others."""
@@ -88,7 +90,7 @@ def test_victims_are_near_each_other_where_it_matters(classes: Trial, expect: Ex
     assert all(before[name] == switches(classes, one) for name in gone)
 
 
-@pytest.mark.feature("DEV-6")
+@pytest.mark.feature("DEV-6.table", "DEV-15.victims-by-device")
 @pytest.mark.case("PR-023", severity="critical")
 def test_victims_are_one_partition(classes: Trial, expect: Expect) -> None:
     """With a required partition table, the four pods of one partition are the victims."""
@@ -116,7 +118,7 @@ def test_victims_are_one_partition(classes: Trial, expect: Expect) -> None:
     assert sorted(before[name] for name in before.keys() - left(classes)) == minors(one)
 
 
-@pytest.mark.feature("DEV-7")
+@pytest.mark.feature("DEV-7.held-and-returned", "DEV-15.gives-back")
 @pytest.mark.case("PR-024", severity="critical")
 def test_nics_and_functions_come_back_too(classes: Trial, expect: Expect) -> None:
     """The victim's virtual function is released: the preemptor of the same shape gets card and function."""
@@ -138,6 +140,7 @@ def test_nics_and_functions_come_back_too(classes: Trial, expect: Expect) -> Non
     )  # fmt: skip
 
 
+@pytest.mark.feature("DEV-15.victims-by-device")
 @pytest.mark.case("PR-025", severity="critical")
 def test_the_node_with_the_cheaper_victims(classes: Trial, expect: Expect) -> None:
     """Where one node needs one victim and another two for the same cards, the first is chosen."""
@@ -153,6 +156,7 @@ def test_the_node_with_the_cheaper_victims(classes: Trial, expect: Expect) -> No
     assert left(classes) == {"low-many-0", "low-many-1"}
 
 
+@pytest.mark.feature("PRE-1.minimal-victims", "DEV-15.victims-by-device")
 @pytest.mark.case("PR-026", severity="critical")
 def test_nobody_goes_where_no_eviction_helps(classes: Trial, expect: Expect) -> None:
     """For five cards of a NUMA node with four, no pod is evicted, whatever its priority."""

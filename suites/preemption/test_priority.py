@@ -7,7 +7,7 @@ from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import PodBuilder, disruption_budget, node, pod, priority_class
 
-pytestmark = [pytest.mark.feature("PRE-1"), pytest.mark.needs(Capability.NODES)]
+pytestmark = [pytest.mark.needs(Capability.NODES)]
 
 
 @pytest.fixture
@@ -30,6 +30,7 @@ def high(name: str, cards: int = 1) -> PodBuilder:
     return pod(name).gpus(cards).priority_class("trial-high")
 
 
+@pytest.mark.feature("PRE-1.lower-goes")
 @pytest.mark.case("PR-001", severity="blocker")
 def test_a_higher_pod_takes_the_place_of_a_lower_one(classes: Trial, expect: Expect) -> None:
     """On a full node the lower pod is deleted and the higher one gets its card."""
@@ -43,6 +44,7 @@ def test_a_higher_pod_takes_the_place_of_a_lower_one(classes: Trial, expect: Exp
     expect.running("high")
 
 
+@pytest.mark.feature("PRE-1.minimal-victims")
 @pytest.mark.case("PR-002", severity="critical")
 def test_no_more_victims_than_needed(classes: Trial, expect: Expect) -> None:
     """For one card, one of four lower pods is deleted and three stay."""
@@ -58,6 +60,7 @@ def test_no_more_victims_than_needed(classes: Trial, expect: Expect) -> None:
     assert len(left) == 3, f"expected three of four lower pods to stay, found {left}"
 
 
+@pytest.mark.feature("PRE-1.minimal-victims")
 @pytest.mark.case("PR-003", severity="critical")
 def test_the_lowest_priority_goes_first(classes: Trial, expect: Expect) -> None:
     """Of two nodes with one victim each, the node with the lower victim is chosen."""
@@ -71,6 +74,7 @@ def test_the_lowest_priority_goes_first(classes: Trial, expect: Expect) -> None:
     expect.running("high", "middle")
 
 
+@pytest.mark.feature("PRE-1.lower-goes")
 @pytest.mark.case("PR-004", severity="critical")
 def test_equal_priority_is_left_alone(classes: Trial, expect: Expect) -> None:
     """A pod of equal priority waits; no pod is deleted for it."""
@@ -85,6 +89,7 @@ def test_equal_priority_is_left_alone(classes: Trial, expect: Expect) -> None:
     assert not classes.pod("first").deleting
 
 
+@pytest.mark.feature("PRE-1.never")
 @pytest.mark.case("PR-005", severity="critical")
 def test_never_means_never(classes: Trial, expect: Expect) -> None:
     """A pod whose class never preempts waits until the card is free."""
@@ -100,6 +105,7 @@ def test_never_means_never(classes: Trial, expect: Expect) -> None:
     expect.running("patient")
 
 
+@pytest.mark.feature("PRE-1.budgets")
 @pytest.mark.case("PR-006", severity="critical")
 def test_a_budget_protects_its_pods_where_others_will_do(classes: Trial, expect: Expect) -> None:
     """Of two possible victims, the one outside of the disruption budget is deleted."""
@@ -114,6 +120,7 @@ def test_a_budget_protects_its_pods_where_others_will_do(classes: Trial, expect:
     expect.running("high", "guarded")
 
 
+@pytest.mark.feature("PRE-1.budgets")
 @pytest.mark.case("PR-007", severity="normal")
 def test_a_budget_gives_way_where_nothing_else_will_do(classes: Trial, expect: Expect) -> None:
     """A budget is violated only if no other victim helps, as upstream does."""
@@ -127,6 +134,7 @@ def test_a_budget_gives_way_where_nothing_else_will_do(classes: Trial, expect: E
     expect.running("high")
 
 
+@pytest.mark.feature("PRE-1.freed-place")
 @pytest.mark.case("PR-008", severity="critical")
 def test_the_freed_place_is_held_for_the_one_it_was_freed_for(classes: Trial, expect: Expect) -> None:
     """While victims terminate, a later pod of lower priority does not get the card that becomes free."""
@@ -144,6 +152,7 @@ def test_the_freed_place_is_held_for_the_one_it_was_freed_for(classes: Trial, ex
     expect.pending("middle")
 
 
+@pytest.mark.feature("PRE-1.device-shares")
 @pytest.mark.case("PR-009", severity="critical")
 def test_shares_are_preempted_too(classes: Trial, expect: Expect) -> None:
     """A pod that needs a whole card preempts the shares of one card only."""
@@ -158,6 +167,7 @@ def test_shares_are_preempted_too(classes: Trial, expect: Expect) -> None:
     assert sum(1 for pod in classes.pods() if pod.metadata.name.startswith("s") and not pod.deleting) == 2
 
 
+@pytest.mark.feature("PRE-1.minimal-victims")
 @pytest.mark.case("PR-010", severity="normal")
 def test_preemption_that_cannot_help_harms_nobody(classes: Trial, expect: Expect) -> None:
     """A pod that would not fit on an empty node preempts no pod."""

@@ -56,7 +56,7 @@ def told(cluster: Trial, subject: Subject | None) -> Told:
     return wait
 
 
-@pytest.mark.feature("SHELL-2")
+@pytest.mark.feature("SHELL-2.log-level")
 @pytest.mark.case("SH-010", severity="critical")
 @pytest.mark.parametrize(
     ("name", "value", "code", "words"),
@@ -78,7 +78,7 @@ def test_switches_answer_in_the_words_of_koordinator(
     assert said == words if code == 200 else words in said, said
 
 
-@pytest.mark.feature("SHELL-2")
+@pytest.mark.feature("SHELL-2.log-level")
 @pytest.mark.case("SH-011", severity="critical")
 @pytest.mark.usefixtures("cluster")
 def test_switches_are_for_put_alone(services: Ask) -> None:
@@ -90,7 +90,7 @@ def test_switches_are_for_put_alone(services: Ask) -> None:
     assert {"d", "db", "f", "s", "v"} <= set(re.findall(r">(\w+)<", index.body.decode()))
 
 
-@pytest.mark.feature("SHELL-2")
+@pytest.mark.feature("SHELL-2.score-table")
 @pytest.mark.case("SH-012", severity="critical")
 def test_scores_are_logged_as_a_table(
     cluster: Trial, expect: Expect, flag: Callable[[str, str], tuple[int, str]], told: Told
@@ -121,7 +121,7 @@ def cells(line: str) -> list[str]:
     return [cell.strip() for cell in line.strip().strip("|").split("|")]
 
 
-@pytest.mark.feature("SHELL-2")
+@pytest.mark.feature("SHELL-2.rejections")
 @pytest.mark.case("SH-013", severity="normal")
 def test_rejected_nodes_are_logged(
     cluster: Trial, expect: Expect, flag: Callable[[str, str], tuple[int, str]], told: Told
@@ -148,7 +148,7 @@ def test_rejected_nodes_are_logged(
     assert "Failed to filter" not in rest
 
 
-@pytest.mark.feature("SHELL-3")
+@pytest.mark.feature("SHELL-3.list")
 @pytest.mark.case("SH-014", severity="critical")
 @pytest.mark.usefixtures("cluster")
 def test_services_list_themselves(services: Ask) -> None:
@@ -158,7 +158,7 @@ def test_services_list_themselves(services: Ask) -> None:
     assert routes == sorted(routes)
 
 
-@pytest.mark.feature("SHELL-3")
+@pytest.mark.feature("SHELL-3.state")
 @pytest.mark.case("SH-015", severity="critical")
 def test_a_plugins_state_shows_what_a_pod_took(cluster: Trial, expect: Expect, services: Ask) -> None:
     """DeviceShare's summary of a node shows a pod's allocation and its name, and returns to the state before."""
@@ -185,7 +185,7 @@ def test_a_plugins_state_shows_what_a_pod_took(cluster: Trial, expect: Expect, s
     assert cluster.cluster.wait(lambda: used() == 50, within=10)
 
 
-@pytest.mark.feature("SHELL-3")
+@pytest.mark.feature("SHELL-3.unknown")
 @pytest.mark.case("SH-016", severity="normal")
 @pytest.mark.parametrize("path", [f"{SUMMARIES}/nowhere", "/apis/v1/nodes/nowhere"])
 @pytest.mark.usefixtures("cluster")
@@ -209,7 +209,7 @@ def observed(cluster: Trial, services: Ask, before: Figures, name: str, **labels
     assert cluster.cluster.wait(more, within=10), f"no new value in {name}{labels}"
 
 
-@pytest.mark.feature("SHELL-4")
+@pytest.mark.feature("SHELL-4.extension-points")
 @pytest.mark.case("SH-017", severity="critical")
 def test_latencies_of_every_extension_point(cluster: Trial, expect: Expect, services: Ask) -> None:
     """Placed and unplaced pods leave values at each extension point that they passed, and at its plugins."""
@@ -237,7 +237,7 @@ def test_latencies_of_every_extension_point(cluster: Trial, expect: Expect, serv
     assert found.values(f"{POINTS}_count", "status") >= {"Success", "Unschedulable"}
 
 
-@pytest.mark.feature("SHELL-4")
+@pytest.mark.feature("SHELL-4.transformers")
 @pytest.mark.case("SH-018", severity="critical")
 def test_latencies_of_transformers(cluster: Trial, expect: Expect, services: Ask) -> None:
     """Owners of a reservation leave values at BeforePreFilter and AfterPreFilter."""

@@ -21,8 +21,8 @@ def one_by_one(cluster: Trial, expect: Expect, asked: list[PodBuilder], profile:
     return found
 
 
-@pytest.mark.feature("SCORE-1")
 @pytest.mark.profile(FIT_PLUS)
+@pytest.mark.feature("SCORE-1.strategy-per-resource")
 @pytest.mark.case("SC-001", severity="critical")
 def test_cards_are_packed(cluster: Trial, expect: Expect) -> None:
     """Pods that request only cards are packed onto one node until it is full."""
@@ -32,8 +32,8 @@ def test_cards_are_packed(cluster: Trial, expect: Expect) -> None:
     assert where[4] != where[0]
 
 
-@pytest.mark.feature("SCORE-1")
 @pytest.mark.profile(FIT_PLUS)
+@pytest.mark.feature("SCORE-1.strategy-per-resource")
 @pytest.mark.case("SC-002", severity="critical")
 def test_processors_are_spread_by_the_same_profile(cluster: Trial, expect: Expect) -> None:
     """Pods that request only CPUs are placed on the emptier node, in turn."""
@@ -43,8 +43,8 @@ def test_processors_are_spread_by_the_same_profile(cluster: Trial, expect: Expec
     assert where[0] != where[1]
 
 
-@pytest.mark.feature("SCORE-1")
 @pytest.mark.profile(FIT_PLUS, CARDS_FIRST)
+@pytest.mark.feature("SCORE-1.weights")
 @pytest.mark.case("SC-003", severity="critical")
 @pytest.mark.parametrize(
     ("profile", "joins"),
@@ -64,8 +64,8 @@ def test_weights_decide_where_resources_disagree(cluster: Trial, expect: Expect,
     assert (where == "n1") == joins
 
 
-@pytest.mark.feature("SCORE-2")
 @pytest.mark.profile(SCARCE)
+@pytest.mark.feature("SCORE-2.stay-off")
 @pytest.mark.case("SC-004", severity="critical")
 def test_pods_without_cards_stay_off_nodes_with_cards(cluster: Trial, expect: Expect) -> None:
     """Pods without cards fill the node without cards first, and only then use nodes with cards."""
@@ -75,8 +75,8 @@ def test_pods_without_cards_stay_off_nodes_with_cards(cluster: Trial, expect: Ex
     assert where[-1] == "cards"
 
 
-@pytest.mark.feature("SCORE-2")
 @pytest.mark.profile(SCARCE)
+@pytest.mark.feature("SCORE-2.use-them")
 @pytest.mark.case("SC-005", severity="normal")
 def test_pods_with_cards_use_them(cluster: Trial, expect: Expect) -> None:
     """Pods that request the scarce resource are placed on the nodes that have it."""

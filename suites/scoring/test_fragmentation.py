@@ -16,7 +16,7 @@ from seatrial.scheduler.api.core import DEFAULT_SCHEDULER
 
 FEWER = "fewer-fragments"
 
-pytestmark = [pytest.mark.needs(Capability.NODES), pytest.mark.profile(FEWER), pytest.mark.feature("DEV-4")]
+pytestmark = [pytest.mark.needs(Capability.NODES), pytest.mark.profile(FEWER)]
 
 
 def place(cluster: Trial, expect: Expect, asked: list[PodBuilder], profile: str) -> list[str]:
@@ -40,6 +40,7 @@ def fitting(cluster: Trial, large: list[PodBuilder], profile: str) -> int:
     return sum(bool(pod.spec.node_name) for pod in cluster.pods() if pod.metadata.name in names)
 
 
+@pytest.mark.feature("DEV-4.less-fragmentation")
 @pytest.mark.case("SC-020", severity="critical")
 @pytest.mark.parametrize(
     ("profile", "whole_machines"),
@@ -53,6 +54,7 @@ def test_halves_leave_whole_machines(cluster: Trial, expect: Expect, profile: st
     assert fitting(cluster, [pod.gpus(4).request(cpu=32) for pod in pods("large", 4)], profile) == whole_machines
 
 
+@pytest.mark.feature("DEV-4.less-fragmentation")
 @pytest.mark.case("SC-021", severity="critical")
 @pytest.mark.parametrize(
     ("profile", "whole_machines"),
@@ -69,6 +71,7 @@ def test_pods_without_cards_leave_the_cards_their_cpus(
     assert fitting(cluster, [pod.gpus(4).request(cpu=32) for pod in pods("large", 2)], profile) == whole_machines
 
 
+@pytest.mark.feature("DEV-4.less-fragmentation")
 @pytest.mark.case("SC-022", severity="normal")
 def test_a_mixture_leaves_no_less_than_spreading_does(cluster: Trial, expect: Expect, seed: int) -> None:
     """Halves, whole cards and pods without cards in random order: afterwards at least as many large pods fit."""

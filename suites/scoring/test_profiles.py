@@ -19,8 +19,8 @@ def refusal(cluster: Trial, name: str) -> str:
     )
 
 
-@pytest.mark.feature("SHELL-1")
 @pytest.mark.profile(NO_PREEMPTION)
+@pytest.mark.feature("SHELL-1.disable-plugin")
 @pytest.mark.case("SH-001", severity="critical")
 def test_a_plugin_that_the_profile_turned_off(cluster: Trial, expect: Expect) -> None:
     """Without DefaultPreemption a high-priority pod waits, with no word of preemption; by default it preempts."""
@@ -37,7 +37,7 @@ def test_a_plugin_that_the_profile_turned_off(cluster: Trial, expect: Expect) ->
     expect.bound("strong", within=90)
 
 
-@pytest.mark.feature("SHELL-1")
+@pytest.mark.feature("SHELL-1.profiles")
 @pytest.mark.case("SH-002", severity="critical")
 def test_a_pod_of_another_scheduler_is_left_alone(cluster: Trial, expect: Expect) -> None:
     """A pod of another scheduler gets neither a node nor a condition."""
@@ -50,7 +50,7 @@ def test_a_pod_of_another_scheduler_is_left_alone(cluster: Trial, expect: Expect
     expect.bound("mine")
 
 
-@pytest.mark.feature("SHELL-5")
+@pytest.mark.feature("SHELL-5.refusal", "SHELL-5.binding")
 @pytest.mark.case("SH-003", severity="critical")
 def test_why_a_pod_is_where_it_is_or_nowhere(cluster: Trial, expect: Expect) -> None:
     """A refusal counts the nodes by reason, in condition and event; a binding is an event with the node."""

@@ -9,7 +9,7 @@ from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import PodBuilder, node, pod, pods
 
-pytestmark = [pytest.mark.feature("SCORE-4"), pytest.mark.needs(Capability.NODES)]
+pytestmark = [pytest.mark.needs(Capability.NODES)]
 
 HOST = "kubernetes.io/hostname"
 OWN = {"labelSelector": {"matchLabels": {"app": "a"}}, "topologyKey": HOST}
@@ -22,7 +22,8 @@ def of_app(pod: PodBuilder, **spec: Any) -> PodBuilder:
     return pod
 
 
-@pytest.mark.case("SC-020", severity="critical")
+@pytest.mark.feature("SCORE-4.selectors")
+@pytest.mark.case("SC-030", severity="critical")
 def test_selectors_and_taints(cluster: Trial, expect: Expect) -> None:
     """A pod is placed on nodes that its selector and tolerations allow, and on no others."""
     cluster.add(node("plain"), node("fast").label("disk", "fast"), node("closed").taint("team"))
@@ -36,7 +37,8 @@ def test_selectors_and_taints(cluster: Trial, expect: Expect) -> None:
     expect.pending("refused", saying="1 node(s) had untolerated taint")
 
 
-@pytest.mark.case("SC-021", severity="critical")
+@pytest.mark.feature("SCORE-4.anti-affinity")
+@pytest.mark.case("SC-031", severity="critical")
 def test_pods_that_keep_apart(cluster: Trial, expect: Expect) -> None:
     """Required anti-affinity: one pod on each of two nodes; the third waits until one is deleted."""
     cluster.add(node("n1"), node("n2"))
@@ -51,7 +53,8 @@ def test_pods_that_keep_apart(cluster: Trial, expect: Expect) -> None:
     assert expect.bound(third.name).spec.node_name == both[0].spec.node_name
 
 
-@pytest.mark.case("SC-022", severity="critical")
+@pytest.mark.feature("SCORE-4.affinity")
+@pytest.mark.case("SC-032", severity="critical")
 def test_pods_that_want_company(cluster: Trial, expect: Expect) -> None:
     """Required affinity: the first pod may be placed anywhere, all others follow it."""
     cluster.add(node("n1"), node("n2"), node("n3"))
@@ -62,7 +65,8 @@ def test_pods_that_want_company(cluster: Trial, expect: Expect) -> None:
     assert len({pod.spec.node_name for pod in found}) == 1
 
 
-@pytest.mark.case("SC-023", severity="critical")
+@pytest.mark.feature("SCORE-4.spread")
+@pytest.mark.case("SC-033", severity="critical")
 def test_an_even_spread(cluster: Trial, expect: Expect) -> None:
     """DoNotSchedule with a skew of one: nine pods on three nodes are three on each."""
     cluster.add(node("n1"), node("n2"), node("n3"))
@@ -75,7 +79,8 @@ def test_an_even_spread(cluster: Trial, expect: Expect) -> None:
     assert sorted(where.count(name) for name in ("n1", "n2", "n3")) == [3, 3, 3]
 
 
-@pytest.mark.case("SC-024", severity="normal")
+@pytest.mark.feature("SCORE-4.ports")
+@pytest.mark.case("SC-034", severity="normal")
 def test_a_port_of_the_node_is_given_once(cluster: Trial, expect: Expect) -> None:
     """Two pods with the same host port do not share a node."""
     cluster.add(node("n1"), node("n2"))
@@ -89,7 +94,8 @@ def test_a_port_of_the_node_is_given_once(cluster: Trial, expect: Expect) -> Non
     expect.pending(asked[2].name, saying="2 node(s) didn't have free ports for the requested pod ports")
 
 
-@pytest.mark.case("SC-025", severity="normal")
+@pytest.mark.feature("SCORE-4.fit")
+@pytest.mark.case("SC-035", severity="normal")
 def test_the_emptier_node_is_preferred(cluster: Trial, expect: Expect) -> None:
     """Least allocated, upstream's default: pods are placed away from a large pod."""
     cluster.add(node("n1").cpu(32), node("n2").cpu(32))
