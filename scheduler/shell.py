@@ -6,15 +6,15 @@ code runs from the simulation's queue of actions.
 
 import logging
 import socket
+from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
-import msgspec
-
 from seatrial.scheduler.api.clock import Clock
 from seatrial.scheduler.api.core import Node, PodDisruptionBudget
 from seatrial.scheduler.api.transport import Transport
+from seatrial.scheduler.api.wire import decoder
 from seatrial.scheduler.binding import Binder
 from seatrial.scheduler.client.events import EventRecorder
 from seatrial.scheduler.client.informer import Following, Informer
@@ -62,7 +62,8 @@ class Shell:
         self.events = EventRecorder(rest, clock, name, f"{name}-{socket.gethostname()}")
         monitor = Monitor(clock, period=monitor_period, timeout=scheduling_timeout)
         self.binder = Binder(core, rest, clock, self.events, self._plan, monitor=monitor)
-        self.metrics = Metrics(core, monitor.timeouts)
+        self._decode_errors: Counter[str] = Counter()
+        self.metrics = Metrics(core, monitor.timeouts, self._decode_errors)
         self._planned = False
         self._running = False
         self._leading = not standby
@@ -143,6 +144,7 @@ class Shell:
             on_batch=self._plan,
             selector=dict(selector or {}),
             optional=optional,
+            errors=self._decode_errors,
         )
 
     def _follow_watch(self, watch: Watch) -> Informer[Any]:
@@ -189,4 +191,4 @@ class Shell:
 
 
 def _decoder(kind: type[K]) -> Callable[[bytes], K]:
-    return msgspec.json.Decoder(kind).decode
+    return decoder(kind)

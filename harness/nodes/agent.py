@@ -27,7 +27,7 @@ from seatrial.harness.nodes.writer import NODES, PODS, Writer
 from seatrial.scheduler.api.clock import Clock
 from seatrial.scheduler.api.numa import NODE_RESERVATION
 from seatrial.scheduler.api.transport import Transport
-from seatrial.scheduler.api.wire import Wire
+from seatrial.scheduler.api.wire import Wire, decoder
 
 log = logging.getLogger(__name__)
 
@@ -50,8 +50,8 @@ class _PodSeen(Wire, frozen=True):
     spec: _PodSpec = _PodSpec()
 
 
-_decode_node = msgspec.json.Decoder(_NodeSeen).decode
-_decode_pod = msgspec.json.Decoder(_PodSeen).decode
+_decode_node = decoder(_NodeSeen)
+_decode_pod = decoder(_PodSeen)
 
 
 class _Node:

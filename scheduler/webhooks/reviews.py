@@ -7,13 +7,14 @@ from typing import Any
 import msgspec
 
 from seatrial.scheduler.api.quantity import QuantityError
+from seatrial.scheduler.api.wire import decoder
 from seatrial.scheduler.framework.routes import Answer, RequestContext, Routes, json, text
 from seatrial.scheduler.webhooks.devices import patch_of, problems
 
 MUTATE, VALIDATE = "/mutate-pod", "/validate-pod"  # paths of Koordinator's manager
 Review = dict[str, Any]
 
-_decode = msgspec.json.Decoder(Review).decode
+_decode = decoder(Review)
 
 
 def mutate(review: Review) -> Review:
