@@ -17,7 +17,7 @@ from seatrial.scheduler.api.core import (
     Toleration,
 )
 from seatrial.scheduler.api.quantity import Amounts, QuantityError, amounts
-from seatrial.scheduler.api.wire import LabelSelector, ObjectMeta, ResourceList, Wire, decode_as, to_json
+from seatrial.scheduler.api.wire import LabelSelector, ObjectMeta, ResourceList, Wire, decode_as, from_plain, to_json
 
 RESERVATIONS_PATH = "/apis/scheduling.koordinator.sh/v1alpha1/reservations"
 
@@ -172,7 +172,7 @@ class AffinityTerms(Wire, frozen=True):
 
     @property
     def terms(self) -> NodeSelector:
-        return msgspec.convert({"nodeSelectorTerms": list(self.reservation_selector_terms)}, NodeSelector)
+        return from_plain({"nodeSelectorTerms": list(self.reservation_selector_terms)}, NodeSelector)
 
 
 class _ResourceNames(Wire, frozen=True):
