@@ -7,12 +7,17 @@ from seatrial.harness.clusters.protocol import ClusterBackend
 from seatrial.harness.errors import UsageError
 
 VIRTUAL, EMBEDDED, LOCAL, LOCAL_DOCKER = "virtual", "embedded", "local", "local-docker"
+ENVTEST = "envtest"
 BACKENDS = {  # name → where it is, and what help says of it
     EMBEDDED: (
         "seatrial.harness.clusters.embedded:EmbeddedBackend",
         "our own API server and simulated nodes, as a process",
     ),
     VIRTUAL: ("seatrial.harness.clusters.virtual:VirtualBackend", "the same inside this process, in virtual time"),
+    ENVTEST: (
+        "seatrial.harness.clusters.envtest:EnvtestBackend",
+        "real etcd, kube-apiserver and kube-controller-manager, and simulated nodes",
+    ),
     LOCAL: (
         "seatrial.harness.clusters.local:LocalBackend",
         "our own API server and this machine: pods as processes on it",
@@ -21,7 +26,7 @@ BACKENDS = {  # name → where it is, and what help says of it
 }
 
 
-SIDE_BY_SIDE = frozenset({EMBEDDED, VIRTUAL})  # several clusters of these share nothing but the processor
+SIDE_BY_SIDE = frozenset({EMBEDDED, VIRTUAL, ENVTEST})  # several clusters of these share nothing but the processor
 
 
 def backend_named(name: str, *, seed: int = 0, kubeconfig: Path | None = None, fake: str = "") -> ClusterBackend:

@@ -7,6 +7,8 @@ the cluster: a Transport and a Clock, in virtual time or on an event loop.
 
 import itertools
 import logging
+from dataclasses import dataclass
+from typing import Protocol
 
 import msgspec
 import orjson
@@ -30,6 +32,21 @@ from seatrial.scheduler.api.transport import Transport
 from seatrial.scheduler.api.wire import Wire, decoder
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class KubeletAddress:
+    """Where a node's kubelet is reached."""
+
+    host: str
+    port: int
+
+
+class Endpoints(Protocol):
+    """Serves logs for nodes on an API server that asks kubelets for them."""
+
+    def open(self, node: str, number: int) -> KubeletAddress: ...
+    def close(self, node: str) -> None: ...
 
 
 class _NodeMeta(Wire, frozen=True):
@@ -70,6 +87,7 @@ class NodeAgents:
 
     def __init__(self, transport: Transport, clock: Clock, *, seed: int = 0, runtime: Runtime | None = None) -> None:
         """`seed` decides identities and delays; pods are simulated unless another runtime is given."""
+        self.endpoints: Endpoints | None = None  # set before start
         self._clock, self._seed = clock, seed
         self._writer = Writer(transport, clock)
         self._runtime = runtime or SimulatedRuntime(clock, seed=seed)
@@ -112,8 +130,10 @@ class NodeAgents:
         self._usage.stop()
         self._leases.close()
         self._writer.close()
-        for node in self._nodes.values():
+        for name, node in self._nodes.items():
             node.faults.close()
+            if self.endpoints is not None:
+                self.endpoints.close(name)
         self._runtime.close()
         self._nodes.clear()
 
@@ -156,15 +176,18 @@ class NodeAgents:
             self._cannot_boot(seen.name, str(error))
             return None
         hardware = NodeHardware(seen.name, machine, seed=self._seed)
+        number = next(self._numbers)
+        kubelet = self.endpoints.open(seen.name, number) if self.endpoints is not None else None
         agent = NodeAgent(
             seen.name,
             seen.uid,
-            next(self._numbers),
+            number,
             hardware,
             runtime=self._runtime,
             writer=self._writer,
             clock=self._clock,
             topology=topology.manifest(seen.name, seen.uid, machine, kubelet_of(entry)),
+            kubelet=(kubelet.host, kubelet.port) if kubelet is not None else None,
         )
         faults = FaultScript(
             hardware,
@@ -206,6 +229,8 @@ class NodeAgents:
     def _forget(self, name: str) -> None:
         node = self._nodes.pop(name)
         self._leases.drop(name)
+        if self.endpoints is not None:
+            self.endpoints.close(name)
         node.faults.close()
         node.agent.close()
 
