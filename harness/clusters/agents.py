@@ -20,18 +20,24 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import orjson
 import uvloop
 
 from seatrial.harness.apiserver.access.authority import Authority
 from seatrial.harness.clusters.kubeconfig import Access, load_access
 from seatrial.harness.clusters.kubelet_endpoints import LOOPBACK, KubeletEndpoints
+from seatrial.harness.clusters.leftovers import LEASE, RENEW_PERIOD, lease_body, lease_path
 from seatrial.harness.clusters.remote import RemoteTransport
+from seatrial.harness.clusters.run_scope import RUN_LABEL
 from seatrial.harness.errors import ClusterError, HarnessError
 from seatrial.harness.nodes.agent import NodeAgents
+from seatrial.harness.nodes.fleet import SIMULATED_LABEL
 from seatrial.harness.private_files import private_folder, write_private
 from seatrial.harness.processes import die_with_parent, stop
 from seatrial.scheduler.api.clock import Action, WallClock
-from seatrial.scheduler.api.transport import Done, Request, Response
+from seatrial.scheduler.api.transport import MERGE_PATCH, Done, Request, Response
+
+log = logging.getLogger(__name__)
 
 START_WITHIN = 60.0
 WORKERS = 8  # requests in flight
@@ -89,7 +95,24 @@ def object_of(path: str) -> str:
     return base if last in _SUBRESOURCES else bare
 
 
-async def _serve(kubeconfig: Path, seed: int, ready: Callable[[], None]) -> None:
+class RunLease:
+    """Renews the Lease that says that a run on a shared cluster lives."""
+
+    def __init__(self, transport: ThreadedTransport, clock: WallClock, run: str) -> None:
+        self._transport, self._clock, self._run = transport, clock, run
+
+    def renew(self) -> None:
+        body = lease_body(self._run, self._clock.timestamp())
+        request = Request("PATCH", f"{lease_path(self._run)}/{LEASE}", orjson.dumps(body), MERGE_PATCH)
+        self._transport.send(request, self._renewed)
+        self._clock.call_later(RENEW_PERIOD, self.renew)
+
+    def _renewed(self, response: Response) -> None:
+        if not response.ok:
+            log.warning("run-lease renewal-failed run=%s code=%d", self._run, response.code)
+
+
+async def _serve(kubeconfig: Path, seed: int, run: str, ready: Callable[[], None]) -> None:
     loop = asyncio.get_running_loop()
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -97,9 +120,12 @@ async def _serve(kubeconfig: Path, seed: int, ready: Callable[[], None]) -> None
     clock, access = WallClock(loop), load_access(kubeconfig)
     transport = ThreadedTransport(access, loop)
     host = own_address(access.url)
-    agents = NodeAgents(transport, clock, seed=seed)
+    selector = f"{SIMULATED_LABEL},{RUN_LABEL}={run}" if run else SIMULATED_LABEL
+    agents = NodeAgents(transport, clock, seed=seed, selector=selector)
     agents.endpoints = KubeletEndpoints(agents.logs, _tls(clock.now(), host), "" if host.startswith(LOOPBACK) else host)
     agents.start()
+    if run:
+        RunLease(transport, clock, run).renew()
     ready()
     try:
         await stopped.wait()
@@ -137,15 +163,15 @@ def _tls(now: float, host: str) -> ssl.SSLContext:
 
 
 @contextmanager
-def node_agents(kubeconfig: Path, *, seed: int, log: Path) -> Iterator[None]:
-    """The process, while entered.
+def node_agents(kubeconfig: Path, *, seed: int, log_file: Path, run: str = "") -> Iterator[None]:
+    """The process, while entered. With `run` it renews that run's Lease, and takes care of that run's nodes only.
 
     Raises:
         ClusterError: it did not start; the message has its reason.
     """
-    with log.open("ab") as sink:
+    with log_file.open("ab") as sink:
         process = subprocess.Popen(  # noqa: S603 our own interpreter, no shell
-            [sys.executable, "-m", "seatrial.harness.clusters.agents", str(kubeconfig), str(seed)],
+            [sys.executable, "-m", "seatrial.harness.clusters.agents", str(kubeconfig), str(seed), run],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=sink,
@@ -158,7 +184,9 @@ def node_agents(kubeconfig: Path, *, seed: int, log: Path) -> Iterator[None]:
         line = process.stdout.readline() if readable else b""
         said = json.loads(line) if line else {}
         if not said.get("ready"):
-            why = said.get("error") or log.read_text(errors="replace").strip() or "the process ended without output"
+            why = (
+                said.get("error") or log_file.read_text(errors="replace").strip() or "the process ended without output"
+            )
             raise ClusterError(f"the agents of simulated nodes did not start: {why}")
         yield
     finally:
@@ -166,14 +194,14 @@ def node_agents(kubeconfig: Path, *, seed: int, log: Path) -> Iterator[None]:
 
 
 def main() -> int:
-    """`python -m seatrial.harness.clusters.agents KUBECONFIG SEED`: started by backends, not by users."""
+    """`python -m seatrial.harness.clusters.agents KUBECONFIG SEED RUN`: started by backends, not by users."""
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname).1s %(name)s %(message)s")
 
     def ready() -> None:
         print(json.dumps({"ready": True}), flush=True)  # noqa: T201 the answer to the parent
 
     try:
-        uvloop.run(_serve(Path(sys.argv[1]), int(sys.argv[2]), ready))
+        uvloop.run(_serve(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3], ready))
     except HarnessError as error:
         print(json.dumps({"error": str(error)}), flush=True)  # noqa: T201
         return 2

@@ -46,7 +46,7 @@ class EnvtestBackend(ClusterBackend):
         with (
             private_folder() as folder,
             control_plane(folder, list(shipped())) as plane,
-            node_agents(plane.kubeconfig, seed=self._seed, log=folder / "agents.log"),
+            node_agents(plane.kubeconfig, seed=self._seed, log_file=folder / "agents.log"),
         ):
             cluster = EnvtestCluster(self.name, load_access(plane.kubeconfig), plane.kubeconfig)
             try:

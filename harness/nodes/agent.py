@@ -85,8 +85,17 @@ class _Node:
 class NodeAgents:
     """Start it once the API answers; stop it before the API goes."""
 
-    def __init__(self, transport: Transport, clock: Clock, *, seed: int = 0, runtime: Runtime | None = None) -> None:
-        """`seed` decides identities and delays; pods are simulated unless another runtime is given."""
+    def __init__(
+        self,
+        transport: Transport,
+        clock: Clock,
+        *,
+        seed: int = 0,
+        runtime: Runtime | None = None,
+        selector: str = SIMULATED_LABEL,
+    ) -> None:
+        """`seed` decides identities and delays; pods are simulated unless another runtime is given. `selector` chooses
+        the nodes, by their labels."""
         self.endpoints: Endpoints | None = None  # set before start
         self._clock, self._seed = clock, seed
         self._writer = Writer(transport, clock)
@@ -106,7 +115,7 @@ class NodeAgents:
             transport,
             clock,
             NODES,
-            {"labelSelector": SIMULATED_LABEL},
+            {"labelSelector": selector},
             on_set=self._node_set,
             on_gone=self._node_gone,
             on_synced=self._follow_pods,  # nodes first, so that a restart finds the pods' homes

@@ -70,7 +70,7 @@ def without(value: Any, path: tuple[Any, ...]) -> Any:
 
 
 def decoders(kind: type[Any]) -> tuple[Callable[[bytes], Any], ...]:
-    return (decoder(kind), PodDecoder()) if kind is Pod else (decoder(kind),)
+    return (decoder(kind), *([PodDecoder()] if kind is Pod else []))
 
 
 @pytest.mark.parametrize(("kind", "item"), list(recorded()))
@@ -93,7 +93,7 @@ def test_null_for_any_list_or_map_is_as_if_it_were_absent(kind: type[Any], item:
 @pytest.mark.parametrize(("kind", "item"), list(recorded()))
 def test_fields_of_a_later_version_are_ignored(kind: type[Any], item: dict[str, Any]) -> None:
     for path in containers(item):
-        at = item
+        at: Any = item
         for key in path:
             at = at[key]
         if isinstance(at, dict) and path[-1] not in {"labels", "annotations", "data", "selector", "matchLabels"}:
