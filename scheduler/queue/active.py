@@ -19,6 +19,7 @@ class Entry:
     attempts: int = 0
     ready_at: float = 0.0  # monotonic second at which its backoff ends
     waiting_since: float = 0.0
+    rejected_by_taint: bool = False  # the last message names a taint or cordon of a node
 
 
 class ActiveQueue:
