@@ -9,12 +9,11 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-import msgspec
-
 from seatrial.scheduler.api.clock import Clock
 from seatrial.scheduler.api.core import Pod
 from seatrial.scheduler.api.reservation import RESERVATION_AFFINITY, is_reserve_pod
 from seatrial.scheduler.api.transport import Request, Response
+from seatrial.scheduler.api.wire import decoder
 from seatrial.scheduler.client.events import EventRecorder
 from seatrial.scheduler.client.rest import Rest, node_path, pod_path, refusal
 from seatrial.scheduler.cycle import Core
@@ -27,7 +26,7 @@ from seatrial.scheduler.reservations import ReservationController
 log = logging.getLogger(__name__)
 
 FIRST_LOOK, LONGEST_LOOK = 0.1, 5.0  # seconds before a binding without a response is read back
-_decode_pod = msgspec.json.Decoder(Pod).decode
+_decode_pod = decoder(Pod)
 _TAKEN = frozenset({404, 409})  # gone, or bound by another scheduler: a retry cannot help
 
 

@@ -43,6 +43,9 @@ PLACEMENT_CHANGES_THRESHOLD = 32
 SCHEDULER_ERROR = "SchedulerError"
 
 
+_TAINT_WORDS = ("untolerated taint", "node(s) were unschedulable")
+
+
 class Core:
     """All profiles of one scheduler, with one cache and one queue."""
 
@@ -68,10 +71,21 @@ class Core:
 
     def set_node(self, node: Node) -> None:
         changes = self.cache.columns.changes
+        if len(self.queue.waiting) and self._taints_change(node):
+            self.queue.retry_rejected_by_taint()
+            self._set_alarm(self.queue.next_backoff())
         self.complaints += self.cache.set_node(node)
         self.handle.wake_requested |= self.cache.columns.changes != changes
         for listener in self.handle.object_listeners:
             listener.node_changed(node.name, node)
+
+    def _taints_change(self, node: Node) -> bool:
+        """Whether a known node's taints or cordon differ from `node`'s."""
+        known = self.cache.nodes.get(node.name)
+        if known is None or known.node is None:
+            return False
+        before, after = known.node.spec, node.spec
+        return before.taints != after.taints or before.unschedulable != after.unschedulable
 
     def remove_node(self, name: str) -> None:
         self.cache.remove_node(name)
@@ -421,12 +435,14 @@ class Core:
         if self.handle.debug.diagnoses:
             said = ", ".join(words) if runner.profile.post_filter else None
             self._diagnose(runner, info, failure, nominated or "", said)
+        message = failure.message(", ".join(words))
+        entry.rejected_by_taint = any(part in message for part in _TAINT_WORDS)
         if held_under:
             assert failure.pre_filter is not None  # noqa: S101
             self.hold(entry, held_under, failure.pre_filter)
         else:
             self._wait(entry, key, class_scores)
-        return [*decisions, Reject(info, failure.message(", ".join(words)), nominated=nominated)]
+        return [*decisions, Reject(info, message, nominated=nominated)]
 
     def _diagnose(self, runner: Runner, info: PodInfo, failure: FitError, nominated: str, said: str | None) -> None:
         """Log the diagnosis of a failure as JSON (FWK-R35). `said`: message of PostFilter; None if it did not run."""

@@ -6,15 +6,15 @@ code runs from the simulation's queue of actions.
 
 import logging
 import socket
+from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
-import msgspec
-
 from seatrial.scheduler.api.clock import Clock
 from seatrial.scheduler.api.core import Node, PodDisruptionBudget
 from seatrial.scheduler.api.transport import Transport
+from seatrial.scheduler.api.wire import decoder
 from seatrial.scheduler.binding import Binder
 from seatrial.scheduler.client.events import EventRecorder
 from seatrial.scheduler.client.informer import Following, Informer
@@ -67,7 +67,8 @@ class Shell:
         self.binder = Binder(core, rest, clock, self.events, self._plan, monitor=monitor)
         self.podgroups = PodGroupController(core, rest, clock)
         self._quota_controllers = QuotaController(core.handle, rest, clock), ProfileController(core.handle, rest, clock)
-        self.metrics = Metrics(core, monitor.timeouts)
+        self._decode_errors: Counter[str] = Counter()
+        self.metrics = Metrics(core, monitor.timeouts, self._decode_errors)
         self._planned = False
         self._running = False
         self._leading = not standby
@@ -156,6 +157,7 @@ class Shell:
             on_batch=self._plan,
             selector=dict(selector or {}),
             optional=optional,
+            errors=self._decode_errors,
         )
 
     def _follow_watch(self, watch: Watch) -> Informer[Any]:
@@ -205,4 +207,4 @@ class Shell:
 
 
 def _decoder(kind: type[K]) -> Callable[[bytes], K]:
-    return msgspec.json.Decoder(kind).decode
+    return decoder(kind)

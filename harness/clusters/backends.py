@@ -2,17 +2,27 @@
 
 import importlib
 from pathlib import Path
+from typing import Any
 
 from seatrial.harness.clusters.protocol import ClusterBackend
 from seatrial.harness.errors import UsageError
 
 VIRTUAL, EMBEDDED, LOCAL, LOCAL_DOCKER = "virtual", "embedded", "local", "local-docker"
+ENVTEST, EXISTING = "envtest", "existing"
 BACKENDS = {  # name → where it is, and its description in the help
     EMBEDDED: (
         "seatrial.harness.clusters.embedded:EmbeddedBackend",
         "our own API server and simulated nodes, as a process",
     ),
     VIRTUAL: ("seatrial.harness.clusters.virtual:VirtualBackend", "the same inside this process, in virtual time"),
+    ENVTEST: (
+        "seatrial.harness.clusters.envtest:EnvtestBackend",
+        "real etcd, kube-apiserver and kube-controller-manager, and simulated nodes",
+    ),
+    EXISTING: (
+        "seatrial.harness.clusters.existing:ExistingBackend",
+        "a cluster that runs already, with simulated nodes of the run's own",
+    ),
     LOCAL: (
         "seatrial.harness.clusters.local:LocalBackend",
         "our own API server and this machine: pods as processes on it",
@@ -21,22 +31,36 @@ BACKENDS = {  # name → where it is, and its description in the help
 }
 
 
-SIDE_BY_SIDE = frozenset({EMBEDDED, VIRTUAL})  # several clusters of these share nothing but the processor
+SIDE_BY_SIDE = frozenset(
+    {EMBEDDED, VIRTUAL, ENVTEST, EXISTING}
+)  # several clusters of these share nothing but the processor
 
 
-def backend_named(name: str, *, seed: int = 0, kubeconfig: Path | None = None, fake: str = "") -> ClusterBackend:
-    """`fake`: what stands in for this machine's devices, where this machine is the node.
+def backend_named(
+    name: str,
+    *,
+    seed: int = 0,
+    kubeconfig: Path | None = None,
+    context: str = "",
+    fake: str = "",
+    own_schedulers: bool = True,
+) -> ClusterBackend:
+    """`fake`: what stands in for this machine's devices, where this machine is the node. `kubeconfig`, `context`: where
+    the cluster is that runs already. `own_schedulers`: the run starts the scheduler, so it gets names of its own.
 
     Raises:
         UsageError: no such backend, or one that cannot be used here.
     """
     if name not in BACKENDS:
         raise UsageError(f"no backend {name!r}; expected one of: {', '.join(BACKENDS)}")
-    if kubeconfig is not None:
-        raise UsageError(f"--kubeconfig: backend {name!r} makes its own cluster and takes no kubeconfig")
+    if (kubeconfig is not None or context) and name != EXISTING:
+        flag = "--kubeconfig" if kubeconfig is not None else "--context"
+        raise UsageError(f"{flag}: backend {name!r} makes its own cluster; use --backend {EXISTING}")
     if fake and name not in {LOCAL, LOCAL_DOCKER}:
         raise UsageError(f"--fake {fake}: for --backend {LOCAL} and {LOCAL_DOCKER}; simulated nodes come from --fleet")
-    more = {"fake": fake} if fake else {}
+    more: dict[str, Any] = {"fake": fake} if fake else {}
+    if name == EXISTING:
+        more |= {"kubeconfig": kubeconfig, "context": context, "own_schedulers": own_schedulers}
     module, _, attribute = BACKENDS[name][0].partition(":")
     backend: ClusterBackend = getattr(importlib.import_module(module), attribute)(seed=seed, **more)
     why = backend.probe()

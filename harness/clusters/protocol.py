@@ -22,6 +22,7 @@ class Capability(StrEnum):
     VIRTUAL_TIME = "time that the test moves"
     NODES = "nodes that the test adds and removes"
     DEVICE_FAULTS = "devices that fail on request"
+    OWN_CLUSTER = "a cluster that nobody else uses"
     CONTAINERS = "containers that really run"
     REAL_DEVICES = "real devices"
 
@@ -41,6 +42,10 @@ class Cluster(ABC):
     clock: Clock
     capabilities: frozenset[Capability]
     endpoint: Endpoint | None
+
+    def scheduler_name(self, name: str) -> str:
+        """The schedulerName on the API server for the one that pods of tests name; another on shared clusters."""
+        return name
 
     @property
     @abstractmethod

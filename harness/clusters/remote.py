@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import urllib3
 
@@ -23,6 +23,13 @@ from seatrial.scheduler.api.transport import Done, OnLine, Request, Response, St
 
 POLL = 0.02  # seconds between two looks
 ANSWER_WITHIN = 60.0
+
+
+class Handover(Protocol):
+    """What runs callbacks: `hand_over` may be called from any thread."""
+
+    def hand_over(self, action: Action) -> None: ...
+    def call_soon(self, action: Action) -> object: ...
 
 
 class PumpedClock(Clock):
@@ -74,9 +81,9 @@ class _Planned:
 class RemoteTransport:
     """A Transport over urllib3; see the module's docstring for who runs what."""
 
-    def __init__(self, access: Access, clock: PumpedClock) -> None:
+    def __init__(self, access: Access, clock: Handover, *, connections: int = 8) -> None:
         self._access, self._clock = access, clock
-        self._pool = access.pool(connections=8)
+        self._pool = access.pool(connections=connections)
         self._streams: set[_Stream] = set()
 
     def call(self, request: Request) -> Response:
@@ -136,7 +143,7 @@ class _Stream(Stream):
         access: Access,
         headers: dict[str, str],
         request: Request,
-        clock: PumpedClock,
+        clock: Handover,
         on_line: OnLine,
         on_end: Done,
     ) -> None:

@@ -15,6 +15,7 @@ from seatrial.scheduler.api.device import GROUP_VERSION
 from seatrial.scheduler.api.transport import MERGE_PATCH, Request, Response
 
 READY_WITHIN = 60.0
+NOT_READY_TAINT = "node.kubernetes.io/not-ready"
 NODES = "/api/v1/nodes"
 DEVICES = f"/apis/{GROUP_VERSION}/devices"
 
@@ -31,7 +32,7 @@ class SimulatedNodes(Cluster):
         with_devices = {entry["name"] for entry in entries if machine_of(entry).slots}
 
         def ready() -> bool:
-            here = {node["metadata"]["name"] for node in self._list(NODES) if is_ready(node)}
+            here = {node["metadata"]["name"] for node in self._list(NODES) if is_ready(node) and not _is_new(node)}
             known = (
                 {device["metadata"]["name"] for device in self._list(DEVICES)}
                 if with_devices - here == set()
@@ -95,6 +96,12 @@ def expect(response: Response, what: str) -> Response:
     except orjson.JSONDecodeError:
         status = {"message": response.body.decode(errors="replace")}
     raise ApiRefused(what, code=response.code, reason=status.get("reason", ""), message=status.get("message", ""))
+
+
+def _is_new(node: Mapping[str, Any]) -> bool:
+    """Whether the node still has the taint that the API server gives to nodes without status."""
+    taints = (node.get("spec") or {}).get("taints") or ()
+    return any(one.get("key") == NOT_READY_TAINT for one in taints)
 
 
 def is_ready(node: Mapping[str, Any]) -> bool:

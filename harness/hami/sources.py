@@ -3,14 +3,12 @@
 from collections.abc import Callable, Mapping
 from urllib.parse import quote
 
-import msgspec
-
 from seatrial.harness.devices.nvidia import NvidiaProvider
 from seatrial.harness.devices.provider import ProviderError
 from seatrial.harness.errors import ApiRefused
 from seatrial.harness.hami.monitor import HostCard, Owner
 from seatrial.scheduler.api.transport import Request, Response
-from seatrial.scheduler.api.wire import Wire
+from seatrial.scheduler.api.wire import Wire, decoder
 
 
 class _Meta(Wire, frozen=True):
@@ -27,7 +25,7 @@ class _Pods(Wire, frozen=True):
     items: tuple[_Pod, ...] = ()
 
 
-_decode = msgspec.json.Decoder(_Pods).decode
+_decode = decoder(_Pods)
 
 
 def pods_of_node(call: Callable[[Request], Response], node: str) -> Mapping[str, Owner]:

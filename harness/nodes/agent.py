@@ -7,6 +7,8 @@ the cluster: a Transport and a Clock, in virtual time or on an event loop.
 
 import itertools
 import logging
+from dataclasses import dataclass
+from typing import Protocol
 
 import msgspec
 import orjson
@@ -27,9 +29,24 @@ from seatrial.harness.nodes.writer import NODES, PODS, Writer
 from seatrial.scheduler.api.clock import Clock
 from seatrial.scheduler.api.numa import NODE_RESERVATION
 from seatrial.scheduler.api.transport import Transport
-from seatrial.scheduler.api.wire import Wire
+from seatrial.scheduler.api.wire import Wire, decoder
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class KubeletAddress:
+    """Where a node's kubelet is reached."""
+
+    host: str
+    port: int
+
+
+class Endpoints(Protocol):
+    """Serves logs for nodes on an API server that asks kubelets for them."""
+
+    def open(self, node: str, number: int) -> KubeletAddress: ...
+    def close(self, node: str) -> None: ...
 
 
 class _NodeMeta(Wire, frozen=True):
@@ -50,8 +67,8 @@ class _PodSeen(Wire, frozen=True):
     spec: _PodSpec = _PodSpec()
 
 
-_decode_node = msgspec.json.Decoder(_NodeSeen).decode
-_decode_pod = msgspec.json.Decoder(_PodSeen).decode
+_decode_node = decoder(_NodeSeen)
+_decode_pod = decoder(_PodSeen)
 
 
 class _Node:
@@ -68,8 +85,18 @@ class _Node:
 class NodeAgents:
     """Start it once the API answers; stop it before the API goes."""
 
-    def __init__(self, transport: Transport, clock: Clock, *, seed: int = 0, runtime: Runtime | None = None) -> None:
-        """`seed` decides identities and delays; pods are simulated unless another runtime is given."""
+    def __init__(
+        self,
+        transport: Transport,
+        clock: Clock,
+        *,
+        seed: int = 0,
+        runtime: Runtime | None = None,
+        selector: str = SIMULATED_LABEL,
+    ) -> None:
+        """`seed` decides identities and delays; pods are simulated unless another runtime is given. `selector` chooses
+        the nodes, by their labels."""
+        self.endpoints: Endpoints | None = None  # set before start
         self._clock, self._seed = clock, seed
         self._writer = Writer(transport, clock)
         self._runtime = runtime or SimulatedRuntime(clock, seed=seed)
@@ -88,7 +115,7 @@ class NodeAgents:
             transport,
             clock,
             NODES,
-            {"labelSelector": SIMULATED_LABEL},
+            {"labelSelector": selector},
             on_set=self._node_set,
             on_gone=self._node_gone,
             on_synced=self._follow_pods,  # nodes first, so that a restart finds the pods' homes
@@ -112,8 +139,10 @@ class NodeAgents:
         self._usage.stop()
         self._leases.close()
         self._writer.close()
-        for node in self._nodes.values():
+        for name, node in self._nodes.items():
             node.faults.close()
+            if self.endpoints is not None:
+                self.endpoints.close(name)
         self._runtime.close()
         self._nodes.clear()
 
@@ -156,15 +185,18 @@ class NodeAgents:
             self._cannot_boot(seen.name, str(error))
             return None
         hardware = NodeHardware(seen.name, machine, seed=self._seed)
+        number = next(self._numbers)
+        kubelet = self.endpoints.open(seen.name, number) if self.endpoints is not None else None
         agent = NodeAgent(
             seen.name,
             seen.uid,
-            next(self._numbers),
+            number,
             hardware,
             runtime=self._runtime,
             writer=self._writer,
             clock=self._clock,
             topology=topology.manifest(seen.name, seen.uid, machine, kubelet_of(entry)),
+            kubelet=(kubelet.host, kubelet.port) if kubelet is not None else None,
         )
         faults = FaultScript(
             hardware,
@@ -206,6 +238,8 @@ class NodeAgents:
     def _forget(self, name: str) -> None:
         node = self._nodes.pop(name)
         self._leases.drop(name)
+        if self.endpoints is not None:
+            self.endpoints.close(name)
         node.faults.close()
         node.agent.close()
 

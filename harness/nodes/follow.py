@@ -12,7 +12,7 @@ import msgspec
 
 from seatrial.scheduler.api.clock import Clock
 from seatrial.scheduler.api.transport import Request, Response, Stream, Transport
-from seatrial.scheduler.api.wire import ApiStatus, RawList, WatchEvent, Wire
+from seatrial.scheduler.api.wire import ApiStatus, RawList, WatchEvent, Wire, decoder
 
 log = logging.getLogger(__name__)
 
@@ -38,10 +38,10 @@ class Head(Wire, frozen=True):
 OnSet = Callable[[HeadMeta, msgspec.Raw], None]
 OnGone = Callable[[HeadMeta], None]
 
-_decode_list = msgspec.json.Decoder(RawList).decode
-_decode_event = msgspec.json.Decoder(WatchEvent).decode
-_decode_head = msgspec.json.Decoder(Head).decode
-_decode_status = msgspec.json.Decoder(ApiStatus).decode
+_decode_list = decoder(RawList)
+_decode_event = decoder(WatchEvent)
+_decode_head = decoder(Head)
+_decode_status = decoder(ApiStatus)
 
 
 class Follower:

@@ -34,7 +34,7 @@ from seatrial.harness.nodes.writer import NODES, PODS, Writer, then
 from seatrial.scheduler.api.clock import Clock, Timer
 from seatrial.scheduler.api.core import HOSTNAME_LABEL
 from seatrial.scheduler.api.transport import Transport
-from seatrial.scheduler.api.wire import Wire
+from seatrial.scheduler.api.wire import Wire, decoder
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ class _NodeSeen(Wire, frozen=True):
     metadata: _NodeMeta = _NodeMeta()
 
 
-_decode_node = msgspec.json.Decoder(_NodeSeen).decode
+_decode_node = decoder(_NodeSeen)
 
 
 class LocalAgent:

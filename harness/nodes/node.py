@@ -20,7 +20,7 @@ from seatrial.harness.nodes.admission import UNEXPECTED, AdmissionError, NodeLed
 from seatrial.harness.nodes.capacity import capacity_and_allocatable
 from seatrial.harness.nodes.leases import Leases
 from seatrial.harness.nodes.pods import BoundPod, decode_pod, requests_of
-from seatrial.harness.nodes.publisher import Hardware, Publisher
+from seatrial.harness.nodes.publisher import KUBELET_PORT, Hardware, Publisher
 from seatrial.harness.nodes.references import Objects, References
 from seatrial.harness.nodes.runtimes.protocol import NO_CONFIG, ContainerState, Runtime, Work
 from seatrial.harness.nodes.status import granted_before, phase_of, refused_status, running_status, seen_states
@@ -73,18 +73,24 @@ class NodeAgent:
         xpu_folder: Path | None = None,
         references: References | None = None,
         topology: Manifest | None = None,
+        kubelet: tuple[str, int] | None = None,
     ) -> None:
         """`number` makes the node's addresses unique. A real machine has an `address`, which its pods share, and
         `facts`, which replace those of simulated nodes in `nodeInfo`. With `xpu_folder`, NPUs and MLUs are published
         from koord-device-daemon's files there. `references` reads the objects that pods refer to. `topology` is the
-        node's NodeResourceTopology, or None."""
+        node's NodeResourceTopology, or None. `kubelet` is the address and port that answers for the kubelet of a
+        simulated node."""
         self.name, self.uid = name, uid
         self.hardware = hardware
-        self.host_ip = address or f"172.{16 + (number >> 16) % 16}.{number >> 8 & 255}.{number & 255}"
+        # 198.18.0.0/15 is for benchmarks (RFC 2544): no container network and no real host has these addresses.
+        self.host_ip = address or (
+            kubelet[0] if kubelet else f"198.{18 + (number >> 16) % 2}.{number >> 8 & 255}.{number & 255}"
+        )
         self._number, self._address, self._references = number, address, references
         self._publisher = Publisher(
             name, uid, hardware, writer=writer, clock=clock, host_ip=self.host_ip,
             runtime=f"{runtime.name}://{runtime.version}", facts=facts or {}, xpu_folder=xpu_folder, topology=topology,
+            port=kubelet[1] if kubelet else KUBELET_PORT,
         )  # fmt: skip
         self._runtime, self._writer, self._clock = runtime, writer, clock
         self._ledger = NodeLedger()

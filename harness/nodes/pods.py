@@ -7,7 +7,7 @@ from seatrial.harness.nodes.pod_parts import EnvFrom, Lifecycle, Port, Probe, Va
 from seatrial.harness.nodes.pod_requests import pod_requests
 from seatrial.scheduler.api.core import PodSpec, ResourceRequirements
 from seatrial.scheduler.api.quantity import Amounts
-from seatrial.scheduler.api.wire import Wire
+from seatrial.scheduler.api.wire import Wire, decoder
 
 
 class PodMeta(Wire, frozen=True):
@@ -119,8 +119,8 @@ class _SpecOnly(Wire, frozen=True):
     spec: PodSpec = PodSpec()
 
 
-_decode_pod = msgspec.json.Decoder(BoundPod).decode
-_decode_spec = msgspec.json.Decoder(_SpecOnly).decode
+_decode_pod = decoder(BoundPod)
+_decode_spec = decoder(_SpecOnly)
 
 
 def decode_pod(raw: msgspec.Raw | bytes) -> BoundPod:

@@ -20,6 +20,7 @@ from seatrial.scheduler.api.transport import Done, Response
 
 Manifest = dict[str, Any]
 
+KUBELET_PORT = 10250
 KUBELET_VERSION = "v1.35.0"
 _CONFLICT = 409
 
@@ -50,12 +51,13 @@ class Publisher:
         facts: Mapping[str, str],
         xpu_folder: Path | None,
         topology: Manifest | None,
+        port: int,
     ) -> None:
         """`runtime` has the format of `containerRuntimeVersion`; the other arguments are those of `NodeAgent`."""
         self._name, self._uid, self._hardware = name, uid, hardware
         self._writer, self._clock = writer, clock
         self._host_ip, self._runtime, self._facts = host_ip, runtime, facts
-        self._xpu_folder, self._topology = xpu_folder, topology
+        self._xpu_folder, self._topology, self._port = xpu_folder, topology, port
         self._reservation: str | None = None
         self.devices: tuple[Device, ...] = ()  # as last read
         self._published: list[Manifest] = []
@@ -163,7 +165,7 @@ class Publisher:
                 {"type": "InternalIP", "address": self._host_ip},
                 {"type": "Hostname", "address": self._name},
             ],
-            "daemonEndpoints": {"kubeletEndpoint": {"Port": 10250}},
+            "daemonEndpoints": {"kubeletEndpoint": {"Port": self._port}},
             "nodeInfo": {
                 "machineID": self._uid,
                 "systemUUID": self._uid,

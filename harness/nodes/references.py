@@ -14,7 +14,7 @@ import orjson
 from seatrial.harness.nodes.pod_parts import TokenSource
 from seatrial.harness.nodes.pods import BoundPod
 from seatrial.scheduler.api.transport import JSON, Request, Response, Transport
-from seatrial.scheduler.api.wire import Wire
+from seatrial.scheduler.api.wire import Wire, decode_as
 
 Data = Mapping[str, bytes]
 CONFIG_MAP, SECRET, TOKEN = "configmap", "secret", "token"
@@ -123,8 +123,8 @@ def _request(pod: BoundPod, name: Name) -> Request:
 
 def _data(name: Name, body: bytes) -> Data:
     if name[0] == TOKEN:
-        return {"token": msgspec.json.decode(body, type=_TokenRequest).status.token.encode()}
-    stored = msgspec.json.decode(body, type=_Stored)
+        return {"token": decode_as(body, _TokenRequest).status.token.encode()}
+    stored = decode_as(body, _Stored)
     if name[0] == SECRET:
         return {key: base64.b64decode(value) for key, value in stored.data.items()}
     binary = {key: base64.b64decode(value) for key, value in stored.binary_data.items()}

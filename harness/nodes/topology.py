@@ -13,7 +13,7 @@ import msgspec
 from seatrial.fake_devices.machine import Machine
 from seatrial.scheduler.api import numa
 from seatrial.scheduler.api.quantity import CPU, MEMORY, QuantityError, milli, text
-from seatrial.scheduler.api.wire import to_json
+from seatrial.scheduler.api.wire import decode_as, to_json
 
 Manifest = dict[str, Any]
 
@@ -98,7 +98,7 @@ def reservation(machine: Machine, written: str) -> str | None:
     CPUs are chosen as by kubelet: by socket, whole cores, then single CPUs.
     """
     try:
-        found = msgspec.json.decode(written, type=numa.NodeReservation) if written else numa.NodeReservation()
+        found = decode_as(written, numa.NodeReservation) if written else numa.NodeReservation()
         count = -(-milli(found.resources.get(CPU, 0)) // 1000)
         chosen = numa.parse_cpuset(found.reserved_cpus)
     except (msgspec.DecodeError, QuantityError, numa.CpusetError):

@@ -24,7 +24,7 @@ from seatrial.scheduler.api import device as words
 from seatrial.scheduler.api.clock import Clock, Timer
 from seatrial.scheduler.api.quantity import QuantityError, units
 from seatrial.scheduler.api.transport import Transport
-from seatrial.scheduler.api.wire import Wire
+from seatrial.scheduler.api.wire import Wire, decoder
 
 log = logging.getLogger(__name__)
 
@@ -133,7 +133,7 @@ class _NodeMetric(Wire, frozen=True):
     spec: _Spec = _Spec()
 
 
-_decode = msgspec.json.Decoder(_NodeMetric).decode
+_decode = decoder(_NodeMetric)
 
 
 class _Report:

@@ -14,10 +14,12 @@ from seatrial.harness.clusters.faulty import Link
 from seatrial.harness.clusters.protocol import Capability, Cluster
 from seatrial.harness.errors import SubjectError, UsageError
 from seatrial.harness.private_files import private_folder
-from seatrial.harness.subject.foreign import completed, foreign_command
+from seatrial.harness.subject.foreign import KIND, completed, foreign_command
 from seatrial.harness.subject.services import LOOPBACK, PORT, check_services
+from seatrial.scheduler.api.core import DEFAULT_SCHEDULER
 from seatrial.scheduler.api.transport import Response
 
+CONFIG_VERSION = "kubescheduler.config.k8s.io/v1"
 IN_PROCESS, OURS, DEPLOYED, NONE = "inprocess", "seatrial", "deployed", "none"
 
 
@@ -111,13 +113,36 @@ def open_subject(
 
             def command(kubeconfig: Path) -> list[str]:
                 if name == OURS:
-                    return [*our_command(kubeconfig, seed, config), "--port", PORT]
-                return foreign_command(name, kubeconfig, _for_this_run(config, kubeconfig, folder))
+                    return [*our_command(kubeconfig, seed, _renamed(config, cluster, folder)), "--port", PORT]
+                own = _renamed(config or _plain(cluster, folder), cluster, folder)
+                return foreign_command(name, kubeconfig, _for_this_run(own, kubeconfig, folder))
 
             with ProcessSubject(
                 name, command(kubeconfig), ways=(kubeconfig, command), log_file=log_file, services=where
             ) as process:
                 yield process
+
+
+def _plain(cluster: Cluster, folder: Path) -> Path | None:
+    """A configuration with the default scheduler alone, where its name must be another one."""
+    if cluster.scheduler_name(DEFAULT_SCHEDULER) == DEFAULT_SCHEDULER:
+        return None
+    written = folder / "default-config.yaml"
+    profiles = [{"schedulerName": DEFAULT_SCHEDULER}]
+    written.write_text(yaml.safe_dump({"apiVersion": CONFIG_VERSION, "kind": KIND, "profiles": profiles}))
+    return written
+
+
+def _renamed(config: Path | None, cluster: Cluster, folder: Path) -> Path | None:
+    """The configuration with the scheduler names that pods have on this cluster."""
+    if config is None or cluster.scheduler_name(DEFAULT_SCHEDULER) == DEFAULT_SCHEDULER:
+        return config
+    found = yaml.safe_load(config.read_bytes())
+    for profile in found.get("profiles") or ():
+        profile["schedulerName"] = cluster.scheduler_name(profile.get("schedulerName") or DEFAULT_SCHEDULER)
+    written = folder / "renamed-config.yaml"
+    written.write_text(yaml.safe_dump(found))
+    return written
 
 
 def _for_this_run(config: Path | None, kubeconfig: Path, folder: Path) -> Path | None:

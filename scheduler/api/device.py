@@ -3,12 +3,11 @@
 from collections.abc import Mapping
 from typing import Literal
 
-import msgspec
 from msgspec import field
 
 from seatrial.scheduler.api.core import Pod
 from seatrial.scheduler.api.quantity import Quantity
-from seatrial.scheduler.api.wire import Condition, LabelSelector, ObjectMeta, ResourceList, Wire
+from seatrial.scheduler.api.wire import Condition, LabelSelector, ObjectMeta, ResourceList, Wire, decoder
 
 DeviceType = Literal["gpu", "rdma", "fpga"]
 DEVICE_TYPES: tuple[DeviceType, ...] = ("gpu", "rdma", "fpga")
@@ -137,7 +136,7 @@ class Partition(Wire, frozen=True):
 
 Allocations = dict[str, list[DeviceAllocation]]
 
-_decode_allocations = msgspec.json.Decoder(Allocations).decode
+_decode_allocations = decoder(Allocations)
 
 
 def device_allocations(pod: Pod) -> Allocations:

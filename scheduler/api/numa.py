@@ -5,11 +5,10 @@ Keys and values follow apis/extension/{resource,numa_aware,node}.go; the object 
 
 from collections.abc import Iterable
 
-import msgspec
 from msgspec import field
 
 from seatrial.scheduler.api.quantity import Quantity
-from seatrial.scheduler.api.wire import ObjectMeta, ResourceList, Wire
+from seatrial.scheduler.api.wire import ObjectMeta, ResourceList, Wire, decoder
 
 GROUP_VERSION = "topology.node.k8s.io/v1alpha1"
 
@@ -164,4 +163,4 @@ def cpuset_text(cpus: Iterable[int]) -> str:
     return ",".join(f"{low}-{high}" if high > low else str(low) for low, high in runs)
 
 
-decode_status = msgspec.json.Decoder(ResourceStatus).decode
+decode_status = decoder(ResourceStatus)

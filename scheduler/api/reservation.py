@@ -17,7 +17,7 @@ from seatrial.scheduler.api.core import (
     Toleration,
 )
 from seatrial.scheduler.api.quantity import Amounts, QuantityError, amounts
-from seatrial.scheduler.api.wire import LabelSelector, ObjectMeta, ResourceList, Wire, to_json
+from seatrial.scheduler.api.wire import LabelSelector, ObjectMeta, ResourceList, Wire, decode_as, from_plain, to_json
 
 RESERVATIONS_PATH = "/apis/scheduling.koordinator.sh/v1alpha1/reservations"
 
@@ -172,7 +172,7 @@ class AffinityTerms(Wire, frozen=True):
 
     @property
     def terms(self) -> NodeSelector:
-        return msgspec.convert({"nodeSelectorTerms": list(self.reservation_selector_terms)}, NodeSelector)
+        return from_plain({"nodeSelectorTerms": list(self.reservation_selector_terms)}, NodeSelector)
 
 
 class _ResourceNames(Wire, frozen=True):
@@ -279,7 +279,7 @@ def allocated_to(pod: Pod) -> str:
     if not found:
         return ""
     try:
-        return msgspec.json.decode(found, type=_Allocated).uid
+        return decode_as(found, _Allocated).uid
     except msgspec.DecodeError:
         return ""
 
@@ -291,7 +291,7 @@ def allocation(name: str, uid: str) -> str:
 
 def _read(key: str, found: str, kind: "type[Any]", expected: str) -> Any:
     try:
-        return msgspec.json.decode(found, type=kind)
+        return decode_as(found, kind)
     except msgspec.DecodeError as error:
         raise AnnotationError(f"annotation {key}: expected {expected}, found {found!r} ({error})") from None
 

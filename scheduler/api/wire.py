@@ -4,7 +4,8 @@ msgspec decodes only the declared fields, so a client that needs five fields of 
 the fields that it changes; no object is decoded and written back through these types.
 """
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import field
@@ -12,6 +13,7 @@ from msgspec import field
 from seatrial.scheduler.api.quantity import Quantity
 
 ResourceList = dict[str, Quantity]
+T = TypeVar("T")
 
 
 class Wire(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
@@ -110,6 +112,67 @@ class WatchEvent(Wire, frozen=True):
     object: msgspec.Raw
 
 
+Encoded = bytes | str | msgspec.Raw
+
+
+def decoder(kind: type[T]) -> Callable[[Encoded], T]:
+    """A decoder of one type for what Go programs write.
+
+    Go writes null for an empty list, map or pointer where a field has no `omitempty`, as in a CSINode without drivers.
+    Objects that decode at once cost nothing more; only after an error are nulls removed and the rest decoded again.
+
+    Raises:
+        msgspec.MsgspecError: by the decoder: the data is no JSON, or a field has a wrong type.
+    """
+    decode = msgspec.json.Decoder(kind).decode
+
+    def tolerant(data: Encoded) -> T:
+        try:
+            return decode(data)
+        except msgspec.ValidationError:
+            return decode(without_nulls(data))
+
+    return tolerant
+
+
+def decode_as(data: Encoded, kind: type[T]) -> T:
+    """Decode once as `decoder` does, for text in annotations.
+
+    Raises:
+        msgspec.MsgspecError: the data is no JSON, or a field has a wrong type.
+    """
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except msgspec.ValidationError:
+        return msgspec.json.decode(without_nulls(data), type=kind)
+
+
+def from_plain(value: Any, kind: type[T]) -> T:
+    """The value of a type from decoded JSON, with nulls removed.
+
+    Raises:
+        msgspec.ValidationError: a field has a wrong type.
+    """
+    return msgspec.convert(_pruned(value), kind)
+
+
+def without_nulls(data: Encoded) -> bytes:
+    """The JSON document without the fields and list items that are null.
+
+    Raises:
+        msgspec.DecodeError: it is no JSON.
+    """
+    return _encoder.encode(_pruned(_decode_any(data)))
+
+
+def _pruned(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _pruned(item) for key, item in value.items() if item is not None}
+    if isinstance(value, list):
+        return [_pruned(item) for item in value if item is not None]
+    return value
+
+
 def to_json(value: Any) -> bytes:
     """Encode wire types, dataclasses and plain containers."""
     return _encoder.encode(value)
@@ -121,3 +184,4 @@ def to_plain(value: Any) -> Any:
 
 
 _encoder = msgspec.json.Encoder()
+_decode_any = msgspec.json.Decoder().decode

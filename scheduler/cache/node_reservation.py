@@ -10,6 +10,7 @@ import msgspec
 
 from seatrial.scheduler.api.numa import NODE_RESERVATION, CpusetError, NodeReservation, parse_cpuset
 from seatrial.scheduler.api.quantity import CPU, Amounts, QuantityError, amounts
+from seatrial.scheduler.api.wire import decode_as
 
 
 def kept_back(annotations: Mapping[str, str]) -> Amounts:
@@ -22,7 +23,7 @@ def kept_back(annotations: Mapping[str, str]) -> Amounts:
     if not written:
         return {}
     try:
-        found = msgspec.json.decode(written, type=NodeReservation)
+        found = decode_as(written, NodeReservation)
         kept = amounts(found.resources)
         if found.reserved_cpus:
             kept[CPU] = 1000 * len(parse_cpuset(found.reserved_cpus))

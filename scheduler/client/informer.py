@@ -3,27 +3,33 @@
 Handlers get `set` for each object that exists or changed, and `gone` for each deleted one, in the API server's order.
 After a gap (resource version expired, or a broken stream that cannot be resumed) it lists again; known objects that are
 missing from the new list are gone.
+
+An object that cannot be decoded, or that its handler refuses, costs that object alone: it is logged with its name,
+counted, and read again after growing pauses. Until then its last good version stays.
 """
 
 import logging
+from collections import Counter
 from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 from urllib.parse import urlencode
 
 import msgspec
 
-from seatrial.scheduler.api.clock import Clock
+from seatrial.scheduler.api.clock import Clock, Timer
 from seatrial.scheduler.api.transport import Request, Response, Stream, Transport
-from seatrial.scheduler.api.wire import ApiStatus, ListMeta, ObjectMeta, RawList, Wire
+from seatrial.scheduler.api.wire import ApiStatus, ListMeta, ObjectMeta, RawList, Wire, decoder
 from seatrial.scheduler.client.rest import refusal
 
 log = logging.getLogger(__name__)
 
 PAGE = 5000
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 30.0
+FIRST_REREAD, LONGEST_REREAD = 1.0, 300.0  # seconds until an object that was not decoded is read again
 _GONE = 410
 _PRESENT = frozenset({"ADDED", "MODIFIED"})
 _NOT_SHOWN = frozenset({403, 404})  # the server does not serve the kind, or denies access
+_UNREADABLE = (msgspec.MsgspecError, ValueError)  # a QuantityError is a ValueError
 
 
 class Following(Protocol):
@@ -45,10 +51,10 @@ class _Event(Wire, frozen=True):
     object: msgspec.Raw
 
 
-_decode_list = msgspec.json.Decoder(RawList).decode
+_decode_list = decoder(RawList)
 _decode_event = msgspec.json.Decoder(_Event).decode
-_decode_head = msgspec.json.Decoder(_Head).decode
-_decode_status = msgspec.json.Decoder(ApiStatus).decode
+_decode_head = decoder(_Head)
+_decode_status = decoder(ApiStatus)
 
 
 class Informer(Generic[K]):
@@ -67,8 +73,10 @@ class Informer(Generic[K]):
         on_batch: Callable[[], None],
         selector: dict[str, str] | None = None,
         optional: bool = False,
+        errors: Counter[str] | None = None,
     ) -> None:
-        """`on_batch` is called after each event and after a list. `optional`: the kind need not be served."""
+        """`on_batch` is called after each event and after a list. `optional`: the kind need not be served.
+        `errors` counts objects that were not decoded, by `path`."""
         self._transport = transport
         self._clock = clock
         self._path = path
@@ -76,6 +84,8 @@ class Informer(Generic[K]):
         self._on_set, self._on_gone, self._on_synced, self._on_batch = on_set, on_gone, on_synced, on_batch
         self._selector = selector or {}
         self._optional = optional
+        self._errors = errors if errors is not None else Counter()
+        self._unread: dict[str, tuple[Timer, float]] = {}  # uid → the next attempt, and the pause before it
         self._known: dict[str, K] = {}  # by uid
         self._listing: dict[str, K] = {}
         self._version = ""
@@ -94,6 +104,8 @@ class Informer(Generic[K]):
         self._stopped = True
         if self._stream is not None:
             self._stream.close()
+        for timer, _ in self._unread.values():
+            timer.cancel()
 
     # -- listing ------------------------------------------------------------------------------------------------------
 
@@ -113,9 +125,21 @@ class Informer(Generic[K]):
         if not response.ok:
             self._list_refused(response)
             return
-        page = _decode_list(response.body)
+        try:
+            page = _decode_list(response.body)
+        except msgspec.MsgspecError as error:
+            log.warning("informer list-not-decoded path=%s why=%s", self._path, error)
+            self._again(lambda: self._list(""))
+            return
         for raw in page.items or ():
-            listed = self._decode(bytes(raw))
+            encoded = bytes(raw)
+            try:
+                listed = self._decode(encoded)
+            except _UNREADABLE as error:
+                uid = self._not_decoded(encoded, error)
+                if uid in self._known:
+                    self._listing[uid] = self._known[uid]
+                continue
             self._listing[listed.metadata.uid] = listed
         if page.metadata.continue_:
             self._list(page.metadata.continue_)
@@ -136,8 +160,11 @@ class Informer(Generic[K]):
         for uid, gone in before.items():
             if uid not in self._known:
                 self._on_gone(gone)
-        for there in self._known.values():
-            self._on_set(there)
+        for there in list(self._known.values()):
+            try:
+                self._on_set(there)
+            except _UNREADABLE as error:
+                self._failed(there.metadata, error)
         self._version = metadata.resource_version
         self._pause = FIRST_PAUSE
         if not self.synced:
@@ -159,26 +186,106 @@ class Informer(Generic[K]):
     def _on_line(self, line: bytes) -> None:
         if self._stopped:
             return
-        event = _decode_event(line)
+        try:
+            event = _decode_event(line)
+        except msgspec.MsgspecError as error:
+            log.warning("informer line-not-decoded path=%s why=%s", self._path, error)
+            if self._stream is not None:
+                self._stream.close()
+            self._again(lambda: self._list(""))
+            return
         if event.type == "ERROR":
             self._refused_inside(_decode_status(event.object))
             return
         self._pause = FIRST_PAUSE
         if event.type in _PRESENT:
-            found = self._decode(bytes(event.object))
-            metadata = found.metadata
-            self._version = metadata.resource_version
-            self._known[metadata.uid] = found
-            self._on_set(found)
-            self._on_batch()
+            self._set(bytes(event.object))
             return
-        head = _decode_head(event.object).metadata
+        try:
+            head = _decode_head(event.object).metadata
+        except msgspec.MsgspecError as error:
+            log.warning("informer metadata-not-decoded path=%s why=%s", self._path, error)
+            return
         self._version = head.resource_version
         if event.type == "DELETED":
+            self._decoded(head.uid)
             known = self._known.pop(head.uid, None)
             if known is not None:
                 self._on_gone(known)
             self._on_batch()
+
+    def _set(self, encoded: bytes) -> None:
+        try:
+            found = self._decode(encoded)
+        except _UNREADABLE as error:
+            self._not_decoded(encoded, error)
+            return
+        metadata = found.metadata
+        self._version = metadata.resource_version
+        self._known[metadata.uid] = found
+        if self._unread:
+            self._decoded(metadata.uid)
+        try:
+            self._on_set(found)
+        except _UNREADABLE as error:
+            self._failed(metadata, error)
+        self._on_batch()
+
+    # -- objects that cannot be decoded -------------------------------------------------------------------------------
+
+    def _not_decoded(self, encoded: bytes, error: Exception) -> str:
+        """Note an object that cannot be decoded. Returns its uid, if that can be read."""
+        try:
+            metadata = _decode_head(encoded).metadata
+        except msgspec.MsgspecError:
+            self._errors[self._path] += 1
+            log.warning("informer object-not-decoded path=%s object=? why=%s", self._path, error)
+            return ""
+        self._version = metadata.resource_version or self._version
+        self._failed(metadata, error)
+        return metadata.uid
+
+    def _failed(self, metadata: ObjectMeta, error: Exception) -> None:
+        """Count and log an object that was not taken, and plan to read it again."""
+        self._errors[self._path] += 1
+        timer, pause = self._unread.pop(metadata.uid, (None, FIRST_REREAD))
+        if timer is not None:
+            timer.cancel()
+        log.warning(
+            "informer object-not-decoded path=%s object=%s again-in=%.0fs why=%s",
+            self._path, metadata.key, pause, error,
+        )  # fmt: skip
+        again = self._clock.call_later(pause, lambda: self._reread(metadata))
+        self._unread[metadata.uid] = (again, min(pause * 2, LONGEST_REREAD))
+
+    def _decoded(self, uid: str) -> None:
+        timer, _ = self._unread.pop(uid, (None, 0.0))
+        if timer is not None:
+            timer.cancel()
+
+    def _reread(self, metadata: ObjectMeta) -> None:
+        if not self._stopped:
+            self._transport.send(
+                Request("GET", self._object_path(metadata)), lambda response: self._reread_done(metadata, response)
+            )
+
+    def _reread_done(self, metadata: ObjectMeta, response: Response) -> None:
+        if self._stopped or metadata.uid not in self._unread:
+            return  # an event was faster
+        if response.ok:
+            version = self._version
+            self._set(response.body)
+            self._version = version  # the watch has its own position
+        elif response.code == 404:
+            self._decoded(metadata.uid)
+        else:
+            self._failed(metadata, ValueError(refusal(response)))
+
+    def _object_path(self, metadata: ObjectMeta) -> str:
+        if not metadata.namespace or "/namespaces/" in self._path:
+            return f"{self._path}/{metadata.name}"
+        group, _, plural = self._path.rpartition("/")
+        return f"{group}/namespaces/{metadata.namespace}/{plural}/{metadata.name}"
 
     def _refused_inside(self, status: ApiStatus) -> None:
         log.info("informer watch-error path=%s code=%d why=%s", self._path, status.code, status.message)

@@ -15,7 +15,7 @@ import msgspec
 
 from seatrial.scheduler.api.clock import Clock, Timer
 from seatrial.scheduler.api.transport import Request, Response, Transport
-from seatrial.scheduler.api.wire import Wire, to_json
+from seatrial.scheduler.api.wire import Wire, decoder, to_json
 from seatrial.scheduler.client.rest import refusal
 
 log = logging.getLogger(__name__)
@@ -93,7 +93,7 @@ class _Lease(Wire, frozen=True):
     spec: _LeaseSpec = _LeaseSpec()
 
 
-_decode = msgspec.json.Decoder(_Lease).decode
+_decode = decoder(_Lease)
 
 
 class Elector:

@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from seatrial.scheduler.api.core import Pod, PodSpec, PodStatus
-from seatrial.scheduler.api.wire import ObjectMeta, Wire
+from seatrial.scheduler.api.wire import ObjectMeta, Wire, without_nulls
 
 _LIMIT = 16384  # maximum of specs kept; specs with a node name do not repeat
 _NODE = b'"nodeName":"'
@@ -34,11 +34,17 @@ class PodDecoder:
         self._specs: dict[bytes, PodSpec] = {}
 
     def __call__(self, data: bytes) -> Pod:
-        """Decode one pod.
+        """Decode one pod; null stands for an empty list or map, as in `wire.decoder`.
 
         Raises:
             msgspec.MsgspecError: the bytes are no pod.
         """
+        try:
+            return self._decode(data)
+        except msgspec.ValidationError:
+            return self._decode(without_nulls(data))
+
+    def _decode(self, data: bytes) -> Pod:
         raw = self._raw(data)
         encoded = bytes(raw.spec)
         spec = self._specs.get(encoded)

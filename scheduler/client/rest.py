@@ -16,12 +16,12 @@ import msgspec
 from seatrial.scheduler.api.clock import Clock
 from seatrial.scheduler.api.core import Pod
 from seatrial.scheduler.api.transport import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Done, Request, Response, Transport
-from seatrial.scheduler.api.wire import ApiStatus, to_json
+from seatrial.scheduler.api.wire import ApiStatus, decoder, to_json
 
 log = logging.getLogger(__name__)
 
 _PASSING = frozenset({0, 429, 500, 502, 503, 504})
-_decode_status = msgspec.json.Decoder(ApiStatus).decode
+_decode_status = decoder(ApiStatus)
 
 
 @dataclass(frozen=True, slots=True)

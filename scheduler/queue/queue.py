@@ -126,6 +126,15 @@ class SchedulingQueue:
             for entry in self.waiting.overdue(now - LEFTOVER_SECONDS):
                 self.wake(entry)
 
+    def retry_rejected_by_taint(self) -> None:
+        """Try waiting pods that a taint rejected again after their backoff: the reason may be another one now.
+
+        Upstream moves them on the same event (`isSchedulableAfterNodeChange` of TaintToleration).
+        """
+        for entry in [entry for entry in self.waiting if entry.rejected_by_taint]:
+            self.waiting.remove(entry.info.uid)
+            self._backoff.push(entry)
+
     def next_backoff(self) -> float:
         """Monotonic second at which the next backoff ends."""
         return self._backoff.next_ready()

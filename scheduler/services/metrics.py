@@ -15,8 +15,11 @@ _SETTLED = (Bind, Reject)  # decisions that end a scheduling cycle
 class Metrics:
     """Counts decisions, and renders all metrics."""
 
-    def __init__(self, core: Core, timeouts: Mapping[str, int] | None = None) -> None:
-        """`timeouts` is a monitor's count by profile."""
+    def __init__(
+        self, core: Core, timeouts: Mapping[str, int] | None = None, decode_errors: Mapping[str, int] | None = None
+    ) -> None:
+        """`timeouts` is a monitor's count by profile, `decode_errors` the informers' count by path."""
+        self._decode_errors = decode_errors if decode_errors is not None else {}
         self._timeouts = timeouts if timeouts is not None else {}
         self._core = core
         self._attempts: Counter[tuple[str, str]] = Counter()  # profile, result
@@ -83,6 +86,10 @@ class Metrics:
         name = "scheduler_scheduling_timeout"
         yield name, "counter", "How often a pod was found to be in scheduling for longer than the timeout.", [
             sample(name, {"profile": profile}, count) for profile, count in sorted(self._timeouts.items())
+        ]  # fmt: skip
+        name = "seatrial_object_decode_errors_total"
+        yield name, "counter", "Attempts to decode an object of the API server that failed, by path.", [
+            sample(name, {"path": path}, count) for path, count in sorted(self._decode_errors.items())
         ]  # fmt: skip
         name = "scheduler_preemption_victims_total"
         yield name, "counter", "Pods evicted for more important ones.", [sample(name, {}, self._victims)]

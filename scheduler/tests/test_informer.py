@@ -1,5 +1,6 @@
 """List, watch, and list again after a gap: nothing lost, nothing doubled."""
 
+from collections import Counter
 from typing import Any
 
 import msgspec
@@ -23,21 +24,23 @@ def page(items: list[Any], version: int, continue_: str = "") -> Response:
 class Scene:
     """An informer of nodes and what it said."""
 
-    def __init__(self, *, optional: bool = False) -> None:
+    def __init__(self, *, optional: bool = False, path: str = "/api/v1/nodes") -> None:
         self.clock = SimClock()
         self.api = Scripted(self.clock)
         self.said: list[tuple[str, str]] = []
         self.synced = 0
+        self.errors: Counter[str] = Counter()
         self.informer: Informer[Node] = Informer(
             self.api,
             self.clock,
-            "/api/v1/nodes",
+            path,
             msgspec.json.Decoder(Node).decode,
             on_set=lambda found: self.said.append(("set", found.name)),
             on_gone=lambda gone: self.said.append(("gone", gone.name)),
             on_synced=self._count,
             on_batch=lambda: None,
             optional=optional,
+            errors=self.errors,
         )
 
     def _count(self) -> None:
@@ -180,3 +183,96 @@ def test_requests_ask_for_pages() -> None:
     scene.lists(page([], 5))
     scene.start()
     assert scene.api.sent[0] == Request("GET", "/api/v1/nodes?limit=5000")
+
+
+def bad(name: str, version: int) -> dict[str, Any]:
+    return {**node(name, version), "spec": {"unschedulable": "perhaps"}}
+
+
+def test_an_object_that_cannot_be_decoded_costs_only_itself(caplog: pytest.LogCaptureFixture) -> None:
+    """A list has a Node with a wrong type between two good ones."""
+    scene = Scene()
+    scene.lists(page([node("a", 1), bad("b", 2), node("c", 3)], 5))
+    scene.start()
+    assert scene.said == [("set", "a"), ("set", "c")]
+    assert scene.synced == 1
+    assert scene.errors == {"/api/v1/nodes": 1}
+    assert "object=b" in caplog.text
+
+
+def test_an_object_that_could_not_be_decoded_is_read_again(caplog: pytest.LogCaptureFixture) -> None:
+    """The Node is read after 1 s, after 2 s more, and then decodes."""
+    scene = Scene()
+    scene.lists(page([bad("b", 2)], 5))
+    scene.start()
+    scene.lists(ok(bad("b", 2)))
+    scene.clock.advance(1)
+    assert [one.path for one in scene.api.sent[1:]] == ["/api/v1/nodes/b"]
+    scene.lists(ok(node("b", 9)))
+    scene.clock.advance(1)
+    assert scene.said == []
+    scene.clock.advance(1)
+    assert scene.said == [("set", "b")]
+    assert scene.errors == {"/api/v1/nodes": 2}
+    scene.clock.advance(1000)
+    assert len(scene.api.sent) == 3, "no further attempt"
+    assert caplog.text.count("object=b") == 2
+
+
+def test_a_version_that_cannot_be_decoded_leaves_the_last_good_one() -> None:
+    """An event and a new list bring versions with a wrong type; then the Node is deleted."""
+    scene = Scene()
+    scene.lists(page([node("a", 1)], 5))
+    scene.start()
+    scene.watch.event("MODIFIED", bad("a", 6))
+    scene.watch.end(Response(200))
+    assert "resourceVersion=6" in scene.watch.request.path
+    scene.lists(page([bad("a", 6)], 7))
+    scene.watch.end(refused(410, "Expired", "too old"))
+    scene.clock.settle()
+    assert scene.said == [("set", "a"), ("set", "a")]
+    scene.watch.event("DELETED", bad("a", 8))
+    assert scene.said[2:] == [("gone", "a")]
+
+
+def test_a_newer_event_ends_the_attempts() -> None:
+    """The attempt's answer arrives after the event and is older."""
+    scene = Scene()
+    scene.lists(page([bad("a", 1)], 5))
+    scene.start()
+    scene.watch.event("MODIFIED", node("a", 6))
+    assert scene.said == [("set", "a")]
+    scene.clock.advance(600)
+    assert len(scene.api.sent) == 1
+
+
+def test_a_list_and_a_line_that_are_no_json_are_asked_for_again() -> None:
+    """A proxy cuts a response; then a watch line is cut."""
+    scene = Scene()
+    scene.lists(Response(200, b'{"items": ['), page([node("a", 1)], 5))
+    scene.start()
+    assert scene.said == []
+    scene.clock.advance(0.2)
+    assert scene.said == [("set", "a")]
+    scene.watch.on_line(b'{"type": "ADDED", "obj')
+    scene.clock.advance(0.2)
+    assert scene.said == [("set", "a"), ("set", "a")]
+
+
+@pytest.mark.parametrize(
+    ("path", "namespace", "want"),
+    [
+        pytest.param("/api/v1/nodes", "", "/api/v1/nodes/x", id="cluster-scoped"),
+        pytest.param("/api/v1/pods", "ns", "/api/v1/namespaces/ns/pods/x", id="core-group"),
+        pytest.param("/apis/g/v1/things", "ns", "/apis/g/v1/namespaces/ns/things/x", id="other-group"),
+        pytest.param("/api/v1/namespaces/ns/pods", "ns", "/api/v1/namespaces/ns/pods/x", id="one-namespace"),
+    ],
+)
+def test_path_of_one_object(path: str, namespace: str, want: str) -> None:
+    scene = Scene(path=path)
+    one = bad("x", 1)
+    one["metadata"]["namespace"] = namespace
+    scene.lists(page([one], 5))
+    scene.start()
+    scene.clock.advance(1)
+    assert scene.api.sent[1].path == want

@@ -1,5 +1,9 @@
 """What people read and alert on: fit errors worded and counted as upstream's (FWK-R47 and example FWK-E7)."""
 
+from typing import Any
+
+import pytest
+
 from seatrial.scheduler.api.builders import nodes, pod
 from seatrial.scheduler.api.core import Taint
 from seatrial.scheduler.tests.rig import Rig
@@ -27,6 +31,27 @@ def test_untolerated_taints() -> None:
     rig.submit(pod("p"))
     rig.run()
     assert rig.message("p") == f"0/3 nodes are available: 3 node(s) had untolerated taint(s). {NO_HELP.format(3)}"
+
+
+@pytest.mark.parametrize(
+    "kept_out",
+    [
+        pytest.param({"taints": (Taint("dedicated", "x", "NoSchedule"),)}, id="taint"),
+        pytest.param({"unschedulable": True}, id="cordon"),
+    ],
+)
+def test_when_a_taint_goes_the_message_names_what_is_left(kept_out: dict[str, Any]) -> None:
+    """Two pods of one class do not fit; the node's taint goes, and they do not fit for another reason."""
+    rig = Rig()
+    rig.node("a", cpu="1", **kept_out)
+    rig.submit(pod("p").request(cpu=8), pod("q").request(cpu=8))
+    rig.run()
+    assert "Insufficient cpu" not in rig.message("p")
+    rig.node("a", cpu="1")
+    rig.clock.advance(10)  # backoff
+    rig.run()
+    for name in ("p", "q"):
+        assert rig.message(name).startswith("0/1 nodes are available: 1 Insufficient cpu.")
 
 
 def test_entries_are_sorted_as_strings() -> None:

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from seatrial.scheduler.api.core import Pod
 from seatrial.scheduler.api.quantity import QuantityError
 from seatrial.scheduler.api.quota import ElasticQuota
+from seatrial.scheduler.api.wire import decoder
 from seatrial.scheduler.framework.routes import Answer, RequestContext, Routes, json, text
 from seatrial.scheduler.webhooks.devices import patch_of, problems
 from seatrial.scheduler.webhooks.quota_topology import QuotaRefusal, QuotaTopology
@@ -18,7 +19,7 @@ MUTATE_QUOTA, VALIDATE_QUOTA = "/mutate-elasticquota", "/validate-elasticquota"
 MUTATE, VALIDATE = "/mutate-pod", "/validate-pod"  # paths of Koordinator's manager
 Review = dict[str, Any]
 
-_decode = msgspec.json.Decoder(Review).decode
+_decode = decoder(Review)
 
 
 def mutate(review: Review) -> Review:

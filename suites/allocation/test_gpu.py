@@ -155,6 +155,7 @@ def test_what_is_freed_is_given_out_again(cluster: Trial, expect: Expect) -> Non
 
 @pytest.mark.feature("DEV-1.once")
 @pytest.mark.case("DS-010", severity="critical")
+@pytest.mark.needs(Capability.OWN_CLUSTER)
 def test_a_full_node_takes_nothing_more(cluster: Trial, expect: Expect) -> None:
     """Eight pods fill an eight-GPU node with eight different cards; the ninth waits."""
     cluster.add(node("n1").gpus("h100-80g", 8))

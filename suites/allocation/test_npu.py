@@ -178,6 +178,7 @@ def test_virtual_npus(
 
 @pytest.mark.feature("DEV-11.virtual")
 @pytest.mark.case("DS-065", severity="critical")
+@pytest.mark.needs(Capability.OWN_CLUSTER)
 def test_a_slice_of_no_known_size_is_refused(templates: Trial, expect: Expect) -> None:
     """A slice whose size matches no template is refused."""
     templates.add(node("n1").gpus(CARD, 1))
@@ -188,6 +189,7 @@ def test_a_slice_of_no_known_size_is_refused(templates: Trial, expect: Expect) -
 
 @pytest.mark.feature("DEV-11.virtual")
 @pytest.mark.case("DS-066", severity="critical")
+@pytest.mark.needs(Capability.OWN_CLUSTER)
 def test_a_cut_npu_is_not_given_whole(templates: Trial, expect: Expect) -> None:
     """A card with a virtual NPU is not allocated as a whole; after the virtual NPU is deleted, it is."""
     templates.add(node("n1").gpus(CARD, 1))
@@ -204,6 +206,7 @@ def test_a_cut_npu_is_not_given_whole(templates: Trial, expect: Expect) -> None:
 @pytest.mark.profile("vendor-plugins")
 @pytest.mark.feature("DEV-11.whole")
 @pytest.mark.case("DS-067", severity="critical")
+@pytest.mark.needs(Capability.OWN_CLUSTER)
 def test_what_huaweis_plugin_reads(templates: Trial, expect: Expect) -> None:
     """With the device plugin adaptor on, the pod's annotations name its cards or its slice in Huawei's format."""
     templates.add(node("n1").server(SERVER))

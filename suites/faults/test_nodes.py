@@ -43,8 +43,11 @@ def impatient(name: str) -> PodBuilder:
 @pytest.mark.feature("HIL-4.nodes")
 @pytest.mark.case("FT-020", severity="blocker")
 def test_a_node_that_is_not_ready(cluster: Trial, expect: Expect) -> None:
-    """The node is tainted and gets no pods; pods with a short toleration are evicted, others stay; it recovers."""
-    cluster.add(node("n1").gpus("a10", 3))
+    """The node is tainted and gets no pods; pods with a short toleration are evicted, others stay; it recovers.
+
+    A second node stays ready: where no node is, Kubernetes takes its control plane to be at fault and evicts nothing.
+    """
+    cluster.add(node("n1").gpus("a10", 3), node("n2"))
     cluster.submit(impatient("a"), pod("patient").gpus(1))
     expect.running("a", "patient")
 

@@ -169,6 +169,7 @@ def test_shares_are_preempted_too(classes: Trial, expect: Expect) -> None:
 
 @pytest.mark.feature("PRE-1.minimal-victims")
 @pytest.mark.case("PR-010", severity="normal")
+@pytest.mark.needs(Capability.OWN_CLUSTER)
 def test_preemption_that_cannot_help_harms_nobody(classes: Trial, expect: Expect) -> None:
     """A pod that would not fit on an empty node preempts no pod."""
     classes.add(node("n1").gpus("a10", 2))

@@ -73,6 +73,12 @@ class Authority:
         )
         return cls(certificate, key)
 
+    def key_pem(self) -> bytes:
+        """The private key, for a control plane of other programs that signs with it."""
+        return self._key.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
+        )
+
     def issue(self, common: str, organizations: Sequence[str], now: float, *, hosts: Sequence[str] = ()) -> Pair:
         """A new key and certificate: for a server with these `hosts` (names or addresses), or for a client if empty."""
         moment, key = _moment(now), ec.generate_private_key(ec.SECP256R1())

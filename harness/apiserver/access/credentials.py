@@ -75,8 +75,8 @@ def identify(credentials: Credentials, authorization: str, certificate: dict[str
     return None
 
 
-def kubeconfig(credentials: Credentials, url: str) -> bytes:
-    """A kubeconfig for the administrator, with embedded certificate and token."""
+def kubeconfig(credentials: Credentials, url: str, *, with_token: bool = True) -> bytes:
+    """A kubeconfig for the administrator, with embedded certificate, and by default the token."""
 
     def inside(data: bytes) -> str:
         return base64.b64encode(data).decode()
@@ -97,7 +97,7 @@ def kubeconfig(credentials: Credentials, url: str) -> bytes:
                 "user": {
                     "client-certificate-data": inside(credentials.admin.certificate),
                     "client-key-data": inside(credentials.admin.key),
-                    "token": credentials.token,
+                    **({"token": credentials.token} if with_token else {}),
                 },
             }
         ],

@@ -13,8 +13,9 @@ from seatrial.harness.apiserver.storage.store import Change, CollectionKey, Item
 from seatrial.harness.apiserver.verbs.objects import Objects
 from seatrial.harness.apiserver.verbs.subresources import disrupted
 from seatrial.scheduler.api.clock import from_rfc3339
-from seatrial.scheduler.api.core import UNSCHEDULABLE_TAINT
+from seatrial.scheduler.api.core import UNSCHEDULABLE_TAINT, ZONE_LABEL
 
+REGION_LABEL = "topology.kubernetes.io/region"
 NODES: CollectionKey = ("", "nodes")
 PODS: CollectionKey = ("", "pods")
 LEASES: CollectionKey = ("coordination.k8s.io", "leases")
@@ -23,6 +24,8 @@ NOT_READY, UNREACHABLE = "node.kubernetes.io/not-ready", "node.kubernetes.io/unr
 MONITOR_PERIOD = 5.0  # seconds; upstream's --node-monitor-period
 MONITOR_GRACE_PERIOD = 50.0  # seconds without a renewal, upstream's --node-monitor-grace-period
 ORPHAN_DELAY = 40.0  # seconds before pods of a removed node are deleted; upstream's quarantine time
+LARGE_CLUSTER = 50  # nodes of a zone; up to it partial disruption stops evictions (--large-cluster-size-threshold)
+UNHEALTHY_ZONE = 0.55  # part of a zone's nodes that is not ready (--unhealthy-zone-threshold)
 _PRESSURE = {  # condition → NoSchedule taint set while it is True
     "MemoryPressure": "node.kubernetes.io/memory-pressure",
     "DiskPressure": "node.kubernetes.io/disk-pressure",
@@ -45,10 +48,13 @@ class Nodes:
         # By node: renewTime of its lease, and the monotonic time at which that was first seen. Only the latter is
         # compared, as upstream does, because clocks of nodes may differ from the server's.
         self._renewals: dict[str, tuple[str, float]] = {}
+        self._zones = _Zones()
         objects.store.collection(NODES).listen(self._changed)
 
     def _changed(self, change: Change) -> None:
         name = change.key[1]
+        for unready in self._zones.set_node(name, change.new.obj if change.new is not None else None):
+            self._queue.add(unready)
         if change.new is None:
             self._renewals.pop(name, None)
             self._removed_nodes.add_later(ORPHAN_DELAY, name)
@@ -80,6 +86,7 @@ class Nodes:
         kept = [taint for taint in have if taint.get("key") not in _MANAGED_TAINTS]
         old = {(taint.get("key"), taint.get("effect")): taint for taint in have}
         ready = _ready(node)
+        evicts = self._zones.evicts(node["metadata"]["name"])
 
         def add(key: str, effect: str) -> None:
             taint: dict[str, Any] = {"key": key, "effect": effect}
@@ -94,11 +101,12 @@ class Nodes:
                 add(taint_key, "NoSchedule")
         if ready is None or ready == "False":
             add(NOT_READY, "NoSchedule")
-            if ready == "False":
+            if ready == "False" and evicts:
                 add(NOT_READY, "NoExecute")
         elif ready == "Unknown":
             add(UNREACHABLE, "NoSchedule")
-            add(UNREACHABLE, "NoExecute")
+            if evicts:
+                add(UNREACHABLE, "NoExecute")
         return kept
 
     # -- leases --------------------------------------------------------------------------------------------------------
@@ -190,6 +198,58 @@ class Nodes:
             self._objects.delete(resource, pod.key, DeleteOptions(grace=grace, uid=pod.obj["metadata"]["uid"]))
         except ApiStatusError:
             return  # removed meanwhile
+
+
+class _Zones:
+    """Which zones are disrupted, and thus whether nodes there get NoExecute taints.
+
+    Follows `handleDisruption` and `ComputeZoneState` in `pkg/controller/nodelifecycle/node_lifecycle_controller.go`: if
+    no node at all is ready, the fault is taken to be the control plane's and nothing is evicted; if most nodes of a
+    small zone are not ready, nothing is evicted there. Upstream decides this every 5 s, here it is decided at once.
+    """
+
+    def __init__(self) -> None:
+        self._nodes: dict[str, tuple[str, bool]] = {}  # name → zone, whether Ready
+        self._counts: dict[str, list[int]] = {}  # zone → nodes that are not ready, nodes that are
+        self._ready = 0
+        self._stopped: frozenset[str] | None = frozenset()  # zones without evictions; None: all
+
+    def set_node(self, name: str, node: Object | None) -> list[str]:
+        """Note a node or its removal. Returns nodes that are not ready and whose taints this may change."""
+        old = self._nodes.pop(name, None)
+        new = None
+        if node is not None and (ready := _ready(node)) is not None:
+            new = self._nodes[name] = _zone(node), ready == "True"
+        if new == old:
+            return []
+        for entry, step in ((old, -1), (new, 1)):
+            if entry is not None:
+                zone, well = entry
+                self._counts.setdefault(zone, [0, 0])[well] += step
+                self._ready += step * well
+        before, self._stopped = self._stopped, self._stopped_zones()
+        if before == self._stopped:
+            return []
+        return [other for other, (_, well) in self._nodes.items() if not well]
+
+    def evicts(self, name: str) -> bool:
+        """Whether pods are evicted from the node when it is not ready."""
+        return self._stopped is not None and self._nodes.get(name, ("", True))[0] not in self._stopped
+
+    def _stopped_zones(self) -> frozenset[str] | None:
+        if not self._ready and self._nodes:
+            return None
+        return frozenset(
+            zone
+            for zone, (unready, ready) in self._counts.items()
+            if ready and unready > 2 and unready / (unready + ready) >= UNHEALTHY_ZONE
+            and unready + ready <= LARGE_CLUSTER
+        )  # fmt: skip
+
+
+def _zone(node: Object) -> str:
+    labels = node["metadata"].get("labels") or {}
+    return f"{labels.get(REGION_LABEL, '')}/{labels.get(ZONE_LABEL, '')}"
 
 
 def _ready(node: Object) -> str | None:

@@ -21,7 +21,7 @@ from seatrial.scheduler.api.device import (
     PartitionSpec,
 )
 from seatrial.scheduler.api.quantity import QuantityError, amount
-from seatrial.scheduler.api.wire import LabelSelector
+from seatrial.scheduler.api.wire import LabelSelector, decode_as
 
 ANNOTATIONS = (DEVICE_ALLOCATE_HINT, DEVICE_JOINT_ALLOCATE, GPU_PARTITION_SPEC)
 
@@ -101,7 +101,7 @@ def _decoded(annotations: Mapping[str, str], name: str, kind: type[T], spoken: s
     if text is None:
         return None
     try:
-        return msgspec.json.decode(text, type=kind)
+        return decode_as(text, kind)
     except msgspec.DecodeError as error:
         raise InvalidHintError(f"invalid {spoken} annotation, err: {error}") from error
 

@@ -11,6 +11,7 @@ import msgspec
 
 from seatrial.scheduler.api.device import Partition
 from seatrial.scheduler.api.quantity import QuantityError, amount
+from seatrial.scheduler.api.wire import decode_as
 from seatrial.scheduler.framework.status import Status
 from seatrial.scheduler.plugins.deviceshare.hints import PartitionPreference
 
@@ -49,7 +50,7 @@ def parse_table(text: str) -> Table:
         TableError: with what is wrong.
     """
     try:
-        listed = msgspec.json.decode(text, type=dict[str, list[Partition]])
+        listed = decode_as(text, dict[str, list[Partition]])
         return {
             int(count): _groups(_cards(partition) for partition in partitions) for count, partitions in listed.items()
         }

@@ -25,6 +25,7 @@ from seatrial.scheduler.api.numa import (
     parse_cpuset,
 )
 from seatrial.scheduler.api.quantity import QuantityError, amount, text
+from seatrial.scheduler.api.wire import decode_as
 from seatrial.scheduler.cache.cache import Cache
 from seatrial.scheduler.cache.listener import Listener
 from seatrial.scheduler.cache.nodeinfo import PodInfo
@@ -206,7 +207,7 @@ def allocation_of(annotations: Mapping[str, str]) -> NumaAllocation | None:
 def _parsed(written: str, how: str) -> NumaAllocation | None:
     try:
         status = decode_status(written)
-        spec = msgspec.json.decode(how, type=ResourceSpec)
+        spec = decode_as(how, ResourceSpec)
         cpus = parse_cpuset(status.cpuset)
         zones = tuple(
             (zone.node, tuple(sorted((name, amount(name, value)) for name, value in zone.resources.items())))

@@ -20,6 +20,7 @@ from seatrial.scheduler.api.numa import (
     ResourceSpec,
 )
 from seatrial.scheduler.api.quantity import CPU, Amounts
+from seatrial.scheduler.api.wire import decode_as
 from seatrial.scheduler.framework.status import Status
 from seatrial.scheduler.plugins.nodenuma.accumulator import CpuPreference
 from seatrial.scheduler.plugins.nodenuma.allocation import WHOLE, Need
@@ -141,6 +142,6 @@ def _read(annotations: Mapping[str, str], key: str, kind: type[T]) -> T:
     if not text:
         return kind()
     try:
-        return msgspec.json.decode(text, type=kind)
+        return decode_as(text, kind)
     except msgspec.DecodeError as error:
         raise msgspec.DecodeError(f"{key}: {error}") from error

@@ -38,6 +38,7 @@ from seatrial.scheduler.api.numa import (
     parse_cpuset,
 )
 from seatrial.scheduler.api.quantity import CPU, Amounts, QuantityError, amount
+from seatrial.scheduler.api.wire import decode_as
 from seatrial.scheduler.plugins.nodenuma.topology import Cpu, Topology
 
 KUBELET_POLICIES = {
@@ -94,7 +95,7 @@ def amplify(value: int, ratio: float) -> int:
 @lru_cache(maxsize=1024)
 def _topology(written: str) -> Topology:
     """The CPUs in an annotation; cached, as the text is long and equal for all nodes of a model."""
-    detail = msgspec.json.decode(written, type=CpuTopology).detail
+    detail = decode_as(written, CpuTopology).detail
     return Topology(Cpu(cpu.id, (cpu.socket, cpu.core), cpu.socket, cpu.node) for cpu in detail)
 
 
@@ -109,7 +110,7 @@ class _Reader:
         if not text:
             return None
         try:
-            return msgspec.json.decode(text, type=kind)
+            return decode_as(text, kind)
         except msgspec.DecodeError as error:
             self.wrong.append(f"{key}: {error}")
             return None

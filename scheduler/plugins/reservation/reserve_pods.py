@@ -23,7 +23,7 @@ from seatrial.scheduler.api.reservation import (
     Reservation,
     resized,
 )
-from seatrial.scheduler.api.wire import ObjectMeta
+from seatrial.scheduler.api.wire import ObjectMeta, from_plain
 from seatrial.scheduler.pods.requests import pod_requests
 
 FILLER = "__internal_fake_container__"  # carries the requests that the containers of a reserve pod do not name
@@ -85,7 +85,7 @@ def template_requests(reservation: Reservation) -> Amounts:
 
 def _template(reservation: Reservation) -> PodTemplate:
     try:
-        return msgspec.convert(reservation.spec.template or {}, PodTemplate)
+        return from_plain(reservation.spec.template or {}, PodTemplate)
     except msgspec.ValidationError as error:
         raise ValueError(f"spec.template: {error}") from None
 

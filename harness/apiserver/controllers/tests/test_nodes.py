@@ -53,3 +53,54 @@ def test_deleted_default_objects_are_recreated(plural: str, name: str) -> None:
         before = bench.get(plural, name)["metadata"]["uid"]
         bench.delete(plural, name)
         assert bench.get(plural, name)["metadata"]["uid"] != before
+
+
+def set_ready(bench: Bench, name: str, status: str) -> None:
+    body = {"status": {"conditions": [{"type": "Ready", "status": status}]}}
+    path = bench.path("nodes", name, "status")
+    assert bench.call("PATCH", path, body, "application/strategic-merge-patch+json").code == 200
+
+
+def evicting(bench: Bench, count: int) -> list[str]:
+    """The nodes that have a NoExecute taint."""
+    found = []
+    for name in (f"n{number}" for number in range(count)):
+        have = bench.get("nodes", name)["spec"].get("taints") or []
+        if any(taint["effect"] == "NoExecute" for taint in have):
+            found.append(name)
+    return found
+
+
+@pytest.mark.parametrize("status", ["False", "Unknown"])
+def test_nothing_is_evicted_while_no_node_is_ready(status: str) -> None:
+    """Both nodes stop to be ready, one after the other; then one is ready again."""
+    with running(nodes=2) as bench:
+        set_ready(bench, "n0", status)
+        assert evicting(bench, 2) == ["n0"]
+        set_ready(bench, "n1", status)
+        assert evicting(bench, 2) == []
+        key = "not-ready" if status == "False" else "unreachable"
+        assert taints(bench) == {(key, "NoSchedule")}
+        set_ready(bench, "n1", "True")
+        assert evicting(bench, 2) == ["n0"]
+
+
+def test_nothing_is_evicted_in_a_small_zone_that_is_mostly_not_ready() -> None:
+    """Of five nodes one, two, three and then four are not ready; three of five are 60 %, the limit is 55 %."""
+    with running(nodes=5) as bench:
+        for name in ("n0", "n1"):
+            set_ready(bench, name, "False")
+        assert evicting(bench, 5) == ["n0", "n1"]
+        set_ready(bench, "n2", "False")
+        assert evicting(bench, 5) == []
+        set_ready(bench, "n0", "True")
+        assert evicting(bench, 5) == ["n1", "n2"]
+
+
+def test_a_zone_that_is_not_ready_as_a_whole_is_evicted_while_another_is_ready() -> None:
+    with running(nodes=4) as bench:
+        for name, zone in (("n0", "a"), ("n1", "a"), ("n2", "a"), ("n3", "b")):
+            bench.patch("nodes", name, {"metadata": {"labels": {"topology.kubernetes.io/zone": zone}}})
+        for name in ("n0", "n1", "n2"):
+            set_ready(bench, name, "False")
+        assert evicting(bench, 4) == ["n0", "n1", "n2"]

@@ -1,0 +1,280 @@
+"""A real control plane on loopback: etcd, kube-apiserver, kube-controller-manager, as envtest of controller-runtime.
+
+The programs are found in $KUBEBUILDER_ASSETS, then on PATH. All data is in one folder; nothing else is written.
+"""
+
+import os
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import orjson
+import urllib3
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from seatrial.harness.apiserver.access.credentials import Credentials, kubeconfig, make_credentials
+from seatrial.harness.apiserver.access.rbac import MASTERS
+from seatrial.harness.clusters.kubeconfig import load_access
+from seatrial.harness.errors import ClusterError
+from seatrial.harness.private_files import write_private
+from seatrial.harness.processes import die_with_parent, stop
+from seatrial.scheduler.api.clock import WallClock
+
+ASSETS = "KUBEBUILDER_ASSETS"
+ETCD, API_SERVER, CONTROLLER_MANAGER = "etcd", "kube-apiserver", "kube-controller-manager"
+PROGRAMS = (ETCD, API_SERVER, CONTROLLER_MANAGER)
+HOW_TO_GET = (
+    "setup-envtest (sigs.k8s.io/controller-runtime/tools/setup-envtest) downloads etcd and kube-apiserver; "
+    "`go build k8s.io/kubernetes/cmd/kube-controller-manager` makes the third; see docs/backends.md"
+)
+LOOPBACK = "127.0.0.1"
+START_WITHIN = 120.0  # seconds: the first start reads the programs from disk
+POLL = 0.05
+LAST_LINES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Programs:
+    """The paths of the programs."""
+
+    etcd: Path
+    api_server: Path
+    controller_manager: Path
+
+
+def find_program(name: str) -> Path | None:
+    """The program in $KUBEBUILDER_ASSETS or on PATH."""
+    folder = os.environ.get(ASSETS)
+    if folder:
+        found = Path(folder) / name
+        if found.is_file() and os.access(found, os.X_OK):
+            return found
+    on_path = shutil.which(name)
+    return Path(on_path) if on_path else None
+
+
+def missing_programs() -> str | None:
+    """Which programs are missing and how to get them; None if all are there."""
+    missing = [name for name in PROGRAMS if find_program(name) is None]
+    if not missing:
+        return None
+    assets = os.environ.get(ASSETS)
+    where = f"${ASSETS} ({assets})" if assets else f"${ASSETS} (not set)"
+    return f"{', '.join(missing)}: not found in {where} or on PATH; {HOW_TO_GET}"
+
+
+def find_programs() -> Programs:
+    """
+    Raises:
+        ClusterError: one is missing.
+    """
+    why = missing_programs()
+    if why is not None:
+        raise ClusterError(why)
+    etcd, api_server, controller_manager = (find_program(name) for name in PROGRAMS)
+    assert etcd is not None and api_server is not None and controller_manager is not None  # noqa: S101, PT018
+    return Programs(etcd, api_server, controller_manager)
+
+
+@dataclass(frozen=True, slots=True)
+class ControlPlane:
+    """A running control plane."""
+
+    url: str
+    kubeconfig: Path
+    processes: tuple["subprocess.Popen[bytes]", ...]
+
+
+@contextmanager
+def control_plane(folder: Path, definitions: Sequence[dict[str, object]] = ()) -> Iterator[ControlPlane]:
+    """Start it in `folder` with custom resource definitions; stopped on exit. Files of secrets have mode 0600.
+
+    Raises:
+        ClusterError: a program is missing or ended; the message has its last log lines.
+    """
+    programs = find_programs()
+    port, etcd_port, peer_port, manager_port = free_ports(4)
+    url, etcd_url = f"https://{LOOPBACK}:{port}", f"http://{LOOPBACK}:{etcd_port}"
+    credentials = make_credentials([LOOPBACK], WallClock().now())
+    _write_secrets(credentials, folder, url)
+    with ExitStack() as stack:
+
+        def start(name: str, command: list[str]) -> _Process:
+            return stack.enter_context(_process(name, command, folder / f"{name}.log"))
+
+        etcd = start(
+            ETCD,
+            [
+                str(programs.etcd), "--data-dir", str(folder / "etcd"), "--unsafe-no-fsync", "--log-level", "warn",
+                "--listen-client-urls", etcd_url, "--advertise-client-urls", etcd_url,
+                "--listen-peer-urls", f"http://{LOOPBACK}:{peer_port}",
+                "--initial-advertise-peer-urls", f"http://{LOOPBACK}:{peer_port}",
+                "--initial-cluster", f"default=http://{LOOPBACK}:{peer_port}",
+            ],
+        )  # fmt: skip
+        server = start(API_SERVER, [str(programs.api_server), *_api_server_flags(folder, port, etcd_url)])
+        _wait(url, folder / "kubeconfig", "/readyz", (etcd, server))
+        _define(url, folder / "kubeconfig", definitions, (etcd, server))
+        manager = start(
+            CONTROLLER_MANAGER,
+            [str(programs.controller_manager), *_controller_manager_flags(folder, manager_port)],
+        )
+        everything = (etcd, server, manager)
+        _wait(url, folder / "kubeconfig", "/api/v1/namespaces/default/serviceaccounts/default", everything)
+        yield ControlPlane(url, folder / "kubeconfig", tuple(one.process for one in everything))
+
+
+def free_ports(count: int) -> list[int]:
+    """Different free TCP ports of the loopback address."""
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
+            one.bind((LOOPBACK, 0))
+        return [one.getsockname()[1] for one in sockets]
+
+
+def _api_server_flags(folder: Path, port: int, etcd_url: str) -> list[str]:
+    return [
+        "--etcd-servers", etcd_url, "--bind-address", LOOPBACK, "--advertise-address", LOOPBACK,
+        "--secure-port", str(port), "--tls-cert-file", str(folder / "server.crt"),
+        "--tls-private-key-file", str(folder / "server.key"), "--client-ca-file", str(folder / "ca.crt"),
+        "--kubelet-client-certificate", str(folder / "kubelet-client.crt"),
+        "--kubelet-client-key", str(folder / "kubelet-client.key"),
+        "--kubelet-preferred-address-types", "InternalIP,Hostname",
+        "--service-account-issuer", "https://kubernetes.default.svc",
+        "--service-account-key-file", str(folder / "sa.pub"),
+        "--service-account-signing-key-file", str(folder / "sa.key"),
+        "--authorization-mode", "Node,RBAC", "--service-cluster-ip-range", "10.96.0.0/16", "--allow-privileged",
+        "--endpoint-reconciler-type", "none",
+        "--token-auth-file", str(folder / "tokens.csv"),
+    ]  # fmt: skip
+
+
+def _controller_manager_flags(folder: Path, port: int) -> list[str]:
+    return [
+        "--kubeconfig", str(folder / "controller-manager.kubeconfig"), "--leader-elect=false",
+        "--secure-port", str(port), "--bind-address", LOOPBACK,
+        "--service-account-private-key-file", str(folder / "sa.key"), "--root-ca-file", str(folder / "ca.crt"),
+        "--use-service-account-credentials", "--cluster-signing-cert-file", str(folder / "ca.crt"),
+        "--cluster-signing-key-file", str(folder / "ca.key"),
+        "--kube-api-qps", "200", "--kube-api-burst", "400",
+    ]  # fmt: skip
+
+
+def _write_secrets(credentials: Credentials, folder: Path, url: str) -> None:
+    now, signer = WallClock().now(), credentials.signer
+    kubelet_client = signer.issue("kube-apiserver-kubelet-client", (MASTERS,), now)
+    manager = signer.issue("system:kube-controller-manager", (), now)
+    account = ec.generate_private_key(ec.SECP256R1())
+    private = account.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
+    )
+    public = account.public_key().public_bytes(
+        serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+    )
+    for name, data in {
+        "ca.crt": credentials.authority,
+        "ca.key": signer.key_pem(),
+        "server.crt": credentials.server.certificate,
+        "server.key": credentials.server.key,
+        "kubelet-client.crt": kubelet_client.certificate,
+        "kubelet-client.key": kubelet_client.key,
+        "sa.key": private,
+        "sa.pub": public,
+        "tokens.csv": f'{credentials.token},seatrial-admin,seatrial-admin,"{MASTERS}"\n'.encode(),
+        "kubeconfig": kubeconfig(credentials, url),
+        "controller-manager.kubeconfig": kubeconfig(
+            Credentials(signer, credentials.server, manager, ""), url, with_token=False
+        ),
+    }.items():
+        write_private(folder / name, data)
+
+
+@dataclass(frozen=True, slots=True)
+class _Process:
+    name: str
+    process: "subprocess.Popen[bytes]"
+    log: Path
+
+    def check(self) -> None:
+        code = self.process.poll()
+        if code is not None:
+            last = "\n".join(self.log.read_text(errors="replace").splitlines()[-LAST_LINES:])
+            raise ClusterError(f"{self.name} ended with status {code}; its last log lines:\n{last}")
+
+
+@contextmanager
+def _process(name: str, command: list[str], log: Path) -> Iterator[_Process]:
+    with log.open("ab") as sink:
+        try:
+            process = subprocess.Popen(  # noqa: S603 a list of words, no shell
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=sink,
+                stderr=sink,
+                process_group=0,  # Ctrl-C is for whoever started us
+                preexec_fn=die_with_parent,  # noqa: PLW1509 one call into libc, which is loaded
+            )
+        except OSError as error:
+            raise ClusterError(f"{command[0]}: cannot be started: {error.strerror}") from error
+    try:
+        yield _Process(name, process, log)
+    finally:
+        stop(process)
+
+
+def _wait(url: str, kubeconfig: Path, path: str, processes: Sequence[_Process]) -> None:
+    """Wait until the API server answers a GET of `path` with success."""
+    pool, deadline = load_access(kubeconfig).pool(connections=1), time.monotonic() + START_WITHIN
+    answer = "no answer"
+    try:
+        while True:
+            for one in processes:
+                one.check()
+            try:
+                found = pool.request("GET", url + path, retries=False, timeout=5.0)
+            except urllib3.exceptions.HTTPError as error:
+                answer = str(error)
+            else:
+                if found.status == 200:
+                    return
+                answer = f"HTTP {found.status}"
+            if time.monotonic() > deadline:
+                raise ClusterError(f"{url}{path} did not succeed within {START_WITHIN:.0f} s: {answer}")
+            time.sleep(POLL)
+    finally:
+        pool.clear()
+
+
+_DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+
+
+def _define(
+    url: str, kubeconfig: Path, definitions: Sequence[dict[str, object]], processes: Sequence[_Process]
+) -> None:
+    """Create custom resource definitions and wait until their kinds are served."""
+    pool = load_access(kubeconfig).pool(connections=1)
+    try:
+        for body in definitions:
+            answer = pool.request(
+                "POST", url + _DEFINITIONS, body=orjson.dumps(body), headers={"content-type": "application/json"}
+            )
+            if answer.status not in {201, 409}:
+                raise ClusterError(f"definition {_name(body)}: the API server refused: {answer.data.decode()}")
+    finally:
+        pool.clear()
+    for body in definitions:
+        spec: dict[str, object] = body["spec"]  # type: ignore[assignment]
+        version = next(one["name"] for one in spec["versions"] if one["served"])  # type: ignore[attr-defined]
+        plural = spec["names"]["plural"]  # type: ignore[index]
+        _wait(url, kubeconfig, f"/apis/{spec['group']}/{version}/{plural}", processes)
+
+
+def _name(body: dict[str, object]) -> object:
+    return body["metadata"]["name"]  # type: ignore[index]

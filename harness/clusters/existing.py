@@ -1,0 +1,167 @@
+"""A cluster that runs already: only what a run makes for itself is changed, and all of it is removed.
+
+See run_scope.py for names and labels, leftovers.py for runs that were killed.
+"""
+
+import secrets
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from seatrial.harness.clusters.agents import node_agents
+from seatrial.harness.clusters.embedded import CAPABILITIES
+from seatrial.harness.clusters.kubeconfig import Access, content_of, load_access
+from seatrial.harness.clusters.leftovers import RunRecord, remove_dead_runs
+from seatrial.harness.clusters.protocol import Capability, ClusterBackend
+from seatrial.harness.clusters.remote import RemoteCluster, RemoteTransport
+from seatrial.harness.clusters.run_scope import RunScope
+from seatrial.harness.clusters.simulated import DEVICES, SimulatedNodes
+from seatrial.harness.errors import ClusterError, UsageError
+from seatrial.harness.nodes.fleet import checked_entry
+from seatrial.harness.nodes.writer import TOPOLOGIES
+from seatrial.harness.private_files import private_folder, write_private
+from seatrial.scheduler.api.builders import NodeBuilder
+from seatrial.scheduler.api.transport import Done, OnLine, Request, Response, Stream
+
+SHARED = CAPABILITIES - {Capability.OWN_CLUSTER}
+_FILES = {"clusters": ("certificate-authority",), "users": ("client-certificate", "client-key", "tokenFile")}
+
+
+class ScopedTransport(RemoteTransport):
+    """A transport that rewrites requests and responses for one run."""
+
+    def __init__(self, access: Access, cluster: "ExistingCluster") -> None:
+        super().__init__(access, cluster.clock)
+        self._scope = cluster.scope
+
+    def call(self, request: Request) -> Response:
+        return self._scope.response(super().call(self._scope.outgoing(request)))
+
+    def stream(self, request: Request, on_line: OnLine, on_end: Done) -> Stream:
+        return super().stream(self._scope.outgoing(request), lambda line: on_line(self._scope.incoming(line)), on_end)
+
+
+class WholeCluster(RemoteCluster, SimulatedNodes):
+    """All of a cluster, for what a run does around its cases."""
+
+    capabilities = frozenset()
+
+
+class ExistingCluster(RemoteCluster, SimulatedNodes):
+    """A part of a cluster that others use too."""
+
+    capabilities = SHARED
+
+    def __init__(self, name: str, access: Access, kubeconfig: Path, scope: RunScope) -> None:
+        super().__init__(name, access, kubeconfig)
+        self.scope = scope
+        self._transport = ScopedTransport(access, self)
+
+    def add_nodes(self, nodes: Iterable[NodeBuilder | Mapping[str, Any]]) -> None:
+        entries = [checked_entry(one.manifest if isinstance(one, NodeBuilder) else one) for one in nodes]
+        super().add_nodes([self.scope.entry(entry) for entry in entries])
+
+    def remove_node(self, name: str) -> None:
+        """Remove the node and its Device: the garbage collector may not know the kind yet (it looks every 30 s)."""
+        self.call(Request("DELETE", f"{DEVICES}/{name}"))
+        super().remove_node(name)
+        self.call(Request("DELETE", f"{TOPOLOGIES}/{name}"))
+
+    def scheduler_name(self, name: str) -> str:
+        return self.scope.scheduler_name(name)
+
+
+class ExistingBackend(ClusterBackend):
+    """A run on the cluster of a kubeconfig."""
+
+    name = "existing"
+    capabilities = SHARED
+
+    def __init__(
+        self, *, seed: int = 0, kubeconfig: Path | None = None, context: str = "", own_schedulers: bool = True
+    ) -> None:
+        self._seed, self._kubeconfig, self._context = seed, kubeconfig, context
+        self._own_schedulers = own_schedulers
+
+    def probe(self) -> str | None:
+        if self._kubeconfig is None:
+            return "give the cluster with --kubeconfig FILE, and --context NAME if the file has several"
+        try:
+            with private_folder() as folder:
+                access = load_access(with_context(self._kubeconfig, self._context, folder / "kubeconfig"))
+            cluster = WholeCluster(self.name, access, self._kubeconfig)
+            answer = cluster.call(Request("GET", "/version"))
+            cluster.close()
+        except (UsageError, ClusterError) as error:
+            return str(error)
+        return None if answer.ok else f"{access.url}: GET /version: HTTP {answer.code}; check the credentials"
+
+    @contextmanager
+    def start(self, *, fleet: Path | str | None = None) -> Iterator[ExistingCluster]:
+        from seatrial.harness.nodes.fleet import load_fleet
+
+        assert self._kubeconfig is not None  # noqa: S101 the probe looks
+        entries = load_fleet(fleet) if fleet is not None else []
+        with private_folder() as folder:
+            path = with_context(self._kubeconfig, self._context, folder / "kubeconfig")
+            access = load_access(path)
+            plain = WholeCluster(self.name, access, path)
+            try:
+                remove_dead_runs(plain)
+                run = secrets.token_hex(3)
+                scope = RunScope(run, own_schedulers=self._own_schedulers)
+                with RunRecord(plain, run), node_agents(path, seed=self._seed, log_file=folder / "agents.log", run=run):
+                    cluster = ExistingCluster(self.name, access, path, scope)
+                    try:
+                        cluster.add_nodes(entries)
+                        yield cluster
+                    finally:
+                        cluster.close()
+            finally:
+                plain.close()
+
+
+def with_context(kubeconfig: Path, context: str, target: Path) -> Path:
+    """Write a copy of a kubeconfig with that current context and absolute paths; an empty name keeps the file's own.
+
+    Raises:
+        UsageError: the file cannot be used or has no such context.
+    """
+    content = content_of(kubeconfig)
+    known = [one.get("name") for one in content.get("contexts") or () if isinstance(one, dict)]
+    if context and context not in known:
+        there = ", ".join(map(str, known)) or "none"
+        raise UsageError(f"--context {context}: kubeconfig {kubeconfig} has no such context; it has: {there}")
+    if context:
+        content["current-context"] = context
+    for section, fields in _FILES.items():
+        for row in content.get(section) or ():
+            inner = row.get(section[:-1]) if isinstance(row, dict) else None
+            for name in fields:
+                if isinstance(inner, dict) and inner.get(name):
+                    inner[name] = str((kubeconfig.resolve().parent / inner[name]).resolve())
+    write_private(target, yaml.safe_dump(content).encode())
+    return target
+
+
+def plan(kubeconfig: Path, context: str) -> list[str]:
+    """What a run makes on the cluster and removes again, for --dry-run; nothing is written.
+
+    Raises:
+        UsageError: the kubeconfig cannot be used.
+    """
+    with private_folder() as folder:
+        access = load_access(with_context(kubeconfig, context, folder / "kubeconfig"))
+    return [
+        f"on {access.url}; RUN is six random characters",
+        "Namespace st-RUN, with the Lease `run` that says whether the run lives",
+        "Namespaces st-RUN-trial-…, one for each case, and what cases create in them",
+        "Nodes st-RUN-…, simulated, with label and taint seatrial.dev/run=RUN; Leases in kube-node-lease",
+        "Devices, NodeResourceTopologies, NodeMetrics, Reservations, PriorityClasses st-RUN-…",
+        "CustomResourceDefinitions of Koordinator that are missing, with label seatrial.dev/definitions",
+        "removed at the end, and after a crash by the next run or `seatrial clean`",
+        "nodes, namespaces and other objects that do not carry this run's mark are only read",
+    ]

@@ -1,0 +1,173 @@
+"""One run's part of a cluster that others use too: names, labels, taints and schedulers of its own.
+
+Tests write names such as `n1`. On the API server every object without a namespace, and every namespace, has the run's
+prefix (`st-1a2b3c-n1`) and the run's label. Requests are rewritten on their way out, responses on their way back, so
+tests see their own names. A request that would change anything else is refused here.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import parse_qsl, quote, unquote, urlencode
+
+import orjson
+
+from seatrial.harness.errors import ClusterError
+from seatrial.scheduler.api.core import DEFAULT_SCHEDULER
+from seatrial.scheduler.api.transport import Request, Response
+
+RUN_LABEL = "seatrial.dev/run"
+KEPT_NAMESPACES = frozenset({"default", "kube-system", "kube-public", "kube-node-lease", "koordinator-system"})
+CLUSTER_SCOPED = {  # resource → kind of what a run may make outside of namespaces
+    "nodes": "Node",
+    "namespaces": "Namespace",
+    "priorityclasses": "PriorityClass",
+    "devices": "Device",
+    "reservations": "Reservation",
+    "nodemetrics": "NodeMetric",
+    "noderesourcetopologies": "NodeResourceTopology",
+    "podmigrationjobs": "PodMigrationJob",
+    "storageclasses": "StorageClass",
+    "persistentvolumes": "PersistentVolume",
+    "csinodes": "CSINode",
+}
+_KINDS = frozenset(CLUSTER_SCOPED.values())
+_READS = frozenset({"GET", "HEAD"})
+_SYSTEM = "system-"  # priority classes of Kubernetes
+_PATH = re.compile(r"(?P<group>/api/v1|/apis/[^/]+/[^/]+)/(?P<resource>[^/]+)(?P<name>/[^/]+)?(?P<rest>/.*)?")
+
+
+class RunScope:
+    """Rewrites requests and responses for one run."""
+
+    def __init__(self, run: str, *, own_schedulers: bool = True) -> None:
+        """`own_schedulers`: schedulerName has the prefix too, because the run starts a scheduler of its own."""
+        self.run, self.prefix = run, f"st-{run}-"
+        self._own_schedulers = own_schedulers
+        self._names: set[str] = set()  # as tests write them
+
+    def scheduler_name(self, name: str) -> str:
+        """The schedulerName on the API server."""
+        return self.prefix + name if self._own_schedulers else name
+
+    def outgoing(self, request: Request) -> Request:
+        """The request as it is sent.
+
+        Raises:
+            ClusterError: it would change what does not belong to the run.
+        """
+        path, _, query = request.path.partition("?")
+        match = _PATH.fullmatch(path)
+        if match is None:
+            self._only_reads(request, path)
+            return request
+        resource, name = match["resource"], unquote((match["name"] or "")[1:])
+        body = request.body
+        if body and (decoded := _decoded(body)) is not None:
+            body = orjson.dumps(self._body(decoded, request.method))
+        if resource not in CLUSTER_SCOPED or (resource == "namespaces" and name in KEPT_NAMESPACES):
+            self._only_reads(request, path)
+            return _with(request, path, self._query(query), body)
+        if name and not name.startswith(_SYSTEM):
+            self._names.add(name)
+            name = self.prefix + name
+        elif name:
+            self._only_reads(request, path)
+        fields = self._query(query)
+        if not name and resource == "nodes":
+            chosen = f"{RUN_LABEL}={self.run}"
+            fields["labelSelector"] = f"{fields['labelSelector']},{chosen}" if "labelSelector" in fields else chosen
+        if not name and request.method not in {*_READS, "POST"}:
+            raise ClusterError(f"{request.method} {path}: would change all {resource} of a cluster that others use")
+        renamed = f"{match['group']}/{resource}{'/' if name else ''}{quote(name)}{match['rest'] or ''}"
+        return _with(request, renamed, fields, body)
+
+    def incoming(self, body: bytes) -> bytes:
+        """A response's body or a watch's line, with the names that tests write."""
+        return body.replace(self.prefix.encode(), b"")
+
+    def response(self, response: Response) -> Response:
+        return Response(response.code, self.incoming(response.body), response.headers)
+
+    def entry(self, entry: Mapping[str, Any]) -> dict[str, Any]:
+        """A fleet's entry with the run's label, and a taint that keeps pods of others away."""
+        taint = {"key": RUN_LABEL, "value": self.run, "effect": "NoSchedule"}
+        return {
+            **entry,
+            "labels": {**(entry.get("labels") or {}), RUN_LABEL: self.run},
+            "taints": [*(entry.get("taints") or ()), taint],
+        }
+
+    # -- parts of a request -------------------------------------------------------------------------------------------
+
+    def _only_reads(self, request: Request, path: str) -> None:
+        if request.method not in _READS:
+            raise ClusterError(
+                f"{request.method} {path}: refused on a cluster that others use: it does not belong to run {self.run}"
+            )
+
+    def _query(self, query: str) -> dict[str, str]:
+        fields = dict(parse_qsl(query, keep_blank_values=True))
+        selector = fields.get("fieldSelector")
+        if selector:
+            fields["fieldSelector"] = ",".join(self._field(part) for part in selector.split(","))
+        return fields
+
+    def _field(self, part: str) -> str:
+        key, equals, value = part.partition("=")
+        return f"{key}{equals}{self.prefix}{value}" if value in self._names else part
+
+    def _body(self, body: Any, method: str) -> Any:
+        if not isinstance(body, dict):
+            return body
+        metadata = body.get("metadata") if isinstance(body.get("metadata"), dict) else {}
+        name, kind = (metadata or {}).get("name"), body.get("kind")
+        outside = kind in _KINDS and name not in KEPT_NAMESPACES
+        if outside and isinstance(name, str):
+            self._names.add(name)
+        found: dict[str, Any] = {key: self._value(value) for key, value in body.items()}
+        if name is not None and not outside:
+            found["metadata"]["name"] = name
+        if method == "POST" and kind is not None and metadata is not None:
+            found["metadata"]["labels"] = {**(found["metadata"].get("labels") or {}), RUN_LABEL: self.run}
+        if method in {"POST", "PUT"}:
+            if kind == "Pod":
+                self._own_pod(found["spec"])
+            template = (found.get("spec") or {}).get("template")
+            if isinstance(template, dict) and isinstance(template.get("spec"), dict):
+                self._own_pod(template["spec"])
+        return found
+
+    def _own_pod(self, spec: dict[str, Any]) -> None:
+        """The run's scheduler, and its nodes alone."""
+        spec["schedulerName"] = self.scheduler_name(spec.get("schedulerName") or DEFAULT_SCHEDULER)
+        if not spec.get("nodeName"):
+            spec["nodeSelector"] = {**(spec.get("nodeSelector") or {}), RUN_LABEL: self.run}
+        own = {"key": RUN_LABEL, "operator": "Equal", "value": self.run, "effect": "NoSchedule"}
+        spec["tolerations"] = [*(spec.get("tolerations") or ()), own]
+
+    def _value(self, value: Any) -> Any:
+        """The value with the prefix before every string that is a name of this run, in JSON inside strings too."""
+        if isinstance(value, dict):
+            return {key: self._value(item) for key, item in value.items()}
+        if isinstance(value, list):
+            return [self._value(item) for item in value]
+        if isinstance(value, str):
+            if value in self._names:
+                return self.prefix + value
+            if value[:1] in {"{", "["} and (decoded := _decoded(value.encode())) is not None:
+                changed = self._value(decoded)
+                return orjson.dumps(changed).decode() if changed != decoded else value
+        return value
+
+
+def _with(request: Request, path: str, fields: Mapping[str, str], body: bytes) -> Request:
+    query = f"?{urlencode(fields)}" if fields else ""
+    return Request(request.method, path + query, body, request.content_type, request.headers)
+
+
+def _decoded(data: bytes) -> Any:
+    try:
+        return orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return None
