@@ -24,7 +24,7 @@ from seatrial.harness.nodes.publisher import KUBELET_PORT, Hardware, Publisher
 from seatrial.harness.nodes.references import Objects, References
 from seatrial.harness.nodes.runtimes.protocol import NO_CONFIG, ContainerState, Runtime, Work
 from seatrial.harness.nodes.status import granted_before, phase_of, refused_status, running_status, seen_states
-from seatrial.harness.nodes.usage import NodeUse, scripted_use
+from seatrial.harness.nodes.usage import RESOURCES_ANNOTATION, NodeUse, scripted_use
 from seatrial.harness.nodes.writer import NODES, Writer, pod_path, then
 from seatrial.scheduler.api import device as words
 from seatrial.scheduler.api.clock import Clock
@@ -32,6 +32,8 @@ from seatrial.scheduler.api.quantity import QuantityError
 from seatrial.scheduler.api.transport import Response
 
 log = logging.getLogger(__name__)
+
+_USAGE_KEY = RESOURCES_ANNOTATION.encode()
 
 Manifest = dict[str, Any]
 
@@ -96,6 +98,7 @@ class NodeAgent:
         self._ledger = NodeLedger()
         self._runs: dict[str, _PodRun] = {}
         self._refused: set[str] = set()
+        self._scripts: dict[str, str] = {}  # pod uid → its usage annotation, where it was changed while the pod runs
         self._next_host = 0
         self._missed: dict[str, tuple[bool, msgspec.Raw]] = {}  # pods that changed while frozen, by uid
         self.frozen = False
@@ -215,6 +218,8 @@ class NodeAgent:
         if run is not None:
             if deleting and not run.stopping:
                 self._stop(run, decode_pod(raw))
+            elif _USAGE_KEY in bytes(raw):
+                self._scripts[uid] = decode_pod(raw).metadata.annotations.get(RESOURCES_ANNOTATION, "")
             return
         pod = decode_pod(raw)
         if deleting:
@@ -226,6 +231,7 @@ class NodeAgent:
         """The pod object was removed: end the pod and release what it held."""
         self._refused.discard(uid)
         self._missed.pop(uid, None)
+        self._scripts.pop(uid, None)
         run = self._runs.pop(uid, None)
         if run is not None:
             self._ledger.release(uid)
@@ -252,7 +258,7 @@ class NodeAgent:
         for uid, run in self._runs.items():
             if any(state.state == "running" for state in run.states):
                 try:
-                    pods.append(scripted_use(run.work.pod, self._ledger.shares(uid)))
+                    pods.append(scripted_use(run.work.pod, self._ledger.shares(uid), self._scripts.get(uid)))
                 except UsageError as error:
                     log.warning("usage refused node=%s why=%s", self.name, error)
         return NodeUse(self.devices, tuple(pods))

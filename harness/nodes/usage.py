@@ -1,5 +1,8 @@
 """Reports the use of a node's cards by pods as NodeMetric: koordlet's device metrics.
 
+Simulated pods use the CPU and memory that their annotation `seatrial.dev/usage` gives, as in {"cpu": "2", "memory":
+"4Gi"}; a pod without it uses none, and is reported only if it has a card.
+
 Nothing is written for a node until its NodeMetric exists (Koordinator's manager creates it), then once an interval. As
 in koordlet, only NVIDIA cards are reported, a card's use is the sum over its processes, and a card that does not answer
 is left out. The use of simulated pods is in their annotation `seatrial.dev/device-usage`, for each card that they hold;
@@ -22,7 +25,8 @@ from seatrial.harness.nodes.pods import BoundPod
 from seatrial.harness.nodes.writer import Writer
 from seatrial.scheduler.api import device as words
 from seatrial.scheduler.api.clock import Clock, Timer
-from seatrial.scheduler.api.quantity import QuantityError, units
+from seatrial.scheduler.api.numa import PRIORITY_CLASS_LABEL, QOS_LABEL
+from seatrial.scheduler.api.quantity import Amounts, QuantityError, amounts, quantities, units
 from seatrial.scheduler.api.transport import Transport
 from seatrial.scheduler.api.wire import Wire, decoder
 
@@ -32,6 +36,7 @@ Manifest = dict[str, Any]
 
 NODE_METRICS = "/apis/slo.koordinator.sh/v1alpha1/nodemetrics"
 USAGE_ANNOTATION = "seatrial.dev/device-usage"
+RESOURCES_ANNOTATION = "seatrial.dev/usage"
 INTERVAL, MIN_INTERVAL = 60.0, 30.0  # seconds; Koordinator's default and minimum
 SILENT = frozenset({"GpuIsLost", "Xid79"})  # health codes of cards that do not report their use
 
@@ -52,6 +57,9 @@ class PodUse:
     namespace: str
     name: str
     cards: tuple[CardUse, ...]
+    resources: Amounts | None = None  # cpu and memory; None: not known
+    priority: str = ""
+    qos: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,28 +79,51 @@ def metric_status(use: NodeUse, *, now: str) -> Manifest:
     idle = [CardUse(uuid, 0, 0.0) for uuid in cards]
     everything = [card for pod in use.pods for card in pod.cards]
     pods = [
-        {"namespace": pod.namespace, "name": pod.name, "podUsage": {"devices": _entries(cards, pod.cards)}}
+        _pod_metric(cards, pod)
         for pod in sorted(use.pods, key=lambda pod: (pod.namespace, pod.name))
-        if pod.name and any(card.uuid in cards for card in pod.cards)
+        if pod.name and (pod.resources is not None or any(card.uuid in cards for card in pod.cards))
     ]
-    return {
-        "updateTime": now,
-        "nodeMetric": {"nodeUsage": {"devices": _entries(cards, [*idle, *everything])}},
-        "podsMetric": pods,
-    }
+    usage: Manifest = {"devices": _entries(cards, [*idle, *everything])}
+    total: Amounts = {}
+    for pod in use.pods:
+        for name, value in (pod.resources or {}).items():
+            total[name] = total.get(name, 0) + value
+    if total:
+        usage["resources"] = quantities(total)
+    return {"updateTime": now, "nodeMetric": {"nodeUsage": usage}, "podsMetric": pods}
 
 
-def scripted_use(pod: BoundPod, shares: Sequence[Share]) -> PodUse:
-    """A simulated pod's use: what its annotation says on each NVIDIA card it holds, nothing if it says nothing.
+def _pod_metric(cards: Mapping[str, Device], pod: PodUse) -> Manifest:
+    usage: Manifest = {"devices": _entries(cards, pod.cards)}
+    if pod.resources is not None:
+        usage["resources"] = quantities(pod.resources)
+    found: Manifest = {"namespace": pod.namespace, "name": pod.name, "podUsage": usage}
+    if pod.priority:
+        found["priority"] = pod.priority
+    if pod.qos:
+        found["qos"] = pod.qos
+    return found
+
+
+def scripted_use(pod: BoundPod, shares: Sequence[Share], script: str | None = None) -> PodUse:
+    """A simulated pod's use: what its annotations say, of each NVIDIA card it holds and of CPU and memory.
+
+    `script` is the present value of `seatrial.dev/usage`, if it was changed after the pod had started.
 
     Raises:
-        UsageError: the annotation is not of the form {"core": percent, "memory": quantity}.
+        UsageError: an annotation is not of the form {"core": percent, "memory": quantity}, or of {"cpu", "memory"}.
     """
     text = pod.metadata.annotations.get(USAGE_ANNOTATION, "")
     memory, core = _script(pod.key, text) if text else (0, 0.0)
     cards = {share.device.uuid: share.device for share in shares if VENDORS[share.device.vendor].measured}
     found = tuple(CardUse(card.uuid, min(memory, card.memory), core) for card in cards.values())
-    return PodUse(pod.metadata.namespace, pod.metadata.name, found)
+    meta = pod.metadata
+    written = meta.annotations.get(RESOURCES_ANNOTATION, "") if script is None else script
+    resources = _resources(pod.key, written) if written else None
+    labels = meta.labels
+    return PodUse(
+        meta.namespace, meta.name, found, resources, labels.get(PRIORITY_CLASS_LABEL, ""), labels.get(QOS_LABEL, "")
+    )
 
 
 def measured_use(provider: DeviceProvider, pod_of: Callable[[int], tuple[str, str] | None]) -> NodeUse:
@@ -245,3 +276,17 @@ def _script(key: str, text: str) -> tuple[int, float]:
     if memory < 0 or not 0 <= core <= 100:
         raise UsageError(f"{where}: expected core of 0 to 100 and memory of 0 and more, found {text[:60]!r}")
     return memory, core
+
+
+def _resources(key: str, text: str) -> Amounts:
+    where = f"pod {key}: annotation {RESOURCES_ANNOTATION}"
+    try:
+        found = orjson.loads(text)
+        if not isinstance(found, dict) or found.keys() - {"cpu", "memory"}:
+            raise UsageError(f'{where}: expected {{"cpu": quantity, "memory": quantity}}, found {text[:60]!r}')
+        used = amounts(found)
+    except (orjson.JSONDecodeError, QuantityError) as error:
+        raise UsageError(f"{where}: {error}") from error
+    if any(value < 0 for value in used.values()):
+        raise UsageError(f"{where}: expected amounts of 0 and more, found {text[:60]!r}")
+    return used

@@ -45,13 +45,21 @@ class EventRecorder:
         self._record("Warning", pod, reason, action, note, related)
 
     def _record(self, kind: str, pod: Pod, reason: str, action: str, note: str, related: Pod | None) -> None:  # noqa: PLR0917
+        self._record_about(kind, _reference(pod), reason, action, note, _reference(related) if related else None)
+
+    def about(self, regarding: dict[str, str], kind: str, reason: str, action: str, note: str) -> None:
+        """An event of type `kind` about the object that an object reference with uid names."""
+        self._record_about(kind, regarding, reason, action, note, None)
+
+    def _record_about(  # noqa: PLR0917
+        self, kind: str, regarding: dict[str, str], reason: str, action: str, note: str, related: dict[str, str] | None
+    ) -> None:
         if len(self._waiting) >= QUEUE_LIMIT:
             self.dropped += 1
             return
         now = self._clock.micro_timestamp()
         note = cut(note)
-        key = (pod.metadata.uid, reason, note)
-        regarding = _reference(pod)
+        key = (regarding["uid"], reason, note)
         namespace = regarding.get("namespace") or NO_NAMESPACE
         known = self._series.get(key)
         if known is not None:
@@ -82,7 +90,7 @@ class EventRecorder:
                 "reportingInstance": self._instance,
             }
             if related is not None:
-                body["related"] = _reference(related)
+                body["related"] = related
             self._waiting.append((_path(namespace), body))
         self._send_next()
 

@@ -29,7 +29,7 @@ from seatrial.scheduler.api.device import (
 )
 from seatrial.scheduler.api.quantity import units
 
-pytestmark = [pytest.mark.feature("DEV-1", "DEV-3"), pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
+pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
 
 STARTS_WITHIN = 60.0  # seconds
 GROUP = "/apis/admissionregistration.k8s.io/v1"

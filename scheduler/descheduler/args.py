@@ -1,0 +1,188 @@
+"""Arguments of plugins: parsing and validation. Names and defaults are those of Koordinator's descheduler/v1alpha2."""
+
+import re
+from typing import Any, TypeVar
+
+import msgspec
+
+from seatrial.scheduler.api.migration import EVICT_DIRECTLY, RESERVATION_FIRST
+from seatrial.scheduler.api.reservation import seconds
+from seatrial.scheduler.api.wire import LabelSelector
+from seatrial.scheduler.descheduler.limits import IntOrPercent
+
+_PERCENT = re.compile(r"\d+%", re.ASCII)
+
+GATES = frozenset({
+    "MaxUnavailablePerWorkload", "MaxMigratingPerWorkload", "MaxMigratingPerNode", "MaxMigratingPerNamespace",
+    "MaxMigratingGlobally", "ExpectedReplicas", "PVC", "BarePods", "LocalStorage", "SystemCritical",
+    "PriorityThreshold", "LabelSelector", "Namespaces", "NodeFit",
+})  # fmt: skip
+EVICTION, DELETE, SOFT = "Eviction", "Delete", "SoftEviction"
+POLICIES = frozenset({EVICTION, DELETE, SOFT})
+
+
+class ArgsError(ValueError):
+    """An argument cannot be used. The message has the field, what was expected and what was found."""
+
+
+class Args(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel", kw_only=True):
+    """Base of all plugin arguments."""
+
+    api_version: str = ""
+    kind: str = ""
+
+    def check(self) -> None:
+        """
+        Raises:
+            ArgsError: a value cannot be used.
+        """
+
+
+class Namespaces(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """Namespaces in which pods may be evicted: only those included, or all but those excluded."""
+
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+
+    def check(self, field: str) -> None:
+        if self.include and self.exclude:
+            raise ArgsError(f"{field}: only one of Include/Exclude namespaces can be set")
+
+    def allows(self, namespace: str) -> bool:
+        return namespace in self.include if self.include else namespace not in self.exclude
+
+
+class PriorityThreshold(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    value: int | None = None
+    name: str = ""
+
+
+class ObjectLimit(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    duration: str = "0s"
+    max_migrating: IntOrPercent | None = None
+    burst: int = 0
+
+
+class Arbitration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    enabled: bool = True
+    interval: str = "500ms"
+
+
+class MigrationControllerArgs(Args, frozen=True):
+    """Arguments of the evict and filter plugin MigrationController."""
+
+    dry_run: bool = False
+    max_concurrent_reconciles: int = 1
+    evict_failed_bare_pods: bool = False
+    evict_all_bare_pods: bool = False
+    evict_local_storage_pods: bool = False
+    evict_system_critical_pods: bool = False
+    ignore_pvc_pods: bool = False
+    priority_threshold: PriorityThreshold | None = None
+    label_selector: LabelSelector | None = None
+    namespaces: Namespaces = Namespaces()
+    node_fit: bool = False
+    node_selector: str = ""
+    skip_eviction_gates: tuple[str, ...] = ()
+    max_migrating_globally: int | None = None
+    max_migrating_per_node: int | None = 2
+    max_migrating_per_namespace: int | None = None
+    max_migrating_per_workload: IntOrPercent | None = None
+    max_unavailable_per_workload: IntOrPercent | None = None
+    skip_check_expected_replicas: bool | None = None
+    object_limiters: dict[str, ObjectLimit] = msgspec.field(
+        default_factory=lambda: {"workload": ObjectLimit(duration="5m")}
+    )
+    default_job_mode: str = RESERVATION_FIRST
+    default_job_ttl: str = msgspec.field(default="5m", name="defaultJobTTL")
+    scheduler_names: tuple[str, ...] = ("koord-scheduler",)
+    evict_qps: float | str = msgspec.field(default=10.0, name="evictQPS")
+    evict_burst: int = 1
+    eviction_policy: str = EVICTION
+    default_delete_options: dict[str, Any] | None = None
+    arbitration_args: Arbitration = Arbitration()
+
+    @property
+    def qps(self) -> float:
+        return float(self.evict_qps)
+
+    def check(self) -> None:
+        self.namespaces.check("namespaces")
+        for field in ("maxMigratingGlobally", "maxMigratingPerNode", "maxMigratingPerNamespace"):
+            value = getattr(self, snake(field))
+            if value is not None and value < 0:
+                raise ArgsError(f"{field} should be greater or equal 0")
+        for field in ("maxMigratingPerWorkload", "maxUnavailablePerWorkload"):
+            check_int_or_percent(field, getattr(self, snake(field)))
+        try:
+            positive = self.qps > 0
+        except ValueError:
+            raise ArgsError(f"evictQPS: expected a number, found {self.evict_qps!r}") from None
+        if not positive:
+            raise ArgsError("evictQPS must be greater than 0")
+        if self.evict_burst < 1:
+            raise ArgsError("evictBurst must be greater than 0")
+        for gate in self.skip_eviction_gates:
+            if gate not in GATES:
+                raise ArgsError(f"skipEvictionGates: unknown eviction gate {gate!r}; known: {', '.join(sorted(GATES))}")
+        if self.default_job_mode not in {RESERVATION_FIRST, EVICT_DIRECTLY}:
+            raise ArgsError(
+                f"defaultJobMode: expected ReservationFirst or EvictDirectly, found {self.default_job_mode!r}"
+            )
+        if self.eviction_policy not in POLICIES:
+            raise ArgsError(
+                f"evictionPolicy: expected Eviction, Delete or SoftEviction, found {self.eviction_policy!r}"
+            )
+        check_duration("defaultJobTTL", self.default_job_ttl)
+        if check_duration("arbitrationArgs.interval", self.arbitration_args.interval) <= 0:
+            raise ArgsError("arbitrationArgs.interval: expected more than 0")
+        for name, limit in self.object_limiters.items():
+            if name not in {"workload", "namespace"}:
+                raise ArgsError(f"objectLimiters: expected workload or namespace, found {name!r}")
+            check_duration(f"objectLimiters.{name}.duration", limit.duration)
+            check_int_or_percent(f"objectLimiters.{name}.maxMigrating", limit.max_migrating)
+
+
+A = TypeVar("A", bound=Args)
+
+
+def read_args(kind: type[A], given: Any) -> A:
+    """The arguments in `given` (plain data, None: all defaults).
+
+    Raises:
+        ArgsError: unknown or wrong fields.
+    """
+    try:
+        found = msgspec.convert(given or {}, kind)
+    except msgspec.ValidationError as error:
+        raise ArgsError(str(error)) from error
+    found.check()
+    return found
+
+
+def check_duration(field: str, text: str) -> float:
+    """The duration in seconds.
+
+    Raises:
+        ArgsError: it is not a duration.
+    """
+    found = seconds(text)
+    if found is None or found < 0:
+        raise ArgsError(f"{field}: expected a duration such as 5m or 500ms, found {text!r}")
+    return found
+
+
+def check_int_or_percent(field: str, value: IntOrPercent | None) -> None:
+    """
+    Raises:
+        ArgsError: it is neither an int of 0 and more nor a percentage.
+    """
+    if value is None or (isinstance(value, int) and value >= 0):
+        return
+    if isinstance(value, str) and _PERCENT.fullmatch(value):
+        return
+    raise ArgsError(f"{field}: expected a number of 0 and more or a percentage such as 10%, found {value!r}")
+
+
+def snake(field: str) -> str:
+    return re.sub(r"[A-Z]", lambda found: "_" + found.group().lower(), field)

@@ -1,0 +1,217 @@
+"""DeschedulerConfiguration: parsing and validation. Errors name the field, what was expected and what was found."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+
+from seatrial.scheduler.api.wire import LabelSelector
+from seatrial.scheduler.client.leader import LeaderElection
+from seatrial.scheduler.descheduler.args import Args, ArgsError, MigrationControllerArgs, check_duration, read_args
+from seatrial.scheduler.descheduler.framework import Balance, Deschedule, Plugin
+from seatrial.scheduler.descheduler.plugins.registry import PLUGINS
+
+KIND, GROUP = "DeschedulerConfiguration", "descheduler/"
+MIGRATION_CONTROLLER, DEFAULT_EVICTOR = "MigrationController", "DefaultEvictor"
+EVICTORS = (MIGRATION_CONTROLLER, DEFAULT_EVICTOR)
+POINTS = ("deschedule", "balance", "evict", "filter")
+DEFAULT_PROFILE = "koord-descheduler"
+DEFAULT_INTERVAL = "120s"
+
+
+class ConfigError(ValueError):
+    """The configuration cannot be used. The message has the field and the reason."""
+
+
+class _Struct(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel", kw_only=True):
+    pass
+
+
+class PluginRef(_Struct, frozen=True):
+    name: str
+
+
+class PluginSet(_Struct, frozen=True):
+    enabled: tuple[PluginRef, ...] = ()
+    disabled: tuple[PluginRef, ...] = ()
+
+
+class Plugins(_Struct, frozen=True):
+    deschedule: PluginSet = PluginSet()
+    balance: PluginSet = PluginSet()
+    evict: PluginSet = PluginSet()
+    filter: PluginSet = PluginSet()
+
+
+class PluginConfig(_Struct, frozen=True):
+    name: str
+    args: Any = None
+
+
+class ProfileConfig(_Struct, frozen=True):
+    name: str = ""
+    plugin_config: tuple[PluginConfig, ...] = ()
+    node_selector: LabelSelector | None = None
+    plugins: Plugins = Plugins()
+
+
+class Configuration(_Struct, frozen=True):
+    """The file as given. Connection and address settings are flags of the process here; they are accepted."""
+
+    api_version: str = ""
+    kind: str = ""
+    descheduling_interval: str = DEFAULT_INTERVAL
+    dry_run: bool = False
+    node_selector: LabelSelector | None = None
+    max_no_of_pods_to_evict_per_node: int | None = None
+    max_no_of_pods_to_evict_per_namespace: int | None = None
+    max_no_of_pods_to_evict_total: int | None = None
+    leader_election: LeaderElection = LeaderElection(
+        resource_name="koord-descheduler", resource_namespace="koordinator-system"
+    )
+    client_connection: Any = None
+    healthz_bind_address: str = ""
+    metrics_bind_address: str = ""
+    enable_profiling: bool | None = None
+    enable_contention_profiling: bool | None = None
+    profiles: tuple[ProfileConfig, ...] = ()
+
+    @property
+    def interval(self) -> float:
+        """Seconds between two rounds; 0: one round."""
+        return check_duration("deschedulingInterval", self.descheduling_interval)
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """A checked profile."""
+
+    name: str
+    node_selector: LabelSelector | None
+    deschedule: Sequence[tuple[type[Plugin], Args]]
+    balance: Sequence[tuple[type[Plugin], Args]]
+    evictor: str
+    filters: Sequence[str]
+    migration: MigrationControllerArgs
+
+
+def load(path: Path) -> Configuration:
+    """
+    Raises:
+        ConfigError: the file cannot be used.
+    """
+    try:
+        return parse(yaml.safe_load(path.read_bytes()))
+    except (OSError, yaml.YAMLError) as error:
+        raise ConfigError(f"{path}: expected a {KIND} file ({error})") from error
+
+
+def parse(given: Any) -> Configuration:
+    """A configuration from plain data.
+
+    Raises:
+        ConfigError: it cannot be used.
+    """
+    if not isinstance(given, dict) or given.get("kind") != KIND:
+        found = given.get("kind") if isinstance(given, dict) else type(given).__name__
+        raise ConfigError(f"kind: expected {KIND}, found {found!r}")
+    if not str(given.get("apiVersion", "")).startswith(GROUP):
+        raise ConfigError(f"apiVersion: expected {GROUP}v1alpha2, found {given.get('apiVersion')!r}")
+    election = {
+        "resourceName": "koord-descheduler", "resourceNamespace": "koordinator-system",
+        **(given.get("leaderElection") or {}),
+    }  # fmt: skip
+    try:
+        found = msgspec.convert({**given, "leaderElection": election}, Configuration)
+        found.leader_election.check()
+    except msgspec.ValidationError as error:
+        raise ConfigError(str(error)) from error
+    except ValueError as error:
+        raise ConfigError(f"leaderElection.{error}") from error
+    for field in ("per_node", "per_namespace", "total"):
+        value = getattr(found, f"max_no_of_pods_to_evict_{field}")
+        if value is not None and value < 0:
+            raise ConfigError(f"maxNoOfPodsToEvict ({field}): expected 0 or more, found {value}")
+    expand(found)
+    return found
+
+
+def expand(configuration: Configuration) -> list[Profile]:
+    """The profiles with their plugins and arguments.
+
+    Raises:
+        ConfigError: a plugin does not exist, or its arguments are wrong.
+    """
+    try:
+        _ = configuration.interval
+    except ArgsError as error:
+        raise ConfigError(str(error)) from error
+    single = len(configuration.profiles) == 1
+    names = [profile.name or (DEFAULT_PROFILE if single else "") for profile in configuration.profiles]
+    if "" in names or len(set(names)) < len(names):
+        raise ConfigError(f"profiles: expected a name of its own for each, found {names}")
+    return [_expand(profile, name) for profile, name in zip(configuration.profiles, names, strict=True)]
+
+
+def _expand(profile: ProfileConfig, name: str) -> Profile:
+    where = f"profile {name}"
+    given: dict[str, Any] = {}
+    for entry in profile.plugin_config:
+        if entry.name in given:
+            raise ConfigError(f"{where}: pluginConfig: {entry.name} is given twice")
+        if entry.name not in {*PLUGINS, *EVICTORS}:
+            raise ConfigError(f"{where}: pluginConfig: no plugin {entry.name!r}; there are: {', '.join(_known())}")
+        given[entry.name] = entry.args
+    evictors = _names(profile.plugins.evict, (MIGRATION_CONTROLLER,))
+    if not evictors:
+        raise ConfigError(f"{where}: no evict plugin is enabled")
+    if len(evictors) > 1:
+        raise ConfigError(f"{where}: only one evict plugin can be enabled")
+    filters = _names(profile.plugins.filter, (MIGRATION_CONTROLLER,))
+    for evictor in (*evictors, *filters):
+        if evictor not in EVICTORS:
+            raise ConfigError(f"{where}: no evict or filter plugin {evictor!r}; there are: {', '.join(EVICTORS)}")
+    return Profile(
+        name=name,
+        node_selector=profile.node_selector,
+        deschedule=_plugins(where, profile.plugins.deschedule, Deschedule, given),
+        balance=_plugins(where, profile.plugins.balance, Balance, given),
+        evictor=evictors[0],
+        filters=filters,
+        migration=_args(where, MIGRATION_CONTROLLER, MigrationControllerArgs, given),
+    )
+
+
+def _names(listed: PluginSet, default: Sequence[str]) -> list[str]:
+    """The enabled plugins: defaults without the disabled ones, then what is enabled besides (MIG-R76)."""
+    disabled = {one.name for one in listed.disabled}
+    enabled = [one.name for one in listed.enabled]
+    kept = [] if "*" in disabled else [name for name in default if name not in disabled]
+    return [*kept, *(name for name in enabled if name not in kept)]
+
+
+def _plugins(
+    where: str, listed: PluginSet, kind: type[Plugin], given: dict[str, Any]
+) -> list[tuple[type[Plugin], Args]]:
+    found = []
+    for name in _names(listed, ()):
+        plugin = PLUGINS.get(name)
+        if plugin is None or not issubclass(plugin, kind):
+            there = ", ".join(one for one in sorted(PLUGINS) if issubclass(PLUGINS[one], kind))
+            raise ConfigError(f"{where}: no {kind.__name__.lower()} plugin {name!r}; there are: {there}")
+        found.append((plugin, _args(where, name, plugin.args, given)))
+    return found
+
+
+def _args(where: str, name: str, kind: type[Any], given: dict[str, Any]) -> Any:
+    try:
+        return read_args(kind, given.get(name))
+    except ArgsError as error:
+        raise ConfigError(f"{where}: arguments of {name}: {error}") from error
+
+
+def _known() -> list[str]:
+    return sorted({*PLUGINS, *EVICTORS})

@@ -1,0 +1,88 @@
+"""Plugins of the descheduler and what they may do: the handle of a profile."""
+
+import logging
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from seatrial.scheduler.api.clock import Clock
+from seatrial.scheduler.api.core import Node
+from seatrial.scheduler.descheduler.args import Args
+from seatrial.scheduler.descheduler.limits import EvictionLimiter
+from seatrial.scheduler.descheduler.objects import Pod
+from seatrial.scheduler.descheduler.state import ClusterState
+
+log = logging.getLogger(__name__)
+
+
+class Evictor(ABC):
+    """Filter and evict plugin of a profile."""
+
+    name: ClassVar[str]
+
+    @abstractmethod
+    def may_evict(self, pod: Pod) -> bool:
+        """Whether the pod may be evicted."""
+
+    @abstractmethod
+    def evict(self, pod: Pod, trigger: str, reason: str) -> bool:
+        """Begin the eviction of the pod; False if it is refused. `trigger`: the plugin that wants it."""
+
+
+@dataclass(slots=True)
+class Handle:
+    """What plugins of one profile see and do."""
+
+    state: ClusterState
+    clock: Clock
+    evictor: Evictor
+    limiter: EvictionLimiter
+    evicted: Counter[tuple[str, str, str, str]] = field(default_factory=Counter)  # result, strategy, namespace, node
+    dry_run: bool = False
+    filters: Sequence[Callable[[Pod], bool]] = ()
+
+    def may_evict(self, pod: Pod) -> bool:
+        return all(allows(pod) for allows in self.filters) if self.filters else self.evictor.may_evict(pod)
+
+    def pods_on(self, node: str) -> list[Pod]:
+        """The node's pods that have not ended."""
+        return [pod for pod in self.state.pods_on(node) if not pod.terminated]
+
+    def evict(self, pod: Pod, trigger: str, reason: str) -> bool:
+        """Evict a pod within the caps of the round; whether it was accepted."""
+        node, namespace = pod.spec.node_name, pod.metadata.namespace
+        if not self.limiter.allows(node, namespace):
+            log.debug("evict capped pod=%s strategy=%s", pod.key, trigger)
+            self.evicted["limited", trigger, namespace, node] += 1
+            return False
+        if self.dry_run:
+            log.info("evict dry-run pod=%s node=%s strategy=%s reason=%s", pod.key, node, trigger, reason)
+            accepted = True
+        else:
+            accepted = self.evictor.evict(pod, trigger, reason)
+        self.evicted["success" if accepted else "error", trigger, namespace, node] += 1
+        if accepted:
+            self.limiter.done(node, namespace)
+            log.info("evict accepted pod=%s node=%s strategy=%s reason=%s", pod.key, node, trigger, reason)
+        return accepted
+
+
+class Plugin(ABC):
+    """A strategy. It is built once for each profile that enables it, and called once in each round."""
+
+    name: ClassVar[str]
+    args: ClassVar[type[Args]]
+
+    @abstractmethod
+    def run(self, handle: Handle, nodes: Sequence[Node]) -> None:
+        """Evict what should go. `nodes`: Ready nodes that the configuration selects."""
+
+
+class Deschedule(Plugin):
+    """A strategy for single pods. All of these run before the first of `Balance`."""
+
+
+class Balance(Plugin):
+    """A strategy for the distribution of pods."""

@@ -1,0 +1,509 @@
+"""MigrationController: carries out the steps of PodMigrationJobs and arbitrates between them.
+
+One write of a job is under way at a time; the job is looked at again when it has ended. Requests are sent with
+callbacks, so the controller runs on an event loop and in simulated time alike.
+"""
+
+import logging
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from seatrial.scheduler.api.clock import Clock, Timer, from_rfc3339
+from seatrial.scheduler.api.device import GROUP_VERSION
+from seatrial.scheduler.api.migration import (
+    CREATED_BY,
+    EVICT_POLICY,
+    EVICT_REASON,
+    EVICT_TRIGGER,
+    JOBS_PATH,
+    PASSED_ARBITRATION,
+    SOFT_EVICTION,
+    PodMigrationJob,
+)
+from seatrial.scheduler.api.reservation import RESERVATIONS_PATH, Reservation, seconds
+from seatrial.scheduler.api.transport import JSON, Request, Response
+from seatrial.scheduler.api.wire import to_json, to_plain
+from seatrial.scheduler.client.events import EventRecorder
+from seatrial.scheduler.client.rest import Rest, pod_path, refusal
+from seatrial.scheduler.descheduler.args import (
+    DELETE,
+    EVICTION,
+    POLICIES,
+    SOFT,
+    MigrationControllerArgs,
+    check_duration,
+)
+from seatrial.scheduler.descheduler.limits import ObjectLimiter, TokenBucket, limit_of
+from seatrial.scheduler.descheduler.migration.arbitration import FORBID, WAIT, Filters, is_forced, sort_jobs
+from seatrial.scheduler.descheduler.migration.steps import (
+    EVICTED,
+    FORBIDDEN,
+    NORMAL,
+    POLL,
+    WARNING,
+    CreateReservation,
+    DeleteReservation,
+    Event,
+    EvictPod,
+    Step,
+    Steps,
+    failed,
+    made_for,
+    reservation_for,
+    with_condition,
+)
+from seatrial.scheduler.descheduler.objects import Pod
+from seatrial.scheduler.descheduler.state import ClusterState
+
+log = logging.getLogger(__name__)
+
+RETRY = 1.0  # seconds before a write that was refused is tried again
+SCAVENGE = 60.0  # seconds between two looks for old jobs
+KEPT_AFTER_TTL, KEPT_WITHOUT_TTL = 300.0, 1800.0  # seconds
+
+_decode_job = msgspec.json.Decoder(PodMigrationJob).decode
+_decode_reservation = msgspec.json.Decoder(Reservation).decode
+Then = Callable[[], None]
+
+
+class MigrationController:
+    """Runs the migration jobs of one cluster."""
+
+    def __init__(
+        self,
+        state: ClusterState,
+        args: MigrationControllerArgs,
+        rest: Rest,
+        clock: Clock,
+        events: EventRecorder,
+        *,
+        name: str,
+        adopts: bool = True,
+    ) -> None:
+        """`name`: the mark of its jobs; jobs with another mark are left alone. `adopts`: takes jobs without a mark."""
+        self._name, self._adopts = name, adopts
+        self._state, self.args, self._rest, self._clock, self._events = state, args, rest, clock, events
+        self.filters = Filters(state, args)
+        limits = args.object_limiters
+        self._limiters = {name: ObjectLimiter(check_duration(name, limit.duration)) for name, limit in limits.items()}
+        self._bucket = TokenBucket(args.qps, args.evict_burst, clock.monotonic())
+        self._steps = Steps(state, args.default_job_mode, args.arbitration_args.enabled, self._held)
+        self._interval = check_duration("interval", args.arbitration_args.interval)
+        self._busy: set[str] = set()
+        self._dirty: dict[str, None] = {}
+        self._timers: dict[str, Timer] = {}
+        self._creating: dict[str, Pod] = {}  # uid of pods whose job is being created
+        self._arbitrating: Timer | None = None
+        self._scavenger: Timer | None = None
+        self._planned = self._running = False
+        self._number = 0
+        self.evictions = 0
+
+    # -- life ---------------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin, once everything is known: unfinished jobs continue."""
+        self._running = True
+        for name in self._state.jobs:
+            self.look_at(name)
+        self._scavenger = self._clock.call_later(SCAVENGE, self._scavenge)
+
+    def stop(self) -> None:
+        self._running = False
+        for timer in (*self._timers.values(), self._arbitrating, self._scavenger):
+            if timer is not None:
+                timer.cancel()
+        self._timers.clear()
+
+    # -- events -------------------------------------------------------------------------------------------------------
+
+    def job_changed(self, job: PodMigrationJob) -> None:
+        self._creating.pop(job.spec.pod_ref.uid, None)
+        self.look_at(job.name)
+
+    def job_gone(self, job: PodMigrationJob) -> None:
+        """A job was deleted: its reservation is of no use."""
+        self._dirty.pop(job.name, None)
+        timer = self._timers.pop(job.name, None)
+        if timer is not None:
+            timer.cancel()
+        name = job.reservation_name or job.metadata.uid
+        reservation = self._state.reservations.get(name)
+        ours = self._running and self.owns(job)
+        if ours and reservation is not None and made_for(reservation, job) and not reservation.ended:
+            self._rest.send(Request("DELETE", f"{RESERVATIONS_PATH}/{name}"), lambda _: None)
+
+    def pod_changed(self, pod: Pod) -> None:
+        for name in self._state.jobs_for(pod.key):
+            self.look_at(name)
+
+    def reservation_changed(self, reservation: Reservation) -> None:
+        for job in self._state.open_jobs():
+            if job.reservation_name == reservation.name:
+                self.look_at(job.name)
+
+    def owns(self, job: PodMigrationJob) -> bool:
+        """Whether this controller carries out the job."""
+        mark = job.metadata.annotations.get(CREATED_BY)
+        return mark == self._name or (mark is None and self._adopts)
+
+    def look_at(self, name: str) -> None:
+        """Take the next step of a job soon."""
+        self._dirty[name] = None
+        if self._running and not self._planned:
+            self._planned = True
+            self._clock.call_soon(self._work)
+
+    # -- creating jobs ------------------------------------------------------------------------------------------------
+
+    def may_evict(self, pod: Pod) -> bool:
+        """Whether a job for the pod would not be refused for good."""
+        return pod.metadata.uid not in self._creating and not self.filters.forbidden(pod, self.args.default_job_mode)
+
+    def migrate(self, pod: Pod, trigger: str, reason: str) -> bool:
+        """Create a migration job for the pod; False if it may not be evicted."""
+        if not self.may_evict(pod):
+            return False
+        if self.args.dry_run:
+            log.info("migration dry-run pod=%s trigger=%s reason=%s", pod.key, trigger, reason)
+            return True
+        self._creating[pod.metadata.uid] = pod
+        self._number += 1
+        metadata = pod.metadata
+        name = str(uuid.uuid5(uuid.NAMESPACE_OID, f"{metadata.uid}/{self._clock.now()}/{self._number}"))
+        spec: dict[str, Any] = {
+            "podRef": {"namespace": metadata.namespace, "name": metadata.name, "uid": metadata.uid},
+            "mode": self.args.default_job_mode,
+            "ttl": self.args.default_job_ttl,
+        }
+        if self.args.default_delete_options:
+            spec["deleteOptions"] = self.args.default_delete_options
+        policy = metadata.labels.get(EVICT_POLICY, "")
+        body = {
+            "apiVersion": GROUP_VERSION,
+            "kind": "PodMigrationJob",
+            "metadata": {
+                "name": name,
+                "labels": {EVICT_POLICY: policy} if policy in POLICIES else {},
+                "annotations": {EVICT_TRIGGER: trigger, EVICT_REASON: reason, CREATED_BY: self._name},
+            },
+            "spec": spec,
+        }
+
+        def created(response: Response) -> None:
+            self._creating.pop(metadata.uid, None)
+            if response.ok:
+                self._take_job(response)
+                self.look_at(name)
+            else:
+                log.warning("migration job-refused pod=%s why=%s", pod.key, refusal(response))
+
+        self._rest.post(JOBS_PATH, body, created)
+        return True
+
+    # -- steps --------------------------------------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        self._planned = False
+        if not self._running:
+            return
+        dirty, self._dirty = self._dirty, {}
+        for name in dirty:
+            job = self._state.jobs.get(name)
+            if job is None or not self.owns(job):
+                continue
+            if name in self._busy:
+                self._dirty[name] = None  # looked at again when its write has ended
+                continue
+            if job.pending and not job.passed and self.args.arbitration_args.enabled:
+                self._plan_arbitration()
+            step = self._steps.next(job, self._clock.now(), self._clock.timestamp())
+            self._carry_out(job, step)
+
+    def _carry_out(self, job: PodMigrationJob, step: Step) -> None:
+        if step.again is not None:
+            self._look_later(job.name, step.again)
+        if not step.writes:
+            self._record(job, step.events)
+            return
+        self._busy.add(job.name)
+        path = f"{JOBS_PATH}/{job.name}"
+
+        def write_spec() -> None:
+            if step.spec is None:
+                write_status()
+            else:
+                self._rest.merge(path, {"spec": step.spec}, lambda response: taken(response, write_status))
+
+        def write_status() -> None:
+            if step.status is None:
+                act()
+                return
+            self._write_status(job, step, lambda response: taken(response, act))
+
+        def act() -> None:
+            self._record(job, step.events)
+            self._act(job, step, lambda: self._finished(job.name))
+
+        def taken(response: Response, then: Then) -> None:
+            if response.ok:
+                self._take_job(response)
+                then()
+            else:
+                if response.code != 404:
+                    log.warning("migration write-refused job=%s why=%s", job.name, refusal(response))
+                    self._look_later(job.name, RETRY)
+                self._busy.discard(job.name)
+
+        write_spec()
+
+    def _write_status(self, job: PodMigrationJob, step: Step, done: Callable[[Response], None]) -> None:
+        status = to_plain(step.status)
+        for key in ("reason", "message"):
+            status.setdefault(key, None)  # a merge patch removes what the new status does not have
+        self._rest.merge(f"{JOBS_PATH}/{job.name}/status", {"status": status}, done)
+
+    def _act(self, job: PodMigrationJob, step: Step, then: Then) -> None:
+        action = step.action
+        if isinstance(action, CreateReservation):
+            self._create_reservation(job, action.pod, then)
+        elif isinstance(action, DeleteReservation):
+            self._rest.send(Request("DELETE", f"{RESERVATIONS_PATH}/{action.name}"), lambda _: then())
+        elif isinstance(action, EvictPod):
+            self._evict(job, action.pod, then)
+        else:
+            then()
+
+    def _finished(self, name: str) -> None:
+        self._busy.discard(name)
+        self.look_at(name)
+
+    def _look_later(self, name: str, delay: float) -> None:
+        known = self._timers.pop(name, None)
+        if known is not None:
+            known.cancel()
+
+        def due() -> None:
+            self._timers.pop(name, None)
+            self.look_at(name)
+
+        self._timers[name] = self._clock.call_later(delay, due)
+
+    def _take_job(self, response: Response) -> None:
+        self._state.set_job(_decode_job(response.body))
+
+    def _record(self, job: PodMigrationJob, events: tuple[Event, ...]) -> None:
+        for event in events:
+            if event.pod is not None:
+                record = self._events.normal if event.type == NORMAL else self._events.warning
+                record(event.pod, event.reason, event.action, event.note)
+            else:
+                self._events.about(reference(job), event.type, event.reason, event.action, event.note)
+
+    # -- reservations -------------------------------------------------------------------------------------------------
+
+    def _create_reservation(self, job: PodMigrationJob, pod: Pod, then: Then) -> None:
+        def read(response: Response) -> None:
+            found = msgspec.json.decode(response.body) if response.ok else None
+            if found is None or found["metadata"]["uid"] != pod.metadata.uid:
+                self._busy.discard(job.name)  # the pod is gone, which the informer will say too
+                return
+            body = reservation_for(job, found, self._clock.now(), self.args.default_job_ttl)
+            self._rest.post(RESERVATIONS_PATH, body, made)
+
+        def made(response: Response) -> None:
+            if response.code == 409:  # made before a restart
+                self._rest.send(Request("GET", f"{RESERVATIONS_PATH}/{job.metadata.uid}"), known)
+                return
+            known(response)
+
+        def known(response: Response) -> None:
+            if not response.ok:
+                why = f'Failed to create Reservation "{job.metadata.uid}": {refusal(response)}'
+                self._record(job, (Event(WARNING, "FailedCreateReservation", why),))
+                status = with_condition(
+                    job.status, "ReservationCreated", "False", "FailedCreateReservation", why, self._clock.timestamp()
+                )
+                step = Step(status=replace(status, reason="FailedCreateReservation", message=why))
+                self._busy.discard(job.name)
+                if job.status.message != why:
+                    self._write_status(job, step, lambda answer: self._take_job(answer) if answer.ok else None)
+                return
+            self._state.set_reservation(_decode_reservation(response.body))
+            options = {"reservationRef": {
+                "apiVersion": GROUP_VERSION, "kind": "Reservation", "name": job.metadata.uid,
+            }}  # fmt: skip
+            self._rest.merge(f"{JOBS_PATH}/{job.name}", {"spec": {"reservationOptions": options}}, named)
+
+        def named(response: Response) -> None:
+            if response.ok:
+                self._take_job(response)
+            then()
+
+        self._rest.send(Request("GET", pod_path(pod)), read)
+
+    # -- evictions ----------------------------------------------------------------------------------------------------
+
+    def _held(self, job: PodMigrationJob) -> bool:
+        """Whether an object limiter holds the job back (MIG-R56)."""
+        pod = self._state.pod_named(job.pod_key)
+        if pod is None or is_forced(job, pod):
+            return False
+        now = self._clock.monotonic()
+        return any(not self._limiters[name].allows(key, now) for name, key, _, _ in self._limited(pod))
+
+    def _limited(self, pod: Pod) -> list[tuple[str, str, int, int]]:
+        """Name, key, limit and burst of the object limiters that the pod falls under."""
+        found = []
+        limits, workload = self.args.object_limiters, self._state.workload_of(pod)
+        if "workload" in limits and workload is not None:
+            given = limits["workload"].max_migrating
+            value = given if given is not None else self.args.max_migrating_per_workload
+            limit = 0 if given == 0 else limit_of(workload.replicas, value)
+            found.append(("workload", workload.uid, limit, limits["workload"].burst))
+        if "namespace" in limits:
+            given = limits["namespace"].max_migrating
+            limit = given if isinstance(given, int) else 0
+            found.append(("namespace", pod.metadata.namespace, limit, limits["namespace"].burst))
+        return found
+
+    def _evict(self, job: PodMigrationJob, pod: Pod, then: Then) -> None:
+        now = self._clock.monotonic()
+        if not self._bucket.take(now):
+            self._evict_failed(job, "TooManyEvictions", then)
+            return
+        policy = next(
+            (found for found in (pod.metadata.labels.get(EVICT_POLICY), job.metadata.labels.get(EVICT_POLICY))
+             if found in POLICIES),
+            self.args.eviction_policy,
+        )  # fmt: skip
+
+        def answered(response: Response) -> None:
+            if not response.ok and response.code not in {404, 409}:
+                self._evict_failed(job, refusal(response), then)
+                return
+            self.evictions += 1
+            log.info("migration evicted pod=%s node=%s job=%s", pod.key, pod.spec.node_name, job.name)
+            for name, key, limit, burst in self._limited(pod):
+                self._limiters[name].evicted(key, limit, burst, self._clock.monotonic())
+            self._busy.discard(job.name)  # the pod's deletion or the timer brings the next step
+            self._look_later(job.name, POLL)
+
+        self._send_eviction(pod, job, policy or EVICTION, answered)
+
+    def _send_eviction(self, pod: Pod, job: PodMigrationJob, policy: str, done: Callable[[Response], None]) -> None:
+        """Sent once: a refusal for a budget is not repeated by the client but by the next step."""
+        options = {**(job.spec.delete_options or {}), "preconditions": {"uid": pod.metadata.uid}}
+        transport = self._rest.transport
+        if policy == SOFT:
+            if SOFT_EVICTION in pod.metadata.annotations:
+                self._clock.call_soon(lambda: done(Response(200)))
+                return
+            told = {"timestamp": self._clock.timestamp(), "initiator": "koord-descheduler",
+                    "reason": job.metadata.annotations.get(EVICT_REASON, ""),
+                    "deleteOptions": job.spec.delete_options}  # fmt: skip
+            patch = {"metadata": {"uid": pod.metadata.uid, "annotations": {SOFT_EVICTION: to_json(told).decode()}}}
+            self._rest.merge(pod_path(pod), patch, done)
+        elif policy == DELETE:
+            body = to_json({"apiVersion": "v1", "kind": "DeleteOptions", **options})
+            transport.send(Request("DELETE", pod_path(pod), body, JSON), done)
+        else:
+            evict(self._rest, pod, options, done)
+
+    def _evict_failed(self, job: PodMigrationJob, why: str, then: Then) -> None:
+        current = self._state.jobs.get(job.name, job)
+        known = current.status.condition(EVICTED)
+        self._busy.discard(job.name)
+        self._look_later(job.name, RETRY if why == "TooManyEvictions" else POLL)
+        if known is not None and (known.reason, known.message) == ("FailedEvict", why):
+            return
+        del then
+        self._record(job, (Event(WARNING, "FailedEvict", f'Failed to evict Pod "{job.pod_key}": {why}'),))
+        status = with_condition(current.status, EVICTED, "False", "FailedEvict", why, self._clock.timestamp())
+        self._write_status(job, Step(status=status), lambda response: self._take_job(response) if response.ok else None)
+
+    # -- arbitration --------------------------------------------------------------------------------------------------
+
+    def _plan_arbitration(self) -> None:
+        if self._arbitrating is None:
+            self._arbitrating = self._clock.call_later(self._interval, self._arbitrate)
+
+    def _arbitrate(self) -> None:
+        self._arbitrating = None
+        if not self._running:
+            return
+        state = self._state
+        waiting = [
+            job for job in state.jobs.values()
+            if job.pending and not job.passed and not job.spec.paused and job.name not in self._busy and self.owns(job)
+        ]  # fmt: skip
+        for job in sort_jobs(state, waiting):
+            pod = state.pod_named(job.pod_key)
+            if pod is None:
+                continue  # its step says so
+            result, why = self.filters.check(job, pod) if not is_forced(job, pod) else ("", "")
+            if result == WAIT:
+                log.debug("arbitration waits job=%s why=%s", job.name, why)
+            elif result == FORBID:
+                log.info("arbitration forbidden job=%s why=%s", job.name, why)
+                message = f'Pod "{job.pod_key}" is forbidden to migrate because it does not meet the requirements'
+                self._carry_out(job, failed(state, job, FORBIDDEN, message))
+            else:
+                self._let_through(job)
+        if waiting:
+            self._plan_arbitration()
+
+    def _let_through(self, job: PodMigrationJob) -> None:
+        """Count the job at once, and write its annotation."""
+        annotations = {**job.metadata.annotations, PASSED_ARBITRATION: "true"}
+        self._state.jobs[job.name] = replace(job, metadata=replace(job.metadata, annotations=annotations))
+        self._busy.add(job.name)
+
+        def written(response: Response) -> None:
+            if response.ok:
+                self._take_job(response)
+            elif self._state.jobs.get(job.name) is not None:
+                self._state.jobs[job.name] = job
+            self._finished(job.name)
+
+        patch = {"metadata": {"annotations": {PASSED_ARBITRATION: "true"}}}
+        self._rest.merge(f"{JOBS_PATH}/{job.name}", patch, written)
+
+    # -- old jobs -----------------------------------------------------------------------------------------------------
+
+    def _scavenge(self) -> None:
+        """Delete jobs that are older than their ttl and five minutes; the reservation goes with the job."""
+        now = self._clock.now()
+        for job in [job for job in self._state.jobs.values() if self.owns(job)]:
+            created = job.metadata.creation_timestamp
+            ttl = seconds(job.spec.ttl) if job.spec.ttl else 0.0
+            kept = ttl + KEPT_AFTER_TTL if ttl else KEPT_WITHOUT_TTL
+            if created and now - from_rfc3339(created) > kept:
+                self._rest.delete(f"{JOBS_PATH}/{job.name}", uid=job.metadata.uid, done=lambda _: None)
+        self._scavenger = self._clock.call_later(SCAVENGE, self._scavenge)
+
+
+def evict(rest: Rest, pod: Pod, options: dict[str, Any], done: Callable[[Response], None]) -> None:
+    """Post an Eviction, once."""
+    body = {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": pod.metadata.name, "namespace": pod.metadata.namespace},
+        "deleteOptions": options,
+    }
+    rest.transport.send(Request("POST", pod_path(pod, "eviction"), to_json(body)), done)
+
+
+def reference(job: PodMigrationJob) -> dict[str, str]:
+    metadata = job.metadata
+    return {
+        "apiVersion": GROUP_VERSION,
+        "kind": "PodMigrationJob",
+        "name": metadata.name,
+        "uid": metadata.uid,
+        "resourceVersion": metadata.resource_version,
+    }

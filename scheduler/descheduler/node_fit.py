@@ -1,0 +1,74 @@
+"""Whether a pod would fit on another node, by requests, taints and affinity (MIG-R81)."""
+
+from seatrial.scheduler.api.core import NO_EXECUTE, NO_SCHEDULE, Node, NodeSelectorTerm, Taint
+from seatrial.scheduler.api.quantity import amounts
+from seatrial.scheduler.api.wire import Condition
+from seatrial.scheduler.descheduler.objects import Pod
+from seatrial.scheduler.descheduler.state import ClusterState
+from seatrial.scheduler.pods.selectors import requirement_holds, tolerates
+
+NO_SELECTOR_MATCH = "pod node selector does not match the node label"
+NOT_TOLERATED = "pod does not tolerate taints on the node"
+NOT_SCHEDULABLE = "node is not schedulable"
+
+
+def misfits(state: ClusterState, pod: Pod, node: Node) -> list[str]:
+    """Reasons why the node cannot take the pod; empty if it can."""
+    found = []
+    if not matches_node(pod, node):
+        found.append(NO_SELECTOR_MATCH)
+    if untolerated(pod, node) is not None:
+        found.append(NOT_TOLERATED)
+    allocatable = amounts(node.status.allocatable)
+    requested = state.requested_on(node.name)
+    wanted = {**state.requests(pod), "pods": 1}
+    found += [
+        f"insufficient {name}"
+        for name, value in wanted.items()
+        if value and requested.get(name, 0) + value > allocatable.get(name, 0)
+    ]
+    if node.spec.unschedulable:
+        found.append(NOT_SCHEDULABLE)
+    return found
+
+
+def fits_elsewhere(state: ClusterState, pod: Pod, nodes: "list[Node]") -> bool:
+    """Whether some node other than its own can take the pod."""
+    return any(node.name != pod.spec.node_name and not misfits(state, pod, node) for node in nodes)
+
+
+def matches_node(pod: Pod, node: Node) -> bool:
+    """Whether the node satisfies nodeSelector and required node affinity."""
+    labels = node.metadata.labels
+    if any(labels.get(key) != value for key, value in pod.spec.node_selector.items()):
+        return False
+    affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None
+    if affinity is None or affinity.required is None:
+        return True
+    return any(term_matches(term, node) for term in affinity.required.node_selector_terms)
+
+
+def term_matches(term: NodeSelectorTerm, node: Node) -> bool:
+    """A term without expressions matches nothing."""
+    fields = {"metadata.name": node.name}
+    return (
+        bool(term.match_expressions or term.match_fields)
+        and all(requirement_holds(one, node.metadata.labels) for one in term.match_expressions)
+        and all(requirement_holds(one, fields) for one in term.match_fields)
+    )
+
+
+def untolerated(pod: Pod, node: Node) -> Taint | None:
+    """A NoSchedule or NoExecute taint that the pod does not tolerate."""
+    for taint in node.spec.taints:
+        if taint.effect in {NO_SCHEDULE, NO_EXECUTE} and not any(tolerates(one, taint) for one in pod.spec.tolerations):
+            return taint
+    return None
+
+
+def is_ready(node: Node) -> bool:
+    return any(_ready(one) for one in node.status.conditions)
+
+
+def _ready(condition: Condition) -> bool:
+    return condition.type == "Ready" and condition.status == "True"

@@ -1,0 +1,70 @@
+"""Pods and workloads with the fields that descheduling reads besides those of scheduling."""
+
+from typing import Any
+
+from seatrial.scheduler.api import core
+from seatrial.scheduler.api.wire import ObjectMeta, Wire
+
+
+class Volume(core.Volume, frozen=True):
+    empty_dir: dict[str, Any] | None = None
+    host_path: dict[str, Any] | None = None
+
+
+class PodSpec(core.PodSpec, frozen=True):
+    volumes: tuple[Volume, ...] = ()
+
+
+class Waiting(Wire, frozen=True):
+    reason: str = ""
+
+
+class ContainerState(core.ContainerState, frozen=True):
+    waiting: Waiting | None = None
+
+
+class ContainerStatus(core.ContainerStatus, frozen=True):
+    state: ContainerState = ContainerState()
+
+
+class PodStatus(core.PodStatus, frozen=True):
+    container_statuses: tuple[ContainerStatus, ...] = ()
+    init_container_statuses: tuple[ContainerStatus, ...] = ()
+    qos_class: str = ""
+
+
+class Pod(core.Pod, frozen=True):
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+    @property
+    def ready(self) -> bool:
+        """Whether it runs, is Ready and is not being deleted."""
+        return (
+            self.status.phase == "Running"
+            and not self.deleting
+            and any(one.type == "Ready" and one.status == "True" for one in self.status.conditions)
+        )
+
+
+class WorkloadSpec(Wire, frozen=True):
+    replicas: int | None = None
+    parallelism: int | None = None  # of a Job
+
+
+class WorkloadObject(Wire, frozen=True):
+    """A controller of pods, of any of the kinds in `WORKLOADS`."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: WorkloadSpec = WorkloadSpec()
+
+
+WORKLOADS = {  # kind and group → path; kinds of Kruise need not be served
+    ("Deployment", "apps"): "/apis/apps/v1/deployments",
+    ("ReplicaSet", "apps"): "/apis/apps/v1/replicasets",
+    ("StatefulSet", "apps"): "/apis/apps/v1/statefulsets",
+    ("ReplicationController", ""): "/api/v1/replicationcontrollers",
+    ("Job", "batch"): "/apis/batch/v1/jobs",
+    ("CloneSet", "apps.kruise.io"): "/apis/apps.kruise.io/v1alpha1/clonesets",
+    ("StatefulSet", "apps.kruise.io"): "/apis/apps.kruise.io/v1beta1/statefulsets",
+}

@@ -1,0 +1,1 @@
+"""The strategies: which pods leave, and why."""

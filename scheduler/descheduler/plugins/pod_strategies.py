@@ -1,0 +1,234 @@
+"""Strategies that look at one pod at a time (MIG-R97; descheduler: pkg/framework/plugins)."""
+
+from collections.abc import Callable, Iterator, Sequence
+
+from seatrial.scheduler.api.clock import from_rfc3339
+from seatrial.scheduler.api.core import NO_SCHEDULE, PREFER_NO_SCHEDULE, Node, Taint
+from seatrial.scheduler.api.wire import LabelSelector
+from seatrial.scheduler.descheduler.args import Args, ArgsError, Namespaces
+from seatrial.scheduler.descheduler.framework import Deschedule, Handle
+from seatrial.scheduler.descheduler.node_fit import matches_node, misfits, term_matches
+from seatrial.scheduler.descheduler.objects import ContainerStatus, Pod
+from seatrial.scheduler.pods.selectors import selector_matches, tolerates
+
+REQUIRED, PREFERRED = (
+    "requiredDuringSchedulingIgnoredDuringExecution",
+    "preferredDuringSchedulingIgnoredDuringExecution",
+)
+
+
+class CommonArgs(Args, frozen=True):
+    """Which pods a strategy looks at."""
+
+    namespaces: Namespaces = Namespaces()
+    label_selector: LabelSelector | None = None
+
+    def check(self) -> None:
+        self.namespaces.check("namespaces")
+
+    def pods(self, handle: Handle, nodes: Sequence[Node], *, ended: bool = False) -> Iterator[Pod]:
+        """The selected pods on `nodes` that may be evicted; `ended`: with those that have ended."""
+        for node in nodes:
+            for pod in list(handle.state.pods_on(node.name)) if ended else handle.pods_on(node.name):
+                selected = self.label_selector is None or selector_matches(self.label_selector, pod.metadata.labels)
+                if selected and self.namespaces.allows(pod.metadata.namespace) and handle.may_evict(pod):
+                    yield pod
+
+
+class PodLifeTimeArgs(CommonArgs, frozen=True):
+    max_pod_life_time_seconds: int | None = None
+    states: tuple[str, ...] = ()
+    including_init_containers: bool = False
+
+    def check(self) -> None:
+        super().check()
+        if self.max_pod_life_time_seconds is None and not self.states:
+            raise ArgsError("expected maxPodLifeTimeSeconds or states")
+
+
+class PodLifeTime(Deschedule):
+    """Evicts pods of some age, in some state, or both; the oldest first."""
+
+    name = "PodLifeTime"
+    args = PodLifeTimeArgs
+
+    def __init__(self, args: PodLifeTimeArgs) -> None:
+        self._args = args
+
+    def run(self, handle: Handle, nodes: Sequence[Node]) -> None:
+        args, limit = self._args, self._args.max_pod_life_time_seconds
+        found = [
+            (-age(handle, pod), pod.key, pod) for pod in args.pods(handle, nodes, ended=True)
+            if (limit is None or age(handle, pod) > limit)
+            and (not args.states or set(args.states) & states(pod, init=args.including_init_containers))
+        ]  # fmt: skip
+        for _, _, pod in sorted(found, key=lambda one: one[:2]):
+            handle.evict(pod, self.name, "pod has been running for too long" if limit else "pod is in a listed state")
+
+
+class RemoveFailedPodsArgs(CommonArgs, frozen=True):
+    min_pod_lifetime_seconds: int = 3600
+    reasons: tuple[str, ...] = ()
+    exit_codes: tuple[int, ...] = ()
+    exclude_owner_kinds: tuple[str, ...] = ()
+    including_init_containers: bool = False
+
+
+class RemoveFailedPods(Deschedule):
+    """Evicts pods in phase Failed, for the listed reasons or exit codes if there are any."""
+
+    name = "RemoveFailedPods"
+    args = RemoveFailedPodsArgs
+
+    def __init__(self, args: RemoveFailedPodsArgs) -> None:
+        self._args = args
+
+    def run(self, handle: Handle, nodes: Sequence[Node]) -> None:
+        args = self._args
+        for pod in list(args.pods(handle, nodes, ended=True)):
+            owners = {owner.kind for owner in pod.metadata.owner_references}
+            if pod.status.phase != "Failed" or owners & set(args.exclude_owner_kinds):
+                continue
+            init = args.including_init_containers
+            codes = {
+                one.state.terminated.exit_code for one in containers(pod, init=init) if one.state.terminated is not None
+            }
+            if age(handle, pod) < args.min_pod_lifetime_seconds:
+                continue
+            if args.reasons and not set(args.reasons) & states(pod, init=init):
+                continue
+            if args.exit_codes and not set(args.exit_codes) & codes:
+                continue
+            handle.evict(pod, self.name, "pod has failed")
+
+
+class TooManyRestartsArgs(CommonArgs, frozen=True):
+    pod_restart_threshold: int = 0
+    including_init_containers: bool = False
+    states: tuple[str, ...] = ()
+
+    def check(self) -> None:
+        super().check()
+        if self.pod_restart_threshold < 1:
+            raise ArgsError("podRestartThreshold: expected 1 or more")
+
+
+class RemovePodsHavingTooManyRestarts(Deschedule):
+    """Evicts pods whose containers were restarted too often, most restarts first."""
+
+    name = "RemovePodsHavingTooManyRestarts"
+    args = TooManyRestartsArgs
+
+    def __init__(self, args: TooManyRestartsArgs) -> None:
+        self._args = args
+
+    def run(self, handle: Handle, nodes: Sequence[Node]) -> None:
+        args = self._args
+        found = []
+        for pod in args.pods(handle, nodes):
+            count = sum(one.restart_count for one in containers(pod, init=args.including_init_containers))
+            listed = not args.states or set(args.states) & states(pod, init=args.including_init_containers)
+            if count >= args.pod_restart_threshold and listed:
+                found.append((-count, pod.key, pod))
+        for count, _, pod in sorted(found, key=lambda one: one[:2]):
+            handle.evict(pod, self.name, f"containers were restarted {-count} times")
+
+
+class NodeTaintsArgs(CommonArgs, frozen=True):
+    include_prefer_no_schedule: bool = False
+    excluded_taints: tuple[str, ...] = ()
+    included_taints: tuple[str, ...] = ()
+
+
+class RemovePodsViolatingNodeTaints(Deschedule):
+    """Evicts pods that do not tolerate a NoSchedule taint of their node."""
+
+    name = "RemovePodsViolatingNodeTaints"
+    args = NodeTaintsArgs
+
+    def __init__(self, args: NodeTaintsArgs) -> None:
+        self._args = args
+
+    def run(self, handle: Handle, nodes: Sequence[Node]) -> None:
+        by_name = {node.name: node for node in nodes}
+        for pod in list(self._args.pods(handle, nodes)):
+            for taint in by_name[pod.spec.node_name].spec.taints:
+                if self._counts(taint) and not any(tolerates(one, taint) for one in pod.spec.tolerations):
+                    handle.evict(
+                        pod, self.name, f"pod does not tolerate taint {taint.key}={taint.value}:{taint.effect}"
+                    )
+                    break
+
+    def _counts(self, taint: Taint) -> bool:
+        args = self._args
+        effects = {NO_SCHEDULE, PREFER_NO_SCHEDULE} if args.include_prefer_no_schedule else {NO_SCHEDULE}
+        names = {taint.key, f"{taint.key}={taint.value}"}
+        if taint.effect not in effects or names & set(args.excluded_taints):
+            return False
+        return not args.included_taints or bool(names & set(args.included_taints))
+
+
+class NodeAffinityArgs(CommonArgs, frozen=True):
+    node_affinity_type: tuple[str, ...] = ()
+
+    def check(self) -> None:
+        super().check()
+        if not self.node_affinity_type:
+            raise ArgsError(f"nodeAffinityType: expected {REQUIRED} or {PREFERRED}, found none")
+        for found in self.node_affinity_type:
+            if found not in {REQUIRED, PREFERRED}:
+                raise ArgsError(f"nodeAffinityType: expected {REQUIRED} or {PREFERRED}, found {found!r}")
+
+
+class RemovePodsViolatingNodeAffinity(Deschedule):
+    """Evicts pods whose node no longer matches, or matches worse than another node that has room."""
+
+    name = "RemovePodsViolatingNodeAffinity"
+    args = NodeAffinityArgs
+
+    def __init__(self, args: NodeAffinityArgs) -> None:
+        self._args = args
+
+    def run(self, handle: Handle, nodes: Sequence[Node]) -> None:
+        by_name = {node.name: node for node in nodes}
+        checks: dict[str, Callable[[Pod, Node, Node], bool]] = {
+            REQUIRED: lambda pod, own, _: not matches_node(pod, own),
+            PREFERRED: lambda pod, own, other: preference(pod, other) > preference(pod, own),
+        }
+        for pod in list(self._args.pods(handle, nodes)):
+            own = by_name[pod.spec.node_name]
+            for kind in self._args.node_affinity_type:
+                if any(
+                    node.name != own.name and checks[kind](pod, own, node) and not misfits(handle.state, pod, node)
+                    for node in nodes
+                ):
+                    handle.evict(pod, self.name, f"node violates {kind}")
+                    break
+
+
+def preference(pod: Pod, node: Node) -> int:
+    """The sum of weights of the preferred terms that match."""
+    affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None
+    terms = affinity.preferred if affinity else ()
+    return sum(one.weight for one in terms if term_matches(one.preference, node))
+
+
+def age(handle: Handle, pod: Pod) -> float:
+    """Seconds since the pod was created."""
+    created = pod.metadata.creation_timestamp
+    return handle.clock.now() - from_rfc3339(created) if created else 0.0
+
+
+def containers(pod: Pod, *, init: bool) -> tuple[ContainerStatus, ...]:
+    return (*pod.status.container_statuses, *(pod.status.init_container_statuses if init else ()))
+
+
+def states(pod: Pod, *, init: bool) -> set[str]:
+    """Phase, reason of the pod, and reasons for which containers wait or have ended."""
+    found = {pod.status.phase, pod.status.reason}
+    for one in containers(pod, init=init):
+        if one.state.waiting is not None:
+            found.add(one.state.waiting.reason)
+        if one.state.terminated is not None:
+            found.add(one.state.terminated.reason)
+    return found - {""}

@@ -1,0 +1,79 @@
+"""The order in which pods are evicted, and the classes that it depends on (MIG-R72)."""
+
+from collections.abc import Callable
+from typing import Any
+
+from seatrial.scheduler.api.migration import DELETION_COST, EVICTION_COST
+from seatrial.scheduler.api.numa import PROD, QOS_LABEL
+from seatrial.scheduler.descheduler.objects import Pod
+from seatrial.scheduler.pods.cpu_binding import priority_class
+
+BATCH = "koord-batch"
+NEVER = (1 << 31) - 1  # eviction cost of a pod that is never evicted
+_CLASSES = {"koord-free": 1, BATCH: 2, "koord-mid": 3, PROD: 4}
+_KUBERNETES = {"BestEffort": 0, "Burstable": 1, "Guaranteed": 2}
+_KOORDINATOR = {"BE": 1, "LS": 2, "LSR": 3, "LSE": 4, "SYSTEM": 4}
+_NONE = 5
+
+SortKey = Callable[[Pod], Any]
+
+
+def kubernetes_qos(pod: Pod) -> str:
+    """The QoS class from the status, or computed from cpu and memory of the containers."""
+    if pod.status.qos_class:
+        return pod.status.qos_class
+    guaranteed, anything = True, False
+    for container in (*pod.spec.containers, *pod.spec.init_containers):
+        requests, limits = container.resources.requests, container.resources.limits
+        for name in ("cpu", "memory"):
+            anything = anything or name in requests or name in limits
+            guaranteed = guaranteed and name in limits and requests.get(name, limits[name]) == limits[name]
+    return "BestEffort" if not anything else "Guaranteed" if guaranteed else "Burstable"
+
+
+def is_prod(pod: Pod) -> bool:
+    """Whether its priority class is koord-prod; without a class the QoS class decides (apis/extension/priority.go)."""
+    found = priority_class(pod.metadata.labels, pod.spec)
+    if found:
+        return found == PROD
+    qos = pod.metadata.labels.get(QOS_LABEL, "")
+    return qos != "BE" if qos else kubernetes_qos(pod) != "BestEffort"
+
+
+def cost(pod: Pod, key: str) -> int:
+    """An integer annotation; 0 if it is missing or is not a 32-bit number without sign `+` and leading zeros."""
+    text = pod.metadata.annotations.get(key, "")
+    digits = text.removeprefix("-")
+    if not digits.isdecimal() or not digits.isascii() or (digits[0] == "0" and text != "0"):
+        return 0
+    value = int(text)
+    return value if -NEVER - 1 <= value <= NEVER else 0
+
+
+def eviction_order(usage_score: Callable[[Pod], float] | None = None) -> SortKey:
+    """The sort key: ascending is evicted first. `usage_score`: higher is evicted first."""
+
+    def key(pod: Pod) -> Any:
+        labels = pod.metadata.labels
+        return (
+            _CLASSES.get(priority_class(labels, pod.spec), _NONE),
+            pod.spec.priority,
+            _KUBERNETES[kubernetes_qos(pod)],
+            _KOORDINATOR.get(labels.get(QOS_LABEL, ""), _NONE),
+            cost(pod, DELETION_COST),
+            cost(pod, EVICTION_COST),
+            -usage_score(pod) if usage_score is not None else 0.0,
+            _Newest(pod.metadata.creation_timestamp or ""),
+            pod.key,
+        )
+
+    return key
+
+
+class _Newest(str):
+    """A timestamp that sorts before older ones."""
+
+    __slots__ = ()
+
+    def __lt__(self, other: str) -> bool:
+        return str.__gt__(self, other)

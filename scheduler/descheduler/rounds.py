@@ -1,0 +1,93 @@
+"""Rounds: all profiles' strategies, once (MIG-R78)."""
+
+import logging
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from seatrial.scheduler.api.clock import Clock
+from seatrial.scheduler.api.core import Node
+from seatrial.scheduler.api.wire import LabelSelector
+from seatrial.scheduler.descheduler.config import Configuration, Profile
+from seatrial.scheduler.descheduler.framework import Evictor, Handle, Plugin
+from seatrial.scheduler.descheduler.limits import EvictionLimiter
+from seatrial.scheduler.descheduler.node_fit import is_ready
+from seatrial.scheduler.descheduler.state import ClusterState
+from seatrial.scheduler.pods.selectors import selector_matches
+
+log = logging.getLogger(__name__)
+
+TOO_FEW = "the cluster size is 0 or 1 meaning eviction causes service disruption or degradation"
+
+
+class RoundError(Exception):
+    """A round ended early."""
+
+
+@dataclass(slots=True)
+class _Runnable:
+    profile: Profile
+    handle: Handle
+    deschedule: list[Plugin]
+    balance: list[Plugin]
+
+
+class Rounds:
+    """The strategies of all profiles."""
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        profiles: Sequence[tuple[Profile, Evictor, Sequence[Evictor]]],
+        state: ClusterState,
+        clock: Clock,
+    ) -> None:
+        """`profiles`: each with its evictor and its filters."""
+        self._selector = configuration.node_selector
+        self._state = state
+        self.limiter = EvictionLimiter(
+            configuration.max_no_of_pods_to_evict_per_node,
+            configuration.max_no_of_pods_to_evict_per_namespace,
+            configuration.max_no_of_pods_to_evict_total,
+        )
+        self.evicted: Counter[tuple[str, str, str, str]] = Counter()
+        self.count = 0
+        self._runnable = [
+            _Runnable(
+                profile,
+                Handle(
+                    state, clock, evictor, self.limiter, self.evicted, configuration.dry_run,
+                    [one.may_evict for one in filters],
+                ),
+                [kind(args) for kind, args in profile.deschedule],  # type: ignore[call-arg]
+                [kind(args) for kind, args in profile.balance],  # type: ignore[call-arg]
+            )
+            for profile, evictor, filters in profiles
+        ]  # fmt: skip
+
+    def run(self) -> None:
+        """One round.
+
+        Raises:
+            RoundError: there are too few nodes.
+        """
+        self.limiter.reset()
+        self.count += 1
+        for one in self._runnable:
+            nodes = self._nodes(one.profile.node_selector)
+            for plugin in one.deschedule:
+                plugin.run(one.handle, nodes)
+        for one in self._runnable:
+            nodes = self._nodes(one.profile.node_selector)
+            for plugin in one.balance:
+                plugin.run(one.handle, nodes)
+
+    def _nodes(self, selector: LabelSelector | None) -> list[Node]:
+        chosen = [one for one in (self._selector, selector) if one is not None]
+        nodes = [
+            node for _, node in sorted(self._state.nodes.items())
+            if is_ready(node) and all(selector_matches(one, node.metadata.labels) for one in chosen)
+        ]  # fmt: skip
+        if len(nodes) <= 1:
+            raise RoundError(TOO_FEW)
+        return nodes

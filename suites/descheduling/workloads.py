@@ -1,0 +1,131 @@
+"""Workloads, usage reports and migration jobs of these cases."""
+
+from typing import Any
+
+import msgspec
+import orjson
+
+from seatrial.fixtures.trial import TRIAL_LABEL, Trial
+from seatrial.harness.clusters.simulated import expect as accepted
+from seatrial.harness.nodes.usage import RESOURCES_ANNOTATION
+from seatrial.scheduler.api.builders import PodBuilder, node
+from seatrial.scheduler.api.core import Pod
+from seatrial.scheduler.api.migration import JOBS_PATH, PodMigrationJob
+from seatrial.scheduler.api.slo import NODE_METRICS_PATH
+
+Manifest = dict[str, Any]
+REPORT = 30  # seconds between two reports, the shortest there is
+
+_decode_job = msgspec.json.Decoder(PodMigrationJob).decode
+
+
+def with_nodes(cluster: Trial, *names: str, cpu: int = 16, reports: bool = False) -> None:
+    """Nodes; `reports`: with a NodeMetric each, as Koordinator's manager makes it."""
+    cluster.add(*(node(name).cpu(cpu).memory("64Gi") for name in names))
+    if reports:
+        for name in names:
+            metric(cluster, name)
+
+
+def metric(cluster: Trial, name: str) -> None:
+    """Ask the node for usage reports."""
+    cluster.apply({
+        "apiVersion": "slo.koordinator.sh/v1alpha1",
+        "kind": "NodeMetric",
+        "metadata": {"name": name},
+        "spec": {"metricCollectPolicy": {"reportIntervalSeconds": REPORT}},
+    })  # fmt: skip
+
+
+def deployment(  # noqa: PLR0913
+    cluster: Trial,
+    name: str,
+    replicas: int,
+    *,
+    like: PodBuilder,
+    uses: dict[str, str] | None = None,
+    kind: str = "Deployment",
+) -> None:
+    """A Deployment (or another kind of workload) of pods like the given one, which use CPU and memory."""
+    manifest = like.select({TRIAL_LABEL: cluster.name}).label("app", name).manifest
+    metadata = {"labels": {**manifest["metadata"].get("labels", {}), "app": name},
+                "annotations": dict(manifest["metadata"].get("annotations", {}))}  # fmt: skip
+    if uses is not None:
+        metadata["annotations"][RESOURCES_ANNOTATION] = orjson.dumps(uses).decode()
+    spec: Manifest = {
+        "replicas": replicas,
+        "selector": {"matchLabels": {"app": name}},
+        "template": {"metadata": metadata, "spec": {**manifest["spec"], "restartPolicy": "Always"}},
+    }
+    if kind == "StatefulSet":
+        spec |= {"serviceName": name, "podManagementPolicy": "Parallel"}
+    cluster.apply({"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": name}, "spec": spec})
+
+
+def running(cluster: Trial, app: str) -> list[Pod]:
+    """The workload's pods that run."""
+    return [
+        pod for pod in cluster.pods()
+        if pod.metadata.labels.get("app") == app and pod.status.phase == "Running" and not pod.deleting
+    ]  # fmt: skip
+
+
+def wait_running(cluster: Trial, app: str, count: int, *, within: float = 60.0) -> list[Pod]:
+    assert cluster.cluster.wait(lambda: len(running(cluster, app)) == count, within=within), (
+        f"expected {count} running pods of {app}\n{cluster.timeline()}"
+    )
+    return running(cluster, app)
+
+
+def cordon(cluster: Trial, name: str, *, on: bool = True) -> None:
+    patch = {"spec": {"unschedulable": on}}
+    accepted(cluster.call("PATCH", f"/api/v1/nodes/{name}", patch), f"cordon {name}")
+
+
+def use(cluster: Trial, pod: Pod, **amounts: str) -> None:
+    """Change what a running pod uses."""
+    patch = {"metadata": {"annotations": {RESOURCES_ANNOTATION: orjson.dumps(amounts).decode()}}}
+    path = f"/api/v1/namespaces/{pod.metadata.namespace}/pods/{pod.metadata.name}"
+    accepted(cluster.call("PATCH", path, patch), f"change the usage of {pod.metadata.name}")
+
+
+def migrate(cluster: Trial, name: str, pod: str, **spec: Any) -> None:
+    """A PodMigrationJob for a pod of the trial."""
+    reference = {"namespace": cluster.name, "name": pod}
+    cluster.apply({
+        "apiVersion": "scheduling.koordinator.sh/v1alpha1",
+        "kind": "PodMigrationJob",
+        "metadata": {"name": name},
+        "spec": {"podRef": reference, "ttl": "5m", "mode": "ReservationFirst", **spec},
+    })  # fmt: skip
+
+
+def job(cluster: Trial, name: str) -> PodMigrationJob:
+    return _decode_job(accepted(cluster.call("GET", f"{JOBS_PATH}/{name}"), f"read job {name}").body)
+
+
+def jobs(cluster: Trial) -> list[PodMigrationJob]:
+    """All migration jobs for pods of the trial."""
+    rows = orjson.loads(accepted(cluster.call("GET", JOBS_PATH), "list jobs").body)["items"]
+    found = [msgspec.convert(row, PodMigrationJob) for row in rows]
+    return [one for one in found if one.spec.pod_ref.namespace == cluster.name]
+
+
+def ended(cluster: Trial, name: str, *, within: float = 120.0) -> PodMigrationJob:
+    """The job once it has ended."""
+    assert cluster.cluster.wait(lambda: not job(cluster, name).open, within=within), (
+        f"expected job {name} to end within {within:g} s, it is {job(cluster, name).status}\n{cluster.timeline()}"
+    )
+    return job(cluster, name)
+
+
+def report_of(cluster: Trial, name: str) -> Manifest:
+    """The status of a node's NodeMetric; empty before the first report."""
+    found: Manifest = orjson.loads(accepted(cluster.call("GET", f"{NODE_METRICS_PATH}/{name}"), f"read {name}").body)
+    return found.get("status") or {}
+
+
+def remove_jobs(cluster: Trial) -> None:
+    """Jobs and reservations belong to no namespace."""
+    for one in jobs(cluster):
+        cluster.call("DELETE", f"{JOBS_PATH}/{one.name}")
