@@ -7,12 +7,10 @@ from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import pod
-from seatrial.scheduler.api.reservation import Reservation
 from seatrial.suites.descheduling.workloads import (
     cordon,
     deployment,
     ended,
-    job,
     migrate,
     wait_running,
     with_nodes,
