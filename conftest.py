@@ -1,3 +1,14 @@
-"""Activates the pytest plugin; everything else about pytest is in fixtures/."""
+"""Activates the pytest plugin, and a profile for Hypothesis; everything else about pytest is in fixtures/."""
+
+from importlib.util import find_spec
 
 pytest_plugins = ["seatrial.testing"]
+
+if find_spec("hypothesis") is not None:  # absent where only suites are run
+    from hypothesis import HealthCheck, settings
+
+    # The same examples in every run, and no limits on time, because machines differ in speed.
+    # `pytest --hypothesis-profile=explore` tries other examples in each run.
+    settings.register_profile("explore", deadline=None, suppress_health_check=list(HealthCheck))
+    settings.register_profile("steady", settings.get_profile("explore"), derandomize=True, database=None)
+    settings.load_profile("steady")

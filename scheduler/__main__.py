@@ -1,4 +1,4 @@
-"""`python -m seatrial.scheduler`: the scheduler as a process, against whatever API server it is pointed to."""
+"""`python -m seatrial.scheduler`: the scheduler as a process, connected to an API server."""
 
 import asyncio
 import contextlib
@@ -28,42 +28,46 @@ from seatrial.scheduler.shell import Shell
 
 log = logging.getLogger("seatrial.scheduler")
 
-GIVE_UP_WITHIN = 5.0  # seconds to settle what is under way when told to stop
-LOOK = 0.01
-USUAL_PORTS = (10251, 10252)  # the second is where published examples of Koordinator's API look
+HANDOVER_TIMEOUT = 5.0  # seconds for bindings under way and the release of the Lease after SIGTERM
+POLL_INTERVAL = 0.01
+DEFAULT_PORTS = (10251, 10252)  # published examples of Koordinator's API use the second
 
 app = cyclopts.App(name="python -m seatrial.scheduler", help=__doc__, result_action="return_value")
 
 
-SELDOM = (200_000, 50, 1000)  # allocations between collections of young objects, and of older ones in units of those
+GC_THRESHOLDS = (
+    200_000,
+    50,
+    1000,
+)  # allocations between collections of young objects, and of older ones in units of those
 
 
-def spare_the_collector() -> None:
-    """What is known of the cluster stays: the garbage collector need not walk it again and again.
+def freeze_heap() -> None:
+    """Exclude the present objects from garbage collection, and collect less often.
 
-    At Python's own pace it takes a seventh of the scheduler's time (docs/performance.md).
+    With Python's default thresholds, collection takes a seventh of the scheduler's time (docs/performance.md).
     """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(*SELDOM)
+    gc.set_threshold(*GC_THRESHOLDS)
 
 
 class FlagError(ValueError):
-    """A flag's value cannot be used."""
+    """A flag has an invalid value."""
 
 
-def span(flag: str, text: str) -> float:
+def duration(flag: str, text: str) -> float:
     """A flag's duration in seconds.
 
     Raises:
-        FlagError: it is none, or no time at all.
+        FlagError: it is not a duration, or it is 0.
     """
     try:
         found = seconds(text)
     except ValueError as error:
         raise FlagError(f"{flag}: {error}") from error
     if not found:
-        raise FlagError(f"{flag}: expected more than nothing, found {text!r}")
+        raise FlagError(f"{flag}: expected more than 0, found {text!r}")
     return found
 
 
@@ -84,23 +88,23 @@ def run(
     scheduler_monitor_period: str = "10s",
     scheduling_timeout: str = "30s",
 ) -> int:
-    """Schedule pods until told to stop (SIGTERM or Ctrl-C).
+    """Schedule pods until SIGTERM or Ctrl-C.
 
     Args:
-        kubeconfig: How to reach the API server; by default $KUBECONFIG, ~/.kube/config or the pod's service account.
+        kubeconfig: Access to the API server; by default $KUBECONFIG, ~/.kube/config or the pod's service account.
         config: A KubeSchedulerConfiguration file.
-        scheduler_name: Which pods are ours, where no file says so. Pods that name the default scheduler are ours too.
-        seed: Decides between equal nodes.
-        verbosity: 0 warnings, 1 what happens, 2 and more everything.
-        debug_scores: Log so many of the best nodes of each decision, with their scores; costs far more than deciding.
-        debug_filters: Log each node that is rejected, and by whom; likewise.
-        debug_diagnosis: Log an account of each failed cycle as JSON; likewise.
-        address: Where health, metrics and debug flags are served, to whoever asks; 0.0.0.0 for all of the network.
-        port: At which port; 0 for none. By default 10251 and 10252, or none where others have these.
-        leader_elect: Decide only while holding a Lease, so that of several schedulers one works; by default as the
-            configuration's leaderElection says, which also names the Lease. Ends with status 1 when the Lease is lost.
-        scheduler_monitor_period: How often to look for pods whose scheduling takes too long.
-        scheduling_timeout: What is too long, from the decision to the end of the binding.
+        scheduler_name: The profile's name if there is no file. Pods that name default-scheduler are scheduled too.
+        seed: Breaks ties between equal nodes.
+        verbosity: 0 warnings, 1 events, 2 and more everything.
+        debug_scores: Log this number of best nodes of each decision, with their scores; slower than the decision.
+        debug_filters: Log each rejected node and the plugin that rejects it; slow as well.
+        debug_diagnosis: Log a diagnosis of each failed cycle as JSON; slow as well.
+        address: Address of health, metrics and debug flags, served without authentication; 0.0.0.0: all interfaces.
+        port: Port of these services; 0: none. By default 10251 and 10252, each only if it is free.
+        leader_elect: Schedule only while holding a Lease, so that one of several schedulers works; by default as in
+            leaderElection of the configuration, which also names the Lease. Exit status 1 when the Lease is lost.
+        scheduler_monitor_period: Interval of checks for pods whose scheduling takes too long.
+        scheduling_timeout: The limit of that check, from the decision to the end of the binding.
     """
     logging.basicConfig(
         level=logging.WARNING, stream=sys.stderr, format="%(asctime)s %(levelname).1s %(name)s %(message)s"
@@ -114,8 +118,8 @@ def run(
         debug = core.handle.debug
         debug.top_scores, debug.filter_failures, debug.diagnoses = debug_scores, debug_filters, debug_diagnosis
         server = load_server(kubeconfig)
-        period = span("--scheduler-monitor-period", scheduler_monitor_period)
-        timeout = span("--scheduling-timeout", scheduling_timeout)
+        period = duration("--scheduler-monitor-period", scheduler_monitor_period)
+        timeout = duration("--scheduling-timeout", scheduling_timeout)
     except (ConfigError, KubeconfigError, FlagError) as error:
         print(f"scheduler: {error}", file=sys.stderr)  # noqa: T201
         return 2
@@ -124,7 +128,7 @@ def run(
         transport = HttpTransport(server)
         elect = bool(election.leader_elect if leader_elect is None else leader_elect)
         shell = Shell(
-            core, transport, clock, on_synced=spare_the_collector, standby=elect,
+            core, transport, clock, on_synced=freeze_heap, standby=elect,
             monitor_period=period, scheduling_timeout=timeout,
         )  # fmt: skip
         routes = build_routes(shell, configuration)
@@ -162,30 +166,30 @@ def run(
 
 
 async def hand_over(shell: Shell, elector: Elector) -> None:
-    """Give the Lease up, once the bindings under way are settled: whoever comes next should find them done."""
+    """Release the Lease once the bindings under way have ended, so that the next leader sees their results."""
     with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(GIVE_UP_WITHIN):
+        async with asyncio.timeout(HANDOVER_TIMEOUT):
             while shell.binder.in_flight:  # noqa: ASYNC110 for milliseconds, once in the life of a process
-                await asyncio.sleep(LOOK)
-            given_up = asyncio.Event()
-            elector.stop(given_up.set)
-            await given_up.wait()
+                await asyncio.sleep(POLL_INTERVAL)
+            released = asyncio.Event()
+            elector.stop(released.set)
+            await released.wait()
 
 
 async def listen(routes: Routes, address: str, port: int | None) -> list[asyncio.Server]:
-    """Serve at `port`, or at whichever of the usual ports are free.
+    """Serve at `port`, or at the default ports that are free.
 
     Raises:
-        OSError: `port` cannot be had.
+        OSError: `port` is not available.
     """
     if port is not None:
         return [await serve(routes, address, port)] if port else []
     listening = []
-    for usual in USUAL_PORTS:
+    for default in DEFAULT_PORTS:
         try:
-            listening.append(await serve(routes, address, usual))
+            listening.append(await serve(routes, address, default))
         except OSError as error:
-            log.warning("services not-served address=%s port=%d why=%s", address, usual, error.strerror)
+            log.warning("services not-served address=%s port=%d why=%s", address, default, error.strerror)
     return listening
 
 

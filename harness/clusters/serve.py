@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 LOOPBACK = "127.0.0.1"
 # Stored objects are trees without cycles; at Python's own pace the collector looks at all of them time and again.
-SELDOM = (200_000, 50, 1000)
+GC_THRESHOLDS = (200_000, 50, 1000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ async def _serve(
     write_private(serving.kubeconfig, kubeconfig(credentials, url))
     gc.collect()
     gc.freeze()  # objects made so far stay: the collector skips them
-    gc.set_threshold(*SELDOM)
+    gc.set_threshold(*GC_THRESHOLDS)
     try:
         with _nodes(serving, entries, transport, clock) as agents:
             server.logs = agents.logs

@@ -127,7 +127,7 @@ class Volume(Wire, frozen=True):
     projected: ProjectedSource | None = None
 
     def parts(self) -> tuple[Projection, ...]:
-        """What its files are made of; nothing for folders that start empty or are somebody else's."""
+        """The sources of its files; none for emptyDir and hostPath."""
         if self.projected is not None:
             return self.projected.sources
         part = Projection(self.config_map, self.secret, self.downward_api)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import Phase, settings
 from msgspec.structs import replace
 
 from seatrial.scheduler.api.clock import SimClock
@@ -17,11 +17,9 @@ from seatrial.scheduler.tests.oracle import judge
 
 
 def stories(examples: int, *, shrink: bool = True) -> settings:
-    """So many stories, the same ones in every run. Without `shrink` a failing one is not made shorter."""
+    """Settings of Hypothesis for so many stories. Without `shrink` a failing one is not made shorter."""
     phases = [Phase.explicit, Phase.generate, *([Phase.shrink] if shrink else [])]
-    return settings(
-        max_examples=examples, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck), phases=phases
-    )
+    return settings(max_examples=examples, phases=phases)
 
 
 class Play:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from seatrial.scheduler.__main__ import FlagError, span
+from seatrial.scheduler.__main__ import FlagError, duration
 from seatrial.scheduler.api.builders import pod
 from seatrial.scheduler.api.clock import SimClock
 from seatrial.scheduler.api.transport import Done, Request
@@ -79,13 +79,13 @@ def test_durations_are_printed_as_go_does(seconds: float, shown: str) -> None:
 
 
 @pytest.mark.parametrize(("text", "found"), [("10s", 10.0), ("1m30s", 90.0), ("500ms", 0.5)])
-def test_spans_that_flags_take(text: str, found: float) -> None:
-    assert span("--scheduling-timeout", text) == found
+def test_durations_of_flags(text: str, found: float) -> None:
+    assert duration("--scheduling-timeout", text) == found
 
 
 @pytest.mark.parametrize(
-    ("text", "words"), [("10", "expected a duration as 15s"), ("0s", "expected more than nothing, found '0s'")]
+    ("text", "words"), [("10", "expected a duration as 15s"), ("0s", "expected more than 0, found '0s'")]
 )
-def test_spans_that_are_refused(text: str, words: str) -> None:
+def test_refused_durations(text: str, words: str) -> None:
     with pytest.raises(FlagError, match=f"--scheduling-timeout: {words}"):
-        span("--scheduling-timeout", text)
+        duration("--scheduling-timeout", text)

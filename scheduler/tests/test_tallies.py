@@ -79,7 +79,7 @@ def act(cache: Cache, kind: str, what: Any) -> None:
             cache.set_namespace(name, found)
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=150)
 @given(early=st.lists(steps, max_size=10), late=st.lists(steps, max_size=40))
 def test_counts_are_those_of_counting_again(early: list[tuple[str, object]], late: list[tuple[str, object]]) -> None:
     cache = new_cache()

@@ -263,7 +263,7 @@ def test_nothing_outlives_the_cluster(tmp_path: Path, own_state: Path, number: s
     assert bool(left) == (number == signal.SIGKILL)  # the next one to start clears it away, see below
 
 
-def test_the_next_one_ends_what_a_dead_cluster_and_its_dead_keepers_left(tmp_path: Path) -> None:
+def test_the_next_one_ends_what_a_dead_cluster_and_its_dead_supervisors_left(tmp_path: Path) -> None:
     mark = f"left-{uuid.uuid4().hex}"
     process, _ = start_process(
         tmp_path / "kubeconfig", fleet="", seed=0, port=0, log=tmp_path / "log", local=LocalNode(fake="a10")

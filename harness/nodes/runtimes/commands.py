@@ -88,7 +88,7 @@ def visible_cards(nodes: Sequence[str], cards: Sequence[Device]) -> dict[str, st
     """What tells a vendor's libraries which cards a process may use: those whose device nodes were granted.
 
     A vendor whose cards are in the machine and not in the grant gets an empty list, since the process could open them
-    all. NVIDIA's are named by UUID, the only name that does not depend on the order in which somebody counts.
+    all. NVIDIA's are named by UUID, the only name that does not depend on an enumeration order.
     """
     granted = set(nodes)
     env: dict[str, str] = {}

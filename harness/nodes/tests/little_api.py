@@ -50,7 +50,7 @@ class LittleApi(Transport):
         return body
 
     def patch(self, path: str, patch: Object) -> None:
-        """A merge patch by somebody else."""
+        """A merge patch by another client."""
         collection, key = _split(path)
         body = _merged(self.objects[collection][key], patch)
         self._keep(collection, key, body, "MODIFIED")

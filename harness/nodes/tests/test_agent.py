@@ -379,7 +379,7 @@ def test_a_node_that_wakes_up_catches_up(rig: Rig) -> None:
     rig.clock.advance(60)
     assert rig.api.has(f"{PODS}/a")
     assert "phase" not in rig.pod("b")["status"]
-    assert rig.device("n1")["spec"]["devices"][0]["health"] is True, "nobody has looked"
+    assert rig.device("n1")["spec"]["devices"][0]["health"] is True, "the hardware was not read again"
 
     rig.fault("n1", {"verb": "lost", "device": 0})
     assert condition(rig.node("n1"), "Ready")["status"] == "True"

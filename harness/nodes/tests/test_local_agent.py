@@ -1,4 +1,4 @@
-"""This machine as a node: what it reads of the kernel and of the vendors' boundaries, and what its agent says of it."""
+"""This machine as a node: what it reads from the kernel and the vendors' libraries, and what its agent publishes."""
 
 import json
 from collections.abc import Iterator

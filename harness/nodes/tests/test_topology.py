@@ -60,7 +60,7 @@ def test_what_the_kubelet_was_told() -> None:
     [
         pytest.param({"topology_policy": "Single"}, "kubelet.topology_policy: expected one of None, ", id="policy"),
         pytest.param({"reserved_cpus": "1-"}, "kubelet.reserved_cpus: expected a list of CPUs", id="cpus"),
-        pytest.param({"policy": "None"}, "unknown field `policy`", id="a-word-nobody-knows"),
+        pytest.param({"policy": "None"}, "unknown field `policy`", id="an-unknown-field"),
     ],
 )
 def test_words_that_no_kubelet_knows(kubelet: dict[str, str], message: str) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import orjson
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from seatrial.harness.apiserver.patching.apply import LAST_APPLIED, ApplyConflict, apply
@@ -14,7 +14,6 @@ from seatrial.harness.apiserver.patching.patch import PatchError
 from seatrial.harness.apiserver.schemas.schema_nodes import SchemaNode, schema_for, schema_of_crd
 
 # Examples do not depend on chance or on the speed of the machine.
-STEADY = settings(deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 
 Json = Any
 T0, T1, T2 = "2026-01-01T00:00:00Z", "2026-01-01T00:01:00Z", "2026-01-01T00:02:00Z"
@@ -449,7 +448,6 @@ configs = st.builds(
 )
 
 
-@STEADY
 @given(st.lists(st.tuples(st.sampled_from("mn"), configs), min_size=1, max_size=4))
 def test_each_manager_keeps_its_last_configuration(steps: list[tuple[str, Json]]) -> None:
     live = None
@@ -462,7 +460,6 @@ def test_each_manager_keeps_its_last_configuration(steps: list[tuple[str, Json]]
         live = obj
 
 
-@STEADY
 @given(configs, configs)
 def test_fields_that_a_sole_manager_drops_are_removed(first: Json, then: Json) -> None:
     def order_free(obj: Json) -> Json:

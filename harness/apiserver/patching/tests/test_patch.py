@@ -6,14 +6,13 @@ from typing import Any
 import jsonpatch  # type: ignore[import-untyped,unused-ignore]
 import jsonpointer  # type: ignore[import-untyped,unused-ignore]
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seatrial.harness.apiserver.patching.patch import PatchError, json_patch, merge_patch, same_json, strategic_merge
 from seatrial.harness.apiserver.schemas.schema_nodes import SchemaNode, schema_for
 
 # Examples do not depend on chance or on the speed of the machine.
-STEADY = settings(deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 
 Json = Any
 
@@ -351,7 +350,6 @@ def merged_by_the_rfc(target: Json, patch: Json) -> Json:
     return target
 
 
-@STEADY
 @given(objects, objects)
 def test_merge_patch_is_the_rfcs(doc: Json, patch: Json) -> None:
     before = copy.deepcopy(doc)
@@ -359,7 +357,6 @@ def test_merge_patch_is_the_rfcs(doc: Json, patch: Json) -> None:
     assert same_json(doc, before)
 
 
-@STEADY
 @given(objects, objects)
 def test_json_patch_undoes_any_difference(old: Json, new: Json) -> None:
     ops = jsonpatch.make_patch(old, new).patch
@@ -376,7 +373,7 @@ operations = st.one_of(
 )
 
 
-@settings(STEADY, max_examples=300)
+@settings(max_examples=300)
 @given(objects, st.lists(operations, max_size=3))
 def test_json_patch_agrees_with_the_package(doc: Json, ops: Json) -> None:
     try:
@@ -410,7 +407,6 @@ pods = st.fixed_dictionaries(
 )
 
 
-@STEADY
 @given(pods, pods)
 def test_a_strategic_merge_twice_is_a_merge_once(doc: Json, patch: Json) -> None:
     before = copy.deepcopy((doc, patch))
@@ -420,7 +416,6 @@ def test_a_strategic_merge_twice_is_a_merge_once(doc: Json, patch: Json) -> None
     assert (doc, patch) == before
 
 
-@STEADY
 @given(pods, pods)
 def test_a_strategic_merge_keeps_the_object_and_adds_the_patch(doc: Json, patch: Json) -> None:
     def named(obj: Json) -> dict[str, Json]:

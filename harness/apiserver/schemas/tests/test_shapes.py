@@ -4,7 +4,7 @@ import copy
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seatrial.harness.apiserver.errors import ApiStatusError
@@ -235,7 +235,7 @@ def prepared() -> Api:
 
 
 SHARED = prepared()
-QUIET = settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=150, derandomize=True)
+EXAMPLES = settings(max_examples=150)
 
 
 def check(api: Api, code: int, answer: Any) -> None:
@@ -247,7 +247,7 @@ def check(api: Api, code: int, answer: Any) -> None:
         assert answer["message"]
 
 
-@QUIET
+@EXAMPLES
 @given(st.data())
 def test_no_value_at_any_place_breaks_the_server(data: Any) -> None:
     method, path, body = data.draw(st.sampled_from(TARGETS))
@@ -276,7 +276,7 @@ PATCHED = [(f"{PODS}/p", "v1", "Pod"), ("/api/v1/nodes/there", "v1", "Node"), (f
            ("/apis/x.io/v1/namespaces/default/things/there/scale", "autoscaling/v1", "Scale")]  # fmt: skip
 
 
-@QUIET
+@EXAMPLES
 @given(st.data())
 def test_no_patch_breaks_the_server(data: Any) -> None:
     path, version, kind = data.draw(st.sampled_from(PATCHED))
@@ -304,7 +304,7 @@ def test_no_patch_breaks_the_server(data: Any) -> None:
     check(SHARED, code, answer)
 
 
-@QUIET
+@EXAMPLES
 @given(
     st.binary(max_size=40) | st.text(max_size=40).map(str.encode),
     st.sampled_from(["application/json", "application/yaml"]),

@@ -4,14 +4,13 @@ import contextlib
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from seatrial.harness.apiserver.errors import ApiStatusError
 from seatrial.harness.apiserver.storage.selectors import field_test, label_test
 
 # Examples do not depend on chance or on the speed of the machine.
-STEADY = settings(deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 
 PODS = ("", "pods")
 LABELS = {"app": "web", "tier": "front", "n": "5", "empty": "", "x.io/long": "v"}
@@ -133,7 +132,6 @@ KEYS = st.sampled_from(["a", "b", "c"])
 VALUES = st.sampled_from(["", "1", "2", "x"])
 
 
-@STEADY
 @given(st.dictionaries(KEYS, VALUES), KEYS, st.lists(VALUES.filter(bool), min_size=1, max_size=3))
 def test_set_forms_agree_with_equality(labels: dict[str, str], key: str, values: list[str]) -> None:
     inside = label_test(f"{key} in ({','.join(values)})")
@@ -144,7 +142,6 @@ def test_set_forms_agree_with_equality(labels: dict[str, str], key: str, values:
     assert outside(labelled(labels)) is not inside(labelled(labels))
 
 
-@STEADY
 @given(st.text(max_size=20))
 def test_any_text_is_parsed_or_refused(text: str) -> None:
     for parse in (label_test, lambda one: field_test(one, PODS)):

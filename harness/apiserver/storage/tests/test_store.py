@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 import orjson
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -238,9 +238,7 @@ class Against(RuleBasedStateMachine):
 
 
 TestAgainstAModel = Against.TestCase
-TestAgainstAModel.settings = settings(
-    max_examples=25, stateful_step_count=30, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
-)
+TestAgainstAModel.settings = settings(max_examples=25, stateful_step_count=30)
 
 
 def test_stored_objects_are_immutable() -> None:

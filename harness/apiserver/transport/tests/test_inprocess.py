@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seatrial.harness.apiserver.assembly import build_server
@@ -82,7 +82,7 @@ def plain(code: int, body: bytes, base: int) -> tuple[int, bytes]:
     return code, UIDS.sub(b"UID", TIMES.sub(b'"TIME"', body))
 
 
-@settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25)
 @given(st.lists(STEPS, min_size=5, max_size=25))
 def test_both_transports_give_the_same_responses(place: Served, steps: list[Step]) -> None:
     clock = SimClock()

@@ -55,7 +55,7 @@ def engine_at(folder: Path) -> Iterator[str]:
 
 
 def _unmount(folder: Path) -> None:
-    """The daemon leaves its network namespace mounted, and nobody could remove the folder then."""
+    """Unmount the daemon's network namespace, which it leaves mounted; otherwise the folder cannot be removed."""
     rows = [line.split() for line in Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines()]
     for mounted in reversed([row[1] for row in rows if row[1].startswith(f"{folder}/")]):
         subprocess.run(["umount", "--lazy", mounted], check=False)  # noqa: S603, S607 the system's own

@@ -181,7 +181,7 @@ def test_a_successor_of_the_same_name_takes_containers_up(engine: str) -> None:
             again = Reports()
             assert successor.resume(pod, (), again)
             assert (await again.state("running")).id == first.id
-            assert not successor.resume(work("", name="nobody"), (), again)
+            assert not successor.resume(work("", name="unknown"), (), again)
             await stopped(successor, pod)
         finally:
             successor.close()

@@ -100,12 +100,12 @@ def test_the_other_probes_wait_for_startup(tmp_path: Path) -> None:
         pytest.param({"httpGet": {"path": "/500", "port": "web"}}, False, id="an-answer-of-500"),
         pytest.param({"httpGet": {"path": "/200", "port": "none"}}, False, id="a-port-that-has-no-name"),
         pytest.param({"tcpSocket": {"port": "web"}}, True, id="a-connection"),
-        pytest.param({"tcpSocket": {"port": 1}}, False, id="nobody-there"),
+        pytest.param({"tcpSocket": {"port": 1}}, False, id="no-server"),
         pytest.param({"grpc": {"port": 1}}, False, id="what-is-not-spoken-here"),
     ],
 )
 def test_ready_by_request(tmp_path: Path, probe: dict[str, Any], ready: bool) -> None:
-    """On an address of the pod's own: the same port is somebody else's on another pod's."""
+    """On the pod's own address: another pod can use the same port on its address."""
 
     async def body(runtime: ProcessRuntime) -> None:
         ip, reports = "127.64.0.9", Reports()

@@ -350,8 +350,8 @@ def test_nothing_outlives_an_agent_that_was_killed(tmp_path: Path) -> None:
     assert len(supervisors) == 1
 
 
-def test_nothing_outlives_a_keeper_that_was_killed(tmp_path: Path) -> None:
-    name = f"keeperless-{uuid.uuid4().hex}"
+def test_nothing_outlives_a_supervisor_that_was_killed(tmp_path: Path) -> None:
+    name = f"unsupervised-{uuid.uuid4().hex}"
 
     async def body(runtime: ProcessRuntime) -> None:
         pod, reports = work("sleep 61 & wait", name=name, pod={"restartPolicy": "Never"}), Reports()
@@ -383,7 +383,7 @@ def test_a_new_agent_takes_up_what_waited_for_it(tmp_path: Path) -> None:
         ended = await reports.state("terminated")
         assert (ended.exit_code, ended.reason) == (5, "Error")
         assert runtime.logs(pod, "main") == b"begun\n"
-        assert not runtime.resume(work("unused", name="nobody"), (), reports)
+        assert not runtime.resume(work("unused", name="unknown"), (), reports)
         await stopped(runtime, pod)
 
     on_loop(tmp_path / "root", body, linger=WITHIN)

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -178,7 +178,7 @@ SHARES: list[tuple[ResourceList, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize("strategy", ["MostAllocated", "LeastAllocated"])
-@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60)
 @given(story=st.lists(st.one_of(st.sampled_from(SHARES), st.integers(0, 30)), min_size=10, max_size=60))
 def test_scores_of_selected_cards_follow_their_allocations(strategy: str, story: list[Any]) -> None:
     play = AnnotatedPlay(pluginConfig=arguments(strategy), plugins=CARDS_ALONE)

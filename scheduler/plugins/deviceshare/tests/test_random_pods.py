@@ -84,7 +84,7 @@ moves = st.tuples(
 )
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=150)
 @given(story=st.lists(moves, max_size=40))
 def test_no_device_is_allocated_twice(story: list[tuple[str, int, int, int]]) -> None:
     devices = device_cache()
