@@ -132,8 +132,7 @@ class GroupEngine:
         if not attempt.strict:
             for placed in plan.placed:
                 self._start_timer(placed, attempt.timeout_of(placed.entry.info.uid))
-            if plan.failed is None and not plan.placed:
-                self._requeue(entry)
+            self._requeue(entry)
             return rejected
         return self._roll_back(attempt, plan, entry)
 
@@ -224,8 +223,7 @@ class GroupEngine:
             if nominated.nominated:
                 nominated.forget(info.uid)
             decisions.append(core.bind(one.entry, one.state, one.node))
-        if first.info.uid not in {one.entry.info.uid for one in placed}:
-            self._requeue(first)  # it was not needed
+        self._requeue(first)
         self._handle.open_gate(attempt.key)  # those that were not needed
         return decisions
 
@@ -276,8 +274,10 @@ class GroupEngine:
         return Reject(entry.info, failure.reason)
 
     def _requeue(self, entry: Entry) -> None:
-        """Ask PreEnqueue again for a member that was taken and not needed."""
-        self._core.requeue(entry)
+        """Ask PreEnqueue again for the member that started the attempt, if it was not tried."""
+        uid = entry.info.uid
+        if self._core.queue.find(uid) is None and self._core.cache.placed(uid) is None:
+            self._core.requeue(entry)
 
     # -- members that wait --------------------------------------------------------------------------------------------
 

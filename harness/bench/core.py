@@ -51,6 +51,7 @@ def bench_core(size: Size, mix: Mix, progress: Progress) -> dict[str, Any]:
         "run": size.run,
         "seed": size.seed,
         "waiting": size.waiting,
+        "gang": mix.gang,
         "repeat": size.repeat,
         "pods_per_second": rounded(spread(rates)),
         "decision_us": microseconds,
@@ -77,8 +78,9 @@ def prepared(size: Size, mix: Mix) -> BareCore:
             if core.decide():
                 raise AssertionError("a pod that fits on no node was placed")
     specs = [core.spec(mix.spec(number, core.scheduler_name)) for number in numbers]
-    for name, shape in zip(names("pod", size.pods), mix.draw(size.pods, size.seed, run=size.run), strict=True):
-        core.add_pod(name, specs[shape], mix.labels(shape))
+    drawn = mix.draw(size.pods, size.seed, run=size.run)
+    for index, (name, shape) in enumerate(zip(names("pod", size.pods), drawn, strict=True)):
+        core.add_pod(name, specs[shape], mix.labels(shape), mix.annotations(index, size.pods))
     return core
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from seatrial.harness.errors import UsageError
 from seatrial.scheduler.api import device
+from seatrial.scheduler.api.podgroup import GANG_MIN, GANG_NAME
 from seatrial.scheduler.api.wire import ResourceList
 
 Manifest = dict[str, Any]
@@ -95,7 +96,9 @@ MIXES: dict[str, tuple[list[ResourceList], Rules]] = {
     "cpu": (_with_sizes(_NONE), _no_rules),
     "spread": (_ALL, _spread),
     "affinity": (_ALL, _apart),
+    "gangs": (_with_sizes(_WHOLE), _no_rules),
 }
+GANG_SIZES = {"gangs": 1000}  # members of a gang, by mix
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +108,7 @@ class Mix:
     name: str
     shapes: list[ResourceList]
     rules: Rules = _no_rules
+    gang: int = 0  # consecutive pods that are a gang; 0: pods are in no gangs
 
     def spec(self, number: int, scheduler: str) -> Manifest:
         """The pod spec of a shape."""
@@ -114,8 +118,17 @@ class Mix:
         """The labels of a shape's pods: an app label for each shape if the mix has rules."""
         return {APP: _app(number)} if self.rules is not _no_rules else {}
 
+    def annotations(self, index: int, count: int) -> dict[str, str]:
+        """The annotations of pod `index` of `count`: those of its gang."""
+        if not self.gang:
+            return {}
+        number = index // self.gang
+        members = min(self.gang, count - number * self.gang)
+        return {GANG_NAME: f"gang-{number}", GANG_MIN: str(members)}
+
     def draw(self, count: int, seed: int, *, run: int = 1) -> list[int]:
         """The shape number of each of `count` pods; `run` consecutive pods share one, as the replicas of a job do."""
+        run = max(run, self.gang)
         rng = random.Random(seed)  # noqa: S311 a benchmark's shuffle
         drawn: list[int] = []
         while len(drawn) < count:
@@ -131,7 +144,7 @@ def mix(name: str) -> Mix:
     """
     if name not in MIXES:
         raise UsageError(f"no mix {name!r}; known: {', '.join(MIXES)}")
-    return Mix(name, *MIXES[name])
+    return Mix(name, *MIXES[name], gang=GANG_SIZES.get(name, 0))
 
 
 def node_manifest(name: str) -> Manifest:

@@ -36,7 +36,8 @@ def schedule(
         nodes: Number of nodes.
         pods: Number of pods.
         mix: Which shapes: accelerators (32: whole cards, shares by percent and by bytes, none), whole, shared, cpu;
-            or accelerators with rules: spread (over zones and nodes), affinity (anti-affinity within an app).
+            or accelerators with rules: spread (over zones and nodes), affinity (anti-affinity within an app); or gangs
+            (whole cards in gangs of 1,000 pods, each of which is one decision; only through the core).
         run: Number of consecutive pods that share a shape, as the replicas of a job do; 1 is the hardest case.
         repeat: Number of repetitions; figures are medians with lowest and highest.
         seed: Decides the shape of each pod, and ties between nodes.
@@ -53,6 +54,8 @@ def schedule(
             raise UsageError(
                 f"{flag} {value} needs --through http: the core has no time and cannot run another scheduler"
             )
+    if through != "core" and mix_named(mix).gang:
+        raise UsageError(f"--mix {mix} needs --through core")
     if subject not in {None, OURS}:
         foreign_command(subject, Path("kubeconfig"))  # reports mistakes before anything is started
     size = Size(nodes, pods, repeat, run, seed, unschedulable)

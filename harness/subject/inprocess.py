@@ -141,8 +141,13 @@ class BareCore:
         """A pod spec to be shared by many pods, as those of one template share theirs."""
         return msgspec.convert(spec, PodSpec)
 
-    def add_pod(self, name: str, spec: PodSpec, labels: dict[str, str] | None = None) -> None:
-        self._core.set_pod(Pod(ObjectMeta(name=name, namespace="bench", uid=name, labels=labels or {}), spec))
+    def add_pod(
+        self, name: str, spec: PodSpec, labels: dict[str, str] | None = None, annotations: dict[str, str] | None = None
+    ) -> None:
+        metadata = ObjectMeta(
+            name=name, namespace="bench", uid=name, labels=labels or {}, annotations=annotations or {}
+        )
+        self._core.set_pod(Pod(metadata, spec))
 
     def remove_pod(self, name: str) -> None:
         self._core.remove_pod(name)
@@ -156,13 +161,13 @@ class BareCore:
         """Whether a pod waits for its first decision."""
         return self._core.busy
 
-    def decide(self) -> bool:
-        """Settle one pod; whether it was bound. Whoever has to go for it is in `evicted`."""
-        bound = False
+    def decide(self) -> int:
+        """Make one decision; the number of pods that were bound. The victims are in `evicted`."""
+        bound = 0
         for decision in self._core.decide():
             if isinstance(decision, Evict):
                 self.evicted.append(decision.victim.uid)
             if isinstance(decision, Bind):
                 self._core.bound(decision.info.uid)
-                bound = True
+                bound += 1
         return bound

@@ -319,3 +319,18 @@ def test_a_large_member_is_placed_before_small_ones() -> None:
     made.submit(member("a", "g"), member("b", "g", cpu=2), member("c", "g", cpu=2))
     made.run()
     assert [made.where(name) for name in "abc"] == ["n1", "n0", "n0"]
+
+
+def test_a_member_without_room_does_not_stop_the_others_of_a_gang_that_is_not_strict() -> None:
+    """The member of the highest priority starts the attempt and fits nowhere; the two others meet the minimum."""
+    made = rig(2)
+    made.group(gang("g", 2), mode="NonStrict")
+    made.submit(member("a", "g", cpu=9).priority(5))
+    made.submit(member("b", "g"), member("c", "g"))
+    made.run()
+    assert made.placed() == ["b", "c"]
+    assert [entry.info.key for _, entry in made.core.queue.entries()] == ["default/a"]
+    made.node("n1", cpu="9")
+    made.clock.advance(20)
+    made.run()
+    assert made.placed() == ["a", "b", "c"]
