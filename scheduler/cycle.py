@@ -29,6 +29,8 @@ from seatrial.scheduler.framework.runner import Runner
 from seatrial.scheduler.framework.state import CycleState
 from seatrial.scheduler.framework.status import SUCCESS, Code, Status
 from seatrial.scheduler.framework.timing import EVERY, PRE_BIND
+from seatrial.scheduler.groups import GroupEngine
+from seatrial.scheduler.held_reports import HeldReports
 from seatrial.scheduler.queue.active import Entry
 from seatrial.scheduler.queue.held import UNTIL_CHANGED
 from seatrial.scheduler.queue.queue import LEFTOVER_SECONDS, SchedulingQueue
@@ -54,6 +56,9 @@ class Core:
         self._alarm: tuple[float, Timer] | None = None
         self._cooling_gates: set[str] = set()  # wake keys of opened gates whose pods are in backoff
         self._binding: dict[str, tuple[Entry, CycleState]] = {}
+        self._outbox: list[Decision] = []  # decisions that timers and events made
+        self.groups = GroupEngine(self)
+        self._reports = HeldReports(self)
         self._diagnoses = DiagnosisLog(handle.clock)
         self.timing = handle.timing
         self._untimed = 0  # cycles left before the next one that is timed
@@ -132,6 +137,10 @@ class Core:
     def set_pod(self, pod: Pod) -> None:
         """A pod was added or changed, as read from the API server, in any phase."""
         uid = pod.metadata.uid
+        if self.handle.groups is not None:
+            self.handle.groups.set_pod(pod)
+            if uid in self.groups and (pod.spec.node_name or pod.deleting):
+                self.groups.drop(uid)
         if pod.terminated:
             self.remove_pod(uid)
         elif pod.spec.node_name:
@@ -149,6 +158,9 @@ class Core:
 
     def remove_pod(self, uid: str) -> None:
         """A pod is gone or has ended."""
+        if self.handle.groups is not None:
+            self.groups.drop(uid)
+            self.handle.groups.remove_pod(uid)
         self._leave_queue(uid)
         self._binding.pop(uid, None)
         if self.cache.remove_pod(uid) is not None:
@@ -156,12 +168,20 @@ class Core:
         for listener in self.handle.object_listeners:
             listener.pod_left(uid)
 
+    def pod_deleted(self, pod: Pod) -> None:
+        """A pod is gone, or left the watch because it ended; `pod` is its last state."""
+        if self.handle.groups is not None and pod.terminated:
+            self.handle.groups.set_pod(pod)
+        self.remove_pod(pod.metadata.uid)
+
     def bound(self, uid: str) -> None:
         """The API server accepted the binding. The informer delivers the bound pod separately."""
         found = self._binding.pop(uid, None)
         if found is not None:
             entry, state = found
             runner = self._runner(entry.info)
+            if entry.grouped and runner.groups is not None:
+                runner.groups.bound(uid)
             if runner.profile.post_bind:
                 runner.post_bind(state, entry.info.pod, entry.info.node_name)
 
@@ -174,7 +194,10 @@ class Core:
         info = self.cache.forget(uid)
         if info is None:
             return []  # the pod is confirmed or gone
-        self._runner(info).unreserve(state, info.pod, info.node_name)
+        runner = self._runner(info)
+        runner.unreserve(state, info.pod, info.node_name)
+        if entry.grouped and runner.groups is not None:
+            runner.groups.released(uid)
         self.handle.wake_requested = True
         if not retry:
             return []
@@ -200,7 +223,14 @@ class Core:
         if pod.status.nominated_node_name and not self.handle.nominator.node_of(uid):
             self.handle.nominator.nominate(info, pod.status.nominated_node_name)
         status = runner.pre_enqueue(pod)
-        self.queue.add(info, gates=runner.gates_of(pod), held=None if status.ok else status)
+        self.queue.add(
+            info,
+            gates=runner.gates_of(pod),
+            held=None if status.ok else status,
+            grouped=runner.groups is not None and runner.groups.is_member(pod),
+        )
+        if not status.ok and status.wake_key:
+            self._reports.held(info.uid)
 
     def _leave_queue(self, uid: str) -> None:
         self.queue.remove(uid)
@@ -245,7 +275,7 @@ class Core:
             self._wake_if_opened()
         if self.handle.opened_gates:
             self._open_gates()
-        return self.queue.ready > 0
+        return self.queue.ready > 0 or bool(self._outbox)
 
     def decide(self) -> list[Decision]:
         """Run one scheduling cycle for the next pod. An empty list also means that no pod is ready."""
@@ -253,6 +283,9 @@ class Core:
             self._wake_if_opened()
         if self.handle.opened_gates:
             self._open_gates()
+        if self._outbox:
+            decisions, self._outbox = self._outbox, []
+            return decisions
         entry = self.queue.pop()
         if entry is None:
             return []
@@ -278,14 +311,20 @@ class Core:
         return decisions
 
     def _schedule(self, entry: Entry, runner: Runner) -> list[Decision]:
+        if entry.grouped:
+            return self.groups.schedule(entry, runner)
+        return self.schedule_alone(entry, runner)
+
+    def schedule_alone(self, entry: Entry, runner: Runner) -> list[Decision]:
+        """One cycle for one pod."""
         info = entry.info
         class_scores = runner.class_scores(info.shape)
         if entry.gates:
             closed = self._closed_gate(entry)
             if closed is not None:
-                status, key = closed
+                status, held_under = closed
                 failure = FitError(self.cache.known_count, pre_filter=status)
-                return self._fail(entry, runner, class_scores, failure, held_under=key)
+                return self._fail(entry, runner, class_scores, failure, held_under=held_under)
         found = class_scores.select(info)
         if isinstance(found, FitError):
             return self._fail(entry, runner, class_scores, found)
@@ -301,14 +340,19 @@ class Core:
         self.cache.assume(info, node)
         if self.handle.nominator.nominated:
             self.handle.nominator.forget(info.uid)
-        self._binding[info.uid] = (entry, state)
         waiting = self.queue.waiting
         if not waiting.empty:
             key = _class_key(info, state)
             if waiting.has_class(key):
                 self._wake_class(key, class_scores)
-        marks = self._marks(runner, state, info.pod, node)
-        return [Bind(info, node, marks.annotations, marks.labels, marks.node_annotations)]
+        return [self.bind(entry, state, node)]
+
+    def bind(self, entry: Entry, state: CycleState, node: str) -> Bind:
+        """The decision to bind a pod that is reserved and assumed on this node."""
+        info = entry.info
+        self._binding[info.uid] = (entry, state)
+        marks = self._marks(self._runner(info), state, info.pod, node)
+        return Bind(info, node, marks.annotations, marks.labels, marks.node_annotations)
 
     def _closed_gate(self, entry: Entry) -> tuple[Status, str] | None:
         """The rejection of the first gate that holds the pod back, and its wake key.
@@ -379,7 +423,7 @@ class Core:
             self._diagnose(runner, info, failure, nominated or "", said)
         if held_under:
             assert failure.pre_filter is not None  # noqa: S101
-            self._hold(entry, held_under, failure.pre_filter)
+            self.hold(entry, held_under, failure.pre_filter)
         else:
             self._wait(entry, key, class_scores)
         return [*decisions, Reject(info, failure.message(", ".join(words)), nominated=nominated)]
@@ -425,7 +469,37 @@ class Core:
         if key[2] and self.queue.waiting.has_class(alike):  # it was woken as an example of these, but differs from them
             self._wake_class(alike, class_scores)
 
-    def _hold(self, entry: Entry, key: str, status: Status) -> None:
+    def held_back(self, info: PodInfo) -> str:
+        """Why PreEnqueue, a gate or its group keeps a pod of the queue from being placed; "" if none does."""
+        if info.uid in self.groups:
+            return f"has a place on node {info.node_name} and waits for the other members of its group"
+        entry = self.queue.held.get(info.uid)
+        if entry is None or entry.held is None:
+            return ""
+        groups = self._runner(info).groups
+        lacks = groups.incompleteness(info.pod) if entry.grouped and groups is not None else ""
+        return lacks or entry.told or entry.held.message
+
+    def later(self, decision: Decision) -> None:
+        """Have the next `decide` return this decision of a timer or an event."""
+        self._outbox.append(decision)
+        self.on_ready()
+
+    def wait(self, entry: Entry, state: CycleState | None) -> None:
+        """Wait until a node is feasible. `state`: that of the cycle, if there was one."""
+        class_scores = self._runner(entry.info).class_scores(entry.info.shape)
+        self._wait(entry, _class_key(entry.info, state or class_scores.state), class_scores)
+
+    def requeue(self, entry: Entry) -> None:
+        """Put an entry back that was taken from the queue and not tried."""
+        status = self._runner(entry.info).pre_enqueue(entry.info.pod)
+        if status.ok:
+            self.queue.push(entry)
+        else:
+            self.queue.hold(status.wake_key or UNTIL_CHANGED, entry, status)
+
+    def hold(self, entry: Entry, key: str, status: Status) -> None:
+        """Wait until the gate `key` opens."""
         self.queue.hold(key, entry, status)
         self._set_alarm(self.handle.clock.monotonic() + LEFTOVER_SECONDS)
 
@@ -436,6 +510,8 @@ class Core:
             self.handle.regate_requested = False
             opened |= self._regate()
         now = self.handle.clock.monotonic()
+        if self.groups.parked:
+            opened |= self.groups.behind(opened)
         for key in sorted(opened):
             for entry in self.queue.held.first_of_classes(key, now):
                 self._ask_again(entry, key)
@@ -485,12 +561,16 @@ class Core:
         ):
             self._placement_changes = self.cache.placement_changes
             self._wake_classes(self.queue.waiting.wide_classes())
+            if self.groups.parked:
+                self.groups.wake()
 
     def _wake(self) -> None:
         """Wake the first pod of each class of waiting pods that has a feasible node now."""
         self.handle.wake_requested = False
         self._placement_changes = self.cache.placement_changes
         self._wake_classes(self.queue.waiting.classes())
+        if self.groups.parked:
+            self.groups.wake()
 
     def _wake_classes(self, keys: Iterable[ClassKey]) -> None:
         for key in keys:
@@ -534,7 +614,7 @@ class Core:
         self._set_alarm(self.queue.next_backoff())
         if len(self.queue.waiting):
             self._set_alarm(self.handle.clock.monotonic() + LEFTOVER_SECONDS)
-        if self.queue.ready:
+        if self.queue.ready or self.handle.opened_gates:
             self.on_ready()
 
     def on_ready(self) -> None:

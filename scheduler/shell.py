@@ -23,6 +23,7 @@ from seatrial.scheduler.client.rest import Rest
 from seatrial.scheduler.cycle import Core
 from seatrial.scheduler.framework.handle import Watch
 from seatrial.scheduler.monitor import PERIOD, TIMEOUT, Monitor
+from seatrial.scheduler.podgroups import PodGroupController
 from seatrial.scheduler.quota_profiles import ProfileController
 from seatrial.scheduler.quotas import QuotaController
 from seatrial.scheduler.services.metrics import Metrics
@@ -64,6 +65,7 @@ class Shell:
         self.events = EventRecorder(rest, clock, name, f"{name}-{socket.gethostname()}")
         monitor = Monitor(clock, period=monitor_period, timeout=scheduling_timeout)
         self.binder = Binder(core, rest, clock, self.events, self._plan, monitor=monitor)
+        self.podgroups = PodGroupController(core, rest, clock)
         self._quota_controllers = QuotaController(core.handle, rest, clock), ProfileController(core.handle, rest, clock)
         self.metrics = Metrics(core, monitor.timeouts)
         self._planned = False
@@ -94,7 +96,7 @@ class Shell:
                 "/api/v1/pods",
                 PodDecoder(),
                 core.set_pod,
-                lambda pod: core.remove_pod(pod.metadata.uid),
+                core.pod_deleted,
                 selector=UNFINISHED,
             ),
         ]
@@ -190,6 +192,7 @@ class Shell:
             log.warning("object not understood: %s", complaint)
         core.complaints.clear()
         binder.reservations.work()
+        self.podgroups.work()
         for _ in range(SLICE):
             if binder.in_flight >= MAX_IN_FLIGHT or not core.busy:
                 return

@@ -122,6 +122,8 @@ def lines_for(found: dict[str, Any], top: int) -> list[str]:
     state = f"on node {found['node']}" if found["node"] else f"pending, in queue {found['queue'] or 'none'!r}"
     feasible, rejected = found["feasible"], found["rejected"]
     lines = [f"{key}: {state}; {len(feasible)} of {len(feasible) + len(rejected)} nodes fit now"]
+    if found.get("heldBack"):
+        lines.append(f"held back: {found['heldBack']}")
     if feasible:
         plugins = sorted({plugin for node in feasible for plugin in node["byPlugin"]})
         rows = [["node", "score", *plugins]]

@@ -11,6 +11,7 @@ import msgspec
 from seatrial.scheduler.api import device, extension, numa
 from seatrial.scheduler.api import quota as quota_words
 from seatrial.scheduler.api import reservation as reservation_words
+from seatrial.scheduler.api.podgroup import GANG_GROUPS, GANG_MATCH_POLICY, GANG_MIN, GANG_MODE, GANG_NAME
 from seatrial.scheduler.api.quantity import Quantity
 from seatrial.scheduler.api.wire import to_json
 
@@ -171,6 +172,14 @@ class PodBuilder(_Object):
         self.manifest["spec"]["preemptionPolicy"] = "Never"
         return self
 
+    def in_gang(self, name: str) -> Self:
+        """A member of the PodGroup of that name."""
+        return self.label(extension.POD_GROUP_LABEL, name)
+
+    def in_light_gang(self, name: str, minimum: int | str) -> Self:
+        """A member of a gang without a PodGroup."""
+        return self.annotation(GANG_NAME, name).annotation(GANG_MIN, str(minimum))
+
     def on(self, **labels: str) -> Self:
         """Only nodes with these labels; for keys with slashes use `select`."""
         return self.select(labels)
@@ -312,6 +321,17 @@ class GangBuilder(_Object):
     def waiting_time(self, seconds: int) -> Self:
         self.manifest["spec"]["scheduleTimeoutSeconds"] = seconds
         return self
+
+    def mode(self, mode: str) -> Self:
+        """`Strict` or `NonStrict`."""
+        return self.annotation(GANG_MODE, mode)
+
+    def together_with(self, *ids: str) -> Self:
+        """Place it together with these PodGroups `namespace/name`; the list has its own id too."""
+        return self.annotation(GANG_GROUPS, to_json(list(ids)).decode())
+
+    def match_policy(self, policy: str) -> Self:
+        return self.annotation(GANG_MATCH_POLICY, policy)
 
 
 class ReservationBuilder(_Object):

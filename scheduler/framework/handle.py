@@ -10,6 +10,7 @@ from seatrial.scheduler.cache.cache import Cache
 from seatrial.scheduler.cache.columns import NodeColumns
 from seatrial.scheduler.cache.nodeinfo import NodeInfo, PodInfo
 from seatrial.scheduler.framework.exposition import Family
+from seatrial.scheduler.framework.groups import PodGroups
 from seatrial.scheduler.framework.routes import Handler
 from seatrial.scheduler.framework.state import CycleState
 from seatrial.scheduler.framework.status import Status
@@ -146,6 +147,7 @@ class Handle:
         self.node_views: dict[str, Callable[[NodeInfo], Any]] = {}
         self._intake: PodIntake | None = None
         self.runners: dict[str, ProfileRunner] = {}
+        self.groups: PodGroups | None = None  # set by the plugin of a profile that places groups
         self._shared: dict[type[Any], Any] = {}
 
     @property

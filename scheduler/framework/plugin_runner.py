@@ -20,6 +20,7 @@ from seatrial.scheduler.framework.extension_points import (
     Score,
     VictimAware,
 )
+from seatrial.scheduler.framework.groups import GroupScheduling
 from seatrial.scheduler.framework.handle import Handle
 from seatrial.scheduler.framework.restored import as_seen
 from seatrial.scheduler.framework.state import SKIPPED, CycleState
@@ -56,6 +57,7 @@ class PluginRunner:
         self.filters = profile.filter
         self.scores = profile.score
         self.gates = [plugin for plugin in profile.all if isinstance(plugin, Gate)]
+        self.groups = next((plugin.groups for plugin in profile.all if isinstance(plugin, GroupScheduling)), None)
         self._victim_aware = [plugin for plugin in profile.all if isinstance(plugin, VictimAware)]
 
     def pre_enqueue(self, pod: Pod) -> Status:

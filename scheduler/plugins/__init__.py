@@ -6,6 +6,9 @@ Plugins in `ON_REQUEST` run only where a profile names them.
 from seatrial.scheduler.framework.extension_points import Args, Plugin
 from seatrial.scheduler.framework.handle import Handle
 from seatrial.scheduler.plugins.binding import DefaultBinder
+from seatrial.scheduler.plugins.coscheduling.args import CoschedulingArgs
+from seatrial.scheduler.plugins.coscheduling.plugin import Coscheduling
+from seatrial.scheduler.plugins.coscheduling.registration import register as register_gangs
 from seatrial.scheduler.plugins.defaultpreemption.plugin import DefaultPreemption, DefaultPreemptionArgs
 from seatrial.scheduler.plugins.deviceshare.args import DeviceShareArgs
 from seatrial.scheduler.plugins.deviceshare.plugin import DeviceShare
@@ -62,6 +65,7 @@ TABLE: dict[str, tuple[type[Plugin], int]] = {
         (NodeNUMAResource, 1),
         (DeviceShare, 1),
         (Reservation, 5000),
+        (Coscheduling, 0),
         (ElasticQuota, 0),
         (DefaultPreemption, 0),
         (NodeResourcesBalancedAllocation, 1),
@@ -76,6 +80,7 @@ TABLE: dict[str, tuple[type[Plugin], int]] = {
 ON_REQUEST = frozenset({NodeResourcesFitPlus.name, ScarceResourceAvoidance.name, DeviceFragmentation.name})
 
 ARGS: dict[str, type[Args]] = {
+    "Coscheduling": CoschedulingArgs,
     "DefaultPreemption": DefaultPreemptionArgs,
     "DeviceFragmentation": DeviceFragmentationArgs,
     "DeviceShare": DeviceShareArgs,
@@ -100,6 +105,7 @@ def register(handle: Handle) -> None:
     """
     handle.describe_nodes("usedPorts", used_ports)
     register_devices(handle)
+    register_gangs(handle)
     register_numa(handle)
     register_reservations(handle)
     register_quotas(handle)

@@ -56,10 +56,17 @@ class SchedulingQueue:
     def find(self, uid: str) -> Entry | None:
         return self._active.get(uid) or self._backoff.get(uid) or self.waiting.get(uid) or self.held.get(uid)
 
-    def add(self, info: PodInfo, *, gates: tuple[tuple[Gate, str], ...] = (), held: Status | None = None) -> Entry:
+    def add(
+        self,
+        info: PodInfo,
+        *,
+        gates: tuple[tuple[Gate, str], ...] = (),
+        held: Status | None = None,
+        grouped: bool = False,
+    ) -> Entry:
         """Add a pod that is not in the queue. `held`: the rejection of PreEnqueue."""
         now = self._clock.monotonic()
-        entry = Entry(info, now, self._sort.sort_key(info.pod, now), gates=gates)
+        entry = Entry(info, now, self._sort.sort_key(info.pod, now), gates=gates, grouped=grouped)
         if held is not None:
             entry.waiting_since = now
             self.hold(held.wake_key or UNTIL_CHANGED, entry, held)
@@ -84,6 +91,11 @@ class SchedulingQueue:
         entry.waiting_since = now
         entry.ready_at = now + self._policy.after(entry.attempts)
         self.waiting.add(key, entry)
+
+    def push(self, entry: Entry) -> None:
+        """Put an entry that is in no part to the ready ones."""
+        entry.held = None
+        self._active.push(entry)
 
     def hold(self, key: str, entry: Entry, status: Status) -> None:
         """PreEnqueue or a gate holds the pod back until its gate opens; after a cycle, at least for its backoff."""

@@ -132,6 +132,7 @@ def _explain(core: Core, request: RequestContext) -> Answer:
         "pod": _reference(info.pod),
         "node": info.node_name,
         "queue": places.get(info.uid, ""),
+        "heldBack": core.held_back(info),
         "feasible": [
             {"node": scored.node, "score": scored.total, "byPlugin": scored.by_plugin}
             for scored in explanation.feasible

@@ -7,6 +7,7 @@ import pytest
 from seatrial.scheduler.api.builders import pod
 from seatrial.scheduler.api.core import Pod
 from seatrial.scheduler.cache.nodeinfo import PodInfo
+from seatrial.scheduler.framework.decisions import Bind
 from seatrial.scheduler.framework.explanation import explain
 from seatrial.scheduler.framework.extension_points import Gate, PreEnqueue, Scope
 from seatrial.scheduler.framework.handle import Handle
@@ -58,7 +59,7 @@ def take(rig: Rig, name: str) -> None:
     """Decide once, and count the licence of a pod that is placed."""
     for decision in rig.core.decide():
         rig.decisions.append(decision)
-        if rig.where(decision.info.pod.metadata.name):
+        if isinstance(decision, Bind) and rig.where(decision.info.pod.metadata.name):
             Licences.free[name] -= 1
 
 
@@ -141,7 +142,7 @@ def test_held_pods_are_asked_again_after_five_minutes(rig: Rig) -> None:
 def test_keys_are_read_again_on_request(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     rig.submit(pod("p").request(cpu=1).label("licence", "a"))
     rig.run()
-    monkeypatch.setattr(Licences, "gate_key", lambda self, pod: "")
+    monkeypatch.setattr(Licences, "gate_key", lambda *_: "")
     rig.core.handle.request_regate()
     rig.run()
     assert rig.where("p") == "n1"

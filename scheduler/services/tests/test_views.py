@@ -96,6 +96,8 @@ def test_services_list_themselves() -> None:
             "/apis/v1/__services__",
             "/apis/v1/explain/:namespace/:name",
             "/apis/v1/nodes/:nodeName",
+            "/apis/v1/plugins/Coscheduling/gang/:namespace/:name",
+            "/apis/v1/plugins/Coscheduling/gangs",
             "/apis/v1/plugins/DeviceShare/nodeDeviceSummaries",
             "/apis/v1/plugins/DeviceShare/nodeDeviceSummaries/:name",
             "/apis/v1/plugins/NodeNUMAResource/nodes/:nodeName",

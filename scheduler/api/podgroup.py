@@ -1,0 +1,187 @@
+"""PodGroup objects, and the labels and annotations that make a pod a member of a gang.
+
+Invalid values never reject a pod; each reader returns the default of `docs/spec/gang-topology-preemption.md` and, where
+a user would want to know, a note that says what was expected and what was found.
+"""
+
+import re
+from collections.abc import Mapping
+from enum import StrEnum
+
+import msgspec
+
+from seatrial.scheduler.api.core import Pod
+from seatrial.scheduler.api.wire import ObjectMeta, ResourceList, Wire
+
+PODGROUPS_PATH = "/apis/scheduling.sigs.k8s.io/v1alpha1/podgroups"
+
+POD_GROUP_LABEL = "pod-group.scheduling.sigs.k8s.io"
+POD_GROUP_NAME_LABEL = "pod-group.scheduling.sigs.k8s.io/name"  # deprecated
+POD_GROUP_MIN_LABEL = "pod-group.scheduling.sigs.k8s.io/min-available"  # deprecated
+POD_GROUP_MATCH_POLICY = "pod-group.scheduling.sigs.k8s.io/match-policy"
+GANG_NAME = "gang.scheduling.koordinator.sh/name"
+GANG_MIN = "gang.scheduling.koordinator.sh/min-available"
+GANG_TOTAL = "gang.scheduling.koordinator.sh/total-number"
+GANG_WAITING_TIME = "gang.scheduling.koordinator.sh/waiting-time"
+GANG_MODE = "gang.scheduling.koordinator.sh/mode"
+GANG_GROUPS = "gang.scheduling.koordinator.sh/groups"
+GANG_MATCH_POLICY = "gang.scheduling.koordinator.sh/match-policy"
+NETWORK_TOPOLOGY_INDEX = "gang.scheduling.koordinator.sh/network-topology-index"
+BIND_GANG_GROUP = "internal.scheduling.koordinator.sh/bind-gang-group-id"
+BIND_MEMBER_COUNT = "internal.scheduling.koordinator.sh/bind-gang-member-count"
+OLD_BIND_GANG_GROUP = "scheduling.koordinator.sh/bind-gang-group-id"  # deprecated, still written
+OLD_BIND_MEMBER_COUNT = "scheduling.koordinator.sh/bind-gang-member-count"
+
+
+class Mode(StrEnum):
+    """What happens to the other members when one cannot be placed."""
+
+    STRICT = "Strict"
+    NON_STRICT = "NonStrict"
+
+
+class MatchPolicy(StrEnum):
+    """What counts towards the minimum at Permit."""
+
+    ONLY_WAITING = "only-waiting"
+    WAITING_AND_RUNNING = "waiting-and-running"
+    ONCE_SATISFIED = "once-satisfied"
+
+
+class PodGroupSpec(Wire, frozen=True):
+    min_member: int = 0
+    min_resources: ResourceList = {}
+    schedule_timeout_seconds: int | None = None
+
+
+class PodGroupStatus(Wire, frozen=True):
+    phase: str = ""
+    occupied_by: str = ""
+    scheduled: int = 0
+    running: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    schedule_start_time: str | None = None
+
+
+class PodGroup(Wire, frozen=True):
+    """A gang as an object."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PodGroupSpec = PodGroupSpec()
+    status: PodGroupStatus = PodGroupStatus()
+
+
+def gang_name(pod: Pod) -> str:
+    """The name of the pod's gang; "" if it is in none (GANG R1)."""
+    metadata = pod.metadata
+    labels = metadata.labels
+    if labels:
+        name = labels.get(POD_GROUP_LABEL) or labels.get(POD_GROUP_NAME_LABEL)
+        if name:
+            return name
+    return metadata.annotations.get(GANG_NAME, "") if metadata.annotations else ""
+
+
+def gang_minimum(pod: Pod) -> tuple[int | None, str]:
+    """The minimum of an annotation gang (GANG R2), None if there is none, and what is wrong."""
+    text = pod.metadata.labels.get(POD_GROUP_MIN_LABEL) or pod.metadata.annotations.get(GANG_MIN)
+    if text is None:
+        return None, f"annotation {GANG_MIN}: expected a whole number, found none"
+    if not re.fullmatch(r"\d{1,9}", text):
+        return None, f"annotation {GANG_MIN}: expected a whole number, found {text!r}"
+    return int(text), ""
+
+
+def gang_total(annotations: Mapping[str, str], minimum: int) -> int:
+    """The expected number of members; at least the minimum."""
+    text = annotations.get(GANG_TOTAL, "")
+    return max(int(text), minimum) if re.fullmatch(r"\d{1,9}", text) else minimum
+
+
+def gang_mode(annotations: Mapping[str, str]) -> tuple[Mode, str]:
+    """The mode, Strict by default, and what is wrong with the annotation."""
+    text = annotations.get(GANG_MODE, "")
+    if text in {"", Mode.STRICT}:
+        return Mode.STRICT, ""
+    if text == Mode.NON_STRICT:
+        return Mode.NON_STRICT, ""
+    return Mode.STRICT, f"annotation {GANG_MODE}: expected Strict or NonStrict, found {text!r}; Strict is used"
+
+
+def gang_match_policy(annotations: Mapping[str, str], default: MatchPolicy) -> tuple[MatchPolicy, str]:
+    """The match policy, and what is wrong with the annotation."""
+    text = annotations.get(GANG_MATCH_POLICY) or annotations.get(POD_GROUP_MATCH_POLICY, "")
+    if not text:
+        return default, ""
+    try:
+        return MatchPolicy(text), ""
+    except ValueError:
+        expected = ", ".join(MatchPolicy)
+        return default, f"annotation {GANG_MATCH_POLICY}: expected one of {expected}, found {text!r}; {default} is used"
+
+
+def gang_groups(annotations: Mapping[str, str], own: str) -> tuple[tuple[str, ...], str]:
+    """The sorted ids `namespace/name` of the gang group, by default `own` alone, and what is wrong."""
+    text = annotations.get(GANG_GROUPS, "")
+    if not text:
+        return (own,), ""
+    try:
+        found = msgspec.json.decode(text, type=list[str])
+    except msgspec.DecodeError:
+        return (own,), (
+            f"annotation {GANG_GROUPS}: expected a JSON list of namespace/name, found {text!r};"
+            f" {own} is alone in its group"
+        )
+    wrong = [one for one in found if not re.fullmatch(r"[^/\s]+/[^/\s]+", one)]
+    if not found or wrong:
+        return (own,), (
+            f"annotation {GANG_GROUPS}: expected ids namespace/name, found {wrong or found};"
+            f" {own} is alone in its group"
+        )
+    note = "" if own in found else f"annotation {GANG_GROUPS}: expected {own} in the list, found {found}; it is added"
+    return tuple(sorted({*found, own})), note
+
+
+_GO_UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
+_GO_PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(h|ms|m|s|us|µs|ns)")
+
+
+def go_duration(text: str) -> float | None:
+    """Seconds of a duration as Go writes it, `1h30m` or `300s`; None if it is none."""
+    sign = -1.0 if text.startswith("-") else 1.0
+    rest = text.removeprefix("-").removeprefix("+")
+    if rest == "0":
+        return 0.0
+    parts = list(_GO_PART.finditer(rest))
+    if not parts or "".join(part.group() for part in parts) != rest:
+        return None
+    return sign * sum(float(part[1]) * _GO_UNITS[part[2]] for part in parts)
+
+
+def go_text(seconds: float) -> str:
+    """A duration as Go prints it: `10m0s`, `1.5s`."""
+    whole, rest = int(seconds), seconds - int(seconds)
+    hours, minutes, left = whole // 3600, whole // 60 % 60, whole % 60 + rest
+    last = f"{left:g}s"
+    return f"{hours}h{minutes}m{last}" if hours else f"{minutes}m{last}" if minutes else last
+
+
+def gang_waiting_time(annotations: Mapping[str, str], default: float) -> tuple[float, str]:
+    """Seconds that a member waits at Permit, and what is wrong with the annotation."""
+    text = annotations.get(GANG_WAITING_TIME, "")
+    if not text:
+        return default, ""
+    found = go_duration(text)
+    if found is None or found <= 0:
+        return default, (
+            f"annotation {GANG_WAITING_TIME}: expected a duration above 0 as 300s or 10m, found {text!r};"
+            f" {go_text(default)} is used"
+        )
+    return found, ""
+
+
+def topology_index(pod: Pod) -> int:
+    """The rank of the pod in its job; -1 if it has none."""
+    text = pod.metadata.annotations.get(NETWORK_TOPOLOGY_INDEX, "")
+    return int(text) if re.fullmatch(r"\d{1,9}", text) else -1

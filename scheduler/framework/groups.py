@@ -1,0 +1,76 @@
+"""What the engine needs to know of pods that are placed as one decision. `coscheduling` implements it.
+
+A group's attempt: the engine takes all pending members out of the queue, places them one after another, and then either
+binds all that wait, keeps them waiting, or rolls all of them back. Nothing of a placement is visible outside before.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+from seatrial.scheduler.api.core import Pod
+from seatrial.scheduler.cache.nodeinfo import PodInfo
+from seatrial.scheduler.framework.extension_points import Plugin
+from seatrial.scheduler.framework.status import Status
+
+
+class Attempt(ABC):
+    """One attempt to place the pending members of a group."""
+
+    key: str  # wake key of the group
+    members: Sequence[str]  # uids of pending members, in the order in which they are placed
+    ordered: bool  # the order of `members` is one that users gave; otherwise the engine may refine it
+    needs_all: bool  # the group needs every one of `members`
+    strict: bool  # a member that cannot be placed ends the attempt, and nothing of it stays
+
+    @abstractmethod
+    def placed(self, uid: str) -> bool:
+        """A member is on its node and waits for the others. Returns whether the group can be bound now."""
+
+    @abstractmethod
+    def timeout_of(self, uid: str) -> float:
+        """Seconds that a placed member may wait for the others."""
+
+    @abstractmethod
+    def statuses(self, failed: PodInfo | None, reason: str) -> tuple[str, Status]:
+        """The words for the member that could not be placed, and the status of its peers. None: all were placed."""
+
+
+class PodGroups(ABC):
+    """The groups of all pods."""
+
+    @abstractmethod
+    def set_pod(self, pod: Pod) -> None:
+        """A pod was added or changed, in any phase. Called for every pod."""
+
+    @abstractmethod
+    def remove_pod(self, uid: str) -> None:
+        """A pod is gone or has ended. Called for every pod."""
+
+    @abstractmethod
+    def is_member(self, pod: Pod) -> bool: ...
+
+    @abstractmethod
+    def incompleteness(self, pod: Pod) -> str:
+        """What the pod's group lacks now, in words; "" if it is complete."""
+
+    @abstractmethod
+    def begin(self, pod: Pod) -> Attempt | Status | None:
+        """Open an attempt of the pod's group. Status: the group is not complete. None: place the pod alone."""
+
+    @abstractmethod
+    def released(self, uid: str) -> None:
+        """A placed member gave its place back."""
+
+    @abstractmethod
+    def binding(self, uids: Sequence[str]) -> None:
+        """These placed members are bound now, together."""
+
+    @abstractmethod
+    def bound(self, uid: str) -> None:
+        """The API server accepted the binding of a member."""
+
+
+class GroupScheduling(Plugin):
+    """A plugin whose profile places the pods of groups together."""
+
+    groups: PodGroups

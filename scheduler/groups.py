@@ -1,0 +1,377 @@
+"""The group engine: places all pending members of a pod group in one decision.
+
+Members are reserved and assumed one after another on the same columns that single pods use. The list of placed members
+is the undo log: a rollback unreserves and forgets them in reverse order. No other pod is decided in between, and no
+decision is returned for a group that is rolled back, so nothing of it is visible outside. Two groups that each fit
+alone therefore never hold parts of each other's room.
+
+Members of groups that are not strict keep their places and wait, each until its own timer.
+
+A group that failed is parked: it is asked again when a class of its members has at least as many places as the group
+needs (an upper bound, computed over the columns), after its backoff, or when the gate that held a member back opens.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from seatrial.scheduler.api.clock import Timer
+from seatrial.scheduler.api.podgroup import go_text
+from seatrial.scheduler.cache.nodeinfo import PodInfo
+from seatrial.scheduler.framework.class_scores import ClassScores
+from seatrial.scheduler.framework.decisions import Decision, Reject
+from seatrial.scheduler.framework.fit_error import FitError
+from seatrial.scheduler.framework.groups import Attempt
+from seatrial.scheduler.framework.runner import Runner
+from seatrial.scheduler.framework.state import CycleState
+from seatrial.scheduler.framework.status import Status
+from seatrial.scheduler.queue.active import Entry
+
+if TYPE_CHECKING:
+    from seatrial.scheduler.cycle import Core
+
+COSCHEDULING = "Coscheduling"
+
+
+@dataclass(slots=True, eq=False)
+class _Placed:
+    """A member that is assumed on its node and waits for its group."""
+
+    entry: Entry
+    state: CycleState
+    node: str
+    key: str  # of the group
+    timer: Timer | None = None
+
+
+@dataclass(slots=True, eq=False)
+class _Failure:
+    """Why a member cannot be placed."""
+
+    reason: str  # without the words of PostFilter
+    pre_filter: Status | None = None
+    gate: str = ""  # wake key of the gate that held it back
+    state: CycleState | None = None
+
+
+@dataclass(slots=True, eq=False)
+class _Parked:
+    """A group that could not be placed."""
+
+    needs: Counter[tuple[str, int]]  # (scheduler name, class) → number of places
+    examples: dict[tuple[str, int], PodInfo]
+    gate: str = ""
+
+
+@dataclass(slots=True, eq=False)
+class _Plan:
+    placed: list[_Placed] = field(default_factory=list)
+    failed: Entry | None = None
+    failure: _Failure | None = None
+
+
+class GroupEngine:
+    """Placed members that wait for their groups, and groups that wait for room."""
+
+    def __init__(self, core: "Core") -> None:
+        self._core = core
+        self._handle = core.handle
+        self._waiting: dict[str, _Placed] = {}  # by pod uid
+        self._by_group: dict[str, dict[str, _Placed]] = {}
+        self._parked: dict[str, _Parked] = {}
+        self._slots: dict[tuple[str, int], tuple[int, int]] = {}  # by class: columns.changes, places
+
+    def __contains__(self, uid: object) -> bool:
+        """Whether this pod is placed and waits for its group."""
+        return uid in self._waiting
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    @property
+    def parked(self) -> int:
+        """The number of groups that wait for room."""
+        return len(self._parked)
+
+    # -- one attempt --------------------------------------------------------------------------------------------------
+
+    def schedule(self, entry: Entry, runner: Runner) -> list[Decision]:
+        """One attempt for the group of this pod, which was taken from the queue."""
+        groups = runner.groups
+        assert groups is not None  # noqa: S101
+        attempt = groups.begin(entry.info.pod)
+        if attempt is None:
+            return self._core.schedule_alone(entry, runner)
+        if isinstance(attempt, Status):
+            self._core.hold(entry, attempt.wake_key, attempt)
+            return [self._told(entry, attempt)]
+        self._parked.pop(attempt.key, None)
+        plan = _Plan()
+        rejected: list[Decision] = []
+        satisfied = False
+        for uid in self._order(attempt, entry):
+            member = self._take(uid, entry, attempt)
+            if member is None:
+                continue
+            result = self._place(member, attempt.key)
+            if isinstance(result, _Placed):
+                plan.placed.append(result)
+                if attempt.placed(uid):
+                    satisfied = True
+                    break
+                continue
+            plan.failed, plan.failure = member, result
+            if attempt.strict:
+                break
+            rejected.append(self._wait_for_room(member, result))
+        if satisfied:
+            return [*rejected, *self._commit(attempt, entry)]
+        if not attempt.strict:
+            for placed in plan.placed:
+                self._start_timer(placed, attempt.timeout_of(placed.entry.info.uid))
+            if plan.failed is None and not plan.placed:
+                self._requeue(entry)
+            return rejected
+        return self._roll_back(attempt, plan, entry)
+
+    def _order(self, attempt: Attempt, first: Entry) -> Sequence[str]:
+        """The members; of equal priority those first whose class has the fewest places, so that a small member does
+        not take the only room of a large one."""
+        if attempt.ordered:
+            return attempt.members
+        find = self._core.queue.find
+        infos = {first.info.uid: first.info}
+        for uid in attempt.members:
+            entry = find(uid)
+            if entry is not None:
+                infos[uid] = entry.info
+        kinds = {(info.pod.spec.scheduler_name, info.shape.id): info for info in infos.values()}
+        if len(kinds) < 2:
+            return attempt.members
+        places = {}
+        for (name, shape), info in kinds.items():
+            class_scores = self._core.runners[name].class_scores(info.shape)
+            class_scores.refresh()
+            places[name, shape] = self._places((name, shape), info, class_scores)
+
+        def rank(uid: str) -> tuple[int, int]:
+            info = infos[uid]
+            return -info.priority, places[info.pod.spec.scheduler_name, info.shape.id]
+
+        return sorted((uid for uid in attempt.members if uid in infos), key=rank)
+
+    def _take(self, uid: str, first: Entry, attempt: Attempt) -> Entry | None:
+        """Take a member out of the queue; None if something else holds it back."""
+        queue = self._core.queue
+        if uid == first.info.uid:
+            return first
+        entry = queue.find(uid)
+        if entry is None:
+            return None
+        if entry.held is not None:
+            key = queue.held.key_of(uid)
+            if key != attempt.key and all(own != key for _, own in entry.gates):
+                return None
+        queue.remove(uid)
+        entry.held = None
+        entry.attempts = first.attempts
+        entry.queued_at = first.queued_at
+        return entry
+
+    def _place(self, entry: Entry, key: str) -> _Placed | _Failure:
+        core, info = self._core, entry.info
+        runner = core.runner_of(info)
+        for gate, gate_key in entry.gates:
+            status = gate.gate(info)
+            if not status.ok:
+                status = status.by(gate.name)
+                reason = FitError(core.cache.known_count, pre_filter=status).message()
+                return _Failure(reason, status, gate_key)
+        found = runner.class_scores(info.shape).select(info)
+        if isinstance(found, FitError):
+            return _Failure(found.message(), found.pre_filter, state=found.state)
+        row, state = found
+        node = core.cache.columns.names[row]
+        status = runner.reserve(state, info.pod, node)
+        if status.ok and runner.profile.permit:
+            status = runner.permit(state, info.pod, node)
+        if not status.ok:
+            reason = f"0/1 nodes are available: 1 {status.message}." if status.rejected else status.message
+            return _Failure(reason, state=state)
+        core.cache.assume(info, node)
+        placed = _Placed(entry, state, node, key)
+        self._waiting[info.uid] = placed
+        self._by_group.setdefault(key, {})[info.uid] = placed
+        return placed
+
+    def _commit(self, attempt: Attempt, first: Entry) -> list[Decision]:
+        """Bind all placed members of the group."""
+        core = self._core
+        placed = list(self._by_group.pop(attempt.key, {}).values())
+        groups = core.runner_of(first.info).groups
+        assert groups is not None  # noqa: S101
+        groups.binding([one.entry.info.uid for one in placed])
+        decisions: list[Decision] = []
+        nominated = self._handle.nominator
+        for one in placed:
+            info = one.entry.info
+            del self._waiting[info.uid]
+            if one.timer is not None:
+                one.timer.cancel()
+            if nominated.nominated:
+                nominated.forget(info.uid)
+            decisions.append(core.bind(one.entry, one.state, one.node))
+        if first.info.uid not in {one.entry.info.uid for one in placed}:
+            self._requeue(first)  # it was not needed
+        self._handle.open_gate(attempt.key)  # those that were not needed
+        return decisions
+
+    def _roll_back(self, attempt: Attempt, plan: _Plan, first: Entry) -> list[Decision]:
+        failed, failure = plan.failed, plan.failure
+        reason = failure.reason if failure is not None else ""
+        own, peers = attempt.statuses(failed.info if failed is not None else None, reason)
+        for placed in reversed(self._by_group.get(attempt.key, {}).copy().values()):
+            self._release(placed)
+        entries = [placed.entry for placed in plan.placed]
+        if failed is not None:
+            entries.append(failed)
+        attempted = len(entries)
+        taken = {entry.info.uid for entry in entries}
+        for uid in attempt.members:
+            member = None if uid in taken else self._take(uid, first, attempt)
+            if member is not None:
+                entries.append(member)
+                taken.add(uid)
+        if first.info.uid not in taken:
+            entries.append(first)
+        needed = entries if attempt.needs_all else entries[:attempted]
+        self._park(attempt.key, needed, failure)
+        decisions: list[Decision] = []
+        for entry in entries:
+            if entry is failed:
+                text = f"{reason} {own}"
+                status = Status.unresolvable(text)
+                told = Reject(entry.info, text)
+            else:
+                status, told = peers, self._told(entry, peers)
+            self._core.hold(entry, attempt.key, status)
+            if entry.told != told.message:  # a large gang that waits for long must not write at each attempt
+                entry.told = told.message
+                decisions.append(told)
+        return decisions
+
+    def _told(self, entry: Entry, status: Status) -> Reject:
+        return Reject(entry.info, FitError(self._core.cache.known_count, pre_filter=status).message())
+
+    def _wait_for_room(self, entry: Entry, failure: _Failure) -> Decision:
+        """A member of a group that is not strict waits like a pod without a group."""
+        if failure.gate:
+            assert failure.pre_filter is not None  # noqa: S101
+            self._core.hold(entry, failure.gate, failure.pre_filter)
+        else:
+            self._core.wait(entry, failure.state)
+        return Reject(entry.info, failure.reason)
+
+    def _requeue(self, entry: Entry) -> None:
+        """Ask PreEnqueue again for a member that was taken and not needed."""
+        self._core.requeue(entry)
+
+    # -- members that wait --------------------------------------------------------------------------------------------
+
+    def _release(self, placed: _Placed) -> None:
+        """Undo the placement of one member."""
+        info = placed.entry.info
+        if placed.timer is not None:
+            placed.timer.cancel()
+        self._waiting.pop(info.uid, None)
+        group = self._by_group.get(placed.key)
+        if group is not None:
+            group.pop(info.uid, None)
+            if not group:
+                del self._by_group[placed.key]
+        runner = self._core.runner_of(info)
+        runner.unreserve(placed.state, info.pod, placed.node)
+        self._core.cache.forget(info.uid)
+        if runner.groups is not None:
+            runner.groups.released(info.uid)
+
+    def drop(self, uid: str) -> None:
+        """A placed member is deleted, or was bound by somebody else."""
+        placed = self._waiting.get(uid)
+        if placed is not None:
+            self._release(placed)
+            self._handle.wake_requested = True
+
+    def _start_timer(self, placed: _Placed, seconds: float) -> None:
+        placed.timer = self._handle.clock.call_later(seconds, lambda: self._expire(placed, seconds))
+
+    def _expire(self, placed: _Placed, seconds: float) -> None:
+        """A member waited too long for its group: it gives its place back and is tried again (GANG R35)."""
+        entry = placed.entry
+        if self._waiting.get(entry.info.uid) is not placed:
+            return
+        placed.timer = None
+        self._release(placed)
+        self._handle.wake_requested = True
+        text = f"rejected due to timeout after waiting {go_text(seconds)} at plugin {COSCHEDULING}"
+        self._core.wait(entry, placed.state)
+        self._core.later(Reject(entry.info, text))
+
+    # -- groups that wait for room ------------------------------------------------------------------------------------
+
+    def _park(self, key: str, entries: Iterable[Entry], failure: _Failure | None) -> None:
+        needs: Counter[tuple[str, int]] = Counter()
+        examples: dict[tuple[str, int], PodInfo] = {}
+        for entry in entries:
+            info = entry.info
+            kind = info.pod.spec.scheduler_name, info.shape.id
+            needs[kind] += 1
+            examples[kind] = info
+        self._parked[key] = _Parked(needs, examples, failure.gate if failure is not None else "")
+
+    def behind(self, gates: set[str]) -> set[str]:
+        """Keys of parked groups of which a member was held back by one of these gates."""
+        return {key for key, parked in self._parked.items() if parked.gate in gates}
+
+    def wake(self) -> None:
+        """Open the gates of parked groups that may fit now."""
+        held = self._core.queue.held
+        for key in list(self._parked):
+            if key not in held:
+                del self._parked[key]
+            elif self._may_fit(self._parked[key]):
+                self._handle.open_gate(key)
+
+    def _may_fit(self, parked: _Parked) -> bool:
+        if parked.gate:
+            return False  # its gate opens by its own key
+        for kind, count in parked.needs.items():
+            info = parked.examples[kind]
+            class_scores = self._core.runner_of(info).class_scores(info.shape)
+            class_scores.refresh()
+            if self._places(kind, info, class_scores) < count:
+                return False
+        return True
+
+    def _places(self, kind: tuple[str, int], info: PodInfo, class_scores: ClassScores) -> int:
+        """An upper bound for the number of pods of this class that fit now."""
+        columns = self._core.cache.columns
+        known = self._slots.get(kind)
+        if known is not None and known[0] == columns.changes:
+            return known[1]
+        if not class_scores.feasible:
+            count = 1 << 30 if class_scores.feasible_for(info) else 0  # places in reservations are not counted
+        else:
+            rows = np.flatnonzero(class_scores.key >= 0)
+            slots = np.full(len(rows), 1 << 30, np.int64)
+            for column, amount in info.shape.vector:
+                if amount:
+                    np.minimum(slots, columns.free[column, rows] // amount, out=slots)
+            count = int(np.maximum(slots, 1).sum())
+        if len(self._slots) > 4096:
+            self._slots.clear()
+        self._slots[kind] = columns.changes, count
+        return count

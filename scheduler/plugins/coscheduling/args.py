@@ -1,0 +1,53 @@
+"""Arguments of the plugin Coscheduling."""
+
+import re
+from typing import Any
+
+from seatrial.scheduler.api.podgroup import MatchPolicy, go_duration
+from seatrial.scheduler.framework.extension_points import Args
+
+DEFAULT_TIMEOUT = 600.0  # seconds
+
+
+class CoschedulingArgs(Args, frozen=True):
+    """`defaultTimeout` is a duration as Go writes it, or a number of seconds."""
+
+    default_timeout: str | float = DEFAULT_TIMEOUT
+    controller_workers: int = 1  # accepted; the controller needs no threads
+    skip_check_schedule_cycle: bool = False  # deprecated upstream, without effect
+    enable_preemption: bool = False
+    aware_network_topology: bool = False
+    default_match_policy: str = MatchPolicy.ONCE_SATISFIED.value
+
+    @property
+    def timeout(self) -> float:
+        """Seconds that members wait at Permit by default."""
+        if not isinstance(self.default_timeout, str):
+            return float(self.default_timeout)
+        found = go_duration(self.default_timeout)
+        return DEFAULT_TIMEOUT if found is None else found
+
+    @property
+    def match_policy(self) -> MatchPolicy:
+        return MatchPolicy(self.default_match_policy)
+
+    def check(self) -> None:
+        text: Any = self.default_timeout
+        if isinstance(text, str) and go_duration(text) is None:
+            raise ValueError(f"defaultTimeout: expected a duration as 600s or 10m, found {text!r}")
+        if self.timeout < 0:
+            raise ValueError(f"coeSchedulingArgs DefaultTimeoutSeconds invalid: expected at least 0, found {text}")
+        if self.controller_workers < 1:
+            raise ValueError(
+                f"coeSchedulingArgs ControllerWorkers invalid: expected at least 1, found {self.controller_workers}"
+            )
+        if not re.fullmatch("|".join(MatchPolicy), self.default_match_policy):
+            raise ValueError(
+                f"defaultMatchPolicy: expected one of {', '.join(MatchPolicy)}, found {self.default_match_policy!r}"
+            )
+
+    @property
+    def unsupported(self) -> list[str]:
+        """Names of switches that are on and have no effect here."""
+        switches = {"enablePreemption": self.enable_preemption, "awareNetworkTopology": self.aware_network_topology}
+        return [name for name, on in switches.items() if on]

@@ -1,0 +1,405 @@
+"""All gangs: from PodGroup objects, from annotations of pods, and from pods that name a PodGroup that is not there yet.
+
+One object for all profiles. It is told of every pod and PodGroup, and opens the gate of a gang group when the group may
+have become complete.
+"""
+
+from collections.abc import Sequence
+
+from seatrial.scheduler.api.core import Pod
+from seatrial.scheduler.api.podgroup import (
+    POD_GROUP_LABEL,
+    Mode,
+    PodGroup,
+    gang_groups,
+    gang_match_policy,
+    gang_minimum,
+    gang_mode,
+    gang_name,
+    gang_total,
+    gang_waiting_time,
+    topology_index,
+)
+from seatrial.scheduler.cache.nodeinfo import PodInfo
+from seatrial.scheduler.framework.groups import Attempt, PodGroups
+from seatrial.scheduler.framework.handle import Handle
+from seatrial.scheduler.framework.status import SUCCESS, Status
+from seatrial.scheduler.plugins.coscheduling.args import CoschedulingArgs
+from seatrial.scheduler.plugins.coscheduling.gang import Gang, GangGroup
+
+MAX_WAIT = 900.0  # seconds; upstream's framework cuts longer waits at Permit to this (GANG R28)
+
+
+class GangCache(PodGroups):
+    """Gangs by id, gang groups by id, and the gang of each member."""
+
+    def __init__(self, handle: Handle, args: CoschedulingArgs) -> None:
+        self.gangs: dict[str, Gang] = {}
+        self.groups: dict[str, GangGroup] = {}
+        self.objects: dict[str, PodGroup] = {}  # by namespace/name
+        self.changed: set[str] = set()  # ids of gangs whose PodGroup status may be out of date
+        self.ended: dict[str, dict[str, str]] = {}  # by gang id: phases of members that ended, by uid
+        self._handle = handle
+        self._args = args
+        self._gang_of: dict[str, Gang] = {}  # by pod uid
+        self._users: dict[str, set[str]] = {}  # by gang id: ids of the groups that list it
+
+    # -- what is there ------------------------------------------------------------------------------------------------
+
+    def is_member(self, pod: Pod) -> bool:
+        return bool(gang_name(pod))
+
+    def gang_of(self, uid: str) -> Gang | None:
+        return self._gang_of.get(uid)
+
+    def set_pod(self, pod: Pod) -> None:
+        uid, name = pod.metadata.uid, gang_name(pod)
+        known = self._gang_of.get(uid)
+        if not name:
+            if known is not None:
+                self.remove_pod(uid)
+            return
+        if pod.terminated:
+            self.pod_ended(pod)
+            return
+        gang_id = f"{pod.metadata.namespace}/{name}"
+        if known is not None and known.id != gang_id:
+            self.remove_pod(uid)
+            known = None
+        gang = known or self.gangs.get(gang_id) or self._new(pod.metadata.namespace, name)
+        self._gang_of[uid] = gang
+        before = gang.children.get(uid)
+        gang.children[uid] = pod
+        if before is None or before.status.phase != pod.status.phase:
+            self.changed.add(gang.id)
+        if pod.spec.node_name:
+            if uid not in gang.bound:
+                gang.pending.pop(uid, None)
+                gang.waiting.pop(uid, None)
+                self._set_bound(gang, uid)
+        elif uid not in gang.waiting:
+            gang.bound.pop(uid, None)
+            gang.pending[uid] = None
+        if not gang.from_object and (not gang.initialised):
+            self._read_annotations(gang, pod)
+        if before is None:
+            self._open(gang)
+
+    def pod_ended(self, pod: Pod) -> None:
+        """A member succeeded or failed: it no longer counts as a child, but in the status of its PodGroup."""
+        gang = self._gang_of.get(pod.metadata.uid)
+        if gang is not None:
+            self.ended.setdefault(gang.id, {})[pod.metadata.uid] = pod.status.phase
+            self.remove_pod(pod.metadata.uid)
+
+    def remove_pod(self, uid: str) -> None:
+        gang = self._gang_of.pop(uid, None)
+        if gang is None:
+            return
+        gang.children.pop(uid, None)
+        gang.pending.pop(uid, None)
+        gang.waiting.pop(uid, None)
+        gang.bound.pop(uid, None)
+        self.changed.add(gang.id)
+        self.give_up_role(gang.group, uid)
+        if not gang.children and not gang.from_object:
+            self._drop(gang)
+
+    def set_object(self, found: PodGroup) -> None:
+        """A PodGroup was added or changed: its values replace those of the gang (GANG R5)."""
+        metadata = found.metadata
+        self.objects[metadata.key] = found
+        gang = self.gangs.get(metadata.key) or self._new(metadata.namespace, metadata.name)
+        annotations = metadata.annotations
+        mode, mode_note = gang_mode(annotations)
+        policy, policy_note = gang_match_policy(annotations, self._args.match_policy)
+        groups, groups_note = gang_groups(annotations, gang.id)
+        seconds = found.spec.schedule_timeout_seconds
+        first = not gang.from_object
+        gang.from_object = True
+        gang.minimum = max(found.spec.min_member, 0)
+        gang.total = gang_total(annotations, gang.minimum)
+        gang.mode, gang.policy = mode, policy
+        gang.wait = float(seconds) if seconds is not None and seconds > 0 else self._args.timeout
+        gang.created = metadata.creation_timestamp or ""
+        gang.notes = tuple(note for note in (mode_note, policy_note, groups_note) if note)
+        if first:
+            self._join(gang, groups)  # once: a later change of the list does not move the gang (GANG R8)
+        gang.initialised = True
+        self.changed.add(gang.id)
+        self._open(gang)
+
+    def remove_object(self, key: str) -> None:
+        """The PodGroup is gone, and its gang with it (GANG R9). Its pods wait for a new one."""
+        self.objects.pop(key, None)
+        self.ended.pop(key, None)
+        gang = self.gangs.get(key)
+        if gang is None or not gang.from_object:
+            return
+        children = list(gang.children.values())
+        waiting = gang.waiting
+        self._drop(gang)
+        for pod in children:
+            self._gang_of.pop(pod.metadata.uid, None)
+        for pod in children:
+            self.set_pod(pod)
+            again = self._gang_of[pod.metadata.uid]
+            if pod.metadata.uid in waiting:
+                again.pending.pop(pod.metadata.uid, None)
+                again.waiting[pod.metadata.uid] = None
+
+    def _new(self, namespace: str, name: str) -> Gang:
+        gang_id = f"{namespace}/{name}"
+        group = self.groups.setdefault(gang_id, GangGroup((gang_id,)))
+        self._users.setdefault(gang_id, set()).add(gang_id)
+        gang = self.gangs[gang_id] = Gang(namespace, name, group)
+        return gang
+
+    def _join(self, gang: Gang, ids: tuple[str, ...]) -> None:
+        """Make the gang part of the group of these ids."""
+        before = gang.group
+        group = self.groups.setdefault(",".join(ids), GangGroup(ids))
+        if group is not before:
+            group.satisfied |= bool(gang.bound)
+            gang.group = group
+            self._handle.opened_gates.add(before.key)  # pods that wait under the old key are asked again
+            if not self._is_used(before):
+                self._drop_group(before)
+        for one in ids:
+            self._users.setdefault(one, set()).add(group.id)
+
+    def _drop(self, gang: Gang) -> None:
+        self.gangs.pop(gang.id, None)
+        self.changed.discard(gang.id)
+        group = gang.group
+        self._handle.open_gate(group.key)
+        if not self._is_used(group):
+            self._drop_group(group)
+
+    def _is_used(self, group: GangGroup) -> bool:
+        return any(one in self.gangs and self.gangs[one].group is group for one in group.ids)
+
+    def _drop_group(self, group: GangGroup) -> None:
+        self.groups.pop(group.id, None)
+        for one in group.ids:
+            users = self._users.get(one)
+            if users is not None:
+                users.discard(group.id)
+                if not users:
+                    del self._users[one]
+
+    def _read_annotations(self, gang: Gang, pod: Pod) -> None:
+        """Initialise an annotation gang from its first member with a minimum (GANG R5)."""
+        metadata = pod.metadata
+        if metadata.labels.get(POD_GROUP_LABEL):
+            return  # it needs a PodGroup
+        minimum, note = gang_minimum(pod)
+        if minimum is None:
+            gang.notes = (note,)
+            return
+        annotations = metadata.annotations
+        gang.minimum, gang.total = minimum, gang_total(annotations, minimum)
+        gang.mode, mode_note = gang_mode(annotations)
+        gang.policy, policy_note = gang_match_policy(annotations, self._args.match_policy)
+        gang.wait, wait_note = gang_waiting_time(annotations, self._args.timeout)
+        groups, groups_note = gang_groups(annotations, gang.id)
+        gang.created = metadata.creation_timestamp or ""
+        gang.notes = tuple(note for note in (mode_note, policy_note, wait_note, groups_note) if note)
+        self._join(gang, groups)
+        gang.initialised = True
+
+    # -- PreEnqueue ---------------------------------------------------------------------------------------------------
+
+    def _open(self, gang: Gang) -> None:
+        """A member or a gang came: have the pods of complete groups asked again."""
+        if not gang.initialised:
+            return
+        for group_id in self._users.get(gang.id, ()):
+            group = self.groups.get(group_id)
+            if group is not None and not group.representative and self.incomplete(group) is None:
+                self._handle.open_gate(group.key)
+
+    def incomplete(self, group: GangGroup) -> str | None:
+        """What of M3 to M5 holds for the group; None if it is complete (GANG R16)."""
+        missing = [one for one in group.ids if one not in self.gangs]
+        raw = [one for one in group.ids if one in self.gangs and not self.gangs[one].initialised]
+        short = [
+            one for one in group.ids
+            if (gang := self.gangs.get(one)) is not None and gang.initialised and len(gang.children) < gang.minimum
+        ]  # fmt: skip
+        parts = []
+        if missing:
+            parts.append(f"memberGangs [{' '.join(missing)}] doesn't exists")
+        if raw:
+            parts.append(f"memberGangs [{' '.join(raw)}] has not init")
+        if short:
+            parts.append(f"memberGangs [{' '.join(short)}] child pod not collect enough")
+        return ", ".join(parts) or None
+
+    def check(self, pod: Pod) -> Status:
+        """GANG R15 up to the basic check. Success: the group is complete, or the pod needs no group any more."""
+        uid = pod.metadata.uid
+        gang = self._gang_of.get(uid)
+        if gang is None:
+            return Status.unresolvable(
+                f"can't find gang, gangName: {pod.metadata.namespace}/{gang_name(pod)}, podName: {pod.metadata.key}"
+            )
+        group = gang.group
+        if not gang.initialised:
+            self.give_up_role(group, uid)
+            text = f"gang has not init, gangName: {gang.id}, podName: {pod.metadata.key}"
+            return Status.unresolvable("; ".join((text, *self._object_note(gang), *gang.notes))).until(group.key)
+        if gang.once_satisfied:
+            return SUCCESS
+        parts = self.incomplete(group)
+        if parts is None:
+            return SUCCESS
+        self.give_up_role(group, uid)
+        text = (
+            f"gangGroup [{' '.join(group.ids)}] basic check: {parts}, current gang: {gang.id},"
+            f" podName: {pod.metadata.key}"
+        )
+        counts = [
+            f"{one} has {len(other.children)} of {other.minimum} members"
+            for one in group.ids
+            if (other := self.gangs.get(one)) is not None and len(other.children) < other.minimum
+        ]
+        return Status.unresolvable("; ".join((text, *counts, *gang.notes))).until(group.key)
+
+    @staticmethod
+    def _object_note(gang: Gang) -> tuple[str, ...]:
+        needs_object = any(pod.metadata.labels.get(POD_GROUP_LABEL) for pod in gang.children.values())
+        return (f"PodGroup {gang.id} does not exist",) if needs_object and not gang.from_object else ()
+
+    def pre_enqueue(self, pod: Pod) -> Status:
+        """GANG R15: at most one member of a group, its representative, may be in the active queue."""
+        status = self.check(pod)
+        if not status.ok:
+            return status
+        uid = pod.metadata.uid
+        gang = self._gang_of[uid]
+        if gang.once_satisfied:
+            return SUCCESS
+        group = gang.group
+        if group.representative and group.representative != uid:
+            return Status.unresolvable(
+                f"representative pod {group.representative_key} of gangGroupID {group.id} already exists"
+            ).until(group.key)
+        if uid not in gang.pending:
+            return Status.unresolvable(f"pod {pod.metadata.key} is not exists in gangCache").until(group.key)
+        group.representative, group.representative_key = uid, pod.metadata.key
+        return SUCCESS
+
+    def give_up_role(self, group: GangGroup, uid: str) -> None:
+        """Another member may be the representative if this one is."""
+        if group.representative == uid:
+            group.representative = group.representative_key = ""
+            self._handle.open_gate(group.key)
+
+    # -- attempts -----------------------------------------------------------------------------------------------------
+
+    def incompleteness(self, pod: Pod) -> str:
+        return self.check(pod).message
+
+    def begin(self, pod: Pod) -> "GangAttempt | Status | None":
+        status = self.check(pod)
+        if not status.ok:
+            return status
+        gang = self._gang_of[pod.metadata.uid]
+        if gang.once_satisfied:
+            return None
+        group = gang.group
+        group.representative = group.representative_key = ""
+        group.cycle += 1
+        return GangAttempt(self, group)
+
+    def released(self, uid: str) -> None:
+        gang = self._gang_of.get(uid)
+        if gang is not None and gang.waiting.pop(uid, "") is None:
+            gang.pending[uid] = None
+            group = gang.group
+            if not any(self.gangs[one].waiting for one in group.ids if one in self.gangs):
+                group.binding = frozenset()
+
+    def binding(self, uids: Sequence[str]) -> None:
+        gang = self._gang_of.get(uids[0]) if uids else None
+        if gang is not None and not gang.group.binding:
+            gang.group.binding = frozenset(uids)
+
+    def bound(self, uid: str) -> None:
+        gang = self._gang_of.get(uid)
+        if gang is not None and gang.waiting.pop(uid, "") is None:
+            self._set_bound(gang, uid)
+
+    def _set_bound(self, gang: Gang, uid: str) -> None:
+        group = gang.group
+        self.give_up_role(group, uid)
+        gang.bound[uid] = None
+        self.changed.add(gang.id)
+        if not any(self.gangs[one].waiting for one in group.ids if one in self.gangs):
+            group.binding = frozenset()
+        if not group.satisfied:
+            group.satisfied = True
+            group.message = ""
+            for group_id in self._users.get(gang.id, ()):
+                self._handle.open_gate(f"gang/{group_id}")
+
+
+class GangAttempt(Attempt):
+    """An attempt for one gang group. Gangs that list another group are waited for, but not placed with it."""
+
+    def __init__(self, cache: GangCache, group: GangGroup) -> None:
+        self._cache, self.group = cache, group
+        self._gangs = [cache.gangs[one] for one in group.ids]
+        own = [gang for gang in self._gangs if gang.group is group]
+        pods = [gang.children[uid] for gang in own for uid in gang.pending]
+        # D13: by index, pods without one last, then priority, then name.
+        pods.sort(key=lambda pod: (_rank(pod),
+                                   -pod.spec.priority, pod.metadata.name, pod.metadata.namespace))  # fmt: skip
+        self.members = [pod.metadata.uid for pod in pods]
+        self.ordered = any(topology_index(pod) >= 0 for pod in pods)
+        self.needs_all = len(pods) <= sum(gang.minimum for gang in own)
+        self.strict = all(gang.mode is Mode.STRICT for gang in own)
+        self._unmet = {gang.id for gang in self._gangs if not gang.valid}
+
+    @property
+    def key(self) -> str:  # type: ignore[override]
+        return self.group.key
+
+    def placed(self, uid: str) -> bool:
+        gang = self._cache.gang_of(uid)
+        assert gang is not None  # noqa: S101
+        gang.pending.pop(uid, None)
+        gang.waiting[uid] = None
+        if gang.id in self._unmet and gang.valid:
+            self._unmet.discard(gang.id)
+        return not self._unmet
+
+    def timeout_of(self, uid: str) -> float:
+        gang = self._cache.gang_of(uid)
+        return min(gang.wait if gang is not None else 0.0, MAX_WAIT)
+
+    def statuses(self, failed: PodInfo | None, reason: str) -> tuple[str, Status]:
+        waiting = sum(len(gang.waiting) for gang in self._gangs)
+        if failed is None:
+            short = ", ".join(
+                f"{gang.id} has {len(gang.waiting)} placed and {len(gang.bound)} bound of {gang.minimum}"
+                for gang in self._gangs if not gang.valid
+            )  # fmt: skip
+            text = f"all pending pods is already been attempted: {short}"
+            self.group.message = text
+            return text, Status.unresolvable(text)
+        gang = self._cache.gang_of(failed.uid)
+        text = (
+            f'GangGroup "{self.group.id}" gets rejected due to member Pod "{failed.key}" is unschedulable'
+            f' with reason "{reason}", alreadyWaitForBound: {waiting}'
+        )
+        self.group.message = text
+        own = f'Gang "{gang.id if gang else ""}" gets rejected due to pod is unschedulable'
+        return own, Status.unresolvable(text)
+
+
+def _rank(pod: Pod) -> int:
+    """The pod's index; pods without one come after all others (GANG R64)."""
+    index = topology_index(pod)
+    return index if index >= 0 else 1 << 31

@@ -1,0 +1,68 @@
+"""A gang, and the record that the gangs of one gang group share."""
+
+from dataclasses import dataclass, field
+
+from seatrial.scheduler.api.core import Pod
+from seatrial.scheduler.api.podgroup import MatchPolicy, Mode
+
+
+@dataclass(slots=True, eq=False)
+class GangGroup:
+    """Gangs that are placed together. `ids` is sorted and has the gang's own id."""
+
+    ids: tuple[str, ...]
+    satisfied: bool = False  # a member was bound once; never reset
+    representative: str = ""  # uid of the one member that may be in the active queue
+    representative_key: str = ""
+    cycle: int = 0  # number of attempts; only grows (GANG R24)
+    binding: frozenset[str] = frozenset()  # uids of the members that were bound together last
+    message: str = ""  # why the last attempt failed
+
+    @property
+    def id(self) -> str:
+        return ",".join(self.ids)
+
+    @property
+    def key(self) -> str:
+        """The wake key."""
+        return f"gang/{self.id}"
+
+
+@dataclass(slots=True, eq=False)
+class Gang:
+    """One gang. Each child is in exactly one of pending, waiting (placed, not bound) and bound."""
+
+    namespace: str
+    name: str
+    group: GangGroup
+    initialised: bool = False  # minimum and mode are known
+    from_object: bool = False  # from a PodGroup, not from annotations
+    minimum: int = 0
+    total: int = 0
+    mode: Mode = Mode.STRICT
+    policy: MatchPolicy = MatchPolicy.ONCE_SATISFIED
+    wait: float = 0.0  # seconds at Permit
+    created: str = ""
+    notes: tuple[str, ...] = ()  # what is wrong with its labels, annotations or object
+    children: dict[str, Pod] = field(default_factory=dict)
+    pending: dict[str, None] = field(default_factory=dict)
+    waiting: dict[str, None] = field(default_factory=dict)
+    bound: dict[str, None] = field(default_factory=dict)
+
+    @property
+    def id(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def valid(self) -> bool:
+        """Whether the minimum is met at Permit (GANG R26)."""
+        if not self.initialised:
+            return False
+        if self.policy is MatchPolicy.WAITING_AND_RUNNING:
+            return len(self.waiting) + len(self.bound) >= self.minimum
+        return len(self.waiting) >= self.minimum or self.once_satisfied
+
+    @property
+    def once_satisfied(self) -> bool:
+        """Whether its members are placed like pods without a gang, because the group was bound once."""
+        return self.policy is MatchPolicy.ONCE_SATISFIED and self.group.satisfied

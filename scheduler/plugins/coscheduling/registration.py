@@ -1,0 +1,42 @@
+"""What Coscheduling adds to the scheduler: PodGroup objects, routes and metrics."""
+
+from collections.abc import Iterator
+
+from seatrial.scheduler.api.podgroup import PODGROUPS_PATH, PodGroup
+from seatrial.scheduler.framework.exposition import Family, sample
+from seatrial.scheduler.framework.handle import Handle, Watch
+from seatrial.scheduler.framework.routes import Answer, RequestContext, json, missing
+from seatrial.scheduler.plugins.coscheduling.cache import GangCache
+from seatrial.scheduler.plugins.coscheduling.summary import summary_of
+
+
+def register(handle: Handle) -> None:
+    """Register the watch, routes and metrics, if a profile runs Coscheduling."""
+    cache = handle.groups
+    if not isinstance(cache, GangCache):
+        return
+    gangs: GangCache = cache
+
+    def one(request: RequestContext) -> Answer:
+        gang_id = f"{request.parameters['namespace']}/{request.parameters['name']}"
+        gang = gangs.gangs.get(gang_id)
+        return missing(f"cannot find gang {gang_id}") if gang is None else json(summary_of(gangs, gang))
+
+    handle.watch(Watch(PODGROUPS_PATH, PodGroup, gangs.set_object, lambda gone: gangs.remove_object(gone.metadata.key)))
+    handle.serve("plugins/Coscheduling/gang/:namespace/:name", one)
+    handle.serve(
+        "plugins/Coscheduling/gangs",
+        lambda _: json({gang_id: summary_of(gangs, gang) for gang_id, gang in sorted(gangs.gangs.items())}),
+    )
+    handle.export(lambda: _families(gangs))
+
+
+def _families(cache: GangCache) -> Iterator[Family]:
+    waiting = {gang.group.id for gang in cache.gangs.values() if gang.waiting}
+    name = "scheduler_waiting_gang_group_number"
+    yield (
+        name,
+        "gauge",
+        "Gang groups with members that are placed and wait for others.",
+        [sample(name, {}, len(waiting))],
+    )

@@ -1,0 +1,360 @@
+"""PodGroups and annotation gangs: all or nothing, modes, groups, retries, and early size checks.
+
+A member asks for one card of an A10 node, so the room is a number of cards.
+"""
+
+import orjson
+import pytest
+
+from seatrial.fixtures.expect import Expect
+from seatrial.fixtures.trial import Trial
+from seatrial.harness.clusters.protocol import Capability
+from seatrial.harness.subject.protocol import Subject
+from seatrial.scheduler.api.builders import PodBuilder, gang, node, pod
+from seatrial.scheduler.api.podgroup import GANG_GROUPS, GANG_MODE
+
+pytestmark = [pytest.mark.needs(Capability.NODES)]
+
+
+def workers(group: str, count: int, *, cards: int = 1, first: int = 0) -> list[PodBuilder]:
+    """Members of a PodGroup, `GROUP-0`, `GROUP-1`, …"""
+    return [pod(f"{group}-{number}").gpus(cards).in_gang(group) for number in range(first, first + count)]
+
+
+def names(group: str, count: int, first: int = 0) -> list[str]:
+    return [f"{group}-{number}" for number in range(first, first + count)]
+
+
+def bound(cluster: Trial, group: str = "") -> list[str]:
+    """Names of bound pods that begin with `group`."""
+    return sorted(
+        pod.metadata.name for pod in cluster.pods() if pod.spec.node_name and pod.metadata.name.startswith(group)
+    )
+
+
+@pytest.mark.feature("GANG-1")
+@pytest.mark.case("GA-001", severity="blocker")
+def test_five_with_room_for_three_bind_nobody(cluster: Trial, expect: Expect) -> None:
+    """A gang of five on three free cards: no member is bound, and the cards stay free for a pod without a gang."""
+    cluster.add(node("n1").gpus("a10", 3))
+    cluster.apply(gang("train", 5))
+    cluster.submit(*workers("train", 5))
+    expect.stable(seconds=5)
+    assert bound(cluster) == []
+
+    cluster.submit(pod("whole").gpus(3))
+
+    expect.bound("whole")
+
+
+@pytest.mark.feature("GANG-1")
+@pytest.mark.case("GA-002", severity="blocker")
+def test_bound_together_when_the_room_comes(cluster: Trial, expect: Expect) -> None:
+    """A gang of five waits on three cards; one more card does not help, the second one does."""
+    cluster.add(node("n1").gpus("a10", 3))
+    cluster.apply(gang("train", 5))
+    cluster.submit(*workers("train", 5))
+    expect.stable(seconds=2)
+    cluster.add(node("n2").gpus("a10", 1))
+    expect.stable(seconds=12)
+    assert bound(cluster) == []
+
+    cluster.add(node("n3").gpus("a10", 1))
+
+    expect.bound(*names("train", 5))
+
+
+@pytest.mark.feature("GANG-1")
+@pytest.mark.case("GA-003", severity="blocker")
+def test_two_gangs_that_each_fit_alone_do_not_deadlock(cluster: Trial, expect: Expect) -> None:
+    """Two gangs of three on four cards, members submitted in turn: one runs whole, then the other."""
+    cluster.add(node("n1").gpus("a10", 4))
+    cluster.apply(gang("a", 3), gang("b", 3))
+    for one, other in zip(workers("a", 3), workers("b", 3), strict=True):
+        cluster.submit(one, other)
+    assert cluster.cluster.wait(lambda: len(bound(cluster)) == 3, within=30), cluster.timeline()
+    first = bound(cluster)[0][0]
+    assert bound(cluster) == names(first, 3)
+    expect.stable(seconds=5)
+
+    cluster.delete(*names(first, 3))
+
+    expect.bound(*names("b" if first == "a" else "a", 3), within=60)
+
+
+@pytest.mark.feature("GANG-1")
+@pytest.mark.case("GA-004", severity="critical")
+def test_more_members_than_the_minimum(cluster: Trial, expect: Expect) -> None:
+    """A gang of two among four pods on three cards: three are bound, the fourth waits alone and gets the next card."""
+    cluster.add(node("n1").gpus("a10", 3))
+    cluster.apply(gang("train", 2))
+    cluster.submit(*workers("train", 4))
+    assert cluster.cluster.wait(lambda: len(bound(cluster)) == 3, within=30), cluster.timeline()
+    expect.stable(seconds=3)
+
+    cluster.add(node("n2").gpus("a10", 1))
+
+    expect.bound(*names("train", 4))
+
+
+@pytest.mark.feature("GANG-1")
+@pytest.mark.case("GA-005", severity="normal")
+def test_the_status_of_a_pod_group(cluster: Trial, expect: Expect) -> None:
+    """status.phase becomes Running with the number of running members; a gang without room stays Scheduling."""
+    cluster.add(node("n1").gpus("a10", 3))
+    cluster.apply(gang("train", 2), gang("large", 2))
+    cluster.submit(*workers("train", 2))
+    expect.running(*names("train", 2))
+    cluster.submit(*workers("large", 2))
+
+    def status(name: str) -> dict[str, object]:
+        path = f"/apis/scheduling.sigs.k8s.io/v1alpha1/namespaces/{cluster.name}/podgroups/{name}"
+        found: dict[str, object] = orjson.loads(cluster.call("GET", path).body).get("status", {})
+        return found
+
+    assert cluster.cluster.wait(lambda: status("train").get("phase") == "Running", within=30), status("train")
+    assert (status("train").get("scheduled"), status("train").get("running")) == (2, 2)
+    assert cluster.cluster.wait(lambda: status("large").get("phase") == "Scheduling", within=30), status("large")
+    assert not status("large").get("scheduled")
+
+
+@pytest.mark.feature("GANG-2")
+@pytest.mark.case("GA-010", severity="blocker")
+def test_strict_gives_its_places_back(cluster: Trial, expect: Expect) -> None:
+    """Strict is the default: while a gang of three lacks a card, other pods use the two free ones."""
+    cluster.add(node("n1").gpus("a10", 2))
+    cluster.apply(gang("train", 3))
+    cluster.submit(*workers("train", 3))
+    expect.stable(seconds=2)
+
+    cluster.submit(pod("x").gpus(1), pod("y").gpus(1))
+
+    expect.bound("x", "y", within=20)
+
+
+@pytest.mark.feature("GANG-2")
+@pytest.mark.case("GA-011", severity="blocker")
+@pytest.mark.parametrize("light", [False, True], ids=["PodGroup", "pods"])
+def test_non_strict_keeps_its_places(cluster: Trial, expect: Expect, *, light: bool) -> None:
+    """NonStrict on the PodGroup or on the pods: two of three members hold the cards, so another pod must wait; the
+    third card completes the gang."""
+    cluster.add(node("n1").gpus("a10", 2))
+    if light:
+        built = [
+            pod(name).gpus(1).in_light_gang("train", 3).annotation(GANG_MODE, "NonStrict")
+            for name in names("train", 3)
+        ]  # fmt: skip
+    else:
+        cluster.apply(gang("train", 3).waiting_time(300).mode("NonStrict"))
+        built = workers("train", 3)
+    cluster.submit(*built)
+    expect.stable(seconds=2)
+    assert bound(cluster) == []
+    cluster.submit(pod("x").gpus(1))
+    expect.stable(seconds=5)
+    assert bound(cluster) == [], "a pod took a card that members of the gang hold"
+
+    cluster.add(node("n2").gpus("a10", 1))
+
+    expect.bound(*names("train", 3))
+    assert bound(cluster, "x") == []
+
+
+@pytest.mark.feature("GANG-1")
+@pytest.mark.case("GA-012", severity="blocker")
+def test_the_schedule_timeout_frees_everything(cluster: Trial, expect: Expect) -> None:
+    """Members of a NonStrict gang hold two cards for scheduleTimeoutSeconds; a pod of higher priority in the queue gets
+    one of them afterwards."""
+    cluster.add(node("n1").gpus("a10", 2))
+    cluster.apply(gang("train", 3).waiting_time(10).mode("NonStrict"))
+    cluster.submit(*workers("train", 3))
+    expect.stable(seconds=2)
+    cluster.submit(pod("whole").gpus(2))
+    expect.stable(seconds=4)
+    assert bound(cluster) == []
+    cluster.cluster.wait(lambda: False, within=5)
+
+    cluster.delete("train-2")  # no further attempt of the gang: two of three members
+
+    expect.bound("whole", within=60)
+
+
+@pytest.mark.feature("GANG-3")
+@pytest.mark.case("GA-020", severity="critical")
+def test_a_failed_cycle_does_not_poison_the_next(cluster: Trial, expect: Expect) -> None:
+    """A gang fails several times while cards come one by one over a minute; it is bound soon after the last one."""
+    cluster.add(node("n1").gpus("a10", 1))
+    cluster.apply(gang("train", 4))
+    cluster.submit(*workers("train", 4))
+    for number in (2, 3):
+        expect.stable(seconds=20)
+        cluster.add(node(f"n{number}").gpus("a10", 1))
+    expect.stable(seconds=20)
+    assert bound(cluster) == []
+
+    cluster.add(node("n4").gpus("a10", 1))
+
+    expect.bound(*names("train", 4), within=15)
+
+
+@pytest.mark.feature("GANG-3")
+@pytest.mark.case("GA-021", severity="critical")
+def test_restarted_in_the_middle(cluster: Trial, expect: Expect, subject: Subject | None) -> None:
+    """The scheduler is killed when a gang is bound and another one waits: nothing moves, and the other one is bound
+    when its room comes, although the successor saw no failure of it."""
+    if subject is None:
+        pytest.skip("needs a scheduler that the harness started; somebody else runs this one")
+    cluster.add(node("n1").gpus("a10", 4))
+    cluster.apply(gang("a", 3), gang("b", 3))
+    cluster.submit(*workers("a", 3))
+    expect.bound(*names("a", 3))
+    cluster.submit(*workers("b", 3))
+    expect.stable(seconds=2)
+
+    subject.kill()
+    subject.start_again()
+
+    expect.stable(seconds=5)
+    assert bound(cluster) == names("a", 3)
+    cluster.delete("a-0", "a-1")
+    expect.bound(*names("b", 3), within=60)
+
+
+@pytest.mark.feature("GANG-3")
+@pytest.mark.case("GA-022", severity="critical")
+def test_a_member_that_is_replaced_joins_the_gang(cluster: Trial, expect: Expect) -> None:
+    """After the gang was bound once, a member that died comes back and is bound alone, below the minimum."""
+    cluster.add(node("n1").gpus("a10", 3))
+    cluster.apply(gang("train", 3))
+    cluster.submit(*workers("train", 3))
+    expect.bound(*names("train", 3))
+    cluster.delete("train-1")
+
+    cluster.submit(*workers("train", 1, first=7))
+
+    expect.bound("train-7")
+
+
+@pytest.mark.feature("GANG-4")
+@pytest.mark.case("GA-030", severity="blocker")
+def test_roles_in_one_group_start_together(cluster: Trial, expect: Expect) -> None:
+    """A group of a parameter server and two workers with two cards each on four cards: the workers alone would fit."""
+    cluster.add(node("n1").gpus("a10", 4))
+    ids = [f"{cluster.name}/ps", f"{cluster.name}/worker"]
+    cluster.apply(gang("ps", 1).together_with(*ids), gang("worker", 2).together_with(*ids))
+    cluster.submit(*workers("worker", 2, cards=2), *workers("ps", 1))
+    expect.stable(seconds=5)
+    assert bound(cluster) == []
+
+    cluster.add(node("n2").gpus("a10", 1))
+
+    expect.bound("ps-0", "worker-0", "worker-1")
+
+
+@pytest.mark.feature("GANG-4")
+@pytest.mark.case("GA-031", severity="critical")
+def test_a_group_waits_for_its_missing_gang(cluster: Trial, expect: Expect) -> None:
+    """The first gang of a group is complete and fits; it is bound only with the second, which comes later."""
+    cluster.add(node("n1").gpus("a10", 4))
+    ids = [f"{cluster.name}/ps", f"{cluster.name}/worker"]
+    cluster.apply(gang("worker", 2).together_with(*ids))
+    cluster.submit(*workers("worker", 2))
+    expect.stable(seconds=5)
+    assert bound(cluster) == []
+
+    cluster.apply(gang("ps", 1).together_with(*ids))
+    cluster.submit(*workers("ps", 1))
+
+    expect.bound("ps-0", "worker-0", "worker-1")
+
+
+@pytest.mark.feature("GANG-4")
+@pytest.mark.case("GA-032", severity="normal")
+def test_an_unreadable_list_of_groups_leaves_the_gang_alone(cluster: Trial, expect: Expect) -> None:
+    """An annotation that is not JSON: the gang is its own group and is bound."""
+    cluster.add(node("n1").gpus("a10", 2))
+    cluster.apply(gang("train", 2).annotation(GANG_GROUPS, "[ps, worker]"))
+    cluster.submit(*workers("train", 2))
+    expect.bound(*names("train", 2))
+
+
+@pytest.mark.feature("GANG-5")
+@pytest.mark.case("GA-040", severity="blocker")
+def test_annotated_pods_start_together(cluster: Trial, expect: Expect) -> None:
+    """Pods with the annotations name and min-available: four of five are not bound on five cards, the fifth completes
+    them."""
+    cluster.add(node("n1").gpus("a10", 5))
+    built = [pod(name).gpus(1).in_light_gang("light", 5) for name in names("light", 5)]
+    cluster.submit(*built[:4])
+    expect.stable(seconds=5)
+    assert bound(cluster) == []
+
+    cluster.submit(built[4])
+
+    expect.bound(*names("light", 5))
+
+
+@pytest.mark.feature("GANG-5")
+@pytest.mark.case("GA-041", severity="normal")
+def test_an_unreadable_minimum_is_told(cluster: Trial, expect: Expect) -> None:
+    """min-available is no number: the pod says so, and other pods are bound."""
+    cluster.add(node("n1").gpus("a10", 2))
+    cluster.submit(pod("odd").gpus(1).in_light_gang("light", "two"), pod("other").gpus(1))
+    expect.bound("other")
+    expect.pending("odd", saying="min-available")
+
+
+@pytest.mark.feature("GANG-6")
+@pytest.mark.case("GA-050", severity="critical")
+def test_a_gang_that_is_too_small_is_held_back(cluster: Trial, expect: Expect) -> None:
+    """Two of three members: they are not tried, hold nothing, and no pod behind them waits."""
+    cluster.add(node("n1").gpus("a10", 2))
+    cluster.apply(gang("train", 3))
+    cluster.submit(*workers("train", 2))
+    expect.stable(seconds=3)
+    assert not [event for event in cluster.events("train-0") if "nodes are available" in event.message]
+
+    cluster.submit(pod("behind").gpus(2))
+
+    expect.bound("behind")
+    assert bound(cluster, "train") == []
+
+
+@pytest.mark.feature("GANG-6")
+@pytest.mark.case("GA-051", severity="normal")
+def test_a_gang_that_is_too_small_says_so(cluster: Trial, expect: Expect) -> None:
+    """The members' condition names the gang and what it lacks."""
+    cluster.add(node("n1").gpus("a10", 2))
+    cluster.apply(gang("train", 3))
+    cluster.submit(*workers("train", 2))
+    expect.pending(*names("train", 2), saying="child pod not collect enough")
+
+
+@pytest.mark.feature("GANG-6")
+@pytest.mark.case("GA-052", severity="critical")
+def test_a_pod_group_that_comes_after_its_pods(cluster: Trial, expect: Expect) -> None:
+    """Members without their PodGroup are not bound; they are as soon as it is created."""
+    cluster.add(node("n1").gpus("a10", 2))
+    cluster.submit(*workers("train", 2))
+    expect.stable(seconds=5)
+    assert bound(cluster) == []
+
+    cluster.apply(gang("train", 2))
+
+    expect.bound(*names("train", 2))
+
+
+@pytest.mark.feature("GANG-6")
+@pytest.mark.case("GA-053", severity="normal")
+def test_a_lowered_minimum_releases_the_members(cluster: Trial, expect: Expect) -> None:
+    """minMember is above the number of pods; when it is lowered to it, they are bound."""
+    cluster.add(node("n1").gpus("a10", 2))
+    cluster.apply(gang("train", 9))
+    cluster.submit(*workers("train", 2))
+    expect.stable(seconds=3)
+    assert bound(cluster) == []
+
+    path = f"/apis/scheduling.sigs.k8s.io/v1alpha1/namespaces/{cluster.name}/podgroups/train"
+    assert cluster.call("PATCH", path, {"spec": {"minMember": 2}}).ok
+
+    expect.bound(*names("train", 2))
