@@ -46,6 +46,7 @@ BENCHMARKS = {
     ),
     "start": ("seatrial.harness.commands.bench_start:start", "Start-up time of a cluster."),
     "preempt": ("seatrial.harness.commands.bench_preempt:preempt", "Time of a preemption decision on a full cluster."),
+    "quota": ("seatrial.harness.commands.bench_quota:quota", "What elastic quotas cost the scheduler."),
     "schedule": ("seatrial.harness.commands.bench_schedule:schedule", "Throughput and latency of placing pods."),
 }
 

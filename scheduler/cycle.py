@@ -13,6 +13,7 @@ from seatrial.scheduler.api.clock import Timer
 from seatrial.scheduler.api.core import ConfigMap, Node, Pod, PodDisruptionBudget
 from seatrial.scheduler.api.device import Device
 from seatrial.scheduler.api.numa import NodeResourceTopology
+from seatrial.scheduler.api.quota import ElasticQuota
 from seatrial.scheduler.api.reservation import Reservation
 from seatrial.scheduler.api.wire import ObjectMeta
 from seatrial.scheduler.cache.nodeinfo import PodInfo
@@ -109,6 +110,10 @@ class Core:
     def remove_reservation(self, uid: str) -> None:
         """A Reservation is gone. The pods that allocated from it stay."""
         self._deliver(Reservation(ObjectMeta(uid=uid)), there=False)
+
+    def set_quota(self, quota: ElasticQuota) -> None:
+        """An ElasticQuota was added or changed."""
+        self._deliver(quota, there=True)
 
     def set_config_map(self, key: str, config_map: ConfigMap | None) -> None:
         """The ConfigMap `namespace/name` was added or changed, or (None) is gone."""

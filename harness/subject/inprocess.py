@@ -19,6 +19,7 @@ from seatrial.harness.subject.protocol import IN_PROCESS, Subject
 from seatrial.scheduler.api.clock import SimClock
 from seatrial.scheduler.api.core import DEFAULT_SCHEDULER, Node, Pod, PodSpec
 from seatrial.scheduler.api.device import Device
+from seatrial.scheduler.api.quota import ElasticQuota
 from seatrial.scheduler.api.transport import Response
 from seatrial.scheduler.api.wire import ObjectMeta
 from seatrial.scheduler.app import (
@@ -136,6 +137,10 @@ class BareCore:
         found = msgspec.convert(node, Node)
         self._core.set_node(found)
         self._core.set_device(found.name, msgspec.convert(device, Device))
+
+    def add_quota(self, quota: dict[str, Any]) -> None:
+        """Add an ElasticQuota, or change it."""
+        self._core.set_quota(msgspec.convert(quota, ElasticQuota))
 
     def spec(self, spec: dict[str, Any]) -> PodSpec:
         """A pod spec to be shared by many pods, as those of one template share theirs."""

@@ -9,7 +9,7 @@ QUOTA-R2 to R29. All amounts are integers by resource name; CPU is in thousandth
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from seatrial.scheduler.quota.sharing import Share, runtime_shares, scaled_min
@@ -47,6 +47,8 @@ class Quota:
         "kept",
         "limited",
         "limited_sum",
+        "line",
+        "line_at",
         "min_sum",
         "non_preemptible_request",
         "non_preemptible_used",
@@ -64,6 +66,8 @@ class Quota:
     def __init__(self, spec: QuotaSpec) -> None:
         self.spec = spec
         self.parent: Quota | None = None
+        self.line: tuple[Quota, ...] = ()  # kept by `QuotaTree.line` as long as no quota moves
+        self.line_at = -1
         self.self_request: Counter[str] = Counter()  # of its own pods, resources outside its max included
         self.self_used: Counter[str] = Counter()
         self.self_non_preemptible_request: Counter[str] = Counter()
@@ -120,6 +124,7 @@ class QuotaTree:
         self.system = Quota(QuotaSpec(SYSTEM, "", max=system_max or {}))
         self.default = Quota(QuotaSpec(DEFAULT, "", max=default_max or {}))
         self.cluster: dict[str, int] = {}
+        self._moves = 0  # grows when a quota gets another place
         self.touched: set[Quota] = set()  # quotas whose sums changed; the reader empties it
         self._quotas = {ROOT: self.root, SYSTEM: self.system, DEFAULT: self.default}
         self._orphans: dict[str, dict[str, None]] = {}  # by the name of the missing parent
@@ -247,6 +252,7 @@ class QuotaTree:
                 quota.guaranteed[key] = max(quota.allocated.get(key, 0), spec.min.get(key, 0))
 
     def _join_level(self, quota: Quota, parent: Quota) -> None:
+        self._moves += 1
         quota.parent = parent
         parent.children[quota.name] = quota
         spec = quota.spec
@@ -273,6 +279,7 @@ class QuotaTree:
             self._request_changed(parent, key, -limited)
             if self.guarantee:
                 self._allocated_changed(parent, key, -quota.guaranteed.get(key, 0))
+        self._moves += 1
         del parent.children[quota.name]
         quota.parent = None
 
@@ -313,20 +320,19 @@ class QuotaTree:
     def add_used(self, name: str, amounts: Amounts, *, non_preemptible: bool = False, sign: int = 1) -> None:
         """Add or take back the use of a pod that is on a node, or reserved there."""
         quota = self._quotas[name]
-        above = quota.path()
-        self.touched.update(above)
-        for key, value in amounts.items():
-            if not value:
-                continue
-            quota.self_used[key] += sign * value
-            if non_preemptible:
-                quota.self_non_preemptible_used[key] += sign * value
-            for one in above:
-                one.used[key] += sign * value
-                if non_preemptible:
-                    one.non_preemptible_used[key] += sign * value
-            if self.guarantee:
-                self._allocated_changed(quota, key, sign * value)
+        line = self.line(quota)
+        self.touched.update(line)
+        sums = [quota.self_used, *(one.used for one in line)]
+        if non_preemptible:
+            sums += [quota.self_non_preemptible_used, *(one.non_preemptible_used for one in line)]
+        changes = [(key, sign * value) for key, value in amounts.items() if value]
+        for counted in sums:
+            get = counted.get
+            for key, change in changes:
+                counted[key] = get(key, 0) + change
+        if self.guarantee:
+            for key, change in changes:
+                self._allocated_changed(quota, key, change)
 
     def _limited(self, quota: Quota, key: str) -> int:
         spec = quota.spec
@@ -377,7 +383,25 @@ class QuotaTree:
         path.reverse()
         return {key: self._runtime(path, key) or 0 for key in quota.spec.max}
 
-    def _runtime(self, path: list[Quota], key: str) -> int | None:
+    def line(self, quota: Quota) -> tuple[Quota, ...]:
+        """The path of a quota from the top, kept until a quota moves."""
+        if quota.line_at != self._moves:
+            quota.line_at = self._moves
+            quota.line = tuple(reversed(quota.path()))
+        return quota.line
+
+    def has_room(self, quota: Quota, amounts: Amounts) -> bool:
+        """Whether use and `amounts` are within the share of a quota below the root, in all resources of its max."""
+        line = self.line(quota)
+        if line[0] is not self.root:
+            return False
+        used, path = quota.used, line[1:]
+        for key in quota.spec.max:  # noqa: SIM110 a generator costs more than the loop
+            if used.get(key, 0) + amounts.get(key, 0) > (self._runtime(path, key) or 0):
+                return False
+        return True
+
+    def _runtime(self, path: Sequence[Quota], key: str) -> int | None:
         total = self._root_total(key)
         for quota in path:
             parent = quota.parent

@@ -301,7 +301,11 @@ class QuotaCache(Listener):
         self.on_active()
 
     def _assign(self, info: PodInfo) -> None:
-        account = self._count(info.pod, info)
+        account = self.accounts.get(info.uid)
+        if account is None or account.pod is not info.pod:
+            account = self._count(info.pod, info)
+        else:
+            account.info = info
         if account is not None and not account.assigned:
             account.assigned = True
             self._use(account, 1)
