@@ -8,13 +8,14 @@ import re
 import shlex
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import msgspec
 
 from seatrial.harness.errors import HarnessError
 from seatrial.harness.results import ALLURE, Case, Run
+from seatrial.reports.collect import Feature
 
 COMMAND = "allure"
 REPORT = "allure-report"
@@ -27,10 +28,31 @@ CATEGORIES = (  # Allure uses the first category that matches
 _ESCAPED = re.compile(r"([\\:=\s#!])")
 
 
-def labels(case: Case) -> list[tuple[str, str]]:
-    """Allure's labels of a case: requirements become features and tags, the suite becomes a suite."""
-    found = [("feature", feature) for feature in case.features]
-    found += [("tag", feature) for feature in case.features]
+def labels(case: Case, rows: Mapping[str, Feature] | None = None) -> list[tuple[str, str]]:
+    """Allure's labels of a case: groups become epics, rows features, promises stories; IDs are tags as well."""
+    found: dict[tuple[str, str], None] = {}
+    for name in case.features:
+        row = (rows or {}).get(name.partition(".")[0])
+        if row is None:
+            found["feature", name] = None
+            continue
+        found["epic", row.group] = None
+        found["feature", f"{row.id}: {row.title}".rstrip(": ")] = None
+        if name != row.id:
+            promise = row.promises.get(name.removeprefix(f"{row.id}."))
+            found["story", f"{name}: {promise.text}" if promise else name] = None
+    return [*found, *_tags(case)]
+
+
+def title(case: Case) -> str:
+    """The title of a case: the first line of its description with its parameters, or its name in words."""
+    _, bracket, parameters = case.title.partition(" (")
+    first = case.description.partition("\n")[0].rstrip(".")
+    return f"{first}{bracket}{parameters}" if first else case.title
+
+
+def _tags(case: Case) -> list[tuple[str, str]]:
+    found = [("tag", feature) for feature in case.features]
     if case.suite:
         found += [("parentSuite", "seatrial"), ("suite", case.suite)]
     if case.case:

@@ -7,7 +7,8 @@ import pytest
 
 from seatrial.harness.errors import HarnessError
 from seatrial.harness.results import Case, Run, RunInfo, Subject, moment, read_run
-from seatrial.reports.allure import build_html, environment, labels, write_context
+from seatrial.reports.allure import build_html, environment, labels, title, write_context
+from seatrial.reports.collect import Feature, Promise
 from seatrial.reports.tests.sample import sample_run
 from seatrial.scheduler.api.clock import SIM_EPOCH
 
@@ -95,3 +96,33 @@ def test_a_command_that_fails_is_named(run: Run, tmp_path: Path, script: str, sa
     program = command(tmp_path, script)
     with pytest.raises(HarnessError, match=says):
         build_html(with_results(run), which=lambda _: program)
+
+
+def test_rows_and_promises_become_features_and_stories() -> None:
+    rows = {
+        "A-1": Feature("A-1", "Cards", group="Devices", promises={"one": Promise("First"), "two": Promise("Second")})
+    }
+    case = Case("t::a", "passed", features=("A-1.one", "A-1.two", "Z-1"), severity="critical")
+    found = labels(case, rows)
+    assert found[:5] == [
+        ("epic", "Devices"),
+        ("feature", "A-1: Cards"),
+        ("story", "A-1.one: First"),
+        ("story", "A-1.two: Second"),
+        ("feature", "Z-1"),
+    ]
+    assert ("tag", "A-1.one") in found
+    assert ("severity", "critical") in found
+
+
+@pytest.mark.parametrize(
+    ("case", "want"),
+    [
+        pytest.param(
+            Case("t", "passed", "a b (x)", "Cards are given.\n\nMore."), "Cards are given (x)", id="docstring"
+        ),
+        pytest.param(Case("t", "passed", "a b", ""), "a b", id="no-docstring"),
+    ],
+)
+def test_titles_are_docstrings(case: Case, want: str) -> None:
+    assert title(case) == want

@@ -25,6 +25,7 @@ from seatrial.scheduler.api.numa import (
 from seatrial.scheduler.api.wire import to_json
 
 MACHINE = "cpu-64"
+SPREAD_CPUS = "spread-cpus"
 
 pytestmark = [pytest.mark.needs(Capability.NODES)]
 
@@ -55,6 +56,21 @@ def test_cpus_of_their_own(cluster: Trial, expect: Expect, qos: str, policy: str
     assert len(cpus(a)) == 4
     assert set(cores(cluster, a).values()) == {each}
     assert len(cpu_numa_nodes(cluster, a)) == 1
+
+
+@pytest.mark.feature("CPU-1.default-by-config")
+@pytest.mark.profile(SPREAD_CPUS)
+@pytest.mark.case("CP-012", severity="critical")
+def test_the_default_policy_comes_from_the_configuration(cluster: Trial, expect: Expect) -> None:
+    """With defaultCPUBindPolicy SpreadByPCPUs a pod without a policy gets one CPU of each core; a policy still wins."""
+    cluster.add(node("n1").server(MACHINE))
+    cluster.submit(bound(pod("default"), 4).scheduler(SPREAD_CPUS))
+    cluster.submit(bound(pod("own"), 4).bind_cpus(FULL_PCPUS).scheduler(SPREAD_CPUS))
+
+    default, own = expect.running("default", "own")
+
+    assert set(cores(cluster, default).values()) == {1}
+    assert set(cores(cluster, own).values()) == {2}
 
 
 @pytest.mark.feature("CPU-1.others-share")

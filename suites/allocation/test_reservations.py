@@ -19,6 +19,7 @@ from seatrial.scheduler.api.reservation import RESERVATIONS_PATH, Reservation
 pytestmark = [pytest.mark.needs(Capability.NODES)]
 
 RESERVING = "reserving"  # the profile whose Reservation plugin preempts
+WITHOUT_PREEMPTION = "reserving-without-preemption"
 SMALL = 8  # cores of a node
 
 
@@ -427,6 +428,29 @@ def test_room_is_made_inside(cluster: Trial, expect: Expect) -> None:
     expect.gone("inside")
     assert reservation_of(expect.bound("wants")) == "held"
     assert cluster.pod("beside").spec.node_name == "n1"
+
+
+@pytest.mark.feature("RSV-4.enable-preemption")
+@pytest.mark.case("RV-041", severity="critical")
+@pytest.mark.profile(WITHOUT_PREEMPTION)
+def test_without_enable_preemption_no_room_is_made_inside(cluster: Trial, expect: Expect) -> None:
+    """With enablePreemption false the same pod waits, and the owners of the reservation stay."""
+    cluster.apply(priority_class("trial-high", 1000))
+    cluster.add(node("n1").cpu(SMALL))
+    held = reservation("held").like(pod("x").request(cpu=4)).for_labels(app="owner").many()
+    cluster.reserve(held.policy("Restricted"))
+    expect.available("held")
+    cluster.submit(owner("inside", cpu=4))
+    expect.bound("inside")
+
+    wanting = owner("wants", cpu=3).into_reservation().priority_class("trial-high")
+    cluster.submit(wanting.scheduler(WITHOUT_PREEMPTION))
+
+    expect.pending("wants")
+    expect.stable(seconds=30)
+    assert cluster.find("inside") is not None
+    cluster.delete("inside")
+    assert reservation_of(expect.bound("wants")) == "held"
 
 
 @pytest.mark.feature("RSV-5.own-place")

@@ -140,7 +140,7 @@ def test_spreading_keeps_loads_apart(cluster: Trial, expect: Expect) -> None:
     expect.pending(large.name, saying="Insufficient")
 
 
-@pytest.mark.feature("DEV-4.side-by-side")
+@pytest.mark.feature("DEV-4.side-by-side", "SHELL-1.plugin-args")
 @pytest.mark.case("DS-026", severity="normal")
 def test_two_profiles_side_by_side(cluster: Trial, expect: Expect) -> None:
     """Pods of two profiles on the same nodes: each profile accounts for the other's allocations."""

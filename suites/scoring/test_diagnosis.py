@@ -158,6 +158,33 @@ def test_services_list_themselves(services: Ask) -> None:
     assert routes == sorted(routes)
 
 
+ROUTES = (  # Koordinator's, beside the list itself
+    "/apis/v1/nodes/:nodeName",
+    "/apis/v1/plugins/DeviceShare/nodeDeviceSummaries",
+    "/apis/v1/plugins/DeviceShare/nodeDeviceSummaries/:name",
+    "/apis/v1/plugins/NodeNUMAResources/cpuTopologyOptions/:nodeName",  # as the post of v0.7 has it
+    "/apis/v1/plugins/Reservation/nodeReservations/:nodeName",
+)
+
+
+@pytest.mark.feature("SHELL-3.every-route")
+@pytest.mark.case("SH-006", severity="critical")
+@pytest.mark.parametrize("route", ROUTES)
+def test_every_route_of_the_list_answers(cluster: Trial, services: Ask, route: str) -> None:
+    """The route is in the list, and answers with JSON for a node."""
+    cluster.add(node("n1").server("cpu-64"))
+
+    def answers() -> bool:
+        return services("GET", route.replace(":nodeName", "n1").replace(":name", "n1")).ok
+
+    assert route in orjson.loads(services("GET", "/apis/v1/__services__").body)["GET"]
+    if "nodeDeviceSummaries/" in route:
+        cluster.add(node("n2").gpus("a10", 1))
+        route = route.replace(":name", "n2")
+    assert cluster.cluster.wait(answers, within=10), services("GET", route.replace(":nodeName", "n1")).body
+    orjson.loads(services("GET", route.replace(":nodeName", "n1")).body)
+
+
 @pytest.mark.feature("SHELL-3.state")
 @pytest.mark.case("SH-015", severity="critical")
 def test_a_plugins_state_shows_what_a_pod_took(cluster: Trial, expect: Expect, services: Ask) -> None:

@@ -1,5 +1,6 @@
 """Upstream's default plugins: selectors, taints, spreading, affinity, ports, balance."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -68,11 +69,11 @@ def test_pods_that_want_company(cluster: Trial, expect: Expect) -> None:
 @pytest.mark.feature("SCORE-4.spread")
 @pytest.mark.case("SC-033", severity="critical")
 def test_an_even_spread(cluster: Trial, expect: Expect) -> None:
-    """DoNotSchedule with a skew of one: nine pods on three nodes are three on each."""
-    cluster.add(node("n1"), node("n2"), node("n3"))
+    """DoNotSchedule with a skew of one: nine pods are three on each node, though one node is far emptier."""
+    cluster.add(node("n1").cpu(256), node("n2").cpu(8), node("n3").cpu(8))
     spread = {"topologyKey": HOST, "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule",
               "labelSelector": {"matchLabels": {"app": "a"}}}  # fmt: skip
-    asked = [of_app(pod, topologySpreadConstraints=[spread]) for pod in pods("a", 9)]
+    asked = [of_app(pod, topologySpreadConstraints=[spread]).request(cpu=2) for pod in pods("a", 9)]
     cluster.submit(*asked)
     found = expect.bound(asked[0].name, asked[1].name, *(builder.name for builder in asked[2:]))
     where = [pod.spec.node_name for pod in found]
@@ -104,3 +105,144 @@ def test_the_emptier_node_is_preferred(cluster: Trial, expect: Expect) -> None:
     cluster.submit(*(pod.request(cpu=2) for pod in pods("a", 4)))
     found = expect.bound(*(pod.name for pod in pods("a", 4)))
     assert all(pod.spec.node_name != where for pod in found)
+
+
+def occupy(cluster: Trial, name: str, *, cpu: int, memory: str) -> None:
+    """Put a pod onto a node, past the scheduler."""
+    where = "fixed-" + name
+    cluster.submit(pod(where).request(cpu=cpu, memory=memory).node_name(name))
+
+
+def images(cluster: Trial, name: str, image: str, *, mebibytes: int) -> None:
+    """State in the node's status that the image is present."""
+    status = {"status": {"images": [{"names": [image], "sizeBytes": mebibytes << 20}]}}
+    assert cluster.call("PATCH", f"/api/v1/nodes/{name}/status", status).ok
+
+
+each_order = pytest.mark.parametrize(
+    "order", [pytest.param(("n1", "n2"), id="first-node"), pytest.param(("n2", "n1"), id="second-node")]
+)
+
+
+@pytest.mark.feature("SCORE-4.preferred-affinity")
+@pytest.mark.case("SC-036", severity="critical")
+@each_order
+def test_a_preferred_node_wins_over_an_emptier_one(cluster: Trial, expect: Expect, order: Sequence[str]) -> None:
+    """A pod that prefers a label goes to the labelled node, which is fuller; a pod without a preference does not."""
+    preferred, other = order
+    cluster.add(*(node(name).cpu(32).label("zone", name) for name in sorted(order)))
+    occupy(cluster, preferred, cpu=16, memory="1Gi")
+    term = {"matchExpressions": [{"key": "zone", "operator": "In", "values": [preferred]}]}
+    affinity = {
+        "nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 50, "preference": term}]}
+    }
+    choosy = pod("choosy").request(cpu=1)
+    choosy.manifest["spec"]["affinity"] = affinity
+    cluster.submit(choosy)
+    assert expect.bound("choosy").spec.node_name == preferred
+    cluster.submit(pod("plain").request(cpu=1))
+    assert expect.bound("plain").spec.node_name == other
+
+
+@pytest.mark.feature("SCORE-4.volumes")
+@pytest.mark.case("SC-037", severity="critical")
+@each_order
+def test_a_pod_follows_its_volume(cluster: Trial, expect: Expect, order: Sequence[str]) -> None:
+    """A pod goes to the node of its claim's volume, which is fuller; with that node gone from its choice, it waits."""
+    home, other = order
+    cluster.add(*(node(name).cpu(32) for name in sorted(order)))
+    occupy(cluster, home, cpu=16, memory="1Gi")
+    for number in (1, 2):
+        volume(cluster, f"{cluster.name}-{number}", f"claim-{number}", home)
+    cluster.submit(with_claim(pod("follows").request(cpu=1), "claim-1"))
+    assert expect.bound("follows").spec.node_name == home
+
+    cluster.submit(with_claim(pod("torn").request(cpu=1).select({HOST: other}), "claim-2"))
+    expect.pending("torn", saying="PersistentVolume's node affinity")
+
+
+def volume(cluster: Trial, name: str, claim: str, where: str) -> None:
+    """A volume that one node can attach, bound to a claim."""
+    term = {"matchExpressions": [{"key": HOST, "operator": "In", "values": [where]}]}
+    size, modes = {"storage": "1Gi"}, ["ReadWriteOnce"]
+    cluster.apply(
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolume",
+            "metadata": {"name": name},
+            "spec": {
+                "capacity": size,
+                "accessModes": modes,
+                "local": {"path": "/data"},
+                "nodeAffinity": {"required": {"nodeSelectorTerms": [term]}},
+                "claimRef": {"kind": "PersistentVolumeClaim", "namespace": cluster.name, "name": claim},
+            },
+        },
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "metadata": {"name": claim, "annotations": {"pv.kubernetes.io/bind-completed": "yes"}},
+            "spec": {
+                "accessModes": modes,
+                "resources": {"requests": size},
+                "storageClassName": "",
+                "volumeName": name,
+            },
+        },
+    )
+
+
+def with_claim(asked: PodBuilder, claim: str) -> PodBuilder:
+    """The pod with a volume from the claim."""
+    asked.manifest["spec"]["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": claim}}]
+    return asked
+
+
+@pytest.mark.feature("SCORE-4.images")
+@pytest.mark.case("SC-038", severity="normal")
+@each_order
+def test_a_node_that_has_the_image_is_preferred(cluster: Trial, expect: Expect, order: Sequence[str]) -> None:
+    """A pod with a large image goes to the node that has it, which is a little fuller; another pod does not."""
+    has, other = order
+    cluster.add(*(node(name).cpu(32) for name in sorted(order)))
+    occupy(cluster, has, cpu=2, memory="1Gi")
+    images(cluster, has, "registry.example/model:1", mebibytes=1800)
+    large, plain = pod("large").request(cpu=1), pod("plain").request(cpu=1)
+    large.manifest["spec"]["containers"][0]["image"] = "registry.example/model:1"
+    cluster.submit(large)
+    assert expect.bound("large").spec.node_name == has
+    cluster.submit(plain)
+    assert expect.bound("plain").spec.node_name == other
+
+
+@pytest.mark.feature("SCORE-4.balance")
+@pytest.mark.case("SC-039", severity="normal")
+@each_order
+def test_balance_counts_beside_emptiness(cluster: Trial, expect: Expect, order: Sequence[str]) -> None:
+    """A pod goes to the node whose CPU and memory are used evenly, though the other one has more free on average."""
+    even, uneven = order
+    cluster.add(*(node(name).cpu(100).memory("100Gi") for name in sorted(order)))
+    occupy(cluster, even, cpu=58, memory="58Gi")
+    occupy(cluster, uneven, cpu=5, memory="93Gi")
+    cluster.submit(pod("a").request(cpu=2, memory="2Gi"))
+    assert expect.bound("a").spec.node_name == even
+
+
+@pytest.mark.feature("SHELL-1.weights")
+@pytest.mark.case("SH-005", severity="critical")
+@each_order
+def test_default_weights_decide_where_plugins_disagree(cluster: Trial, expect: Expect, order: Sequence[str]) -> None:
+    """NodeAffinity has weight 2 by default: it outweighs emptiness and an image together, which weight 1 would not."""
+    preferred, other = order
+    cluster.add(*(node(name).cpu(100).memory("100Gi").label("zone", name) for name in sorted(order)))
+    occupy(cluster, preferred, cpu=90, memory="90Gi")
+    images(cluster, other, "registry.example/model:1", mebibytes=1800)
+    term = {"matchExpressions": [{"key": "zone", "operator": "In", "values": [preferred]}]}
+    affinity = {
+        "nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 50, "preference": term}]}
+    }
+    asked = pod("a").request(cpu=1, memory="1Gi")
+    asked.manifest["spec"]["affinity"] = affinity
+    asked.manifest["spec"]["containers"][0]["image"] = "registry.example/model:1"
+    cluster.submit(asked)
+    assert expect.bound("a").spec.node_name == preferred

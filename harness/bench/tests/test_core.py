@@ -2,7 +2,7 @@
 
 import pytest
 
-from seatrial.harness.bench.core import Size, bench_core
+from seatrial.harness.bench.core import Size, bench_core, starved
 from seatrial.harness.bench.mixes import APP, HOST, MIXES, ZONE, mix
 from seatrial.harness.bench.preempt import bench_preempt
 from seatrial.harness.errors import UsageError
@@ -49,3 +49,18 @@ def test_each_preemption_makes_room_and_is_timed(each: int) -> None:
 def test_pods_that_would_not_fill_the_nodes_are_refused(nodes: int, pods: int) -> None:
     with pytest.raises(UsageError, match="expected --pods to be 1, 2, 4 or 8 times --nodes"):
         bench_preempt(nodes, pods, 1, lambda _: None)
+
+
+@pytest.mark.parametrize(
+    ("shares", "valid"),
+    [
+        pytest.param([1.0, 0.98, 1.01], True, id="a-core-of-its-own"),
+        pytest.param([1.0, 0.9], True, id="on-the-bound"),
+        pytest.param([1.0, 0.89], False, id="one-repetition-waited"),
+        pytest.param([0.1, 0.12], False, id="a-busy-machine"),
+    ],
+)
+def test_figures_of_a_starved_process_are_not_valid(shares: list[float], valid: bool) -> None:
+    because = starved(shares)
+    assert (not because) == valid
+    assert all("other load on the machine" in reason for reason in because)
