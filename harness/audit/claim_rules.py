@@ -1,4 +1,4 @@
-"""Invariants of what is claimed beyond single pods: reservations, nominations, gangs, quotas and the order of the queue."""
+"""Invariants of claims beyond single pods: reservations, nominations, gangs, quotas and the order of the queue."""
 
 from collections.abc import Iterator
 

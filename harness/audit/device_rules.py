@@ -1,4 +1,4 @@
-"""Invariants of devices: sums of shares, existence, health, functions, scopes, partitions, and the annotation itself."""
+"""Invariants of devices: sums of shares, existence, health, functions, scopes, partitions, and the annotation."""
 
 from collections.abc import Iterator, Mapping
 

@@ -21,6 +21,7 @@ from seatrial.scheduler.api.transport import Response
 
 CONFIG_VERSION = "kubescheduler.config.k8s.io/v1"
 IN_PROCESS, OURS, DEPLOYED, NONE = "inprocess", "seatrial", "deployed", "none"
+IDLE, RANDOM = "idle", "random"  # schedulers that every case about scheduling must fail (reference.py)
 
 
 class Subject(ABC):
@@ -74,8 +75,8 @@ def open_subject(
 ) -> Iterator[Subject | None]:
     """Start the scheduler called `name` on `cluster`, and stop it in the end; None where there is nothing to start.
 
-    `name` is `inprocess`, `seatrial`, `deployed`, `none`, or a command line whose first word is a path and in which
-    `{kubeconfig}` stands for the cluster's kubeconfig and `{config}` for `config`; without these words
+    `name` is `inprocess`, `seatrial`, `deployed`, `none`, `idle`, `random`, or a command line whose first word is a
+    path and in which `{kubeconfig}` stands for the cluster's kubeconfig and `{config}` for `config`; without these words
     `--kubeconfig FILE` and, if there is a `config`, `--config FILE` are added. `config` is a KubeSchedulerConfiguration
     file; a binary gets a copy in which the cluster is named. A scheduler that the harness did not start keeps its own.
     `services` is where a binary answers people (`Subject.ask`), as in `http://127.0.0.1:10251`; `{port}` in it and in
@@ -89,6 +90,11 @@ def open_subject(
         check_services(services, name)
     if name in {DEPLOYED, NONE}:
         yield None
+    elif name in {IDLE, RANDOM}:
+        from seatrial.harness.subject.reference import Idle, RandomBinder
+
+        with Idle(cluster) if name == IDLE else RandomBinder(cluster, seed=seed) as reference:
+            yield reference
     elif name == IN_PROCESS:
         if Capability.VIRTUAL_TIME not in cluster.capabilities:
             raise UsageError(
