@@ -5,6 +5,7 @@ import pytest
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
+from seatrial.harness.clusters.run_scope import RUN_LABEL
 from seatrial.harness.nodes.faults import FAULTS_ANNOTATION
 from seatrial.scheduler.api.builders import PodBuilder, node, pod
 
@@ -22,7 +23,9 @@ def ready(cluster: Trial, name: str) -> str:
 
 
 def taints(cluster: Trial, name: str) -> set[tuple[str, str]]:
-    return {(one["key"], one["effect"]) for one in cluster.node(name)["spec"].get("taints", ())}
+    """The node's taints, without the one by which a run keeps pods of others away on a shared cluster."""
+    found = cluster.node(name)["spec"].get("taints", ())
+    return {(one["key"], one["effect"]) for one in found if one["key"] != RUN_LABEL}
 
 
 def heal(cluster: Trial, name: str) -> None:
