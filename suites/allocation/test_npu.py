@@ -139,6 +139,7 @@ def test_rings_are_a_preference_only(cluster: Trial, expect: Expect) -> None:
     expect.pending("insists", saying="Unsupported number of GPU requests")
 
 
+@pytest.mark.needs(Capability.OWN_CLUSTER)
 @pytest.mark.case("DS-064", severity="critical")
 @pytest.mark.parametrize(
     ("size", "template", "fit"),
