@@ -6,11 +6,12 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 ARGS   ?=
 
-.PHONY: run test lint types contract docs own-tests suites lock clean help
+.PHONY: run test test-real lint types contract docs own-tests suites lock clean help
 
 help:
 	@echo "make run    suites, load and sign-off report on the embedded cluster (ARGS='...' goes to seatrial run)"
 	@echo "make test   lint, types, import contracts, documentation, own tests, the suites in virtual time"
+	@echo "make test-real  the suites on real etcd, kube-apiserver and kube-controller-manager (docs/backends.md)"
 	@echo "make docs   the documentation site in build/site; a warning or a broken link is an error"
 	@echo "make lock   resolve the dependencies anew and write the lock files (needs uv)"
 	@echo "make clean  remove what the other commands made"
@@ -40,6 +41,14 @@ own-tests: $(VENV)/.dev
 suites: $(VENV)/.dev
 	$(BIN)/pytest suites --seatrial-subject=inprocess -q
 	$(BIN)/pytest suites --seatrial-subject=seatrial -n 3 --dist=worksteal
+
+# Where the programs are missing, it says which and succeeds.
+test-real: $(VENV)/.dev
+	@if why=$$($(BIN)/python -m seatrial.harness.clusters.control_plane); then \
+		$(BIN)/pytest harness/clusters/tests/test_envtest.py -q && \
+		$(BIN)/pytest suites --seatrial-backend=envtest --seatrial-subject=seatrial -q -n 2 --dist=worksteal \
+			-m "not alone"; \
+	else echo "test-real: not run: $$why"; fi
 
 $(VENV)/.base:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \

@@ -22,6 +22,7 @@ COMMANDS = {  # name → module and function, and the text of `seatrial --help`
         "seatrial.harness.commands.load:load",
         "Create, watch and delete pods with Locust; latency and throughput.",
     ),
+    "clean": ("seatrial.harness.commands.clean:clean", "Remove what killed runs left on a cluster."),
     "devices": (
         "seatrial.harness.commands.devices:devices",
         "Devices of this machine, read through the vendors' libraries.",

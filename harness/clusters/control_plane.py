@@ -7,6 +7,7 @@ import os
 import shutil
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -278,3 +279,15 @@ def _define(
 
 def _name(body: dict[str, object]) -> object:
     return body["metadata"]["name"]  # type: ignore[index]
+
+
+def main() -> int:
+    """`python -m seatrial.harness.clusters.control_plane`: prints what is missing; status 0 if nothing is."""
+    why = missing_programs()
+    if why is not None:
+        print(why)  # noqa: T201 read by the Makefile
+    return int(why is not None)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

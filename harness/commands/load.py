@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
+from seatrial.harness.clusters.backends import EMBEDDED, backend_named
 from seatrial.harness.commands.written import check_writable
 from seatrial.harness.errors import UsageError
 from seatrial.harness.load.settings import LoadSettings
@@ -27,7 +28,7 @@ def load(
     drain: float = 30.0,
     processes: int = 1,
     kubeconfig: Path | None = None,
-    backend: Literal["embedded"] | None = None,
+    backend: Literal["embedded", "envtest"] | None = None,
     fleet: str | None = None,
     subject: str | None = None,
     scheduler_name: str = "",
@@ -51,7 +52,7 @@ def load(
         drain: Longest wait for bindings and deletions after the last arrival, in seconds.
         processes: Number of load processes over which the users are spread.
         kubeconfig: Kubeconfig of the cluster; without it, a cluster is started.
-        backend: Backend of the cluster to start.
+        backend: Backend of the cluster to start: embedded, or envtest (real etcd and kube-apiserver).
         fleet: Fleet of the cluster to start: a name or a file.
         subject: Scheduler to start with the cluster: seatrial, none, or a command line.
         scheduler_name: The pods' schedulerName; by default the cluster's own default.
@@ -69,7 +70,7 @@ def load(
         raise UsageError(f"{flag} applies to a cluster that this command starts; it cannot be used with --kubeconfig")
     if samples is not None:
         check_writable("--samples", samples)
-    with _target(kubeconfig, fleet=fleet, subject=subject, seed=seed) as where:
+    with _target(kubeconfig, backend=backend or EMBEDDED, fleet=fleet, subject=subject, seed=seed) as where:
         from seatrial.harness.load.run import run_load
 
         result = run_load(settings, where, progress=_say, samples=samples).as_json()
@@ -85,7 +86,9 @@ def _say(text: str) -> None:
 
 
 @contextmanager
-def _target(kubeconfig: Path | None, *, fleet: str | None, subject: str | None, seed: int) -> Iterator[Path]:
+def _target(
+    kubeconfig: Path | None, *, backend: str, fleet: str | None, subject: str | None, seed: int
+) -> Iterator[Path]:
     """Start cluster and scheduler if needed; yields the kubeconfig to use."""
     from seatrial.harness.subject.foreign import foreign_command
     from seatrial.harness.subject.protocol import DEPLOYED, IN_PROCESS, NONE, OURS, open_subject
@@ -98,20 +101,20 @@ def _target(kubeconfig: Path | None, *, fleet: str | None, subject: str | None, 
             )
         yield kubeconfig
         return
-    from seatrial.harness.clusters.embedded import EmbeddedBackend
-    from seatrial.harness.nodes.fleet import DEFAULT, load_fleet
+    from seatrial.harness.nodes.fleet import DEFAULT, fleet_path, load_fleet
 
     load_fleet(fleet or DEFAULT)  # reports mistakes before anything is started
     if subject == IN_PROCESS:
         raise UsageError(f"--subject {subject}: load is in real time; expected {OURS}, {NONE} or a command line")
     if subject not in {None, OURS, DEPLOYED, NONE}:
         foreign_command(subject, Path("kubeconfig"))
-    _say("starting an embedded cluster and the scheduler")
+    chosen = backend_named(backend, seed=seed)
+    _say(f"starting a cluster (backend {backend}) and the scheduler")
     with (
-        EmbeddedBackend(seed=seed).start(fleet=fleet or DEFAULT) as cluster,
+        chosen.start(fleet=fleet_path(fleet or DEFAULT)) as cluster,
         open_subject(subject or OURS, cluster, seed=seed),
     ):
-        assert cluster.endpoint is not None  # noqa: S101 an embedded cluster has one
+        assert cluster.endpoint is not None  # noqa: S101 these clusters have one
         yield cluster.endpoint.kubeconfig
 
 

@@ -1,6 +1,7 @@
 """`seatrial up` and `seatrial down`: start and end a local cluster."""
 
 import os
+import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,19 +11,21 @@ from typing import Annotated, Literal
 from cyclopts import Parameter, validators
 
 from seatrial.harness.clusters import detached
-from seatrial.harness.clusters.backends import EMBEDDED, LOCAL_DOCKER, backend_named
+from seatrial.harness.clusters.backends import EMBEDDED, ENVTEST, LOCAL_DOCKER, backend_named
 from seatrial.harness.clusters.kubeconfig import is_ours
 from seatrial.harness.clusters.local_node import LocalNode
 from seatrial.harness.errors import UsageError
+from seatrial.harness.private_files import write_private
 from seatrial.harness.subject.foreign import foreign_command
 from seatrial.harness.subject.protocol import DEPLOYED, IN_PROCESS, NONE, OURS
 
+LOOPBACK = "127.0.0.1"
 Port = Annotated[int, Parameter(validator=validators.Number(gte=0, lte=65535))]
 
 
 def up(
     *,
-    backend: Literal["embedded", "local", "local-docker"] = "embedded",
+    backend: Literal["embedded", "envtest", "local", "local-docker"] = "embedded",
     fleet: str = "default",
     kubeconfig: Path | None = None,
     subject: str = OURS,
@@ -36,8 +39,9 @@ def up(
     """Start a cluster with simulated nodes and a scheduler; it runs until Ctrl-C (or `seatrial down`).
 
     Args:
-        backend: embedded: the embedded API server with simulated nodes. local: the same server with this machine as the
-            only node, its pods as processes; local-docker: as Docker containers.
+        backend: embedded: the embedded API server with simulated nodes. envtest: real etcd, kube-apiserver and
+            kube-controller-manager with simulated nodes, without --detach, --host and --port. local: the embedded
+            server with this machine as the only node, its pods as processes; local-docker: as Docker containers.
         fleet: A fleet file, or the name of a shipped one; `none` starts without nodes.
         kubeconfig: File for the kubeconfig (mode 0600), by default ./seatrial.kubeconfig; removed with the cluster.
             An existing file that seatrial did not write is refused.
@@ -49,10 +53,14 @@ def up(
         seed: Decides identities, delays and ties.
         fake: With local: stand-ins for this machine's devices, as in dgx-h100 or a10:2.
     """
-    if fleet not in {"default", NONE} and backend != EMBEDDED:
+    if fleet not in {"default", NONE} and backend not in {EMBEDDED, ENVTEST}:
         raise UsageError(f"--fleet {fleet}: backend {backend!r} has one node, this machine, and takes no fleet")
     backend_named(backend, fake=fake)
-    local = None if backend == EMBEDDED else LocalNode("docker" if backend == LOCAL_DOCKER else "process", fake)
+    if backend == ENVTEST and (detach or port or host != LOOPBACK):
+        raise UsageError(f"--detach, --host, --port: not with --backend {ENVTEST}, which listens on {LOOPBACK} only")
+    local = (
+        None if backend in {EMBEDDED, ENVTEST} else LocalNode("docker" if backend == LOCAL_DOCKER else "process", fake)
+    )
     if subject in {IN_PROCESS, DEPLOYED}:
         raise UsageError(f"--subject {subject}: expected {OURS}, {NONE} or the path of a binary")
     running = detached.find(name)
@@ -64,6 +72,8 @@ def up(
     path = (kubeconfig or Path("seatrial.kubeconfig")).resolve()
     _check_kubeconfig(path)
     options = UpOptions(path, "" if fleet == NONE or local else fleet, subject, host, port, seed, local)
+    if backend == ENVTEST:
+        return _envtest(options)
     if detach:
         return _detached(options, name)
     return _foreground(options)
@@ -165,6 +175,35 @@ def _foreground(options: UpOptions) -> int:
 
         for child in children:
             stop(child)
+        options.kubeconfig.unlink(missing_ok=True)
+    print("the cluster is down")
+    return 0
+
+
+def _envtest(options: UpOptions) -> int:
+    """Run a real control plane and the scheduler as children until Ctrl-C or SIGTERM."""
+    from seatrial.harness.nodes.fleet import fleet_path
+    from seatrial.harness.processes import stop
+
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    fleet = fleet_path(options.fleet) if options.fleet else None
+    try:
+        with backend_named(ENVTEST, seed=options.seed).start(fleet=fleet) as cluster:
+            assert cluster.endpoint is not None  # noqa: S101 it is a cluster of processes
+            write_private(options.kubeconfig, cluster.endpoint.kubeconfig.read_bytes())
+            command = options.scheduler()
+            child = _spawn(command, None) if command is not None else None
+            try:
+                _tell(options, cluster.endpoint.url)
+                print("Ctrl-C ends it.", flush=True)
+                signal.pause()
+            except KeyboardInterrupt:
+                pass
+            finally:
+                if child is not None:
+                    stop(child)
+    finally:
+        signal.signal(signal.SIGTERM, before)
         options.kubeconfig.unlink(missing_ok=True)
     print("the cluster is down")
     return 0

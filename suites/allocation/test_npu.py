@@ -141,6 +141,7 @@ def test_rings_are_a_preference_only(cluster: Trial, expect: Expect) -> None:
 
 
 @pytest.mark.feature("DEV-11.virtual")
+@pytest.mark.needs(Capability.OWN_CLUSTER)
 @pytest.mark.case("DS-064", severity="critical")
 @pytest.mark.parametrize(
     ("size", "template", "fit"),

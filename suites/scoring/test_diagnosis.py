@@ -20,7 +20,7 @@ from seatrial.scheduler.api.builders import node, pod, pods, reservation
 from seatrial.scheduler.api.device import GPU_CORE
 from seatrial.scheduler.api.quantity import amount
 
-pytestmark = [pytest.mark.needs(Capability.NODES)]
+pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
 
 SUMMARIES = "/apis/v1/plugins/DeviceShare/nodeDeviceSummaries"
 POINTS = "scheduler_framework_extension_point_duration_seconds"

@@ -52,6 +52,7 @@ def test_a_pod_of_another_scheduler_is_left_alone(cluster: Trial, expect: Expect
 
 @pytest.mark.feature("SHELL-5.refusal", "SHELL-5.binding")
 @pytest.mark.case("SH-003", severity="critical")
+@pytest.mark.needs(Capability.OWN_CLUSTER)
 def test_why_a_pod_is_where_it_is_or_nowhere(cluster: Trial, expect: Expect) -> None:
     """A refusal counts the nodes by reason, in condition and event; a binding is an event with the node."""
     cluster.add(node("n1").gpus("a10", 1), node("n2").gpus("a10", 1).taint("closed"))

@@ -25,6 +25,7 @@ def of_app(pod: PodBuilder, **spec: Any) -> PodBuilder:
 
 @pytest.mark.feature("SCORE-4.selectors")
 @pytest.mark.case("SC-030", severity="critical")
+@pytest.mark.needs(Capability.OWN_CLUSTER)
 def test_selectors_and_taints(cluster: Trial, expect: Expect) -> None:
     """A pod is placed on nodes that its selector and tolerations allow, and on no others."""
     cluster.add(node("plain"), node("fast").label("disk", "fast"), node("closed").taint("team"))

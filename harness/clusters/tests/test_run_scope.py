@@ -1,0 +1,131 @@
+"""Requests and responses of a run on a cluster that others use."""
+
+import json
+from typing import Any
+
+import pytest
+
+from seatrial.harness.clusters.run_scope import RUN_LABEL, RunScope
+from seatrial.harness.errors import ClusterError
+from seatrial.scheduler.api.transport import MERGE_PATCH, Request, Response
+
+PODS = "/api/v1/namespaces/trial-x/pods"
+
+
+def sent(scope: RunScope, method: str, path: str, body: Any = None) -> tuple[str, Any]:
+    content = MERGE_PATCH if method == "PATCH" else "application/json"
+    data = json.dumps(body).encode() if body is not None else b""
+    request = scope.outgoing(Request(method, path, data, content))
+    return request.path, json.loads(request.body) if request.body else None
+
+
+def pod(name: str, **spec: Any) -> dict[str, Any]:
+    return {"kind": "Pod", "metadata": {"name": name}, "spec": {"containers": [], **spec}}
+
+
+@pytest.fixture
+def scope() -> RunScope:
+    found = RunScope("1a2b3c")
+    sent(found, "POST", "/api/v1/nodes", {"kind": "Node", "metadata": {"name": "n1"}})
+    return found
+
+
+@pytest.mark.parametrize(
+    ("path", "want"),
+    [
+        pytest.param("/api/v1/nodes/n1", "/api/v1/nodes/st-1a2b3c-n1", id="node"),
+        pytest.param("/api/v1/nodes/n1/status", "/api/v1/nodes/st-1a2b3c-n1/status", id="subresource"),
+        pytest.param(f"{PODS}/n1", "/api/v1/namespaces/st-1a2b3c-trial-x/pods/n1", id="a-pod-keeps-its-name"),
+        pytest.param("/api/v1/namespaces/kube-system/pods", "/api/v1/namespaces/kube-system/pods", id="system"),
+        pytest.param(
+            "/apis/scheduling.k8s.io/v1/priorityclasses/system-node-critical",
+            "/apis/scheduling.k8s.io/v1/priorityclasses/system-node-critical",
+            id="system-priority-class",
+        ),
+        pytest.param(
+            "/api/v1/pods?fieldSelector=spec.nodeName%3Dn1",
+            "/api/v1/pods?fieldSelector=spec.nodeName%3Dst-1a2b3c-n1",
+            id="field-selector",
+        ),
+        pytest.param(
+            "/api/v1/nodes", "/api/v1/nodes?labelSelector=seatrial.dev%2Frun%3D1a2b3c", id="only-the-nodes-of-the-run"
+        ),
+        pytest.param("/version", "/version", id="no-resource"),
+    ],
+)
+def test_path_of_a_read(scope: RunScope, path: str, want: str) -> None:
+    assert sent(scope, "GET", path)[0] == want
+
+
+def test_objects_without_a_namespace_get_prefix_and_label() -> None:
+    scope = RunScope("1a2b3c")
+    body = {"kind": "PriorityClass", "metadata": {"name": "high"}, "value": 5}
+    path, found = sent(scope, "POST", "/apis/scheduling.k8s.io/v1/priorityclasses", body)
+    assert path == "/apis/scheduling.k8s.io/v1/priorityclasses"
+    assert found["metadata"] == {"name": "st-1a2b3c-high", "labels": {RUN_LABEL: "1a2b3c"}}
+    _, using = sent(scope, "POST", PODS, pod("p", priorityClassName="high"))
+    assert using["spec"]["priorityClassName"] == "st-1a2b3c-high"
+    assert using["metadata"]["name"] == "p"
+
+
+def test_pods_go_to_the_scheduler_and_nodes_of_the_run(scope: RunScope) -> None:
+    _, found = sent(scope, "POST", PODS, pod("p", nodeSelector={"a": "b"}))
+    assert found["spec"]["schedulerName"] == "st-1a2b3c-default-scheduler"
+    assert found["spec"]["nodeSelector"] == {"a": "b", RUN_LABEL: "1a2b3c"}
+    (toleration,) = found["spec"]["tolerations"]
+    assert toleration == {"key": RUN_LABEL, "operator": "Equal", "value": "1a2b3c", "effect": "NoSchedule"}
+
+
+def test_pods_of_a_template_too(scope: RunScope) -> None:
+    body = {"kind": "Deployment", "metadata": {"name": "d"}, "spec": {"template": {"spec": {"containers": []}}}}
+    _, found = sent(scope, "POST", "/apis/apps/v1/namespaces/trial-x/deployments", body)
+    assert found["spec"]["template"]["spec"]["schedulerName"] == "st-1a2b3c-default-scheduler"
+
+
+def test_a_deployed_scheduler_keeps_its_name() -> None:
+    scope = RunScope("1a2b3c", own_schedulers=False)
+    _, found = sent(scope, "POST", PODS, pod("p", schedulerName="koord-scheduler"))
+    assert found["spec"]["schedulerName"] == "koord-scheduler"
+
+
+def test_names_inside_of_an_annotation(scope: RunScope) -> None:
+    body = pod("p")
+    body["metadata"]["annotations"] = {"a": '{"node":"n1","other":"n10"}', "b": "n10", "c": "{not json"}
+    _, found = sent(scope, "POST", PODS, body)
+    assert json.loads(found["metadata"]["annotations"]["a"]) == {"node": "st-1a2b3c-n1", "other": "n10"}
+    assert found["metadata"]["annotations"]["b"] == "n10"
+    assert found["metadata"]["annotations"]["c"] == "{not json"
+
+
+def test_tests_read_their_own_names(scope: RunScope) -> None:
+    body = b'{"spec":{"nodeName":"st-1a2b3c-n1"},"status":{"message":"bound to st-1a2b3c-n1"}}'
+    found = scope.response(Response(200, body)).body
+    assert found == b'{"spec":{"nodeName":"n1"},"status":{"message":"bound to n1"}}'
+
+
+def test_a_fleets_entry_keeps_its_labels_and_taints(scope: RunScope) -> None:
+    found = scope.entry({"name": "n", "labels": {"a": "b"}, "taints": [{"key": "k", "effect": "NoExecute"}]})
+    assert found["labels"] == {"a": "b", RUN_LABEL: "1a2b3c"}
+    assert [taint["key"] for taint in found["taints"]] == ["k", RUN_LABEL]
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        pytest.param("DELETE", "/api/v1/nodes", id="all-nodes"),
+        pytest.param("DELETE", "/apis/scheduling.k8s.io/v1/priorityclasses/system-node-critical", id="system-class"),
+        pytest.param("DELETE", "/api/v1/namespaces/kube-system/pods/x", id="a-pod-of-the-system"),
+        pytest.param("POST", "/api/v1/namespaces/koordinator-system/configmaps", id="configuration-of-others"),
+        pytest.param("POST", "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations", id="a-webhook"),
+        pytest.param("PATCH", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/x", id="a-definition"),
+        pytest.param("DELETE", "/api/v1/namespaces/default", id="a-namespace-of-others"),
+    ],
+)
+def test_what_belongs_to_others_is_not_changed(scope: RunScope, method: str, path: str) -> None:
+    with pytest.raises(ClusterError, match="others use"):
+        sent(scope, method, path)
+
+
+def test_a_node_of_the_same_name_is_another_one(scope: RunScope) -> None:
+    """Others have a node `n1` too; the request goes to the run's."""
+    assert sent(scope, "DELETE", "/api/v1/nodes/n1")[0] == "/api/v1/nodes/st-1a2b3c-n1"

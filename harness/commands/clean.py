@@ -1,0 +1,38 @@
+"""`seatrial clean`: remove what killed runs left on a cluster."""
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from seatrial.harness.clusters.existing import WholeCluster, with_context
+from seatrial.harness.clusters.kubeconfig import load_access
+from seatrial.harness.clusters.leftovers import remove_dead_runs, runs_on
+from seatrial.harness.private_files import private_folder
+
+
+def clean(
+    *,
+    kubeconfig: Path,
+    context: str = "",
+    dry_run: Annotated[bool, Parameter(negative="")] = False,
+) -> int:
+    """Remove the objects of runs that were killed. Runs that live, and objects without seatrial's mark, are left alone.
+
+    Args:
+        kubeconfig: Kubeconfig of the cluster.
+        context: Context in it, by default its current one.
+        dry_run: List all runs that have objects on the cluster, dead or alive, and remove nothing.
+    """
+    with private_folder() as folder:
+        path = with_context(kubeconfig, context, folder / "kubeconfig")
+        cluster = WholeCluster("existing", load_access(path), path)
+        try:
+            if dry_run:
+                print("\n".join(f"run {run}" for run in runs_on(cluster)) or "no run has objects on this cluster")
+                return 0
+            removed = remove_dead_runs(cluster)
+        finally:
+            cluster.close()
+    print("\n".join(f"run {run}: removed" for run in removed) or "nothing to remove")
+    return 0
