@@ -1,5 +1,6 @@
 """`seatrial differential`: sends the same requests to two API servers and lists where their answers differ."""
 
+import secrets
 from pathlib import Path
 from typing import Annotated
 
@@ -10,16 +11,13 @@ from seatrial.harness.apiserver.differential.comparison import Difference, Send,
 from seatrial.harness.clusters.kubeconfig import load_access
 from seatrial.harness.errors import UsageError
 
-NAMESPACE = "differential"
 _WITHIN = 70.0  # seconds; kube-apiserver gives up after 60
 
 
-def differential(
-    kubeconfig: Path, reference: Path, *, every: Annotated[bool, Parameter(negative="")] = False
-) -> int:
+def differential(kubeconfig: Path, reference: Path, *, every: Annotated[bool, Parameter(negative="")] = False) -> int:
     """Compare two API servers.
 
-    Objects named `differential` are created and deleted in both, and a namespace of that name.
+    Objects named `differential` are created and deleted in both, and a namespace `differential-…`.
 
     Parameters
     ----------
@@ -31,23 +29,24 @@ def differential(
         Show the differences that are meant too.
     """
     ours, theirs = _sender(kubeconfig), _sender(reference)
+    namespace = f"differential-{secrets.token_hex(3)}"
     for send in (ours, theirs):
-        _prepare(send)
+        _prepare(send, namespace)
     try:
-        found = list(compare(ours, theirs, calls(NAMESPACE), known_differences()))
+        found = list(compare(ours, theirs, calls(namespace), known_differences()))
     finally:
         for send in (ours, theirs):
-            send("DELETE", f"/api/v1/namespaces/{NAMESPACE}", b"", "application/json")
+            send("DELETE", f"/api/v1/namespaces/{namespace}", b"", "application/json")
     differences = [row for row in found if row is not None]
     unknown = [row for row in differences if not row.reason]
     for row in differences if every else unknown:
         _show(row)
-    print(f"{len(found)} requests, {len(differences)} differ, {len(unknown)} of them without a reason")  # noqa: T201
+    print(f"{len(found)} requests, {len(differences)} differ, {len(unknown)} of them without a reason")
     return 1 if unknown else 0
 
 
 def _show(row: Difference) -> None:
-    print(row.text + (f" ({row.reason})" if row.reason else ""))  # noqa: T201
+    print(row.text + (f" ({row.reason})" if row.reason else ""))
 
 
 def _sender(path: Path) -> Send:
@@ -64,9 +63,9 @@ def _sender(path: Path) -> Send:
     return send
 
 
-def _prepare(send: Send) -> None:
+def _prepare(send: Send, namespace: str) -> None:
     """Create the namespace and its service account, which pods need where no controller creates it."""
-    for path, name in (("namespaces", NAMESPACE), (f"namespaces/{NAMESPACE}/serviceaccounts", "default")):
+    for path, name in (("namespaces", namespace), (f"namespaces/{namespace}/serviceaccounts", "default")):
         body = orjson.dumps({"metadata": {"name": name}})
         code, answer = send("POST", f"/api/v1/{path}", body, "application/json")
         if code not in {201, 409}:
