@@ -30,6 +30,10 @@ COMMANDS = {  # name → module and function, and the text of `seatrial --help`
     "report": ("seatrial.reports.commands:report", "The sign-off page, from the files of runs."),
     "compare": ("seatrial.reports.commands:compare", "Changed verdicts and figures between two runs."),
     "explain": ("seatrial.harness.commands.explain:explain", "Why a pod is on its node, or not placed."),
+    "differential": (
+        "seatrial.harness.commands.differential:differential",
+        "Send the same requests to two API servers and list different answers.",
+    ),
     "scheduler": ("seatrial.harness.commands.scheduler:scheduler", "Run our scheduler against any API server."),
     "vgpu-monitor": (
         "seatrial.harness.commands.vgpu_monitor:vgpu_monitor",

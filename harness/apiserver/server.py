@@ -21,11 +21,12 @@ from seatrial.harness.apiserver.access.reviews import review
 from seatrial.harness.apiserver.access.tokens import Tokens
 from seatrial.harness.apiserver.admission.chain import Admission
 from seatrial.harness.apiserver.controllers.definitions import Definitions
+from seatrial.harness.apiserver.discovery import openapi_protobuf
 from seatrial.harness.apiserver.discovery.documents import Discovery, version
 from seatrial.harness.apiserver.discovery.openapi import OpenApi
 from seatrial.harness.apiserver.discovery.resources import Registry, Resource
 from seatrial.harness.apiserver.errors import ApiStatusError
-from seatrial.harness.apiserver.request.negotiation import PLAIN, negotiate
+from seatrial.harness.apiserver.request.negotiation import OPENAPI_PROTOBUF, PLAIN, negotiate
 from seatrial.harness.apiserver.request.options import DeleteOptions, write_of
 from seatrial.harness.apiserver.request.request import RequestContext, Target
 from seatrial.harness.apiserver.storage.paging import flag
@@ -52,6 +53,16 @@ log = logging.getLogger(__name__)
 
 _BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _OPEN = frozenset({"healthz", "livez", "readyz", "version"})  # no authorization needed
+_DELETE_RETURNS_OBJECT = frozenset(  # upstream's registries with ReturnDeletedObject
+    [("", plural) for plural in (
+        "persistentvolumeclaims", "persistentvolumes", "pods", "podtemplates", "resourcequotas", "serviceaccounts",
+        "services",
+    )]
+    + [("storage.k8s.io", plural) for plural in ("csidrivers", "csinodes", "storageclasses", "volumeattachments")]
+    + [("resource.k8s.io", plural) for plural in (
+        "deviceclasses", "resourceclaims", "resourceclaimtemplates", "resourceslices",
+    )]
+)  # fmt: skip
 _PLAIN_HEADERS = {"content-type": "application/json"}
 _TEXT_HEADERS = {"content-type": "text/plain; charset=utf-8"}
 
@@ -166,6 +177,8 @@ class ApiServer:
         if head not in _OPEN and MASTERS not in context.identity.groups:
             self.access.check(context.identity, Act("get", path="/" + "/".join(parts)))
         aggregated = context.format.shape == "APIGroupDiscoveryList"
+        if context.format.shape == OPENAPI_PROTOBUF and parts != ["openapi", "v2"]:
+            raise errors.not_acceptable()
         found: Object | None = None
         if head in {"healthz", "livez", "readyz"}:
             return Response(200, _health(head, verbose="verbose" in context.query), _TEXT_HEADERS)
@@ -184,7 +197,9 @@ class ApiServer:
         elif head == "apis" and len(rest) == 2:
             found = self.discovery.resources(rest[0], rest[1])
         elif head == "openapi":
-            data = self.openapi.document(rest)
+            if rest == ["v2"] and context.format.shape == OPENAPI_PROTOBUF:
+                return Response(200, self.openapi.v2_protobuf(), {"content-type": openapi_protobuf.CONTENT_TYPE})
+            data = self.openapi.document(rest) if rest != ["v2", "protobuf"] else None
             if data is not None:
                 return Response(200, data, _PLAIN_HEADERS)
         elif not head:
@@ -241,6 +256,8 @@ class ApiServer:
         method = context.request.method
         if MASTERS not in context.identity.groups:
             self.access.check(context.identity, context.act(target))
+        if context.format.shape == OPENAPI_PROTOBUF:
+            raise errors.not_acceptable()
         if target.subresource:
             return self._subresource(target, context)
         if target.resource.group == usage.GROUP:
@@ -347,7 +364,7 @@ class ApiServer:
         item, gone = self.objects.delete(resource, target.key, context.delete_options())
         if resource.conversion is not None:
             item = Item(item.key, {**seen.obj, "metadata": item.obj["metadata"]}, item.version, item.ledger)
-        if gone and resource.key != ("", "pods"):
+        if gone and resource.key not in _DELETE_RETURNS_OBJECT:
             status: Object = {
                 "kind": "Status",
                 "apiVersion": "v1",

@@ -71,7 +71,8 @@ def _load(path: Path, folder: Path) -> Access:
             raise UsageError(f"kubeconfig {path}: its certificates cannot be used: {error}") from error
     elif not url.startswith("http:"):
         raise UsageError(f"kubeconfig {path}: server: expected http:// or https://, found {url!r}")
-    authorization = found.get_api_key_with_prefix("authorization")
+    # The official client names the key `BearerToken` since version 36.
+    authorization = found.get_api_key_with_prefix("authorization") or found.get_api_key_with_prefix("BearerToken")
     return Access(url, tls, {"authorization": authorization} if authorization else {})
 
 

@@ -27,6 +27,7 @@ from seatrial.harness.apiserver.controllers.jobverdicts import (
     wanted_active,
 )
 from seatrial.harness.apiserver.controllers.owners import controller_of
+from seatrial.harness.apiserver.controllers.pacing import Pacing
 from seatrial.harness.apiserver.controllers.podstate import (
     condition,
     deletion_order,
@@ -80,6 +81,7 @@ class Jobs:
         self._queue: WorkQueue[Key] = WorkQueue(control.clock, self._sync)
         self._stray: WorkQueue[Key] = WorkQueue(control.clock, self._release_stray)
         self._expired: WorkQueue[tuple[Key, str]] = WorkQueue(control.clock, self._remove)
+        self._pacing = Pacing()
         self._backoffs: dict[str, _Backoff] = {}  # by uid
         control.objects.collection(self._resource).listen(self._changed)
         control.owned_pods.follow(self._resource, self._pod_changed)
@@ -240,9 +242,14 @@ class Jobs:
         elif len(active) < wanted:
             replaced_late = job["spec"].get("podReplacementPolicy") == "Failed"
             short = wanted - len(active) - (tally.terminating if replaced_late else 0)
+            now = self._control.clock.monotonic()
+            pause = self._pacing.wait(item.key, now)
+            if pause > 0:
+                self._queue.add_after(pause, item.key)
+                short = 0
             problem = self._create_pods(item, job, tally, active, min(max(short, 0), BURST))
             if short > BURST:
-                self._queue.add(item.key)
+                self._queue.add_after(self._pacing.after_burst(item.key, now, len(active)), item.key)
         self._count_present(item, tally)
         return problem
 

@@ -5,6 +5,7 @@ Follows `pkg/controller/replicaset`. The controller reads the store itself, so u
 
 from seatrial.harness.apiserver.controllers.control import Control, with_condition, without_condition
 from seatrial.harness.apiserver.controllers.owners import controller_of
+from seatrial.harness.apiserver.controllers.pacing import Pacing
 from seatrial.harness.apiserver.controllers.podstate import available_in, deletion_order, is_active
 from seatrial.harness.apiserver.controllers.work_queue import WorkQueue
 from seatrial.harness.apiserver.discovery.resources import Resource
@@ -25,6 +26,7 @@ class ReplicaSets:
     def __init__(self, control: Control, kind: CollectionKey = REPLICA_SETS) -> None:
         self._control = control
         self._resource: Resource = control.resource(kind)
+        self._pacing = Pacing()
         self._component = _COMPONENTS[self._resource.kind]
         self._queue: WorkQueue[Key] = WorkQueue(control.clock, self._sync)
         control.follow_workload(self._resource, self._queue)
@@ -53,6 +55,10 @@ class ReplicaSets:
         spec = item.obj["spec"]
         short = spec.get("replicas", 1) - len(pods)
         if short > 0:
+            pause = self._pacing.wait(item.key, self._control.clock.monotonic())
+            if pause > 0:
+                self._queue.add_after(pause, item.key)
+                return None
             for _ in range(min(short, BURST)):
                 pod = self._control.pod_from(self._resource, item, spec.get("template") or {})
                 pod["metadata"]["generateName"] = f"{item.key[1]}-"
@@ -61,7 +67,8 @@ class ReplicaSets:
                 except ApiStatusError as refused:
                     return None if refused.code == 404 else refused
             if short > BURST:
-                self._queue.add(item.key)
+                now = self._control.clock.monotonic()
+                self._queue.add_after(self._pacing.after_burst(item.key, now, len(pods)), item.key)
         elif short < 0:
             for pod_item in deletion_order(pods, self._related(item, pods))[: min(-short, BURST)]:
                 self._control.delete_pod(self._component, self._resource, item, pod_item)

@@ -7,6 +7,7 @@ from typing import Any
 
 from seatrial.harness.apiserver.controllers.control import Control
 from seatrial.harness.apiserver.controllers.counts import scaled
+from seatrial.harness.apiserver.controllers.pacing import Pacing
 from seatrial.harness.apiserver.controllers.podstate import (
     available_in,
     is_active,
@@ -22,6 +23,7 @@ from seatrial.harness.apiserver.storage.store import CollectionKey, Item, Key, O
 
 STATEFUL_SETS: CollectionKey = ("apps", "statefulsets")
 COMPONENT = "statefulset-controller"
+BURST = 500  # maximum pods created in one reconciliation
 NAME_LABEL, INDEX_LABEL = "statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/pod-index"
 
 
@@ -32,6 +34,7 @@ class StatefulSets:
         self._control = control
         self._resource = control.resource(STATEFUL_SETS)
         self._revisions = Revisions(control, self._resource)
+        self._pacing = Pacing()
         self._claims = Claims(control, self._resource)
         self._queue: WorkQueue[Key] = WorkQueue(control.clock, self._sync)
         control.follow_workload(self._resource, self._queue)
@@ -56,7 +59,7 @@ class StatefulSets:
                 self._queue.add_rate_limited(key)
             return
         known = self._revisions.claim(item)
-        sync = _Sync(self._control, self._claims, item, pods, _revision(item, known, update), update)
+        sync = _Sync(self._control, self._claims, self._pacing, item, pods, _revision(item, known, update), update)
         try:
             sync.run()
             self._queue.forget(key)
@@ -110,9 +113,16 @@ class _Sync:
     """One reconciliation of a StatefulSet: does the next steps that the pod management policy allows."""
 
     def __init__(  # noqa: PLR0917
-        self, control: Control, claims: Claims, item: Item, pods: dict[int, Item], current: Item, update: Item
+        self,
+        control: Control,
+        claims: Claims,
+        pacing: Pacing,
+        item: Item,
+        pods: dict[int, Item],
+        current: Item,
+        update: Item,
     ) -> None:
-        self._control, self._claims, self._item = control, claims, item
+        self._control, self._claims, self._pacing, self._item = control, claims, pacing, item
         self._resource = control.resource(STATEFUL_SETS)
         self._pods = pods
         self.current, self.update = current, update
@@ -140,7 +150,15 @@ class _Sync:
 
     def _fill(self) -> bool:
         """Create missing pods in order; return whether the controller must wait for one of them."""
+        created, now = 0, self._control.clock.monotonic()
+        pause = self._pacing.wait(self._item.key, now)
+        if pause > 0:
+            self.requeue_after = pause
+            return True
         for ordinal in self._wanted:
+            if created == BURST:
+                self.requeue_after = self._pacing.after_burst(self._item.key, now, len(self._pods))
+                return True
             pod = self._pods.get(ordinal)
             if pod is not None and is_finished(pod.obj):
                 self._control.delete_pod(COMPONENT, self._resource, self._item, pod)  # a failed pod is replaced
@@ -151,6 +169,7 @@ class _Sync:
                     continue
             if pod is None:
                 self._pods[ordinal] = self._create(ordinal)
+                created += 1
                 if self._in_order:
                     return True
             elif self._in_order and (is_terminating(pod.obj) or not self._available(pod)):

@@ -6,6 +6,7 @@ from typing import Any
 
 import orjson
 
+from seatrial.harness.apiserver.discovery.openapi_protobuf import encoded
 from seatrial.harness.apiserver.discovery.resources import Registry, Resource
 from seatrial.harness.apiserver.schemas.schema_nodes import builtin
 
@@ -30,8 +31,12 @@ class OpenApi:
         self._documents: dict[str, bytes] = {}
         self._generation = -1
 
+    def v2_protobuf(self) -> bytes:
+        """The document at `/openapi/v2` in protocol buffers."""
+        return self.document(["v2", "protobuf"]) or b""
+
     def document(self, parts: list[str]) -> bytes | None:
-        """The document at `/openapi/PARTS`; None if there is none."""
+        """The document at `/openapi/PARTS` in JSON; None if there is none."""
         if self._generation != self._registry.generation:
             self._documents.clear()
             self._generation = self._registry.generation
@@ -47,6 +52,8 @@ class OpenApi:
         match parts:
             case ["v2"]:
                 return self._v2()
+            case ["v2", "protobuf"]:
+                return encoded(orjson.loads(self._v2()))
             case ["v3"]:
                 return self._index()
             case ["v3", "api", version]:

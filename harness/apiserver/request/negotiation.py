@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from seatrial.harness.apiserver import errors
+from seatrial.harness.apiserver.discovery.openapi_protobuf import MEDIA_TYPES
 
 JSON, YAML = "application/json", "application/yaml"
 _KINDS = frozenset({"", "Table", "PartialObjectMetadata", "PartialObjectMetadataList", "APIGroupDiscoveryList"})
@@ -27,6 +28,7 @@ class Format:
 
 
 PLAIN = Format()
+OPENAPI_PROTOBUF = "openapi-v2"  # a shape that only /openapi/v2 has
 
 
 @lru_cache(maxsize=512)
@@ -42,6 +44,8 @@ def negotiate(accept: str) -> Format:
         media, *parameters = (part.strip() for part in entry.split(";"))
         options = dict(part.split("=", 1) for part in parameters if "=" in part)
         shape = options.get("as", "")
+        if media in MEDIA_TYPES:
+            return Format(OPENAPI_PROTOBUF)
         if shape not in _KINDS:
             continue
         if media in {JSON, "*/*", "application/*", "text/*", "text/plain"}:

@@ -121,3 +121,15 @@ CHANGE = [
 )
 def test_writes(kubectl: Kubectl, namespace: str, steps: list[Step]) -> None:
     kubectl.play(steps, namespace)
+
+
+LISTS = [
+    fed("create -f -", "list.yaml", "^configmap/listed-1 created$", "^secret/listed-2 created$"),
+    fed("apply -f -", "list.yaml", "^configmap/listed-1 configured$", "^secret/listed-2 configured$"),
+    fed("apply -f -", "list.yaml", 'unknown field "dat"', fails=True, replacing={" data:": " dat:"}),
+]
+
+
+def test_a_file_of_kind_list_is_created_and_applied(kubectl: Kubectl, namespace: str) -> None:
+    """kubectl validates lists with the OpenAPI v2 document in protocol buffers."""
+    kubectl.play(LISTS, namespace)

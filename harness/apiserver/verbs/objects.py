@@ -13,6 +13,7 @@ from seatrial.harness.apiserver import errors
 from seatrial.harness.apiserver.access.delegation_checks import GRANTING_GROUPS, check_delegation
 from seatrial.harness.apiserver.access.rbac import Access
 from seatrial.harness.apiserver.admission.chain import Admission
+from seatrial.harness.apiserver.defaults.initial_status import set_initial_status
 from seatrial.harness.apiserver.discovery.resources import Resource
 from seatrial.harness.apiserver.patching.apply import ApplyConflict, apply
 from seatrial.harness.apiserver.patching.managed_fields import WriteLedger, touches_managed_fields
@@ -139,6 +140,8 @@ class Objects:
             metadata["generation"] = 1
         if resource.has_status and resource.kind not in {"Pod", "Node", "Namespace"}:
             body.pop("status", None)
+        if resource.kind != "Pod":
+            set_initial_status(resource.key, body)
         if resource.group in GRANTING_GROUPS:
             check_delegation(self._access, options.by, resource, body, None)
         write = write_of("CREATE", resource, key, options, generated=generated) if call_webhooks else None

@@ -82,6 +82,22 @@ def test_finalizers_hold_an_object_until_they_are_gone(api: Api) -> None:
     assert api.ask("GET", f"{CONFIGS}/c")[0] == 404
 
 
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        pytest.param("/api/v1/namespaces/default/services", {"spec": {"ports": [{"port": 80}]}}, id="service"),
+        pytest.param("/api/v1/namespaces/default/serviceaccounts", {}, id="service-account"),
+        pytest.param("/apis/storage.k8s.io/v1/storageclasses", {"provisioner": "x.io/y"}, id="storage-class"),
+        pytest.param("/apis/resource.k8s.io/v1/deviceclasses", {"spec": {}}, id="device-class"),
+    ],
+)
+def test_deleting_these_kinds_returns_the_object(api: Api, path: str, body: Object) -> None:
+    created = api.do("POST", path, {"metadata": {"name": "gone"}, **body})
+    deleted = api.do("DELETE", f"{path}/gone")
+    assert (deleted["kind"], deleted["metadata"]["uid"]) == (created["kind"], created["metadata"]["uid"])
+    assert api.ask("GET", f"{path}/gone")[0] == 404
+
+
 def owned(name: str, owner: Object, *, blocks: bool = False) -> Object:
     reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": owner["metadata"]["name"],
                  "uid": owner["metadata"]["uid"], "blockOwnerDeletion": blocks}  # fmt: skip

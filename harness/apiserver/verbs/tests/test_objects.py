@@ -281,3 +281,35 @@ def test_apply_creates_a_missing_object(api: Api) -> None:
     assert api.ask("PATCH", f"{CONFIGS}/new?fieldManager=m", body, APPLY_PATCH)[0] == 200
     code, status = api.ask("PATCH", f"{CONFIGS}/new?fieldManager=n", at(body, "data.a", "c"), APPLY_PATCH)
     assert (code, status["details"]["causes"][0]["field"]) == (409, ".data.a")
+
+
+TEMPLATE = {"metadata": {"labels": {"a": "b"}}, "spec": pod("p")["spec"]}
+SELECTED = {"selector": {"matchLabels": {"a": "b"}}, "template": TEMPLATE}
+
+
+@pytest.mark.parametrize(
+    ("path", "spec", "status"),
+    [
+        pytest.param("/apis/apps/v1/namespaces/default/replicasets", SELECTED, {"replicas": 0}, id="replica-set"),
+        pytest.param(
+            "/apis/apps/v1/namespaces/default/daemonsets",
+            SELECTED,
+            {"currentNumberScheduled": 0, "numberMisscheduled": 0, "desiredNumberScheduled": 0, "numberReady": 0},
+            id="daemon-set",
+        ),
+        pytest.param(
+            "/apis/policy/v1/namespaces/default/poddisruptionbudgets",
+            {"selector": {"matchLabels": {"a": "b"}}},
+            {"disruptionsAllowed": 0, "currentHealthy": 0, "desiredHealthy": 0, "expectedPods": 0},
+            id="disruption-budget",
+        ),
+    ],
+)
+def test_a_new_object_has_the_status_fields_that_clients_require(path: str, spec: Object, status: Object) -> None:
+    created = Api(bare=True).do("POST", path, {"metadata": {"name": "new"}, "spec": spec})
+    assert created["status"] == status
+
+
+def test_a_new_node_has_the_fields_of_node_info() -> None:
+    created = Api(bare=True).do("POST", "/api/v1/nodes", {"metadata": {"name": "new"}})
+    assert created["status"]["nodeInfo"]["kubeletVersion"] == ""
