@@ -37,7 +37,7 @@ def metric(cluster: Trial, name: str) -> None:
     })  # fmt: skip
 
 
-def deployment(  # noqa: PLR0913
+def deployment(
     cluster: Trial,
     name: str,
     replicas: int,
