@@ -357,6 +357,6 @@ def job_reservation(cluster: Trial, name: str) -> str:
 
 def table(cluster: Trial, name: str) -> tuple[list[str], list[str]]:
     """Columns and cells as kubectl shows them."""
-    accept = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
+    accept = {"accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
     answer = orjson.loads(cluster.cluster.call(Request("GET", f"{JOBS_PATH}/{name}", headers=accept)).body)
     return [one["name"] for one in answer["columnDefinitions"]], answer["rows"][0]["cells"]

@@ -1,4 +1,4 @@
-"""Arbitration: sorts pending migration jobs, and lets through those that the limits allow (MIG-R67 to R71)."""
+"""Arbitration: sorts pending migration jobs, and lets through those that the limits allow (RSV-R67 to RSV-R71)."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -21,7 +21,7 @@ def is_forced(job: PodMigrationJob, pod: Pod | None) -> bool:
 
 
 def sort_jobs(state: ClusterState, jobs: Iterable[PodMigrationJob]) -> list[PodMigrationJob]:
-    """The order in which jobs are looked at: stable sorts, the last is the most significant (MIG-R68)."""
+    """The order in which jobs are looked at: stable sorts, the last is the most significant (RSV-R68)."""
     found = sorted(jobs, key=_created, reverse=True)
     pods = {job.name: state.pod_named(job.pod_key) for job in found}
     by_pod = eviction_order()
@@ -137,7 +137,7 @@ class Filters:
         return ""
 
     def _migrating(self, pod: Pod) -> list[tuple[PodMigrationJob, Pod | None]]:
-        """All jobs that run or were let through, with their pods, but for jobs of `pod` itself (MIG-R69)."""
+        """All jobs that run or were let through, with their pods, but for jobs of `pod` itself (RSV-R69)."""
         state = self._state
         found = []
         for job in state.open_jobs():

@@ -353,7 +353,7 @@ class MigrationController:
     # -- evictions ----------------------------------------------------------------------------------------------------
 
     def _held(self, job: PodMigrationJob) -> bool:
-        """Whether an object limiter holds the job back (MIG-R56)."""
+        """Whether an object limiter holds the job back (RSV-R56)."""
         pod = self._state.pod_named(job.pod_key)
         if pod is None or is_forced(job, pod):
             return False
