@@ -35,6 +35,10 @@ COMMANDS = {  # name → module and function, and the text of `seatrial --help`
         "Send the same requests to two API servers and list different answers.",
     ),
     "scheduler": ("seatrial.harness.commands.scheduler:scheduler", "Run our scheduler against any API server."),
+    "descheduler": (
+        "seatrial.harness.commands.descheduler:descheduler",
+        "Run our descheduler against any API server.",
+    ),
     "vgpu-monitor": (
         "seatrial.harness.commands.vgpu_monitor:vgpu_monitor",
         "Metrics of shared cards under HAMi's names.",
@@ -86,7 +90,7 @@ replay = cyclopts.App(name="replay", help="Recorded workloads, replayed against 
 app.command(replay)
 for parent, table in ((app, COMMANDS), (bench, BENCHMARKS), (replay, REPLAYS)):
     for name, (where, text) in table.items():
-        if name == "scheduler":  # hands all its flags on, --help too
+        if name in {"scheduler", "descheduler"}:  # hands all its flags on, --help too
             parent.command(where, name=name, help=text, help_flags=[], version_flags=[])
         else:
             parent.command(where, name=name, help=text)
@@ -99,7 +103,7 @@ def refuse_empty(words: list[str]) -> None:
     Raises:
         UsageError: an argument is empty. Flags of `seatrial scheduler` are not checked.
     """
-    if words[:1] == ["scheduler"]:
+    if words[:1] in (["scheduler"], ["descheduler"]):
         return
     for before, word in zip(["seatrial", *words], words, strict=False):
         flag, equals, value = word.partition("=")

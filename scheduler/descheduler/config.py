@@ -186,7 +186,7 @@ def _expand(profile: ProfileConfig, name: str) -> Profile:
 
 
 def _names(listed: PluginSet, default: Sequence[str]) -> list[str]:
-    """The enabled plugins: defaults without the disabled ones, then what is enabled besides (MIG-R76)."""
+    """The enabled plugins: defaults without the disabled ones, then what is enabled besides (RSV-R76)."""
     disabled = {one.name for one in listed.disabled}
     enabled = [one.name for one in listed.enabled]
     kept = [] if "*" in disabled else [name for name in default if name not in disabled]

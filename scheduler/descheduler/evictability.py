@@ -1,4 +1,4 @@
-"""Which pods may be evicted at all (MIG-R75)."""
+"""Which pods may be evicted at all (RSV-R75)."""
 
 from collections.abc import Sequence
 

@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 
 
 class MigrationEvictor(Evictor):
-    """Creates a PodMigrationJob for each pod (MIG-R80)."""
+    """Creates a PodMigrationJob for each pod (RSV-R80)."""
 
     name = "MigrationController"
 

@@ -7,7 +7,7 @@ IntOrPercent = int | str
 
 
 def limit_of(replicas: int, value: IntOrPercent | None) -> int:
-    """An int or percent of `replicas`; percents round down, 0 becomes 1, at most `replicas` (MIG-R70).
+    """An int or percent of `replicas`; percents round down, 0 becomes 1, at most `replicas` (RSV-R70).
 
     None: 10 % of more than 10 replicas, 2 of 4 to 10, otherwise 1.
     """
@@ -25,7 +25,7 @@ def percent_of(replicas: int, value: IntOrPercent) -> int:
 
 @dataclass(slots=True)
 class EvictionLimiter:
-    """Caps of one round: per node, per namespace, in total (MIG-R79). None: no cap."""
+    """Caps of one round: per node, per namespace, in total (RSV-R79). None: no cap."""
 
     per_node: int | None = None
     per_namespace: int | None = None
@@ -88,7 +88,7 @@ class TokenBucket:
 
 
 class ObjectLimiter:
-    """A token bucket for each workload or namespace, made at its first eviction (MIG-R70)."""
+    """A token bucket for each workload or namespace, made at its first eviction (RSV-R70)."""
 
     def __init__(self, duration: float) -> None:
         """`duration`: seconds in which a bucket refills by its limit; 0: no limit."""

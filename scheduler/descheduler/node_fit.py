@@ -1,4 +1,4 @@
-"""Whether a pod would fit on another node, by requests, taints and affinity (MIG-R81)."""
+"""Whether a pod would fit on another node, by requests, taints and affinity (RSV-R81)."""
 
 from seatrial.scheduler.api.core import NO_EXECUTE, NO_SCHEDULE, Node, NodeSelectorTerm, Taint
 from seatrial.scheduler.api.quantity import amounts

@@ -1,4 +1,4 @@
-"""The order in which pods are evicted, and the classes that it depends on (MIG-R72)."""
+"""The order in which pods are evicted, and the classes that it depends on (RSV-R72)."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Rounds: all profiles' strategies, once (MIG-R78)."""
+"""Rounds: all profiles' strategies, once (RSV-R78)."""
 
 import logging
 from collections import Counter

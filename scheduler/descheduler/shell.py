@@ -18,7 +18,7 @@ from seatrial.scheduler.api.wire import ObjectMeta, Wire
 from seatrial.scheduler.client.events import EventRecorder
 from seatrial.scheduler.client.informer import Following, Informer
 from seatrial.scheduler.client.rest import Rest
-from seatrial.scheduler.descheduler.config import DEFAULT_EVICTOR, Configuration, Profile, expand
+from seatrial.scheduler.descheduler.config import DEFAULT_EVICTOR, MIGRATION_CONTROLLER, Configuration, Profile, expand
 from seatrial.scheduler.descheduler.evictors import DefaultEvictor, MigrationEvictor
 from seatrial.scheduler.descheduler.framework import Evictor
 from seatrial.scheduler.descheduler.migration.controller import MigrationController
@@ -73,13 +73,12 @@ class Shell:
         self._informers = self._follow_all()
 
     def _with_evictors(self, profiles: Sequence[Profile]) -> list[tuple[Profile, Evictor, list[Evictor]]]:
-        found = []
+        found: list[tuple[Profile, Evictor, list[Evictor]]] = []
         for profile, controller in zip(profiles, self.controllers, strict=True):
             migration = MigrationEvictor(controller)
             direct = DefaultEvictor(self.state, profile.migration, self._rest)
-            of = {DEFAULT_EVICTOR: direct}
-            evictor = of.get(profile.evictor, migration)
-            found.append((profile, evictor, [of.get(name, migration) for name in profile.filters]))
+            of: dict[str, Evictor] = {DEFAULT_EVICTOR: direct, MIGRATION_CONTROLLER: migration}
+            found.append((profile, of[profile.evictor], [of[name] for name in profile.filters]))
         return found
 
     @property

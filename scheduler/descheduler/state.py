@@ -199,7 +199,7 @@ class ClusterState:
         return found
 
     def workload_of(self, pod: Pod) -> Workload | None:
-        """What controls the pod; a ReplicaSet that a Deployment controls is looked through (MIG-R71).
+        """What controls the pod; a ReplicaSet that a Deployment controls is looked through (RSV-R71).
 
         Of a kind that is not watched the pods that exist count as its replicas.
         """

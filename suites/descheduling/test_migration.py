@@ -1,16 +1,23 @@
 """PodMigrationJob: a place is reserved first, the pod is evicted second, and the workload keeps its budget."""
 
+import orjson
 import pytest
 
 from seatrial.fixtures.descheduler import StartDescheduler
 from seatrial.fixtures.expect import Expect
+from seatrial.fixtures.promises import reservation_of
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
-from seatrial.scheduler.api.builders import pod
+from seatrial.scheduler.api.builders import disruption_budget, node, pod
+from seatrial.scheduler.api.device import device_allocations
+from seatrial.scheduler.api.migration import JOBS_PATH
+from seatrial.scheduler.api.transport import Request
 from seatrial.suites.descheduling.workloads import (
     cordon,
     deployment,
     ended,
+    job,
+    jobs,
     migrate,
     wait_running,
     with_nodes,
@@ -29,7 +36,7 @@ def test_a_pod_moves_into_a_reserved_place(cluster: Trial, expect: Expect, start
     before = {one.metadata.name for one in wait_running(cluster, "web", 3)}
     cordon(cluster, "n2", on=False)
     start_descheduler({})
-    victim = sorted(before)[0]
+    victim = min(before)
 
     migrate(cluster, "move", victim)
 
@@ -37,5 +44,319 @@ def test_a_pod_moves_into_a_reserved_place(cluster: Trial, expect: Expect, start
     assert (done.status.phase, done.status.status, done.status.node_name) == ("Succeeded", "Complete", "n2")
     assert done.status.pod_ref is not None
     new = expect.running(done.status.pod_ref.name)
-    assert new.spec.node_name == "n2" and new.metadata.name not in before
+    assert new.spec.node_name == "n2"
+    assert new.metadata.name not in before
+    assert reservation_of(new) == done.reservation_name
     assert cluster.find(victim) is None
+
+
+@pytest.mark.feature("MIG-1")
+@pytest.mark.case("MG-002", severity="critical")
+def test_the_steps_are_recorded(cluster: Trial, start_descheduler: StartDescheduler) -> None:
+    """Conditions, events and the columns of kubectl name each step of a migration."""
+    with_nodes(cluster, "n1", "n2")
+    name = spread_victim(cluster, "web", 3)
+    start_descheduler({})
+
+    migrate(cluster, "move", name)
+
+    done = ended(cluster, "move")
+    met = [one.type for one in done.status.conditions if one.status == "True"]
+    assert sorted(met) == [
+        "BoundPodReady", "Eviction", "PodBoundReservation", "ReservationBound", "ReservationCreated",
+        "ReservationScheduled",
+    ]  # fmt: skip
+    reasons = [one.reason for one in cluster.events("move", namespace="default")]
+    assert reasons == [
+        "ReservationCreated", "ReservationScheduled", "Evicting", "EvictComplete", "PodBoundReservation",
+        "BoundPodReady", "Complete",
+    ]  # fmt: skip
+    columns, cells = table(cluster, "move")
+    assert columns[:2] == ["Name", "Phase"]
+    assert "Reservation" in columns
+    shown = dict(zip(columns, cells, strict=True))
+    assert (shown["Phase"], shown["Status"], shown["Node"], shown["Pod"]) == ("Succeeded", "Complete", "n2", name)
+
+
+@pytest.mark.feature("MIG-1")
+@pytest.mark.case("MG-003", severity="critical")
+def test_an_eviction_without_a_reservation(cluster: Trial, start_descheduler: StartDescheduler) -> None:
+    """EvictDirectly: the pod goes, no reservation is made, and the workload replaces the pod."""
+    with_nodes(cluster, "n1", "n2")
+    name = spread_victim(cluster, "web", 3)
+    start_descheduler({})
+
+    migrate(cluster, "move", name, mode="EvictDirectly")
+
+    done = ended(cluster, "move")
+    assert (done.status.phase, done.status.message) == (
+        "Succeeded", f'Pod "{cluster.name}/{name}" has been evicted',
+    )  # fmt: skip
+    assert not done.reservation_name
+    assert cluster.find(name) is None
+    wait_running(cluster, "web", 3)
+
+
+@pytest.mark.feature("MIG-1")
+@pytest.mark.case("MG-004", severity="blocker")
+@pytest.mark.long(100)
+def test_a_pod_stays_when_no_place_can_be_reserved(
+    cluster: Trial, expect: Expect, start_descheduler: StartDescheduler
+) -> None:
+    """No node has room: the pod is never evicted, the job times out and its reservation is deleted."""
+    with_nodes(cluster, "n1", "n2", cpu=8)
+    name = spread_victim(cluster, "web", 3, cpu=2)
+    cordon(cluster, "n2")
+    uid = cluster.pod(name).metadata.uid
+    start_descheduler({})
+
+    migrate(cluster, "move", name, ttl="60s")
+
+    expect.reservation(
+        job_reservation(cluster, "move"), lambda one: not one.status.node_name, "to be without a node", within=40
+    )
+    done = ended(cluster, "move")
+    assert (done.status.phase, done.status.reason, done.status.message) == (
+        "Failed", "Timeout", "Abort job caused by timeout",
+    )  # fmt: skip
+    assert (cluster.pod(name).metadata.uid, cluster.pod(name).deleting) == (uid, False)
+    assert cluster.cluster.wait(lambda: cluster.reservation(done.reservation_name) is None, within=10)
+    assert "Unschedulable" in [one.reason for one in cluster.events("move", namespace="default")]
+
+
+@pytest.mark.feature("MIG-1")
+@pytest.mark.case("MG-005", severity="critical")
+def test_a_paused_job_does_nothing(cluster: Trial, start_descheduler: StartDescheduler) -> None:
+    """A paused job waits; it runs once it is no longer paused."""
+    with_nodes(cluster, "n1", "n2")
+    name = spread_victim(cluster, "web", 3)
+    start_descheduler({})
+
+    migrate(cluster, "move", name, paused=True)
+    cluster.cluster.wait(lambda: False, within=10)
+
+    assert (job(cluster, "move").status.phase, cluster.pod(name).deleting) == ("", False)
+    cluster.call("PATCH", f"{JOBS_PATH}/move", {"spec": {"paused": False}})
+    assert ended(cluster, "move").status.phase == "Succeeded"
+
+
+@pytest.mark.feature("MIG-1")
+@pytest.mark.case("MG-006", severity="critical")
+def test_a_budget_holds_an_eviction_back(cluster: Trial, start_descheduler: StartDescheduler) -> None:
+    """A PodDisruptionBudget refuses the eviction: the pod stays and the job says so; then the budget allows it."""
+    with_nodes(cluster, "n1", "n2")
+    name = spread_victim(cluster, "web", 3)
+    cluster.apply(disruption_budget("keep", {"app": "web"}, min_available=3))
+    start_descheduler({})
+
+    migrate(cluster, "move", name, mode="EvictDirectly")
+
+    def refused() -> bool:
+        found = job(cluster, "move").status.condition("Eviction")
+        return found is not None and found.reason == "FailedEvict" and "budget" in found.message
+
+    assert cluster.cluster.wait(refused, within=30), job(cluster, "move").status
+    assert not cluster.pod(name).deleting
+    path = f"/apis/policy/v1/namespaces/{cluster.name}/poddisruptionbudgets/keep"
+    cluster.call("PATCH", path, {"spec": {"minAvailable": 2}})
+    assert ended(cluster, "move").status.phase == "Succeeded"
+
+
+@pytest.mark.feature("MIG-1")
+@pytest.mark.case("MG-007", severity="blocker")
+@pytest.mark.parametrize("after", ["ReservationCreated", "ReservationScheduled", "Eviction"])
+def test_a_migration_survives_a_restart(cluster: Trial, start_descheduler: StartDescheduler, after: str) -> None:
+    """The descheduler is killed after a step. A new one finishes the job with the same reservation and one eviction."""
+    with_nodes(cluster, "n1", "n2")
+    name = spread_victim(cluster, "web", 3)
+    descheduler = start_descheduler({})
+    migrate(cluster, "move", name)
+    assert cluster.cluster.wait(lambda: job(cluster, "move").status.condition(after) is not None, within=60)
+    reserved = job(cluster, "move").reservation_name
+
+    descheduler.kill()
+    cluster.cluster.wait(lambda: False, within=5)
+    descheduler.start_again()
+
+    done = ended(cluster, "move")
+    assert (done.status.phase, done.reservation_name) == ("Succeeded", reserved)
+    assert len(wait_running(cluster, "web", 3)) == 3
+
+
+@pytest.mark.feature("MIG-1")
+@pytest.mark.case("MG-008", severity="critical")
+def test_a_migrated_pod_gets_devices_of_the_same_kind(
+    cluster: Trial, expect: Expect, start_descheduler: StartDescheduler
+) -> None:
+    """A pod with a card leaves its node; only one other node has free cards, and the new pod gets one there."""
+    cluster.add(node("n1").gpus("a100-80g", 1), node("n2").cpu(64), node("n3").gpus("a100-80g", 1))
+    cordon(cluster, "n3")
+    deployment(cluster, "train", 1, like=pod("x").gpus(1))
+    old = wait_running(cluster, "train", 1)[0]
+    cordon(cluster, "n3", on=False)
+    start_descheduler({}, migration={"skipCheckExpectedReplicas": True, "maxUnavailablePerWorkload": 1})
+
+    migrate(cluster, "move", old.metadata.name)
+
+    done = ended(cluster, "move")
+    assert done.status.phase == "Succeeded", done.status
+    assert done.status.pod_ref is not None
+    new = expect.running(done.status.pod_ref.name)
+    assert (old.spec.node_name, new.spec.node_name) == ("n1", "n3")
+    assert len(device_allocations(new)["gpu"]) == 1
+    assert cluster.visible_devices(new)
+
+
+@pytest.mark.feature("MIG-2")
+@pytest.mark.case("MG-020", severity="critical")
+def test_one_pod_of_a_workload_at_a_time(cluster: Trial, start_descheduler: StartDescheduler) -> None:
+    """Six jobs for a workload that may lose one pod: never more than one pod is missing, and all jobs succeed."""
+    with_nodes(cluster, "n1", "n2")
+    cordon(cluster, "n2")
+    deployment(cluster, "web", 6, like=pod("x").request(cpu=1))
+    names = [one.metadata.name for one in wait_running(cluster, "web", 6)]
+    cordon(cluster, "n2", on=False)
+    start_descheduler({}, migration={
+        "maxMigratingPerWorkload": 1, "maxUnavailablePerWorkload": 1, "objectLimiters": {},
+    })  # fmt: skip
+    fewest = 6
+
+    for number, name in enumerate(names):
+        migrate(cluster, f"move-{number}", name, mode="EvictDirectly", ttl="10m")
+
+    def all_done() -> bool:
+        nonlocal fewest
+        alive = [one for one in cluster.pods() if one.status.phase == "Running" and not one.deleting]
+        fewest = min(fewest, len(alive))
+        return all(not one.open for one in jobs(cluster))
+
+    assert cluster.cluster.wait(all_done, within=300), [one.status for one in jobs(cluster)]
+    assert {one.status.phase for one in jobs(cluster)} == {"Succeeded"}
+    assert fewest == 5
+
+
+@pytest.mark.feature("MIG-2")
+@pytest.mark.case("MG-021", severity="critical")
+def test_a_lone_pod_is_not_migrated(cluster: Trial, expect: Expect, start_descheduler: StartDescheduler) -> None:
+    """A workload of one replica may lose none: the job fails for good and the pod stays."""
+    with_nodes(cluster, "n1", "n2")
+    name = spread_victim(cluster, "single", 1)
+    start_descheduler({})
+
+    migrate(cluster, "move", name)
+
+    done = ended(cluster, "move", within=30)
+    assert (done.status.phase, done.status.reason) == ("Failed", "ForbiddenMigratePod")
+    assert done.status.message == (
+        f'Pod "{cluster.name}/{name}" is forbidden to migrate because it does not meet the requirements'
+    )
+    expect.stable(seconds=10)
+
+
+@pytest.mark.feature("MIG-3")
+@pytest.mark.case("MG-030", severity="critical")
+@pytest.mark.parametrize(
+    ("limits", "most"),
+    [
+        pytest.param({"maxMigratingGlobally": 1}, 1, id="globally"),
+        pytest.param({"maxMigratingPerNamespace": 2, "maxMigratingPerNode": 3}, 2, id="per-namespace"),
+        pytest.param({"maxMigratingPerNode": 3}, 3, id="per-node"),
+    ],
+)
+def test_only_so_many_pods_migrate(
+    cluster: Trial, start_descheduler: StartDescheduler, limits: dict[str, int], most: int
+) -> None:
+    """Five jobs for pods of five workloads on one node, with a limit: never more of them run at once, and all end."""
+    with_nodes(cluster, "n1", "n2")
+    cordon(cluster, "n2")
+    for number in range(5):
+        deployment(cluster, f"web-{number}", 2, like=pod("x").request(cpu=1))
+    names = [wait_running(cluster, f"web-{number}", 2)[0].metadata.name for number in range(5)]
+    cordon(cluster, "n2", on=False)
+    free = {"skipCheckExpectedReplicas": True, "maxUnavailablePerWorkload": 2, "maxMigratingPerWorkload": 2}
+    start_descheduler({}, migration={**free, **limits})
+    seen = 0
+
+    for number, name in enumerate(names):
+        migrate(cluster, f"move-{number}", name, ttl="10m")
+
+    def all_done() -> bool:
+        nonlocal seen
+        here = {(found.metadata.name, found.metadata.uid) for found in cluster.pods()}
+        counted = [
+            one for one in jobs(cluster)
+            if one.running and ("PerNode" not in str(limits) or "PerNamespace" in str(limits) or (
+                one.spec.pod_ref.name, one.spec.pod_ref.uid) in here)
+        ]  # fmt: skip
+        seen = max(seen, len(counted))
+        return all(not one.open for one in jobs(cluster))
+
+    assert cluster.cluster.wait(all_done, within=300), [one.status for one in jobs(cluster)]
+    assert {one.status.phase for one in jobs(cluster)} == {"Succeeded"}
+    assert seen == most
+
+
+@pytest.mark.feature("MIG-3")
+@pytest.mark.case("MG-031", severity="critical")
+@pytest.mark.long(130)
+@pytest.mark.parametrize("limited", ["workload", "namespace"])
+def test_evictions_of_one_object_are_spread_in_time(
+    cluster: Trial, start_descheduler: StartDescheduler, limited: str
+) -> None:
+    """ObjectLimiter of one eviction a minute: of two jobs for one workload the second is evicted a minute later."""
+    with_nodes(cluster, "n1", "n2")
+    cordon(cluster, "n2")
+    deployment(cluster, "web", 6, like=pod("x").request(cpu=1))
+    names = [one.metadata.name for one in wait_running(cluster, "web", 6)[:2]]
+    cordon(cluster, "n2", on=False)
+    limits = {limited: {"duration": "60s", "maxMigrating": 1}}
+    start_descheduler({}, migration={"objectLimiters": limits, "maxMigratingPerWorkload": 3,
+                                     "maxUnavailablePerWorkload": 3})  # fmt: skip
+    for number, name in enumerate(names):
+        migrate(cluster, f"move-{number}", name, mode="EvictDirectly", ttl="10m")
+
+    def gone() -> int:
+        return sum(cluster.find(name) is None for name in names)
+
+    assert cluster.cluster.wait(lambda: gone() == 1, within=45)
+    assert not cluster.cluster.wait(lambda: gone() == 2, within=45)
+    assert cluster.cluster.wait(lambda: gone() == 2, within=40)
+
+
+@pytest.mark.feature("MIG-3")
+@pytest.mark.case("MG-032", severity="normal")
+@pytest.mark.parametrize("allowed", [True, False])
+def test_pods_without_a_controller(cluster: Trial, start_descheduler: StartDescheduler, *, allowed: bool) -> None:
+    """A pod that nothing would make again is evicted only with evictAllBarePods."""
+    with_nodes(cluster, "n1", "n2")
+    cluster.submit(pod("bare").request(cpu=1))
+    assert cluster.cluster.wait(lambda: cluster.pod("bare").status.phase == "Running", within=30)
+    start_descheduler({}, migration={"evictAllBarePods": allowed})
+
+    migrate(cluster, "move", "bare", mode="EvictDirectly")
+
+    done = ended(cluster, "move")
+    assert done.status.phase == ("Succeeded" if allowed else "Failed")
+    assert (cluster.find("bare") is None) == allowed
+
+
+def spread_victim(cluster: Trial, app: str, replicas: int, *, cpu: int = 1) -> str:
+    """A workload whose pods are all on n1, while n2 is free; the name of one of its pods."""
+    cordon(cluster, "n2")
+    deployment(cluster, app, replicas, like=pod("x").request(cpu=cpu))
+    found = sorted(one.metadata.name for one in wait_running(cluster, app, replicas))
+    cordon(cluster, "n2", on=False)
+    return found[0]
+
+
+def job_reservation(cluster: Trial, name: str) -> str:
+    """The name of the job's reservation, once there is one."""
+    assert cluster.cluster.wait(lambda: bool(job(cluster, name).reservation_name), within=30), job(cluster, name)
+    return job(cluster, name).reservation_name
+
+
+def table(cluster: Trial, name: str) -> tuple[list[str], list[str]]:
+    """Columns and cells as kubectl shows them."""
+    accept = {"accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
+    answer = orjson.loads(cluster.cluster.call(Request("GET", f"{JOBS_PATH}/{name}", headers=accept)).body)
+    return [one["name"] for one in answer["columnDefinitions"]], answer["rows"][0]["cells"]

@@ -1,4 +1,4 @@
-"""Arbitration: sorts pending migration jobs, and lets through those that the limits allow (MIG-R67 to R71)."""
+"""Arbitration: sorts pending migration jobs, and lets through those that the limits allow (RSV-R67 to RSV-R71)."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -21,7 +21,7 @@ def is_forced(job: PodMigrationJob, pod: Pod | None) -> bool:
 
 
 def sort_jobs(state: ClusterState, jobs: Iterable[PodMigrationJob]) -> list[PodMigrationJob]:
-    """The order in which jobs are looked at: stable sorts, the last is the most significant (MIG-R68)."""
+    """The order in which jobs are looked at: stable sorts, the last is the most significant (RSV-R68)."""
     found = sorted(jobs, key=_created, reverse=True)
     pods = {job.name: state.pod_named(job.pod_key) for job in found}
     by_pod = eviction_order()
@@ -108,12 +108,12 @@ class Filters:
         others = self._migrating(pod)
         per_node = args.max_migrating_per_node or 0
         if per_node > 0 and pod.spec.node_name and "MaxMigratingPerNode" not in skipped:
-            count = sum(one.spec.node_name == pod.spec.node_name for one in others if one is not None)
+            count = sum(one.spec.node_name == pod.spec.node_name for _, one in others if one is not None)
             if count >= per_node:
                 return f"{count} pods of node {pod.spec.node_name} are migrating"
         per_namespace = args.max_migrating_per_namespace or 0
         if per_namespace > 0 and "MaxMigratingPerNamespace" not in skipped:
-            count = sum(one.metadata.namespace == pod.metadata.namespace for one in others if one is not None)
+            count = sum(job.spec.pod_ref.namespace == pod.metadata.namespace for job, _ in others)
             if count >= per_namespace:
                 return f"{count} pods of namespace {pod.metadata.namespace} are migrating"
         in_all = args.max_migrating_globally or 0
@@ -123,7 +123,7 @@ class Filters:
         if workload is None:
             return ""
         siblings = {one.metadata.uid: one for one in state.pods_of(workload)}
-        moving = {one.metadata.uid for one in others if one is not None and one.metadata.uid in siblings}
+        moving = {one.metadata.uid for _, one in others if one is not None and one.metadata.uid in siblings}
         if "MaxMigratingPerWorkload" not in skipped and moving:
             limit = limit_of(workload.replicas, args.max_migrating_per_workload)
             if len(moving) >= limit:
@@ -136,13 +136,13 @@ class Filters:
                 return f"{len(down) + missing} pods of {workload.kind} {workload.name} are unavailable"
         return ""
 
-    def _migrating(self, pod: Pod) -> list[Pod | None]:
-        """The pods of all jobs that run or were let through, but for those of `pod` itself (MIG-R69)."""
+    def _migrating(self, pod: Pod) -> list[tuple[PodMigrationJob, Pod | None]]:
+        """All jobs that run or were let through, with their pods, but for jobs of `pod` itself (RSV-R69)."""
         state = self._state
         found = []
         for job in state.open_jobs():
             if job.running or job.passed:
                 other = state.pod_named(job.pod_key)
                 if other is None or other.metadata.uid != pod.metadata.uid:
-                    found.append(other)
+                    found.append((job, other))
         return found

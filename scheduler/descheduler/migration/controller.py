@@ -96,6 +96,7 @@ class MigrationController:
         self._busy: set[str] = set()
         self._dirty: dict[str, None] = {}
         self._timers: dict[str, Timer] = {}
+        self._retry_at: dict[str, float] = {}  # job → time before which a refused eviction is not repeated
         self._creating: dict[str, Pod] = {}  # uid of pods whose job is being created
         self._arbitrating: Timer | None = None
         self._scavenger: Timer | None = None
@@ -128,6 +129,7 @@ class MigrationController:
     def job_gone(self, job: PodMigrationJob) -> None:
         """A job was deleted: its reservation is of no use."""
         self._dirty.pop(job.name, None)
+        self._retry_at.pop(job.name, None)
         timer = self._timers.pop(job.name, None)
         if timer is not None:
             timer.cancel()
@@ -231,6 +233,8 @@ class MigrationController:
             self._record(job, step.events)
             return
         self._busy.add(job.name)
+        if isinstance(step.action, EvictPod) and job.status.condition(EVICTED) is None:
+            self._count_eviction(job, step.action.pod)
         path = f"{JOBS_PATH}/{job.name}"
 
         def write_spec() -> None:
@@ -349,7 +353,7 @@ class MigrationController:
     # -- evictions ----------------------------------------------------------------------------------------------------
 
     def _held(self, job: PodMigrationJob) -> bool:
-        """Whether an object limiter holds the job back (MIG-R56)."""
+        """Whether an object limiter holds the job back (RSV-R56)."""
         pod = self._state.pod_named(job.pod_key)
         if pod is None or is_forced(job, pod):
             return False
@@ -371,8 +375,18 @@ class MigrationController:
             found.append(("namespace", pod.metadata.namespace, limit, limits["namespace"].burst))
         return found
 
+    def _count_eviction(self, job: PodMigrationJob, pod: Pod) -> None:
+        """Take tokens before the first write, so that the next job of the same object is held back at once."""
+        if not is_forced(job, pod):
+            for name, key, limit, burst in self._limited(pod):
+                self._limiters[name].evicted(key, limit, burst, self._clock.monotonic())
+
     def _evict(self, job: PodMigrationJob, pod: Pod, then: Then) -> None:
         now = self._clock.monotonic()
+        if now < self._retry_at.get(job.name, 0.0):  # the event about our own write came before the pause is over
+            self._busy.discard(job.name)
+            self._look_later(job.name, self._retry_at[job.name] - now)
+            return
         if not self._bucket.take(now):
             self._evict_failed(job, "TooManyEvictions", then)
             return
@@ -388,8 +402,6 @@ class MigrationController:
                 return
             self.evictions += 1
             log.info("migration evicted pod=%s node=%s job=%s", pod.key, pod.spec.node_name, job.name)
-            for name, key, limit, burst in self._limited(pod):
-                self._limiters[name].evicted(key, limit, burst, self._clock.monotonic())
             self._busy.discard(job.name)  # the pod's deletion or the timer brings the next step
             self._look_later(job.name, POLL)
 
@@ -418,7 +430,9 @@ class MigrationController:
         current = self._state.jobs.get(job.name, job)
         known = current.status.condition(EVICTED)
         self._busy.discard(job.name)
-        self._look_later(job.name, RETRY if why == "TooManyEvictions" else POLL)
+        pause = RETRY if why == "TooManyEvictions" else POLL
+        self._retry_at[job.name] = self._clock.monotonic() + pause
+        self._look_later(job.name, pause)
         if known is not None and (known.reason, known.message) == ("FailedEvict", why):
             return
         del then

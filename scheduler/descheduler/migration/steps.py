@@ -1,4 +1,4 @@
-"""The steps of one PodMigrationJob (MIG-R53 to R66): what to write next, as a function of what is known.
+"""The steps of one PodMigrationJob (RSV-R53 to RSV-R66): what to write next, as a function of what is known.
 
 A step is repeated until its effect is visible, so a controller that starts anew continues where the last one ended.
 """
@@ -334,7 +334,7 @@ def eviction_reason(job: PodMigrationJob) -> str:
 def with_condition(  # noqa: PLR0917 the fields of a condition
     status: JobStatus, type_: str, value: str, reason: str, message: str, stamp: str
 ) -> JobStatus:
-    """The status with the condition set, and `status.status` naming it if it is True (MIG-R66)."""
+    """The status with the condition set, and `status.status` naming it if it is True (RSV-R66)."""
     known = status.condition(type_)
     since = known.last_transition_time if known is not None and known.status == value else stamp
     condition = JobCondition(type_, value, reason, message, stamp, since)
@@ -343,7 +343,7 @@ def with_condition(  # noqa: PLR0917 the fields of a condition
 
 
 def reservation_for(job: PodMigrationJob, pod: dict[str, Any], now: float, ttl: str) -> dict[str, Any]:
-    """The manifest of the reservation for a job; `pod`: the whole pod as the API server has it (MIG-R58)."""
+    """The manifest of the reservation for a job; `pod`: the whole pod as the API server has it (RSV-R58)."""
     template = _without_node(pod["spec"])
     metadata = pod["metadata"]
     node = pod["spec"].get("nodeName", "")

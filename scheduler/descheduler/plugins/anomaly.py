@@ -1,4 +1,4 @@
-"""AnomalyDetector: a node is hot after several rounds in a row, and normal after several normal ones (MIG-R88)."""
+"""AnomalyDetector: a node is hot after several rounds in a row, and normal after several normal ones (RSV-R88)."""
 
 
 class AnomalyDetector:

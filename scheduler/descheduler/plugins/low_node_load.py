@@ -1,4 +1,4 @@
-"""LowNodeLoad: moves pods from nodes with high real usage to nodes with low usage (MIG-R83 to R93).
+"""LowNodeLoad: moves pods from nodes with high real usage to nodes with low usage (RSV-R83 to RSV-R93).
 
 Follows Koordinator `pkg/descheduler/framework/plugins/loadaware`. Deviations: a pod is fitted to a target when its turn
 comes, so candidates that are never evicted plan no usage; see also `node_load.node_loads`.
@@ -90,7 +90,7 @@ class LowNodeLoadArgs(Args, frozen=True):
             _check_pool(f"nodePools[{number - 1}]." if number else "", pool)
 
     def pools(self) -> list[NodePool]:
-        """The default pool, then the others with what they inherit (MIG-R83)."""
+        """The default pool, then the others with what they inherit (RSV-R83)."""
         own = NodePool(
             name=DEFAULT_POOL,
             node_selector=self.node_selector,
@@ -217,7 +217,7 @@ class LowNodeLoad(Balance):
         return {one.node.name for one in hot}
 
     def _hot_for_long(self, handle: Handle, pool: NodePool, by_kind: Mapping[str, list[NodeLoad]]) -> list[NodeLoad]:
-        """Sources that are anomalous; detectors of other nodes are brought up to date (MIG-R88)."""
+        """Sources that are anomalous; detectors of other nodes are brought up to date (RSV-R88)."""
         condition = pool.anomaly_condition
         sources = [load for kind in (HIGH, PROD_HIGH) for load in by_kind.get(kind, ())]
         if condition is None or condition.consecutive_abnormalities <= 1:
@@ -312,7 +312,7 @@ def takes(handle: Handle, target: NodeLoad, pod: Pod, used: Amounts, *, prod: bo
 
 
 def usage_score(load: NodeLoad, pod: Pod, over: Sequence[str], weights: Mapping[str, int], *, prod: bool) -> float:
-    """How well the pod's usage covers what the node uses too much; higher goes first (MIG-R91)."""
+    """How well the pod's usage covers what the node uses too much; higher goes first (RSV-R91)."""
     used = load.metrics.get(pod.key)
     if used is None:
         return -1.0
@@ -329,7 +329,7 @@ def usage_score(load: NodeLoad, pod: Pod, over: Sequence[str], weights: Mapping[
 
 
 def overutilized(load: NodeLoad, *, prod: bool) -> str:
-    """The reason for evictions (MIG-R93)."""
+    """The reason for evictions (RSV-R93)."""
     usage, bound = (load.prod_usage, load.prod_high) if prod else (load.usage, load.high)
     parts = []
     for name in sorted(load.over(prod=prod)):

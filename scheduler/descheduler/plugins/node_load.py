@@ -1,4 +1,4 @@
-"""Usage of nodes against thresholds: completion of thresholds, usage, classes (MIG-R84 to R87)."""
+"""Usage of nodes against thresholds: completion of thresholds, usage, classes (RSV-R84 to RSV-R87)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -32,7 +32,7 @@ class Thresholds:
 def complete(
     low: Percents, high: Percents, prod_low: Percents, prod_high: Percents, *, deviation: bool = False
 ) -> Thresholds:
-    """Fill the maps up. A resource without a low threshold is not limited (MIG-R84).
+    """Fill the maps up. A resource without a low threshold is not limited (RSV-R84).
 
     A resource with a low and without a high threshold is not limited above; upstream would count any usage as over.
     """
@@ -78,7 +78,7 @@ class NodeLoad:
 
     @property
     def kind(self) -> str:
-        """The class of the node (MIG-R87)."""
+        """The class of the node (RSV-R87)."""
         if not self.node.spec.unschedulable and self.within(self.usage, self.low):
             if self.over(prod=True):
                 return PROD_HIGH

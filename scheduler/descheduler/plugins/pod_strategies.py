@@ -1,4 +1,4 @@
-"""Strategies that look at one pod at a time (MIG-R97; descheduler: pkg/framework/plugins)."""
+"""Strategies that look at one pod at a time (RSV-R97; descheduler: pkg/framework/plugins)."""
 
 from collections.abc import Callable, Iterator, Sequence
 

@@ -1,4 +1,4 @@
-"""RemoveDuplicates: spreads pods of one controller over the nodes that could take them (MIG-R97)."""
+"""RemoveDuplicates: spreads pods of one controller over the nodes that could take them (RSV-R97)."""
 
 from collections import defaultdict
 from collections.abc import Sequence

@@ -1,0 +1,122 @@
+"""Arbitration: the worked examples of sorting and filtering (E8b to E8g)."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from seatrial.scheduler.api.migration import PASSED_ARBITRATION, PodMigrationJob
+from seatrial.scheduler.descheduler.args import ArgsError, MigrationControllerArgs, read_args
+from seatrial.scheduler.descheduler.migration.arbitration import FORBID, PASS, WAIT, Filters, sort_jobs
+from seatrial.scheduler.descheduler.objects import WorkloadObject
+from seatrial.scheduler.descheduler.state import ClusterState
+from seatrial.scheduler.descheduler.tests.cluster import pod
+
+
+def job(name: str, of: str, *, phase: str = "", passed: bool = False, age: int = 0) -> PodMigrationJob:
+    annotations = {PASSED_ARBITRATION: "true"} if passed else {}
+    return msgspec.convert(
+        {
+            "metadata": {"name": name, "uid": name, "annotations": annotations,
+                         "creationTimestamp": f"2026-01-01T00:00:{59 - age:02d}Z"},
+            "spec": {"podRef": {"namespace": "default", "name": of}, "mode": "EvictDirectly"},
+            "status": {"phase": phase},
+        },
+        PodMigrationJob,
+    )  # fmt: skip
+
+
+def ten_jobs(owners: dict[int, str]) -> tuple[ClusterState, list[PodMigrationJob]]:
+    """Jobs 0 to 9 in their order of age; pods of equal rank, some of them owned by a `Job`."""
+    state = ClusterState()
+    found = []
+    for number in range(10):
+        owner = owners.get(number, "")
+        reference = {"kind": "Job", "name": owner, "uid": owner, "controller": True} if owner else {}
+        state.set_pod(pod(f"p{number}", "n1", owner=reference))
+        found.append(job(f"{number}", f"p{number}", age=number))
+        state.set_job(found[-1])
+    return state, found
+
+
+@pytest.mark.parametrize(
+    ("owners", "want"),
+    [
+        pytest.param({4: "a", 8: "a"}, "0123485679", id="one-owner-of-two"),
+        pytest.param({3: "a", 8: "a", 1: "b", 9: "b"}, "0192384567", id="two-owners-of-two"),
+    ],
+)
+def test_jobs_of_one_owner_stand_together(owners: dict[int, str], want: str) -> None:
+    state, found = ten_jobs(owners)
+    assert "".join(one.name for one in sort_jobs(state, found)) == want
+
+
+def test_an_owner_that_is_migrating_goes_first() -> None:
+    """E8d."""
+    state, found = ten_jobs({4: "a", 8: "a"})
+    state.set_pod(pod("p10", "n1", owner={"kind": "Job", "name": "a", "uid": "a", "controller": True}))
+    state.set_job(job("10", "p10", phase="Running"))
+    assert "".join(one.name for one in sort_jobs(state, found)) == "4801235679"
+
+
+def workload(replicas: int, **args: Any) -> tuple[ClusterState, Filters]:
+    """A ReplicaSet with its pods on n1."""
+    state = ClusterState()
+    state.set_workload("ReplicaSet", msgspec.convert(
+        {"metadata": {"name": "rs", "uid": "rs", "namespace": "default"}, "spec": {"replicas": replicas}},
+        WorkloadObject,
+    ))  # fmt: skip
+    for number in range(replicas):
+        state.set_pod(pod(f"p{number}", "n1"))
+    return state, Filters(state, read_args(MigrationControllerArgs, {"maxMigratingPerNode": 0, **args}))
+
+
+@pytest.mark.parametrize(
+    ("other", "want"),
+    [
+        pytest.param(None, PASS, id="no-other-job"),
+        pytest.param("p1", WAIT, id="another-pod-of-the-workload"),
+        pytest.param("stranger", PASS, id="another-workload"),
+    ],
+)
+def test_one_migration_per_workload(other: str | None, want: str) -> None:
+    """E8e: ten replicas, one may migrate."""
+    state, filters = workload(10, maxMigratingPerWorkload=1, maxUnavailablePerWorkload=5)
+    state.set_pod(pod("stranger", "n1", owner={"kind": "ReplicaSet", "name": "b", "uid": "b", "controller": True}))
+    if other:
+        state.set_job(job("other", other, phase="Running"))
+    assert filters.check(job("own", "p0"), state.pods["p0"])[0] == want
+
+
+def test_a_workload_with_an_unavailable_pod_waits() -> None:
+    """E8f."""
+    state, filters = workload(10, maxUnavailablePerWorkload=1)
+    assert filters.check(job("own", "p0"), state.pods["p0"])[0] == PASS
+    down = state.pods["p1"]
+    state.set_pod(msgspec.structs.replace(down, status=msgspec.structs.replace(down.status, conditions=())))
+    assert filters.check(job("own", "p0"), state.pods["p0"])[0] == WAIT
+
+
+@pytest.mark.parametrize(("replicas", "limit", "want"), [(1, 1, FORBID), (100, 100, FORBID), (100, 10, PASS)])
+def test_a_workload_never_migrates_as_a_whole(replicas: int, limit: int, want: str) -> None:
+    """E8g."""
+    state, filters = workload(replicas, maxMigratingPerWorkload=limit, maxUnavailablePerWorkload=limit)
+    assert filters.check(job("own", "p0"), state.pods["p0"])[0] == want
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"maxMigratingGlobally": -1}, "maxMigratingGlobally should be greater or equal 0"),
+        ({"evictQPS": "0"}, "evictQPS must be greater than 0"),
+        ({"skipEvictionGates": ["All"]}, "unknown eviction gate 'All'"),
+        (
+            {"maxMigratingPerWorkload": "ten"},
+            "expected a number of 0 and more or a percentage such as 10%, found 'ten'",
+        ),
+        ({"defaultJobTTL": "soon"}, "defaultJobTTL: expected a duration such as 5m or 500ms, found 'soon'"),
+    ],
+)
+def test_bad_arguments_are_refused_in_words(given: dict[str, Any], words: str) -> None:
+    with pytest.raises(ArgsError, match=words):
+        read_args(MigrationControllerArgs, given)

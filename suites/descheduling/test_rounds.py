@@ -1,0 +1,429 @@
+"""Descheduling rounds: a hot node cools, budgets and caps hold, nothing oscillates, stale usage stops everything."""
+
+from typing import Any
+
+import pytest
+
+from seatrial.fixtures.descheduler import StartDescheduler
+from seatrial.fixtures.expect import Expect
+from seatrial.fixtures.trial import Trial
+from seatrial.harness.clusters.protocol import Capability
+from seatrial.scheduler.api.builders import node, pod
+from seatrial.scheduler.api.core import Pod
+from seatrial.scheduler.api.migration import EVICTION_COST
+from seatrial.suites.descheduling.workloads import (
+    REPORT,
+    cordon,
+    deployment,
+    jobs,
+    report_of,
+    running,
+    use,
+    wait_running,
+    with_nodes,
+)
+
+pytestmark = [pytest.mark.needs(Capability.NODES)]
+
+MINUTES = 60.0
+PER_POD = {"cpu": "2", "memory": "1Gi"}
+SOON = {"timeout": "5m", "consecutiveAbnormalities": 1}  # act in the first round
+LOAD: dict[str, Any] = {
+    "lowThresholds": {"cpu": 30},
+    "highThresholds": {"cpu": 60},
+    "anomalyCondition": SOON,
+}
+TWO_AT_ONCE = {"maxUnavailablePerWorkload": 2, "maxMigratingPerWorkload": 2, "objectLimiters": {}}
+
+
+def on(cluster: Trial, app: str, name: str) -> list[Pod]:
+    return [one for one in running(cluster, app) if one.spec.node_name == name]
+
+
+def hot_node(cluster: Trial, *, pods: int = 7, like: Any = None, uses: dict[str, str] | None = None) -> None:
+    """n1 has all pods of `web`, each of which requests one core and uses two of 16; n2 and n3 have none."""
+    with_nodes(cluster, "n1", "n2", "n3", reports=True)
+    for name in ("n2", "n3"):
+        cordon(cluster, name)
+    deployment(cluster, "web", pods, like=like or pod("x").request(cpu=1, memory="1Gi"), uses=uses or PER_POD)
+    wait_running(cluster, "web", pods)
+    for name in ("n2", "n3"):
+        cordon(cluster, name, on=False)
+    reports(cluster)
+
+
+def reports(cluster: Trial, *names: str) -> None:
+    """Wait for the next report of each node."""
+    before = {name: report_of(cluster, name).get("updateTime") for name in names or ("n1", "n2", "n3")}
+
+    def arrived() -> bool:
+        return all(report_of(cluster, name).get("updateTime") not in {None, old} for name, old in before.items())
+
+    assert cluster.cluster.wait(arrived, within=REPORT + 15), before
+
+
+@pytest.mark.feature("DES-3", "QOS-1")
+@pytest.mark.case("DC-001", severity="blocker")
+@pytest.mark.long(200)
+def test_a_hot_node_cools(cluster: Trial, start_descheduler: StartDescheduler) -> None:
+    """88 % of a node's CPU is used, 60 % is the limit: three of seven pods move, and no more."""
+    hot_node(cluster)
+
+    start_descheduler({"LowNodeLoad": LOAD}, migration=TWO_AT_ONCE)
+
+    assert cluster.cluster.wait(lambda: len(on(cluster, "web", "n1")) == 4, within=2 * MINUTES), cluster.timeline()
+    cluster.cluster.wait(lambda: False, within=2 * MINUTES)
+    assert len(on(cluster, "web", "n1")) == 4
+    done = jobs(cluster)
+    assert {one.status.phase for one in done} == {"Succeeded"}
+    assert len(done) == 3
+    reasons = {one.metadata.annotations["koordinator.sh/evict-reason"] for one in done}
+    assert "node is overutilized, node cpu usage(87.50%)>threshold(60.00%)" in reasons
+
+
+@pytest.mark.feature("DES-3")
+@pytest.mark.case("DC-002", severity="blocker")
+@pytest.mark.long(300)
+def test_a_workload_keeps_its_budget_while_its_node_cools(cluster: Trial, start_descheduler: StartDescheduler) -> None:
+    """One pod of the workload may be unavailable: at no moment are fewer than six of seven pods running."""
+    hot_node(cluster)
+    fewest = 7
+    start_descheduler({"LowNodeLoad": LOAD}, migration={
+        "maxUnavailablePerWorkload": 1, "maxMigratingPerWorkload": 1, "objectLimiters": {},
+    })  # fmt: skip
+
+    def cooled() -> bool:
+        nonlocal fewest
+        fewest = min(fewest, len(running(cluster, "web")))
+        return len(on(cluster, "web", "n1")) == 4
+
+    assert cluster.cluster.wait(cooled, within=4 * MINUTES), cluster.timeline()
+    assert fewest == 6
+
+
+@pytest.mark.feature("DES-3")
+@pytest.mark.case("DC-003", severity="critical")
+@pytest.mark.needs(Capability.VIRTUAL_TIME)
+@pytest.mark.long(5000)
+def test_nothing_oscillates(cluster: Trial, start_descheduler: StartDescheduler) -> None:
+    """500 rounds over a load that cannot be spread further: pods move in the first minutes, and never again."""
+    hot_node(cluster)
+    start_descheduler({"LowNodeLoad": LOAD}, migration=TWO_AT_ONCE)
+    cluster.cluster.wait(lambda: False, within=5 * MINUTES)
+    before = {one.metadata.name: one.spec.node_name for one in running(cluster, "web")}
+    assert len(before) == 7
+
+    cluster.cluster.wait(lambda: False, within=500 * 10.0)
+
+    assert {one.metadata.name: one.spec.node_name for one in running(cluster, "web")} == before
+
+
+@pytest.mark.feature("DES-3")
+@pytest.mark.case("DC-004", severity="blocker")
+@pytest.mark.long(200)
+def test_stale_usage_stops_everything(cluster: Trial, expect: Expect, start_descheduler: StartDescheduler) -> None:
+    """The hot node reports no more: after the expiry nothing is evicted, although its last report was hot."""
+    hot_node(cluster)
+    cluster.inject({"node": "n1", "verb": "frozen", "for": 125})
+    cluster.cluster.wait(lambda: False, within=60)
+    start_descheduler({"LowNodeLoad": {**LOAD, "nodeMetricExpirationSeconds": 45}})
+
+    expect.stable(seconds=60)
+
+    assert jobs(cluster) == []
+
+
+@pytest.mark.feature("DES-3")
+@pytest.mark.case("DC-005", severity="critical")
+@pytest.mark.long(150)
+def test_a_spike_is_waited_out(cluster: Trial, start_descheduler: StartDescheduler) -> None:
+    """Anomaly count 5, a round every 10 s: a node that is hot for five rounds keeps its pods, the sixth evicts."""
+    hot_node(cluster)
+    condition = {"timeout": "5m", "consecutiveAbnormalities": 5}
+    start_descheduler({"LowNodeLoad": {**LOAD, "anomalyCondition": condition}})
+
+    assert not cluster.cluster.wait(lambda: bool(jobs(cluster)), within=45)
+    assert cluster.cluster.wait(lambda: bool(jobs(cluster)), within=25)
+
+
+@pytest.mark.feature("DES-3")
+@pytest.mark.case("DC-006", severity="critical")
+@pytest.mark.long(150)
+def test_only_prod_pods_leave_a_node_with_hot_prod(cluster: Trial, start_descheduler: StartDescheduler) -> None:
+    """The node is within its limit, its prod pods are above theirs: prod pods move, batch pods do not."""
+    with_nodes(cluster, "n1", "n2", "n3", reports=True)
+    for name in ("n2", "n3"):
+        cordon(cluster, name)
+    small = pod("x").request(cpu=1, memory="1Gi")
+    deployment(cluster, "prod", 4, like=small.label("koordinator.sh/priority-class", "koord-prod"), uses=PER_POD)
+    small = pod("x").request(cpu=1, memory="1Gi")
+    deployment(cluster, "batch", 3, like=small.label("koordinator.sh/priority-class", "koord-batch"), uses=PER_POD)
+    wait_running(cluster, "prod", 4)
+    wait_running(cluster, "batch", 3)
+    for name in ("n2", "n3"):
+        cordon(cluster, name, on=False)
+    reports(cluster)
+
+    args = {"lowThresholds": {"cpu": 30}, "highThresholds": {"cpu": 95}, "anomalyCondition": SOON,
+            "prodLowThresholds": {"cpu": 20}, "prodHighThresholds": {"cpu": 40}}  # fmt: skip
+    start_descheduler({"LowNodeLoad": args})
+
+    assert cluster.cluster.wait(lambda: len(on(cluster, "prod", "n1")) == 3, within=MINUTES), cluster.timeline()
+    cluster.cluster.wait(lambda: False, within=MINUTES)
+    assert (len(on(cluster, "prod", "n1")), len(on(cluster, "batch", "n1"))) == (3, 3)
+    assert "prod cpu usage(50.00%)>threshold(40.00%)" in jobs(cluster)[0].metadata.annotations[
+        "koordinator.sh/evict-reason"
+    ]  # fmt: skip
+
+
+@pytest.mark.feature("DES-3")
+@pytest.mark.case("DC-007", severity="critical")
+@pytest.mark.long(100)
+def test_the_cheapest_pod_goes_first(cluster: Trial, start_descheduler: StartDescheduler) -> None:
+    """Pods of three priority classes make a node hot: the free one goes, batch and prod stay."""
+    with_nodes(cluster, "n1", "n2", "n3", reports=True)
+    for name in ("n2", "n3"):
+        cordon(cluster, name)
+    for band in ("prod", "batch", "free"):
+        like = pod("x").request(cpu=1).label("koordinator.sh/priority-class", f"koord-{band}")
+        deployment(cluster, band, 2, like=like, uses={"cpu": "2", "memory": "1Gi"})
+        wait_running(cluster, band, 2)
+    for name in ("n2", "n3"):
+        cordon(cluster, name, on=False)
+    reports(cluster)
+    start_descheduler(
+        {"LowNodeLoad": {**LOAD, "highThresholds": {"cpu": 70}}},
+        migration={"skipCheckExpectedReplicas": True},
+    )
+
+    assert cluster.cluster.wait(lambda: len(on(cluster, "free", "n1")) == 1, within=MINUTES), cluster.timeline()
+    cluster.cluster.wait(lambda: False, within=30)
+    assert [len(on(cluster, band, "n1")) for band in ("prod", "batch", "free")] == [2, 2, 1]
+
+
+@pytest.mark.feature("DES-3", "QOS-1")
+@pytest.mark.case("DC-008", severity="critical")
+@pytest.mark.long(300)
+def test_a_node_that_becomes_hot_later_cools(cluster: Trial, start_descheduler: StartDescheduler) -> None:
+    """Usage, not requests, decides: nothing moves at 35 % usage, and pods move when usage rises to 88 %."""
+    hot_node(cluster, uses={"cpu": "800m", "memory": "1Gi"})
+    start_descheduler({"LowNodeLoad": LOAD})
+    cluster.cluster.wait(lambda: False, within=60)
+    assert jobs(cluster) == []
+
+    for one in running(cluster, "web"):
+        use(cluster, one, cpu="2", memory="1Gi")
+
+    assert cluster.cluster.wait(lambda: bool(jobs(cluster)), within=2 * REPORT)
+
+
+@pytest.mark.feature("DES-2")
+@pytest.mark.case("DC-020", severity="blocker")
+@pytest.mark.parametrize(
+    ("caps", "most"),
+    [
+        pytest.param({"maxNoOfPodsToEvictTotal": 5}, 5, id="in-total"),
+        pytest.param({"maxNoOfPodsToEvictPerNode": 2}, 4, id="per-node"),
+        pytest.param({"maxNoOfPodsToEvictPerNamespace": 3}, 3, id="per-namespace"),
+    ],
+)
+def test_caps_of_a_round_hold(
+    cluster: Trial, start_descheduler: StartDescheduler, caps: dict[str, int], most: int
+) -> None:
+    """40 old pods on two nodes, a cap: exactly so many migration jobs come from the first round."""
+    with_nodes(cluster, "n1", "n2", cpu=64)
+    deployment(cluster, "web", 40, like=pod("x").request(cpu=1))
+    wait_running(cluster, "web", 40)
+    cluster.cluster.wait(lambda: False, within=3)
+    start_descheduler({"PodLifeTime": {"maxPodLifeTimeSeconds": 1}}, deschedulingInterval="1h", **caps)
+
+    cluster.cluster.wait(lambda: False, within=10)
+
+    assert len(jobs(cluster)) == most
+
+
+@pytest.mark.feature("DES-2")
+@pytest.mark.case("DC-021", severity="blocker")
+@pytest.mark.needs(Capability.VIRTUAL_TIME)
+def test_caps_hold_for_a_thousand_candidates(cluster: Trial, start_descheduler: StartDescheduler) -> None:
+    """1,000 candidates: a round evicts no more than its cap, and of those no more run than the limits allow."""
+    cluster.add(*(node(f"n{number}").cpu(64).pods(250) for number in range(5)))
+    deployment(cluster, "web", 1000, like=pod("x").request(cpu="100m"))
+    cluster.cluster.wait(lambda: False, within=120)
+    assert len(running(cluster, "web")) == 1000
+    start_descheduler(
+        {"PodLifeTime": {"maxPodLifeTimeSeconds": 1}},
+        migration={"maxMigratingGlobally": 4, "maxMigratingPerNode": 1},
+        deschedulingInterval="1h",
+        maxNoOfPodsToEvictTotal=50,
+    )
+    most = 0
+
+    for _ in range(20):
+        cluster.cluster.wait(lambda: False, within=0.25)
+        most = max(most, sum(one.running for one in jobs(cluster)))
+
+    assert len(jobs(cluster)) == 50
+    assert most == 4
+
+
+@pytest.mark.feature("DES-2")
+@pytest.mark.case("DC-022", severity="critical")
+@pytest.mark.parametrize(
+    ("namespaces", "evicted"),
+    [({"include": ["{own}"]}, True), ({"exclude": ["{own}"]}, False), ({"include": ["other"]}, False)],
+    ids=["included", "excluded", "another-included"],
+)
+def test_namespaces_are_tried_one_by_one(
+    cluster: Trial, start_descheduler: StartDescheduler, namespaces: dict[str, list[str]], *, evicted: bool
+) -> None:
+    """Gray-scale: only pods of allowed namespaces are migrated."""
+    with_nodes(cluster, "n1", "n2")
+    deployment(cluster, "web", 3, like=pod("x").request(cpu=1))
+    wait_running(cluster, "web", 3)
+    cluster.cluster.wait(lambda: False, within=3)
+    own = {kind: [one.format(own=cluster.name) for one in names] for kind, names in namespaces.items()}
+    start_descheduler({"PodLifeTime": {"maxPodLifeTimeSeconds": 1}}, migration={"namespaces": own})
+
+    cluster.cluster.wait(lambda: False, within=5)
+
+    assert bool(jobs(cluster)) == evicted
+
+
+@pytest.mark.feature("DES-2")
+@pytest.mark.case("DC-023", severity="critical")
+@pytest.mark.parametrize("kind", ["Deployment", "StatefulSet"])
+def test_a_workload_loses_no_more_than_it_may(cluster: Trial, start_descheduler: StartDescheduler, kind: str) -> None:
+    """Ten old pods of a workload that may lose 20 %: never more than two are missing, whatever kind it is."""
+    with_nodes(cluster, "n1", "n2")
+    deployment(cluster, "web", 10, like=pod("x").request(cpu=1), kind=kind)
+    wait_running(cluster, "web", 10)
+    cluster.cluster.wait(lambda: False, within=2)
+    limits = {"maxUnavailablePerWorkload": "20%", "maxMigratingPerWorkload": "20%", "maxMigratingPerNode": 10,
+              "defaultJobMode": "EvictDirectly", "objectLimiters": {}, "evictBurst": 10}  # fmt: skip
+    start_descheduler({"PodLifeTime": {"maxPodLifeTimeSeconds": 1}}, migration=limits, deschedulingInterval="1h")
+    fewest = 10
+
+    def all_done() -> bool:
+        nonlocal fewest
+        fewest = min(fewest, len(running(cluster, "web")))
+        found = jobs(cluster)
+        return len(found) == 10 and all(not one.open for one in found)
+
+    assert cluster.cluster.wait(all_done, within=4 * MINUTES), [one.status for one in jobs(cluster)]
+    assert fewest == 8
+
+
+@pytest.mark.feature("DES-2")
+@pytest.mark.case("DC-024", severity="critical")
+@pytest.mark.long(60)
+def test_evictions_are_spread_by_their_rate(cluster: Trial, start_descheduler: StartDescheduler) -> None:
+    """One eviction in five seconds, without a burst: after 12 seconds three of six pods are gone, not more."""
+    with_nodes(cluster, "n1", "n2")
+    deployment(cluster, "web", 6, like=pod("x").request(cpu=1))
+    old = {one.metadata.uid for one in wait_running(cluster, "web", 6)}
+    cluster.cluster.wait(lambda: False, within=2)
+    limits = {"maxUnavailablePerWorkload": 5, "maxMigratingPerWorkload": 5, "maxMigratingPerNode": 10,
+              "defaultJobMode": "EvictDirectly", "objectLimiters": {}, "evictQPS": "0.2", "evictBurst": 1}  # fmt: skip
+    start_descheduler({"PodLifeTime": {"maxPodLifeTimeSeconds": 1}}, migration=limits, deschedulingInterval="1h")
+
+    def left() -> int:
+        return len(old & {one.metadata.uid for one in cluster.pods() if not one.deleting})
+
+    cluster.cluster.wait(lambda: False, within=12)
+    assert 3 <= left() <= 4
+    assert cluster.cluster.wait(lambda: left() == 0, within=40), left()
+
+
+@pytest.mark.feature("DES-1")
+@pytest.mark.case("DC-040", severity="critical")
+def test_a_dry_run_moves_nothing(cluster: Trial, expect: Expect, start_descheduler: StartDescheduler) -> None:
+    """dryRun: the round counts evictions in its metrics, and nothing happens."""
+    with_nodes(cluster, "n1", "n2")
+    deployment(cluster, "web", 3, like=pod("x").request(cpu=1))
+    wait_running(cluster, "web", 3)
+    cluster.cluster.wait(lambda: False, within=3)
+
+    descheduler = start_descheduler({"PodLifeTime": {"maxPodLifeTimeSeconds": 1}}, dryRun=True)
+
+    expect.stable(seconds=15)
+    assert jobs(cluster) == []
+    assert 'strategy="PodLifeTime"' in descheduler.metrics()
+
+
+@pytest.mark.feature("DES-1")
+@pytest.mark.case("DC-041", severity="critical")
+def test_a_taint_starts_a_round(cluster: Trial, start_descheduler: StartDescheduler) -> None:
+    """Event-triggered: the interval is an hour; a new taint on a node moves its pods at once."""
+    with_nodes(cluster, "n1", "n2")
+    cordon(cluster, "n2")
+    deployment(cluster, "web", 3, like=pod("x").request(cpu=1))
+    wait_running(cluster, "web", 3)
+    cordon(cluster, "n2", on=False)
+    start_descheduler({"RemovePodsViolatingNodeTaints": {}}, deschedulingInterval="1h")
+    cluster.cluster.wait(lambda: False, within=5)
+    assert jobs(cluster) == []
+
+    taint = {"key": "maintenance", "value": "soon", "effect": "NoSchedule"}
+    cluster.call("PATCH", "/api/v1/nodes/n1", {"spec": {"taints": [taint]}})
+
+    assert cluster.cluster.wait(lambda: len(jobs(cluster)) == 3, within=15), jobs(cluster)
+
+
+@pytest.mark.feature("DES-1")
+@pytest.mark.case("DC-042", severity="normal")
+def test_another_evictor(cluster: Trial, start_descheduler: StartDescheduler) -> None:
+    """DefaultEvictor instead of MigrationController: pods are evicted without migration jobs."""
+    with_nodes(cluster, "n1", "n2")
+    deployment(cluster, "web", 3, like=pod("x").request(cpu=1))
+    old = {one.metadata.uid for one in wait_running(cluster, "web", 3)}
+    cluster.cluster.wait(lambda: False, within=3)
+
+    start_descheduler(
+        {"PodLifeTime": {"maxPodLifeTimeSeconds": 1}}, evictor="DefaultEvictor", deschedulingInterval="1h"
+    )
+
+    assert cluster.cluster.wait(
+        lambda: not old & {one.metadata.uid for one in running(cluster, "web")}, within=30
+    ), cluster.timeline()  # fmt: skip
+    assert jobs(cluster) == []
+    wait_running(cluster, "web", 3)
+
+
+@pytest.mark.feature("DES-1")
+@pytest.mark.case("DC-043", severity="normal")
+def test_duplicates_are_spread(cluster: Trial, start_descheduler: StartDescheduler) -> None:
+    """Four pods of a Deployment on one of two nodes: two of them move."""
+    with_nodes(cluster, "n1", "n2")
+    cordon(cluster, "n2")
+    deployment(cluster, "web", 4, like=pod("x").request(cpu=1))
+    wait_running(cluster, "web", 4)
+    cordon(cluster, "n2", on=False)
+
+    start_descheduler({"RemoveDuplicates": {}}, migration={"objectLimiters": {}})
+
+    assert cluster.cluster.wait(lambda: len(on(cluster, "web", "n2")) == 2, within=60), cluster.timeline()
+    cluster.cluster.wait(lambda: False, within=30)
+    assert (len(on(cluster, "web", "n1")), len(on(cluster, "web", "n2"))) == (2, 2)
+
+
+@pytest.mark.feature("DES-1")
+@pytest.mark.case("DC-044", severity="critical")
+def test_protected_pods_stay(cluster: Trial, start_descheduler: StartDescheduler) -> None:
+    """A pod whose eviction cost is the largest number, and one with local storage, stay; others go."""
+    with_nodes(cluster, "n1", "n2")
+    deployment(cluster, "kept", 3,
+               like=pod("x").request(cpu=1).annotation(EVICTION_COST, "2147483647"))  # fmt: skip
+    local = pod("x").request(cpu=1)
+    local.manifest["spec"]["volumes"] = [{"name": "scratch", "emptyDir": {}}]
+    deployment(cluster, "local", 3, like=local)
+    deployment(cluster, "web", 3, like=pod("x").request(cpu=1))
+    for app in ("kept", "local", "web"):
+        wait_running(cluster, app, 3)
+    cluster.cluster.wait(lambda: False, within=3)
+
+    start_descheduler({"PodLifeTime": {"maxPodLifeTimeSeconds": 1}}, deschedulingInterval="1h")
+    cluster.cluster.wait(lambda: False, within=5)
+
+    assert {one.spec.pod_ref.name.split("-")[0] for one in jobs(cluster)} == {"web"}
+    assert len(jobs(cluster)) == 3
