@@ -110,7 +110,7 @@ def test_a_gang_with_too_few_pods_does_not_enter_the_queue() -> None:
 
 
 def test_one_member_represents_its_gang_in_the_queue() -> None:
-    """E2 of the specification."""
+    """GANG-E2 of the specification."""
     made = rig(64)
     made.group(gang("g", 4), total_number="5")
     made.submit(*(member(f"p{number}", "g") for number in range(5)))
