@@ -309,7 +309,7 @@ class GroupEngine:
         placed.timer = self._handle.clock.call_later(seconds, lambda: self._expire(placed, seconds))
 
     def _expire(self, placed: _Placed, seconds: float) -> None:
-        """A member waited too long for its group: it gives its place back and is tried again (GANG R35)."""
+        """A member waited too long for its group: it gives its place back and is tried again (GANG QUOTA-R35)."""
         entry = placed.entry
         if self._waiting.get(entry.info.uid) is not placed:
             return

@@ -73,7 +73,7 @@ class PodGroup(Wire, frozen=True):
 
 
 def gang_name(pod: Pod) -> str:
-    """The name of the pod's gang; "" if it is in none (GANG R1)."""
+    """The name of the pod's gang; "" if it is in none (GANG QUOTA-R1)."""
     metadata = pod.metadata
     labels = metadata.labels
     if labels:
@@ -84,7 +84,7 @@ def gang_name(pod: Pod) -> str:
 
 
 def gang_minimum(pod: Pod) -> tuple[int | None, str]:
-    """The minimum of an annotation gang (GANG R2), None if there is none, and what is wrong."""
+    """The minimum of an annotation gang (GANG QUOTA-R2), None if there is none, and what is wrong."""
     text = pod.metadata.labels.get(POD_GROUP_MIN_LABEL) or pod.metadata.annotations.get(GANG_MIN)
     if text is None:
         return None, f"annotation {GANG_MIN}: expected a whole number, found none"

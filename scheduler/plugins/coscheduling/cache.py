@@ -27,7 +27,7 @@ from seatrial.scheduler.framework.status import SUCCESS, Status
 from seatrial.scheduler.plugins.coscheduling.args import CoschedulingArgs
 from seatrial.scheduler.plugins.coscheduling.gang import Gang, GangGroup
 
-MAX_WAIT = 900.0  # seconds; upstream's framework cuts longer waits at Permit to this (GANG R28)
+MAX_WAIT = 900.0  # seconds; upstream's framework cuts longer waits at Permit to this (GANG QUOTA-R28)
 
 
 class GangCache(PodGroups):
@@ -106,7 +106,7 @@ class GangCache(PodGroups):
             self._drop(gang)
 
     def set_object(self, found: PodGroup) -> None:
-        """A PodGroup was added or changed: its values replace those of the gang (GANG R5)."""
+        """A PodGroup was added or changed: its values replace those of the gang (GANG QUOTA-R5)."""
         metadata = found.metadata
         self.objects[metadata.key] = found
         gang = self.gangs.get(metadata.key) or self._new(metadata.namespace, metadata.name)
@@ -124,13 +124,13 @@ class GangCache(PodGroups):
         gang.created = metadata.creation_timestamp or ""
         gang.notes = tuple(note for note in (mode_note, policy_note, groups_note) if note)
         if first:
-            self._join(gang, groups)  # once: a later change of the list does not move the gang (GANG R8)
+            self._join(gang, groups)  # once: a later change of the list does not move the gang (GANG QUOTA-R8)
         gang.initialised = True
         self.changed.add(gang.id)
         self._open(gang)
 
     def remove_object(self, key: str) -> None:
-        """The PodGroup is gone, and its gang with it (GANG R9). Its pods wait for a new one."""
+        """The PodGroup is gone, and its gang with it (GANG QUOTA-R9). Its pods wait for a new one."""
         self.objects.pop(key, None)
         self.ended.pop(key, None)
         gang = self.gangs.get(key)
@@ -189,7 +189,7 @@ class GangCache(PodGroups):
                     del self._users[one]
 
     def _read_annotations(self, gang: Gang, pod: Pod) -> None:
-        """Initialise an annotation gang from its first member with a minimum (GANG R5)."""
+        """Initialise an annotation gang from its first member with a minimum (GANG QUOTA-R5)."""
         metadata = pod.metadata
         if metadata.labels.get(POD_GROUP_LABEL):
             return  # it needs a PodGroup
@@ -220,7 +220,7 @@ class GangCache(PodGroups):
                 self._handle.open_gate(group.key)
 
     def incomplete(self, group: GangGroup) -> str | None:
-        """What of M3 to M5 holds for the group; None if it is complete (GANG R16)."""
+        """What of M3 to M5 holds for the group; None if it is complete (GANG QUOTA-R16)."""
         missing = [one for one in group.ids if one not in self.gangs]
         raw = [one for one in group.ids if one in self.gangs and not self.gangs[one].initialised]
         short = [
@@ -237,7 +237,7 @@ class GangCache(PodGroups):
         return ", ".join(parts) or None
 
     def check(self, pod: Pod) -> Status:
-        """GANG R15 up to the basic check. Success: the group is complete, or the pod needs no group any more."""
+        """GANG QUOTA-R15 up to the basic check. Success: the group is complete, or the pod needs no group any more."""
         uid = pod.metadata.uid
         gang = self._gang_of.get(uid)
         if gang is None:
@@ -272,7 +272,7 @@ class GangCache(PodGroups):
         return (f"PodGroup {gang.id} does not exist",) if needs_object and not gang.from_object else ()
 
     def pre_enqueue(self, pod: Pod) -> Status:
-        """GANG R15: at most one member of a group, its representative, may be in the active queue."""
+        """GANG QUOTA-R15: at most one member of a group, its representative, may be in the active queue."""
         status = self.check(pod)
         if not status.ok:
             return status
@@ -400,6 +400,6 @@ class GangAttempt(Attempt):
 
 
 def _rank(pod: Pod) -> int:
-    """The pod's index; pods without one come after all others (GANG R64)."""
+    """The pod's index; pods without one come after all others (GANG QUOTA-R64)."""
     index = topology_index(pod)
     return index if index >= 0 else 1 << 31

@@ -14,7 +14,7 @@ class GangGroup:
     satisfied: bool = False  # a member was bound once; never reset
     representative: str = ""  # uid of the one member that may be in the active queue
     representative_key: str = ""
-    cycle: int = 0  # number of attempts; only grows (GANG R24)
+    cycle: int = 0  # number of attempts; only grows (GANG QUOTA-R24)
     binding: frozenset[str] = frozenset()  # uids of the members that were bound together last
     message: str = ""  # why the last attempt failed
 
@@ -55,7 +55,7 @@ class Gang:
 
     @property
     def valid(self) -> bool:
-        """Whether the minimum is met at Permit (GANG R26)."""
+        """Whether the minimum is met at Permit (GANG QUOTA-R26)."""
         if not self.initialised:
             return False
         if self.policy is MatchPolicy.WAITING_AND_RUNNING:

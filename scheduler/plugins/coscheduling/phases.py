@@ -1,4 +1,4 @@
-"""The status of a PodGroup: the next one for the present members (GANG R45, R46). No I/O."""
+"""The status of a PodGroup: the next one for the present members (GANG QUOTA-R45, QUOTA-R46). No I/O."""
 
 from collections import Counter
 from collections.abc import Mapping
