@@ -1,7 +1,7 @@
 """Quota controller: writes the status of quotas, creates the special ones, and takes back what is overused.
 
-Rules QUOTA-R37, QUOTA-R38, QUOTA-R67 to QUOTA-R71, QUOTA-R75, QUOTA-R76. It starts with the first ElasticQuota besides the special ones, so that a
-cluster without quotas sees nothing of it.
+Rules QUOTA-R37, QUOTA-R38, QUOTA-R67 to QUOTA-R71, QUOTA-R75 and QUOTA-R76. It starts with the first ElasticQuota
+besides the special ones, so that a cluster without quotas sees nothing of it.
 """
 
 import logging

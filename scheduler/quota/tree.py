@@ -372,7 +372,7 @@ class QuotaTree:
     # -- runtime ------------------------------------------------------------------------------------------------------
 
     def runtime(self, quota: Quota) -> dict[str, int]:
-        """The runtime share by resource of its max (QUOTA-R14). Special quotas: QUOTA-R14a. A quota apart from the root: zeros."""
+        """The runtime share by resource of its max (QUOTA-R14, QUOTA-R14a); zeros for a quota apart from the root."""
         if quota is self.root:
             return self.total()
         if quota is self.system or quota is self.default:

@@ -38,7 +38,7 @@ class Coscheduling(PreEnqueue, PreBind, GroupScheduling):
         return self.cache.pre_enqueue(pod) if gang_name(pod) else SUCCESS
 
     def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Marks:
-        """How many pods are bound together with this one (GANG R40)."""
+        """How many pods are bound together with this one (GANG-R40)."""
         gang = self.cache.gang_of(pod.metadata.uid)
         if gang is None:
             return NO_MARKS

@@ -172,7 +172,7 @@ class QuotaCache(Listener):
         self._made_room()
 
     def remove_quota(self, quota: ElasticQuota) -> None:
-        """An ElasticQuota is gone. Its pods go to the quota that is theirs now (QUOTA-R36: by default the default quota)."""
+        """An ElasticQuota is gone. Its pods go to the quota that is theirs now, else to the default one (QUOTA-R36)."""
         name, known = quota.name, self.objects.get(quota.name)
         if known is None or known.metadata.namespace != quota.metadata.namespace:
             return
