@@ -1,6 +1,7 @@
-"""ElasticQuotaProfile controller: the nodes of a profile become the root quota of a tree (rules QUOTA-R60 to R64).
+"""ElasticQuotaProfile controller: the nodes of a profile become the root quota of a tree.
 
-Upstream runs it in koord-manager. Here the scheduler runs it where its argument `multiQuotaTree` is set.
+Rules QUOTA-R60 to QUOTA-R64. Upstream runs it in koord-manager. Here the scheduler runs it where its argument
+`multiQuotaTree` is set.
 """
 
 import logging

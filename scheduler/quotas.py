@@ -1,7 +1,7 @@
 """Quota controller: writes the status of quotas, creates the special ones, and takes back what is overused.
 
-Rules QUOTA-R37, R38, R67 to R71, R75, R76. It starts with the first ElasticQuota besides the special ones, so that a
-cluster without quotas sees nothing of it.
+Rules QUOTA-R37, QUOTA-R38, QUOTA-R67 to QUOTA-R71, QUOTA-R75 and QUOTA-R76. It starts with the first ElasticQuota
+besides the special ones, so that a cluster without quotas sees nothing of it.
 """
 
 import logging
@@ -13,10 +13,10 @@ import msgspec
 
 from seatrial.scheduler.api import quota as keys
 from seatrial.scheduler.api.clock import Clock, Timer
+from seatrial.scheduler.api.podgroup import go_duration
 from seatrial.scheduler.api.quantity import quantities
 from seatrial.scheduler.api.quota import DEFAULT_QUOTA, QUOTAS_PATH, ROOT_QUOTA, SYSTEM_QUOTA
 from seatrial.scheduler.api.transport import Response
-from seatrial.scheduler.client.leader import seconds
 from seatrial.scheduler.client.rest import Rest, pod_path, refusal
 from seatrial.scheduler.framework.handle import Handle
 from seatrial.scheduler.plugins.defaultpreemption.dry_run import importance
@@ -100,7 +100,7 @@ class QuotaController:
         self._rest.merge(_path(found.metadata.namespace, quota.name), patch, written)
 
     def _create_special(self) -> None:
-        """Create the objects of the root, system and default quota where they are missing (R37)."""
+        """Create the objects of the root, system and default quota where they are missing (QUOTA-R37)."""
         cache = self._cache
         namespace = cache.args.quota_group_namespace
         tree = cache.trees[""]
@@ -120,7 +120,7 @@ class QuotaController:
 
     def _revoke(self) -> None:
         args, now = self._cache.args, self._clock.monotonic()
-        if now - self._revoked < seconds(args.revoke_pod_interval):
+        if now - self._revoked < (go_duration(args.revoke_pod_interval) or 0.0):
             return
         self._revoked = now
         for tree in self._cache.trees.values():
@@ -129,7 +129,7 @@ class QuotaController:
                     continue
                 if not overuse(tree, quota):
                     self._over_since[quota.name] = now
-                elif now - self._over_since.setdefault(quota.name, now) > seconds(args.delay_evict_time):
+                elif now - self._over_since.setdefault(quota.name, now) > (go_duration(args.delay_evict_time) or 0.0):
                     self._over_since[quota.name] = now
                     self._evict(tree, quota)
 
@@ -160,7 +160,7 @@ def overuse(tree: QuotaTree, quota: Quota) -> list[str]:
 
 
 def pods_to_revoke(cache: QuotaCache, tree: QuotaTree, quota: Quota) -> list[Account]:
-    """The pods to evict so that the use is within the share (R69), least important first."""
+    """The pods to evict so that the use is within the share (QUOTA-R69), least important first."""
     runtime = tree.runtime(quota)
     used = Counter(quota.used)
 

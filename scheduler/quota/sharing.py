@@ -1,7 +1,7 @@
 """Runtime shares of one resource among the quotas of one level.
 
 Follows Koordinator `pkg/scheduler/plugins/elasticquota/core/runtime_quota_calculator.go` and
-`scale_minquota_when_over_root_res.go`, rules QUOTA-R15 to R20.
+`scale_minquota_when_over_root_res.go`, rules QUOTA-R15 to QUOTA-R20.
 """
 
 from collections.abc import Mapping, Sequence

@@ -5,7 +5,7 @@ Runtime shares are computed when they are read. Where the total of a level cover
 limited request itself; otherwise the level is divided once and kept until something changed that matters.
 
 Follows Koordinator `pkg/scheduler/plugins/elasticquota/core/{group_quota_manager,quota_info}.go`, rules
-QUOTA-R2 to R29. All amounts are integers by resource name; CPU is in thousandths.
+QUOTA-R2 to QUOTA-R29. All amounts are integers by resource name; CPU is in thousandths.
 """
 
 from collections import Counter
@@ -153,7 +153,7 @@ class QuotaTree:
         self.cluster = dict(total)
 
     def total(self) -> dict[str, int]:
-        """What the quotas below the root divide (R13). It may be negative."""
+        """What the quotas below the root divide (QUOTA-R13). It may be negative."""
         system, default = self.system.used, self.default.used
         return {key: value - system.get(key, 0) - default.get(key, 0) for key, value in self.cluster.items()}
 
@@ -241,7 +241,7 @@ class QuotaTree:
         """Change the spec of a quota that is in no level."""
         before, quota.spec = quota.spec, spec
         if before.max.keys() != spec.max.keys():
-            # The request of its own pods counts for resources of its max only (R2).
+            # The request of its own pods counts for resources of its max only (QUOTA-R2).
             own = quota.self_request
             for key in before.max.keys() ^ spec.max.keys():
                 quota.child_request[key] = quota.limited_sum.get(key, 0) + (own.get(key, 0) if key in spec.max else 0)
@@ -372,7 +372,7 @@ class QuotaTree:
     # -- runtime ------------------------------------------------------------------------------------------------------
 
     def runtime(self, quota: Quota) -> dict[str, int]:
-        """The runtime share by resource of its max (R14). Special quotas: R14a. A quota apart from the root: zeros."""
+        """The runtime share by resource of its max (QUOTA-R14, QUOTA-R14a); zeros for a quota apart from the root."""
         if quota is self.root:
             return self.total()
         if quota is self.system or quota is self.default:
@@ -447,7 +447,7 @@ class QuotaTree:
         return scaled_min(total, minimum, whole)
 
     def auto_scale_min(self, quota: Quota) -> dict[str, int]:
-        """The min as scaled to the runtime share of the parent (R20)."""
+        """The min as scaled to the runtime share of the parent (QUOTA-R20)."""
         parent = quota.parent
         if parent is None or not self.attached(quota):
             return dict(quota.spec.min)

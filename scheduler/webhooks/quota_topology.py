@@ -62,7 +62,7 @@ class QuotaTopology:
     # -- quotas -------------------------------------------------------------------------------------------------------
 
     def defaults(self, quota: ElasticQuota) -> tuple[dict[str, str], dict[str, str]]:
-        """Labels and annotations that a new quota gets (R72).
+        """Labels and annotations that a new quota gets (QUOTA-R72).
 
         Raises:
             QuotaRefusal: the shared weight cannot be read, or the parent is not known.
@@ -274,7 +274,7 @@ class QuotaTopology:
     # -- pods ---------------------------------------------------------------------------------------------------------
 
     def quota_of(self, pod: Pod) -> str:
-        """The name of a pod's quota (R30)."""
+        """The name of a pod's quota (QUOTA-R30)."""
         name = pod.metadata.labels.get(keys.QUOTA_NAME, "")
         if name:
             return name if name in self.quotas else DEFAULT_QUOTA

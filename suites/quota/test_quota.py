@@ -183,6 +183,7 @@ def test_only_labelled_pods_count_in_a_quota(cluster: Trial, expect: Expect) -> 
 def test_a_quota_that_comes_later_counts_its_pods(cluster: Trial, expect: Expect) -> None:
     """A running pod that names a quota that is created afterwards counts in it."""
     cluster.add(node("n1").cpu(32))
+    make(cluster, quota(named(cluster, "other")).max(cpu=4))
     cluster.submit(counted(cluster, "first", "a", cpu=3))
     expect.bound("first")
 
@@ -299,10 +300,10 @@ def test_overhead_is_not_counted(cluster: Trial, expect: Expect) -> None:
     cluster.accept(body, "/apis/node.k8s.io/v1/runtimeclasses")
     make(cluster, quota(named(cluster, "a")).max(cpu=4))
     secure = counted(cluster, "secure", "a", cpu=4)
-    secure.manifest["spec"]["runtimeClassName"] = name
+    secure.manifest["spec"] |= {"runtimeClassName": name, "overhead": {"cpu": "1"}}
     cluster.submit(secure)
 
-    expect.bound("secure")
+    assert expect.bound("secure").spec.overhead == {"cpu": "1"}
 
     cluster.call("DELETE", f"/apis/node.k8s.io/v1/runtimeclasses/{name}")
     settle(cluster)

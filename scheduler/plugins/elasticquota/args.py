@@ -4,9 +4,9 @@ from typing import Any
 
 from msgspec import field
 
+from seatrial.scheduler.api.podgroup import go_duration
 from seatrial.scheduler.api.quantity import CPU, MEMORY, QuantityError, amounts
 from seatrial.scheduler.api.wire import ResourceList
-from seatrial.scheduler.client.leader import seconds
 from seatrial.scheduler.framework.extension_points import Args
 
 _HUGE = (2**63 - 1) // 5  # upstream's math.MaxInt64/5
@@ -37,12 +37,16 @@ class ElasticQuotaArgs(Args, frozen=True):
     def check(self) -> None:
         for name in ("delay_evict_time", "revoke_pod_interval"):
             words = {"delay_evict_time": "DelayEvictTime", "revoke_pod_interval": "RevokePodCycle"}[name]
-            try:
-                positive = seconds(getattr(self, name)) > 0
-            except ValueError as error:
-                raise ValueError(f"elasticQuotaArgs error, {words}: {error}") from error
-            if not positive:
+            found = go_duration(getattr(self, name))
+            if found is None:
+                shown = getattr(self, name)
+                raise ValueError(
+                    f"elasticQuotaArgs error, {words}: expected a duration as 15s or 1m30s, found {shown!r}"
+                )
+            if found <= 0:
                 raise ValueError(f"elasticQuotaArgs error, {words} should be a positive value")
+        if self.hook_plugins:
+            raise ValueError("hookPlugins: hook plugins of quotas are not supported; remove the list")
         for name, listed in (
             ("defaultQuotaGroupMax", self.default_quota_group_max),
             ("systemQuotaGroupMax", self.system_quota_group_max),

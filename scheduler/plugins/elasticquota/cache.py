@@ -109,7 +109,7 @@ class QuotaCache(Listener):
         return None if tree is None or quota is None else (tree, quota)
 
     def quota_of(self, pod: Pod) -> str:
-        """The name of the pod's quota (R30); "" if none counts it."""
+        """The name of the pod's quota (QUOTA-R30); "" if none counts it."""
         metadata = pod.metadata
         name = metadata.labels.get(QUOTA_NAME, "")
         if name:
@@ -128,7 +128,7 @@ class QuotaCache(Listener):
         return self._tree_of.get(name, "")
 
     def limit(self, tree: QuotaTree, quota: Quota) -> dict[str, int]:
-        """What the use of a quota is compared with. Empty: no limit (R40, R41)."""
+        """What the use of a quota is compared with. Empty: no limit (QUOTA-R40, QUOTA-R41)."""
         if not self.args.enable_runtime_quota:
             return dict(quota.spec.max)
         if quota is tree.default or quota is tree.system or quota is tree.root:
@@ -172,7 +172,7 @@ class QuotaCache(Listener):
         self._made_room()
 
     def remove_quota(self, quota: ElasticQuota) -> None:
-        """An ElasticQuota is gone. Its pods go to the quota that is theirs now (R36: by default the default quota)."""
+        """An ElasticQuota is gone. Its pods go to the quota that is theirs now, else to the default one (QUOTA-R36)."""
         name, known = quota.name, self.objects.get(quota.name)
         if known is None or known.metadata.namespace != quota.metadata.namespace:
             return
@@ -194,12 +194,12 @@ class QuotaCache(Listener):
         self.on_profile()
 
     def remove_profile(self, profile: ElasticQuotaProfile) -> None:
-        """A profile is gone. Its quota stays (R64)."""
+        """A profile is gone. Its quota stays (QUOTA-R64)."""
         self.profiles.pop(profile.metadata.key, None)
 
     def _tree_for(self, quota: ElasticQuota) -> QuotaTree:
         tree_id = self._tree_of.get(quota.name)
-        if tree_id is None:  # the first event decides (R57)
+        if tree_id is None:  # the first event decides (QUOTA-R57)
             tree_id = quota.tree if self.args.multi_quota_tree and quota.name not in SPECIAL else ""
             self._tree_of[quota.name] = tree_id
         tree = self.trees.get(tree_id)

@@ -1,8 +1,8 @@
 """ElasticQuota: a pod waits while its quota has no room, and may preempt less important pods of the same quota.
 
 The check is a `Gate`, asked before all filters: no node decides it. Use is counted by `QuotaCache`, which hears of
-every assumed pod, so that Reserve has nothing to do. Rules QUOTA-R41 to R54; deviations are in scheduler/DESIGN.md.
-Follows Koordinator `pkg/scheduler/plugins/elasticquota`.
+every assumed pod, so that Reserve has nothing to do. Rules QUOTA-R41 to QUOTA-R54.
+Deviations are in scheduler/DESIGN.md. Follows Koordinator `pkg/scheduler/plugins/elasticquota`.
 """
 
 from collections.abc import Mapping
@@ -43,7 +43,7 @@ class ElasticQuota(Gate, PreFilter, PostFilter, Reserve):
             return ""
         name = cache.quota_of(pod)
         if not name or (self._args.enable_runtime_quota and name in {DEFAULT_QUOTA, SYSTEM_QUOTA}):
-            return ""  # no limit (R40)
+            return ""  # no limit (QUOTA-R40)
         return wake_key(name)
 
     def gate(self, info: PodInfo) -> Status:

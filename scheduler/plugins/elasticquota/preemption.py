@@ -1,4 +1,6 @@
-"""Preemption inside a quota: victims are less important pods of the preemptor's quota on one node (R49 to R53).
+"""Preemption inside a quota: victims are less important pods of the preemptor's quota on one node.
+
+Rules QUOTA-R49 to QUOTA-R53.
 
 The quota is tried first, with all possible victims gone (upstream asks the filters alone there, so that victims may die
 for nothing). Then pods are given back, the most important first, while both the node and the quota have room.

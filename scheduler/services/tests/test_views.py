@@ -100,6 +100,8 @@ def test_services_list_themselves() -> None:
             "/apis/v1/plugins/Coscheduling/gangs",
             "/apis/v1/plugins/DeviceShare/nodeDeviceSummaries",
             "/apis/v1/plugins/DeviceShare/nodeDeviceSummaries/:name",
+            "/apis/v1/plugins/ElasticQuota/quotas",
+            "/apis/v1/plugins/ElasticQuota/quotas/:name",
             "/apis/v1/plugins/NodeNUMAResource/nodes/:nodeName",
             "/apis/v1/plugins/NodeNUMAResources/cpuTopologyOptions/:nodeName",
             "/apis/v1/plugins/Reservation/nodeReservations/:nodeName",
