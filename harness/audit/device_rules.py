@@ -275,7 +275,7 @@ def _scope(binding: Binding) -> Breach | None:
         numa, pcie = {place[0] for place in places}, set(places)
         wide = numa if hint.required_topology_scope == "NUMANode" else pcie
         if hint.required_topology_scope in {"NUMANode", "PCIe"} and len(wide) > 1:
-            return Breach(f"requires {kind} devices of one {hint.required_topology_scope} and got {sorted(wide)}")  # type: ignore[type-var]
+            return Breach(f"requires {kind} devices of one {hint.required_topology_scope} and got {sorted(wide)}")
     return None
 
 

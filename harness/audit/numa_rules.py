@@ -189,9 +189,9 @@ def _zone_sums(binding: Binding) -> Breach | None:
         return None
     have: dict[int, Amounts] = {}
     for zone in binding.topology.zones:
-        number = zone.name.rpartition("-")[2]
-        if zone.type == "Node" and number.isdigit():
-            have[int(number)] = amounts({one.name: one.allocatable for one in zone.resources})
+        digits = zone.name.rpartition("-")[2]
+        if zone.type == "Node" and digits.isdigit():
+            have[int(digits)] = amounts({one.name: one.allocatable for one in zone.resources})
     used: dict[tuple[int, str], int] = {}
     for record in binding.all():
         try:

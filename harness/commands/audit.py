@@ -1,8 +1,9 @@
 """`seatrial audit`: check the invariants of scheduling on a cluster that runs, without writing to it."""
 
 import json
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 from cyclopts import Parameter, validators
@@ -12,6 +13,20 @@ from seatrial.harness.audit.follower import Follower
 from seatrial.harness.clusters.kubeconfig import load_access
 from seatrial.harness.clusters.remote import RemoteCluster
 from seatrial.harness.errors import ClusterError, UsageError
+from seatrial.scheduler.api.builders import NodeBuilder
+
+
+class AuditedCluster(RemoteCluster):
+    """A cluster that is read and never written to."""
+
+    def add_nodes(self, nodes: Iterable[NodeBuilder | Mapping[str, Any]]) -> None:  # noqa: ARG002
+        raise ClusterError("an audit adds no nodes")
+
+    def remove_node(self, name: str) -> None:
+        raise ClusterError(f"an audit does not remove node {name!r}")
+
+    def inject(self, fault: Mapping[str, Any]) -> None:
+        raise ClusterError(f"an audit makes nothing fail: {dict(fault)}")
 
 
 def audit(
@@ -40,7 +55,7 @@ def audit(
         return 0
     if kubeconfig is None:
         raise UsageError("audit: --kubeconfig FILE is needed: the cluster to check; --list shows the invariants")
-    cluster = RemoteCluster("audited", load_access(kubeconfig), kubeconfig)
+    cluster = AuditedCluster("audited", load_access(kubeconfig), kubeconfig)
     auditor = Auditor()
     follower = Follower(auditor, cluster.transport, cluster.call, cluster.clock)
     try:

@@ -29,7 +29,7 @@ class Outcome(msgspec.Struct, frozen=True):
         return not self.mutant.equivalent
 
 
-def test_files(mutant: Mutant, *, all_suites: bool) -> list[list[Path]]:
+def files_of(mutant: Mutant, *, all_suites: bool) -> list[list[Path]]:
     """The test files to run, in groups: those of the mutant's area first, then all others."""
     first: list[Path] = []
     for name in mutant.suites:
@@ -44,7 +44,7 @@ def test_files(mutant: Mutant, *, all_suites: bool) -> list[list[Path]]:
 async def _run_one(mutant: Mutant, *, all_suites: bool, subject: str, limit: float) -> Result:
     result = Result(mutant.id)
     spent, ran = 0.0, 0
-    for files in test_files(mutant, all_suites=all_suites):
+    for files in files_of(mutant, all_suites=all_suites):
         result = await _run_files(mutant.id, files, subject=subject, limit=limit)
         spent, ran = spent + result.seconds, ran + result.tests
         if result.caught:

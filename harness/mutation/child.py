@@ -8,7 +8,7 @@ import importlib.machinery
 import sys
 import time
 import types
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -82,8 +82,10 @@ class FirstFailure:
         self._began = time.perf_counter()
 
     @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_makereport(self, item: pytest.Item, call: "pytest.CallInfo[None]") -> object:
-        report: pytest.TestReport = yield  # type: ignore[misc]
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: "pytest.CallInfo[None]"
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        report = yield
         result = self._result
         if report.when == "call":
             result.tests += 1

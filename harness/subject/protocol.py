@@ -76,7 +76,7 @@ def open_subject(
     """Start the scheduler called `name` on `cluster`, and stop it in the end; None where there is nothing to start.
 
     `name` is `inprocess`, `seatrial`, `deployed`, `none`, `idle`, `random`, or a command line whose first word is a
-    path and in which `{kubeconfig}` stands for the cluster's kubeconfig and `{config}` for `config`; without these words
+    path and in which `{kubeconfig}` stands for the cluster's kubeconfig and `{config}` for `config`; without them
     `--kubeconfig FILE` and, if there is a `config`, `--config FILE` are added. `config` is a KubeSchedulerConfiguration
     file; a binary gets a copy in which the cluster is named. A scheduler that the harness did not start keeps its own.
     `services` is where a binary answers people (`Subject.ask`), as in `http://127.0.0.1:10251`; `{port}` in it and in

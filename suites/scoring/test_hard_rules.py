@@ -88,12 +88,15 @@ def test_affinity_to_nobody_waits(cluster: Trial, expect: Expect) -> None:
 
 @pytest.mark.case("SC-103", severity="critical")
 def test_terms_name_namespaces(cluster: Trial, expect: Expect) -> None:
-    """Anti-affinity to pods of another namespace does not concern pods of this one."""
+    """Anti-affinity to pods of another namespace does not concern pods of this one; without a namespace it does."""
     cluster.add(node("n1"))
     cluster.submit(given("first", "b"))
     expect.bound("first")
-    cluster.submit(given("second", affinity=apart_from("b", namespaces=["elsewhere"])))
+    cluster.submit(
+        given("second", affinity=apart_from("b", namespaces=["elsewhere"])), given("third", affinity=apart_from("b"))
+    )
     expect.bound("second")
+    waits(expect, "third", "anti-affinity")
 
 
 @pytest.mark.case("SC-104", severity="critical")

@@ -43,8 +43,10 @@ class Story:
     def namespace(self, name: str, **labels: str) -> None:
         self.tell("Namespace", "ADDED", {"metadata": {"name": name, "labels": labels}})
 
-    def node(self, name: str, *, spec: Json | None = None, allocatable: Json | None = None, **labels: str) -> None:
-        marks = {"kubernetes.io/hostname": name, **{key.replace("__", "/"): value for key, value in labels.items()}}
+    def node(
+        self, name: str, *, spec: Json | None = None, allocatable: Json | None = None, labels: Json | None = None
+    ) -> None:
+        marks = {"kubernetes.io/hostname": name, **(labels or {})}
         amounts = {"cpu": "8", "memory": "32Gi", "pods": "10", CORE: "200", RATIO: "200", "nvidia.com/gpu": "2"}
         status = {"allocatable": {**amounts, **(allocatable or {})}}
         body = {"metadata": {"name": name, "uid": name, "labels": marks}, "spec": spec or {}, "status": status}
@@ -376,7 +378,7 @@ def partition(story: Story, broken: bool) -> None:
 def isolation(story: Story, broken: bool) -> None:
     label = {"koordinator.sh/gpu-isolation-provider": "HAMi-core"}
     if not broken:
-        story.node("n1", **{"koordinator.sh__gpu-isolation-provider": "HAMi-core"})
+        story.node("n1", labels={"koordinator.sh/gpu-isolation-provider": "HAMi-core"})
         story.at += 10
     gpu_pod(story, "p", 50, labels=label)
     story.grant("p", {"gpu": [card(0, 50)]})

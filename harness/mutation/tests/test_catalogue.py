@@ -1,0 +1,83 @@
+"""The catalogue of mutants matches today's source, and what does not match is refused in words."""
+
+import pytest
+
+from seatrial.harness.errors import UsageError
+from seatrial.harness.mutation.campaign import Outcome, catch_rate, files_of, markdown
+from seatrial.harness.mutation.catalogue import Edit, Mutant, MutantError, check, load, mutated, select
+from seatrial.harness.mutation.child import Result
+
+SOURCE = """class A:
+    def run(self, one):
+        if one:
+            return 1
+        return 2
+
+    def walk(self):
+        return 2
+"""
+
+MUTANTS = load()
+
+
+def mutant(replace: str, by: str, within: str = "A.run") -> Mutant:
+    return Mutant("X-1", "fault", "fix", (Edit("a.py", within, replace, by),))
+
+
+def test_the_catalogue_is_large_and_covers_all_areas() -> None:
+    assert len(MUTANTS) >= 100
+    assert {"queue", "cache", "binding", "configuration", "speed"} <= {one.area for one in MUTANTS}
+
+
+@pytest.mark.parametrize("one", MUTANTS, ids=lambda one: one.id)
+def test_a_mutant_matches_the_source(one: Mutant) -> None:
+    """Each edit is found exactly once, changes the file, and leaves it valid Python; its suites exist."""
+    check(one)
+    assert one.fix
+    assert all(path.is_file() for group in files_of(one, all_suites=False) for path in group)
+
+
+def test_an_edit_stays_in_its_function() -> None:
+    changed = mutated(mutant("return 2", "return 3"), "a.py", SOURCE)
+    assert changed == SOURCE.replace("return 2", "return 3", 1)
+
+
+def test_several_lines_keep_their_indentation() -> None:
+    changed = mutated(mutant("if one:\n    return 1", "if not one:\n    return 1"), "a.py", SOURCE)
+    assert "        if not one:\n            return 1\n" in changed
+
+
+@pytest.mark.parametrize(
+    ("replace", "by", "within", "says"),
+    [
+        pytest.param("return 9", "pass", "A.run", "exactly once, found it 0 times", id="not-there"),
+        pytest.param("return", "pass", "A.run", "found it 2 times", id="twice"),
+        pytest.param("return 2", "pass", "A.jump", "has no A.jump", id="no-such-function"),
+        pytest.param("return 2", "return (", "A.run", "no Python", id="no-python"),
+    ],
+)
+def test_what_does_not_match_is_refused(replace: str, by: str, within: str, says: str) -> None:
+    with pytest.raises(MutantError, match=says):
+        mutated(mutant(replace, by, within), "a.py", SOURCE)
+
+
+def test_unknown_areas_and_ids_are_refused() -> None:
+    with pytest.raises(UsageError, match="expected one of"):
+        select(MUTANTS, areas=["nowhere"])
+    with pytest.raises(UsageError, match="no mutant"):
+        select(MUTANTS, ids=["NO-1"])
+    assert [one.id for one in select(MUTANTS, ids=["FIT-01"])] == ["FIT-01"]
+
+
+def test_equivalent_mutants_do_not_count() -> None:
+    """Of three mutants one is caught, one gets away and one is equivalent: one of two."""
+    plain = mutant("return 2", "return 3")
+    equal = Mutant("X-2", "fault", "fix", plain.edits, equivalent="the order is never seen")
+    outcomes = [Outcome(plain, Result("X-1", caught=True, case="SC-1", message="a | b")), Outcome(plain, Result("X-1")),
+                Outcome(equal, Result("X-2"))]  # fmt: skip
+    assert catch_rate(outcomes) == (1, 2)
+    table = markdown(outcomes)
+    assert "1 of 2 mutants caught (50.0 %)" in table
+    assert "a \\| b" in table
+    assert "**not caught**" in table
+    assert "the order is never seen" in table
