@@ -57,7 +57,7 @@ def test_a_node_that_is_not_ready(cluster: Trial, expect: Expect) -> None:
     cluster.inject({"node": "n1", "verb": "not_ready"})
     assert cluster.cluster.wait(lambda: ready(cluster, "n1") == "False", within=10)
     assert cluster.cluster.wait(
-        lambda: taints(cluster, "n1") >= {(NOT_READY, "NoSchedule"), (NOT_READY, "NoExecute")}, within=10
+        lambda: taints(cluster, "n1") >= {(NOT_READY, "NoSchedule"), (NOT_READY, "NoExecute")}, within=30
     )
     cluster.submit(pod("b").gpus(1))
     expect.pending("b")
