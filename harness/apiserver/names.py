@@ -271,6 +271,17 @@ def _check_owners(owners: list[Object], causes: Causes) -> None:
                 controller = this
 
 
+def check_new_finalizers(metadata: Object, causes: Causes) -> None:
+    """Check that finalizers of a new built-in object are qualified or standard ones; custom objects may have any."""
+    for number, name in enumerate(metadata.get("finalizers") or ()):
+        if "/" not in name and name not in _STANDARD_FINALIZERS and not qualified(name):
+            why = "name is neither a standard finalizer name nor is it fully qualified"
+            causes.append(invalid(f"metadata.finalizers[{number}]", name, why))
+
+
+_STANDARD_FINALIZERS = ("kubernetes", "orphan", "foregroundDeletion")
+
+
 def _check_finalizers(finalizers: list[str], causes: Causes) -> None:
     path = "metadata.finalizers"
     for name in finalizers:

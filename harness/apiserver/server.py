@@ -120,8 +120,8 @@ class ApiServer:
         except ApiStatusError as refused:
             return Response(refused.code, refused.encoded(), {**_PLAIN_HEADERS, **refused.headers})
         except Exception as error:  # noqa: BLE001 a fault in the server must not end the connections of other clients
-            refused = self.fault(error, request.method, request.path)
-            return Response(refused.code, refused.encoded(), _PLAIN_HEADERS)
+            fault = self.fault(error, request.method, request.path)
+            return Response(fault.code, fault.encoded(), _PLAIN_HEADERS)
         if context.warnings and isinstance(answer, Response):
             texts = ", ".join(f'299 - "{_quoted(text)}"' for text in context.warnings)
             return Response(answer.code, answer.body, {**answer.headers, "warning": texts})

@@ -14,7 +14,7 @@ from seatrial.harness.apiserver.defaults.kinds import default
 from seatrial.harness.apiserver.defaults.qos import qos_class
 from seatrial.harness.apiserver.discovery.resources import Registry, Resource
 from seatrial.harness.apiserver.field_errors import Cause, message
-from seatrial.harness.apiserver.names import check_metadata, subdomain
+from seatrial.harness.apiserver.names import check_metadata, check_new_finalizers, subdomain
 from seatrial.harness.apiserver.schemas.custom_schemas import CustomSchema
 from seatrial.harness.apiserver.schemas.shapes import conform, report_unknown_fields
 from seatrial.harness.apiserver.storage.store import Collection, Object, Store
@@ -195,6 +195,8 @@ class Admission:
         causes: list[Cause] = validate(resource.group, resource.kind, body, old, subresource=subresource)
         if resource.custom is not None:
             causes += self._custom(resource).problems(body, old)
+        elif old is None and "finalizers" in body["metadata"]:
+            check_new_finalizers(body["metadata"], causes)
         self._refuse(resource, body, causes)
 
     def _refuse(self, resource: Resource, body: Object, causes: list[Cause]) -> None:
@@ -246,6 +248,8 @@ class Admission:
             self._set_status(body, known.quality)
             causes: list[Cause] = []
             check_metadata(body["metadata"], subdomain, causes)
+            if "finalizers" in body["metadata"]:
+                check_new_finalizers(body["metadata"], causes)
             self._refuse(resource, body, causes)
         else:
             self._complete(resource, body, warnings, strictness)

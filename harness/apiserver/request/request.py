@@ -68,9 +68,8 @@ class RequestContext:
             )  # fmt: skip
         strictness = query.get("fieldValidation", "Warn") or "Warn"
         if strictness not in {"Strict", "Warn", "Ignore"}:
-            raise errors.bad_request(
-                f'fieldValidation: Unsupported value: "{strictness}": supported values: "Ignore", "Warn", "Strict"'
-            )
+            kind = {"POST": "CreateOptions", "PUT": "UpdateOptions"}.get(self.request.method, "PatchOptions")
+            raise _unsupported(kind, "fieldValidation", strictness, '"", "Ignore", "Strict", "Warn"')
         return Options(
             dry_run=bool(dry),
             manager=query.get("fieldManager") or _manager(self.request.headers.get("user-agent", "")),
@@ -118,8 +117,8 @@ class RequestContext:
             raise errors.bad_request(f"gracePeriodSeconds: expected an integer, found {grace!r}") from error
         policy = given.get("propagationPolicy") or ("Orphan" if given.get("orphanDependents") is True else "Background")
         if policy not in {"Background", "Foreground", "Orphan"}:
-            text = f'Unsupported value: "{policy}": supported values: "Orphan", "Background", "Foreground"'
-            raise errors.bad_request(f"propagationPolicy: {text}")
+            supported = '"Foreground", "Background", "Orphan", "nil"'
+            raise _unsupported("DeleteOptions", "propagationPolicy", str(policy), supported)
         conditions = given.get("preconditions") or {}
         return DeleteOptions(
             grace=seconds,
@@ -155,6 +154,15 @@ class RequestContext:
 
     def decoded(self, *, yaml_too: bool = False, any_type: bool = False) -> Any:
         return decode(self.request.body, self.request.content_type, yaml_too=yaml_too, any_type=any_type)
+
+
+def _unsupported(kind: str, field: str, value: str, supported: str) -> errors.ApiStatusError:
+    """422 for an option with an unsupported value."""
+    text = f'Unsupported value: "{value}": supported values: {supported}'
+    return errors.invalid(
+        kind, "meta.k8s.io", "", f'{kind}.meta.k8s.io "" is invalid: {field}: {text}',
+        [{"reason": "FieldValueNotSupported", "message": text, "field": field}],
+    )  # fmt: skip
 
 
 def check_kind(resource: Resource, body: Mapping[str, Any]) -> None:

@@ -52,11 +52,12 @@ def revision(text: str) -> int:
     """A resourceVersion as a number.
 
     Raises:
-        ApiStatusError: 422, it is not a number.
+        ApiStatusError: 400, it is not a number.
     """
     if not (text.isascii() and text.isdigit()) or len(text) > 19:
-        raise _invalid(
-            "resourceVersion", f'Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax'
+        raise errors.bad_request(
+            f'invalid resource version: resourceVersion: Invalid value: "{text}": strconv.ParseUint: parsing "{text}":'
+            " invalid syntax"
         )
     return int(text)
 

@@ -151,7 +151,7 @@ def test_a_watch_ends_after_its_time(api: Api) -> None:
     [
         pytest.param({"resourceVersion": "1"}, 410, "too old resource version: 1", id="too-old"),
         pytest.param({"resourceVersion": "99999"}, 504, "Too large resource version", id="the-future"),
-        pytest.param({"resourceVersion": "x"}, 422, "invalid syntax", id="no-revision"),
+        pytest.param({"resourceVersion": "x"}, 400, "invalid syntax", id="no-revision"),
         pytest.param({"sendInitialEvents": "true"}, 422, "NotOlderThan", id="initial-events-without-match"),
         pytest.param({"resourceVersionMatch": "Exact"}, 422, "forbidden for watch", id="exact"),
         pytest.param({"timeoutSeconds": "soon"}, 400, "timeoutSeconds", id="no-time"),

@@ -109,7 +109,7 @@ def test_a_dry_run_changes_nothing(api: Api) -> None:
         pytest.param("Strict", 400, False, id="strict-refuses"),
         pytest.param("Warn", 201, True, id="warn-warns"),
         pytest.param("Ignore", 201, False, id="ignore-is-silent"),
-        pytest.param("OptionalVariable", 400, False, id="no-such-word"),
+        pytest.param("OptionalVariable", 422, False, id="no-such-word"),
     ],
 )
 def test_unknown_fields(api: Api, strictness: str, code: int, kept: bool) -> None:
