@@ -11,6 +11,7 @@ from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import node, pod
 from seatrial.scheduler.api.core import Pod
 from seatrial.scheduler.api.migration import EVICTION_COST
+from seatrial.scheduler.api.slo import NODE_METRICS_PATH
 from seatrial.suites.descheduling.workloads import (
     REPORT,
     cordon,
@@ -122,9 +123,11 @@ def test_nothing_oscillates(cluster: Trial, start_descheduler: StartDescheduler)
 @pytest.mark.case("DC-004", severity="blocker")
 @pytest.mark.long(200)
 def test_stale_usage_stops_everything(cluster: Trial, expect: Expect, start_descheduler: StartDescheduler) -> None:
-    """The hot node reports no more: after the expiry nothing is evicted, although its last report was hot."""
+    """The nodes are Ready and report no more: after the expiry nothing is evicted, although its last report was hot."""
     hot_node(cluster)
-    cluster.inject({"node": "n1", "verb": "frozen", "for": 125})
+    for name in ("n1", "n2", "n3"):
+        policy = {"metricCollectPolicy": {"reportIntervalSeconds": 3600}}
+        cluster.call("PATCH", f"{NODE_METRICS_PATH}/{name}", {"spec": policy})
     cluster.cluster.wait(lambda: False, within=60)
     start_descheduler({"LowNodeLoad": {**LOAD, "nodeMetricExpirationSeconds": 45}})
 

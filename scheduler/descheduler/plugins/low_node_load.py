@@ -5,7 +5,7 @@ comes, so candidates that are never evicted plan no usage; see also `node_load.n
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -150,6 +150,17 @@ class _Pass:
     sources: list[NodeLoad]
     targets: list[NodeLoad]
     room: Amounts
+    _next: int = 0  # the target that took the last pod; those before it are mostly full
+
+    def target(self, takes_it: Callable[[NodeLoad], bool]) -> NodeLoad | None:
+        """The next target that takes a pod."""
+        count = len(self.targets)
+        for offset in range(count):
+            index = (self._next + offset) % count
+            if takes_it(self.targets[index]):
+                self._next = index
+                return self.targets[index]
+        return None
 
 
 class LowNodeLoad(Balance):
@@ -278,7 +289,7 @@ class LowNodeLoad(Balance):
         used = load.metrics.get(pod.key, {})
         target = None
         if self._args.node_fit:
-            target = next((each for each in one.targets if takes(handle, each, pod, used, prod=one.prod)), None)
+            target = one.target(lambda each: takes(handle, each, pod, used, prod=one.prod))
             if target is None:
                 return
         reason = overutilized(load, prod=one.prod)

@@ -13,6 +13,8 @@ from seatrial.scheduler.descheduler.objects import Pod
 from seatrial.scheduler.descheduler.pod_order import is_prod
 from seatrial.scheduler.descheduler.state import ClusterState, Usage
 
+_ENDED = frozenset({"Succeeded", "Failed"})
+
 Percents = Mapping[str, float]
 
 LOW, PROD_LOW, BOTH_LOW, NORMAL, HIGH, PROD_HIGH = "low", "prodLow", "bothLow", "normal", "high", "prodHigh"
@@ -145,11 +147,11 @@ def _load(
     metrics: dict[str, Amounts] = {}
     pods = []
     count = prod_count = 0
-    for pod in state.pods_on(node.name):
-        if pod.terminated:
-            continue
-        key = pod.key
-        if moving and (key, pod.metadata.uid) in moving:
+    measured = [name for name in names if name != PODS]
+    for pod in state.pods_on(node.name):  # the inner loop of a round: 100,000 pods; properties are read in place
+        metadata = pod.metadata
+        key = f"{metadata.namespace}/{metadata.name}"
+        if pod.status.phase in _ENDED or (moving and (key, metadata.uid) in moving):
             continue
         pods.append(pod)
         count += 1
@@ -160,7 +162,10 @@ def _load(
             used = state.requests(pod)
         else:
             used = {}
-        _add(total, used, names)
+        for name in measured:
+            value = used.get(name)
+            if value:
+                total[name] += value
         if with_prod and is_prod(pod):
             prod_count += 1
             _add(prod, used, names)
