@@ -23,7 +23,7 @@ from seatrial.scheduler.framework.cluster_scope import MARK, WIDE
 from seatrial.scheduler.framework.decisions import Bind, ClearNomination, Decision, Evict, Reject
 from seatrial.scheduler.framework.diagnosis import DiagnosisLog, diagnosis_of
 from seatrial.scheduler.framework.explanation import explain, score_table
-from seatrial.scheduler.framework.extension_points import NO_MARKS, Marks
+from seatrial.scheduler.framework.extension_points import NO_METADATA_CHANGES, MetadataChanges
 from seatrial.scheduler.framework.fit_error import FitError
 from seatrial.scheduler.framework.handle import Handle
 from seatrial.scheduler.framework.runner import Runner
@@ -403,15 +403,15 @@ class Core:
                 score_table(info, feasible, debug.top_scores),
             )  # fmt: skip
 
-    def _marks(self, runner: Runner, state: CycleState, pod: Pod, node: str) -> Marks:
-        found = NO_MARKS
+    def _marks(self, runner: Runner, state: CycleState, pod: Pod, node: str) -> MetadataChanges:
+        found = NO_METADATA_CHANGES
         for plugin in runner.profile.pre_bind:
             if self.timing.paused:
                 marks = plugin.pre_bind(state, pod, node)
             else:
                 marks = self.timing.ask(PRE_BIND, plugin, plugin.pre_bind, state, pod, node)
-            if marks is not NO_MARKS:
-                found = marks if found is NO_MARKS else _merged(found, marks)
+            if marks is not NO_METADATA_CHANGES:
+                found = marks if found is NO_METADATA_CHANGES else _merged(found, marks)
         return found
 
     def _fail(
@@ -655,8 +655,8 @@ def _class_key(info: PodInfo, state: CycleState) -> ClassKey:
     return info.pod.spec.scheduler_name, info.shape.id, mark
 
 
-def _merged(one: Marks, other: Marks) -> Marks:
-    return Marks(
+def _merged(one: MetadataChanges, other: MetadataChanges) -> MetadataChanges:
+    return MetadataChanges(
         {**one.annotations, **other.annotations},
         {**one.labels, **other.labels},
         {**one.node_annotations, **other.node_annotations},

@@ -201,7 +201,7 @@ class Permit(Plugin):
 
 
 class Bind(Plugin):
-    """Marks DefaultBinder. Other Bind plugins are refused in the configuration, because the shell writes bindings."""
+    """MetadataChanges DefaultBinder. Other Bind plugins are refused in the configuration, because the shell writes bindings."""
 
 
 class PostBind(Plugin):
@@ -210,7 +210,7 @@ class PostBind(Plugin):
         """The API server accepted the binding. Not called for a binding that failed."""
 
 
-class Marks(msgspec.Struct, frozen=True):
+class MetadataChanges(msgspec.Struct, frozen=True):
     """Labels and annotations to write to a pod with its binding, and annotations to write to its node before that."""
 
     annotations: Mapping[str, str]
@@ -218,12 +218,12 @@ class Marks(msgspec.Struct, frozen=True):
     node_annotations: Mapping[str, str] = msgspec.field(default_factory=dict)
 
 
-NO_MARKS = Marks({}, {})
+NO_METADATA_CHANGES = MetadataChanges({}, {})
 
 
 class PreBind(Plugin):
     @abstractmethod
-    def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Marks:
+    def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> MetadataChanges:
         """What to write to the pod and its node when the pod is bound. Must not do I/O: the binder writes it."""
 
 

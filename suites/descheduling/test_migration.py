@@ -26,7 +26,7 @@ from seatrial.suites.descheduling.workloads import (
 pytestmark = [pytest.mark.needs(Capability.NODES)]
 
 
-@pytest.mark.feature("MIG-1")
+@pytest.mark.feature("MIG-1.reservation-first")
 @pytest.mark.case("MG-001", severity="blocker")
 def test_a_pod_moves_into_a_reserved_place(cluster: Trial, expect: Expect, start_descheduler: StartDescheduler) -> None:
     """ReservationFirst: a reservation on another node, then the eviction, then the new pod in the reservation."""
@@ -50,7 +50,7 @@ def test_a_pod_moves_into_a_reserved_place(cluster: Trial, expect: Expect, start
     assert cluster.find(victim) is None
 
 
-@pytest.mark.feature("MIG-1")
+@pytest.mark.feature("MIG-1.phases", "MIG-1.columns")
 @pytest.mark.case("MG-002", severity="critical")
 def test_the_steps_are_recorded(cluster: Trial, start_descheduler: StartDescheduler) -> None:
     """Conditions, events and the columns of kubectl name each step of a migration."""
@@ -78,7 +78,7 @@ def test_the_steps_are_recorded(cluster: Trial, start_descheduler: StartDeschedu
     assert (shown["Phase"], shown["Status"], shown["Node"], shown["Pod"]) == ("Succeeded", "Complete", "n2", name)
 
 
-@pytest.mark.feature("MIG-1")
+@pytest.mark.feature("MIG-1.evict-directly")
 @pytest.mark.case("MG-003", severity="critical")
 def test_an_eviction_without_a_reservation(cluster: Trial, start_descheduler: StartDescheduler) -> None:
     """EvictDirectly: the pod goes, no reservation is made, and the workload replaces the pod."""
@@ -97,7 +97,7 @@ def test_an_eviction_without_a_reservation(cluster: Trial, start_descheduler: St
     wait_running(cluster, "web", 3)
 
 
-@pytest.mark.feature("MIG-1")
+@pytest.mark.feature("MIG-1.reservation-first")
 @pytest.mark.case("MG-004", severity="blocker")
 @pytest.mark.long(100)
 def test_a_pod_stays_when_no_place_can_be_reserved(
@@ -124,7 +124,7 @@ def test_a_pod_stays_when_no_place_can_be_reserved(
     assert "Unschedulable" in [one.reason for one in cluster.events("move", namespace="default")]
 
 
-@pytest.mark.feature("MIG-1")
+@pytest.mark.feature("MIG-1.paused")
 @pytest.mark.case("MG-005", severity="critical")
 def test_a_paused_job_does_nothing(cluster: Trial, start_descheduler: StartDescheduler) -> None:
     """A paused job waits; it runs once it is no longer paused."""
@@ -140,7 +140,7 @@ def test_a_paused_job_does_nothing(cluster: Trial, start_descheduler: StartDesch
     assert ended(cluster, "move").status.phase == "Succeeded"
 
 
-@pytest.mark.feature("MIG-1")
+@pytest.mark.feature("MIG-1.budgets")
 @pytest.mark.case("MG-006", severity="critical")
 def test_a_budget_holds_an_eviction_back(cluster: Trial, start_descheduler: StartDescheduler) -> None:
     """A PodDisruptionBudget refuses the eviction: the pod stays and the job says so; then the budget allows it."""
@@ -162,7 +162,7 @@ def test_a_budget_holds_an_eviction_back(cluster: Trial, start_descheduler: Star
     assert ended(cluster, "move").status.phase == "Succeeded"
 
 
-@pytest.mark.feature("MIG-1")
+@pytest.mark.feature("MIG-1.restart")
 @pytest.mark.case("MG-007", severity="blocker")
 @pytest.mark.parametrize("after", ["ReservationCreated", "ReservationScheduled", "Eviction"])
 def test_a_migration_survives_a_restart(cluster: Trial, start_descheduler: StartDescheduler, after: str) -> None:
@@ -183,7 +183,7 @@ def test_a_migration_survives_a_restart(cluster: Trial, start_descheduler: Start
     assert len(wait_running(cluster, "web", 3)) == 3
 
 
-@pytest.mark.feature("MIG-1")
+@pytest.mark.feature("MIG-1.devices")
 @pytest.mark.case("MG-008", severity="critical")
 def test_a_migrated_pod_gets_devices_of_the_same_kind(
     cluster: Trial, expect: Expect, start_descheduler: StartDescheduler
@@ -207,7 +207,7 @@ def test_a_migrated_pod_gets_devices_of_the_same_kind(
     assert cluster.visible_devices(new)
 
 
-@pytest.mark.feature("MIG-2")
+@pytest.mark.feature("MIG-2.filter")
 @pytest.mark.case("MG-020", severity="critical")
 def test_one_pod_of_a_workload_at_a_time(cluster: Trial, start_descheduler: StartDescheduler) -> None:
     """Six jobs for a workload that may lose one pod: never more than one pod is missing, and all jobs succeed."""
@@ -235,7 +235,7 @@ def test_one_pod_of_a_workload_at_a_time(cluster: Trial, start_descheduler: Star
     assert fewest == 5
 
 
-@pytest.mark.feature("MIG-2")
+@pytest.mark.feature("MIG-2.filter")
 @pytest.mark.case("MG-021", severity="critical")
 def test_a_lone_pod_is_not_migrated(cluster: Trial, expect: Expect, start_descheduler: StartDescheduler) -> None:
     """A workload of one replica may lose none: the job fails for good and the pod stays."""
@@ -253,7 +253,7 @@ def test_a_lone_pod_is_not_migrated(cluster: Trial, expect: Expect, start_desche
     expect.stable(seconds=10)
 
 
-@pytest.mark.feature("MIG-3")
+@pytest.mark.feature("MIG-3.global-limit")
 @pytest.mark.case("MG-030", severity="critical")
 @pytest.mark.parametrize(
     ("limits", "most"),
@@ -296,7 +296,7 @@ def test_only_so_many_pods_migrate(
     assert seen == most
 
 
-@pytest.mark.feature("MIG-3")
+@pytest.mark.feature("MIG-3.object-limiter")
 @pytest.mark.case("MG-031", severity="critical")
 @pytest.mark.long(130)
 @pytest.mark.parametrize("limited", ["workload", "namespace"])
@@ -323,7 +323,7 @@ def test_evictions_of_one_object_are_spread_in_time(
     assert cluster.cluster.wait(lambda: gone() == 2, within=40)
 
 
-@pytest.mark.feature("MIG-3")
+@pytest.mark.feature("MIG-3.bare-pods")
 @pytest.mark.case("MG-032", severity="normal")
 @pytest.mark.parametrize("allowed", [True, False])
 def test_pods_without_a_controller(cluster: Trial, start_descheduler: StartDescheduler, *, allowed: bool) -> None:

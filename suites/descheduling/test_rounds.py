@@ -63,7 +63,7 @@ def reports(cluster: Trial, *names: str) -> None:
     assert cluster.cluster.wait(arrived, within=REPORT + 15), before
 
 
-@pytest.mark.feature("DES-3", "QOS-1")
+@pytest.mark.feature("DES-3.cools")
 @pytest.mark.case("DC-001", severity="blocker")
 @pytest.mark.long(200)
 def test_a_hot_node_cools(cluster: Trial, start_descheduler: StartDescheduler) -> None:
@@ -82,7 +82,7 @@ def test_a_hot_node_cools(cluster: Trial, start_descheduler: StartDescheduler) -
     assert "node is overutilized, node cpu usage(87.50%)>threshold(60.00%)" in reasons
 
 
-@pytest.mark.feature("DES-3")
+@pytest.mark.feature("DES-2.workloads")
 @pytest.mark.case("DC-002", severity="blocker")
 @pytest.mark.long(300)
 def test_a_workload_keeps_its_budget_while_its_node_cools(cluster: Trial, start_descheduler: StartDescheduler) -> None:
@@ -102,7 +102,7 @@ def test_a_workload_keeps_its_budget_while_its_node_cools(cluster: Trial, start_
     assert fewest == 6
 
 
-@pytest.mark.feature("DES-3")
+@pytest.mark.feature("DES-3.no-oscillation")
 @pytest.mark.case("DC-003", severity="critical")
 @pytest.mark.needs(Capability.VIRTUAL_TIME)
 @pytest.mark.long(5000)
@@ -119,7 +119,7 @@ def test_nothing_oscillates(cluster: Trial, start_descheduler: StartDescheduler)
     assert {one.metadata.name: one.spec.node_name for one in running(cluster, "web")} == before
 
 
-@pytest.mark.feature("DES-3")
+@pytest.mark.feature("DES-3.stale-usage")
 @pytest.mark.case("DC-004", severity="blocker")
 @pytest.mark.long(200)
 def test_stale_usage_stops_everything(cluster: Trial, expect: Expect, start_descheduler: StartDescheduler) -> None:
@@ -136,7 +136,7 @@ def test_stale_usage_stops_everything(cluster: Trial, expect: Expect, start_desc
     assert jobs(cluster) == []
 
 
-@pytest.mark.feature("DES-3")
+@pytest.mark.feature("DES-3.spikes")
 @pytest.mark.case("DC-005", severity="critical")
 @pytest.mark.long(150)
 def test_a_spike_is_waited_out(cluster: Trial, start_descheduler: StartDescheduler) -> None:
@@ -149,7 +149,7 @@ def test_a_spike_is_waited_out(cluster: Trial, start_descheduler: StartDeschedul
     assert cluster.cluster.wait(lambda: bool(jobs(cluster)), within=25)
 
 
-@pytest.mark.feature("DES-3")
+@pytest.mark.feature("DES-3.prod-thresholds")
 @pytest.mark.case("DC-006", severity="critical")
 @pytest.mark.long(150)
 def test_only_prod_pods_leave_a_node_with_hot_prod(cluster: Trial, start_descheduler: StartDescheduler) -> None:
@@ -179,7 +179,7 @@ def test_only_prod_pods_leave_a_node_with_hot_prod(cluster: Trial, start_desched
     ]  # fmt: skip
 
 
-@pytest.mark.feature("DES-3")
+@pytest.mark.feature("DES-3.order")
 @pytest.mark.case("DC-007", severity="critical")
 @pytest.mark.long(100)
 def test_the_cheapest_pod_goes_first(cluster: Trial, start_descheduler: StartDescheduler) -> None:
@@ -204,7 +204,7 @@ def test_the_cheapest_pod_goes_first(cluster: Trial, start_descheduler: StartDes
     assert [len(on(cluster, band, "n1")) for band in ("prod", "batch", "free")] == [2, 2, 1]
 
 
-@pytest.mark.feature("DES-3", "QOS-1")
+@pytest.mark.feature("DES-3.cools", "DES-1.periodic")
 @pytest.mark.case("DC-008", severity="critical")
 @pytest.mark.long(300)
 def test_a_node_that_becomes_hot_later_cools(cluster: Trial, start_descheduler: StartDescheduler) -> None:
@@ -220,7 +220,7 @@ def test_a_node_that_becomes_hot_later_cools(cluster: Trial, start_descheduler: 
     assert cluster.cluster.wait(lambda: bool(jobs(cluster)), within=2 * REPORT)
 
 
-@pytest.mark.feature("DES-2")
+@pytest.mark.feature("DES-2.caps")
 @pytest.mark.case("DC-020", severity="blocker")
 @pytest.mark.parametrize(
     ("caps", "most"),
@@ -245,7 +245,7 @@ def test_caps_of_a_round_hold(
     assert len(jobs(cluster)) == most
 
 
-@pytest.mark.feature("DES-2")
+@pytest.mark.feature("DES-2.caps")
 @pytest.mark.case("DC-021", severity="blocker")
 @pytest.mark.needs(Capability.VIRTUAL_TIME)
 def test_caps_hold_for_a_thousand_candidates(cluster: Trial, start_descheduler: StartDescheduler) -> None:
@@ -270,7 +270,7 @@ def test_caps_hold_for_a_thousand_candidates(cluster: Trial, start_descheduler: 
     assert most == 4
 
 
-@pytest.mark.feature("DES-2")
+@pytest.mark.feature("DES-2.gray-scale")
 @pytest.mark.case("DC-022", severity="critical")
 @pytest.mark.parametrize(
     ("namespaces", "evicted"),
@@ -293,7 +293,7 @@ def test_namespaces_are_tried_one_by_one(
     assert bool(jobs(cluster)) == evicted
 
 
-@pytest.mark.feature("DES-2")
+@pytest.mark.feature("DES-2.workloads")
 @pytest.mark.case("DC-023", severity="critical")
 @pytest.mark.parametrize("kind", ["Deployment", "StatefulSet"])
 def test_a_workload_loses_no_more_than_it_may(cluster: Trial, start_descheduler: StartDescheduler, kind: str) -> None:
@@ -317,7 +317,7 @@ def test_a_workload_loses_no_more_than_it_may(cluster: Trial, start_descheduler:
     assert fewest == 8
 
 
-@pytest.mark.feature("DES-2")
+@pytest.mark.feature("DES-2.rate")
 @pytest.mark.case("DC-024", severity="critical")
 @pytest.mark.long(60)
 def test_evictions_are_spread_by_their_rate(cluster: Trial, start_descheduler: StartDescheduler) -> None:
@@ -338,7 +338,7 @@ def test_evictions_are_spread_by_their_rate(cluster: Trial, start_descheduler: S
     assert cluster.cluster.wait(lambda: left() == 0, within=40), left()
 
 
-@pytest.mark.feature("DES-1")
+@pytest.mark.feature("DES-1.dry-run")
 @pytest.mark.case("DC-040", severity="critical")
 def test_a_dry_run_moves_nothing(cluster: Trial, expect: Expect, start_descheduler: StartDescheduler) -> None:
     """dryRun: the round counts evictions in its metrics, and nothing happens."""
@@ -354,7 +354,7 @@ def test_a_dry_run_moves_nothing(cluster: Trial, expect: Expect, start_deschedul
     assert 'strategy="PodLifeTime"' in descheduler.metrics()
 
 
-@pytest.mark.feature("DES-1")
+@pytest.mark.feature("DES-1.event-triggered")
 @pytest.mark.case("DC-041", severity="critical")
 def test_a_taint_starts_a_round(cluster: Trial, start_descheduler: StartDescheduler) -> None:
     """Event-triggered: the interval is an hour; a new taint on a node moves its pods at once."""
@@ -373,7 +373,7 @@ def test_a_taint_starts_a_round(cluster: Trial, start_descheduler: StartDeschedu
     assert cluster.cluster.wait(lambda: len(jobs(cluster)) == 3, within=15), jobs(cluster)
 
 
-@pytest.mark.feature("DES-1")
+@pytest.mark.feature("DES-1.evictor")
 @pytest.mark.case("DC-042", severity="normal")
 def test_another_evictor(cluster: Trial, start_descheduler: StartDescheduler) -> None:
     """DefaultEvictor instead of MigrationController: pods are evicted without migration jobs."""
@@ -393,7 +393,7 @@ def test_another_evictor(cluster: Trial, start_descheduler: StartDescheduler) ->
     wait_running(cluster, "web", 3)
 
 
-@pytest.mark.feature("DES-1")
+@pytest.mark.feature("DES-1.strategies")
 @pytest.mark.case("DC-043", severity="normal")
 def test_duplicates_are_spread(cluster: Trial, start_descheduler: StartDescheduler) -> None:
     """Four pods of a Deployment on one of two nodes: two of them move."""
@@ -410,7 +410,7 @@ def test_duplicates_are_spread(cluster: Trial, start_descheduler: StartDeschedul
     assert (len(on(cluster, "web", "n1")), len(on(cluster, "web", "n2"))) == (2, 2)
 
 
-@pytest.mark.feature("DES-1")
+@pytest.mark.feature("DES-1.protected")
 @pytest.mark.case("DC-044", severity="critical")
 def test_protected_pods_stay(cluster: Trial, start_descheduler: StartDescheduler) -> None:
     """A pod whose eviction cost is the largest number, and one with local storage, stay; others go."""

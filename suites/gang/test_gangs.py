@@ -32,7 +32,7 @@ def bound(cluster: Trial, group: str = "") -> list[str]:
     )
 
 
-@pytest.mark.feature("GANG-1")
+@pytest.mark.feature("GANG-1.all-or-nothing")
 @pytest.mark.case("GA-001", severity="blocker")
 def test_five_with_room_for_three_bind_nobody(cluster: Trial, expect: Expect) -> None:
     """A gang of five on three free cards: no member is bound, and the cards stay free for a pod without a gang."""
@@ -47,7 +47,7 @@ def test_five_with_room_for_three_bind_nobody(cluster: Trial, expect: Expect) ->
     expect.bound("whole")
 
 
-@pytest.mark.feature("GANG-1")
+@pytest.mark.feature("GANG-1.all-or-nothing")
 @pytest.mark.case("GA-002", severity="blocker")
 def test_bound_together_when_the_room_comes(cluster: Trial, expect: Expect) -> None:
     """A gang of five waits on three cards; one more card does not help, the second one does."""
@@ -64,7 +64,7 @@ def test_bound_together_when_the_room_comes(cluster: Trial, expect: Expect) -> N
     expect.bound(*names("train", 5))
 
 
-@pytest.mark.feature("GANG-1")
+@pytest.mark.feature("GANG-1.all-or-nothing")
 @pytest.mark.case("GA-003", severity="blocker")
 def test_two_gangs_that_each_fit_alone_do_not_deadlock(cluster: Trial, expect: Expect) -> None:
     """Two gangs of three on four cards, members submitted in turn: one runs whole, then the other."""
@@ -82,7 +82,7 @@ def test_two_gangs_that_each_fit_alone_do_not_deadlock(cluster: Trial, expect: E
     expect.bound(*names("b" if first == "a" else "a", 3), within=60)
 
 
-@pytest.mark.feature("GANG-1")
+@pytest.mark.feature("GANG-1.quorum")
 @pytest.mark.case("GA-004", severity="critical")
 def test_more_members_than_the_minimum(cluster: Trial, expect: Expect) -> None:
     """A gang of two among four pods on three cards: three are bound, the fourth waits alone and gets the next card."""
@@ -97,7 +97,7 @@ def test_more_members_than_the_minimum(cluster: Trial, expect: Expect) -> None:
     expect.bound(*names("train", 4))
 
 
-@pytest.mark.feature("GANG-1")
+@pytest.mark.feature("GANG-1.status")
 @pytest.mark.case("GA-005", severity="normal")
 def test_the_status_of_a_pod_group(cluster: Trial, expect: Expect) -> None:
     """status.phase becomes Running with the number of running members; a gang without room stays Scheduling."""
@@ -118,7 +118,7 @@ def test_the_status_of_a_pod_group(cluster: Trial, expect: Expect) -> None:
     assert not status("large").get("scheduled")
 
 
-@pytest.mark.feature("GANG-2")
+@pytest.mark.feature("GANG-2.strict-default")
 @pytest.mark.case("GA-010", severity="blocker")
 def test_strict_gives_its_places_back(cluster: Trial, expect: Expect) -> None:
     """Strict is the default: while a gang of three lacks a card, other pods use the two free ones."""
@@ -132,7 +132,7 @@ def test_strict_gives_its_places_back(cluster: Trial, expect: Expect) -> None:
     expect.bound("x", "y", within=20)
 
 
-@pytest.mark.feature("GANG-2")
+@pytest.mark.feature("GANG-2.nonstrict", "GANG-2.mode-on-pod")
 @pytest.mark.case("GA-011", severity="blocker")
 @pytest.mark.parametrize("light", [False, True], ids=["PodGroup", "pods"])
 def test_non_strict_keeps_its_places(cluster: Trial, expect: Expect, *, light: bool) -> None:
@@ -160,7 +160,7 @@ def test_non_strict_keeps_its_places(cluster: Trial, expect: Expect, *, light: b
     assert bound(cluster, "x") == []
 
 
-@pytest.mark.feature("GANG-1")
+@pytest.mark.feature("GANG-1.timeout")
 @pytest.mark.case("GA-012", severity="blocker")
 def test_the_schedule_timeout_frees_everything(cluster: Trial, expect: Expect) -> None:
     """Members of a NonStrict gang hold two cards for scheduleTimeoutSeconds; a pod of higher priority in the queue gets
@@ -179,7 +179,7 @@ def test_the_schedule_timeout_frees_everything(cluster: Trial, expect: Expect) -
     expect.bound("whole", within=60)
 
 
-@pytest.mark.feature("GANG-3")
+@pytest.mark.feature("GANG-3.cycle-counter", "GANG-3.no-stale-time")
 @pytest.mark.case("GA-020", severity="critical")
 def test_a_failed_cycle_does_not_poison_the_next(cluster: Trial, expect: Expect) -> None:
     """A gang fails several times while cards come one by one over a minute; it is bound soon after the last one."""
@@ -197,7 +197,7 @@ def test_a_failed_cycle_does_not_poison_the_next(cluster: Trial, expect: Expect)
     expect.bound(*names("train", 4), within=15)
 
 
-@pytest.mark.feature("GANG-3")
+@pytest.mark.feature("GANG-3.restart")
 @pytest.mark.case("GA-021", severity="critical")
 def test_restarted_in_the_middle(cluster: Trial, expect: Expect, subject: Subject | None) -> None:
     """The scheduler is killed when a gang is bound and another one waits: nothing moves, and the other one is bound
@@ -220,7 +220,7 @@ def test_restarted_in_the_middle(cluster: Trial, expect: Expect, subject: Subjec
     expect.bound(*names("b", 3), within=60)
 
 
-@pytest.mark.feature("GANG-3")
+@pytest.mark.feature("GANG-1.replaced")
 @pytest.mark.case("GA-022", severity="critical")
 def test_a_member_that_is_replaced_joins_the_gang(cluster: Trial, expect: Expect) -> None:
     """After the gang was bound once, a member that died comes back and is bound alone, below the minimum."""
@@ -235,7 +235,7 @@ def test_a_member_that_is_replaced_joins_the_gang(cluster: Trial, expect: Expect
     expect.bound("train-7")
 
 
-@pytest.mark.feature("GANG-4")
+@pytest.mark.feature("GANG-4.groups")
 @pytest.mark.case("GA-030", severity="blocker")
 def test_roles_in_one_group_start_together(cluster: Trial, expect: Expect) -> None:
     """A group of a parameter server and two workers with two cards each on four cards: the workers alone would fit."""
@@ -251,7 +251,7 @@ def test_roles_in_one_group_start_together(cluster: Trial, expect: Expect) -> No
     expect.bound("ps-0", "worker-0", "worker-1")
 
 
-@pytest.mark.feature("GANG-4")
+@pytest.mark.feature("GANG-4.groups")
 @pytest.mark.case("GA-031", severity="critical")
 def test_a_group_waits_for_its_missing_gang(cluster: Trial, expect: Expect) -> None:
     """The first gang of a group is complete and fits; it is bound only with the second, which comes later."""
@@ -268,7 +268,7 @@ def test_a_group_waits_for_its_missing_gang(cluster: Trial, expect: Expect) -> N
     expect.bound("ps-0", "worker-0", "worker-1")
 
 
-@pytest.mark.feature("GANG-4")
+@pytest.mark.feature("GANG-4.unreadable")
 @pytest.mark.case("GA-032", severity="normal")
 def test_an_unreadable_list_of_groups_leaves_the_gang_alone(cluster: Trial, expect: Expect) -> None:
     """An annotation that is not JSON: the gang is its own group and is bound."""
@@ -278,7 +278,7 @@ def test_an_unreadable_list_of_groups_leaves_the_gang_alone(cluster: Trial, expe
     expect.bound(*names("train", 2))
 
 
-@pytest.mark.feature("GANG-5")
+@pytest.mark.feature("GANG-5.annotations")
 @pytest.mark.case("GA-040", severity="blocker")
 def test_annotated_pods_start_together(cluster: Trial, expect: Expect) -> None:
     """Pods with the annotations name and min-available: four of five are not bound on five cards, the fifth completes
@@ -294,7 +294,7 @@ def test_annotated_pods_start_together(cluster: Trial, expect: Expect) -> None:
     expect.bound(*names("light", 5))
 
 
-@pytest.mark.feature("GANG-5")
+@pytest.mark.feature("GANG-5.unreadable")
 @pytest.mark.case("GA-041", severity="normal")
 def test_an_unreadable_minimum_is_told(cluster: Trial, expect: Expect) -> None:
     """min-available is no number: the pod says so, and other pods are bound."""
@@ -304,7 +304,7 @@ def test_an_unreadable_minimum_is_told(cluster: Trial, expect: Expect) -> None:
     expect.pending("odd", saying="min-available")
 
 
-@pytest.mark.feature("GANG-6")
+@pytest.mark.feature("GANG-6.pre-enqueue")
 @pytest.mark.case("GA-050", severity="critical")
 def test_a_gang_that_is_too_small_is_held_back(cluster: Trial, expect: Expect) -> None:
     """Two of three members: they are not tried, hold nothing, and no pod behind them waits."""
@@ -320,7 +320,7 @@ def test_a_gang_that_is_too_small_is_held_back(cluster: Trial, expect: Expect) -
     assert bound(cluster, "train") == []
 
 
-@pytest.mark.feature("GANG-6")
+@pytest.mark.feature("GANG-6.said")
 @pytest.mark.case("GA-051", severity="normal")
 def test_a_gang_that_is_too_small_says_so(cluster: Trial, expect: Expect) -> None:
     """The members' condition names the gang and what it lacks."""
@@ -330,7 +330,7 @@ def test_a_gang_that_is_too_small_says_so(cluster: Trial, expect: Expect) -> Non
     expect.pending(*names("train", 2), saying="child pod not collect enough")
 
 
-@pytest.mark.feature("GANG-6")
+@pytest.mark.feature("GANG-6.pre-enqueue")
 @pytest.mark.case("GA-052", severity="critical")
 def test_a_pod_group_that_comes_after_its_pods(cluster: Trial, expect: Expect) -> None:
     """Members without their PodGroup are not bound; they are as soon as it is created."""
@@ -344,7 +344,7 @@ def test_a_pod_group_that_comes_after_its_pods(cluster: Trial, expect: Expect) -
     expect.bound(*names("train", 2))
 
 
-@pytest.mark.feature("GANG-6")
+@pytest.mark.feature("GANG-6.pre-enqueue")
 @pytest.mark.case("GA-053", severity="normal")
 def test_a_lowered_minimum_releases_the_members(cluster: Trial, expect: Expect) -> None:
     """minMember is above the number of pods; when it is lowered to it, they are bound."""

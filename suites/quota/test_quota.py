@@ -64,7 +64,7 @@ def annotation(found: dict[str, Any], key: str) -> dict[str, Any]:
     return value
 
 
-@pytest.mark.feature("QUOTA-1")
+@pytest.mark.feature("QUOTA-1.max-bound")
 @pytest.mark.case("QU-001", severity="blocker")
 def test_max_binds_and_room_wakes(cluster: Trial, expect: Expect) -> None:
     """A pod beyond max waits, although the node has room, and starts when another pod of the quota ends."""
@@ -84,7 +84,7 @@ def test_max_binds_and_room_wakes(cluster: Trial, expect: Expect) -> None:
     expect.bound("second")
 
 
-@pytest.mark.feature("QUOTA-1")
+@pytest.mark.feature("QUOTA-1.borrow", "QUOTA-1.give-back", "QUOTA-1.min-guaranteed")
 @pytest.mark.case("QU-002", severity="blocker")
 def test_borrowed_room_is_given_back(cluster: Trial, expect: Expect) -> None:
     """A quota borrows what its sibling does not use; room that becomes free goes to the lender, not to the borrower.
@@ -107,7 +107,7 @@ def test_borrowed_room_is_given_back(cluster: Trial, expect: Expect) -> None:
     expect.pending("a-more", saying="Insufficient quotas")
 
 
-@pytest.mark.feature("QUOTA-2")
+@pytest.mark.feature("QUOTA-2.parent-and-child")
 @pytest.mark.case("QU-003", severity="critical")
 def test_the_limit_of_a_parent_binds_its_child(cluster: Trial, expect: Expect) -> None:
     """A child whose own max is larger gets no more than its parent's max."""
@@ -137,7 +137,7 @@ def shares(cluster: Trial, expect: Expect, total: int, first: QuotaBuilder, seco
     return placed(cluster, "a-"), placed(cluster, "b-")
 
 
-@pytest.mark.feature("QUOTA-3")
+@pytest.mark.feature("QUOTA-3.shared-weight")
 @pytest.mark.case("QU-004", severity="critical")
 def test_what_is_left_is_divided_by_weight(cluster: Trial, expect: Expect) -> None:
     """Two quotas that both want everything get room in proportion to their weights, not in the order of their pods."""
@@ -146,7 +146,7 @@ def test_what_is_left_is_divided_by_weight(cluster: Trial, expect: Expect) -> No
     assert shares(cluster, expect, 12, first, second) == (4, 8)
 
 
-@pytest.mark.feature("QUOTA-3")
+@pytest.mark.feature("QUOTA-3.weight-default")
 @pytest.mark.case("QU-005", severity="normal")
 def test_the_weight_is_max_where_none_is_given(cluster: Trial, expect: Expect) -> None:
     """Quotas without a weight share in proportion to max."""
@@ -154,7 +154,7 @@ def test_the_weight_is_max_where_none_is_given(cluster: Trial, expect: Expect) -
     assert shares(cluster, expect, 12, first, second) == (3, 9)
 
 
-@pytest.mark.feature("QUOTA-4")
+@pytest.mark.feature("QUOTA-4.scaled-min")
 @pytest.mark.case("QU-006", severity="critical")
 def test_mins_shrink_in_proportion_where_the_cluster_is_too_small(cluster: Trial, expect: Expect) -> None:
     """Mins of 12 and 6 in a cluster with 6 cores left: 4 and 2, whatever the weights say."""
@@ -163,7 +163,7 @@ def test_mins_shrink_in_proportion_where_the_cluster_is_too_small(cluster: Trial
     assert shares(cluster, expect, 6, first, second) == (2, 4)
 
 
-@pytest.mark.feature("QUOTA-5")
+@pytest.mark.feature("QUOTA-5.by-label", "QUOTA-5.default-and-system")
 @pytest.mark.case("QU-007", severity="critical")
 def test_only_labelled_pods_count_in_a_quota(cluster: Trial, expect: Expect) -> None:
     """Pods without the label, and pods that name a quota that does not exist, count in the default quota."""
@@ -178,7 +178,7 @@ def test_only_labelled_pods_count_in_a_quota(cluster: Trial, expect: Expect) -> 
     expect.pending("labelled", saying="Insufficient quotas")
 
 
-@pytest.mark.feature("QUOTA-5")
+@pytest.mark.feature("QUOTA-5.by-label")
 @pytest.mark.case("QU-008", severity="normal")
 def test_a_quota_that_comes_later_counts_its_pods(cluster: Trial, expect: Expect) -> None:
     """A running pod that names a quota that is created afterwards counts in it."""
@@ -195,7 +195,7 @@ def test_a_quota_that_comes_later_counts_its_pods(cluster: Trial, expect: Expect
     assert read(cluster, named(cluster, "a"))["status"]["used"] == {"cpu": "3"}
 
 
-@pytest.mark.feature("QUOTA-6")
+@pytest.mark.feature("QUOTA-6.root-quota")
 @pytest.mark.case("QU-009", severity="normal")
 def test_the_root_is_an_object(cluster: Trial, expect: Expect) -> None:
     """The root quota has an object, whose use and request are those of all pods."""
@@ -213,7 +213,7 @@ def test_the_root_is_an_object(cluster: Trial, expect: Expect) -> None:
     assert annotation(root, REQUEST)["cpu"] == "9"  # 4 of the quota, whose max is 4, and 5 of the default quota
 
 
-@pytest.mark.feature("QUOTA-1", "QUOTA-3")
+@pytest.mark.feature("QUOTA-1.status")
 @pytest.mark.case("QU-010", severity="normal")
 def test_the_status_has_request_and_runtime(cluster: Trial, expect: Expect) -> None:
     """The annotations of a quota show what its pods want, pending ones included, and what it may use."""
@@ -229,7 +229,7 @@ def test_the_status_has_request_and_runtime(cluster: Trial, expect: Expect) -> N
     assert (annotation(found, CHILD_REQUEST), annotation(found, RUNTIME)) == ({"cpu": "6"}, {"cpu": "4"})
 
 
-@pytest.mark.feature("QUOTA-8")
+@pytest.mark.feature("QUOTA-8.non-preemptible")
 @pytest.mark.case("QU-011", severity="critical")
 def test_pods_that_are_not_preemptible_stay_within_min(cluster: Trial, expect: Expect) -> None:
     """A non-preemptible pod beyond min waits, and a preemptible one of the same size starts."""
@@ -248,7 +248,7 @@ def test_pods_that_are_not_preemptible_stay_within_min(cluster: Trial, expect: E
     )
 
 
-@pytest.mark.feature("QUOTA-9")
+@pytest.mark.feature("QUOTA-9.namespaces")
 @pytest.mark.case("QU-012", severity="critical")
 def test_a_quota_for_namespaces(cluster: Trial, expect: Expect) -> None:
     """Pods without a label count in the quota that lists their namespace; after its removal they do not."""
@@ -265,7 +265,7 @@ def test_a_quota_for_namespaces(cluster: Trial, expect: Expect) -> None:
     expect.bound("second")
 
 
-@pytest.mark.feature("QUOTA-10")
+@pytest.mark.feature("QUOTA-10.in-place")
 @pytest.mark.case("QU-013", severity="critical")
 def test_a_changed_quota_holds_at_once(cluster: Trial, expect: Expect) -> None:
     """A larger max starts waiting pods; a smaller one lets running pods be and holds new ones back."""
@@ -287,7 +287,7 @@ def test_a_changed_quota_holds_at_once(cluster: Trial, expect: Expect) -> None:
     assert placed(cluster, "a-") == 3
 
 
-@pytest.mark.feature("QUOTA-11")
+@pytest.mark.feature("QUOTA-11.ignore-overhead")
 @pytest.mark.case("QU-014", severity="normal")
 def test_overhead_is_not_counted(cluster: Trial, expect: Expect) -> None:
     """With the gate ElasticQuotaIgnorePodOverhead a pod fits whose request alone is within the quota."""
@@ -310,7 +310,7 @@ def test_overhead_is_not_counted(cluster: Trial, expect: Expect) -> None:
     assert read(cluster, named(cluster, "a"))["status"]["used"] == {"cpu": "4"}
 
 
-@pytest.mark.feature("QUOTA-12")
+@pytest.mark.feature("QUOTA-12.inside")
 @pytest.mark.case("QU-015", severity="critical")
 def test_preemption_stays_inside_the_quota(cluster: Trial, expect: Expect) -> None:
     """A more important pod of a full quota takes the place of a less important one of the same quota."""
@@ -328,7 +328,7 @@ def test_preemption_stays_inside_the_quota(cluster: Trial, expect: Expect) -> No
     expect.bound("b-low")
 
 
-@pytest.mark.feature("QUOTA-12")
+@pytest.mark.feature("QUOTA-8.no-victims")
 @pytest.mark.case("QU-016", severity="normal")
 def test_pods_that_are_not_preemptible_are_no_victims(cluster: Trial, expect: Expect) -> None:
     """A more important pod waits if only non-preemptible pods fill its quota."""
@@ -344,7 +344,7 @@ def test_pods_that_are_not_preemptible_are_no_victims(cluster: Trial, expect: Ex
     expect.stable(seconds=20)
 
 
-@pytest.mark.feature("QUOTA-12")
+@pytest.mark.feature("QUOTA-12.overuse")
 @pytest.mark.case("QU-017", severity="critical")
 def test_the_lender_takes_back(cluster: Trial, expect: Expect) -> None:
     """A quota that uses more than its share for longer than delayEvictTime loses its least important pods.
@@ -364,7 +364,7 @@ def test_the_lender_takes_back(cluster: Trial, expect: Expect) -> None:
     assert placed(cluster, "a-") == 4
 
 
-@pytest.mark.feature("QUOTA-1")
+@pytest.mark.feature("QUOTA-1.devices")
 @pytest.mark.case("QU-018", severity="normal")
 def test_cards_are_quota_too(cluster: Trial, expect: Expect) -> None:
     """A quota of GPUs admits its cards and no more, while the node has others free."""

@@ -10,7 +10,7 @@ from seatrial.scheduler.api.builders import PodBuilder, node, pod, quota
 from seatrial.scheduler.api.extension import KOORD_SCHEDULER
 from seatrial.scheduler.api.quota import IS_PARENT, QUOTAS_PATH, TOTAL_RESOURCE, TREE_ID
 
-pytestmark = [pytest.mark.feature("QUOTA-7"), pytest.mark.needs(Capability.NODES)]
+pytestmark = [pytest.mark.needs(Capability.NODES)]
 
 POOL = "pool"
 
@@ -46,6 +46,7 @@ def counted(cluster: Trial, name: str, pool: str, cores: int) -> PodBuilder:
     return found.select({POOL: pool})
 
 
+@pytest.mark.feature("QUOTA-7.trees")
 @pytest.mark.case("QU-030", severity="critical")
 def test_a_tree_divides_its_own_nodes(cluster: Trial, expect: Expect) -> None:
     """The share in a tree is that of its nodes: a pod of the small tree is refused what the big tree has free."""
@@ -57,6 +58,7 @@ def test_a_tree_divides_its_own_nodes(cluster: Trial, expect: Expect) -> None:
     expect.pending("in-small", saying=f"quotaName: {cluster.name}-small-team, runtime: cpu:4")
 
 
+@pytest.mark.feature("QUOTA-7.trees")
 @pytest.mark.case("QU-031", severity="normal")
 def test_trees_do_not_touch(cluster: Trial, expect: Expect) -> None:
     """Demand in one tree takes nothing from another, and the rest of the cluster is what no tree has."""

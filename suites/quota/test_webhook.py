@@ -17,7 +17,7 @@ from seatrial.harness.processes import die_with_parent, stop
 from seatrial.scheduler.api.builders import QuotaBuilder, pod, quota
 from seatrial.scheduler.api.quota import PARENT, QUOTAS_PATH, SHARED_WEIGHT
 
-pytestmark = [pytest.mark.feature("QUOTA-2"), pytest.mark.needs(Capability.NODES)]
+pytestmark = [pytest.mark.needs(Capability.NODES)]
 
 STARTS_WITHIN = 60.0  # seconds
 GROUP = "/apis/admissionregistration.k8s.io/v1"
@@ -77,6 +77,7 @@ def family(cluster: Trial) -> str:
     return own
 
 
+@pytest.mark.feature("QUOTA-2.min-of-children")
 @pytest.mark.case("QU-050", severity="critical")
 def test_children_have_no_more_min_than_their_parent(cluster: Trial) -> None:
     """A second child whose min does not fit is refused, and a smaller one is accepted."""
@@ -88,6 +89,7 @@ def test_children_have_no_more_min_than_their_parent(cluster: Trial) -> None:
     cluster.apply(quota(f"{own}-b").min(cpu=6).max(cpu=20).below(f"{own}-p").manifest)
 
 
+@pytest.mark.feature("QUOTA-2.refusals")
 @pytest.mark.case("QU-051", severity="normal")
 def test_min_is_at_most_max(cluster: Trial) -> None:
     """A quota whose min is above its max is refused with both values."""
@@ -95,6 +97,7 @@ def test_min_is_at_most_max(cluster: Trial) -> None:
     assert f"{DENIED}resourceKey cpu of quota {cluster.name}-x min 3 > max 2" in message
 
 
+@pytest.mark.feature("QUOTA-2.refusals")
 @pytest.mark.case("QU-052", severity="critical")
 def test_a_parent_stays_while_it_has_children(cluster: Trial) -> None:
     """Deleting a parent with a child is refused, and then the child and the parent can be deleted."""
@@ -108,6 +111,7 @@ def test_a_parent_stays_while_it_has_children(cluster: Trial) -> None:
     assert cluster.cluster.wait(lambda: cluster.call("DELETE", path_of(cluster, f"{own}-p")).ok, within=10)
 
 
+@pytest.mark.feature("QUOTA-2.refusals")
 @pytest.mark.case("QU-053", severity="normal")
 def test_a_parent_has_no_pods(cluster: Trial) -> None:
     """A pod that names a parent quota is refused, and one of its child is accepted."""
@@ -120,6 +124,7 @@ def test_a_parent_has_no_pods(cluster: Trial) -> None:
     cluster.submit(pod("one").quota(f"{own}-a"))
 
 
+@pytest.mark.feature("QUOTA-2.defaults")
 @pytest.mark.case("QU-054", severity="normal")
 def test_a_new_quota_gets_its_defaults(cluster: Trial) -> None:
     """Parent and shared weight are stored where the author gave none."""

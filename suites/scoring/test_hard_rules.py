@@ -14,7 +14,7 @@ from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import PodBuilder, node, pod, priority_class
 from seatrial.scheduler.api.transport import MERGE_PATCH, Request
 
-pytestmark = [pytest.mark.feature("SCORE-4"), pytest.mark.needs(Capability.NODES)]
+pytestmark = [pytest.mark.needs(Capability.NODES)]
 
 HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -64,6 +64,7 @@ def waits(expect: Expect, name: str, saying: str = "") -> None:
 # -- affinity between pods --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.feature("SCORE-4.anti-affinity")
 @pytest.mark.case("SC-101", severity="critical")
 def test_anti_affinity_of_a_placed_pod_keeps_others_away(cluster: Trial, expect: Expect) -> None:
     """A placed pod with anti-affinity to app b keeps a pod of app b from the only node; a pod of app c is placed."""
@@ -75,6 +76,7 @@ def test_anti_affinity_of_a_placed_pod_keeps_others_away(cluster: Trial, expect:
     waits(expect, "b", "existing pods anti-affinity")
 
 
+@pytest.mark.feature("SCORE-4.affinity")
 @pytest.mark.case("SC-102", severity="critical")
 def test_affinity_to_nobody_waits(cluster: Trial, expect: Expect) -> None:
     """A pod with affinity to an app that does not exist waits, and is placed beside the first pod of that app."""
@@ -86,6 +88,7 @@ def test_affinity_to_nobody_waits(cluster: Trial, expect: Expect) -> None:
     assert expect.bound("follower").spec.node_name == where
 
 
+@pytest.mark.feature("SCORE-4.affinity")
 @pytest.mark.case("SC-103", severity="critical")
 def test_terms_name_namespaces(cluster: Trial, expect: Expect) -> None:
     """Anti-affinity to pods of another namespace does not concern pods of this one; without a namespace it does."""
@@ -99,6 +102,7 @@ def test_terms_name_namespaces(cluster: Trial, expect: Expect) -> None:
     waits(expect, "third", "anti-affinity")
 
 
+@pytest.mark.feature("SCORE-4.affinity")
 @pytest.mark.case("SC-104", severity="critical")
 def test_terms_select_namespaces(cluster: Trial, expect: Expect) -> None:
     """An empty namespace selector is all namespaces; one that no namespace matches is none."""
@@ -114,6 +118,7 @@ def test_terms_select_namespaces(cluster: Trial, expect: Expect) -> None:
     waits(expect, "refused", "anti-affinity")
 
 
+@pytest.mark.feature("SCORE-4.affinity")
 @pytest.mark.case("SC-105", severity="normal")
 def test_affinity_needs_the_topology_label(cluster: Trial, expect: Expect) -> None:
     """The first of a group with affinity to itself is not placed on a node without the topology label."""
@@ -124,6 +129,7 @@ def test_affinity_needs_the_topology_label(cluster: Trial, expect: Expect) -> No
     assert expect.bound("first").spec.node_name == "racked"
 
 
+@pytest.mark.feature("SCORE-4.preferred-affinity")
 @pytest.mark.case("SC-106", severity="normal")
 def test_preferred_anti_affinity_outweighs_utilisation(cluster: Trial, expect: Expect) -> None:
     """A pod goes to the fuller node, because the emptier one has the pod that it prefers to avoid; for both names."""
@@ -140,6 +146,7 @@ def test_preferred_anti_affinity_outweighs_utilisation(cluster: Trial, expect: E
         assert expect.bound(f"{prefix}-chooser").spec.node_name == there
 
 
+@pytest.mark.feature("SCORE-4.preferred-affinity")
 @pytest.mark.case("SC-107", severity="normal")
 def test_preferred_affinity_outweighs_utilisation(cluster: Trial, expect: Expect) -> None:
     """A pod follows the pod that it prefers to the fuller node; for both names."""
@@ -156,6 +163,7 @@ def test_preferred_affinity_outweighs_utilisation(cluster: Trial, expect: Expect
 # -- spread -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.feature("SCORE-4.spread")
 @pytest.mark.case("SC-110", severity="critical")
 def test_max_skew_refuses_free_room(cluster: Trial, expect: Expect) -> None:
     """With the other node full, the second pod waits, although the first node has room: the skew would be two."""
@@ -170,6 +178,7 @@ def test_max_skew_refuses_free_room(cluster: Trial, expect: Expect) -> None:
     assert expect.bound("second").spec.node_name == "n2"
 
 
+@pytest.mark.feature("SCORE-4.spread")
 @pytest.mark.case("SC-111", severity="critical")
 def test_spread_needs_the_topology_label(cluster: Trial, expect: Expect) -> None:
     """A node without the topology label gets no pod of the constraint."""
@@ -178,6 +187,7 @@ def test_spread_needs_the_topology_label(cluster: Trial, expect: Expect) -> None
     waits(expect, "first", "missing required label")
 
 
+@pytest.mark.feature("SCORE-4.spread")
 @pytest.mark.case("SC-112", severity="normal")
 def test_min_domains(cluster: Trial, expect: Expect) -> None:
     """With two domains of at least three, each gets one pod and the third pod waits for another domain."""
@@ -191,6 +201,7 @@ def test_min_domains(cluster: Trial, expect: Expect) -> None:
     assert expect.bound("p2").spec.node_name == "n3"
 
 
+@pytest.mark.feature("SCORE-4.spread")
 @pytest.mark.case("SC-113", severity="normal")
 def test_match_label_keys(cluster: Trial, expect: Expect) -> None:
     """Pods of another revision are not counted: the new revision starts on the only node with room."""
@@ -204,6 +215,7 @@ def test_match_label_keys(cluster: Trial, expect: Expect) -> None:
         assert expect.bound(one.name).spec.node_name == "n1"
 
 
+@pytest.mark.feature("SCORE-4.spread")
 @pytest.mark.case("SC-114", severity="normal")
 def test_excluded_nodes_are_no_domains(cluster: Trial, expect: Expect) -> None:
     """An empty node that the pods' selector excludes does not hold them back: two pods on each of the others."""
@@ -214,6 +226,7 @@ def test_excluded_nodes_are_no_domains(cluster: Trial, expect: Expect) -> None:
     assert sorted(where) == ["n1", "n1", "n2", "n2"]
 
 
+@pytest.mark.feature("SCORE-4.spread")
 @pytest.mark.case("SC-115", severity="normal")
 def test_tainted_nodes_are_no_domains_on_request(cluster: Trial, expect: Expect) -> None:
     """An empty node with a taint counts as a domain by default, and not with nodeTaintsPolicy Honor."""
@@ -228,6 +241,7 @@ def test_tainted_nodes_are_no_domains_on_request(cluster: Trial, expect: Expect)
     waits(expect, "d2", "topology spread constraints")
 
 
+@pytest.mark.feature("SCORE-4.spread")
 @pytest.mark.case("SC-116", severity="normal")
 def test_soft_spread_outweighs_utilisation(cluster: Trial, expect: Expect) -> None:
     """With ScheduleAnyway a pod goes to the fuller node that has no pod of its app; for both names."""
@@ -241,6 +255,7 @@ def test_soft_spread_outweighs_utilisation(cluster: Trial, expect: Expect) -> No
         assert expect.bound(f"{prefix}-new").spec.node_name == there
 
 
+@pytest.mark.feature("SCORE-4.spread")
 @pytest.mark.case("SC-117", severity="normal")
 def test_pods_of_a_service_spread_by_default(cluster: Trial, expect: Expect) -> None:
     """Without constraints of its own, a pod of a Service goes to the fuller node without pods of the Service."""
@@ -258,6 +273,7 @@ def test_pods_of_a_service_spread_by_default(cluster: Trial, expect: Expect) -> 
 # -- nodes ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.feature("SCORE-4.selectors")
 @pytest.mark.case("SC-120", severity="critical")
 def test_no_execute_keeps_pods_away(cluster: Trial, expect: Expect) -> None:
     """A taint with effect NoExecute keeps a pod away that does not tolerate it."""
@@ -267,6 +283,7 @@ def test_no_execute_keeps_pods_away(cluster: Trial, expect: Expect) -> None:
     waits(expect, "p", "untolerated taint")
 
 
+@pytest.mark.feature("SCORE-4.selectors")
 @pytest.mark.case("SC-121", severity="critical")
 def test_a_toleration_names_key_and_value(cluster: Trial, expect: Expect) -> None:
     """Tolerations of another key or another value do not help."""
@@ -281,6 +298,7 @@ def test_a_toleration_names_key_and_value(cluster: Trial, expect: Expect) -> Non
     waits(expect, "value", "untolerated taint")
 
 
+@pytest.mark.feature("SCORE-4.selectors")
 @pytest.mark.case("SC-122", severity="normal")
 def test_prefer_no_schedule_outweighs_utilisation(cluster: Trial, expect: Expect) -> None:
     """A pod goes to the fuller node, because the emptier one has a PreferNoSchedule taint; for both names."""
@@ -293,6 +311,7 @@ def test_prefer_no_schedule_outweighs_utilisation(cluster: Trial, expect: Expect
         assert expect.bound(f"{prefix}-p").spec.node_name == other
 
 
+@pytest.mark.feature("SCORE-4.selectors")
 @pytest.mark.case("SC-123", severity="critical")
 def test_terms_are_alternatives_and_expressions_are_not(cluster: Trial, expect: Expect) -> None:
     """Of several node selector terms one is enough; of the expressions of a term all must hold."""
@@ -303,6 +322,7 @@ def test_terms_are_alternatives_and_expressions_are_not(cluster: Trial, expect: 
     waits(expect, "both", "node affinity/selector")
 
 
+@pytest.mark.feature("SCORE-4.selectors")
 @pytest.mark.case("SC-124", severity="normal")
 def test_not_in_admits_nodes_without_the_label(cluster: Trial, expect: Expect) -> None:
     """NotIn and DoesNotExist admit a node without the label, In and Exists do not."""
@@ -316,6 +336,7 @@ def test_not_in_admits_nodes_without_the_label(cluster: Trial, expect: Expect) -
     waits(expect, "exists", "node affinity/selector")
 
 
+@pytest.mark.feature("SCORE-4.selectors")
 @pytest.mark.case("SC-125", severity="normal")
 def test_gt_and_lt_exclude_the_bound(cluster: Trial, expect: Expect) -> None:
     """Gt 5 and Lt 5 exclude a node with 5; Gt 4 and Lt 6 admit it."""
@@ -327,6 +348,7 @@ def test_gt_and_lt_exclude_the_bound(cluster: Trial, expect: Expect) -> None:
     waits(expect, "lt5")
 
 
+@pytest.mark.feature("SCORE-4.preferred-affinity")
 @pytest.mark.case("SC-126", severity="normal")
 def test_preferences_have_weights(cluster: Trial, expect: Expect) -> None:
     """One preference of weight 50 outweighs two of weight 1; for both names."""
@@ -344,6 +366,7 @@ def test_preferences_have_weights(cluster: Trial, expect: Expect) -> None:
         assert expect.bound(f"{prefix}-p").spec.node_name == heavy
 
 
+@pytest.mark.feature("SCORE-4.selectors")
 @pytest.mark.case("SC-127", severity="critical")
 def test_selector_and_affinity_must_both_hold(cluster: Trial, expect: Expect) -> None:
     """A node that the required affinity admits and the node selector does not is refused."""
@@ -354,6 +377,7 @@ def test_selector_and_affinity_must_both_hold(cluster: Trial, expect: Expect) ->
     waits(expect, "p", "node affinity/selector")
 
 
+@pytest.mark.feature("SCORE-4.selectors")
 @pytest.mark.case("SC-128", severity="normal")
 def test_match_fields_name_the_node(cluster: Trial, expect: Expect) -> None:
     """A term with metadata.name places the pod on that node although the other is empty; an unknown name waits."""
@@ -367,6 +391,7 @@ def test_match_fields_name_the_node(cluster: Trial, expect: Expect) -> None:
     waits(expect, "lost")
 
 
+@pytest.mark.feature("SCORE-4.selectors")
 @pytest.mark.case("SC-129", severity="critical")
 def test_a_cordoned_node_gets_no_pods_until_it_is_opened(cluster: Trial, expect: Expect) -> None:
     """A pod waits while its only node is cordoned, and is placed when it is not any more."""
@@ -378,6 +403,7 @@ def test_a_cordoned_node_gets_no_pods_until_it_is_opened(cluster: Trial, expect:
     expect.bound("p")
 
 
+@pytest.mark.feature("SCORE-4.selectors")
 @pytest.mark.case("SC-130", severity="critical")
 def test_a_new_label_opens_a_node(cluster: Trial, expect: Expect) -> None:
     """A waiting pod is placed when its node gets the label that it selects, and a taint that goes opens a node."""
@@ -400,6 +426,7 @@ def with_port(name: str, number: int, **more: Any) -> PodBuilder:
     return found
 
 
+@pytest.mark.feature("SCORE-4.ports")
 @pytest.mark.case("SC-131", severity="normal")
 def test_ports_of_two_protocols_and_addresses(cluster: Trial, expect: Expect) -> None:
     """TCP and UDP, and two addresses, do not conflict; all addresses conflict with each."""
@@ -418,6 +445,7 @@ def test_ports_of_two_protocols_and_addresses(cluster: Trial, expect: Expect) ->
 # -- amounts ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.feature("SCORE-4.fit")
 @pytest.mark.case("SC-132", severity="critical")
 def test_a_node_is_filled_exactly(cluster: Trial, expect: Expect) -> None:
     """The last CPU and the last place of a node are given, and one more is refused with its reason."""
@@ -432,6 +460,7 @@ def test_a_node_is_filled_exactly(cluster: Trial, expect: Expect) -> None:
     waits(expect, "q1", "Insufficient cpu")
 
 
+@pytest.mark.feature("SCORE-4.fit")
 @pytest.mark.case("SC-133", severity="critical")
 def test_every_resource_counts(cluster: Trial, expect: Expect) -> None:
     """A pod whose CPU fits and whose memory does not is refused, and the other way round."""
@@ -441,6 +470,7 @@ def test_every_resource_counts(cluster: Trial, expect: Expect) -> None:
     waits(expect, "cpu", "Insufficient cpu")
 
 
+@pytest.mark.feature("SCORE-4.fit")
 @pytest.mark.case("SC-134", severity="critical")
 def test_init_containers_and_sidecars_count(cluster: Trial, expect: Expect) -> None:
     """An init container larger than the containers needs its amount; a sidecar is added to the containers."""
@@ -457,6 +487,7 @@ def test_init_containers_and_sidecars_count(cluster: Trial, expect: Expect) -> N
     expect.bound("fits")
 
 
+@pytest.mark.feature("SCORE-4.fit")
 @pytest.mark.case("SC-135", severity="normal")
 def test_limits_are_requests_where_none_are_given(cluster: Trial, expect: Expect) -> None:
     """A container with a limit and no request requests its limit; requests of the pod replace those of containers."""
@@ -502,6 +533,7 @@ def using(name: str, claimed: str) -> PodBuilder:
     return given(name, volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": claimed}}])
 
 
+@pytest.mark.feature("SCORE-4.volumes")
 @pytest.mark.case("SC-136", severity="normal")
 def test_a_claim_must_exist(cluster: Trial, expect: Expect) -> None:
     """A pod whose claim does not exist waits, with the claim's name in the message."""
@@ -510,6 +542,7 @@ def test_a_claim_must_exist(cluster: Trial, expect: Expect) -> None:
     waits(expect, "p", '"missing" not found')
 
 
+@pytest.mark.feature("SCORE-4.volumes")
 @pytest.mark.case("SC-137", severity="critical")
 def test_a_volume_keeps_its_pod_in_its_zone(cluster: Trial, expect: Expect) -> None:
     """A pod with a volume of zone a waits while only zone b has nodes, and is placed in zone a."""
@@ -522,6 +555,7 @@ def test_a_volume_keeps_its_pod_in_its_zone(cluster: Trial, expect: Expect) -> N
     assert expect.bound("p").spec.node_name == "n2"
 
 
+@pytest.mark.feature("SCORE-4.volumes")
 @pytest.mark.case("SC-138", severity="critical")
 def test_a_volume_keeps_its_pod_on_its_node(cluster: Trial, expect: Expect) -> None:
     """A pod with a volume whose node affinity names another node waits for that node."""
@@ -535,6 +569,7 @@ def test_a_volume_keeps_its_pod_on_its_node(cluster: Trial, expect: Expect) -> N
     assert expect.bound("p").spec.node_name == "n2"
 
 
+@pytest.mark.feature("SCORE-4.volumes")
 @pytest.mark.case("SC-139", severity="critical")
 def test_a_claim_for_one_pod_has_one_pod(cluster: Trial, expect: Expect) -> None:
     """A second pod with a ReadWriteOncePod claim waits until the first is gone."""
@@ -552,6 +587,7 @@ def test_a_claim_for_one_pod_has_one_pod(cluster: Trial, expect: Expect) -> None
 # -- the queue --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.feature("SCORE-4.queue")
 @pytest.mark.case("SC-140", severity="critical")
 def test_the_more_important_pod_is_first(cluster: Trial, expect: Expect) -> None:
     """Of pods that wait for one card, the more important one gets it although it came later; equal ones by age."""
@@ -572,6 +608,7 @@ def test_the_more_important_pod_is_first(cluster: Trial, expect: Expect) -> None
         expect.bound(after)
 
 
+@pytest.mark.feature("SCORE-4.queue")
 @pytest.mark.case("SC-141", severity="critical")
 def test_gates_hold_a_pod_back(cluster: Trial, expect: Expect) -> None:
     """A pod with a scheduling gate is not placed on a free node; it is when the gate is removed."""
@@ -584,6 +621,7 @@ def test_gates_hold_a_pod_back(cluster: Trial, expect: Expect) -> None:
     expect.bound("gated")
 
 
+@pytest.mark.feature("SHELL-1.profiles")
 @pytest.mark.case("SC-142", severity="critical")
 def test_pods_of_another_scheduler_are_left_alone(cluster: Trial, expect: Expect) -> None:
     """A pod that names a scheduler that does not run is not placed."""
@@ -594,6 +632,7 @@ def test_pods_of_another_scheduler_are_left_alone(cluster: Trial, expect: Expect
     assert not cluster.pod("foreign").spec.node_name
 
 
+@pytest.mark.feature("SCORE-4.queue")
 @pytest.mark.case("SC-143", severity="critical")
 def test_waiting_pods_are_placed_as_room_comes(cluster: Trial, expect: Expect) -> None:
     """Three pods that wait are all placed when a node with room for three is added, long before any retry."""
@@ -607,6 +646,7 @@ def test_waiting_pods_are_placed_as_room_comes(cluster: Trial, expect: Expect) -
     assert {one.spec.node_name for one in found} == {"n2"}
 
 
+@pytest.mark.feature("SHELL-5.binding")
 @pytest.mark.case("SC-144", severity="normal")
 def test_the_event_of_a_binding(cluster: Trial, expect: Expect) -> None:
     """A placed pod has an event Scheduled that names its node; a refused one has FailedScheduling with the reason."""
@@ -620,6 +660,7 @@ def test_the_event_of_a_binding(cluster: Trial, expect: Expect) -> None:
     assert "Insufficient cpu" in refused.get("FailedScheduling", ""), f"events of the refused pod: {refused}"
 
 
+@pytest.mark.feature("SCORE-4.queue")
 @pytest.mark.case("SC-145", severity="critical")
 def test_an_ended_pod_makes_room(cluster: Trial, expect: Expect) -> None:
     """A pod that has failed holds no CPU: a pod that waits for it is placed."""

@@ -30,6 +30,7 @@ def lowest(cluster: Trial, prefix: str, count: int) -> float:
     return min(found)
 
 
+@pytest.mark.feature("HIL-8.decision-time")
 @pytest.mark.case("TP-010", severity="critical")
 def test_a_decision_takes_little_time(cluster: Trial) -> None:
     """The fastest of 30 placements stays below the ceiling."""

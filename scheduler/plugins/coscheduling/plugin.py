@@ -12,7 +12,13 @@ from seatrial.scheduler.api.podgroup import (
     OLD_BIND_MEMBER_COUNT,
     gang_name,
 )
-from seatrial.scheduler.framework.extension_points import NO_MARKS, Marks, PreBind, PreEnqueue, Scope
+from seatrial.scheduler.framework.extension_points import (
+    NO_METADATA_CHANGES,
+    MetadataChanges,
+    PreBind,
+    PreEnqueue,
+    Scope,
+)
 from seatrial.scheduler.framework.groups import GroupScheduling
 from seatrial.scheduler.framework.handle import Handle
 from seatrial.scheduler.framework.state import CycleState
@@ -37,16 +43,16 @@ class Coscheduling(PreEnqueue, PreBind, GroupScheduling):
     def pre_enqueue(self, pod: Pod) -> Status:
         return self.cache.pre_enqueue(pod) if gang_name(pod) else SUCCESS
 
-    def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Marks:
+    def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> MetadataChanges:
         """How many pods are bound together with this one (GANG-R40)."""
         gang = self.cache.gang_of(pod.metadata.uid)
         if gang is None:
-            return NO_MARKS
+            return NO_METADATA_CHANGES
         group = gang.group
         if len(group.binding) < 2 or pod.metadata.uid not in group.binding:
-            return NO_MARKS
+            return NO_METADATA_CHANGES
         count = str(len(group.binding))
-        return Marks(
+        return MetadataChanges(
             {
                 BIND_GANG_GROUP: group.id,
                 BIND_MEMBER_COUNT: count,

@@ -2,7 +2,7 @@
 
 from seatrial.scheduler.api.core import Pod
 from seatrial.scheduler.api.device import GPU_ISOLATION_PROVIDER, GPU_MODEL_LABEL, GPU_VENDOR_LABEL, HAMI_CORE
-from seatrial.scheduler.framework.extension_points import Marks
+from seatrial.scheduler.framework.extension_points import MetadataChanges
 from seatrial.scheduler.framework.handle import Handle
 from seatrial.scheduler.framework.status import Status
 from seatrial.scheduler.plugins.deviceshare.cache import NodeDevices
@@ -27,14 +27,16 @@ class Adaption:
         self._handle = handle
         self._locks = NodeLocks.of(handle)
 
-    def marks(self, request: DeviceRequest, holding: Holding, pod: Pod, devices: NodeDevices) -> Marks | Status:
+    def marks(
+        self, request: DeviceRequest, holding: Holding, pod: Pod, devices: NodeDevices
+    ) -> MetadataChanges | Status:
         """Annotations and labels besides the allocation, or why the vendor's plugin cannot serve the pod now."""
         now = self._handle.clock.now()
         stamp = int(now * 1_000_000_000)
         annotations = {BIND_TIMESTAMP: str(stamp)}
         gpu = request.get("gpu")
         if gpu is None or devices.device is None:
-            return Marks(annotations, {})
+            return MetadataChanges(annotations, {})
         annotations[GPU_MINORS] = minors(holding.shares)
         isolated = pod.metadata.labels.get(GPU_ISOLATION_PROVIDER, "") == HAMI_CORE
         cards = [share for share in holding.shares if share.type == "gpu"]
@@ -47,7 +49,9 @@ class Adaption:
             locks = {lock: self._locks.take(self._handle.cache.nodes[devices.name], lock, pod, now)} if lock else {}
         except (RefusedError, LockedError) as error:
             return Status.error(f'failed to adapt for GPU device plugin of vendor "{vendor}": {error}')
-        return Marks({**annotations, **adapted.annotations}, {VGPU_NODE_LABEL: devices.name} if isolated else {}, locks)
+        return MetadataChanges(
+            {**annotations, **adapted.annotations}, {VGPU_NODE_LABEL: devices.name} if isolated else {}, locks
+        )
 
     def give_back(self, node_name: str, pod: Pod) -> None:
         self._locks.give_back(node_name, pod)

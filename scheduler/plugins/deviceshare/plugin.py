@@ -20,7 +20,15 @@ from seatrial.scheduler.api.reservation import RESIZE_ALLOCATABLE, is_reserve_po
 from seatrial.scheduler.cache.columns import Batch, Bools, Ints
 from seatrial.scheduler.cache.nodeinfo import NodeInfo, PodInfo
 from seatrial.scheduler.framework.accelerations import ScoreBatch
-from seatrial.scheduler.framework.extension_points import NO_MARKS, ByMaximum, Marks, PreBind, PreFilter, Reserve, Scope
+from seatrial.scheduler.framework.extension_points import (
+    NO_METADATA_CHANGES,
+    ByMaximum,
+    MetadataChanges,
+    PreBind,
+    PreFilter,
+    Reserve,
+    Scope,
+)
 from seatrial.scheduler.framework.handle import Handle
 from seatrial.scheduler.framework.reservation_info import (
     IGNORED,
@@ -72,7 +80,7 @@ WRONG_ISOLATION = Status.unresolvable("GPUIsolationProviderHAMICore not found on
 
 SETTLING: StateKey[Policy] = StateKey("DeviceShare/policy")  # the policy by which the profile chooses cards
 GRANTED: StateKey[Holding] = StateKey("DeviceShare/granted")
-ADAPTED: StateKey[Marks] = StateKey("DeviceShare/adapted")  # annotations for the vendor's device plugin
+ADAPTED: StateKey[MetadataChanges] = StateKey("DeviceShare/adapted")  # annotations for the vendor's device plugin
 
 
 Enough = dict[
@@ -399,19 +407,19 @@ class DeviceShare(PreFilter, BatchFilter, ScoreBatch, Reserve, PreBind, Reservat
         # also called when reserve never ran; releasing twice is harmless
         self.devices.release(node_name, pod.metadata.uid)
 
-    def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Marks:
+    def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> MetadataChanges:
         granted = state.get(GRANTED)
         devices = self.devices.find(node_name)
         if granted is None or devices is None:
-            return NO_MARKS
+            return NO_METADATA_CHANGES
         annotations = {DEVICE_ALLOCATED: granted.annotation(devices.ids)}
         self.devices.record_pending(pod.metadata.uid, annotations[DEVICE_ALLOCATED])
         if self._resizes and is_reserve_pod(pod):
             annotations[RESIZE_ALLOCATABLE] = size_of(granted)
         adapted = state.get(ADAPTED)
         if adapted is None:
-            return Marks(annotations, {})
-        return Marks({**annotations, **adapted.annotations}, adapted.labels, adapted.node_annotations)
+            return MetadataChanges(annotations, {})
+        return MetadataChanges({**annotations, **adapted.annotations}, adapted.labels, adapted.node_annotations)
 
     # -- NUMA nodes ---------------------------------------------------------------------------------------------------
 

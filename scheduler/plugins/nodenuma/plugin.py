@@ -24,8 +24,8 @@ from seatrial.scheduler.cache.columns import Batch, Bools, Ints
 from seatrial.scheduler.cache.nodeinfo import NodeInfo, PodInfo
 from seatrial.scheduler.framework.accelerations import FilterBatch, ScoreBatch
 from seatrial.scheduler.framework.extension_points import (
-    NO_MARKS,
-    Marks,
+    NO_METADATA_CHANGES,
+    MetadataChanges,
     PreBind,
     PreFilter,
     Reserve,
@@ -325,17 +325,17 @@ class NodeNUMAResource(PreFilter, FilterBatch, ScoreBatch, Reserve, PreBind, Vic
             state.discard(AFFINITY)
             self.numa_cache.release(node_name, pod.metadata.uid)
 
-    def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Marks:
+    def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> MetadataChanges:
         given = state.get(GIVEN)
         if given is None or given.allocation == NOTHING:
-            return NO_MARKS
+            return NO_METADATA_CHANGES
         annotations = {RESOURCE_STATUS: status_text(given.allocation)}
         self.numa_cache.record_pending(pod.metadata.uid, annotations[RESOURCE_STATUS])
         if given.need.preference is not None:
             spec = written_back(state[DEMAND], given.need.preference)
             if spec is not None:
                 annotations[RESOURCE_SPEC] = spec
-        return Marks(annotations, {})
+        return MetadataChanges(annotations, {})
 
     # -- preemption ---------------------------------------------------------------------------------------------------
 

@@ -31,9 +31,9 @@ from seatrial.scheduler.cache.resources import PODS_COLUMN
 from seatrial.scheduler.framework.accelerations import FilterBatch, ScoreBatch
 from seatrial.scheduler.framework.cluster_scope import MARK
 from seatrial.scheduler.framework.extension_points import (
-    NO_MARKS,
+    NO_METADATA_CHANGES,
     ByMaximum,
-    Marks,
+    MetadataChanges,
     PostFilter,
     PreBind,
     PreFilter,
@@ -393,11 +393,11 @@ class Reservation(PreFilter, FilterBatch, Transformer, PostFilter, ScoreBatch, R
     def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
         self.reservation_cache.withdraw(pod.metadata.uid)
 
-    def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Marks:
+    def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> MetadataChanges:
         nominated = state.get(NOMINATED)
         if nominated is None:
-            return NO_MARKS
-        return Marks({RESERVATION_ALLOCATED: allocation(nominated.name, nominated.uid)}, {})
+            return NO_METADATA_CHANGES
+        return MetadataChanges({RESERVATION_ALLOCATED: allocation(nominated.name, nominated.uid)}, {})
 
     # -- preemption ---------------------------------------------------------------------------------------------------
 

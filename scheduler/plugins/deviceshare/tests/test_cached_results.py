@@ -37,9 +37,9 @@ from seatrial.scheduler.tests.play import Play, stories
 from seatrial.scheduler.tests.rig import profile
 
 TABLE = '{"1":[{"minors":[0]},{"minors":[5]}],"2":[{"minors":[2,3],"allocationScore":"7"},{"minors":[0,1]}]}'
-Marks = dict[str, str]
+MetadataChanges = dict[str, str]
 KINDS: list[
-    tuple[list[DeviceInfo], Marks, Marks, Marks]
+    tuple[list[DeviceInfo], MetadataChanges, MetadataChanges, MetadataChanges]
 ] = [  # labels and annotations of the Device, labels of the Node
     (paired(), {}, {}, {}),
     (paired(), {GPU_PARTITION_POLICY_LABEL: "Honor"}, {GPU_PARTITIONS: TABLE}, {}),
