@@ -201,7 +201,7 @@ class Permit(Plugin):
 
 
 class Bind(Plugin):
-    """MetadataChanges DefaultBinder. Other Bind plugins are refused in the configuration, because the shell writes bindings."""
+    """Marks DefaultBinder. Other Bind plugins are refused in the configuration, because the shell writes bindings."""
 
 
 class PostBind(Plugin):
