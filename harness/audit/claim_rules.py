@@ -265,12 +265,15 @@ def _quota_bounds(binding: Binding) -> Breach | None:
     quota = next((one for one in binding.state.quotas.values() if one.name == name), None)
     if not name or quota is None:
         return None
-    members = (
-        one
-        for one in binding.state.pods.values()
-        if one.node and not one.pod.terminated and one.pod.metadata.labels.get(QUOTA_LABEL) == name
-    )
-    used = used_on(members)
+    members = [
+        record
+        for record in binding.state.pods.values()
+        if record.node and not record.pod.terminated and record.pod.metadata.labels.get(QUOTA_LABEL) == name
+    ]
+    used = dict(used_on(members))
+    for record in members:  # with the gate ElasticQuotaIgnorePodOverhead overhead does not count; the rule fits both
+        for resource, amount in amounts(record.pod.spec.overhead).items():
+            used[resource] = used.get(resource, 0) - amount
     for resource in binding.record.requests:
         if resource in quota.most and used.get(resource, 0) > quota.most[resource]:
             return Breach(

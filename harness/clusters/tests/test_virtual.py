@@ -92,8 +92,11 @@ def test_a_node_of_an_unknown_model_is_refused_before_anything_is_made(cluster: 
 
 
 def test_a_frozen_node_becomes_unreachable_and_loses_its_pods(cluster: VirtualCluster) -> None:
-    """Lease gone: Ready is Unknown after the grace period, the pod is deleted five minutes later."""
-    cluster.add_nodes([node("n1").cpu(8)])
+    """Lease gone: Ready is Unknown after the grace period, the pod is deleted five minutes later.
+
+    The other nodes stay ready: while none is, nothing is evicted, as upstream (full disruption).
+    """
+    cluster.add_nodes([node(name).cpu(8) for name in ("n1", "n2", "n3")])
     submit(cluster, "a", "n1")
     cluster.inject({"node": "n1", "verb": "frozen"})
 

@@ -325,7 +325,7 @@ def test_bytes_on_the_wire(sent: bytes, first_line: bytes) -> None:
     assert asyncio.run(exchange()).rstrip() == first_line
 
 
-def test_a_port_that_is_asked_for_must_be_had_and_the_usual_ones_need_not(
+def test_a_requested_port_must_be_free_and_the_default_ones_need_not(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def crowd() -> tuple[int, list[asyncio.Server]]:
@@ -333,13 +333,13 @@ def test_a_port_that_is_asked_for_must_be_had_and_the_usual_ones_need_not(
         (first,) = await listen(routes, "127.0.0.1", None)
         with pytest.raises(OSError, match="address already in use"):
             await listen(routes, "127.0.0.1", first.sockets[0].getsockname()[1])
-        monkeypatch.setattr("seatrial.scheduler.__main__.USUAL_PORTS", (first.sockets[0].getsockname()[1],))
+        monkeypatch.setattr("seatrial.scheduler.__main__.DEFAULT_PORTS", (first.sockets[0].getsockname()[1],))
         second = await listen(routes, "127.0.0.1", None)
         none = await listen(routes, "127.0.0.1", 0)
         first.close()
         return len(none), second
 
-    monkeypatch.setattr("seatrial.scheduler.__main__.USUAL_PORTS", (0,))
+    monkeypatch.setattr("seatrial.scheduler.__main__.DEFAULT_PORTS", (0,))
     assert asyncio.run(crowd()) == (0, [])
     assert "services not-served address=127.0.0.1" in caplog.text
 
