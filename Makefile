@@ -40,7 +40,7 @@ own-tests: $(VENV)/.dev
 
 suites: $(VENV)/.dev
 	$(BIN)/pytest suites --seatrial-subject=inprocess -q
-	$(BIN)/pytest suites --seatrial-subject=seatrial -n 3 --dist=worksteal
+	$(BIN)/pytest suites --seatrial-subject=seatrial -n 4 --dist=worksteal
 
 # Where the programs are missing, it says which and succeeds.
 test-real: $(VENV)/.dev

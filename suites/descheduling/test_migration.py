@@ -58,20 +58,20 @@ def test_the_steps_are_recorded(cluster: Trial, start_descheduler: StartDeschedu
     name = spread_victim(cluster, "web", 3)
     start_descheduler({})
 
-    migrate(cluster, "move", name)
+    migrate(cluster, "recorded", name)
 
-    done = ended(cluster, "move")
+    done = ended(cluster, "recorded")
     met = [one.type for one in done.status.conditions if one.status == "True"]
     assert sorted(met) == [
         "BoundPodReady", "Eviction", "PodBoundReservation", "ReservationBound", "ReservationCreated",
         "ReservationScheduled",
     ]  # fmt: skip
-    reasons = [one.reason for one in cluster.events("move", namespace="default")]
+    reasons = [one.reason for one in cluster.events("recorded", namespace="default")]
     assert reasons == [
         "ReservationCreated", "ReservationScheduled", "Evicting", "EvictComplete", "PodBoundReservation",
         "BoundPodReady", "Complete",
     ]  # fmt: skip
-    columns, cells = table(cluster, "move")
+    columns, cells = table(cluster, "recorded")
     assert columns[:2] == ["Name", "Phase"]
     assert "Reservation" in columns
     shown = dict(zip(columns, cells, strict=True))
