@@ -340,7 +340,7 @@ def test_evictions_are_spread_by_their_rate(cluster: Trial, start_descheduler: S
 
 @pytest.mark.feature("DES-1.dry-run")
 @pytest.mark.case("DC-040", severity="critical")
-@pytest.mark.long(seconds=18)
+@pytest.mark.long(18)
 def test_a_dry_run_moves_nothing(cluster: Trial, expect: Expect, start_descheduler: StartDescheduler) -> None:
     """dryRun: the round counts evictions in its metrics, and nothing happens."""
     with_nodes(cluster, "n1", "n2")
@@ -396,7 +396,7 @@ def test_another_evictor(cluster: Trial, start_descheduler: StartDescheduler) ->
 
 @pytest.mark.feature("DES-1.strategies")
 @pytest.mark.case("DC-043", severity="normal")
-@pytest.mark.long(seconds=30)
+@pytest.mark.long(30)
 def test_duplicates_are_spread(cluster: Trial, start_descheduler: StartDescheduler) -> None:
     """Four pods of a Deployment on one of two nodes: two of them move."""
     with_nodes(cluster, "n1", "n2")

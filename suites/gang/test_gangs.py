@@ -162,7 +162,7 @@ def test_non_strict_keeps_its_places(cluster: Trial, expect: Expect, *, light: b
 
 @pytest.mark.feature("GANG-1.timeout")
 @pytest.mark.case("GA-012", severity="blocker")
-@pytest.mark.long(seconds=20)
+@pytest.mark.long(20)
 def test_the_schedule_timeout_frees_everything(cluster: Trial, expect: Expect) -> None:
     """Members of a NonStrict gang hold two cards for scheduleTimeoutSeconds; a pod of higher priority in the queue gets
     one of them afterwards."""
@@ -182,7 +182,7 @@ def test_the_schedule_timeout_frees_everything(cluster: Trial, expect: Expect) -
 
 @pytest.mark.feature("GANG-3.cycle-counter", "GANG-3.no-stale-time")
 @pytest.mark.case("GA-020", severity="critical")
-@pytest.mark.long(seconds=60)
+@pytest.mark.long(60)
 def test_a_failed_cycle_does_not_poison_the_next(cluster: Trial, expect: Expect) -> None:
     """A gang fails several times while cards come one by one over a minute; it is bound soon after the last one."""
     cluster.add(node("n1").gpus("a10", 1))
