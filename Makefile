@@ -40,7 +40,13 @@ own-tests: $(VENV)/.dev
 
 suites: $(VENV)/.dev
 	$(BIN)/pytest suites --seatrial-subject=inprocess -q
-	$(BIN)/pytest suites --seatrial-subject=seatrial -n 4 --dist=worksteal
+	$(BIN)/pytest suites --seatrial-subject=seatrial -n 4 --dist=worksteal $(addprefix --ignore=,$(NOT_STEADY))
+
+# Cases that are judged in virtual time by `make suites`, and that sometimes fail in real time beside other clusters.
+NOT_STEADY := suites/descheduling suites/gang suites/quota/test_quota.py suites/quota/test_trees.py
+
+suites-real-time: $(VENV)/.dev
+	$(BIN)/pytest $(NOT_STEADY) --seatrial-subject=seatrial
 
 # Where the programs are missing, it says which and succeeds.
 test-real: $(VENV)/.dev
