@@ -10,7 +10,8 @@ ARGS   ?=
 
 help:
 	@echo "make run    suites, load and sign-off report on the embedded cluster (ARGS='...' goes to seatrial run)"
-	@echo "make test   lint, types, import contracts, documentation, own tests, the suites in virtual time"
+	@echo "make test   lint, types, import contracts, documentation, own tests, the suites in virtual time, most on embedded clusters"
+	@echo "make suites-real-time  the suites that make test judges in virtual time only, on an embedded cluster; not steady yet"
 	@echo "make test-real  the suites on real etcd, kube-apiserver and kube-controller-manager (docs/backends.md)"
 	@echo "make docs   the documentation site in build/site; a warning or a broken link is an error"
 	@echo "make lock   resolve the dependencies anew and write the lock files (needs uv)"
