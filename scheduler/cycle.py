@@ -15,6 +15,7 @@ from seatrial.scheduler.api.device import Device
 from seatrial.scheduler.api.numa import NodeResourceTopology
 from seatrial.scheduler.api.quota import ElasticQuota
 from seatrial.scheduler.api.reservation import Reservation
+from seatrial.scheduler.api.slo import NodeMetric
 from seatrial.scheduler.api.wire import ObjectMeta
 from seatrial.scheduler.cache.nodeinfo import PodInfo
 from seatrial.scheduler.cache.pins import pin_of
@@ -114,6 +115,14 @@ class Core:
     def set_quota(self, quota: ElasticQuota) -> None:
         """An ElasticQuota was added or changed."""
         self._deliver(quota, there=True)
+
+    def set_node_metric(self, metric: NodeMetric) -> None:
+        """The NodeMetric of a node was added or changed."""
+        self._deliver(metric, there=True)
+
+    def remove_node_metric(self, name: str) -> None:
+        """The NodeMetric of a node is gone."""
+        self._deliver(NodeMetric(ObjectMeta(name=name)), there=False)
 
     def set_config_map(self, key: str, config_map: ConfigMap | None) -> None:
         """The ConfigMap `namespace/name` was added or changed, or (None) is gone."""

@@ -55,6 +55,9 @@ class PodIntake(Protocol):
     def remove_pod(self, uid: str) -> None:
         """A pod is gone or has ended."""
 
+    def on_ready(self) -> None:
+        """Have the driver call `decide` soon. For timers of plugins; events need no call."""
+
     def regroup_waiting(self, mark_of: Callable[[Pod], str | None]) -> None:
         """Regroup waiting pods: those with a mark wait apart from other pods of their class."""
 
@@ -159,6 +162,10 @@ class Handle:
         if kind not in self._shared:
             self._shared[kind] = make() if make is not None else kind(self.cache)  # type: ignore[call-arg]
         return cast("T", self._shared[kind])
+
+    def has_shared(self, kind: type[Any]) -> bool:
+        """Whether some plugin has created the shared object of this type."""
+        return kind in self._shared
 
     def request_wake(self) -> None:
         """Have the core look again whether waiting pods fit."""
