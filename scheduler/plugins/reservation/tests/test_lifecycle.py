@@ -36,8 +36,10 @@ def placed(age: float = 0.0, **spec: Any) -> Reservation:
     return after(one, lifecycle.placed(one, "n", NOW - age))
 
 
-def conditions(changes: Reservation) -> list[tuple[str | None, ...]]:
-    return [(c.type, c.status, c.reason, c.last_probe_time, c.last_transition_time) for c in changes.status.conditions]
+def conditions(reservation: Reservation) -> list[tuple[str | None, ...]]:
+    return [
+        (c.type, c.status, c.reason, c.last_probe_time, c.last_transition_time) for c in reservation.status.conditions
+    ]
 
 
 def test_placing_replaces_all_conditions() -> None:
@@ -147,8 +149,8 @@ DAY = 24 * HOUR
         ),
     ],
 )
-def test_garbage_collection(changes: Reservation, node_there: bool, expected: bool) -> None:
-    assert lifecycle.is_waste(changes, NOW, DAY, node_there=node_there) is expected
+def test_garbage_collection(reservation: Reservation, node_there: bool, expected: bool) -> None:
+    assert lifecycle.is_waste(reservation, NOW, DAY, node_there=node_there) is expected
 
 
 @pytest.mark.parametrize(
