@@ -383,7 +383,7 @@ class MigrationController:
 
     def _evict(self, job: PodMigrationJob, pod: Pod, then: Then) -> None:
         now = self._clock.monotonic()
-        # Events about our own writes arrive before the deletion of the pod does: without the pause the same pod would be
+        # Events about our own writes arrive before the deletion of the pod does: without the pause the pod would be
         # evicted twice, and the second eviction would meet an empty token bucket or a budget that is used up.
         if now < self._retry_at.get(job.name, 0.0):
             self._busy.discard(job.name)

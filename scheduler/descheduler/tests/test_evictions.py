@@ -42,7 +42,7 @@ class OneJobServer:
 
 
 def test_a_pod_is_not_evicted_again_before_its_deletion_is_seen() -> None:
-    """The event about the own status write comes at once, the deletion of the pod does not: one eviction, no failure."""
+    """The event about the own status write comes at once, the deletion of the pod does not: one eviction."""
     clock, state = SimClock(), ClusterState()
     state.set_pod(pod("old", "n1"))
     server = OneJobServer(clock, {
