@@ -9,7 +9,7 @@ from seatrial.scheduler.api.clock import Clock
 from seatrial.scheduler.api.core import Node
 from seatrial.scheduler.api.wire import LabelSelector
 from seatrial.scheduler.descheduler.config import Configuration, Profile
-from seatrial.scheduler.descheduler.framework import Evictor, Handle, Plugin
+from seatrial.scheduler.descheduler.framework import Evictor, Handle, Patch, Plugin
 from seatrial.scheduler.descheduler.limits import EvictionLimiter
 from seatrial.scheduler.descheduler.node_fit import is_ready
 from seatrial.scheduler.descheduler.state import ClusterState
@@ -41,8 +41,9 @@ class Rounds:
         profiles: Sequence[tuple[Profile, Evictor, Sequence[Evictor]]],
         state: ClusterState,
         clock: Clock,
+        patch: Patch | None = None,
     ) -> None:
-        """`profiles`: each with its evictor and its filters."""
+        """`profiles`: each with its evictor and its filters. `patch`: sends a merge patch."""
         self._selector = configuration.node_selector
         self._state = state
         self.limiter = EvictionLimiter(
@@ -57,7 +58,7 @@ class Rounds:
                 profile,
                 Handle(
                     state, clock, evictor, self.limiter, self.evicted, configuration.dry_run,
-                    [plugin.may_evict for plugin in filters],
+                    [plugin.may_evict for plugin in filters], patch,
                 ),
                 [kind(args) for kind, args in profile.deschedule],  # type: ignore[call-arg]
                 [kind(args) for kind, args in profile.balance],  # type: ignore[call-arg]

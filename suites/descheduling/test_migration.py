@@ -133,7 +133,7 @@ def test_a_paused_job_does_nothing(cluster: Trial, start_descheduler: StartDesch
     start_descheduler({})
 
     migrate(cluster, "move", name, paused=True)
-    cluster.cluster.wait(lambda: False, within=10)
+    cluster.cluster.wait(lambda: False, within=4)
 
     assert (job(cluster, "move").status.phase, cluster.pod(name).deleting) == ("", False)
     cluster.call("PATCH", f"{JOBS_PATH}/move", {"spec": {"paused": False}})
@@ -250,7 +250,7 @@ def test_a_lone_pod_is_not_migrated(cluster: Trial, expect: Expect, start_desche
     assert done.status.message == (
         f'Pod "{cluster.name}/{name}" is forbidden to migrate because it does not meet the requirements'
     )
-    expect.stable(seconds=10)
+    expect.stable(seconds=4)
 
 
 @pytest.mark.feature("MIG-3.global-limit")
@@ -266,12 +266,12 @@ def test_a_lone_pod_is_not_migrated(cluster: Trial, expect: Expect, start_desche
 def test_only_so_many_pods_migrate(
     cluster: Trial, start_descheduler: StartDescheduler, limits: dict[str, int], most: int
 ) -> None:
-    """Five jobs for pods of five workloads on one node, with a limit: never more of them run at once, and all end."""
+    """Four jobs for pods of four workloads on one node, with a limit: never more of them run at once, and all end."""
     with_nodes(cluster, "n1", "n2")
     cordon(cluster, "n2")
-    for number in range(5):
+    for number in range(4):
         deployment(cluster, f"web-{number}", 2, like=pod("x").request(cpu=1))
-    names = [wait_running(cluster, f"web-{number}", 2)[0].metadata.name for number in range(5)]
+    names = [wait_running(cluster, f"web-{number}", 2)[0].metadata.name for number in range(4)]
     cordon(cluster, "n2", on=False)
     free = {"skipCheckExpectedReplicas": True, "maxUnavailablePerWorkload": 2, "maxMigratingPerWorkload": 2}
     start_descheduler({}, migration={**free, **limits})
