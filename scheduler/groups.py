@@ -106,7 +106,7 @@ class GroupEngine:
         if attempt is None:
             return self._core.schedule_alone(entry, runner)
         if isinstance(attempt, Status):
-            self._core.hold(entry, attempt.wake_key, attempt)
+            self._core.waker.hold(entry, attempt.wake_key, attempt)
             return [self._told(entry, attempt)]
         self._parked.pop(attempt.key, None)
         plan = _Plan()
@@ -212,17 +212,17 @@ class GroupEngine:
         placed = list(self._by_group.pop(attempt.key, {}).values())
         groups = core.runner_of(first.info).groups
         assert groups is not None  # noqa: S101
-        groups.binding([one.entry.info.uid for one in placed])
+        groups.binding([member.entry.info.uid for member in placed])
         decisions: list[Decision] = []
         nominated = self._handle.nominator
-        for one in placed:
-            info = one.entry.info
+        for member in placed:
+            info = member.entry.info
             del self._waiting[info.uid]
-            if one.timer is not None:
-                one.timer.cancel()
+            if member.timer is not None:
+                member.timer.cancel()
             if nominated.nominated:
                 nominated.forget(info.uid)
-            decisions.append(core.bind(one.entry, one.state, one.node))
+            decisions.append(core.bind(member.entry, member.state, member.node))
         self._requeue(first)
         self._handle.open_gate(attempt.key)  # those that were not needed
         return decisions
@@ -255,7 +255,7 @@ class GroupEngine:
                 told = Reject(entry.info, text)
             else:
                 status, told = peers, self._told(entry, peers)
-            self._core.hold(entry, attempt.key, status)
+            self._core.waker.hold(entry, attempt.key, status)
             if entry.told != told.message:  # a large gang that waits for long must not write at each attempt
                 entry.told = told.message
                 decisions.append(told)
@@ -268,16 +268,16 @@ class GroupEngine:
         """A member of a group that is not strict waits like a pod without a group."""
         if failure.gate:
             assert failure.pre_filter is not None  # noqa: S101
-            self._core.hold(entry, failure.gate, failure.pre_filter)
+            self._core.waker.hold(entry, failure.gate, failure.pre_filter)
         else:
-            self._core.wait(entry, failure.state)
+            self._core.waker.wait(entry, failure.state)
         return Reject(entry.info, failure.reason)
 
     def _requeue(self, entry: Entry) -> None:
         """Ask PreEnqueue again for the member that started the attempt, if it was not tried."""
         uid = entry.info.uid
         if self._core.queue.find(uid) is None and self._core.cache.placed(uid) is None:
-            self._core.requeue(entry)
+            self._core.waker.requeue(entry)
 
     # -- members that wait --------------------------------------------------------------------------------------------
 
@@ -317,7 +317,7 @@ class GroupEngine:
         self._release(placed)
         self._handle.wake_requested = True
         text = f"rejected due to timeout after waiting {go_text(seconds)} at plugin {COSCHEDULING}"
-        self._core.wait(entry, placed.state)
+        self._core.waker.wait(entry, placed.state)
         self._core.later(Reject(entry.info, text))
 
     # -- groups that wait for room ------------------------------------------------------------------------------------

@@ -2,6 +2,8 @@
 
 import json
 import random
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,13 +11,13 @@ import pytest
 from seatrial.scheduler.api.builders import PodBuilder
 from seatrial.scheduler.cache.columns import Batch
 from seatrial.scheduler.cache.nodeinfo import PodInfo
-from seatrial.scheduler.framework.decisions import Bind
+from seatrial.scheduler.framework.decisions import Bind, Reject
 from seatrial.scheduler.framework.state import CycleState
 from seatrial.scheduler.plugins.loadaware.tests.loadrig import LoadRig, asking, usage
 from seatrial.scheduler.tests.oracle import judge
 
 CLASSES = ("koord-prod", "koord-mid", "koord-batch", "")
-CONFIGURATIONS = {
+CONFIGURATIONS: dict[str, dict[str, Any]] = {
     "usage": {"usageThresholds": {"cpu": 65, "memory": 80}},
     "prod": {
         "usageThresholds": {"cpu": 65}, "prodUsageThresholds": {"cpu": 40}, "prodUsageIncludeSys": True,
@@ -57,7 +59,7 @@ class Story:
         named = self.chance.choice(CLASSES)
         return found.label("koordinator.sh/priority-class", named) if named else found
 
-    def usage(self) -> dict[str, object]:
+    def usage(self) -> dict[str, Any]:
         return usage(f"{self.chance.randrange(20_000, 96_000)}m", f"{self.chance.randrange(480)}Gi")
 
     def report(self, name: str = "") -> None:
@@ -116,10 +118,10 @@ def test_decisions_equal_those_of_the_plain_methods(seed: int, configuration: st
     assert 10 < bound < 120, "the story must have both placements and rejections"
 
 
-def _decided(rig: LoadRig, uid: str):  # type: ignore[no-untyped-def]
+def _decided(rig: LoadRig, uid: str) -> Iterator[Bind | Reject]:
     while rig.core.busy:
         for decision in rig.core.decide():
-            if getattr(getattr(decision, "info", None), "uid", "") == uid:
+            if isinstance(decision, Bind | Reject) and decision.info.uid == uid:
                 yield decision
                 return
 
@@ -217,12 +219,12 @@ def test_a_pod_that_waits_for_a_hot_node_is_placed_when_it_cools() -> None:
         pytest.param({"node": usage("-3")}, "NodeMetric n1: expected usage of 0 and more, found", id="negative"),
     ],
 )
-def test_a_report_that_cannot_be_read_is_ignored(report: dict[str, dict[str, object]], why: str) -> None:
+def test_a_report_that_cannot_be_read_is_ignored(report: dict[str, Any], why: str) -> None:
     """The report before it counts on."""
     rig = LoadRig(usageThresholds={"cpu": 65})
     rig.machine()
     rig.report(node=usage("70"))
-    rig.report(**report)  # type: ignore[arg-type]
+    rig.report(**report)
     assert rig.core.complaints[-1].startswith(why)
     assert rig.rejection(asking(cpu=1)) == "node(s) cpu usage exceed threshold"
     assert rig.plugin.loads.counts() == {"current": 1, "expired": 0, "empty": 0, "missing": 0}

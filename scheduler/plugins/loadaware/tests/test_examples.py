@@ -24,7 +24,7 @@ def prod(name: str = "p", cpu: int = 16, memory: str = "32Gi") -> PodBuilder:
 
 
 def batch(cpu: int, memory: str) -> PodBuilder:
-    wanted = {"kubernetes.io/batch-cpu": str(cpu), "kubernetes.io/batch-memory": memory}
+    wanted: dict[str, str | int | float] = {"kubernetes.io/batch-cpu": str(cpu), "kubernetes.io/batch-memory": memory}
     return pod("p").resources(wanted).label("koordinator.sh/priority-class", BATCH)
 
 
