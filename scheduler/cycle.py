@@ -284,9 +284,6 @@ class Core(Intake):
         self._outbox.append(decision)
         self.on_ready()
 
-    def on_ready(self) -> None:
-        """Called when a timer made a pod ready. The shell replaces it."""
-
 
 def _merged(changes: MetadataChanges, other: MetadataChanges) -> MetadataChanges:
     return MetadataChanges(

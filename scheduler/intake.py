@@ -43,6 +43,9 @@ class Intake:
         self._binding: dict[str, tuple[Entry, CycleState]] = {}
         handle.intake = self
 
+    def on_ready(self) -> None:
+        """Called when a timer made a pod ready. The shell replaces it."""
+
     def set_node(self, node: Node) -> None:
         changes = self.cache.columns.changes
         if len(self.queue.waiting) and self._taints_change(node):
