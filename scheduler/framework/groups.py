@@ -50,6 +50,14 @@ class PodGroups(ABC):
     def is_member(self, pod: Pod) -> bool: ...
 
     @abstractmethod
+    def key_of(self, pod: Pod) -> str:
+        """The wake key of the pod's group; "" if it is in none."""
+
+    @abstractmethod
+    def hold_time_of(self, pod: Pod) -> float:
+        """Seconds for which nominated room is held for the pod's group."""
+
+    @abstractmethod
     def incompleteness(self, pod: Pod) -> str:
         """What the pod's group lacks now, in words; "" if it is complete."""
 
