@@ -106,7 +106,7 @@ class GroupEngine:
         if attempt is None:
             return self._core.schedule_alone(entry, runner)
         if isinstance(attempt, Status):
-            self._core.hold(entry, attempt.wake_key, attempt)
+            self._core.waker.hold(entry, attempt.wake_key, attempt)
             return [self._told(entry, attempt)]
         self._parked.pop(attempt.key, None)
         plan = _Plan()
@@ -255,7 +255,7 @@ class GroupEngine:
                 told = Reject(entry.info, text)
             else:
                 status, told = peers, self._told(entry, peers)
-            self._core.hold(entry, attempt.key, status)
+            self._core.waker.hold(entry, attempt.key, status)
             if entry.told != told.message:  # a large gang that waits for long must not write at each attempt
                 entry.told = told.message
                 decisions.append(told)
@@ -268,16 +268,16 @@ class GroupEngine:
         """A member of a group that is not strict waits like a pod without a group."""
         if failure.gate:
             assert failure.pre_filter is not None  # noqa: S101
-            self._core.hold(entry, failure.gate, failure.pre_filter)
+            self._core.waker.hold(entry, failure.gate, failure.pre_filter)
         else:
-            self._core.wait(entry, failure.state)
+            self._core.waker.wait(entry, failure.state)
         return Reject(entry.info, failure.reason)
 
     def _requeue(self, entry: Entry) -> None:
         """Ask PreEnqueue again for the member that started the attempt, if it was not tried."""
         uid = entry.info.uid
         if self._core.queue.find(uid) is None and self._core.cache.placed(uid) is None:
-            self._core.requeue(entry)
+            self._core.waker.requeue(entry)
 
     # -- members that wait --------------------------------------------------------------------------------------------
 
@@ -317,7 +317,7 @@ class GroupEngine:
         self._release(placed)
         self._handle.wake_requested = True
         text = f"rejected due to timeout after waiting {go_text(seconds)} at plugin {COSCHEDULING}"
-        self._core.wait(entry, placed.state)
+        self._core.waker.wait(entry, placed.state)
         self._core.later(Reject(entry.info, text))
 
     # -- groups that wait for room ------------------------------------------------------------------------------------
