@@ -17,6 +17,7 @@ class Attempt(ABC):
     """One attempt to place the pending members of a group."""
 
     key: str  # wake key of the group
+    name: str  # of the group, for messages
     members: Sequence[str]  # uids of pending members, in the order in which they are placed
     ordered: bool  # the order of `members` is one that users gave; otherwise the engine may refine it
     needs_all: bool  # the group needs every one of `members`

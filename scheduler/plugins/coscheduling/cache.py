@@ -374,6 +374,10 @@ class GangAttempt(Attempt):
     def key(self) -> str:  # type: ignore[override]
         return self.group.key
 
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        return self.group.id
+
     def placed(self, uid: str) -> bool:
         gang = self._cache.gang_of(uid)
         assert gang is not None  # noqa: S101
