@@ -311,11 +311,11 @@ class Core(Intake):
         """Called when a timer made a pod ready. The shell replaces it."""
 
 
-def _merged(one: MetadataChanges, other: MetadataChanges) -> MetadataChanges:
+def _merged(changes: MetadataChanges, other: MetadataChanges) -> MetadataChanges:
     return MetadataChanges(
-        {**one.annotations, **other.annotations},
-        {**one.labels, **other.labels},
-        {**one.node_annotations, **other.node_annotations},
+        {**changes.annotations, **other.annotations},
+        {**changes.labels, **other.labels},
+        {**changes.node_annotations, **other.node_annotations},
     )
 
 

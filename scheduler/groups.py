@@ -271,18 +271,18 @@ class GroupEngine:
         placed = list(self._by_group.pop(attempt.key, {}).values())
         groups = core.runner_of(first.info).groups
         assert groups is not None  # noqa: S101
-        groups.binding([one.entry.info.uid for one in placed])
+        groups.binding([member.entry.info.uid for member in placed])
         decisions: list[Decision] = []
         nominated = self._handle.nominator
-        for one in placed:
-            info = one.entry.info
+        for member in placed:
+            info = member.entry.info
             del self._waiting[info.uid]
-            if one.timer is not None:
-                one.timer.cancel()
+            if member.timer is not None:
+                member.timer.cancel()
             if nominated.nominated:
                 nominated.forget(info.uid)
-            decisions.append(core.bind(one.entry, one.state, one.node))
-        decisions += self.nominations.committed([one.entry.info.uid for one in placed])
+            decisions.append(core.bind(member.entry, member.state, member.node))
+        decisions += self.nominations.committed([member.entry.info.uid for member in placed])
         self._requeue(first)
         self._handle.open_gate(attempt.key)  # those that were not needed
         return decisions

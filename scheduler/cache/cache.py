@@ -270,7 +270,7 @@ def _as_known(known: PodInfo, pod: Pod) -> bool:
     return known.node_name == node and (known.pod.spec is spec or replace(known.pod.spec, node_name=node) == spec)
 
 
-def _same_holdings(one: PodInfo, other: PodInfo) -> bool:
-    return one.shape is other.shape or (
-        one.shape.vector == other.shape.vector and one.shape.nonzero == other.shape.nonzero
+def _same_holdings(info: PodInfo, other: PodInfo) -> bool:
+    return info.shape is other.shape or (
+        info.shape.vector == other.shape.vector and info.shape.nonzero == other.shape.nonzero
     )

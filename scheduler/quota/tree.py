@@ -314,17 +314,17 @@ class QuotaTree:
             if non_preemptible:
                 quota.self_non_preemptible_request[key] += sign * value
                 if key in spec.max:
-                    for one in above:
-                        one.non_preemptible_request[key] += sign * value
+                    for ancestor in above:
+                        ancestor.non_preemptible_request[key] += sign * value
 
     def add_used(self, name: str, amounts: Amounts, *, non_preemptible: bool = False, sign: int = 1) -> None:
         """Add or take back the use of a pod that is on a node, or reserved there."""
         quota = self._quotas[name]
         line = self.line(quota)
         self.touched.update(line)
-        sums = [quota.self_used, *(one.used for one in line)]
+        sums = [quota.self_used, *(ancestor.used for ancestor in line)]
         if non_preemptible:
-            sums += [quota.self_non_preemptible_used, *(one.non_preemptible_used for one in line)]
+            sums += [quota.self_non_preemptible_used, *(ancestor.non_preemptible_used for ancestor in line)]
         changes = [(key, sign * value) for key, value in amounts.items() if value]
         for counted in sums:
             get = counted.get
