@@ -43,6 +43,10 @@ class GroupNominations:
     def __len__(self) -> int:
         return len({id(hold) for hold in self._holds.values()})
 
+    def __contains__(self, uid: object) -> bool:
+        """Whether room is held for this pod with its group."""
+        return uid in self._holds
+
     def awaits_victims(self, uids: Iterable[str]) -> bool:
         """Whether pods that were evicted for one of these members still count on their nodes (GANG-R71)."""
         placed = self._core.cache.placed

@@ -135,7 +135,7 @@ class Intake:
                 self.groups.drop(uid)
             if pod.spec.node_name:
                 self.groups.nominations.bound(uid)
-            elif pod.deleting:
+            elif uid in self.groups.nominations and pod.metadata.deletion_timestamp:
                 self.groups.nominations.left(uid)
         if pod.terminated:
             self.remove_pod(uid)
