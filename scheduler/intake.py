@@ -66,6 +66,7 @@ class Intake:
 
     def remove_node(self, name: str) -> None:
         self.cache.remove_node(name)
+        self.groups.nominations.node_gone(name)
         for listener in self.handle.object_listeners:
             listener.node_changed(name, None)
 
@@ -144,6 +145,10 @@ class Intake:
             self.handle.groups.set_pod(pod)
             if uid in self.groups and (pod.spec.node_name or pod.deleting):
                 self.groups.drop(uid)
+            if pod.spec.node_name:
+                self.groups.nominations.bound(uid)
+            elif uid in self.groups.nominations and pod.metadata.deletion_timestamp:
+                self.groups.nominations.left(uid)
         if pod.terminated:
             self.remove_pod(uid)
         elif pod.spec.node_name:
@@ -164,6 +169,7 @@ class Intake:
         if self.handle.groups is not None:
             self.groups.drop(uid)
             self.handle.groups.remove_pod(uid)
+            self.groups.nominations.left(uid)
         self._leave_queue(uid)
         self._binding.pop(uid, None)
         if self.cache.remove_pod(uid) is not None:
@@ -194,6 +200,8 @@ class Intake:
         runner = self._runner(info)
         if pod.status.nominated_node_name and not self.handle.nominator.node_of(uid):
             self.handle.nominator.nominate(info, pod.status.nominated_node_name)
+            if runner.groups is not None and runner.groups.is_member(pod):
+                self.groups.nominations.adopt(info)
         status = runner.pre_enqueue(pod)
         self.queue.add(
             info,
