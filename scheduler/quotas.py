@@ -185,7 +185,9 @@ def pods_to_revoke(cache: QuotaCache, tree: QuotaTree, quota: Quota) -> list[Acc
     def over() -> bool:
         return any(used[key] > share for key, share in runtime.items())
 
-    members = [one for one in cache.members.get(quota.name, {}).values() if one.assigned and one.info is not None]
+    members = [
+        member for member in cache.members.get(quota.name, {}).values() if member.assigned and member.info is not None
+    ]
     members.sort(key=lambda account: importance(account.info) if account.info else (0.0, 0.0), reverse=True)
     collected = []
     for account in members:

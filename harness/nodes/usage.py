@@ -75,7 +75,7 @@ def metric_status(use: NodeUse, *, now: str) -> Manifest:
 
     Pods without a card are left out; use that belongs to no pod (empty name) counts for the node only.
     """
-    cards = {device.uuid: device for device in sorted(_measured(use.devices), key=lambda one: one.minor)}
+    cards = {device.uuid: device for device in sorted(_measured(use.devices), key=lambda device: device.minor)}
     idle = [CardUse(uuid, 0, 0.0) for uuid in cards]
     everything = [card for pod in use.pods for card in pod.cards]
     pods = [

@@ -59,6 +59,7 @@ class PluginRunner:
         self.pre_filters = profile.pre_filter
         self.filters = profile.filter
         self.scores = profile.score
+        self.group_post_filters = [plugin for plugin in profile.post_filter if plugin.serves_groups]
         self.gates = [plugin for plugin in profile.all if isinstance(plugin, Gate)]
         self.groups = next((plugin.groups for plugin in profile.all if isinstance(plugin, GroupScheduling)), None)
         self._gate_lists: dict[tuple[tuple[Gate, str], ...], tuple[tuple[Gate, str], ...]] = {}  # each kept once
@@ -108,6 +109,10 @@ class PluginRunner:
             for other in self.handle.nominator.on(node.name)
             if other.uid != info.uid and other.priority >= info.priority and other.uid not in node.pods
         ]
+        if others and self.handle.groups is not None:
+            own = self.handle.groups.key_of(info.pod)
+            if own:  # members of one group do not hold room against each other (GANG-R87)
+                others = [other for other in others if self.handle.nominator.group_of(other.uid) != own]
         if others:
             crowded, inner = node.copy(), state.fork()
             for other in others:

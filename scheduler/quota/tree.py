@@ -358,8 +358,8 @@ class QuotaTree:
             if non_preemptible:
                 quota.self_non_preemptible_request[key] += sign * value
                 if key in spec.max:
-                    for one in above:
-                        one.non_preemptible_request[key] += sign * value
+                    for ancestor in above:
+                        ancestor.non_preemptible_request[key] += sign * value
 
     def add_used(self, name: str, amounts: Amounts, *, non_preemptible: bool = False, sign: int = 1) -> None:
         """Add or take back the use of a pod that is on a node, or reserved there."""
@@ -376,18 +376,18 @@ class QuotaTree:
             quota.credit -= 1
         else:
             quota.credit = 0  # it may lack more than what is taken back
-        one: Quota | None = quota
-        while one is not None:
-            if one.batch is not charge:
-                one.settle()
-                one.batch = charge
-            one.batched += sign
-            one = one.parent
+        ancestor: Quota | None = quota
+        while ancestor is not None:
+            if ancestor.batch is not charge:
+                ancestor.settle()
+                ancestor.batch = charge
+            ancestor.batched += sign
+            ancestor = ancestor.parent
         if quota.parent is None:
             self._changes += 1  # the total of the first level is without the use of special quotas
         if non_preemptible:
-            for one in self.line(quota):
-                used = one.non_preemptible_used
+            for ancestor in self.line(quota):
+                used = ancestor.non_preemptible_used
                 for key, value in charge:
                     used[key] += sign * value
         if self.guarantee:
