@@ -79,7 +79,7 @@ class PodCount(QuotaHook):
             args = msgspec.json.decode(args) if args else {}
         found = (args or {}).get("maxPods") if isinstance(args, dict | None) else args
         if found is not None and (not isinstance(found, int) or found < 0):
-            raise ValueError(f"maxPods: expected a number of pods, found {found!r}")
+            raise ValueError(f"maxPods: expected a number, found {found!r}")
         self._default: int | None = found
         self._limits: dict[str, int] = {}
         self._pods: Counter[str] = Counter()

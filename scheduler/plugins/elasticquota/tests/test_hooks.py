@@ -63,7 +63,7 @@ def entry(key: str, factory: str, args: Any = None) -> dict[str, Any]:
         ([entry("mine", "nowhere")], "failed to initialize hook plugin mine: factory nowhere not found"),
         (
             [entry("mine", "podCount", {"maxPods": -1})],
-            "failed to initialize hook-plugin mine by factory podCount, err=maxPods: expected a number of pods, found -1",
+            "failed to initialize hook-plugin mine by factory podCount, err=maxPods: expected a number, found -1",
         ),
         (
             [{}, entry("mine", "nowhere")],
