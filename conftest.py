@@ -1,8 +1,8 @@
-"""Activates the pytest plugin, and a profile for Hypothesis; everything else about pytest is in fixtures/."""
+"""Activates the pytest plugin, the option --random-order, and a profile for Hypothesis. The rest is in fixtures/."""
 
 from importlib.util import find_spec
 
-pytest_plugins = ["seatrial.testing"]
+pytest_plugins = ["seatrial.testing", "seatrial.harness.tests.random_order"]
 
 if find_spec("hypothesis") is not None:  # absent where only suites are run
     from hypothesis import HealthCheck, settings
