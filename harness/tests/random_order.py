@@ -1,6 +1,6 @@
 """The option `--random-order=SEED`: own tests run in another order, to find tests that depend on what ran before.
 
-Files are shuffled, and tests within each file. Tests of a file stay together, so that fixtures of a module are made once.
+Files are shuffled, and tests within each file. Tests of a file stay together: fixtures of a module are made once.
 Each worker of pytest-xdist gets the seed from the command line and finds the same order. `0` means the usual order.
 """
 

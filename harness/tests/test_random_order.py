@@ -1,5 +1,6 @@
 """Own tests can be run in another order."""
 
+import itertools
 from pathlib import Path
 
 import pytest
@@ -25,4 +26,4 @@ def test_a_seed_is_an_order(pytester: pytest.Pytester) -> None:
     assert len({tuple(usual), tuple(first), tuple(other)}) == 3
     assert sorted(first) == usual
     places = [Path(name.partition("::")[0]).name for name in first]
-    assert sum(before != after for before, after in zip(places, places[1:], strict=False)) == 1, "files stay together"
+    assert sum(before != after for before, after in itertools.pairwise(places)) == 1, "files stay together"
