@@ -49,5 +49,5 @@ class CoschedulingArgs(Args, frozen=True):
     @property
     def unsupported(self) -> list[str]:
         """Names of switches that are on and have no effect here."""
-        switches = {"enablePreemption": self.enable_preemption, "awareNetworkTopology": self.aware_network_topology}
+        switches = {"awareNetworkTopology": self.aware_network_topology}
         return [name for name, on in switches.items() if on]

@@ -49,6 +49,14 @@ class GangCache(PodGroups):
     def is_member(self, pod: Pod) -> bool:
         return bool(gang_name(pod))
 
+    def key_of(self, pod: Pod) -> str:
+        gang = self._gang_of.get(pod.metadata.uid)
+        return gang.group.key if gang is not None else ""
+
+    def hold_time_of(self, pod: Pod) -> float:
+        gang = self._gang_of.get(pod.metadata.uid)
+        return min(gang.wait if gang is not None and gang.initialised else self._args.timeout, MAX_WAIT)
+
     def gang_of(self, uid: str) -> Gang | None:
         return self._gang_of.get(uid)
 
@@ -365,6 +373,10 @@ class GangAttempt(Attempt):
     @property
     def key(self) -> str:  # type: ignore[override]
         return self.group.key
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        return self.group.id
 
     def placed(self, uid: str) -> bool:
         gang = self._cache.gang_of(uid)
