@@ -196,6 +196,8 @@ class Score(Plugin):
 
 
 class Reserve(Plugin):
+    reserves: ClassVar[bool] = True  # False: both methods do nothing and are not called
+
     @abstractmethod
     def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status:
         """Take the resources that the pod gets on the node. `unreserve` follows any rejection."""

@@ -18,7 +18,7 @@ from seatrial.scheduler.framework.runner import Runner
 from seatrial.scheduler.framework.state import CycleState
 from seatrial.scheduler.framework.status import SKIP, SUCCESS, PostFilterResult, Status
 from seatrial.scheduler.plugins.elasticquota.args import ElasticQuotaArgs
-from seatrial.scheduler.plugins.elasticquota.cache import Account, QuotaCache, is_non_preemptible, wake_key
+from seatrial.scheduler.plugins.elasticquota.cache import QuotaCache, is_non_preemptible, wake_key
 from seatrial.scheduler.plugins.elasticquota.messages import insufficient, insufficient_min, insufficient_parent
 from seatrial.scheduler.plugins.elasticquota.preemption import QuotaPreemption
 from seatrial.scheduler.quota.tree import ROOT, Quota, QuotaTree
@@ -31,11 +31,14 @@ class ElasticQuota(Gate, PreFilter, PostFilter, Reserve):
     name = "ElasticQuota"
     scope: ClassVar[Scope] = Scope.NODE
     reads_labels = (PREEMPTIBLE,)
+    reserves = False
 
     def __init__(self, handle: Handle, args: ElasticQuotaArgs | None = None) -> None:
         self._handle = handle
         self._args = args or ElasticQuotaArgs()
         self._cache = QuotaCache.of(handle, self._args)
+        # Whether the share alone decides about pods that are preemptible.
+        self._share_decides = self._args.enable_runtime_quota and not self._args.enable_check_parent_quota
 
     def gate_key(self, pod: Pod) -> str:
         cache = self._cache
@@ -47,13 +50,18 @@ class ElasticQuota(Gate, PreFilter, PostFilter, Reserve):
         return wake_key(name)
 
     def gate(self, info: PodInfo) -> Status:
-        account = self._cache.accounts.get(info.uid)
+        cache = self._cache
+        account = cache.accounts.get(info.uid)
         if account is not None and account.pod is info.pod:
-            if self._has_room(account):
-                return SUCCESS
+            if (
+                self._share_decides
+                and not account.non_preemptible
+                and cache.trees[account.tree].has_room(account.home, account.charge)
+            ):
+                return SUCCESS  # the usual case, without building a message
             name = account.quota
         else:
-            name = self._cache.quota_of(info.pod)
+            name = cache.quota_of(info.pod)
         found = self._cache.find(name)
         if found is None:
             return SUCCESS
@@ -62,15 +70,6 @@ class ElasticQuota(Gate, PreFilter, PostFilter, Reserve):
             return SUCCESS
         self._cache.refused.add(name)
         return Status.unschedulable(why)
-
-    def _has_room(self, account: Account) -> bool:
-        """Whether the share alone decides, and has room: the usual case, without building a message."""
-        args = self._args
-        if account.non_preemptible or args.enable_check_parent_quota or not args.enable_runtime_quota:
-            return False
-        tree = self._cache.trees[account.tree]
-        quota = tree.find(account.quota)
-        return quota is not None and tree.has_room(quota, account.amounts)
 
     def shortage(self, tree: QuotaTree, quota: Quota, info: PodInfo, without: Mapping[str, int]) -> str:
         """Why the quota has no room for a pod; "" if it has. `without`: use that is imagined to be gone."""
