@@ -180,6 +180,11 @@ class NodeAgent:
         self.ready = ready
         self._publisher.write_status(ready=self.ready)
 
+    def report_status(self) -> None:
+        """Write the node's status again, as a kubelet does from time to time."""
+        if not self.frozen:
+            self._publisher.write_status(ready=self.ready)
+
     def freeze(self) -> None:
         """Ignore the API and write nothing; containers continue."""
         self.frozen = True
