@@ -16,7 +16,7 @@ class CoschedulingArgs(Args, frozen=True):
     controller_workers: int = 1  # accepted; the controller needs no threads
     skip_check_schedule_cycle: bool = False  # deprecated upstream, without effect
     enable_preemption: bool = False
-    aware_network_topology: bool = False
+    aware_network_topology: bool | None = None  # unset: on; upstream's default is off
     default_match_policy: str = MatchPolicy.ONCE_SATISFIED.value
 
     @property
@@ -30,6 +30,11 @@ class CoschedulingArgs(Args, frozen=True):
     @property
     def match_policy(self) -> MatchPolicy:
         return MatchPolicy(self.default_match_policy)
+
+    @property
+    def topology(self) -> bool:
+        """Whether gangs are placed by network topology. Off: their annotations about it are ignored (TOPO-D6)."""
+        return self.aware_network_topology is not False
 
     def check(self) -> None:
         text: Any = self.default_timeout
@@ -49,5 +54,5 @@ class CoschedulingArgs(Args, frozen=True):
     @property
     def unsupported(self) -> list[str]:
         """Names of switches that are on and have no effect here."""
-        switches = {"enablePreemption": self.enable_preemption, "awareNetworkTopology": self.aware_network_topology}
+        switches = {"enablePreemption": self.enable_preemption}
         return [name for name, on in switches.items() if on]
