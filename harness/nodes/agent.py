@@ -24,10 +24,11 @@ from seatrial.harness.nodes.leases import Leases
 from seatrial.harness.nodes.node import NodeAgent
 from seatrial.harness.nodes.runtimes.protocol import Runtime
 from seatrial.harness.nodes.runtimes.simulated import SimulatedRuntime
-from seatrial.harness.nodes.usage import NodeUse, UsageReports
+from seatrial.harness.nodes.usage import RESOURCES_ANNOTATION, NodeUse, UsageReports
 from seatrial.harness.nodes.writer import NODES, PODS, Writer
 from seatrial.scheduler.api.clock import Clock
 from seatrial.scheduler.api.numa import NODE_RESERVATION
+from seatrial.scheduler.api.slo import CollectPolicy
 from seatrial.scheduler.api.transport import Transport
 from seatrial.scheduler.api.wire import Wire, decoder
 
@@ -170,6 +171,7 @@ class NodeAgents:
             known.reserved = topology.reservation(known.machine, seen.annotations.get(NODE_RESERVATION, ""))
             if known.booted:
                 known.agent.keep(known.reserved)
+            known.agent.usage.set_node(seen.annotations.get(RESOURCES_ANNOTATION, ""))
             for problem in known.faults.follow(seen.annotations.get(FAULTS_ANNOTATION, "")):
                 log.warning("fault refused node=%s why=%s", seen.name, problem)
 
@@ -197,6 +199,7 @@ class NodeAgents:
             clock=self._clock,
             topology=topology.manifest(seen.name, seen.uid, machine, kubelet_of(entry)),
             kubelet=(kubelet.host, kubelet.port) if kubelet is not None else None,
+            seed=self._seed,
         )
         faults = FaultScript(
             hardware,
@@ -243,9 +246,9 @@ class NodeAgents:
         node.faults.close()
         node.agent.close()
 
-    def _device_use(self, name: str) -> NodeUse | None:
+    def _device_use(self, name: str, policy: CollectPolicy) -> NodeUse | None:
         node = self._nodes.get(name)
-        return node.agent.device_use() if node is not None else None
+        return node.agent.device_use(policy) if node is not None else None
 
     # -- pods ---------------------------------------------------------------------------------------------------------
 

@@ -75,6 +75,7 @@ class Attempt(ABC):
     """One attempt to place the pending members of a group."""
 
     key: str  # wake key of the group
+    name: str  # of the group, for messages
     members: Sequence[str]  # uids of pending members, in the order in which they are placed
     ordered: bool  # the order of `members` is one that users gave; otherwise the engine may refine it
     needs_all: bool  # the group needs every one of `members`
@@ -114,6 +115,14 @@ class PodGroups(ABC):
 
     @abstractmethod
     def is_member(self, pod: Pod) -> bool: ...
+
+    @abstractmethod
+    def key_of(self, pod: Pod) -> str:
+        """The wake key of the pod's group; "" if it is in none."""
+
+    @abstractmethod
+    def hold_time_of(self, pod: Pod) -> float:
+        """Seconds for which nominated room is held for the pod's group."""
 
     @abstractmethod
     def incompleteness(self, pod: Pod) -> str:

@@ -127,8 +127,8 @@ def check(cluster: Trial, name: str, fate: str) -> None:
     assert held, f"expected pod {name!r} to be {fate} within {WITHIN:g} s; it is {found(cluster, name)}"
 
 
-def in_phase(phase: str, one: Reservation) -> bool:
-    return one.status.phase == phase
+def in_phase(phase: str, reservation: Reservation) -> bool:
+    return reservation.status.phase == phase
 
 
 def found(cluster: Trial, name: str) -> Pod | None:

@@ -50,9 +50,3 @@ class CoschedulingArgs(Args, frozen=True):
             raise ValueError(
                 f"defaultMatchPolicy: expected one of {', '.join(MatchPolicy)}, found {self.default_match_policy!r}"
             )
-
-    @property
-    def unsupported(self) -> list[str]:
-        """Names of switches that are on and have no effect here."""
-        switches = {"enablePreemption": self.enable_preemption}
-        return [name for name, on in switches.items() if on]

@@ -54,6 +54,14 @@ class GangCache(PodGroups):
     def is_member(self, pod: Pod) -> bool:
         return bool(gang_name(pod))
 
+    def key_of(self, pod: Pod) -> str:
+        gang = self._gang_of.get(pod.metadata.uid)
+        return gang.group.key if gang is not None else ""
+
+    def hold_time_of(self, pod: Pod) -> float:
+        gang = self._gang_of.get(pod.metadata.uid)
+        return min(gang.wait if gang is not None and gang.initialised else self._args.timeout, MAX_WAIT)
+
     def gang_of(self, uid: str) -> Gang | None:
         return self._gang_of.get(uid)
 
@@ -171,8 +179,8 @@ class GangCache(PodGroups):
             self._handle.opened_gates.add(before.key)  # pods that wait under the old key are asked again
             if not self._is_used(before):
                 self._drop_group(before)
-        for one in ids:
-            self._users.setdefault(one, set()).add(group.id)
+        for identifier in ids:
+            self._users.setdefault(identifier, set()).add(group.id)
 
     def _drop(self, gang: Gang) -> None:
         self.gangs.pop(gang.id, None)
@@ -183,16 +191,16 @@ class GangCache(PodGroups):
             self._drop_group(group)
 
     def _is_used(self, group: GangGroup) -> bool:
-        return any(one in self.gangs and self.gangs[one].group is group for one in group.ids)
+        return any(gang_id in self.gangs and self.gangs[gang_id].group is group for gang_id in group.ids)
 
     def _drop_group(self, group: GangGroup) -> None:
         self.groups.pop(group.id, None)
-        for one in group.ids:
-            users = self._users.get(one)
+        for gang_id in group.ids:
+            users = self._users.get(gang_id)
             if users is not None:
                 users.discard(group.id)
                 if not users:
-                    del self._users[one]
+                    del self._users[gang_id]
 
     def _read_annotations(self, gang: Gang, pod: Pod) -> None:
         """Initialise an annotation gang from its first member with a minimum (GANG-R5)."""
@@ -228,11 +236,11 @@ class GangCache(PodGroups):
 
     def incomplete(self, group: GangGroup) -> str | None:
         """What of GANG-M3 to GANG-M5 holds for the group; None if it is complete (GANG-R16)."""
-        missing = [one for one in group.ids if one not in self.gangs]
-        raw = [one for one in group.ids if one in self.gangs and not self.gangs[one].initialised]
+        missing = [gang_id for gang_id in group.ids if gang_id not in self.gangs]
+        raw = [gang_id for gang_id in group.ids if gang_id in self.gangs and not self.gangs[gang_id].initialised]
         short = [
-            one for one in group.ids
-            if (gang := self.gangs.get(one)) is not None and gang.initialised and len(gang.children) < gang.minimum
+            gang_id for gang_id in group.ids
+            if (gang := self.gangs.get(gang_id)) is not None and gang.initialised and len(gang.children) < gang.minimum
         ]  # fmt: skip
         parts = []
         if missing:
@@ -267,9 +275,9 @@ class GangCache(PodGroups):
             f" podName: {pod.metadata.key}"
         )
         counts = [
-            f"{one} has {len(other.children)} of {other.minimum} members"
-            for one in group.ids
-            if (other := self.gangs.get(one)) is not None and len(other.children) < other.minimum
+            f"{gang_id} has {len(other.children)} of {other.minimum} members"
+            for gang_id in group.ids
+            if (other := self.gangs.get(gang_id)) is not None and len(other.children) < other.minimum
         ]
         return Status.unresolvable("; ".join((text, *counts, *gang.notes))).until(group.key)
 
@@ -336,7 +344,7 @@ class GangCache(PodGroups):
         if gang is not None and gang.waiting.pop(uid, "") is None:
             gang.pending[uid] = None
             group = gang.group
-            if not any(self.gangs[one].waiting for one in group.ids if one in self.gangs):
+            if not any(self.gangs[gang_id].waiting for gang_id in group.ids if gang_id in self.gangs):
                 group.binding = frozenset()
 
     def binding(self, uids: Sequence[str]) -> None:
@@ -354,7 +362,7 @@ class GangCache(PodGroups):
         self.give_up_role(group, uid)
         gang.bound[uid] = None
         self.changed.add(gang.id)
-        if not any(self.gangs[one].waiting for one in group.ids if one in self.gangs):
+        if not any(self.gangs[gang_id].waiting for gang_id in group.ids if gang_id in self.gangs):
             group.binding = frozenset()
         if not group.satisfied:
             group.satisfied = True
@@ -368,7 +376,7 @@ class GangAttempt(Attempt):
 
     def __init__(self, cache: GangCache, group: GangGroup, domains: GatherRequest | None = None) -> None:
         self._cache, self.group, self.domains = cache, group, domains
-        self._gangs = [cache.gangs[one] for one in group.ids]
+        self._gangs = [cache.gangs[gang_id] for gang_id in group.ids]
         own = [gang for gang in self._gangs if gang.group is group]
         pods = [gang.children[uid] for gang in own for uid in gang.pending]
         # GANG-D13: by index, pods without one last, then priority, then name.
@@ -405,6 +413,10 @@ class GangAttempt(Attempt):
     @property
     def key(self) -> str:  # type: ignore[override]
         return self.group.key
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        return self.group.id
 
     def placed(self, uid: str) -> bool:
         gang = self._cache.gang_of(uid)

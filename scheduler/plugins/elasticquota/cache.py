@@ -33,9 +33,10 @@ from seatrial.scheduler.cache.nodeinfo import PodInfo
 from seatrial.scheduler.framework.handle import Handle
 from seatrial.scheduler.plugins.elasticquota.args import ElasticQuotaArgs
 from seatrial.scheduler.plugins.elasticquota.specs import read_amounts, spec_of
-from seatrial.scheduler.quota.tree import Quota, QuotaTree
+from seatrial.scheduler.quota.tree import Charge, Quota, QuotaTree
 
 SPECIAL = frozenset({ROOT_QUOTA, SYSTEM_QUOTA, DEFAULT_QUOTA})
+MAX_CHARGES = 65536  # remembered at a time
 
 
 @dataclass(slots=True)
@@ -47,6 +48,8 @@ class Account:
     tree: str
     amounts: Mapping[str, int]
     non_preemptible: bool
+    home: Quota  # the quota with its sums, in the tree `tree`
+    charge: Charge  # `amounts` without zeros; one object for pods that use the same
     assigned: bool = False  # on a node, or assumed to be
     info: PodInfo | None = None  # once it was on a node
 
@@ -82,6 +85,7 @@ class QuotaCache(Listener):
         self._pending: dict[str, Pod] = {}  # pods that were seen without a node
         self._labelled: dict[str, set[str]] = {}  # uids by the quota that their label names
         self._unlabelled: dict[str, set[str]] = {}  # uids by namespace
+        self._charges: dict[Charge, Charge] = {}
         self.trees: dict[str, QuotaTree] = {"": self._new_tree()}
         handle.cache.listen(self)
         handle.object_listeners.append(self)
@@ -274,8 +278,16 @@ class QuotaCache(Listener):
             self._forget(uid)
 
     def pod_placed(self, info: PodInfo) -> None:
-        if self.active:
-            self._assign(info)
+        if not self.active:
+            return
+        account = self.accounts.get(info.uid)
+        if account is None or account.pod is not info.pod:
+            account = self._count(info.pod, info)
+        else:
+            account.info = info
+        if account is not None and not account.assigned:
+            account.assigned = True
+            self.trees[account.tree].change_used(account.home, account.charge, non_preemptible=account.non_preemptible)
 
     def pod_gone(self, info: PodInfo) -> None:
         if self.active:
@@ -293,22 +305,12 @@ class QuotaCache(Listener):
         self.active = True
         for node in self.handle.cache.nodes.values():
             for info in node.pods.values():
-                self._assign(info)
+                self.pod_placed(info)
         for uid, pod in self._pending.items():
             if uid not in self.accounts:
                 self._count(pod)
         self.handle.request_regate()
         self.on_active()
-
-    def _assign(self, info: PodInfo) -> None:
-        account = self.accounts.get(info.uid)
-        if account is None or account.pod is not info.pod:
-            account = self._count(info.pod, info)
-        else:
-            account.info = info
-        if account is not None and not account.assigned:
-            account.assigned = True
-            self._use(account, 1)
 
     def _count(self, pod: Pod, info: PodInfo | None = None) -> Account | None:
         """Count a pod in its quota; the state of its assignment stays."""
@@ -329,7 +331,12 @@ class QuotaCache(Listener):
             self._forget(uid)
         if not name:
             return None
-        account = Account(pod, name, self.tree_id(name), wanted, strict, info=info)
+        tree_id = self.tree_id(name)
+        tree = self.trees[tree_id]
+        home = tree.find(name)
+        if home is None:
+            return None
+        account = Account(pod, name, tree_id, wanted, strict, home, self._charge(wanted), info=info)
         if known is not None:
             account.assigned, account.info = known.assigned, known.info
         self.accounts[uid] = account
@@ -337,7 +344,6 @@ class QuotaCache(Listener):
         label = pod.metadata.labels.get(QUOTA_NAME, "")
         index, key = (self._labelled, label) if label else (self._unlabelled, pod.metadata.namespace)
         index.setdefault(key, set()).add(uid)
-        tree = self.trees[account.tree]
         tree.add_request(name, wanted, non_preemptible=strict)
         if account.assigned:
             self._use(account, 1)
@@ -363,7 +369,13 @@ class QuotaCache(Listener):
 
     def _use(self, account: Account, sign: int) -> None:
         tree = self.trees[account.tree]
-        tree.add_used(account.quota, account.amounts, non_preemptible=account.non_preemptible, sign=sign)
+        tree.change_used(account.home, account.charge, non_preemptible=account.non_preemptible, sign=sign)
+
+    def _charge(self, wanted: Mapping[str, int]) -> Charge:
+        charge = tuple((key, value) for key, value in wanted.items() if value)
+        if len(self._charges) >= MAX_CHARGES:
+            self._charges.clear()
+        return self._charges.setdefault(charge, charge)
 
     def _amounts(self, pod: Pod, shape: EquivalenceClass) -> Mapping[str, int]:
         if not (self.args.ignore_pod_overhead and pod.spec.overhead):
