@@ -46,7 +46,7 @@ class Gathering:
         nominator = self._core.handle.nominator
         own = {entry.info.uid: node for entry in entries if (node := nominator.node_of(entry.info.uid))}
         for uid in own:
-            nominator.forget(uid)  # filters must not count the group's own nominations against it (TOPO-R54)
+            nominator.forget(uid)  # filters must not count the group's own nominations against it (GANG-R54)
         found = self._try(attempt, entries)
         if found.failed is not None and found.gate is None and not attempt.needs_all:
             minimal = frozenset(attempt.minimal)

@@ -1,4 +1,4 @@
-"""Slots: how many pods of one class fit on each node, one after another (TOPO-R54).
+"""Slots: how many pods of one class fit on each node, one after another (GANG-R54).
 
 Requests are counted over the columns. Where devices, NUMA nodes or reservations count too, the pods are reserved and
 assumed on one node of each kind, and taken back: nodes with equal signatures (`Filter.slots_signature`) and equal room

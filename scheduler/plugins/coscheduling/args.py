@@ -33,7 +33,7 @@ class CoschedulingArgs(Args, frozen=True):
 
     @property
     def topology(self) -> bool:
-        """Whether gangs are placed by network topology. Off: their annotations about it are ignored (TOPO-D6)."""
+        """Whether gangs are placed by network topology. Off: their annotations about it are ignored (GANG-D6)."""
         return self.aware_network_topology is not False
 
     def check(self) -> None:

@@ -20,7 +20,7 @@ class LayersError(ValueError):
 
 
 def chain(entries: Sequence[TopologyLayer]) -> tuple[Layer, ...]:
-    """The layers above the nodes, topmost first (TOPO-R47).
+    """The layers above the nodes, topmost first (GANG-R47).
 
     Raises:
         LayersError: the entries are not one chain.

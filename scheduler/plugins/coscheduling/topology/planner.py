@@ -1,6 +1,6 @@
 """The choice of a domain for a job, and of the number of members on each node there. Arithmetic only.
 
-Rules TOPO-R55 to R61 of docs/spec/gang-topology-preemption.md. Slots: how many members fit.
+Rules GANG-R55 to GANG-R61 of docs/spec/gang-topology-preemption.md. Slots: how many members fit.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -40,7 +40,7 @@ class Planner:
     def __init__(
         self, view: TreeView, offers: Offers, *, gather: int = 0, multiples: Mapping[int, int] | None = None
     ) -> None:
-        """`gather`: the level of the gathering set (TOPO-R55); `multiples`: podCountMultiple by level."""
+        """`gather`: the level of the gathering set (GANG-R55); `multiples`: podCountMultiple by level."""
         self.view = view
         self.size = sum(offers.wanted)
         self.gather = gather
@@ -64,7 +64,7 @@ class Planner:
         return found
 
     def _sum(self, rows: Ints, multiples: Mapping[int, int] | None = None) -> list[Ints]:
-        """By level, [domain]: the sum over nodes, rounded down on the way to multiples (TOPO-R56, R60)."""
+        """By level, [domain]: the sum over nodes, rounded down on the way to multiples (GANG-R56, GANG-R60)."""
         view, sums = self.view, [rows]
         for level in range(view.bottom, -1, -1):
             k = multiples.get(level, 1) if multiples else 1
@@ -81,7 +81,7 @@ class Planner:
     # -- candidates ---------------------------------------------------------------------------------------------------
 
     def candidates(self) -> Iterator[Candidate]:
-        """Domains with room for the job, in the order of TOPO-R57 and R58; those of upper levels follow."""
+        """Domains with room for the job, in the order of GANG-R57 and GANG-R58; those of upper levels follow."""
         kept = [self.slots[self.gather] >= max(self.size, 1)]
         for level in range(self.gather + 1, self.view.bottom + 1):
             parents = self.view.parents[level]
@@ -99,7 +99,7 @@ class Planner:
                         yield Candidate(level, int(domain), shares)
 
     def ordered(self, level: int) -> Ints:
-        """The domains of a level, best first (TOPO-R58): peers and slots on the domain and then its ancestors."""
+        """The domains of a level, best first (GANG-R58): peers and slots on the domain and then its ancestors."""
         chains = [np.arange(len(self.slots[level]))]
         for above in range(level, 0, -1):
             chains.append(np.maximum(self.view.parents[above], 0)[chains[-1]])
@@ -120,7 +120,7 @@ class Planner:
     # -- distribution -------------------------------------------------------------------------------------------------
 
     def shares(self, level: int, domain: int) -> list[tuple[int, int]]:
-        """Members on each node of a domain (TOPO-R59): siblings in the order of R58, but with more slots first."""
+        """Members on each node of a domain (GANG-R59): siblings in the order of GANG-R58, but with more slots first."""
         view, bottom = self.view, self.view.bottom
         rows = np.flatnonzero((view.domains[level] == domain) & (self.slots[bottom] > 0))
         keys: list[Ints] = []

@@ -38,7 +38,7 @@ class GatherRequest(Domains):
         return {name: level for level, name in enumerate([*(layer.name for layer in layers), NODE_LAYER], 1)}
 
     def gather_level(self) -> int | None:
-        """The level of the gathering set (TOPO-R55), 0 if nothing must gather; None: the tree lacks such a layer."""
+        """The level of the gathering set (GANG-R55), 0 if nothing must gather; None: the tree lacks such a layer."""
         levels = self.levels()
         must = [rule.layer for rule in self._rules if rule.strategy == MUST_GATHER]
         if any(layer not in levels for layer in must):
@@ -96,7 +96,7 @@ class GatherRequest(Domains):
         return self.gather_level() if self._topology.ready else None, self._topology.changes
 
     def _peers(self, info: PodInfo, count: int) -> Ints:
-        """Existing pods with the selector value of the job, [node] (TOPO-R58)."""
+        """Existing pods with the selector value of the job, [node] (GANG-R58)."""
         peers = np.zeros(count, np.int64)
         value = info.pod.metadata.annotations.get(TOPOLOGY_SELECTOR)
         if value:

@@ -1,7 +1,7 @@
 """The tree of network domains, from the ClusterNetworkTopology `default` and the labels of nodes.
 
 A change of a node changes one row of a column; the tree is not rebuilt. A domain is identified by its path from the
-root, so that two blocks of the same name below different spines are two domains (TOPO-D7).
+root, so that two blocks of the same name below different spines are two domains (GANG-D7).
 
 Levels: 0 is the root, then one for each layer above the nodes, and the last one is the nodes.
 """
@@ -157,7 +157,7 @@ class NetworkTopology(ObjectListener):
         return not self._levels or bool(self._columns.column(COLUMN)[0, self._columns.rows[name]] >= 0)
 
     def _path(self, node: Node) -> Path | str:
-        """The names of the node's domains, topmost first; or the layer in which it names none (TOPO-R48, R49)."""
+        """The names of the node's domains, topmost first; or the layer in which it names none (GANG-R48, GANG-R49)."""
         assert self.layers is not None  # noqa: S101
         labels = node.metadata.labels
         path: list[str] = []
@@ -231,7 +231,7 @@ class NetworkTopology(ObjectListener):
         return view
 
     def detail(self) -> list[dict[str, Any]]:
-        """`status.detailStatus`: the domains depth first, children sorted by name, nodes not listed (TOPO-R52)."""
+        """`status.detailStatus`: the domains depth first, children sorted by name, nodes not listed (GANG-R52)."""
         if self.layers is None:
             return []
         names = [CLUSTER_LAYER, *(layer.name for layer in self.layers), NODE_LAYER]
