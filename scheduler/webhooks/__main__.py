@@ -34,6 +34,8 @@ def run(
     host: str = "",
     namespace: str = "",
     disable_device_resource_spec: bool = False,
+    nodes: bool = False,
+    node_labels: str = "",
     kubeconfig: Path | None = None,
     listen_fd: int | None = None,
 ) -> int:
@@ -50,6 +52,9 @@ def run(
         namespace: Register for pods of this namespace only.
         disable_device_resource_spec: Do not change requests (Koordinator's gate of that name), only refuse invalid
             ones.
+        nodes: Register the webhook that amplifies nodes' allocatable CPU and memory (Koordinator's gate
+            NodeMutatingWebhook).
+        node_labels: With --nodes, only for nodes with these labels, as in a=b,c=d.
         kubeconfig: How to reach the API server. If given, ElasticQuotas are checked too.
         listen_fd: An inherited socket that listens already, instead of `port` and `address`.
     """
@@ -89,6 +94,8 @@ def run(
             namespace=namespace,
             mutating=not disable_device_resource_spec,
             quotas=topology is not None,
+            nodes=nodes,
+            node_labels=dict(part.split("=", 1) for part in node_labels.split(",") if "=" in part),
         )
         yaml.safe_dump_all(manifests, sys.stdout, sort_keys=False)
         sys.stdout.flush()
