@@ -21,8 +21,8 @@ MAX_PODS, PODS = "seatrial.dev/max-pods", "seatrial.dev/pods"
 def hook_plugins(config: Path) -> list[dict[str, Any]]:
     """The hook plugins of the first profile."""
     profile = yaml.safe_load(config.read_bytes())["profiles"][0]
-    args = next((one["args"] for one in profile.get("pluginConfig", ()) if one["name"] == "ElasticQuota"), {})
-    found: list[dict[str, Any]] = args.get("hookPlugins", [])
+    named = {one["name"]: one["args"] for one in profile.get("pluginConfig", ())}
+    found: list[dict[str, Any]] = named.get("ElasticQuota", {}).get("hookPlugins", [])
     return found
 
 
