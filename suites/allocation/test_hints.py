@@ -50,7 +50,9 @@ def test_exclusive_switches_are_not_shared(cluster: Trial, expect: Expect) -> No
 def test_resource_names_of_v07(cluster: Trial, expect: Expect) -> None:
     """`kubernetes.io/gpu-core` and `kubernetes.io/gpu-memory-ratio` are shares, counted with those of today."""
     cluster.add(node("n1").gpus("a10", 1))
-    old = {name.replace("koordinator.sh", "kubernetes.io"): 60 for name in (GPU_CORE, GPU_MEMORY_RATIO)}
+    old: dict[str, str | int | float] = {
+        name.replace("koordinator.sh", "kubernetes.io"): 60 for name in (GPU_CORE, GPU_MEMORY_RATIO)
+    }
     cluster.submit(pod("old").resources(old))
     assert minors(expect.bound("old")) == [0]
     cluster.submit(pod("new").gpu_share(60))
