@@ -19,6 +19,7 @@ from seatrial.harness.subject.protocol import IN_PROCESS, Subject
 from seatrial.scheduler.api.clock import SimClock
 from seatrial.scheduler.api.core import DEFAULT_SCHEDULER, Node, Pod, PodSpec
 from seatrial.scheduler.api.device import Device
+from seatrial.scheduler.api.networktopology import ClusterNetworkTopology
 from seatrial.scheduler.api.quota import ElasticQuota
 from seatrial.scheduler.api.transport import Response
 from seatrial.scheduler.api.wire import ObjectMeta
@@ -137,6 +138,10 @@ class BareCore:
         found = msgspec.convert(node, Node)
         self._core.set_node(found)
         self._core.set_device(found.name, msgspec.convert(device, Device))
+
+    def add_network_topology(self, topology: dict[str, Any]) -> None:
+        """Add the ClusterNetworkTopology, or change it."""
+        self._core.set_network_topology(msgspec.convert(topology, ClusterNetworkTopology))
 
     def add_quota(self, quota: dict[str, Any]) -> None:
         """Add an ElasticQuota, or change it."""
