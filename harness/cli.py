@@ -16,6 +16,10 @@ from seatrial.harness.errors import HarnessError, UsageError
 
 COMMANDS = {  # name → module and function, and the text of `seatrial --help`
     "run": ("seatrial.fixtures.run:run", "Run suites and load against a scheduler, and write the sign-off page."),
+    "nightly": (
+        "seatrial.harness.commands.nightly:nightly",
+        "Run suites with their long cases; keep and push the results.",
+    ),
     "up": ("seatrial.harness.commands.up:up", "Start a local cluster."),
     "down": ("seatrial.harness.commands.up:down", "End a cluster that was started with `up --detach`."),
     "load": (
