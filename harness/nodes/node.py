@@ -26,9 +26,9 @@ from seatrial.harness.nodes.runtimes.protocol import NO_CONFIG, ContainerState, 
 from seatrial.harness.nodes.status import granted_before, phase_of, refused_status, running_status, seen_states
 from seatrial.harness.nodes.usage import RESOURCES_ANNOTATION, NodeUse, scripted_use
 from seatrial.harness.nodes.writer import NODES, Writer, pod_path, then
+from seatrial.harness.quantities import QuantityError
 from seatrial.scheduler.api import device as words
 from seatrial.scheduler.api.clock import Clock
-from seatrial.scheduler.api.quantity import QuantityError
 from seatrial.scheduler.api.transport import Response
 
 log = logging.getLogger(__name__)

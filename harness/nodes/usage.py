@@ -23,10 +23,10 @@ from seatrial.harness.errors import UsageError
 from seatrial.harness.nodes.follow import Follower, HeadMeta
 from seatrial.harness.nodes.pods import BoundPod
 from seatrial.harness.nodes.writer import Writer
+from seatrial.harness.quantities import Amounts, QuantityError, amounts, quantities, units
 from seatrial.scheduler.api import device as words
 from seatrial.scheduler.api.clock import Clock, Timer
 from seatrial.scheduler.api.numa import PRIORITY_CLASS_LABEL, QOS_LABEL
-from seatrial.scheduler.api.quantity import Amounts, QuantityError, amounts, quantities, units
 from seatrial.scheduler.api.transport import Transport
 from seatrial.scheduler.api.wire import Wire, decoder
 

@@ -17,6 +17,7 @@ from seatrial.harness.clusters.protocol import Capability
 from seatrial.harness.errors import ApiRefused, ClusterError
 from seatrial.harness.private_files import private_folder
 from seatrial.harness.processes import die_with_parent, stop
+from seatrial.harness.quantities import units
 from seatrial.scheduler.api.builders import node, pod
 from seatrial.scheduler.api.core import Pod
 from seatrial.scheduler.api.device import (
@@ -27,7 +28,6 @@ from seatrial.scheduler.api.device import (
     GPU_SHARED,
     NVIDIA_GPU,
 )
-from seatrial.scheduler.api.quantity import units
 
 pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
 

@@ -145,7 +145,7 @@ def test_workers_and_jobs_never_share_a_card(lab_file: Path, tmp_path: Path) -> 
     assert all("6 passed" in text for text in said)
     ledger = open_lab(lab_file).snapshot().ledger
     assert ledger.tokens == 12
-    assert ledger.leases == ledger.line == ()
+    assert (ledger.leases, ledger.line) == ((), ())
 
 
 def test_the_lease_shows_who_holds_devices(api: EmbeddedCluster, tmp_path: Path) -> None:
