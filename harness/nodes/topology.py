@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from seatrial.fake_devices.machine import Machine
-from seatrial.harness.cpusets import cpuset_text, parse_cpuset
+from seatrial.harness.cpusets import CpusetError, cpuset_text, parse_cpuset
 from seatrial.harness.quantities import CPU, MEMORY, QuantityError, milli, text
 from seatrial.scheduler.api import numa
 from seatrial.scheduler.api.wire import decode_as, to_json
@@ -48,7 +48,7 @@ class Kubelet(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
             )
         try:
             parse_cpuset(self.reserved_cpus)
-        except numa.CpusetError as error:
+        except CpusetError as error:
             raise ValueError(f"kubelet.reserved_cpus: {error}") from error
 
 
@@ -102,7 +102,7 @@ def reservation(machine: Machine, written: str) -> str | None:
         found = decode_as(written, numa.NodeReservation) if written else numa.NodeReservation()
         count = -(-milli(found.resources.get(CPU, 0)) // 1000)
         chosen = parse_cpuset(found.reserved_cpus)
-    except (msgspec.DecodeError, QuantityError, numa.CpusetError):
+    except (msgspec.DecodeError, QuantityError, CpusetError):
         return None  # as koordlet: an invalid annotation reserves nothing
     if not chosen and count > 0:
         order = sorted(cpus_of(machine), key=lambda cpu: (cpu["socket"], cpu["node"], cpu["core"], cpu["id"]))

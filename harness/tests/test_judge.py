@@ -25,7 +25,7 @@ NUMBERS = st.from_regex(r"[+-]?[0-9]{1,12}(\.[0-9]{0,9})?", fullmatch=True)
 
 
 def functions_taken(source: str) -> Iterator[str]:
-    """The functions of API modules that are no shared ones, as `module.function`."""
+    """The functions and errors of API modules that are no shared ones, as `module.function`."""
     modules: dict[str, str] = {}
     tree = ast.parse(source)
     for node in ast.walk(tree):
@@ -46,6 +46,8 @@ def functions_taken(source: str) -> Iterator[str]:
 
 def _is_function(module: str, name: str) -> bool:
     found = getattr(importlib.import_module(module), name, None)
+    if inspect.isclass(found) and issubclass(found, Exception):
+        return True  # only functions that are not used here raise it
     return callable(found) and not inspect.isclass(found) and inspect.unwrap(found).__module__ == module
 
 
