@@ -51,7 +51,7 @@ suites: $(VENV)/.dev
 	$(BIN)/pytest suites --seatrial-subject=seatrial -n 4 --dist=worksteal $(addprefix --ignore=,$(NOT_STEADY))
 
 # Cases that are judged in virtual time by `make suites`, and that sometimes fail in real time beside other clusters.
-NOT_STEADY := suites/descheduling suites/gang suites/quota/test_quota.py suites/quota/test_trees.py
+NOT_STEADY := suites/quota/test_quota.py suites/quota/test_trees.py
 
 suites-real-time: $(VENV)/.dev
 	$(BIN)/pytest $(NOT_STEADY) --seatrial-subject=seatrial

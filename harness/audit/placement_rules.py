@@ -274,7 +274,11 @@ def _affinity(binding: Binding) -> Breach | None:
 
 def _spread(binding: Binding) -> Breach | None:
     pod, node = binding.pod, binding.node
-    hard = [one for one in pod.spec.topology_spread_constraints if one.when_unsatisfiable == "DoNotSchedule"]
+    hard = [
+        constraint
+        for constraint in pod.spec.topology_spread_constraints
+        if constraint.when_unsatisfiable == "DoNotSchedule"
+    ]
     if not hard or node is None:
         return None
     keys = [constraint.topology_key for constraint in hard]

@@ -27,7 +27,7 @@ INFOS_FILE = Path("/var/run/koordlet/xpu-device-infos/ic-device")
 
 def device_infos(devices: Sequence[Device], links: Sequence[Link] = ()) -> list[Info]:
     """One entry for each NPU and MLU, by minor; other devices are none of the daemon's business."""
-    own = sorted((device for device in devices if device.vendor in DAEMON_VENDORS), key=lambda one: one.minor)
+    own = sorted((device for device in devices if device.vendor in DAEMON_VENDORS), key=lambda device: device.minor)
     return [_info(device, _peers(device, own, links)) for device in own]
 
 

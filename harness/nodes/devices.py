@@ -39,7 +39,7 @@ def spec(devices: Sequence[Device], before: Iterable[Manifest] = (), *, now: str
     """`spec` of the object: sorted by type and minor; `before` is the list last published, whose conditions' times stay
     where nothing changed."""
     known = {(entry["type"], entry["minor"]): entry for entry in before}
-    entries = [_entry(device, known, now) for device in sorted(devices, key=lambda one: (one.kind, one.minor))]
+    entries = [_entry(device, known, now) for device in sorted(devices, key=lambda device: (device.kind, device.minor))]
     return {"devices": entries}
 
 

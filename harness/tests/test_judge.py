@@ -12,9 +12,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from seatrial.harness import cpusets, quantities
+from seatrial.harness import cpusets, go_durations, quantities
+from seatrial.harness import quantities as quantity
 from seatrial.harness.allocations import parse_allocations
-from seatrial.scheduler.api import device, numa, quantity
+from seatrial.scheduler.api import device, numa
 
 ROOT = Path(__file__).resolve().parents[2]
 JUDGES = ("harness", "fixtures", "suites", "reports")
@@ -150,3 +151,27 @@ def test_both_read_allocations_alike() -> None:
     ]
     theirs = device.parse_allocations(annotations)
     assert {kind: items for kind, items in found.items() if items} == theirs
+
+
+@given(st.integers(0, 400_000).map(lambda number: number / 4))
+def test_both_read_and_print_durations_alike(seconds: float) -> None:
+    text = go_durations.go_text(seconds)
+    assert text == podgroup.go_text(seconds)
+    assert go_durations.go_duration(text) == podgroup.go_duration(text) == seconds
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("1h30m", 5400),
+        ("-1.5h", -5400),
+        ("1m.5s", 60.5),
+        ("250ms", 0.25),
+        ("0", 0),
+        ("", None),
+        ("5", None),
+        ("1d", None),
+    ],
+)
+def test_durations_are_plain_numbers(text: str, seconds: float | None) -> None:
+    assert go_durations.go_duration(text) == seconds

@@ -341,10 +341,10 @@ class ReservationBuilder(_Object):
         super().__init__("scheduling.koordinator.sh/v1alpha1", "Reservation", name)
         self.manifest["spec"] = {"template": {"spec": {"containers": []}}, "owners": [], "ttl": "24h"}
 
-    def like(self, one: PodBuilder) -> Self:
+    def like(self, pod: PodBuilder) -> Self:
         """Reserve the resources of this pod, under its placement constraints."""
-        metadata = {key: value for key, value in one.manifest["metadata"].items() if key != "name"}
-        template = {"spec": one.manifest["spec"]}
+        metadata = {key: value for key, value in pod.manifest["metadata"].items() if key != "name"}
+        template = {"spec": pod.manifest["spec"]}
         self.manifest["spec"]["template"] = ({"metadata": metadata} if metadata else {}) | template
         return self
 

@@ -3,11 +3,33 @@
 from seatrial.scheduler.api.wire import ObjectMeta, ResourceList, Wire
 
 NODE_METRICS_PATH = "/apis/slo.koordinator.sh/v1alpha1/nodemetrics"
-RAW_ALLOCATABLE = "node.koordinator.sh/raw-allocatable"
+
+# Annotations of nodes.
+RAW_ALLOCATABLE = "node.koordinator.sh/raw-allocatable"  # amounts before amplification
+USAGE_THRESHOLDS = "scheduling.koordinator.sh/usage-thresholds"  # replace those of LoadAwareSchedulingArgs
+
+# Annotations of pods, read where LoadAwareSchedulingArgs.allowCustomizeEstimation is set.
+ESTIMATED_FACTORS = "scheduling.koordinator.sh/load-estimated-scaling-factors"
+ESTIMATED_AFTER_SCHEDULED = "scheduling.koordinator.sh/load-estimated-seconds-after-pod-scheduled"
+ESTIMATED_AFTER_INITIALIZED = "scheduling.koordinator.sh/load-estimated-seconds-after-initialized"
+
+AVG, P50, P90, P95, P99 = "avg", "p50", "p90", "p95", "p99"
+AGGREGATIONS = (AVG, P50, P90, P95, P99)
+
+AGGREGATE_SECONDS, REPORT_SECONDS = 300, 60
+AGGREGATE_DURATIONS = ("5m", "10m", "30m")
+WITHOUT_PAGE_CACHE = "usageWithoutPageCache"
 
 
 class ResourceUsage(Wire, frozen=True):
     resources: ResourceList = {}
+
+
+class AggregatedUsage(Wire, frozen=True):
+    """Usage by aggregation (`avg`, `p50`, `p90`, `p95`, `p99`) over `duration`, a Go duration."""
+
+    usage: dict[str, ResourceUsage] = {}
+    duration: str = ""
 
 
 class PodMetricInfo(Wire, frozen=True):
@@ -18,9 +40,24 @@ class PodMetricInfo(Wire, frozen=True):
     pod_usage: ResourceUsage = ResourceUsage()
 
 
+class HostApplicationMetric(Wire, frozen=True):
+    """Usage of a program outside of pods."""
+
+    name: str = ""
+    usage: ResourceUsage = ResourceUsage()
+    priority: str = ""
+    qos: str = ""
+
+
 class NodeMetricInfo(Wire, frozen=True):
     node_usage: ResourceUsage = ResourceUsage()
+    aggregated_node_usages: tuple[AggregatedUsage, ...] = ()
     system_usage: ResourceUsage = ResourceUsage()
+    aggregated_system_usages: tuple[AggregatedUsage, ...] = ()
+
+
+class ReclaimableMetric(Wire, frozen=True):
+    resource: ResourceUsage = ResourceUsage()
 
 
 class NodeMetricStatus(Wire, frozen=True):
@@ -29,10 +66,30 @@ class NodeMetricStatus(Wire, frozen=True):
     update_time: str | None = None
     node_metric: NodeMetricInfo | None = None
     pods_metric: tuple[PodMetricInfo, ...] = ()
+    host_application_metric: tuple[HostApplicationMetric, ...] = ()
+    prod_reclaimable_metric: ReclaimableMetric | None = None
+
+
+class AggregatePolicy(Wire, frozen=True):
+    durations: tuple[str, ...] = ()
+
+
+class CollectPolicy(Wire, frozen=True):
+    """How often the node agent reports, and over which durations; None: the defaults."""
+
+    aggregate_duration_seconds: int | None = None
+    report_interval_seconds: int | None = None
+    node_aggregate_policy: AggregatePolicy | None = None
+    node_memory_collect_policy: str | None = None
+
+
+class NodeMetricSpec(Wire, frozen=True):
+    metric_collect_policy: CollectPolicy | None = None
 
 
 class NodeMetric(Wire, frozen=True):
     """Has the name of its node."""
 
     metadata: ObjectMeta = ObjectMeta()
+    spec: NodeMetricSpec = NodeMetricSpec()
     status: NodeMetricStatus = NodeMetricStatus()

@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from seatrial.scheduler.api.clock import Clock
 from seatrial.scheduler.api.core import Node
@@ -15,6 +15,8 @@ from seatrial.scheduler.descheduler.objects import Pod
 from seatrial.scheduler.descheduler.state import ClusterState
 
 log = logging.getLogger(__name__)
+
+Patch = Callable[[str, dict[str, Any]], None]  # sends a merge patch to a path
 
 
 class Evictor(ABC):
@@ -42,6 +44,12 @@ class Handle:
     evicted: Counter[tuple[str, str, str, str]] = field(default_factory=Counter)  # result, strategy, namespace, node
     dry_run: bool = False
     filters: Sequence[Callable[[Pod], bool]] = ()
+    send: Patch | None = None
+
+    def patch(self, path: str, body: dict[str, Any]) -> None:
+        """Send a merge patch, unless in a dry run."""
+        if self.send is not None and not self.dry_run:
+            self.send(path, body)
 
     def may_evict(self, pod: Pod) -> bool:
         return all(allows(pod) for allows in self.filters) if self.filters else self.evictor.may_evict(pod)

@@ -1,7 +1,7 @@
 """Whether a pod would fit on another node, by requests, taints and affinity (RSV-R81)."""
 
 from seatrial.scheduler.api.core import NO_EXECUTE, NO_SCHEDULE, Node, NodeSelectorTerm, Taint
-from seatrial.scheduler.api.quantity import amounts
+from seatrial.scheduler.api.quantity import Amounts, amounts
 from seatrial.scheduler.api.wire import Condition
 from seatrial.scheduler.descheduler.objects import Pod
 from seatrial.scheduler.descheduler.state import ClusterState
@@ -12,24 +12,33 @@ NOT_TOLERATED = "pod does not tolerate taints on the node"
 NOT_SCHEDULABLE = "node is not schedulable"
 
 
-def misfits(state: ClusterState, pod: Pod, node: Node) -> list[str]:
-    """Reasons why the node cannot take the pod; empty if it can."""
+def misfits(state: ClusterState, pod: Pod, node: Node, planned: Amounts | None = None) -> list[str]:
+    """Reasons why the node cannot take the pod; empty if it can. `planned`: requests that will come to the node."""
     found = []
     if not matches_node(pod, node):
         found.append(NO_SELECTOR_MATCH)
     if untolerated(pod, node) is not None:
         found.append(NOT_TOLERATED)
-    allocatable = amounts(node.status.allocatable)
-    requested = state.requested_on(node.name)
-    wanted = {**state.requests(pod), "pods": 1}
-    found += [
-        f"insufficient {name}"
-        for name, value in wanted.items()
-        if value and requested.get(name, 0) + value > allocatable.get(name, 0)
-    ]
+    found += [f"insufficient {name}" for name in _lacking(state, pod, node, planned or {})]
     if node.spec.unschedulable:
         found.append(NOT_SCHEDULABLE)
     return found
+
+
+def room_for(state: ClusterState, pod: Pod, node: Node, planned: Amounts | None = None) -> bool:
+    """Whether the requests of the pod fit, whatever else keeps it from the node."""
+    return not _lacking(state, pod, node, planned or {})
+
+
+def _lacking(state: ClusterState, pod: Pod, node: Node, planned: Amounts) -> list[str]:
+    allocatable = amounts(node.status.allocatable)
+    requested = state.requested_on(node.name)
+    wanted = {**state.requests(pod), "pods": 1}
+    return [
+        name
+        for name, value in wanted.items()
+        if value and requested.get(name, 0) + planned.get(name, 0) + value > allocatable.get(name, 0)
+    ]
 
 
 def fits_elsewhere(state: ClusterState, pod: Pod, nodes: "list[Node]") -> bool:
@@ -53,21 +62,23 @@ def term_matches(term: NodeSelectorTerm, node: Node) -> bool:
     fields = {"metadata.name": node.name}
     return (
         bool(term.match_expressions or term.match_fields)
-        and all(requirement_holds(one, node.metadata.labels) for one in term.match_expressions)
-        and all(requirement_holds(one, fields) for one in term.match_fields)
+        and all(requirement_holds(expression, node.metadata.labels) for expression in term.match_expressions)
+        and all(requirement_holds(field, fields) for field in term.match_fields)
     )
 
 
 def untolerated(pod: Pod, node: Node) -> Taint | None:
     """A NoSchedule or NoExecute taint that the pod does not tolerate."""
     for taint in node.spec.taints:
-        if taint.effect in {NO_SCHEDULE, NO_EXECUTE} and not any(tolerates(one, taint) for one in pod.spec.tolerations):
+        if taint.effect in {NO_SCHEDULE, NO_EXECUTE} and not any(
+            tolerates(toleration, taint) for toleration in pod.spec.tolerations
+        ):
             return taint
     return None
 
 
 def is_ready(node: Node) -> bool:
-    return any(_ready(one) for one in node.status.conditions)
+    return any(_ready(condition) for condition in node.status.conditions)
 
 
 def _ready(condition: Condition) -> bool:

@@ -13,7 +13,7 @@ NEVER = (1 << 31) - 1  # eviction cost of a pod that is never evicted
 _CLASSES = {"koord-free": 1, BATCH: 2, "koord-mid": 3, PROD: 4}
 _KUBERNETES = {"BestEffort": 0, "Burstable": 1, "Guaranteed": 2}
 _KOORDINATOR = {"BE": 1, "LS": 2, "LSR": 3, "LSE": 4, "SYSTEM": 4}
-_NONE = 5
+_DEFAULT_QOS = {"BestEffort": "BE", "Burstable": "LS", "Guaranteed": "LSR"}
 
 SortKey = Callable[[Pod], Any]
 
@@ -31,13 +31,22 @@ def kubernetes_qos(pod: Pod) -> str:
     return "BestEffort" if not anything else "Guaranteed" if guaranteed else "Burstable"
 
 
-def is_prod(pod: Pod) -> bool:
-    """Whether its priority class is koord-prod; without a class the QoS class decides (apis/extension/priority.go)."""
+def koordinator_qos(pod: Pod) -> str:
+    """The QoS class of the label; without one it follows from Kubernetes' class (apis/extension/qos_utils.go)."""
+    named = pod.metadata.labels.get(QOS_LABEL, "")
+    return named if named in _KOORDINATOR else _DEFAULT_QOS[kubernetes_qos(pod)]
+
+
+def class_of(pod: Pod) -> str:
+    """Koordinator's priority class; without one the QoS class decides (apis/extension/priority_utils.go)."""
     found = priority_class(pod.metadata.labels, pod.spec)
-    if found:
-        return found == PROD
-    qos = pod.metadata.labels.get(QOS_LABEL, "")
-    return qos != "BE" if qos else kubernetes_qos(pod) != "BestEffort"
+    if found in _CLASSES:
+        return found
+    return BATCH if koordinator_qos(pod) == "BE" else PROD
+
+
+def is_prod(pod: Pod) -> bool:
+    return class_of(pod) == PROD
 
 
 def cost(pod: Pod, key: str) -> int:
@@ -54,12 +63,11 @@ def eviction_order(usage_score: Callable[[Pod], float] | None = None) -> SortKey
     """The sort key: ascending is evicted first. `usage_score`: higher is evicted first."""
 
     def key(pod: Pod) -> Any:
-        labels = pod.metadata.labels
         return (
-            _CLASSES.get(priority_class(labels, pod.spec), _NONE),
+            _CLASSES[class_of(pod)],
             pod.spec.priority,
             _KUBERNETES[kubernetes_qos(pod)],
-            _KOORDINATOR.get(labels.get(QOS_LABEL, ""), _NONE),
+            _KOORDINATOR[koordinator_qos(pod)],
             cost(pod, DELETION_COST),
             cost(pod, EVICTION_COST),
             -usage_score(pod) if usage_score is not None else 0.0,

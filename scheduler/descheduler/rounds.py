@@ -9,7 +9,7 @@ from seatrial.scheduler.api.clock import Clock
 from seatrial.scheduler.api.core import Node
 from seatrial.scheduler.api.wire import LabelSelector
 from seatrial.scheduler.descheduler.config import Configuration, Profile
-from seatrial.scheduler.descheduler.framework import Evictor, Handle, Plugin
+from seatrial.scheduler.descheduler.framework import Evictor, Handle, Patch, Plugin
 from seatrial.scheduler.descheduler.limits import EvictionLimiter
 from seatrial.scheduler.descheduler.node_fit import is_ready
 from seatrial.scheduler.descheduler.state import ClusterState
@@ -41,8 +41,9 @@ class Rounds:
         profiles: Sequence[tuple[Profile, Evictor, Sequence[Evictor]]],
         state: ClusterState,
         clock: Clock,
+        patch: Patch | None = None,
     ) -> None:
-        """`profiles`: each with its evictor and its filters."""
+        """`profiles`: each with its evictor and its filters. `patch`: sends a merge patch."""
         self._selector = configuration.node_selector
         self._state = state
         self.limiter = EvictionLimiter(
@@ -57,7 +58,7 @@ class Rounds:
                 profile,
                 Handle(
                     state, clock, evictor, self.limiter, self.evicted, configuration.dry_run,
-                    [one.may_evict for one in filters],
+                    [plugin.may_evict for plugin in filters], patch,
                 ),
                 [kind(args) for kind, args in profile.deschedule],  # type: ignore[call-arg]
                 [kind(args) for kind, args in profile.balance],  # type: ignore[call-arg]
@@ -73,20 +74,20 @@ class Rounds:
         """
         self.limiter.reset()
         self.count += 1
-        for one in self._runnable:
-            nodes = self._nodes(one.profile.node_selector)
-            for plugin in one.deschedule:
-                plugin.run(one.handle, nodes)
-        for one in self._runnable:
-            nodes = self._nodes(one.profile.node_selector)
-            for plugin in one.balance:
-                plugin.run(one.handle, nodes)
+        for profile in self._runnable:
+            nodes = self._nodes(profile.profile.node_selector)
+            for plugin in profile.deschedule:
+                plugin.run(profile.handle, nodes)
+        for profile in self._runnable:
+            nodes = self._nodes(profile.profile.node_selector)
+            for plugin in profile.balance:
+                plugin.run(profile.handle, nodes)
 
     def _nodes(self, selector: LabelSelector | None) -> list[Node]:
-        chosen = [one for one in (self._selector, selector) if one is not None]
+        chosen = [given for given in (self._selector, selector) if given is not None]
         nodes = [
             node for _, node in sorted(self._state.nodes.items())
-            if is_ready(node) and all(selector_matches(one, node.metadata.labels) for one in chosen)
+            if is_ready(node) and all(selector_matches(entry, node.metadata.labels) for entry in chosen)
         ]  # fmt: skip
         if len(nodes) <= 1:
             raise RoundError(TOO_FEW)

@@ -13,11 +13,11 @@ from seatrial.scheduler.api.core import Node
 from seatrial.scheduler.api.migration import JOBS_PATH, PodMigrationJob
 from seatrial.scheduler.api.reservation import RESERVATIONS_PATH, Reservation
 from seatrial.scheduler.api.slo import NODE_METRICS_PATH, NodeMetric
-from seatrial.scheduler.api.transport import Transport
+from seatrial.scheduler.api.transport import Response, Transport
 from seatrial.scheduler.api.wire import ObjectMeta, Wire
 from seatrial.scheduler.client.events import EventRecorder
 from seatrial.scheduler.client.informer import Following, Informer
-from seatrial.scheduler.client.rest import Rest
+from seatrial.scheduler.client.rest import Rest, refusal
 from seatrial.scheduler.descheduler.config import DEFAULT_EVICTOR, MIGRATION_CONTROLLER, Configuration, Profile, expand
 from seatrial.scheduler.descheduler.evictors import DefaultEvictor, MigrationEvictor
 from seatrial.scheduler.descheduler.framework import Evictor
@@ -32,6 +32,10 @@ NAME = "koord-descheduler"  # reporting controller of events
 TRIGGER_PAUSE = 1.0  # seconds between an event that asks for a round and the round
 
 K = TypeVar("K", bound=Following)
+
+
+class Namespace(Wire, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
 
 
 class PriorityClass(Wire, frozen=True):
@@ -65,7 +69,7 @@ class Shell:
             for number, profile in enumerate(profiles)
         ]
         self._rest = rest
-        self.rounds = Rounds(configuration, self._with_evictors(profiles), self.state, clock)
+        self.rounds = Rounds(configuration, self._with_evictors(profiles), self.state, clock, self._patch)
         self._leading = not standby
         self._running = self._stopped = False
         self._timer: Timer | None = None
@@ -80,6 +84,13 @@ class Shell:
             of: dict[str, Evictor] = {DEFAULT_EVICTOR: direct, MIGRATION_CONTROLLER: migration}
             found.append((profile, of[profile.evictor], [of[name] for name in profile.filters]))
         return found
+
+    def _patch(self, path: str, body: dict[str, Any]) -> None:
+        def answered(response: Response) -> None:
+            if not response.ok:
+                log.warning("patch refused path=%s why=%s", path, refusal(response))
+
+        self._rest.merge(path, body, answered)
 
     @property
     def ready(self) -> bool:
@@ -121,6 +132,7 @@ class Shell:
         state = self.state
         return [
             self._follow("/api/v1/nodes", Node, self._set_node, state.remove_node),
+            self._follow("/api/v1/namespaces", Namespace, self._set_namespace, self._drop_namespace),
             self._follow(
                 "/apis/scheduling.k8s.io/v1/priorityclasses", PriorityClass, self._set_class, self._drop_class
             ),
@@ -165,6 +177,12 @@ class Shell:
         self.state.set_node(node)
         if known is None or (known.spec, known.metadata.labels) != (node.spec, node.metadata.labels):
             self.trigger()  # taints and labels decide where pods may be
+
+    def _set_namespace(self, found: Namespace) -> None:
+        self.state.namespaces[found.metadata.name] = found.metadata.labels
+
+    def _drop_namespace(self, found: Namespace) -> None:
+        self.state.namespaces.pop(found.metadata.name, None)
 
     def _set_class(self, found: PriorityClass) -> None:
         self.state.priorities[found.metadata.name] = found.value

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from seatrial.scheduler.api.builders import PodBuilder, pod
-from seatrial.scheduler.cycle import PLACEMENT_CHANGES_THRESHOLD
 from seatrial.scheduler.framework.decisions import Bind
 from seatrial.scheduler.framework.state import CycleState
 from seatrial.scheduler.tests.rig import Rig, profile
+from seatrial.scheduler.waking import PLACEMENT_CHANGES_THRESHOLD
 
 HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
 NOT_NEAR = "node(s) didn't match pod affinity rules"

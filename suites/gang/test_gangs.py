@@ -70,8 +70,8 @@ def test_two_gangs_that_each_fit_alone_do_not_deadlock(cluster: Trial, expect: E
     """Two gangs of three on four cards, members submitted in turn: one runs whole, then the other."""
     cluster.add(node("n1").gpus("a10", 4))
     cluster.apply(gang("a", 3), gang("b", 3))
-    for one, other in zip(workers("a", 3), workers("b", 3), strict=True):
-        cluster.submit(one, other)
+    for worker, other in zip(workers("a", 3), workers("b", 3), strict=True):
+        cluster.submit(worker, other)
     assert cluster.cluster.wait(lambda: len(bound(cluster)) == 3, within=30), cluster.timeline()
     first = bound(cluster)[0][0]
     assert bound(cluster) == names(first, 3)

@@ -26,15 +26,15 @@ def mutant(replace: str, by: str, within: str = "A.run") -> Mutant:
 
 def test_the_catalogue_is_large_and_covers_all_areas() -> None:
     assert len(MUTANTS) >= 100
-    assert {"queue", "cache", "binding", "configuration", "speed"} <= {one.area for one in MUTANTS}
+    assert {"queue", "cache", "binding", "configuration", "speed"} <= {mutant.area for mutant in MUTANTS}
 
 
-@pytest.mark.parametrize("one", MUTANTS, ids=lambda one: one.id)
-def test_a_mutant_matches_the_source(one: Mutant) -> None:
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.id)
+def test_a_mutant_matches_the_source(mutant: Mutant) -> None:
     """Each edit is found exactly once, changes the file, and leaves it valid Python; its suites exist."""
-    check(one)
-    assert one.fix
-    assert all(path.is_file() for group in files_of(one, all_suites=False) for path in group)
+    check(mutant)
+    assert mutant.fix
+    assert all(path.is_file() for group in files_of(mutant, all_suites=False) for path in group)
 
 
 def test_an_edit_stays_in_its_function() -> None:
@@ -66,7 +66,7 @@ def test_unknown_areas_and_ids_are_refused() -> None:
         select(MUTANTS, areas=["nowhere"])
     with pytest.raises(UsageError, match="no mutant"):
         select(MUTANTS, ids=["NO-1"])
-    assert [one.id for one in select(MUTANTS, ids=["FIT-01"])] == ["FIT-01"]
+    assert [mutant.id for mutant in select(MUTANTS, ids=["FIT-01"])] == ["FIT-01"]
 
 
 def test_equivalent_mutants_do_not_count() -> None:

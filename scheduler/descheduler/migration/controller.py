@@ -96,7 +96,7 @@ class MigrationController:
         self._busy: set[str] = set()
         self._dirty: dict[str, None] = {}
         self._timers: dict[str, Timer] = {}
-        self._retry_at: dict[str, float] = {}  # job → time before which a refused eviction is not repeated
+        self._retry_at: dict[str, float] = {}  # job → time before which its eviction is not sent again
         self._creating: dict[str, Pod] = {}  # uid of pods whose job is being created
         self._arbitrating: Timer | None = None
         self._scavenger: Timer | None = None
@@ -383,7 +383,9 @@ class MigrationController:
 
     def _evict(self, job: PodMigrationJob, pod: Pod, then: Then) -> None:
         now = self._clock.monotonic()
-        if now < self._retry_at.get(job.name, 0.0):  # the event about our own write came before the pause is over
+        # Events about our own writes arrive before the deletion of the pod does: without the pause the pod would be
+        # evicted twice, and the second eviction would meet an empty token bucket or a budget that is used up.
+        if now < self._retry_at.get(job.name, 0.0):
             self._busy.discard(job.name)
             self._look_later(job.name, self._retry_at[job.name] - now)
             return
@@ -403,6 +405,7 @@ class MigrationController:
             self.evictions += 1
             log.info("migration evicted pod=%s node=%s job=%s", pod.key, pod.spec.node_name, job.name)
             self._busy.discard(job.name)  # the pod's deletion or the timer brings the next step
+            self._retry_at[job.name] = self._clock.monotonic() + POLL
             self._look_later(job.name, POLL)
 
         self._send_eviction(pod, job, policy or EVICTION, answered)

@@ -15,10 +15,10 @@ from seatrial.scheduler.descheduler.state import ClusterState
 CONTROLLER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "rs", "uid": "rs", "controller": True}
 
 
-def node(name: str, *, cpu: str = "4", memory: str = "8Gi", **spec: Any) -> Node:
+def node(name: str, *, cpu: str = "4", memory: str = "8Gi", labels: dict[str, str] | None = None, **spec: Any) -> Node:
     return msgspec.convert(
         {
-            "metadata": {"name": name, "uid": name},
+            "metadata": {"name": name, "uid": name, "labels": labels or {}},
             "spec": spec,
             "status": {
                 "allocatable": {"cpu": cpu, "memory": memory, "pods": "110"},
@@ -29,17 +29,29 @@ def node(name: str, *, cpu: str = "4", memory: str = "8Gi", **spec: Any) -> Node
     )
 
 
-def pod(name: str, on: str = "", *, cpu: str = "100m", owner: dict[str, Any] | None = None, **fields: Any) -> Pod:
+def pod(
+    name: str,
+    on: str = "",
+    *,
+    cpu: str = "100m",
+    memory: str = "",
+    owner: dict[str, Any] | None = None,
+    spec: dict[str, Any] | None = None,
+    status: dict[str, Any] | None = None,
+    **fields: Any,
+) -> Pod:
     """A running pod of a ReplicaSet; `fields` go into its metadata."""
+    requests = {"cpu": cpu, "memory": memory} if memory else {"cpu": cpu}
     return msgspec.convert(
         {
             "metadata": {
                 "name": name, "namespace": "default", "uid": name, "creationTimestamp": "2025-12-31T00:00:00Z",
                 "ownerReferences": [CONTROLLER if owner is None else owner], **fields,
             },
-            "spec": {"nodeName": on, "containers": [{"name": "main", "resources": {"requests": {"cpu": cpu}}}]},
+            "spec": {"nodeName": on, "containers": [{"name": "main", "resources": {"requests": requests}}],
+                     **(spec or {})},
             "status": {"phase": "Running", "startTime": "2025-12-31T00:00:00Z",
-                       "conditions": [{"type": "Ready", "status": "True"}]},
+                       "conditions": [{"type": "Ready", "status": "True"}], **(status or {})},
         },
         Pod,
     )  # fmt: skip
@@ -63,7 +75,7 @@ def usage(name: str, pods: dict[str, dict[str, str]], *, at: float) -> NodeMetri
 
 
 class RecordingEvictor(Evictor):
-    """Accepts every eviction, and records it; `protected` pods are refused."""
+    """Accepts every eviction, and records it, but for pods that are `protected` or whose eviction is `refused`."""
 
     name = "Recording"
 
@@ -71,11 +83,14 @@ class RecordingEvictor(Evictor):
         self.evicted: list[str] = []
         self.reasons: list[str] = []
         self.protected: set[str] = set()
+        self.refused: set[str] = set()
 
     def may_evict(self, pod: Pod) -> bool:
         return pod.metadata.name not in self.protected
 
     def evict(self, pod: Pod, trigger: str, reason: str) -> bool:
+        if pod.metadata.name in self.refused:
+            return False
         self.evicted.append(pod.metadata.name)
         self.reasons.append(reason)
         return True

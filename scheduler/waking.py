@@ -1,0 +1,203 @@
+"""Which waiting and held pods are tried again, and when.
+
+Events only note that something changed. The next decision wakes one pod of each class that has a feasible node, and
+asks held pods whose gate opened again. A timer ends backoffs and retries pods that have waited for long.
+"""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from seatrial.scheduler.api.clock import Timer
+from seatrial.scheduler.cache.nodeinfo import PodInfo
+from seatrial.scheduler.cache.pins import pin_of
+from seatrial.scheduler.framework.class_scores import ClassScores
+from seatrial.scheduler.framework.cluster_scope import MARK, WIDE
+from seatrial.scheduler.framework.state import CycleState
+from seatrial.scheduler.framework.status import Status
+from seatrial.scheduler.queue.active import Entry
+from seatrial.scheduler.queue.held import UNTIL_CHANGED
+from seatrial.scheduler.queue.queue import LEFTOVER_SECONDS
+from seatrial.scheduler.queue.unschedulable import ClassKey
+
+if TYPE_CHECKING:
+    from seatrial.scheduler.cycle import Core
+
+# Waiting pods whose placement depends on other pods are tried again after this many changes, or when no pod is ready.
+PLACEMENT_CHANGES_THRESHOLD = 32
+
+
+class Waker:
+    """Pods that were tried and wait: for room on a node, for a gate, or for time to pass."""
+
+    def __init__(self, core: "Core") -> None:
+        self._core = core
+        self._handle = core.handle
+        self._cache = core.cache
+        self._queue = core.queue
+        self._placement_changes = 0  # value of `cache.placement_changes` when waiting pods were last tried
+        self._alarm: tuple[float, Timer] | None = None
+        self._cooling_gates: set[str] = set()  # wake keys of opened gates whose pods are in backoff
+
+    def wake_due(self) -> None:
+        """Put the pods into the queue that changes since the last call may have made feasible."""
+        if self._handle.wake_requested or self._placement_changes != self._cache.placement_changes:
+            self._wake_if_opened()
+        if self._handle.opened_gates:
+            self._open_gates()
+
+    def add(self, entry: Entry, key: ClassKey, class_scores: ClassScores) -> None:
+        """Have a pod that no node can take wait in the group `key`."""
+        self._queue.wait(key, entry)
+        moment = self._handle.clock.monotonic() + LEFTOVER_SECONDS
+        if self._could_go(key, entry.info, class_scores):
+            moment = min(moment, self._queue.waiting.next_ready(key))
+        self.set_alarm(moment)
+        alike = (*key[:2], "")
+        if key[2] and self._queue.waiting.has_class(alike):  # it was woken as an example of them, but differs
+            self.wake_class(alike, class_scores)
+
+    def wait(self, entry: Entry, state: CycleState | None) -> None:
+        """Wait until a node is feasible. `state`: that of the cycle, if there was one."""
+        class_scores = self._core.runner_of(entry.info).class_scores(entry.info.shape)
+        self.add(entry, class_key(entry.info, state or class_scores.state), class_scores)
+
+    def requeue(self, entry: Entry) -> None:
+        """Put an entry back that was taken from the queue and not tried."""
+        status = self._core.runner_of(entry.info).pre_enqueue(entry.info.pod)
+        if status.ok:
+            self._queue.push(entry)
+        else:
+            self._queue.hold(status.wake_key or UNTIL_CHANGED, entry, status)
+
+    def hold(self, entry: Entry, key: str, status: Status) -> None:
+        """Wait until the gate `key` opens."""
+        self._queue.hold(key, entry, status)
+        self.set_alarm(self._handle.clock.monotonic() + LEFTOVER_SECONDS)
+
+    def _open_gates(self) -> None:
+        """Ask the first held pod of each class again, for each gate that opened."""
+        opened, self._handle.opened_gates = self._handle.opened_gates, set()
+        if self._handle.regate_requested:
+            self._handle.regate_requested = False
+            opened |= self._regate()
+        now = self._handle.clock.monotonic()
+        if self._core.groups.parked:
+            opened |= self._core.groups.behind(opened)
+        for key in sorted(opened):
+            for entry in self._queue.held.first_of_classes(key, now):
+                self._ask_again(entry, key)
+            moment = self._queue.held.next_ready(key)
+            if moment != float("inf"):
+                self._cooling_gates.add(key)
+                self.set_alarm(moment)
+
+    def _ask_again(self, entry: Entry, key: str) -> None:
+        """Release a held pod if what held it under `key` passes it now."""
+        own = [gate for gate, gate_key in entry.gates if gate_key == key]
+        if own:
+            closed = next((status.by(gate.name) for gate in own if not (status := gate.gate(entry.info)).ok), None)
+            if closed is None:
+                self._queue.release(entry)  # its cycle has the next pod asked
+            else:
+                entry.held = closed
+            return
+        status = self._core.runner_of(entry.info).pre_enqueue(entry.info.pod)
+        if status.ok:
+            self._queue.release(entry)
+            if key in self._queue.held:
+                self._handle.opened_gates.add(key)
+        elif status.wake_key != key:
+            self._queue.held.remove(entry.info.uid)
+            self._queue.hold(status.wake_key or UNTIL_CHANGED, entry, status)
+        else:
+            entry.held = status
+
+    def _regate(self) -> set[str]:
+        """Read the gate keys of all pods in the queue again. Returns the keys under which pods are held."""
+        held = self._queue.held
+        for _, entry in list(self._queue.entries()):
+            before, entry.gates = entry.gates, self._core.runner_of(entry.info).gates_of(entry.info.pod)
+            if entry.held is not None:
+                key = held.key_of(entry.info.uid)
+                if key in {own for _, own in before} - {own for _, own in entry.gates}:
+                    self._queue.release(entry)
+        return held.keys()
+
+    def _wake_if_opened(self) -> None:
+        if self._handle.wake_requested:
+            self._wake()
+        elif self._placement_changes != self._cache.placement_changes and (
+            not self._queue.ready
+            or self._cache.placement_changes - self._placement_changes >= PLACEMENT_CHANGES_THRESHOLD
+        ):
+            self._placement_changes = self._cache.placement_changes
+            self._wake_classes(self._queue.waiting.wide_classes())
+            if self._core.groups.parked:
+                self._core.groups.wake()
+
+    def _wake(self) -> None:
+        """Wake the first pod of each class of waiting pods that has a feasible node now."""
+        self._handle.wake_requested = False
+        self._placement_changes = self._cache.placement_changes
+        self._wake_classes(self._queue.waiting.classes())
+        if self._core.groups.parked:
+            self._core.groups.wake()
+
+    def _wake_classes(self, keys: Iterable[ClassKey]) -> None:
+        for key in keys:
+            shape = self._queue.waiting.example(key).info.shape
+            self.wake_class(key, self._core.runners[key[0]].class_scores(shape))
+
+    def wake_class(self, key: ClassKey, class_scores: ClassScores) -> None:
+        """Wake the first pod of the group `key` if a node is feasible for it."""
+        class_scores.refresh()
+        if not self._could_go(key, self._queue.waiting.example(key).info, class_scores):
+            return
+        entry = self._queue.waiting.first(key, self._handle.clock.monotonic())
+        if entry is not None:
+            self._queue.wake(entry)
+        else:
+            self.set_alarm(self._queue.waiting.next_ready(key))
+
+    def _could_go(self, key: ClassKey, info: PodInfo, class_scores: ClassScores) -> bool:
+        """Whether a node is feasible for `info`, an example of its group of waiting pods."""
+        return class_scores.feasible_for(info) if key[2] else class_scores.feasible
+
+    def set_alarm(self, moment: float) -> None:
+        """Set the timer to that monotonic second, unless it is set to an earlier one."""
+        if moment == float("inf") or (self._alarm is not None and self._alarm[0] <= moment):
+            return
+        if self._alarm is not None:
+            self._alarm[1].cancel()
+        delay = max(0.0, moment - self._handle.clock.monotonic())
+        self._alarm = (moment, self._handle.clock.call_later(delay, self._ring))
+
+    def _ring(self) -> None:
+        self._alarm = None
+        self._queue.tick()
+        self._handle.opened_gates |= self._cooling_gates
+        self._cooling_gates.clear()
+        self._handle.opened_gates.update(
+            self._queue.held.overdue(self._handle.clock.monotonic() - LEFTOVER_SECONDS) if len(self._queue.held) else ()
+        )
+        if self._handle.opened_gates:
+            self._open_gates()
+        self._wake()
+        self.set_alarm(self._queue.next_backoff())
+        if len(self._queue.waiting):
+            self.set_alarm(self._handle.clock.monotonic() + LEFTOVER_SECONDS)
+        if self._queue.ready or self._handle.opened_gates:
+            self._core.on_ready()
+
+
+def class_key(info: PodInfo, state: CycleState) -> ClassKey:
+    """The key of the group of waiting pods that can be placed whenever this pod can."""
+    metadata = info.pod.metadata
+    pin = pin_of(info.pod)
+    mark = "" if pin is None else f"on {sorted(pin)} "
+    if WIDE in state:
+        claims = [volume.persistent_volume_claim.claim_name for volume in info.pod.spec.volumes
+                  if volume.persistent_volume_claim]  # fmt: skip
+        marked = state.get(MARK) or ""
+        mark += f"{metadata.namespace} {sorted(metadata.labels.items())} {claims} {marked}"
+    return info.pod.spec.scheduler_name, info.shape.id, mark
