@@ -13,9 +13,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from seatrial.harness import cpusets, go_durations, quantities
-from seatrial.harness import quantities as quantity
 from seatrial.harness.allocations import parse_allocations
-from seatrial.scheduler.api import device, numa
+from seatrial.scheduler.api import device, numa, podgroup, quantity
 
 ROOT = Path(__file__).resolve().parents[2]
 JUDGES = ("harness", "fixtures", "suites", "reports")
