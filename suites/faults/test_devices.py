@@ -143,6 +143,7 @@ def test_what_is_no_fault_of_the_card_changes_nothing(cluster: Trial, expect: Ex
     assert offered(cluster, "n1", GPU) == 100
     cluster.submit(pod("a").gpus(1))
     expect.running("a")
+    assert minors(cluster, "a") == {0}
 
 
 @pytest.mark.feature("DEV-2.holders-stay", "HIL-4.device-faults")
@@ -196,6 +197,7 @@ def test_another_node_takes_over(cluster: Trial, expect: Expect) -> None:
     cluster.submit(*(pod(name).gpus(1) for name in ("a", "b")))
     a, b = expect.running("a", "b")
     assert {a.spec.node_name, b.spec.node_name} == {"n2"}
+    assert minors(cluster, "a") | minors(cluster, "b") == {0, 1}
 
     heal(cluster, "n1")
     cluster.submit(pod("c").gpus(2))

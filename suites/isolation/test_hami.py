@@ -90,6 +90,7 @@ def test_without_the_label_there_is_no_library(cluster: Trial, expect: Expect) -
     expect.running("a")
 
     inside = cluster.container("a")
+    assert inside.cards() == ("/dev/nvidia0",)
     assert not {"LD_PRELOAD", "CUDA_DEVICE_MEMORY_LIMIT", "CUDA_DEVICE_SM_LIMIT"} & set(inside.env)
     assert LIBRARY not in inside.mounts
 
