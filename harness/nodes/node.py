@@ -30,9 +30,9 @@ from seatrial.harness.nodes.usage import DEFAULT_POLICY, RESOURCES_ANNOTATION, N
 from seatrial.harness.nodes.usage_model import UsageModel
 from seatrial.harness.nodes.usage_samples import longest
 from seatrial.harness.nodes.writer import NODES, Writer, pod_path, then
+from seatrial.harness.quantities import QuantityError
 from seatrial.scheduler.api import device as words
 from seatrial.scheduler.api.clock import Clock
-from seatrial.scheduler.api.quantity import QuantityError
 from seatrial.scheduler.api.slo import CollectPolicy
 from seatrial.scheduler.api.transport import Response
 
@@ -179,6 +179,11 @@ class NodeAgent:
         """Set the node's Ready condition."""
         self.ready = ready
         self._publisher.write_status(ready=self.ready)
+
+    def report_status(self) -> None:
+        """Write the node's status again, as a kubelet does from time to time."""
+        if not self.frozen:
+            self._publisher.write_status(ready=self.ready)
 
     def freeze(self) -> None:
         """Ignore the API and write nothing; containers continue."""

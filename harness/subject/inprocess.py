@@ -62,6 +62,7 @@ class InProcess(Subject):
             UsageError: `config` is no configuration that the scheduler can use.
         """
         self._cluster, self._seed = cluster, seed
+        self._link = FaultyTransport(cluster.transport, cluster.clock)
         try:
             self._configuration = load(config) if config is not None else default_configuration()
             self._build()
@@ -74,7 +75,6 @@ class InProcess(Subject):
     def _build(self) -> None:
         clock = self._cluster.clock
         self._alive = True
-        self._link = FaultyTransport(self._cluster.transport, clock)
         self._shell = build_shell(self._link, clock, configuration=self._configuration, seed=self._seed)
         self._routes = build_routes(self._shell, self._configuration)
 
@@ -109,12 +109,13 @@ class InProcess(Subject):
     def start_again(self) -> None:
         self._logger.removeHandler(self._kept)
         self._logger.setLevel(self._level)
+        self._link.begin_again()
         self._build()
         self.__enter__()
 
     @contextmanager
     def troubled(self) -> Iterator[Link]:
-        yield self._link  # the way of this one: who kills it asks again
+        yield self._link
 
     def log(self) -> str:
         return "\n".join(self._kept.lines)
