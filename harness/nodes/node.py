@@ -30,9 +30,9 @@ from seatrial.harness.nodes.usage import DEFAULT_POLICY, RESOURCES_ANNOTATION, N
 from seatrial.harness.nodes.usage_model import UsageModel
 from seatrial.harness.nodes.usage_samples import longest
 from seatrial.harness.nodes.writer import NODES, Writer, pod_path, then
+from seatrial.harness.quantities import CPU, MEMORY, Amounts, QuantityError, amount
 from seatrial.scheduler.api import device as words
 from seatrial.scheduler.api.clock import Clock
-from seatrial.scheduler.api.quantity import CPU, MEMORY, Amounts, QuantityError, amount
 from seatrial.scheduler.api.slo import CollectPolicy
 from seatrial.scheduler.api.transport import Response
 from seatrial.scheduler.api.wire import ResourceList
