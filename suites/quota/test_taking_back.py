@@ -77,7 +77,7 @@ def test_a_disruption_budget_protects_what_was_borrowed(cluster: Trial, expect: 
     cluster.add(node("n1").cpu(8))
     make(cluster, *(quota(named(cluster, name)).min(cpu=4).max(cpu=8) for name in "ab"))
     cluster.apply(disruption_budget("guard", {"app": "guarded"}, min_available=8))
-    cluster.submit(*(one.label("app", "guarded") for one in many(cluster, "a", 8)))
+    cluster.submit(*(builder.label("app", "guarded") for builder in many(cluster, "a", 8)))
     names = [f"a-{number}" for number in range(8)]
     expect.running(names[0], names[1], *names[2:])
 
