@@ -1,5 +1,7 @@
 """Quotas of devices: NPUs, MLUs and shares of GPUs by resource name, and GPUs by model as trees of their nodes."""
 
+from functools import partial
+
 import orjson
 import pytest
 
@@ -51,6 +53,10 @@ def test_devices_by_resource_name(  # noqa: PLR0917 one argument for each column
     expect.pending("p-2", saying=f"exceedDimensions: [{key}]")
 
 
+def exists(cluster: Trial, path: str) -> bool:
+    return cluster.call("GET", path).ok
+
+
 @pytest.mark.feature("QUOTA-1.devices", "QUOTA-7.profile")
 @pytest.mark.case("QU-071", severity="critical")
 def test_gpus_by_model(cluster: Trial, expect: Expect) -> None:
@@ -58,8 +64,8 @@ def test_gpus_by_model(cluster: Trial, expect: Expect) -> None:
 
     There are 2 A10s and 8 H100s. Six pods of one card ask for A10s, which a quota over all cards would admit.
     """
-    for name, model, cards in (("a10-0", "a10", 2), ("h100-0", "h100-80g", 8)):
-        cluster.add(node(name).gpus(model, cards).label(GPU_MODEL_LABEL, model))
+    for name, model, count in (("a10-0", "a10", 2), ("h100-0", "h100-80g", 8)):
+        cluster.add(node(name).gpus(model, count).label(GPU_MODEL_LABEL, model))
         profile = {
             "apiVersion": "quota.koordinator.sh/v1alpha1",
             "kind": "ElasticQuotaProfile",
@@ -78,7 +84,7 @@ def test_gpus_by_model(cluster: Trial, expect: Expect) -> None:
     path = QUOTAS_PATH.replace("/elasticquotas", f"/namespaces/{cluster.name}/elasticquotas")
     for model, cards in (("a10", "2"), ("h100-80g", "8")):
         root = named(cluster, f"{model}-root")
-        assert cluster.cluster.wait(lambda root=root: cluster.call("GET", f"{path}/{root}").ok, within=30)
+        assert cluster.cluster.wait(partial(exists, cluster, f"{path}/{root}"), within=30)
         assert orjson.loads(read(cluster, root)["metadata"]["annotations"][TOTAL_RESOURCE])[CARD] == cards
         team = quota(named(cluster, f"{model}-team")).limits({}, {CARD: 100}).below(root)
         cluster.apply(team.label(TREE_ID, named(cluster, model)).manifest)
