@@ -187,6 +187,14 @@ class JobPreemption:
         name = self._index.key_of(pod)
         if name in self._victims:
             return self._victims[name]
+        if name == pod.uid:  # a job of its own: most pods
+            found = None
+            if may_be_evicted(pod.pod):
+                budgets = self._handle.budgets
+                violations = sum(broken([pod], list(budgets.values()))) if budgets else 0
+                found = Victims(name, [pod], pod.pod.spec.priority, violations)
+            self._victims[name] = found
+            return found
         pods = [other for other in self._index.pods_of(pod) if not other.pod.deleting]
         found = None
         if name not in self._own_jobs and all(self._evictable(other) for other in pods):
@@ -312,4 +320,6 @@ def _kind_of(info: PodInfo) -> tuple[str, int]:
 def may_be_evicted(pod: Pod) -> bool:
     """Whether labels allow that the pod is a victim (GANG-R73)."""
     labels = pod.metadata.labels
+    if not labels:
+        return not is_reserve_pod(pod)
     return labels.get(DISABLE_PREEMPTIBLE) != "true" and labels.get(PREEMPTIBLE) != "false" and not is_reserve_pod(pod)
