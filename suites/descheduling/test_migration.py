@@ -7,9 +7,9 @@ from seatrial.fixtures.descheduler import StartDescheduler
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.promises import reservation_of
 from seatrial.fixtures.trial import Trial
+from seatrial.harness.allocations import device_allocations
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import disruption_budget, node, pod
-from seatrial.scheduler.api.device import device_allocations
 from seatrial.scheduler.api.migration import JOBS_PATH
 from seatrial.scheduler.api.transport import Request
 from seatrial.suites.descheduling.workloads import (

@@ -19,7 +19,7 @@ from seatrial.scheduler.framework.runner import Runner
 from seatrial.scheduler.framework.state import CycleState
 from seatrial.scheduler.framework.status import SKIP, SUCCESS, PostFilterResult, Status
 from seatrial.scheduler.plugins.elasticquota.args import ElasticQuotaArgs
-from seatrial.scheduler.plugins.elasticquota.cache import QuotaCache, is_non_preemptible, wake_key
+from seatrial.scheduler.plugins.elasticquota.cache import QuotaCache, is_non_preemptible
 from seatrial.scheduler.plugins.elasticquota.messages import insufficient, insufficient_min, insufficient_parent
 from seatrial.scheduler.plugins.elasticquota.preemption import QuotaPreemption
 from seatrial.scheduler.quota.tree import ROOT, Quota, QuotaTree
@@ -40,7 +40,9 @@ class ElasticQuota(Gate, PreFilter, PostFilter, Reserve):
         self._args = args or ElasticQuotaArgs()
         self._cache = QuotaCache.of(handle, self._args)
         # Whether the share alone decides about pods that are preemptible.
-        self._share_decides = self._args.enable_runtime_quota and not self._args.enable_check_parent_quota
+        self._share_decides = (
+            self._args.enable_runtime_quota and not self._args.enable_check_parent_quota and not self._cache.hooks
+        )
 
     def gate_key(self, pod: Pod) -> str:
         cache = self._cache
@@ -49,7 +51,7 @@ class ElasticQuota(Gate, PreFilter, PostFilter, Reserve):
         name = cache.quota_of(pod)
         if not name or (self._args.enable_runtime_quota and name in {DEFAULT_QUOTA, SYSTEM_QUOTA}):
             return ""  # no limit (QUOTA-R40)
-        return wake_key(name)
+        return cache.wake_key_of(pod, name)
 
     def gate(self, info: PodInfo) -> Status:
         cache = self._cache
@@ -70,7 +72,7 @@ class ElasticQuota(Gate, PreFilter, PostFilter, Reserve):
         why = self.shortage(*found, info, {})
         if not why:
             return SUCCESS
-        self._cache.refused.add(name)
+        cache.refused.setdefault(name, set()).add(cache.wake_key_of(info.pod, name))
         return Status.unschedulable(why)
 
     def gate_beside(self, info: PodInfo, planned: Sequence[PodInfo], gone: Sequence[PodInfo]) -> Status:
@@ -114,6 +116,10 @@ class ElasticQuota(Gate, PreFilter, PostFilter, Reserve):
             exceeded = [key for key in sorted(request) if strict.get(key, 0) + request[key] > least.get(key, 0)]
             if exceeded:
                 return insufficient_min(quota.name, least, strict, request, exceeded)
+        for hook in self._cache.hooks:
+            why = hook.check_pod(quota.name, info.pod)
+            if why:
+                return f"CheckPod failed for hook plugin {hook.key}, err: {why}"
         if not self._args.enable_check_parent_quota:
             return ""
         path = [quota.name]
