@@ -93,7 +93,7 @@ def _preempt(core: BareCore, count: int, gang: int) -> list[tuple[float, int]]:
             for victim in list(core.evicted):
                 core.remove_pod(victim)
             core.pause(PAUSE)
-            while core.ready and bound < gang:
+            while bound < gang and core.ready:
                 bound += core.decide()
             if bound != gang:
                 raise SubjectError(f"bench preempt: expected {gang} members of gang {number} bound, found {bound}")

@@ -190,19 +190,20 @@ class JobPreemption:
         if name == pod.uid:  # a job of its own: most pods
             found = None
             if may_be_evicted(pod.pod):
-                budgets = self._handle.budgets
-                violations = sum(broken([pod], list(budgets.values()))) if budgets else 0
-                found = Victims(name, [pod], pod.pod.spec.priority, violations)
+                found = Victims(name, [pod], pod.pod.spec.priority, self._violations([pod]))
             self._victims[name] = found
             return found
         pods = [other for other in self._index.pods_of(pod) if not other.pod.deleting]
         found = None
         if name not in self._own_jobs and all(self._evictable(other) for other in pods):
-            budgets = list(self._handle.budgets.values())
-            violations = sum(broken(pods, budgets)) if budgets else 0
-            found = Victims(name, pods, max(other.pod.spec.priority for other in pods), violations)
+            found = Victims(name, pods, max(other.pod.spec.priority for other in pods), self._violations(pods))
         self._victims[name] = found
         return found
+
+    def _violations(self, pods: list[PodInfo]) -> int:
+        """The number of these pods whose eviction violates a disruption budget."""
+        budgets = self._handle.budgets
+        return sum(broken(pods, list(budgets.values()))) if budgets else 0
 
     def _evictable(self, info: PodInfo) -> bool:
         return info.pod.spec.priority < self._priority and may_be_evicted(info.pod) and info.uid not in self._own
