@@ -1,5 +1,6 @@
 """The descheduler under test: ours in this process on simulated time, ours as a process, or another binary."""
 
+import os
 import shlex
 import subprocess
 import sys
@@ -17,11 +18,15 @@ from seatrial.harness.errors import SubjectError, UsageError
 from seatrial.harness.private_files import private_folder
 from seatrial.harness.processes import die_with_parent, stop
 from seatrial.harness.subject.services import ask, free_port
+from seatrial.scheduler.api.transport import Response
 from seatrial.scheduler.descheduler.app import ConfigError, build_descheduler, build_routes
 
 READY_LINE = "descheduler synced"
 START_WITHIN = 60.0
+DIES_WITHIN = 1.0  # seconds in which a binary refuses its flags or its configuration
+LAST_CHARACTERS = 4000  # of the log, in an error
 OURS = "seatrial"
+PORT = "{port}"
 Configuration = Mapping[str, Any]
 
 
@@ -31,6 +36,10 @@ class Descheduler(ABC):
     @abstractmethod
     def metrics(self) -> str:
         """Its metrics in text format; "" if it serves none."""
+
+    def log(self) -> str:
+        """What it has logged; "" if that is part of this process's log."""
+        return ""
 
     @abstractmethod
     def kill(self) -> None:
@@ -79,7 +88,7 @@ class InProcessDescheduler(Descheduler):
 
 
 class ProcessDescheduler(Descheduler):
-    """A child process: ours, or a command line in which `{kubeconfig}`, `{config}` and `{port}` stand for those."""
+    """A child process: ours, or a binary's command line (`command_of`)."""
 
     def __init__(self, name: str, kubeconfig: Path, configuration: Configuration, folder: Path) -> None:
         self._name, self._kubeconfig = name, kubeconfig
@@ -101,39 +110,44 @@ class ProcessDescheduler(Descheduler):
 
     def start_again(self) -> None:
         self._port = free_port()
-        words = {"kubeconfig": self._kubeconfig, "config": self._config, "port": self._port}
         if self._name == OURS:
             command = [sys.executable, "-m", "seatrial.scheduler.descheduler", "--kubeconfig", str(self._kubeconfig),
                        "--config", str(self._config), "--port", str(self._port)]  # fmt: skip
         else:
-            command = [word.format(**words) for word in shlex.split(self._name)]
-            if not command or not Path(command[0]).is_file():
-                raise UsageError(
-                    f"no descheduler {self._name!r}: expected {OURS} or a command line with a binary's path"
-                )
-        before = len(self._read())
+            values = {"{kubeconfig}": self._kubeconfig, "{config}": self._config, PORT: self._port}
+            command = [_filled(word, values) for word in command_of(self._name)]
+        before = len(self.log())
         with self._log.open("ab") as sink:
             self._process = subprocess.Popen(  # noqa: S603 a list of words, no shell
                 command, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink, process_group=0,
                 preexec_fn=die_with_parent,  # noqa: PLW1509 one call into libc, which is loaded
             )  # fmt: skip
-        if self._name != OURS or self._cluster is None:
+        if self._cluster is None:
             return
+        process = self._process
 
-        def settled() -> bool:
-            return READY_LINE in self._read()[before:] or (
-                self._process is not None and self._process.poll() is not None
-            )
+        def ended() -> bool:
+            return process.poll() is not None
 
-        self._cluster.wait(settled, within=START_WITHIN)
-        if READY_LINE not in self._read()[before:]:
-            raise SubjectError("the descheduler did not start\n" + self._read()[before:][-4000:])
+        def ready() -> bool:
+            if self._name == OURS:
+                return READY_LINE in self.log()[before:]
+            return PORT not in self._name or self._ask("/healthz").code == 200
 
-    def _read(self) -> str:
+        if self._name != OURS:
+            self._cluster.wait(ended, within=DIES_WITHIN)
+        self._cluster.wait(lambda: ready() or ended(), within=START_WITHIN)
+        if (self._name == OURS and not ready()) or process.poll() not in {None, 0}:
+            raise SubjectError(f"descheduler {self._name!r} did not start\n" + self.log()[before:][-LAST_CHARACTERS:])
+
+    def log(self) -> str:
         return self._log.read_text(errors="replace") if self._log.exists() else ""
 
+    def _ask(self, path: str) -> Response:
+        return ask(f"http://127.0.0.1:{self._port}", "GET", path)
+
     def metrics(self) -> str:
-        answer = ask(f"http://127.0.0.1:{self._port}", "GET", "/metrics")
+        answer = self._ask("/metrics")
         return answer.body.decode() if answer.code == 200 else ""
 
     def kill(self) -> None:
@@ -144,6 +158,34 @@ class ProcessDescheduler(Descheduler):
     def close(self) -> None:
         if self._process is not None:
             stop(self._process)
+
+
+def command_of(text: str) -> list[str]:
+    """A command line given by the user as a list of words; `{kubeconfig}`, `{config}` and `{port}` stay in it.
+
+    `--config {config}` is added if it is missing. The configuration that it gets names the cluster, because
+    koord-descheduler has no flag for a kubeconfig.
+
+    Raises:
+        UsageError: its first word is no executable file, or a quote is left open.
+    """
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise UsageError(f"descheduler {text!r}: expected a command line as for a shell; {error}") from error
+    if not words or not Path(words[0]).is_file():
+        raise UsageError(f"no descheduler {text!r}: expected {OURS}, or the path of a binary with its flags")
+    if not os.access(words[0], os.X_OK):
+        raise UsageError(f"descheduler {text!r}: {words[0]} may not be executed")
+    if "/" not in words[0]:
+        words[0] = f"./{words[0]}"  # the file that was found is meant, not another one on PATH
+    return words if any("{config}" in word for word in words) else [*words, "--config", "{config}"]
+
+
+def _filled(word: str, values: Mapping[str, object]) -> str:
+    for name, value in values.items():
+        word = word.replace(name, str(value))
+    return word
 
 
 @contextmanager
