@@ -6,14 +6,16 @@ import subprocess
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from seatrial.harness.clusters.faulty import FaultyTransport
+from seatrial.harness.clusters.faulty import FaultyTransport, Link
 from seatrial.harness.clusters.protocol import Capability, Cluster
+from seatrial.harness.clusters.troubled import TroubledWay
 from seatrial.harness.errors import SubjectError, UsageError
 from seatrial.harness.private_files import private_folder
 from seatrial.harness.processes import die_with_parent, stop
@@ -28,6 +30,7 @@ LAST_CHARACTERS = 4000  # of the log, in an error
 OURS = "seatrial"
 PORT = "{port}"
 Configuration = Mapping[str, Any]
+_NUMBERS = count()  # a name of its own in leader elections for each descheduler in this process
 
 
 class Descheduler(ABC):
@@ -40,6 +43,10 @@ class Descheduler(ABC):
     def log(self) -> str:
         """What it has logged; "" if that is part of this process's log."""
         return ""
+
+    @abstractmethod
+    def troubled(self) -> AbstractContextManager[Link]:
+        """Its connection to the API server, which can be made to fail; a process is started again for it."""
 
     @abstractmethod
     def kill(self) -> None:
@@ -67,42 +74,55 @@ class InProcessDescheduler(Descheduler):
 
     def start_again(self) -> None:
         self._link = FaultyTransport(self._cluster.transport, self._cluster.clock)
+        identity = f"in-process-{next(_NUMBERS)}"
         try:
-            self._shell = build_descheduler(self._link, self._cluster.clock, self._configuration)
+            self._descheduler = build_descheduler(self._link, self._cluster.clock, self._configuration, identity)
         except ConfigError as error:
             raise UsageError(f"descheduler: {error}") from error
-        self._routes = build_routes(self._shell)
-        self._shell.start()
-        if not self._cluster.wait(lambda: self._shell.ready, within=START_WITHIN):
+        shell = self._descheduler.shell
+        self._routes = build_routes(shell)
+        self._descheduler.start()
+        if not self._cluster.wait(lambda: shell.ready, within=START_WITHIN):
             raise SubjectError(f"the descheduler did not see the whole cluster within {START_WITHIN:.0f} s")
 
     def metrics(self) -> str:
         return self._routes.answer("GET", "/metrics").body.decode()
 
+    @contextmanager
+    def troubled(self) -> Iterator[Link]:
+        link = self._link
+        try:
+            yield link
+        finally:
+            link.heal()
+
     def kill(self) -> None:
         self._link.die()
-        self._shell.stop()
+        self._descheduler.shell.stop()
 
     def close(self) -> None:
-        self._shell.stop()
+        self._descheduler.stop()
 
 
 class ProcessDescheduler(Descheduler):
     """A child process: ours, or a binary's command line (`command_of`)."""
 
     def __init__(self, name: str, kubeconfig: Path, configuration: Configuration, folder: Path) -> None:
-        self._name, self._kubeconfig = name, kubeconfig
+        self._name, self._kubeconfig, self._configuration = name, kubeconfig, configuration
         self._config, self._log = folder / "descheduler.yaml", folder / "descheduler.log"
-        completed = dict(configuration)
-        if name != OURS:
-            completed = {
-                "clientConnection": {"kubeconfig": str(kubeconfig)}, "leaderElection": {"leaderElect": False},
-                **configuration,
-            }  # fmt: skip
-        self._config.write_text(yaml.safe_dump(completed))
+        self._write_config()
         self._process: subprocess.Popen[bytes] | None = None
         self._port = 0
         self._cluster: Cluster | None = None
+
+    def _write_config(self) -> None:
+        completed = dict(self._configuration)
+        if self._name != OURS:
+            completed = {
+                "leaderElection": {"leaderElect": False}, **self._configuration,
+                "clientConnection": {"kubeconfig": str(self._kubeconfig)},
+            }  # fmt: skip
+        self._config.write_text(yaml.safe_dump(completed))
 
     def start(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -138,7 +158,24 @@ class ProcessDescheduler(Descheduler):
             self._cluster.wait(ended, within=DIES_WITHIN)
         self._cluster.wait(lambda: ready() or ended(), within=START_WITHIN)
         if (self._name == OURS and not ready()) or process.poll() not in {None, 0}:
-            raise SubjectError(f"descheduler {self._name!r} did not start\n" + self.log()[before:][-LAST_CHARACTERS:])
+            raise SubjectError(f"descheduler {self._name!r} did not start\n" + self.log()[before:][:LAST_CHARACTERS])
+
+    @contextmanager
+    def troubled(self) -> Iterator[Link]:
+        own = self._kubeconfig
+        with TroubledWay(own) as way:
+            self._connect(way.offered)
+            try:
+                yield way
+            finally:
+                self._connect(own)
+
+    def _connect(self, kubeconfig: Path) -> None:
+        """Start again with another way to the API server."""
+        self.kill()
+        self._kubeconfig = kubeconfig
+        self._write_config()
+        self.start_again()
 
     def log(self) -> str:
         return self._log.read_text(errors="replace") if self._log.exists() else ""

@@ -19,6 +19,7 @@ from seatrial.suites.descheduling.workloads import (
     job,
     jobs,
     migrate,
+    spread_victim,
     wait_running,
     with_nodes,
 )
@@ -160,27 +161,6 @@ def test_a_budget_holds_an_eviction_back(cluster: Trial, start_descheduler: Star
     path = f"/apis/policy/v1/namespaces/{cluster.name}/poddisruptionbudgets/keep"
     cluster.call("PATCH", path, {"spec": {"minAvailable": 2}})
     assert ended(cluster, "move").status.phase == "Succeeded"
-
-
-@pytest.mark.feature("MIG-1.restart")
-@pytest.mark.case("MG-007", severity="blocker")
-@pytest.mark.parametrize("after", ["ReservationCreated", "ReservationScheduled", "Eviction"])
-def test_a_migration_survives_a_restart(cluster: Trial, start_descheduler: StartDescheduler, after: str) -> None:
-    """The descheduler is killed after a step. A new one finishes the job with the same reservation and one eviction."""
-    with_nodes(cluster, "n1", "n2")
-    name = spread_victim(cluster, "web", 3)
-    descheduler = start_descheduler({})
-    migrate(cluster, "move", name)
-    assert cluster.cluster.wait(lambda: job(cluster, "move").status.condition(after) is not None, within=60)
-    reserved = job(cluster, "move").reservation_name
-
-    descheduler.kill()
-    cluster.cluster.wait(lambda: False, within=5)
-    descheduler.start_again()
-
-    done = ended(cluster, "move")
-    assert (done.status.phase, done.reservation_name) == ("Succeeded", reserved)
-    assert len(wait_running(cluster, "web", 3)) == 3
 
 
 @pytest.mark.feature("MIG-1.devices")
@@ -338,15 +318,6 @@ def test_pods_without_a_controller(cluster: Trial, start_descheduler: StartDesch
     done = ended(cluster, "move")
     assert done.status.phase == ("Succeeded" if allowed else "Failed")
     assert (cluster.find("bare") is None) == allowed
-
-
-def spread_victim(cluster: Trial, app: str, replicas: int, *, cpu: int = 1) -> str:
-    """A workload whose pods are all on n1, while n2 is free; the name of one of its pods."""
-    cordon(cluster, "n2")
-    deployment(cluster, app, replicas, like=pod("x").request(cpu=cpu))
-    found = sorted(one.metadata.name for one in wait_running(cluster, app, replicas))
-    cordon(cluster, "n2", on=False)
-    return found[0]
 
 
 def job_reservation(cluster: Trial, name: str) -> str:
