@@ -25,7 +25,7 @@ from seatrial.scheduler.descheduler.app import ConfigError, build_descheduler, b
 
 READY_LINE = "descheduler synced"
 START_WITHIN = 60.0
-DIES_WITHIN = 1.0  # seconds in which a binary refuses its flags or its configuration
+ANSWERS_WITHIN = 20.0  # seconds that a binary has to end, or to say on its health port that it works
 LAST_CHARACTERS = 4000  # of the log, in an error
 OURS = "seatrial"
 PORT = "{port}"
@@ -110,7 +110,6 @@ class ProcessDescheduler(Descheduler):
     def __init__(self, name: str, kubeconfig: Path, configuration: Configuration, folder: Path) -> None:
         self._name, self._kubeconfig, self._configuration = name, kubeconfig, configuration
         self._config, self._log = folder / "descheduler.yaml", folder / "descheduler.log"
-        self._write_config()
         self._process: subprocess.Popen[bytes] | None = None
         self._port = 0
         self._cluster: Cluster | None = None
@@ -119,7 +118,9 @@ class ProcessDescheduler(Descheduler):
         completed = dict(self._configuration)
         if self._name != OURS:
             completed = {
-                "leaderElection": {"leaderElect": False}, **self._configuration,
+                "leaderElection": {"leaderElect": False},
+                "healthzBindAddress": f"127.0.0.1:{self._port}", "metricsBindAddress": f"127.0.0.1:{self._port}",
+                **self._configuration,
                 "clientConnection": {"kubeconfig": str(self._kubeconfig)},
             }  # fmt: skip
         self._config.write_text(yaml.safe_dump(completed))
@@ -130,6 +131,7 @@ class ProcessDescheduler(Descheduler):
 
     def start_again(self) -> None:
         self._port = free_port()
+        self._write_config()
         if self._name == OURS:
             command = [sys.executable, "-m", "seatrial.scheduler.descheduler", "--kubeconfig", str(self._kubeconfig),
                        "--config", str(self._config), "--port", str(self._port)]  # fmt: skip
@@ -152,11 +154,9 @@ class ProcessDescheduler(Descheduler):
         def ready() -> bool:
             if self._name == OURS:
                 return READY_LINE in self.log()[before:]
-            return PORT not in self._name or self._ask("/healthz").code == 200
+            return self._ask("/healthz").code == 200
 
-        if self._name != OURS:
-            self._cluster.wait(ended, within=DIES_WITHIN)
-        self._cluster.wait(lambda: ready() or ended(), within=START_WITHIN)
+        self._cluster.wait(lambda: ready() or ended(), within=START_WITHIN if self._name == OURS else ANSWERS_WITHIN)
         if (self._name == OURS and not ready()) or process.poll() not in {None, 0}:
             raise SubjectError(f"descheduler {self._name!r} did not start\n" + self.log()[before:][:LAST_CHARACTERS])
 
@@ -174,7 +174,6 @@ class ProcessDescheduler(Descheduler):
         """Start again with another way to the API server."""
         self.kill()
         self._kubeconfig = kubeconfig
-        self._write_config()
         self.start_again()
 
     def log(self) -> str:
@@ -200,8 +199,8 @@ class ProcessDescheduler(Descheduler):
 def command_of(text: str) -> list[str]:
     """A command line given by the user as a list of words; `{kubeconfig}`, `{config}` and `{port}` stay in it.
 
-    `--config {config}` is added if it is missing. The configuration that it gets names the cluster, because
-    koord-descheduler has no flag for a kubeconfig.
+    `--config {config}` is added if it is missing. The configuration that it gets names the cluster and a free port,
+    because koord-descheduler has no flag for a kubeconfig, and its flag for a port has no effect beside `--config`.
 
     Raises:
         UsageError: its first word is no executable file, or a quote is left open.
