@@ -16,6 +16,10 @@ from seatrial.harness.errors import HarnessError, UsageError
 
 COMMANDS = {  # name → module and function, and the text of `seatrial --help`
     "run": ("seatrial.fixtures.run:run", "Run suites and load against a scheduler, and write the sign-off page."),
+    "nightly": (
+        "seatrial.harness.commands.nightly:nightly",
+        "Run suites with their long cases; keep and push the results.",
+    ),
     "up": ("seatrial.harness.commands.up:up", "Start a local cluster."),
     "down": ("seatrial.harness.commands.up:down", "End a cluster that was started with `up --detach`."),
     "load": (
@@ -38,6 +42,10 @@ COMMANDS = {  # name → module and function, and the text of `seatrial --help`
     "descheduler": (
         "seatrial.harness.commands.descheduler:descheduler",
         "Run our descheduler against any API server.",
+    ),
+    "manager": (
+        "seatrial.harness.commands.manager:manager",
+        "Keep NodeMetrics and CPU normalization ratios on any API server.",
     ),
     "vgpu-monitor": (
         "seatrial.harness.commands.vgpu_monitor:vgpu_monitor",
@@ -74,6 +82,14 @@ REPLAYS = {
     ),
 }
 
+LABS = {
+    "list": ("seatrial.harness.commands.lab:list_", "Machines, cards and NICs of a lab, and which are free."),
+    "acquire": ("seatrial.harness.commands.lab:acquire", "Take devices, for a command or for a time."),
+    "release": ("seatrial.harness.commands.lab:release", "Return devices before their lease ends."),
+    "who": ("seatrial.harness.commands.lab:who", "Who holds devices, and who waits in line."),
+    "restore": ("seatrial.harness.commands.lab:restore", "Put a machine back into service."),
+}
+
 
 def whole_numbers(type_: Any, tokens: Sequence[cyclopts.Token]) -> Any:
     """Cyclopts' conversion without its rounding: `--repeat 1.5` and `--port 80.5` are mistakes, not 2 and 80."""
@@ -96,7 +112,9 @@ bench = cyclopts.App(name="bench", help="Benchmarks; each prints medians with th
 app.command(bench)
 replay = cyclopts.App(name="replay", help="Recorded workloads, replayed against placement policies.")
 app.command(replay)
-for parent, table in ((app, COMMANDS), (bench, BENCHMARKS), (replay, REPLAYS)):
+lab = cyclopts.App(name="lab", help="Machines and cards of a lab: who holds which, and for how long.")
+app.command(lab)
+for parent, table in ((app, COMMANDS), (bench, BENCHMARKS), (replay, REPLAYS), (lab, LABS)):
     for name, (where, text) in table.items():
         if name in {"scheduler", "descheduler"}:  # hands all its flags on, --help too
             parent.command(where, name=name, help=text, help_flags=[], version_flags=[])

@@ -86,12 +86,12 @@ def verified_in(collection: Collection, run: int) -> int:
 def trends(runs: Sequence[Run]) -> list[tuple[str, Markup, str]]:
     """A chart for each measurement with figures of two runs or more: its name, the median by run, a caption."""
     found = []
-    ordered = sorted(series_of(runs), key=lambda one: (one.name, one.unit, one.labels, one.run))
-    for (name, unit, _), group in groupby(ordered, key=lambda one: (one.name, one.unit, one.labels)):
+    ordered = sorted(series_of(runs), key=lambda series: (series.name, series.unit, series.labels, series.run))
+    for (name, unit, _), group in groupby(ordered, key=lambda series: (series.name, series.unit, series.labels)):
         own = list(group)
         if len(own) < 2:
             continue
-        medians = [(one.run + 1, one.at(50)) for one in own]
+        medians = [(series.run + 1, series.at(50)) for series in own]
         said = f"median {short(medians[0][1])} → {short(medians[-1][1])} {unit}"
         title = ", ".join(part for part in (phrase(name), own[0].what) if part)
         found.append((title, svg.trend(medians, unit, title), said))

@@ -88,7 +88,10 @@ def _requirements(collection: Collection) -> Values:
 def _groups(requirements: Sequence[Requirement]) -> list[tuple[str, list[Requirement]]]:
     order = list(dict.fromkeys(requirement.feature.group for requirement in requirements))
     by_group = sorted(requirements, key=lambda requirement: order.index(requirement.feature.group))
-    return [(group, list(members)) for group, members in groupby(by_group, key=lambda one: one.feature.group)]
+    return [
+        (group, list(members))
+        for group, members in groupby(by_group, key=lambda requirement: requirement.feature.group)
+    ]
 
 
 def _passed_at(requirement: Requirement, grade: str) -> int:
@@ -190,7 +193,7 @@ def _performance(collection: Collection) -> Values | None:
 def _latency_plots(series: Sequence[Series], runs: Sequence[Run]) -> list[Plot]:
     plots = []
     latencies = [entry for entry in series if entry.is_latency]
-    for (name, unit), group in groupby(latencies, key=lambda one: (one.name, one.unit)):
+    for (name, unit), group in groupby(latencies, key=lambda series: (series.name, series.unit)):
         own = list(group)
         for first in range(0, len(own), svg.COLOURS):  # as many curves as there are colours
             part = own[first : first + svg.COLOURS]

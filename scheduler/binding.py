@@ -199,7 +199,7 @@ class Binder:
             "type": "DisruptionTarget",
             "status": "True",
             "reason": BY_SCHEDULER,
-            "message": f"{by.spec.scheduler_name}: preempting to accommodate a higher priority pod",
+            "message": f"{by.spec.scheduler_name}: {_purpose(decision)}",
             "lastTransitionTime": self._clock.timestamp(),
         }
 
@@ -222,6 +222,16 @@ class Binder:
                 log.warning("status not written pod=%s why=%s", pod.key, refusal(response))
 
         self._rest.merge_strategic(pod_path(pod, "status"), {"status": status}, answered)
+
+
+def _purpose(decision: Evict) -> str:
+    """Why a victim ends (GANG-M28)."""
+    if not decision.preemptor:
+        return "preempting to accommodate a higher priority pod"
+    return (
+        f"preempting to accommodate higher priority pods, preemptor: {decision.preemptor},"
+        f" triggerPod: {decision.by.key}"
+    )
 
 
 def _says(pod: Pod, decision: Reject) -> bool:

@@ -5,7 +5,7 @@ Until then the pod is assumed to be on its node.
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from seatrial.scheduler.api.core import Pod
 from seatrial.scheduler.cache.nodeinfo import PodInfo
@@ -18,7 +18,7 @@ from seatrial.scheduler.framework.fit_error import FitError
 from seatrial.scheduler.framework.handle import Handle
 from seatrial.scheduler.framework.runner import Runner
 from seatrial.scheduler.framework.state import CycleState
-from seatrial.scheduler.framework.status import SUCCESS, Code, Status
+from seatrial.scheduler.framework.status import SUCCESS, Code, PostFilterResult, Status
 from seatrial.scheduler.framework.timing import EVERY, PRE_BIND
 from seatrial.scheduler.groups import GroupEngine
 from seatrial.scheduler.held_reports import HeldReports
@@ -183,8 +183,8 @@ class Core(Intake):
         for plugin in runner.profile.post_filter:
             result = plugin.post_filter(state, info, failure)
             if result.status.ok:
-                nominated = result.node
-                decisions += self._preempt(info, result.node, result.victims)
+                nominated = result.all_nominations(info)[0][1]
+                decisions += self.preempt(info, result)
                 break
             words += result.status.reasons
             if result.clear_nomination and (self.handle.nominator.node_of(info.uid) or _nominated(info.pod)):
@@ -213,17 +213,40 @@ class Core(Intake):
         )  # fmt: skip
         self._diagnoses.say(info, diagnosis, at_once=self.handle.debug.diagnoses_at_once)
 
-    def _preempt(self, info: PodInfo, node: str, victims: Sequence[PodInfo]) -> list[Decision]:
-        """Evict the victims, nominate `info` to the node, and clear nominations of pods of lower priority there."""
-        nominator = self.handle.nominator
-        lesser = [other for other in nominator.on(node) if other.priority < info.priority]
+    def preempt(self, info: PodInfo, result: PostFilterResult, *, group: str = "") -> list[Decision]:
+        """Nominate the pods of `result`, evict its victims, and clear nominations of pods of lower priority there.
+
+        `info`: the pod that failed; `group`: the wake key of its group, if the group is nominated together.
+        """
+        nominator, nominations = self.handle.nominator, result.all_nominations(info)
+        own = {one.uid for one, _ in nominations}
+        lesser = [
+            other for node in dict.fromkeys(node for _, node in nominations) for other in nominator.on(node)
+            if other.priority < info.priority and other.uid not in own
+        ]  # fmt: skip
+        cleared = self.groups.nominations.give_back_of(other.uid for other in lesser)
+        given_back = {one.info.uid for one in cleared}
         for other in lesser:
             nominator.forget(other.uid)
-        nominator.nominate(info, node)
-        evictions = [Evict(victim, info, node) for victim in victims if not victim.pod.deleting]
-        if not evictions:
-            self.handle.wake_requested = True  # no eviction to wait for: the node is free, or victims are terminating
-        return [*(ClearNomination(other) for other in lesser), *evictions]
+        decisions: list[Decision] = [*cleared, *(ClearNomination(one) for one in lesser if one.uid not in given_back)]
+        victims = [victim for victim in result.victims if not victim.pod.deleting]
+        if group:
+            assert self.handle.groups is not None  # noqa: S101
+            seconds = self.handle.groups.hold_time_of(info.pod)
+            decisions += self.groups.nominations.nominate(group, nominations, victims, seconds)
+        else:
+            for one, node in nominations:
+                nominator.nominate(one, node)
+        evicted = False
+        for victim in victims:
+            if victim.uid in self.groups:
+                self.groups.preempt_waiting(victim.uid)
+            else:
+                evicted = True
+                decisions.append(Evict(victim, info, victim.node_name, result.preemptor))
+        if not evicted:  # nothing to wait for: the nodes are free, or victims are terminating
+            self.handle.wake_requested = True
+        return decisions
 
     def _reject(self, entry: Entry, state: CycleState, status: Status) -> list[Decision]:
         """Reserve or Permit rejected the pod: the message counts one node (FWK-R47)."""
@@ -277,22 +300,23 @@ class Core(Intake):
             return ""
         groups = self._runner(info).groups
         lacks = groups.incompleteness(info.pod) if entry.grouped and groups is not None else ""
-        return lacks or entry.told or entry.held.message
+        if lacks:
+            return lacks
+        words = entry.told or entry.held.message
+        more = groups.explanation(info.pod) if entry.grouped and groups is not None else ""
+        return f"{words}; {more}" if more else words
 
     def later(self, decision: Decision) -> None:
         """Have the next `decide` return this decision of a timer or an event."""
         self._outbox.append(decision)
         self.on_ready()
 
-    def on_ready(self) -> None:
-        """Called when a timer made a pod ready. The shell replaces it."""
 
-
-def _merged(one: MetadataChanges, other: MetadataChanges) -> MetadataChanges:
+def _merged(changes: MetadataChanges, other: MetadataChanges) -> MetadataChanges:
     return MetadataChanges(
-        {**one.annotations, **other.annotations},
-        {**one.labels, **other.labels},
-        {**one.node_annotations, **other.node_annotations},
+        {**changes.annotations, **other.annotations},
+        {**changes.labels, **other.labels},
+        {**changes.node_annotations, **other.node_annotations},
     )
 
 

@@ -7,33 +7,41 @@ alone therefore never hold parts of each other's room.
 
 Members of groups that are not strict keep their places and wait, each until its own timer.
 
+A Strict group that failed may preempt: the members that have places keep them during the search, so that only the
+others need room. Then all are rolled back and nominated (`group_nominations`).
+
 A group that failed is parked: it is asked again when a class of its members has at least as many places as the group
 needs (an upper bound, computed over the columns), after its backoff, or when the gate that held a member back opens.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from seatrial.scheduler.api.clock import Timer
 from seatrial.scheduler.api.podgroup import go_text
+from seatrial.scheduler.cache.columns import Ints, Rows
 from seatrial.scheduler.cache.nodeinfo import PodInfo
 from seatrial.scheduler.framework.class_scores import ClassScores
-from seatrial.scheduler.framework.decisions import Decision, Reject
+from seatrial.scheduler.framework.decisions import Decision, Evict, Reject
 from seatrial.scheduler.framework.fit_error import FitError
-from seatrial.scheduler.framework.groups import Attempt
+from seatrial.scheduler.framework.group_failure import GroupFailure, Unplaced
+from seatrial.scheduler.framework.groups import Attempt, Domains
 from seatrial.scheduler.framework.runner import Runner
 from seatrial.scheduler.framework.state import CycleState
-from seatrial.scheduler.framework.status import Status
+from seatrial.scheduler.framework.status import Code, PostFilterResult, Status
+from seatrial.scheduler.gathering import Gathering
+from seatrial.scheduler.group_nominations import GroupNominations
 from seatrial.scheduler.queue.active import Entry
 
 if TYPE_CHECKING:
     from seatrial.scheduler.cycle import Core
 
 COSCHEDULING = "Coscheduling"
+AWAITS_VICTIMS = "not eligible due to terminating pod on the nominated node."
 
 
 @dataclass(slots=True, eq=False)
@@ -55,6 +63,7 @@ class _Failure:
     pre_filter: Status | None = None
     gate: str = ""  # wake key of the gate that held it back
     state: CycleState | None = None
+    fit: FitError | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -64,13 +73,25 @@ class _Parked:
     needs: Counter[tuple[str, int]]  # (scheduler name, class) → number of places
     examples: dict[tuple[str, int], PodInfo]
     gate: str = ""
+    domains: Domains | None = None
 
 
 @dataclass(slots=True, eq=False)
 class _Plan:
     placed: list[_Placed] = field(default_factory=list)
-    failed: Entry | None = None
-    failure: _Failure | None = None
+    failures: list[tuple[Entry, _Failure]] = field(default_factory=list)
+    statuses: tuple[str, Status] | None = None  # of the first failure
+    enough: bool = False  # with the failed members the group could be bound
+    preemption: PostFilterResult | None = None
+    left: Sequence[Entry] = ()  # members that were taken from the queue and have no place
+
+    @property
+    def failed(self) -> Entry | None:
+        return self.failures[0][0] if self.failures else None
+
+    @property
+    def failure(self) -> _Failure | None:
+        return self.failures[0][1] if self.failures else None
 
 
 class GroupEngine:
@@ -82,7 +103,10 @@ class GroupEngine:
         self._waiting: dict[str, _Placed] = {}  # by pod uid
         self._by_group: dict[str, dict[str, _Placed]] = {}
         self._parked: dict[str, _Parked] = {}
+        self.nominations = GroupNominations(core)
         self._slots: dict[tuple[str, int], tuple[int, int]] = {}  # by class: columns.changes, places
+        self._gathering = Gathering(core, self._place, self._release, _Failure)
+        self._fits: dict[Hashable, tuple[int, bool]] = {}  # by class, number and kind of domains: columns.changes
 
     def __contains__(self, uid: object) -> bool:
         """Whether this pod is placed and waits for its group."""
@@ -110,31 +134,89 @@ class GroupEngine:
             return [self._told(entry, attempt)]
         self._parked.pop(attempt.key, None)
         plan = _Plan()
-        rejected: list[Decision] = []
-        satisfied = False
+        if attempt.domains is not None:
+            return self._gather(attempt, plan, entry)
+        if self._plan(attempt, plan, entry, runner):
+            rejected = [self._wait_for_room(member, failure) for member, failure in plan.failures]
+            return [*rejected, *self._commit(attempt, entry)]
+        if attempt.strict:
+            return self._roll_back(attempt, plan, entry)
+        for placed in plan.placed:
+            self._start_timer(placed, attempt.timeout_of(placed.entry.info.uid))
+        rejected = [self._wait_for_room(member, failure) for member, failure in plan.failures]
+        self._requeue(entry)
+        return rejected
+
+    def _plan(self, attempt: Attempt, plan: _Plan, entry: Entry, runner: Runner) -> bool:
+        """Place the members. Returns whether the group can be bound.
+
+        A Strict group ends with its first failure, unless it may preempt: then the members that have room take it, so
+        that others need not be evicted for them.
+        """
+        preempts = attempt.strict and bool(runner.group_post_filters)
+        hopeless: dict[tuple[str, int], _Failure] = {}
         for uid in self._order(attempt, entry):
             member = self._take(uid, entry, attempt)
             if member is None:
                 continue
-            result = self._place(member, attempt.key)
+            info = member.info
+            kind = info.pod.spec.scheduler_name, info.shape.id
+            known = hopeless.get(kind) if preempts and not self._handle.nominator.node_of(uid) else None
+            result = known or self._place(member, attempt.key)
             if isinstance(result, _Placed):
                 plan.placed.append(result)
                 if attempt.placed(uid):
-                    satisfied = True
-                    break
+                    plan.enough = True
+                    return not (attempt.strict and plan.failures)
                 continue
-            plan.failed, plan.failure = member, result
-            if attempt.strict:
+            if not plan.failures and attempt.strict:
+                plan.statuses = attempt.statuses(info, result.reason)
+            plan.failures.append((member, result))
+            if not attempt.strict:
+                continue
+            if not preempts or result.fit is None or result.fit.pre_filter is not None:
                 break
-            rejected.append(self._wait_for_room(member, result))
-        if satisfied:
-            return [*rejected, *self._commit(attempt, entry)]
-        if not attempt.strict:
-            for placed in plan.placed:
-                self._start_timer(placed, attempt.timeout_of(placed.entry.info.uid))
-            self._requeue(entry)
-            return rejected
-        return self._roll_back(attempt, plan, entry)
+            if result.state is None and not info.pod.spec.affinity:
+                hopeless[kind] = result
+            if attempt.placed(uid):
+                plan.enough = True
+                break
+        return False
+
+    def _preemption(self, attempt: Attempt, plan: _Plan, runner: Runner) -> PostFilterResult | None:
+        """Ask PostFilter for room for all members that failed; None if it was not asked."""
+        if not (plan.enough and plan.failures and runner.group_post_filters):
+            return None
+        if self.nominations.awaits_victims(member.info.uid for member, _ in plan.failures):
+            return PostFilterResult(Status.unschedulable("preemption: " + AWAITS_VICTIMS))
+        unplaced: list[Unplaced] = []
+        for member, failure in plan.failures:
+            assert failure.fit is not None  # noqa: S101
+            class_scores = self._core.runner_of(member.info).class_scores(member.info.shape)
+            unplaced.append(Unplaced(member.info, failure.fit, failure.state or class_scores.state))
+        placed = [one.entry.info for one in plan.placed]
+        group = GroupFailure(attempt.name, unplaced[0].info, unplaced, placed)
+        found = None
+        for plugin in runner.group_post_filters:
+            found = plugin.post_filter_group(group)
+            if found.status.code is not Code.UNSCHEDULABLE:
+                break
+        return found
+
+    def _gather(self, attempt: Attempt, plan: _Plan, first: Entry) -> list[Decision]:
+        """Place the whole group in one domain of the network, whatever its mode is."""
+        entries = [member for uid in attempt.members if (member := self._take(uid, first, attempt)) is not None]
+        found = self._gathering.gather(attempt, entries)
+        if found.failed is not None:
+            plan.failures.append((found.failed, found.gate or _Failure(found.reason)))
+            plan.statuses = attempt.statuses(found.failed.info, found.reason)
+        elif attempt.satisfied:
+            decisions = self._commit(attempt, first)
+            for entry in found.left:
+                self._requeue(entry)
+            return decisions
+        plan.left = [*found.left, *(entry for entry in found.entries if entry is not found.failed)]
+        return self._roll_back(attempt, plan, first)
 
     def _order(self, attempt: Attempt, first: Entry) -> Sequence[str]:
         """The members; of equal priority those first whose class has the fewest places, so that a small member does
@@ -180,7 +262,8 @@ class GroupEngine:
         entry.queued_at = first.queued_at
         return entry
 
-    def _place(self, entry: Entry, key: str) -> _Placed | _Failure:
+    def _place(self, entry: Entry, key: str, within: Sequence[int] | None = None) -> _Placed | _Failure:
+        """Place one member, on one of the rows `within` if they are given."""
         core, info = self._core, entry.info
         runner = core.runner_of(info)
         for gate, gate_key in entry.gates:
@@ -189,9 +272,10 @@ class GroupEngine:
                 status = status.by(gate.name)
                 reason = FitError(core.cache.known_count, pre_filter=status).message()
                 return _Failure(reason, status, gate_key)
-        found = runner.class_scores(info.shape).select(info)
+        class_scores = runner.class_scores(info.shape)
+        found = class_scores.select(info) if within is None else class_scores.select_within(info, within, COSCHEDULING)
         if isinstance(found, FitError):
-            return _Failure(found.message(), found.pre_filter, state=found.state)
+            return _Failure(found.message(), found.pre_filter, state=found.state, fit=found)
         row, state = found
         node = core.cache.columns.names[row]
         status = runner.reserve(state, info.pod, node)
@@ -212,17 +296,18 @@ class GroupEngine:
         placed = list(self._by_group.pop(attempt.key, {}).values())
         groups = core.runner_of(first.info).groups
         assert groups is not None  # noqa: S101
-        groups.binding([one.entry.info.uid for one in placed])
+        groups.binding([member.entry.info.uid for member in placed])
         decisions: list[Decision] = []
         nominated = self._handle.nominator
-        for one in placed:
-            info = one.entry.info
+        for member in placed:
+            info = member.entry.info
             del self._waiting[info.uid]
-            if one.timer is not None:
-                one.timer.cancel()
+            if member.timer is not None:
+                member.timer.cancel()
             if nominated.nominated:
                 nominated.forget(info.uid)
-            decisions.append(core.bind(one.entry, one.state, one.node))
+            decisions.append(core.bind(member.entry, member.state, member.node))
+        decisions += self.nominations.committed([member.entry.info.uid for member in placed])
         self._requeue(first)
         self._handle.open_gate(attempt.key)  # those that were not needed
         return decisions
@@ -230,39 +315,59 @@ class GroupEngine:
     def _roll_back(self, attempt: Attempt, plan: _Plan, first: Entry) -> list[Decision]:
         failed, failure = plan.failed, plan.failure
         reason = failure.reason if failure is not None else ""
-        own, peers = attempt.statuses(failed.info if failed is not None else None, reason)
+        own, peers = plan.statuses or attempt.statuses(None, reason)
+        found = self._preemption(attempt, plan, self._core.runner_of(first.info))
+        groups = self._core.runner_of(first.info).groups
+        assert groups is not None  # noqa: S101
+        for member, _ in plan.failures:
+            groups.released(member.info.uid)
         for placed in reversed(self._by_group.get(attempt.key, {}).copy().values()):
             self._release(placed)
         entries = [placed.entry for placed in plan.placed]
-        if failed is not None:
-            entries.append(failed)
+        entries += [member for member, _ in plan.failures]
         attempted = len(entries)
+        entries += plan.left
         taken = {entry.info.uid for entry in entries}
         for uid in attempt.members:
-            member = None if uid in taken else self._take(uid, first, attempt)
-            if member is not None:
-                entries.append(member)
+            untried = None if uid in taken else self._take(uid, first, attempt)
+            if untried is not None:
+                entries.append(untried)
                 taken.add(uid)
         if first.info.uid not in taken:
             entries.append(first)
         needed = entries if attempt.needs_all else entries[:attempted]
-        self._park(attempt.key, needed, failure)
+        if attempt.domains is not None:
+            minimal = frozenset(attempt.minimal)
+            needed = [entry for entry in entries if entry.info.uid in minimal]
+        self._park(attempt.key, needed, failure, attempt.domains)
         decisions: list[Decision] = []
+        words = ", ".join(found.status.reasons) if found is not None else ""
+        clears = found is not None and found.clear_nomination
+        if clears:
+            decisions += self.nominations.give_back_of(taken)
+        nominated: dict[str, str] = {}
+        evictions: list[Decision] = []
+        if found is not None and found.status.ok and failed is not None:
+            nominated = {info.uid: node for info, node in found.nominations}
+            evictions = self._core.preempt(failed.info, found, group=attempt.key)
         for entry in entries:
             if entry is failed:
-                text = f"{reason} {own}"
+                text = " ".join(part for part in (reason, own, words) if part)
                 status = Status.unresolvable(text)
-                told = Reject(entry.info, text)
+                told = Reject(entry.info, text, nominated=nominated.get(entry.info.uid))
             else:
-                status, told = peers, self._told(entry, peers)
+                status = peers
+                told = replace(self._told(entry, peers, words), nominated=nominated.get(entry.info.uid))
             self._core.waker.hold(entry, attempt.key, status)
-            if entry.told != told.message:  # a large gang that waits for long must not write at each attempt
+            if entry.told != told.message or told.nominated is not None:  # waiting gangs must not write at each attempt
                 entry.told = told.message
                 decisions.append(told)
-        return decisions
+        if nominated and not any(isinstance(decision, Evict) for decision in evictions):
+            self._handle.open_gate(attempt.key)  # nothing to wait for
+        return [*decisions, *evictions]
 
-    def _told(self, entry: Entry, status: Status) -> Reject:
-        return Reject(entry.info, FitError(self._core.cache.known_count, pre_filter=status).message())
+    def _told(self, entry: Entry, status: Status, words: str = "") -> Reject:
+        return Reject(entry.info, FitError(self._core.cache.known_count, pre_filter=status).message(words))
 
     def _wait_for_room(self, entry: Entry, failure: _Failure) -> Decision:
         """A member of a group that is not strict waits like a pod without a group."""
@@ -305,6 +410,14 @@ class GroupEngine:
             self._release(placed)
             self._handle.wake_requested = True
 
+    def preempt_waiting(self, uid: str) -> None:
+        """A more important pod takes the place of a member that waits for its group (GANG-R82)."""
+        placed = self._waiting.get(uid)
+        if placed is not None:
+            self._release(placed)
+            self._core.waker.wait(placed.entry, placed.state)
+            self._core.later(Reject(placed.entry.info, "preempted"))
+
     def _start_timer(self, placed: _Placed, seconds: float) -> None:
         placed.timer = self._handle.clock.call_later(seconds, lambda: self._expire(placed, seconds))
 
@@ -322,7 +435,9 @@ class GroupEngine:
 
     # -- groups that wait for room ------------------------------------------------------------------------------------
 
-    def _park(self, key: str, entries: Iterable[Entry], failure: _Failure | None) -> None:
+    def _park(
+        self, key: str, entries: Iterable[Entry], failure: _Failure | None, domains: Domains | None = None
+    ) -> None:
         needs: Counter[tuple[str, int]] = Counter()
         examples: dict[tuple[str, int], PodInfo] = {}
         for entry in entries:
@@ -330,7 +445,7 @@ class GroupEngine:
             kind = info.pod.spec.scheduler_name, info.shape.id
             needs[kind] += 1
             examples[kind] = info
-        self._parked[key] = _Parked(needs, examples, failure.gate if failure is not None else "")
+        self._parked[key] = _Parked(needs, examples, failure.gate if failure is not None else "", domains)
 
     def behind(self, gates: set[str]) -> set[str]:
         """Keys of parked groups of which a member was held back by one of these gates."""
@@ -354,7 +469,28 @@ class GroupEngine:
             class_scores.refresh()
             if self._places(kind, info, class_scores) < count:
                 return False
+            if parked.domains is not None and not self._fits_domain(parked.domains, kind, count, class_scores):
+                return False
         return True
+
+    def _fits_domain(self, domains: Domains, kind: tuple[str, int], count: int, class_scores: ClassScores) -> bool:
+        """Whether some domain may have room for this many pods of a class; the result is kept until a node changes."""
+        key, changes = (kind, count, domains.kind()), self._core.cache.columns.changes
+        known = self._fits.get(key)
+        if known is not None and known[0] == changes:
+            return known[1]
+        info = class_scores.entry.shape
+        fits = True
+        if class_scores.feasible:
+            columns = self._core.cache.columns
+            rows = np.flatnonzero(class_scores.key >= 0)
+            slots = np.zeros(columns.count, np.int64)
+            slots[rows] = _bound(columns.free, info.vector, rows)
+            fits = domains.may_fit(slots, count)
+        if len(self._fits) > 4096:
+            self._fits.clear()
+        self._fits[key] = changes, fits
+        return fits
 
     def _places(self, kind: tuple[str, int], info: PodInfo, class_scores: ClassScores) -> int:
         """An upper bound for the number of pods of this class that fit now."""
@@ -366,12 +502,17 @@ class GroupEngine:
             count = 1 << 30 if class_scores.feasible_for(info) else 0  # places in reservations are not counted
         else:
             rows = np.flatnonzero(class_scores.key >= 0)
-            slots = np.full(len(rows), 1 << 30, np.int64)
-            for column, amount in info.shape.vector:
-                if amount:
-                    np.minimum(slots, columns.free[column, rows] // amount, out=slots)
-            count = int(np.maximum(slots, 1).sum())
+            count = int(_bound(columns.free, info.shape.vector, rows).sum())
         if len(self._slots) > 4096:
             self._slots.clear()
         self._slots[kind] = columns.changes, count
         return count
+
+
+def _bound(free: Ints, vector: Sequence[tuple[int, int]], rows: Rows) -> Ints:
+    """For feasible rows, how many pods with these requests fit at most, [row]."""
+    slots = np.full(len(rows), 1 << 30, np.int64)
+    for column, amount in vector:
+        if amount:
+            np.minimum(slots, free[column, rows] // amount, out=slots)
+    return np.maximum(slots, 1)

@@ -9,9 +9,11 @@ from msgspec.structs import replace
 
 from seatrial.scheduler.api.core import ConfigMap, Node, Pod, PodDisruptionBudget
 from seatrial.scheduler.api.device import Device
+from seatrial.scheduler.api.networktopology import ClusterNetworkTopology
 from seatrial.scheduler.api.numa import NodeResourceTopology
 from seatrial.scheduler.api.quota import ElasticQuota
 from seatrial.scheduler.api.reservation import Reservation
+from seatrial.scheduler.api.slo import NodeMetric
 from seatrial.scheduler.api.wire import ObjectMeta
 from seatrial.scheduler.cache.nodeinfo import PodInfo
 from seatrial.scheduler.framework.cluster_scope import MARK, WIDE
@@ -42,6 +44,9 @@ class Intake:
         self._binding: dict[str, tuple[Entry, CycleState]] = {}
         handle.intake = self
 
+    def on_ready(self) -> None:
+        """Called when a timer made a pod ready. The shell replaces it."""
+
     def set_node(self, node: Node) -> None:
         changes = self.cache.columns.changes
         if len(self.queue.waiting) and self._taints_change(node):
@@ -62,6 +67,7 @@ class Intake:
 
     def remove_node(self, name: str) -> None:
         self.cache.remove_node(name)
+        self.groups.nominations.node_gone(name)
         for listener in self.handle.object_listeners:
             listener.node_changed(name, None)
 
@@ -86,6 +92,18 @@ class Intake:
     def set_quota(self, quota: ElasticQuota) -> None:
         """An ElasticQuota was added or changed."""
         self._deliver(quota, there=True)
+
+    def set_node_metric(self, metric: NodeMetric) -> None:
+        """The NodeMetric of a node was added or changed."""
+        self._deliver(metric, there=True)
+
+    def remove_node_metric(self, name: str) -> None:
+        """The NodeMetric of a node is gone."""
+        self._deliver(NodeMetric(ObjectMeta(name=name)), there=False)
+
+    def set_network_topology(self, topology: ClusterNetworkTopology) -> None:
+        """A ClusterNetworkTopology was added or changed."""
+        self._deliver(topology, there=True)
 
     def set_config_map(self, key: str, config_map: ConfigMap | None) -> None:
         """The ConfigMap `namespace/name` was added or changed, or (None) is gone."""
@@ -132,6 +150,10 @@ class Intake:
             self.handle.groups.set_pod(pod)
             if uid in self.groups and (pod.spec.node_name or pod.deleting):
                 self.groups.drop(uid)
+            if pod.spec.node_name:
+                self.groups.nominations.bound(uid)
+            elif uid in self.groups.nominations and pod.metadata.deletion_timestamp:
+                self.groups.nominations.left(uid)
         if pod.terminated:
             self.remove_pod(uid)
         elif pod.spec.node_name:
@@ -152,6 +174,7 @@ class Intake:
         if self.handle.groups is not None:
             self.groups.drop(uid)
             self.handle.groups.remove_pod(uid)
+            self.groups.nominations.left(uid)
         self._leave_queue(uid)
         self._binding.pop(uid, None)
         if self.cache.remove_pod(uid) is not None:
@@ -182,6 +205,8 @@ class Intake:
         runner = self._runner(info)
         if pod.status.nominated_node_name and not self.handle.nominator.node_of(uid):
             self.handle.nominator.nominate(info, pod.status.nominated_node_name)
+            if runner.groups is not None and runner.groups.is_member(pod):
+                self.groups.nominations.adopt(info)
         status = runner.pre_enqueue(pod)
         self.queue.add(
             info,

@@ -7,6 +7,7 @@ besides the special ones, so that a cluster without quotas sees nothing of it.
 import logging
 from collections import Counter
 from collections.abc import Callable
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -27,7 +28,8 @@ from seatrial.scheduler.quota.tree import Quota, QuotaTree
 log = logging.getLogger(__name__)
 
 PERIOD = 1.0  # seconds between writes of statuses
-FULL_PERIOD = 10  # writes between looks at all quotas: their shares may have changed although nothing of theirs did
+FULL_PERIOD = 10  # periods in which all quotas are looked at: shares may have changed although nothing of theirs did
+MAX_WRITES = 100  # in a period, so that statuses do not crowd out bindings; the others wait for the next period
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 RETRY_PERIODS = 5  # periods before special quotas that could not be created are created again
 
@@ -41,6 +43,7 @@ class QuotaController:
         self._timer: Timer | None = None
         self._rounds = 0
         self._writing: set[str] = set()
+        self._due: dict[str, None] = {}  # quotas whose status may have to be written, in the order of their changes
         self._over_since: dict[str, float] = {}
         self._revoked = 0.0
 
@@ -60,33 +63,49 @@ class QuotaController:
         cache = self._cache
         if self._rounds % RETRY_PERIODS == 0:
             self._create_special()
-        everything = self._rounds % FULL_PERIOD == 0
+        part = self._rounds % FULL_PERIOD
         self._rounds += 1
         for tree_id, tree in cache.trees.items():
-            touched, tree.touched = tree.touched, set()
-            for quota in tree if everything else touched:
+            for quota in sorted(tree.take_touched() - {tree.root}, key=lambda quota: quota.name):
+                self._due.setdefault(quota.name, None)
+            for quota in islice(tree, part, None, FULL_PERIOD):
                 if not tree_id or quota not in {tree.root, tree.system, tree.default}:
-                    self._write(tree, quota)
+                    self._due.setdefault(quota.name, None)
+        self._write_due()
         if cache.args.monitor_all_quotas and cache.args.enable_runtime_quota:
             self._revoke()
 
     # -- statuses -----------------------------------------------------------------------------------------------------
 
-    def _write(self, tree: QuotaTree, quota: Quota) -> None:
-        """Write the status of a quota if it differs from the object's, apart from entries of 0."""
+    def _write_due(self) -> None:
+        """Write the statuses that differ, those that are due longest first. The root's is due in each period."""
+        due = [ROOT_QUOTA, *self._due]
+        written = 0
+        for name in due:
+            if written == MAX_WRITES:
+                break
+            self._due.pop(name, None)
+            found = self._cache.find(name)
+            if found is not None:
+                written += self._write(*found)
+
+    def _write(self, tree: QuotaTree, quota: Quota) -> bool:
+        """Write the status of a quota if it differs from the object's, apart from entries of 0. Whether it does."""
         found = self._cache.objects.get(quota.name)
         if found is None:
-            return
+            return False
         if quota.name in self._writing:
             tree.touched.add(quota)
-            return
+            return False
         annotations, used = status_of(tree, quota)
+        for hook in self._cache.hooks:
+            annotations |= hook.update_quota_status(found)
         before = (found.status.used if found.status else None) or {}
         changed: dict[str, Any] = {
             key: text for key, text in annotations.items() if not _equal(found.metadata.annotations.get(key), text)
         }
         if not changed and without_zeros(before) == without_zeros(used):
-            return
+            return False
         listed = {**dict.fromkeys(before), **used}  # a key that is null goes
         patch = {"metadata": {"annotations": changed}, "status": {"used": listed}}
         self._writing.add(quota.name)
@@ -98,6 +117,7 @@ class QuotaController:
                 log.warning("quota status-unwritten name=%s why=%s", quota.name, refusal(response))
 
         self._rest.merge(_path(found.metadata.namespace, quota.name), patch, written)
+        return True
 
     def _create_special(self) -> None:
         """Create the objects of the root, system and default quota where they are missing (QUOTA-R37)."""
@@ -167,7 +187,9 @@ def pods_to_revoke(cache: QuotaCache, tree: QuotaTree, quota: Quota) -> list[Acc
     def over() -> bool:
         return any(used[key] > share for key, share in runtime.items())
 
-    members = [one for one in cache.members.get(quota.name, {}).values() if one.assigned and one.info is not None]
+    members = [
+        member for member in cache.members.get(quota.name, {}).values() if member.assigned and member.info is not None
+    ]
     members.sort(key=lambda account: importance(account.info) if account.info else (0.0, 0.0), reverse=True)
     collected = []
     for account in members:

@@ -505,6 +505,8 @@ class ApiServer:
             "metadata": dict(item.obj["metadata"]),
             "spec": {**item.obj.get("spec", {}), "finalizers": finalizers},
         }
+        if context.options().dry_run:
+            return self._answer(resource, Item(item.key, body, item.version, item.ledger), context)
         collection = self.objects.collection(resource)
         item = collection.put(item.key, body)
         if not finalizers and "deletionTimestamp" in body["metadata"] and not body["metadata"].get("finalizers"):

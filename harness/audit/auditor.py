@@ -17,10 +17,10 @@ from seatrial.harness.audit.invariants import (
     StateInvariant,
 )
 from seatrial.harness.audit.state import ClusterState, PodGroup, PodRecord, Quota
+from seatrial.harness.quantities import QuantityError, amounts
 from seatrial.scheduler.api.core import Node, Pod
 from seatrial.scheduler.api.device import Device
 from seatrial.scheduler.api.numa import NodeResourceTopology
-from seatrial.scheduler.api.quantity import QuantityError, amounts
 from seatrial.scheduler.api.reservation import Reservation
 
 BINDINGS: tuple[BindingInvariant, ...] = (
@@ -238,7 +238,7 @@ class Auditor:
         if key in self._reported:
             return
         self._reported.add(key)
-        lines = [line for one in (record, *breach.pods) if one is not None for line in one.timeline]
+        lines = [line for pod in (record, *breach.pods) if pod is not None for line in pod.timeline]
         lines.sort(key=lambda line: float(line.partition(" ")[0]))
         where = record.key if record is not None else ""
         self.violations.append(
@@ -261,7 +261,7 @@ def _check(invariant: BindingInvariant, views: list[Binding]) -> Breach | None:
 
 
 def _devices(record: PodRecord) -> str:
-    parts = [f"{kind} {one.minor}" for kind, one in device_rules.shares_of(record)]
+    parts = [f"{kind} {share.minor}" for kind, share in device_rules.shares_of(record)]
     return f" with {', '.join(parts)}" if parts else ""
 
 

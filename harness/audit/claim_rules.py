@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from seatrial.harness.audit.annotations import holds_resources, ignores_reservations, reservation_uid
 from seatrial.harness.audit.invariants import (
     Binding,
     BindingInvariant,
@@ -12,16 +13,14 @@ from seatrial.harness.audit.invariants import (
 )
 from seatrial.harness.audit.placement_rules import selects, used_on
 from seatrial.harness.audit.state import GRACE, ClusterState, PodRecord
+from seatrial.harness.quantities import Amounts, amounts
 from seatrial.scheduler.api.core import PREEMPT_NEVER, Pod
 from seatrial.scheduler.api.extension import DISABLE_PREEMPTIBLE, POD_GROUP_LABEL
-from seatrial.scheduler.api.quantity import Amounts, amounts
 from seatrial.scheduler.api.reservation import (
     RESERVATION_AFFINITY,
     RESTRICTED,
     Reservation,
     ReservationOwner,
-    allocated_to,
-    ignores_reservations,
 )
 
 LOST_AFTER = 60.0  # seconds without any word of the scheduler about a pending pod
@@ -33,7 +32,7 @@ _PREEMPTED = "PreemptionByScheduler"
 
 
 def _reservation(binding: Binding) -> Reservation | None:
-    uid = allocated_to(binding.pod)
+    uid = reservation_uid(binding.pod)
     return binding.state.reservations.get(uid) if uid else None
 
 
@@ -41,7 +40,7 @@ def _owners_of(state: ClusterState, uid: str) -> list[PodRecord]:
     return [
         record
         for record in state.pods.values()
-        if record.node and not record.pod.terminated and allocated_to(record.pod) == uid
+        if record.node and not record.pod.terminated and reservation_uid(record.pod) == uid
     ]
 
 
@@ -66,8 +65,10 @@ def _owns(owner: ReservationOwner, pod: Pod) -> bool:
     ):
         return False
     if controller is not None and not any(
-        controller.uid in {"", one.uid} and controller.name in {"", one.name} and controller.kind in {"", one.kind}
-        for one in meta.owner_references
+        controller.uid in {"", reference.uid}
+        and controller.name in {"", reference.name}
+        and controller.kind in {"", reference.kind}
+        for reference in meta.owner_references
     ):
         return False
     return owner.label_selector is None or selects(owner.label_selector, meta.labels)
@@ -77,7 +78,7 @@ def _once(binding: Binding) -> Breach | None:
     found = _reservation(binding)
     if found is None or not found.spec.allocate_once:
         return None
-    others = [one for one in _owners_of(binding.state, found.metadata.uid) if one.uid != binding.record.uid]
+    others = [owner for owner in _owners_of(binding.state, found.metadata.uid) if owner.uid != binding.record.uid]
     if not others:
         return None
     return Breach(f"is in reservation {found.name}, which {others[0].key} has used up", (others[0],))
@@ -97,7 +98,7 @@ def _restricted_sum(binding: Binding) -> Breach | None:
 
 
 def _required_reservation(binding: Binding) -> Breach | None:
-    if RESERVATION_AFFINITY not in binding.pod.metadata.annotations or allocated_to(binding.pod):
+    if RESERVATION_AFFINITY not in binding.pod.metadata.annotations or reservation_uid(binding.pod):
         return None
     if ignores_reservations(binding.pod):
         return None
@@ -113,17 +114,17 @@ def _open_reservation(binding: Binding) -> Breach | None:
 
 def _reserved_amounts(binding: Binding) -> Breach | None:
     """Pods outside of reservations leave what reservations hold: requests and the unused rests fit on the node."""
-    if binding.node is None or ignores_reservations(binding.pod) or allocated_to(binding.pod):
+    if binding.node is None or ignores_reservations(binding.pod) or reservation_uid(binding.pod):
         return None
     have = amounts(binding.node.status.allocatable)
     total: Amounts = used_on(binding.all())
     held: list[str] = []
-    for one in binding.state.reservations:
-        if not one.available or one.status.node_name != binding.record.node:
+    for reservation in binding.state.reservations:
+        if not holds_resources(reservation) or reservation.status.node_name != binding.record.node:
             continue
-        used = used_on(_owners_of(binding.state, one.metadata.uid))
-        held.append(one.name)
-        for name, value in amounts(one.status.allocatable).items():
+        used = used_on(_owners_of(binding.state, reservation.metadata.uid))
+        held.append(reservation.name)
+        for name, value in amounts(reservation.status.allocatable).items():
             total[name] = total.get(name, 0) + max(value - used.get(name, 0), 0)
     for name in binding.record.requests if held else ():
         if name in have and total.get(name, 0) > have[name]:
@@ -138,7 +139,10 @@ def _victim(change: Change) -> bool:
     """Whether this change is a scheduler's eviction."""
 
     def marked(pod: Pod) -> bool:
-        return any(one.type == "DisruptionTarget" and one.reason == _PREEMPTED for one in pod.status.conditions)
+        return any(
+            condition.type == "DisruptionTarget" and condition.reason == _PREEMPTED
+            for condition in pod.status.conditions
+        )
 
     return marked(change.after) and not marked(change.before)
 
@@ -147,8 +151,8 @@ def _for_a_higher(change: Change) -> Breach | None:
     if not _victim(change):
         return None
     priority = change.after.spec.priority
-    waiting = [one.pod for one in change.state.pending.values()]
-    reserving = [one for one in change.state.reservations if not one.status.node_name]
+    waiting = [entry.pod for entry in change.state.pending.values()]
+    reserving = [reservation for reservation in change.state.reservations if not reservation.status.node_name]
     if reserving or any(pod.spec.priority > priority for pod in waiting):
         return None
     return Breach(f"was preempted with priority {priority}; no pending pod has a higher one")
@@ -171,20 +175,20 @@ def _never_nominated(change: Change) -> Breach | None:
 
 def _nominated_room(binding: Binding) -> Breach | None:
     """A less important pod does not take what a nominated pod waits for."""
-    if binding.node is None or allocated_to(binding.pod):
+    if binding.node is None or reservation_uid(binding.pod):
         return None
     priority = binding.pod.spec.priority
     nominated = [
-        one
-        for one in binding.state.pending.values()
-        if one.pod.status.nominated_node_name == binding.record.node
-        and one.pod.spec.priority > priority
-        and not one.pod.deleting
+        entry
+        for entry in binding.state.pending.values()
+        if entry.pod.status.nominated_node_name == binding.record.node
+        and entry.pod.spec.priority > priority
+        and not entry.pod.deleting
     ]
     if not nominated:
         return None
     have = amounts(binding.node.status.allocatable)
-    used = used_on([*(one for one in binding.all() if not one.pod.deleting), *nominated])
+    used = used_on([*(record for record in binding.all() if not record.pod.deleting), *nominated])
     for name in binding.record.requests:
         if name in have and used.get(name, 0) > have[name]:
             first = nominated[0]
@@ -218,12 +222,12 @@ def _no_inversion(binding: Binding) -> Breach | None:
     return None
 
 
-def _alike(one: Pod, other: Pod) -> bool:
-    a, b = one.spec, other.spec
+def _alike(pod: Pod, other: Pod) -> bool:
+    a, b = pod.spec, other.spec
     return (
-        one.metadata.namespace == other.metadata.namespace
-        and one.metadata.labels == other.metadata.labels
-        and one.metadata.annotations.keys() <= other.metadata.annotations.keys() | {"x"}
+        pod.metadata.namespace == other.metadata.namespace
+        and pod.metadata.labels == other.metadata.labels
+        and pod.metadata.annotations.keys() <= other.metadata.annotations.keys() | {"x"}
         and a.scheduler_name == b.scheduler_name
         and [c.resources for c in a.containers] == [c.resources for c in b.containers]
         and (a.node_selector, a.affinity, a.tolerations, a.topology_spread_constraints, a.volumes)
@@ -232,7 +236,11 @@ def _alike(one: Pod, other: Pod) -> bool:
 
 
 def _none_lost(state: ClusterState, at: float) -> Iterator[tuple[PodRecord | None, Breach]]:
-    served = {one.pod.spec.scheduler_name for one in state.pods.values() if one.bound_by_scheduler or one.attempted}
+    served = {
+        record.pod.spec.scheduler_name
+        for record in state.pods.values()
+        if record.bound_by_scheduler or record.attempted
+    }
     for record in list(state.pending.values()):
         pod = record.pod
         waited = at - record.seen_at
@@ -253,8 +261,8 @@ def _gangs_whole(state: ClusterState, at: float) -> Iterator[tuple[PodRecord | N
             members.setdefault(f"{record.pod.metadata.namespace}/{name}", []).append(record)
     for key, group in state.groups.items():
         there = members.get(key, [])
-        placed = [one for one in there if one.node]
-        latest = max((one.bound_at or one.seen_at for one in placed), default=at)
+        placed = [member for member in there if member.node]
+        latest = max((member.bound_at or member.seen_at for member in placed), default=at)
         if 0 < len(placed) < group.min_member <= len(there) and at - latest > GANG_WITHIN:
             said = f"gang {key} needs {group.min_member} members and has {len(placed)} bound for {at - latest:.0f} s"
             yield placed[0], Breach(said, tuple(placed[1:]))
@@ -262,7 +270,7 @@ def _gangs_whole(state: ClusterState, at: float) -> Iterator[tuple[PodRecord | N
 
 def _quota_bounds(binding: Binding) -> Breach | None:
     name = binding.pod.metadata.labels.get(QUOTA_LABEL)
-    quota = next((one for one in binding.state.quotas.values() if one.name == name), None)
+    quota = next((known for known in binding.state.quotas.values() if known.name == name), None)
     if not name or quota is None:
         return None
     members = [

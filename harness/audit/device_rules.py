@@ -7,6 +7,7 @@ import msgspec
 from seatrial.harness.audit.invariants import Binding, BindingInvariant, Breach, Change, ChangeInvariant
 from seatrial.harness.audit.placement_rules import selects
 from seatrial.harness.audit.state import PodRecord
+from seatrial.harness.quantities import Amounts, amounts
 from seatrial.scheduler.api.device import (
     DEVICE_ALLOCATE_HINT,
     DEVICE_ALLOCATED,
@@ -27,7 +28,6 @@ from seatrial.scheduler.api.device import (
     JointAllocate,
     Partition,
 )
-from seatrial.scheduler.api.quantity import Amounts, amounts
 
 _GPU_NAMES = frozenset({NVIDIA_GPU, "amd.com/gpu", "dcu.com/gpu", GPU, GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO})
 _TYPE_OF = {**dict.fromkeys(_GPU_NAMES, "gpu"), RDMA: "rdma", FPGA: "fpga"}
@@ -43,14 +43,14 @@ def shares_of(record: PodRecord) -> Iterator[tuple[str, DeviceAllocation]]:
     except msgspec.DecodeError:
         return
     for kind, listed in allocations.items():
-        for one in listed:
-            yield kind, one
+        for share in listed:
+            yield kind, share
 
 
 def _listed(binding: Binding) -> dict[Where, DeviceInfo]:
     if binding.device is None:
         return {}
-    return {(one.type, one.minor): one for one in binding.device.spec.devices if one.minor is not None}
+    return {(device.type, device.minor): device for device in binding.device.spec.devices if device.minor is not None}
 
 
 # -- the annotation ---------------------------------------------------------------------------------------------------
@@ -102,13 +102,13 @@ def _not_granted_unasked(binding: Binding) -> Breach | None:
 def _amount(binding: Binding) -> Breach | None:
     """GPU amounts of the annotation equal those of the request, in percent of cards."""
     asked = _requested(binding.record.requests).get("gpu", {})
-    given = [one for kind, one in shares_of(binding.record) if kind == "gpu"]
+    given = [share for kind, share in shares_of(binding.record) if kind == "gpu"]
     if not given:
         return None
     cards = sum(asked.get(name, 0) * 100 for name in (NVIDIA_GPU, "amd.com/gpu", "dcu.com/gpu")) + asked.get(GPU, 0)
     for name in (GPU_CORE, GPU_MEMORY_RATIO, GPU_MEMORY):
         wanted = asked.get(name, 0) or (cards if name != GPU_MEMORY else 0)
-        total = sum(amounts(one.resources).get(name, 0) for one in given)
+        total = sum(amounts(share.resources).get(name, 0) for share in given)
         if wanted and total != wanted:
             return Breach(f"requests {wanted} of {name} and got {total} on {len(given)} cards")
     return None
@@ -116,38 +116,38 @@ def _amount(binding: Binding) -> Breach | None:
 
 def _memory_forms_agree(binding: Binding) -> Breach | None:
     listed = _listed(binding)
-    for kind, one in shares_of(binding.record):
-        info = listed.get((kind, one.minor))
+    for kind, share in shares_of(binding.record):
+        info = listed.get((kind, share.minor))
         if kind != "gpu" or info is None:
             continue
-        given, total = amounts(one.resources), amounts(info.resources).get(GPU_MEMORY, 0)
+        given, total = amounts(share.resources), amounts(info.resources).get(GPU_MEMORY, 0)
         if not total or (GPU_MEMORY not in given and GPU_MEMORY_RATIO not in given):
             continue
         if GPU_MEMORY not in given or GPU_MEMORY_RATIO not in given:
-            return Breach(f"its card {one.minor} has only one form of memory in the annotation: {_text(given)}")
+            return Breach(f"its card {share.minor} has only one form of memory in the annotation: {_text(given)}")
         if abs(given[GPU_MEMORY] * 100 / total - given[GPU_MEMORY_RATIO]) > _ROUNDING:
             return Breach(
-                f"its card {one.minor} has {given[GPU_MEMORY]} bytes, which is not {given[GPU_MEMORY_RATIO]} %"
+                f"its card {share.minor} has {given[GPU_MEMORY]} bytes, which is not {given[GPU_MEMORY_RATIO]} %"
             )
     return None
 
 
 def _no_duplicates(binding: Binding) -> Breach | None:
     seen: set[Where] = set()
-    for kind, one in shares_of(binding.record):
-        if (kind, one.minor) in seen:
-            return Breach(f"got {kind} {one.minor} twice")
-        seen.add((kind, one.minor))
+    for kind, share in shares_of(binding.record):
+        if (kind, share.minor) in seen:
+            return Breach(f"got {kind} {share.minor} twice")
+        seen.add((kind, share.minor))
     return None
 
 
 def _ids(binding: Binding) -> Breach | None:
     listed = _listed(binding)
-    for kind, one in shares_of(binding.record):
-        info = listed.get((kind, one.minor))
-        if info is not None and one.id and info.id and one.id != info.id:
+    for kind, share in shares_of(binding.record):
+        info = listed.get((kind, share.minor))
+        if info is not None and share.id and info.id and share.id != info.id:
             return Breach(
-                f"its {kind} {one.minor} has the ID {one.id} in the annotation and {info.id} in the Device object"
+                f"its {kind} {share.minor} has the ID {share.id} in the annotation and {info.id} in the Device object"
             )
     return None
 
@@ -157,33 +157,33 @@ def _ids(binding: Binding) -> Breach | None:
 
 def _exist(binding: Binding) -> Breach | None:
     listed = _listed(binding)
-    for kind, one in shares_of(binding.record):
-        if binding.device is not None and (kind, one.minor) not in listed:
-            return Breach(f"got {kind} {one.minor}, which {binding.record.node} does not have")
+    for kind, share in shares_of(binding.record):
+        if binding.device is not None and (kind, share.minor) not in listed:
+            return Breach(f"got {kind} {share.minor}, which {binding.record.node} does not have")
     return None
 
 
 def _healthy(binding: Binding) -> Breach | None:
     listed = _listed(binding)
-    for kind, one in shares_of(binding.record):
-        info = listed.get((kind, one.minor))
+    for kind, share in shares_of(binding.record):
+        info = listed.get((kind, share.minor))
         if info is not None and not info.health:
-            return Breach(f"got {kind} {one.minor} of {binding.record.node}, which is unhealthy")
+            return Breach(f"got {kind} {share.minor} of {binding.record.node}, which is unhealthy")
     return None
 
 
 def _sum(binding: Binding, resources: frozenset[str] | None) -> Breach | None:
     """Sums on each device of the pod; `resources` None: all but those of GPUs."""
     listed = _listed(binding)
-    mine = {(kind, one.minor) for kind, one in shares_of(binding.record)}
+    mine = {(kind, share.minor) for kind, share in shares_of(binding.record)}
     totals: dict[tuple[Where, str], int] = {}
     holders: dict[Where, list[PodRecord]] = {}
     for record in binding.all():
-        for kind, one in shares_of(record):
-            where = (kind, one.minor)
+        for kind, share in shares_of(record):
+            where = (kind, share.minor)
             if where in mine:
                 holders.setdefault(where, []).append(record)
-                for name, value in amounts(one.resources).items():
+                for name, value in amounts(share.resources).items():
                     totals[where, name] = totals.get((where, name), 0) + value
     for (where, name), total in totals.items():
         info = listed.get(where)
@@ -216,26 +216,26 @@ def _other_sum(binding: Binding) -> Breach | None:
 def _whole_alone(binding: Binding) -> Breach | None:
     """A card of which one pod has 100 percent of memory has no other pod."""
     mine = {
-        (kind, one.minor): amounts(one.resources).get(GPU_MEMORY_RATIO, 0) >= 100
-        for kind, one in shares_of(binding.record)
+        (kind, share.minor): amounts(share.resources).get(GPU_MEMORY_RATIO, 0) >= 100
+        for kind, share in shares_of(binding.record)
         if kind == "gpu"
     }
     for other in binding.others():
-        for kind, one in shares_of(other):
-            where = (kind, one.minor)
-            if where in mine and (mine[where] or amounts(one.resources).get(GPU_MEMORY_RATIO, 0) >= 100):
+        for kind, share in shares_of(other):
+            where = (kind, share.minor)
+            if where in mine and (mine[where] or amounts(share.resources).get(GPU_MEMORY_RATIO, 0) >= 100):
                 return Breach(
-                    f"shares card {one.minor} of {binding.record.node} with {other.key}; one of them has it whole",
+                    f"shares card {share.minor} of {binding.record.node} with {other.key}; one of them has it whole",
                     (other,),
                 )
     return None
 
 
 def _functions(record: PodRecord) -> Iterator[tuple[int, str]]:
-    for kind, one in shares_of(record):
-        if kind == "rdma" and one.extension is not None:
-            for function in one.extension.vfs:
-                yield one.minor, function.bus_id
+    for kind, share in shares_of(record):
+        if kind == "rdma" and share.extension is not None:
+            for function in share.extension.vfs:
+                yield share.minor, function.bus_id
 
 
 def _functions_once(binding: Binding) -> Breach | None:
@@ -263,9 +263,11 @@ def _hints(record: PodRecord) -> Mapping[str, DeviceHint]:
 def _places(binding: Binding, kind: str) -> list[tuple[int, str]]:
     """NUMA node and PCIe switch of the pod's devices of one type, where known."""
     listed = _listed(binding)
-    found = (listed.get((of, one.minor)) for of, one in shares_of(binding.record) if of == kind)
+    found = (listed.get((of, share.minor)) for of, share in shares_of(binding.record) if of == kind)
     return [
-        (one.topology.node_id, one.topology.pcie_id) for one in found if one is not None and one.topology is not None
+        (device.topology.node_id, device.topology.pcie_id)
+        for device in found
+        if device is not None and device.topology is not None
     ]
 
 
@@ -282,15 +284,15 @@ def _scope(binding: Binding) -> Breach | None:
 def _selected(binding: Binding) -> Breach | None:
     listed = _listed(binding)
     for kind, hint in _hints(binding.record).items():
-        for of, one in shares_of(binding.record):
-            info = listed.get((of, one.minor))
+        for of, share in shares_of(binding.record):
+            info = listed.get((of, share.minor))
             if (
                 of == kind
                 and hint.selector is not None
                 and info is not None
                 and not selects(hint.selector, info.labels)
             ):
-                return Breach(f"got {kind} {one.minor} with labels {info.labels}, which its hint excludes")
+                return Breach(f"got {kind} {share.minor} with labels {info.labels}, which its hint excludes")
     return None
 
 
@@ -316,10 +318,12 @@ def _exclusive_switch(binding: Binding) -> Breach | None:
         mine = {place[1] for place in _places(binding, kind)}
         listed = _listed(binding)
         for other in binding.others():
-            for of, one in shares_of(other):
-                info = listed.get((of, one.minor))
+            for of, share in shares_of(other):
+                info = listed.get((of, share.minor))
                 if of == kind and info is not None and info.topology is not None and info.topology.pcie_id in mine:
-                    return Breach(f"wants its switches for itself; {other.key} has {kind} {one.minor} there", (other,))
+                    return Breach(
+                        f"wants its switches for itself; {other.key} has {kind} {share.minor} there", (other,)
+                    )
     return None
 
 
@@ -330,23 +334,23 @@ def _partition(binding: Binding) -> Breach | None:
         return None
     if device.metadata.labels.get(GPU_PARTITION_POLICY_LABEL) != "Honor":
         return None
-    cards = [one for kind, one in shares_of(binding.record) if kind == "gpu"]
-    minors = {one.minor for one in cards}
-    if not cards or any(amounts(one.resources).get(GPU_MEMORY_RATIO, 0) < 100 for one in cards):
+    cards = [share for kind, share in shares_of(binding.record) if kind == "gpu"]
+    minors = {card.minor for card in cards}
+    if not cards or any(amounts(card.resources).get(GPU_MEMORY_RATIO, 0) < 100 for card in cards):
         return None
     try:
         table = msgspec.json.decode(device.metadata.annotations[GPU_PARTITIONS], type=dict[str, list[Partition]])
     except msgspec.DecodeError:
         return None
-    if any(set(one.minors) == minors for one in table.get(str(len(minors)), ())):
+    if any(set(row.minors) == minors for row in table.get(str(len(minors)), ())):
         return None
     return Breach(f"got cards {sorted(minors)}, which are no partition of {node.name}")
 
 
 def _isolation(binding: Binding) -> Breach | None:
     wanted = binding.pod.metadata.labels.get(GPU_ISOLATION_PROVIDER, "")
-    shared = [one for kind, one in shares_of(binding.record) if kind == "gpu"
-              and amounts(one.resources).get(GPU_MEMORY_RATIO, 100) < 100]  # fmt: skip
+    shared = [share for kind, share in shares_of(binding.record) if kind == "gpu"
+              and amounts(share.resources).get(GPU_MEMORY_RATIO, 100) < 100]  # fmt: skip
     if not wanted or not shared or binding.node is None:
         return None
     has = binding.node.metadata.labels.get(GPU_ISOLATION_PROVIDER, "")

@@ -8,6 +8,8 @@ import msgspec
 from seatrial.harness.audit.device_rules import shares_of
 from seatrial.harness.audit.invariants import Binding, BindingInvariant, Breach, Change, ChangeInvariant
 from seatrial.harness.audit.state import PodRecord
+from seatrial.harness.cpusets import CpusetError, parse_cpuset
+from seatrial.harness.quantities import CPU, Amounts, amounts
 from seatrial.scheduler.api.numa import (
     CPU_TOPOLOGY,
     FULL_PCPUS,
@@ -24,14 +26,11 @@ from seatrial.scheduler.api.numa import (
     SPREAD_BY_PCPUS,
     CpuDetail,
     CpuManagerPolicy,
-    CpusetError,
     CpuTopology,
     NodeReservation,
     NumaTopologySpec,
     ResourceSpec,
-    parse_cpuset,
 )
-from seatrial.scheduler.api.quantity import CPU, Amounts, amounts
 
 
 def _cpus(record: PodRecord) -> frozenset[int]:
@@ -45,7 +44,7 @@ def _details(binding: Binding) -> dict[int, CpuDetail]:
     if binding.topology is None:
         return {}
     found = _read(binding.topology.metadata.annotations, CPU_TOPOLOGY, CpuTopology())
-    return {one.id: one for one in found.detail}
+    return {cpu.id: cpu for cpu in found.detail}
 
 
 def _read(annotations: Mapping[str, str], key: str, default: Any) -> Any:
@@ -169,17 +168,17 @@ def _single_numa(binding: Binding) -> Breach | None:
     if _policy(binding) != SINGLE_NUMA_NODE:
         return None
     try:
-        zones = {one.node for one in binding.record.numa.numa_node_resources if one.resources}
+        zones = {resource.node for resource in binding.record.numa.numa_node_resources if resource.resources}
     except msgspec.DecodeError:
         return None
     details = _details(binding)
     zones |= {details[number].node for number in _cpus(binding.record) if number in details}
     listed = binding.device.spec.devices if binding.device is not None else ()
-    mine = {(kind, one.minor) for kind, one in shares_of(binding.record)}
+    mine = {(kind, share.minor) for kind, share in shares_of(binding.record)}
     zones |= {
-        one.topology.node_id
-        for one in listed
-        if (one.type, one.minor) in mine and one.topology is not None and one.topology.node_id >= 0
+        device.topology.node_id
+        for device in listed
+        if (device.type, device.minor) in mine and device.topology is not None and device.topology.node_id >= 0
     }
     return Breach(f"must be on one NUMA node and is on {sorted(zones)}") if len(zones) > 1 else None
 
@@ -191,7 +190,7 @@ def _zone_sums(binding: Binding) -> Breach | None:
     for zone in binding.topology.zones:
         digits = zone.name.rpartition("-")[2]
         if zone.type == "Node" and digits.isdigit():
-            have[int(digits)] = amounts({one.name: one.allocatable for one in zone.resources})
+            have[int(digits)] = amounts({resource.name: resource.allocatable for resource in zone.resources})
     used: dict[tuple[int, str], int] = {}
     for record in binding.all():
         try:

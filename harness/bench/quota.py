@@ -4,13 +4,12 @@ A tree of quotas in five levels is built. Then pods of its leaves come and go: e
 root. Then nodes are added. Last, equal pods are placed with and without quotas, in turns, on equal nodes.
 """
 
-import gc
 import sys
 import time
 import tracemalloc
 from typing import Any
 
-from seatrial.harness.bench.core import Progress
+from seatrial.harness.bench.core import Progress, starved, timed
 from seatrial.harness.bench.mixes import device_manifest, names, node_manifest, pod_spec
 from seatrial.harness.errors import SubjectError
 from seatrial.harness.sample_statistics import percentile, spread
@@ -42,9 +41,12 @@ def bench_quota(
     added = _nodes(core, nodes)
     progress(f"a request change {percentile(requests, 50):.1f} us, a node added {percentile(added, 50):.3f} ms")
     rates: dict[int, list[float]] = {0: [], placing: []}
+    shares: list[float] = []
     for number in range(repeat):
         for count, found in rates.items():
-            found.append(_placed_per_second(count, nodes, seed))
+            rate, share = _placed_per_second(count, placing, nodes, seed)
+            found.append(rate)
+            shares.append(share)
         progress(f"repetition {number + 1} of {repeat}: {rates[placing][-1]:,.0f} pods/s, {rates[0][-1]:,.0f} without")
     with_quotas, without = spread(rates[placing]), spread(rates[0])
     loss = 100 * (1 - with_quotas["median"] / without["median"])
@@ -64,6 +66,8 @@ def bench_quota(
             and percentile(added, 50) <= NODE_BUDGET_MS
             and loss <= LOSS_BUDGET
         ),
+        "valid": not (because := starved(shares)),
+        "invalid_because": because,
         "python": sys.version.split()[0],
     }
 
@@ -120,26 +124,25 @@ def _nodes(core: BareCore, count: int) -> list[float]:
     return sorted(taken)
 
 
-def _placed_per_second(quotas: int, nodes: int, seed: int) -> float:
-    """Pods placed per second, one card each until all cards are taken; with so many quotas in one level, if any."""
+def _placed_per_second(quotas: int, placing: int, nodes: int, seed: int) -> tuple[float, float]:
+    """Pods placed per second, one card each until all cards are taken; and the share of a core that this process got.
+
+    Args:
+        quotas: Number of quotas in one level; 0 for none.
+        placing: Number of quotas that the labels of the pods name, whether these exist or not.
+    """
     core = BareCore(seed=seed)
     for name in names("node", nodes):
         core.add_node(node_manifest(name), device_manifest(name))
-    own = [f"quota-{number:05}" for number in range(quotas)]
-    for name in own:
+    for name in (f"quota-{number:05}" for number in range(quotas)):
         core.add_quota(quota(name).max(cpu=100000, memory="1Pi").min(cpu=1).namespace("bench").manifest)
     spec = core.spec(pod_spec({"cpu": "1", "memory": "1Gi", "koordinator.sh/gpu": 100}, core.scheduler_name))
     pods = nodes * CARDS
     for number, name in enumerate(names("pod", pods)):
-        core.add_pod(name, spec, {QUOTA_NAME: own[number % quotas]} if quotas else None)
-    gc.collect()
-    gc.freeze()
-    placed = 0
-    began = time.perf_counter()
-    while core.ready:
-        placed += core.decide()
-    seconds = time.perf_counter() - began
-    gc.unfreeze()
+        core.add_pod(name, spec, {QUOTA_NAME: f"quota-{number % placing:05}"})  # equal pods with and without quotas
+    if not core.ready:  # this also settles what follows from the last quota
+        raise SubjectError(f"bench quota: expected {pods} pods to wait for their placement, found none")
+    seconds, cpu_seconds, _, placed, _ = timed(core)
     if placed != pods:
         raise SubjectError(f"bench quota: expected {pods} pods to be placed, found {placed}")
-    return pods / seconds
+    return pods / seconds, cpu_seconds / seconds

@@ -128,16 +128,16 @@ def control_plane(folder: Path, definitions: Sequence[dict[str, object]] = ()) -
         )
         everything = (etcd, server, manager)
         _wait(url, folder / "kubeconfig", "/api/v1/namespaces/default/serviceaccounts/default", everything)
-        yield ControlPlane(url, folder / "kubeconfig", tuple(one.process for one in everything))
+        yield ControlPlane(url, folder / "kubeconfig", tuple(supervised.process for supervised in everything))
 
 
 def free_ports(count: int) -> list[int]:
     """Different free TCP ports of the loopback address."""
     with ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind((LOOPBACK, 0))
-        return [one.getsockname()[1] for one in sockets]
+        for listening in sockets:
+            listening.bind((LOOPBACK, 0))
+        return [listening.getsockname()[1] for listening in sockets]
 
 
 def _api_server_flags(folder: Path, port: int, etcd_url: str) -> list[str]:
@@ -236,8 +236,8 @@ def _wait(url: str, kubeconfig: Path, path: str, processes: Sequence[_Process]) 
     answer = "no answer"
     try:
         while True:
-            for one in processes:
-                one.check()
+            for process in processes:
+                process.check()
             try:
                 found = pool.request("GET", url + path, retries=False, timeout=5.0)
             except urllib3.exceptions.HTTPError as error:
@@ -272,7 +272,7 @@ def _define(
         pool.clear()
     for body in definitions:
         spec: dict[str, object] = body["spec"]  # type: ignore[assignment]
-        version = next(one["name"] for one in spec["versions"] if one["served"])  # type: ignore[attr-defined]
+        version = next(entry["name"] for entry in spec["versions"] if entry["served"])  # type: ignore[attr-defined]
         plural = spec["names"]["plural"]  # type: ignore[index]
         _wait(url, kubeconfig, f"/apis/{spec['group']}/{version}/{plural}", processes)
 

@@ -61,7 +61,7 @@ class ExistingCluster(RemoteCluster, SimulatedNodes):
         self._transport = ScopedTransport(access, self)
 
     def add_nodes(self, nodes: Iterable[NodeBuilder | Mapping[str, Any]]) -> None:
-        entries = [checked_entry(one.manifest if isinstance(one, NodeBuilder) else one) for one in nodes]
+        entries = [checked_entry(node.manifest if isinstance(node, NodeBuilder) else node) for node in nodes]
         super().add_nodes([self.scope.entry(entry) for entry in entries])
 
     def remove_node(self, name: str) -> None:
@@ -131,7 +131,7 @@ def with_context(kubeconfig: Path, context: str, target: Path) -> Path:
         UsageError: the file cannot be used or has no such context.
     """
     content = content_of(kubeconfig)
-    known = [one.get("name") for one in content.get("contexts") or () if isinstance(one, dict)]
+    known = [entry.get("name") for entry in content.get("contexts") or () if isinstance(entry, dict)]
     if context and context not in known:
         there = ", ".join(map(str, known)) or "none"
         raise UsageError(f"--context {context}: kubeconfig {kubeconfig} has no such context; it has: {there}")

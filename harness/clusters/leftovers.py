@@ -110,7 +110,7 @@ def define_missing(cluster: Cluster) -> None:
             if response.code != 409:  # another run was faster
                 expect(response, f"create definition {name!r}")
         spec = body["spec"]
-        version = next(one["name"] for one in spec["versions"] if one["served"])
+        version = next(entry["name"] for entry in spec["versions"] if entry["served"])
         served = Request("GET", f"/apis/{spec['group']}/{version}/{spec['names']['plural']}?limit=1")
         if not cluster.wait(lambda served=served: cluster.call(served).ok, within=GONE_WITHIN):  # type: ignore[misc]
             raise ClusterError(f"definition {name!r}: not served after {GONE_WITHIN:.0f} s")

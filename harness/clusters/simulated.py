@@ -101,7 +101,7 @@ def expect(response: Response, what: str) -> Response:
 def _is_new(node: Mapping[str, Any]) -> bool:
     """Whether the node still has the taint that the API server gives to nodes without status."""
     taints = (node.get("spec") or {}).get("taints") or ()
-    return any(one.get("key") == NOT_READY_TAINT for one in taints)
+    return any(taint.get("key") == NOT_READY_TAINT for taint in taints)
 
 
 def is_ready(node: Mapping[str, Any]) -> bool:

@@ -50,8 +50,10 @@ def audit(
         json_: Print violations as JSON.
     """
     if list_:
-        found = [{"id": one.id, "title": one.title} for one in INVARIANTS]
-        print(json.dumps(found, indent=2) if json_ else "\n".join(f"{one['id']}  {one['title']}" for one in found))
+        found = [{"id": invariant.id, "title": invariant.title} for invariant in INVARIANTS]
+        print(
+            json.dumps(found, indent=2) if json_ else "\n".join(f"{entry['id']}  {entry['title']}" for entry in found)
+        )
         return 0
     if kubeconfig is None:
         raise UsageError("audit: --kubeconfig FILE is needed: the cluster to check; --list shows the invariants")
@@ -68,14 +70,16 @@ def audit(
     finally:
         follower.close()
         cluster.close()
-    violations = [one for one in auditor.violations if not namespace or one.pod.startswith(f"{namespace}/")]
+    violations = [
+        violation for violation in auditor.violations if not namespace or violation.pod.startswith(f"{namespace}/")
+    ]
     if json_:
         said = {"pods": len(auditor.state.pods), "nodes": len(auditor.state.nodes), "notServed": follower.absent}
         print(json.dumps({**said, "violations": msgspec.to_builtins(violations)}, indent=2))
     else:
-        for one in violations:
-            print(one)
-            for line in one.timeline:
+        for violation in violations:
+            print(violation)
+            for line in violation.timeline:
                 print(f"    {line}")
         without = f"; not served: {', '.join(follower.absent)}" if follower.absent else ""
         print(

@@ -19,7 +19,7 @@ def devices(*, fake: str | None = None, json_: Annotated[bool, Parameter(name="-
     from seatrial.harness.devices.survey import survey
 
     found, missing = survey(fake)
-    found = sorted(found, key=lambda one: (one.kind, one.minor))  # each library has its own order
+    found = sorted(found, key=lambda device: (device.kind, device.minor))  # each library has its own order
     if json_:
         rows = [_row(device) for device in found]
         print(json.dumps({"devices": rows, "missing": missing}, indent=2))
@@ -35,16 +35,16 @@ def devices(*, fake: str | None = None, json_: Annotated[bool, Parameter(name="-
     return 0
 
 
-def _row(one: Device) -> dict[str, Any]:
+def _row(device: Device) -> dict[str, Any]:
     return {
-        "vendor": one.vendor,
-        "kind": one.kind,
-        "minor": one.minor,
-        "id": one.uuid,
-        "model": one.model,
-        "memory_mib": one.memory >> 20,
-        "bus": one.bus_id,
-        "numa": one.numa,
-        "healthy": one.health.ok,
-        "health": one.health.message or one.health.code,
+        "vendor": device.vendor,
+        "kind": device.kind,
+        "minor": device.minor,
+        "id": device.uuid,
+        "model": device.model,
+        "memory_mib": device.memory >> 20,
+        "bus": device.bus_id,
+        "numa": device.numa,
+        "healthy": device.health.ok,
+        "health": device.health.message or device.health.code,
     }

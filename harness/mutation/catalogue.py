@@ -72,7 +72,7 @@ def load(folder: Path = FOLDER) -> list[Mutant]:
             area = msgspec.yaml.decode(file.read_bytes(), type=_Area)
         except (msgspec.DecodeError, ValueError) as error:
             raise UsageError(f"{file.name}: expected an area of the catalogue of mutants: {error}") from error
-        found += [msgspec.structs.replace(one, area=area.area, suites=area.suites) for one in area.mutants]
+        found += [msgspec.structs.replace(mutant, area=area.area, suites=area.suites) for mutant in area.mutants]
     seen: set[str] = set()
     for mutant in found:
         if mutant.id in seen:
@@ -93,9 +93,9 @@ def select(mutants: Sequence[Mutant], areas: Iterable[str] = (), ids: Iterable[s
         if area not in known:
             raise UsageError(f"--area {area}: expected one of {', '.join(sorted(known))}")
     by_id = {mutant.id for mutant in mutants}
-    for one in ids:
-        if one not in by_id:
-            raise UsageError(f"--id {one}: no mutant of the catalogue has this ID; --list shows all")
+    for identifier in ids:
+        if identifier not in by_id:
+            raise UsageError(f"--id {identifier}: no mutant of the catalogue has this ID; --list shows all")
     if not areas and not ids:
         return list(mutants)
     return [mutant for mutant in mutants if mutant.area in areas or mutant.id in ids]
@@ -163,8 +163,12 @@ def _span(name: str, edit: Edit, source: str) -> tuple[int, int]:
     body: Sequence[ast.stmt] = ast.parse(source).body
     node: ast.stmt | None = None
     for part in edit.within.split("."):
-        scopes = (one for one in body if isinstance(one, ast.FunctionDef | ast.ClassDef | ast.AsyncFunctionDef))
-        node = next((one for one in scopes if one.name == part), None)
+        scopes = (
+            statement
+            for statement in body
+            if isinstance(statement, ast.FunctionDef | ast.ClassDef | ast.AsyncFunctionDef)
+        )
+        node = next((scope for scope in scopes if scope.name == part), None)
         if node is None:
             raise MutantError(f"mutant {name}: {edit.file} has no {edit.within}; where did the code move?")
         body = node.body

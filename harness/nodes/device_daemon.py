@@ -14,9 +14,9 @@ from typing import Any
 from seatrial.harness.devices.provider import Device, Link
 from seatrial.harness.devices.vendors import VENDORS
 from seatrial.harness.nodes.devices import DAEMON_VENDORS, card_resources, device_id
+from seatrial.harness.quantities import text
 from seatrial.scheduler.api import device as words
 from seatrial.scheduler.api.clock import Clock, Timer
-from seatrial.scheduler.api.quantity import text
 from seatrial.scheduler.api.wire import to_json
 
 Info = dict[str, Any]
@@ -27,7 +27,7 @@ INFOS_FILE = Path("/var/run/koordlet/xpu-device-infos/ic-device")
 
 def device_infos(devices: Sequence[Device], links: Sequence[Link] = ()) -> list[Info]:
     """One entry for each NPU and MLU, by minor; other devices are none of the daemon's business."""
-    own = sorted((device for device in devices if device.vendor in DAEMON_VENDORS), key=lambda one: one.minor)
+    own = sorted((device for device in devices if device.vendor in DAEMON_VENDORS), key=lambda device: device.minor)
     return [_info(device, _peers(device, own, links)) for device in own]
 
 

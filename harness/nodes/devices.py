@@ -10,8 +10,8 @@ from typing import Any
 
 from seatrial.harness.devices.provider import Device, Driver, Link
 from seatrial.harness.devices.vendors import VENDORS
+from seatrial.harness.quantities import text
 from seatrial.scheduler.api import device as words
-from seatrial.scheduler.api.quantity import text
 from seatrial.scheduler.api.wire import to_json
 
 Manifest = dict[str, Any]
@@ -39,7 +39,7 @@ def spec(devices: Sequence[Device], before: Iterable[Manifest] = (), *, now: str
     """`spec` of the object: sorted by type and minor; `before` is the list last published, whose conditions' times stay
     where nothing changed."""
     known = {(entry["type"], entry["minor"]): entry for entry in before}
-    entries = [_entry(device, known, now) for device in sorted(devices, key=lambda one: (one.kind, one.minor))]
+    entries = [_entry(device, known, now) for device in sorted(devices, key=lambda device: (device.kind, device.minor))]
     return {"devices": entries}
 
 

@@ -180,5 +180,5 @@ class LocalHardware:
                 own = tuple(device for device in self._devices if device.vendor == provider.vendor)
             found += own
             self._owners.update((device.uuid, provider) for device in own)
-        self._devices = tuple(sorted(found, key=lambda one: (one.kind, one.minor)))
+        self._devices = tuple(sorted(found, key=lambda device: (device.kind, device.minor)))
         self._links = tuple(links)

@@ -5,8 +5,8 @@ from msgspec import field
 
 from seatrial.harness.nodes.pod_parts import EnvFrom, Lifecycle, Port, Probe, Variable, Volume, VolumeMount
 from seatrial.harness.nodes.pod_requests import pod_requests
+from seatrial.harness.quantities import Amounts
 from seatrial.scheduler.api.core import PodSpec, ResourceRequirements
-from seatrial.scheduler.api.quantity import Amounts
 from seatrial.scheduler.api.wire import Wire, decoder
 
 
@@ -52,6 +52,7 @@ class SpecPlan(Wire, frozen=True):
     restart_policy: str = "Always"
     termination_grace_period_seconds: int = 30
     host_network: bool = False
+    priority: int = 0
     service_account_name: str = ""
     volumes: tuple[Volume, ...] = ()
 
@@ -109,6 +110,10 @@ class BoundPod(Wire, frozen=True):
     @property
     def key(self) -> str:
         return f"{self.metadata.namespace}/{self.metadata.name}"
+
+    @property
+    def priority(self) -> int:
+        return self.spec.priority
 
     @property
     def terminated(self) -> bool:

@@ -69,7 +69,7 @@ def read_xpus(folder: Path) -> tuple[Xpu, ...]:
             found += _decode(path.read_bytes())
         except (OSError, msgspec.DecodeError) as error:
             log.warning("xpus unread file=%s why=%s", path, error)
-    return tuple(sorted(found, key=lambda one: one.uuid))
+    return tuple(sorted(found, key=lambda card: card.uuid))
 
 
 def entries(xpus: Iterable[Xpu], before: Iterable[Manifest] = (), *, now: str) -> list[Manifest]:
@@ -101,15 +101,15 @@ def partitions(xpus: Iterable[Xpu]) -> str:
     return to_json(table).decode() if table else ""
 
 
-def _entry(one: Xpu, before: Manifest | None, now: str) -> Manifest:
-    place = one.topology
+def _entry(card: Xpu, before: Manifest | None, now: str) -> Manifest:
+    place = card.topology
     entry: Manifest = {
         "type": "gpu",
-        "id": one.uuid,
-        "minor": int(one.minor),
-        "health": one.status is None or one.status.healthy,
+        "id": card.uuid,
+        "minor": int(card.minor),
+        "health": card.status is None or card.status.healthy,
         "resources": {
-            **{_BARE.get(name, name): value for name, value in one.resources.items()},
+            **{_BARE.get(name, name): value for name, value in card.resources.items()},
             words.GPU_MEMORY_RATIO: UNIT,
         },
         "topology": {
@@ -119,8 +119,8 @@ def _entry(one: Xpu, before: Manifest | None, now: str) -> Manifest:
             "busID": place.bus_id,
         },
     }
-    if one.status is not None:
-        entry["conditions"] = [_condition(one.status, before, now)]
+    if card.status is not None:
+        entry["conditions"] = [_condition(card.status, before, now)]
     return entry
 
 

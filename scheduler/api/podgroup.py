@@ -133,7 +133,7 @@ def gang_groups(annotations: Mapping[str, str], own: str) -> tuple[tuple[str, ..
             f"annotation {GANG_GROUPS}: expected a JSON list of namespace/name, found {text!r};"
             f" {own} is alone in its group"
         )
-    wrong = [one for one in found if not re.fullmatch(r"[^/\s]+/[^/\s]+", one)]
+    wrong = [name for name in found if not re.fullmatch(r"[^/\s]+/[^/\s]+", name)]
     if not found or wrong:
         return (own,), (
             f"annotation {GANG_GROUPS}: expected ids namespace/name, found {wrong or found};"

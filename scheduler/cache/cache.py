@@ -48,12 +48,15 @@ class Cache:
         self.priorities: Counter[int] = Counter()  # of pods on nodes: whether preemption can find victims
         self._placed: dict[str, _Placed] = {}  # by pod uid
         self._listeners: list[Listener] = []
+        self._condition_listeners: list[Listener] = []
         # By class: relevant listeners, and those of them that are called for pods without annotations.
         self._relevant: dict[int, tuple[list[Listener], list[Listener]]] = {}
 
     def listen(self, listener: Listener) -> None:
         """Call `listener` for every pod that is placed on a node or leaves it, assumed ones included."""
         self._listeners.append(listener)
+        if listener.follows_conditions:
+            self._condition_listeners.append(listener)
         self._relevant.clear()
 
     def _find_relevant(self, shape: EquivalenceClass) -> tuple[list[Listener], list[Listener]]:
@@ -147,6 +150,8 @@ class Cache:
         self.known_count -= 1
         self.columns.forget(info.row)
         self.columns.touch_static(info.row)
+        if info.pods:
+            self.placement_changes += 1  # affinity no longer counts its pods in the topology domains of the node
         self._drop_if_empty(info)
 
     def set_namespace(self, name: str, labels: dict[str, str] | None) -> None:
@@ -198,6 +203,9 @@ class Cache:
         if before.status.start_time != pod.status.start_time:
             for listener in self._listeners:
                 listener.pod_started(found.info)
+        if self._condition_listeners and before.status.conditions != pod.status.conditions:
+            for listener in self._condition_listeners:
+                listener.pod_conditions(found.info)
         return found.info
 
     def remove_pod(self, uid: str) -> PodInfo | None:
@@ -270,7 +278,7 @@ def _as_known(known: PodInfo, pod: Pod) -> bool:
     return known.node_name == node and (known.pod.spec is spec or replace(known.pod.spec, node_name=node) == spec)
 
 
-def _same_holdings(one: PodInfo, other: PodInfo) -> bool:
-    return one.shape is other.shape or (
-        one.shape.vector == other.shape.vector and one.shape.nonzero == other.shape.nonzero
+def _same_holdings(info: PodInfo, other: PodInfo) -> bool:
+    return info.shape is other.shape or (
+        info.shape.vector == other.shape.vector and info.shape.nonzero == other.shape.nonzero
     )

@@ -7,7 +7,7 @@ share their decoded spec, so most pods are classified by one look-up.
 """
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 import msgspec
@@ -49,11 +49,21 @@ class ClassRegistry:
         self._resources = resources
         self._labels = tuple(sorted(labels))
         self._annotations = tuple(sorted(annotations))
+        self._distinctions: list[Callable[[Pod], object]] = []
         self._by_content: dict[bytes, EquivalenceClass] = {}
         self._by_spec: dict[tuple[int, tuple[str | None, ...] | None], tuple[PodSpec, EquivalenceClass]] = {}
 
     def __len__(self) -> int:
         return len(self._by_content)
+
+    def distinguish(self, by: Callable[[Pod], object]) -> None:
+        """Make pods for which `by` differs members of different classes, and pods of DaemonSets of classes apart.
+
+        `by` must depend on the spec and on declared labels and annotations alone; its result must be encodable as JSON.
+        Call before the first pod is known.
+        """
+        if by not in self._distinctions:
+            self._distinctions.append(by)
 
     def of(self, pod: Pod) -> EquivalenceClass:
         """The class of `pod`; equal pods get the same object."""
@@ -64,6 +74,8 @@ class ClassRegistry:
             marks += [metadata.annotations.get(key) for key in self._annotations]
             if any(mark is not None for mark in marks):
                 values = tuple(marks)
+        if self._distinctions and of_daemon_set(pod):
+            values = (*(values or ()), "of a DaemonSet")
         known = self._by_spec.get((id(pod.spec), values))
         if known is not None:
             return known[1]
@@ -90,6 +102,7 @@ class ClassRegistry:
             sorted(host_ports(spec)),
             sorted(container.image for container in (*spec.init_containers, *spec.containers)),
             *(("prod",) if may_bind(pod.metadata.labels, spec) else ()),  # what NUMA reads of the priority
+            *(by(pod) for by in self._distinctions),
         ))  # fmt: skip
         found = self._by_content.get(content)
         if found is None:
@@ -101,6 +114,11 @@ class ClassRegistry:
             )
             self._by_content[content] = found
         return found
+
+
+def of_daemon_set(pod: Pod) -> bool:
+    """Whether a DaemonSet owns the pod."""
+    return any(owner.kind == "DaemonSet" for owner in pod.metadata.owner_references)
 
 
 def renamed(requests: Amounts) -> Amounts:

@@ -12,6 +12,7 @@ class Listener(ABC):
     """Receives every pod that is placed on a node or leaves it, assumed pods included."""
 
     only_annotations: ClassVar[bool] = False  # `pod_placed` is not called for pods without annotations
+    follows_conditions: ClassVar[bool] = False  # `pod_conditions` is called
 
     def is_relevant(self, shape: EquivalenceClass) -> bool:  # noqa: ARG002
         """Whether pods of this class can matter to `pod_placed` and `pod_gone`. Called once for each class."""
@@ -36,6 +37,9 @@ class Listener(ABC):
 
     def pod_started(self, info: PodInfo) -> None:  # noqa: B027 most listeners do not need it
         """The start time of a placed pod changed."""
+
+    def pod_conditions(self, info: PodInfo) -> None:  # noqa: B027 most listeners do not need it
+        """The conditions of a placed pod changed. Called for listeners with `follows_conditions`."""
 
     def namespace_changed(self, name: str) -> None:  # noqa: B027 most listeners do not need it
         """The labels of a namespace changed."""

@@ -93,8 +93,8 @@ def run(
             released = asyncio.Event()
             elector.stop(released.set)
             await asyncio.wait_for(released.wait(), GIVE_UP_WITHIN)
-        for one in listening:
-            one.close()
+        for listener in listening:
+            listener.close()
         transport.close()
         return int(lost)
 

@@ -187,8 +187,8 @@ def _expand(profile: ProfileConfig, name: str) -> Profile:
 
 def _names(listed: PluginSet, default: Sequence[str]) -> list[str]:
     """The enabled plugins: defaults without the disabled ones, then what is enabled besides (RSV-R76)."""
-    disabled = {one.name for one in listed.disabled}
-    enabled = [one.name for one in listed.enabled]
+    disabled = {entry.name for entry in listed.disabled}
+    enabled = [entry.name for entry in listed.enabled]
     kept = [] if "*" in disabled else [name for name in default if name not in disabled]
     return [*kept, *(name for name in enabled if name not in kept)]
 
@@ -200,7 +200,7 @@ def _plugins(
     for name in _names(listed, ()):
         plugin = PLUGINS.get(name)
         if plugin is None or not issubclass(plugin, kind):
-            there = ", ".join(one for one in sorted(PLUGINS) if issubclass(PLUGINS[one], kind))
+            there = ", ".join(known for known in sorted(PLUGINS) if issubclass(PLUGINS[known], kind))
             raise ConfigError(f"{where}: no {kind.__name__.lower()} plugin {name!r}; there are: {there}")
         found.append((plugin, _args(where, name, plugin.args, given)))
     return found

@@ -62,21 +62,23 @@ def term_matches(term: NodeSelectorTerm, node: Node) -> bool:
     fields = {"metadata.name": node.name}
     return (
         bool(term.match_expressions or term.match_fields)
-        and all(requirement_holds(one, node.metadata.labels) for one in term.match_expressions)
-        and all(requirement_holds(one, fields) for one in term.match_fields)
+        and all(requirement_holds(expression, node.metadata.labels) for expression in term.match_expressions)
+        and all(requirement_holds(field, fields) for field in term.match_fields)
     )
 
 
 def untolerated(pod: Pod, node: Node) -> Taint | None:
     """A NoSchedule or NoExecute taint that the pod does not tolerate."""
     for taint in node.spec.taints:
-        if taint.effect in {NO_SCHEDULE, NO_EXECUTE} and not any(tolerates(one, taint) for one in pod.spec.tolerations):
+        if taint.effect in {NO_SCHEDULE, NO_EXECUTE} and not any(
+            tolerates(toleration, taint) for toleration in pod.spec.tolerations
+        ):
             return taint
     return None
 
 
 def is_ready(node: Node) -> bool:
-    return any(_ready(one) for one in node.status.conditions)
+    return any(_ready(condition) for condition in node.status.conditions)
 
 
 def _ready(condition: Condition) -> bool:

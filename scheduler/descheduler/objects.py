@@ -43,7 +43,7 @@ class Pod(core.Pod, frozen=True):
         return (
             self.status.phase == "Running"
             and not self.deleting
-            and any(one.type == "Ready" and one.status == "True" for one in self.status.conditions)
+            and any(condition.type == "Ready" and condition.status == "True" for condition in self.status.conditions)
         )
 
 

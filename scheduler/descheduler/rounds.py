@@ -58,7 +58,7 @@ class Rounds:
                 profile,
                 Handle(
                     state, clock, evictor, self.limiter, self.evicted, configuration.dry_run,
-                    [one.may_evict for one in filters], patch,
+                    [plugin.may_evict for plugin in filters], patch,
                 ),
                 [kind(args) for kind, args in profile.deschedule],  # type: ignore[call-arg]
                 [kind(args) for kind, args in profile.balance],  # type: ignore[call-arg]
@@ -74,20 +74,20 @@ class Rounds:
         """
         self.limiter.reset()
         self.count += 1
-        for one in self._runnable:
-            nodes = self._nodes(one.profile.node_selector)
-            for plugin in one.deschedule:
-                plugin.run(one.handle, nodes)
-        for one in self._runnable:
-            nodes = self._nodes(one.profile.node_selector)
-            for plugin in one.balance:
-                plugin.run(one.handle, nodes)
+        for profile in self._runnable:
+            nodes = self._nodes(profile.profile.node_selector)
+            for plugin in profile.deschedule:
+                plugin.run(profile.handle, nodes)
+        for profile in self._runnable:
+            nodes = self._nodes(profile.profile.node_selector)
+            for plugin in profile.balance:
+                plugin.run(profile.handle, nodes)
 
     def _nodes(self, selector: LabelSelector | None) -> list[Node]:
-        chosen = [one for one in (self._selector, selector) if one is not None]
+        chosen = [given for given in (self._selector, selector) if given is not None]
         nodes = [
             node for _, node in sorted(self._state.nodes.items())
-            if is_ready(node) and all(selector_matches(one, node.metadata.labels) for one in chosen)
+            if is_ready(node) and all(selector_matches(entry, node.metadata.labels) for entry in chosen)
         ]  # fmt: skip
         if len(nodes) <= 1:
             raise RoundError(TOO_FEW)

@@ -119,7 +119,10 @@ class ClusterState:
             self.usage[name] = Usage(
                 from_rfc3339(status.update_time) if reported and status.update_time else None,
                 amounts(status.node_metric.system_usage.resources) if status.node_metric else {},
-                {f"{one.namespace}/{one.name}": amounts(one.pod_usage.resources) for one in status.pods_metric},
+                {
+                    f"{metric.namespace}/{metric.name}": amounts(metric.pod_usage.resources)
+                    for metric in status.pods_metric
+                },
             )
         except ValueError as error:
             self.usage.pop(name, None)

@@ -4,6 +4,8 @@
 with it. Plugins of scope CLUSTER run again in each cycle, for the nodes that passed the other plugins.
 """
 
+from collections.abc import Mapping, Sequence
+
 import numpy as np
 
 from seatrial.scheduler.cache.classes import EquivalenceClass
@@ -18,6 +20,7 @@ from seatrial.scheduler.framework.rules import ClassRules
 from seatrial.scheduler.framework.score_matrix import ScoreMatrix
 from seatrial.scheduler.framework.selection import Selector
 from seatrial.scheduler.framework.state import CycleState
+from seatrial.scheduler.framework.status import Status
 
 SINGLE_NODES_THRESHOLD = 4  # up to this many changed nodes are judged one by one
 
@@ -91,6 +94,28 @@ class ClassScores:
             return FitError(0)
         return self._selector.select(info)
 
+    def select_within(self, info: PodInfo, rows: Sequence[int], by: str) -> tuple[int, CycleState] | FitError:
+        """The best of these rows, ascending, for this pod, or why there is none; `by`: the plugin that left them."""
+        if self._matrix is None:
+            return FitError(self._cache.known_count, pre_filter=self.rules.rejected)
+        self.refresh()
+        if not self._columns.count:
+            return FitError(0)
+        return self._selector.select_within(info, rows, by)
+
+    def exact_key(self) -> Ints:
+        """The keys of this class, [node], all of them exact. A view."""
+        assert self._matrix is not None  # noqa: S101
+        self.refresh()
+        self._matrix.settle(self._entry)
+        return self.key
+
+    def rejection(self, overrides: Mapping[int, Status]) -> FitError:
+        """The statuses of all infeasible nodes; those of `overrides` replace them."""
+        if self._matrix is None or not self._columns.count:
+            return FitError(self._cache.known_count, pre_filter=self.rules.rejected)
+        return self._selector.rejection(overrides)
+
     # -- updating -----------------------------------------------------------------------------------------------------
 
     def refresh(self) -> None:
@@ -152,10 +177,13 @@ class ClassScores:
                 total += values * weight
         for kept in self._normalizer.node_scores:
             values = self._entry.values(kept.score, self._entry.stack_scores(kept.score, states), batch, ok)
+            uniform = kept.raw is None
             kept.keep(values, batch, everything=rows is None)
             if kept.raw is not None:
                 if rows is None:
                     kept.highest = int(kept.raw.max())
+                elif uniform:
+                    self._normalizer.include(kept)
                 total += kept.normal(batch.pick(kept.raw)) * kept.weight
         matrix.node_ok[self._entry.index, batch.rows] = ok[0]
         matrix.node_total[self._entry.index, batch.rows] = total[0]

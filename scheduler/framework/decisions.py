@@ -33,11 +33,15 @@ class Reject:
 
 @dataclass(frozen=True, slots=True)
 class Evict:
-    """Preempt `victim` on `node` for `by`: condition DisruptionTarget, event Preempted, delete."""
+    """Preempt `victim` on `node` for `by`: condition DisruptionTarget, event Preempted, delete.
+
+    `preemptor`: with job-level preemption the gang group, or the pod, that gets the room.
+    """
 
     victim: PodInfo
     by: PodInfo
     node: str
+    preemptor: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from a class of `accelerations`.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from enum import IntEnum
 from typing import ClassVar
 
@@ -21,6 +21,7 @@ from seatrial.scheduler.api.core import Pod
 from seatrial.scheduler.cache.columns import Ints
 from seatrial.scheduler.cache.nodeinfo import NodeInfo, PodInfo
 from seatrial.scheduler.framework.fit_error import FitError
+from seatrial.scheduler.framework.group_failure import GroupFailure
 from seatrial.scheduler.framework.state import CycleState
 from seatrial.scheduler.framework.status import PostFilterResult, Status
 from seatrial.scheduler.framework.timing import Timing
@@ -109,6 +110,10 @@ class Gate(Plugin):
         Must have no effects: it is also called to find the pods to wake, and by `seatrial explain`.
         """
 
+    def gate_beside(self, info: PodInfo, planned: Sequence[PodInfo], gone: Sequence[PodInfo]) -> Status:  # noqa: ARG002
+        """`gate` while the pods `planned` are imagined to be placed, and the pods `gone` to be gone."""
+        return self.gate(info)
+
 
 class QueueSort(Plugin):
     @abstractmethod
@@ -130,6 +135,13 @@ class Filter(Plugin):
     @abstractmethod
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
         """Whether the pod can go on this node."""
+
+    def slots_signature(self, state: CycleState, node: NodeInfo) -> Hashable:  # noqa: ARG002
+        """With scope NODE_PODS: everything besides requests that decides how many pods of the class fit on the node.
+
+        None: only requests do. Nodes with equal signatures and equal room have equal numbers of pods.
+        """
+        return node.name
 
 
 class VictimAware(Plugin):
@@ -159,6 +171,15 @@ class PostFilter(Plugin):
     def post_filter(self, state: CycleState, info: PodInfo, failure: FitError) -> PostFilterResult:
         """No node fits: find a remedy, as preemption does."""
 
+    @property
+    def serves_groups(self) -> bool:
+        """Whether `post_filter_group` is called for groups that cannot be placed."""
+        return False
+
+    def post_filter_group(self, group: GroupFailure) -> PostFilterResult:  # noqa: ARG002
+        """Some members of a group fit nowhere: find a remedy for all of them, or for none."""
+        return PostFilterResult(Status.unschedulable())
+
 
 class Score(Plugin):
     normalizer: ClassVar["ByMaximum | None"] = None
@@ -182,6 +203,8 @@ class Score(Plugin):
 
 
 class Reserve(Plugin):
+    reserves: ClassVar[bool] = True  # False: both methods do nothing and are not called
+
     @abstractmethod
     def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status:
         """Take the resources that the pod gets on the node. `unreserve` follows any rejection."""

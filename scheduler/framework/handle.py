@@ -55,6 +55,9 @@ class PodIntake(Protocol):
     def remove_pod(self, uid: str) -> None:
         """A pod is gone or has ended."""
 
+    def on_ready(self) -> None:
+        """Have the driver call `decide` soon. For timers of plugins; events need no call."""
+
     def regroup_waiting(self, mark_of: Callable[[Pod], str | None]) -> None:
         """Regroup waiting pods: those with a mark wait apart from other pods of their class."""
 
@@ -78,15 +81,20 @@ class Nominator:
     def __init__(self) -> None:
         self._by_node: dict[str, dict[str, PodInfo]] = {}
         self._node_of: dict[str, str] = {}
+        self._group_of: dict[str, str] = {}  # of nominated members, the key of their group
         self.nominated = self._node_of.keys()  # uids; every decision checks whether it is empty
 
-    def nominate(self, info: PodInfo, node: str) -> None:
+    def nominate(self, info: PodInfo, node: str, group: str = "") -> None:
+        """`group`: the key of the pod's group, if the group was nominated together."""
         self.forget(info.uid)
+        if group:
+            self._group_of[info.uid] = group
         self._node_of[info.uid] = node
         self._by_node.setdefault(node, {})[info.uid] = info
 
     def forget(self, uid: str) -> None:
         node = self._node_of.pop(uid, None)
+        self._group_of.pop(uid, None)
         if node is not None:
             there = self._by_node[node]
             del there[uid]
@@ -96,6 +104,10 @@ class Nominator:
     def node_of(self, uid: str) -> str:
         """The node that the pod is nominated to; "" if none."""
         return self._node_of.get(uid, "")
+
+    def group_of(self, uid: str) -> str:
+        """The group with which the pod was nominated; "" if none."""
+        return self._group_of.get(uid, "")
 
     def on(self, node: str) -> Iterable[PodInfo]:
         return self._by_node.get(node, {}).values()
@@ -159,6 +171,10 @@ class Handle:
         if kind not in self._shared:
             self._shared[kind] = make() if make is not None else kind(self.cache)  # type: ignore[call-arg]
         return cast("T", self._shared[kind])
+
+    def has_shared(self, kind: type[Any]) -> bool:
+        """Whether some plugin has created the shared object of this type."""
+        return kind in self._shared
 
     def request_wake(self) -> None:
         """Have the core look again whether waiting pods fit."""

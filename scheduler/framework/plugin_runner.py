@@ -46,6 +46,9 @@ class Profile:
     all: Sequence[Plugin]
 
 
+MAX_GATE_LISTS = 65536  # remembered at a time; pods of one quota share a list
+
+
 class PluginRunner:
     """Runs a profile's plugins."""
 
@@ -56,8 +59,11 @@ class PluginRunner:
         self.pre_filters = profile.pre_filter
         self.filters = profile.filter
         self.scores = profile.score
+        self.group_post_filters = [plugin for plugin in profile.post_filter if plugin.serves_groups]
         self.gates = [plugin for plugin in profile.all if isinstance(plugin, Gate)]
         self.groups = next((plugin.groups for plugin in profile.all if isinstance(plugin, GroupScheduling)), None)
+        self._gate_lists: dict[tuple[tuple[Gate, str], ...], tuple[tuple[Gate, str], ...]] = {}  # each kept once
+        self._reserving = [plugin for plugin in profile.reserve if plugin.reserves]
         self._victim_aware = [plugin for plugin in profile.all if isinstance(plugin, VictimAware)]
 
     def pre_enqueue(self, pod: Pod) -> Status:
@@ -71,7 +77,10 @@ class PluginRunner:
         """The gates that concern a pod, with their wake keys."""
         if not self.gates:
             return ()
-        return tuple((gate, key) for gate in self.gates if (key := gate.gate_key(pod)))
+        found = tuple((gate, key) for gate in self.gates if (key := gate.gate_key(pod)))
+        if len(self._gate_lists) >= MAX_GATE_LISTS:
+            self._gate_lists.clear()
+        return self._gate_lists.setdefault(found, found)
 
     def closed_gate(self, info: PodInfo) -> Status | None:
         """The status of the first gate that holds the pod back, for explanations."""
@@ -100,6 +109,10 @@ class PluginRunner:
             for other in self.handle.nominator.on(node.name)
             if other.uid != info.uid and other.priority >= info.priority and other.uid not in node.pods
         ]
+        if others and self.handle.groups is not None:
+            own = self.handle.groups.key_of(info.pod)
+            if own:  # members of one group do not hold room against each other (GANG-R87)
+                others = [other for other in others if self.handle.nominator.group_of(other.uid) != own]
         if others:
             crowded, inner = node.copy(), state.fork()
             for other in others:
@@ -122,7 +135,7 @@ class PluginRunner:
     def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status:
         """Run the Reserve plugins. A rejection runs Unreserve of all."""
         timing = self.handle.timing
-        for plugin in self.profile.reserve:
+        for plugin in self._reserving:
             if timing.paused:
                 status = plugin.reserve(state, pod, node_name)
             else:
@@ -156,5 +169,5 @@ class PluginRunner:
             plugin.post_bind(state, pod, node_name)
 
     def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
-        for plugin in reversed(self.profile.reserve):
+        for plugin in reversed(self._reserving):
             plugin.unreserve(state, pod, node_name)

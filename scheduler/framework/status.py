@@ -79,9 +79,18 @@ SKIP = Status(Code.SKIP)
 
 @dataclass(frozen=True, slots=True)
 class PostFilterResult:
-    """Success: nominate `node` and evict `victims`. Otherwise `status` has the reason why nothing can be done."""
+    """Success: nominate the pod to `node`, or several pods (`nominations`), and evict `victims`, on whatever nodes.
+
+    Otherwise `status` has the reason why nothing can be done.
+    """
 
     status: Status
     node: str = ""
     victims: tuple[PodInfo, ...] = ()
     clear_nomination: bool = False
+    nominations: tuple[tuple[PodInfo, str], ...] = ()  # pods of a group with their nodes
+    preemptor: str = ""  # job-level preemption: the gang group or pod, for the victims' condition
+
+    def all_nominations(self, info: PodInfo) -> tuple[tuple[PodInfo, str], ...]:
+        """The nominated pods with their nodes; `info` is the pod that was not placed."""
+        return self.nominations or ((info, self.node),)

@@ -19,6 +19,9 @@ from seatrial.scheduler.plugins.elasticquota.registration import register as reg
 from seatrial.scheduler.plugins.fragmentation import DeviceFragmentation, DeviceFragmentationArgs
 from seatrial.scheduler.plugins.imagelocality import ImageLocality
 from seatrial.scheduler.plugins.interpodaffinity.plugin import InterPodAffinity, InterPodAffinityArgs
+from seatrial.scheduler.plugins.loadaware.args import LoadAwareSchedulingArgs
+from seatrial.scheduler.plugins.loadaware.plugin import LoadAwareScheduling
+from seatrial.scheduler.plugins.loadaware.registration import register as register_loads
 from seatrial.scheduler.plugins.nodenuma.args import NodeNUMAResourceArgs
 from seatrial.scheduler.plugins.nodenuma.plugin import NodeNUMAResource
 from seatrial.scheduler.plugins.nodenuma.registration import register as register_numa
@@ -74,10 +77,13 @@ TABLE: dict[str, tuple[type[Plugin], int]] = {
         (NodeResourcesFitPlus, 0),
         (ScarceResourceAvoidance, 0),
         (DeviceFragmentation, 0),
+        (LoadAwareScheduling, 1),
     )
 }
 
-ON_REQUEST = frozenset({NodeResourcesFitPlus.name, ScarceResourceAvoidance.name, DeviceFragmentation.name})
+ON_REQUEST = frozenset(
+    {NodeResourcesFitPlus.name, ScarceResourceAvoidance.name, DeviceFragmentation.name, LoadAwareScheduling.name}
+)
 
 ARGS: dict[str, type[Args]] = {
     "Coscheduling": CoschedulingArgs,
@@ -86,6 +92,7 @@ ARGS: dict[str, type[Args]] = {
     "DeviceShare": DeviceShareArgs,
     "ElasticQuota": ElasticQuotaArgs,
     "InterPodAffinity": InterPodAffinityArgs,
+    "LoadAwareScheduling": LoadAwareSchedulingArgs,
     "NodeAffinity": NodeAffinityArgs,
     "NodeNUMAResource": NodeNUMAResourceArgs,
     "NodeResourcesBalancedAllocation": NodeResourcesBalancedAllocationArgs,
@@ -109,3 +116,4 @@ def register(handle: Handle) -> None:
     register_numa(handle)
     register_reservations(handle)
     register_quotas(handle)
+    register_loads(handle)

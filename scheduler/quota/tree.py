@@ -9,7 +9,7 @@ QUOTA-R2 to QUOTA-R29. All amounts are integers by resource name; CPU is in thou
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from seatrial.scheduler.quota.sharing import Share, runtime_shares, scaled_min
@@ -17,6 +17,8 @@ from seatrial.scheduler.quota.sharing import Share, runtime_shares, scaled_min
 ROOT, SYSTEM, DEFAULT = "koordinator-root-quota", "koordinator-system-quota", "koordinator-default-quota"
 SPECIAL = frozenset({ROOT, SYSTEM, DEFAULT})
 Amounts = Mapping[str, int]
+Charge = tuple[tuple[str, int], ...]  # what one pod uses, without zeros
+_MANY = 1 << 40  # pods
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +42,15 @@ class Quota:
     """One quota in a tree, with its sums. Only `QuotaTree` changes it."""
 
     __slots__ = (
+        "_used",
         "allocated",
+        "batch",
+        "batched",
         "child_request",
         "children",
+        "credit",
+        "credit_at",
+        "credit_for",
         "guaranteed",
         "kept",
         "limited",
@@ -54,12 +62,11 @@ class Quota:
         "non_preemptible_used",
         "parent",
         "self_non_preemptible_request",
-        "self_non_preemptible_used",
         "self_request",
-        "self_used",
+        "share",
+        "share_at",
         "spec",
         "special",
-        "used",
         "versions",
     )  # fmt: skip
 
@@ -68,13 +75,18 @@ class Quota:
         self.parent: Quota | None = None
         self.line: tuple[Quota, ...] = ()  # kept by `QuotaTree.line` as long as no quota moves
         self.line_at = -1
+        self.share: dict[str, int] | None = None  # kept by `QuotaTree` as long as no share changes
+        self.share_at = -1
         self.self_request: Counter[str] = Counter()  # of its own pods, resources outside its max included
-        self.self_used: Counter[str] = Counter()
         self.self_non_preemptible_request: Counter[str] = Counter()
-        self.self_non_preemptible_used: Counter[str] = Counter()
         self.child_request: Counter[str] = Counter()
         self.limited: Counter[str] = Counter()
-        self.used: Counter[str] = Counter()
+        self._used: Counter[str] = Counter()
+        self.batch: Charge = ()  # what `batched` pods use each, not yet in `_used`: most pods of a quota are alike
+        self.batched = 0
+        self.credit = 0  # pods that use `credit_for` each and surely fit, as long as no share changes
+        self.credit_for: Charge = ()
+        self.credit_at = -1
         self.non_preemptible_request: Counter[str] = Counter()
         self.non_preemptible_used: Counter[str] = Counter()
         self.allocated: Counter[str] = Counter()
@@ -90,6 +102,34 @@ class Quota:
     @property
     def name(self) -> str:
         return self.spec.name
+
+    @property
+    def used(self) -> Counter[str]:
+        """The use of its pods and those of its children that are on nodes, or reserved there (QUOTA-R6)."""
+        if self.batched:
+            self.settle()
+        return self._used
+
+    def settle(self) -> None:
+        """Add what is batched."""
+        for key, value in self.batch:
+            self._used[key] += value * self.batched
+        self.batched = 0
+
+    @property
+    def self_used(self) -> Counter[str]:
+        """The use of its own pods (QUOTA-R7): all but that of its children."""
+        found = Counter(self.used)
+        for child in self.children.values():
+            found.subtract(child.used)
+        return found
+
+    @property
+    def self_non_preemptible_used(self) -> Counter[str]:
+        found = Counter(self.non_preemptible_used)
+        for child in self.children.values():
+            found.subtract(child.non_preemptible_used)
+        return found
 
     def request(self, *, lends: bool) -> dict[str, int]:
         """The request: what its children or pods want; a quota that does not lend wants at least its min."""
@@ -125,7 +165,8 @@ class QuotaTree:
         self.default = Quota(QuotaSpec(DEFAULT, "", max=default_max or {}))
         self.cluster: dict[str, int] = {}
         self._moves = 0  # grows when a quota gets another place
-        self.touched: set[Quota] = set()  # quotas whose sums changed; the reader empties it
+        self._changes = 0  # grows when a share may have changed
+        self.touched: set[Quota] = set()  # quotas whose sums changed; for `take_touched`
         self._quotas = {ROOT: self.root, SYSTEM: self.system, DEFAULT: self.default}
         self._orphans: dict[str, dict[str, None]] = {}  # by the name of the missing parent
         self._looping: dict[str, None] = {}  # quotas whose parent is below them
@@ -151,6 +192,7 @@ class QuotaTree:
     def set_cluster(self, total: Amounts) -> None:
         """Set what the tree divides: allocatable resources of the nodes, or the total of a tree."""
         self.cluster = dict(total)
+        self._changes += 1
 
     def total(self) -> dict[str, int]:
         """What the quotas below the root divide (QUOTA-R13). It may be negative."""
@@ -253,6 +295,7 @@ class QuotaTree:
 
     def _join_level(self, quota: Quota, parent: Quota) -> None:
         self._moves += 1
+        self._changes += 1
         quota.parent = parent
         parent.children[quota.name] = quota
         spec = quota.spec
@@ -280,6 +323,7 @@ class QuotaTree:
             if self.guarantee:
                 self._allocated_changed(parent, key, -quota.guaranteed.get(key, 0))
         self._moves += 1
+        self._changes += 1
         del parent.children[quota.name]
         quota.parent = None
 
@@ -314,25 +358,46 @@ class QuotaTree:
             if non_preemptible:
                 quota.self_non_preemptible_request[key] += sign * value
                 if key in spec.max:
-                    for one in above:
-                        one.non_preemptible_request[key] += sign * value
+                    for ancestor in above:
+                        ancestor.non_preemptible_request[key] += sign * value
 
     def add_used(self, name: str, amounts: Amounts, *, non_preemptible: bool = False, sign: int = 1) -> None:
         """Add or take back the use of a pod that is on a node, or reserved there."""
-        quota = self._quotas[name]
-        line = self.line(quota)
-        self.touched.update(line)
-        sums = [quota.self_used, *(one.used for one in line)]
+        charge = tuple((key, value) for key, value in amounts.items() if value)
+        self.change_used(self._quotas[name], charge, non_preemptible=non_preemptible, sign=sign)
+
+    def change_used(self, quota: Quota, charge: Charge, *, non_preemptible: bool = False, sign: int = 1) -> None:
+        """Add to the use of a quota and of those above it, or take it back.
+
+        It is fastest if pods that use the same pass the same object as `charge`.
+        """
+        self.touched.add(quota)
+        if sign > 0 and quota.credit_for is charge:
+            quota.credit -= 1
+        else:
+            quota.credit = 0  # it may lack more than what is taken back
+        ancestor: Quota | None = quota
+        while ancestor is not None:
+            if ancestor.batch is not charge:
+                ancestor.settle()
+                ancestor.batch = charge
+            ancestor.batched += sign
+            ancestor = ancestor.parent
+        if quota.parent is None:
+            self._changes += 1  # the total of the first level is without the use of special quotas
         if non_preemptible:
-            sums += [quota.self_non_preemptible_used, *(one.non_preemptible_used for one in line)]
-        changes = [(key, sign * value) for key, value in amounts.items() if value]
-        for counted in sums:
-            get = counted.get
-            for key, change in changes:
-                counted[key] = get(key, 0) + change
+            for ancestor in self.line(quota):
+                used = ancestor.non_preemptible_used
+                for key, value in charge:
+                    used[key] += sign * value
         if self.guarantee:
-            for key, change in changes:
-                self._allocated_changed(quota, key, change)
+            for key, value in charge:
+                self._allocated_changed(quota, key, sign * value)
+
+    def take_touched(self) -> set[Quota]:
+        """The quotas whose sums changed since the last call, with those above them."""
+        touched, self.touched = self.touched, set()
+        return touched.union(*(self.line(quota) for quota in touched))
 
     def _limited(self, quota: Quota, key: str) -> int:
         spec = quota.spec
@@ -357,6 +422,7 @@ class QuotaTree:
             if quota is not None:
                 quota.limited_sum[key] += change
                 quota.versions[key] += 1
+                self._changes += 1
 
     def _allocated_changed(self, quota: Quota | None, key: str, change: int) -> None:
         while quota is not None and change:
@@ -368,6 +434,7 @@ class QuotaTree:
             quota = quota.parent
             if change and quota is not None:
                 quota.versions[key] += 1
+                self._changes += 1
 
     # -- runtime ------------------------------------------------------------------------------------------------------
 
@@ -377,11 +444,7 @@ class QuotaTree:
             return self.total()
         if quota is self.system or quota is self.default:
             return dict(quota.spec.max)
-        path = quota.path()
-        if path.pop() is not self.root:
-            return dict.fromkeys(quota.spec.max, 0)
-        path.reverse()
-        return {key: self._runtime(path, key) or 0 for key in quota.spec.max}
+        return dict(self._share(quota) or dict.fromkeys(quota.spec.max, 0))
 
     def line(self, quota: Quota) -> tuple[Quota, ...]:
         """The path of a quota from the top, kept until a quota moves."""
@@ -390,33 +453,49 @@ class QuotaTree:
             quota.line = tuple(reversed(quota.path()))
         return quota.line
 
-    def has_room(self, quota: Quota, amounts: Amounts) -> bool:
-        """Whether use and `amounts` are within the share of a quota below the root, in all resources of its max."""
-        line = self.line(quota)
-        if line[0] is not self.root:
-            return False
-        used, path = quota.used, line[1:]
-        for key in quota.spec.max:  # noqa: SIM110 a generator costs more than the loop
-            if used.get(key, 0) + amounts.get(key, 0) > (self._runtime(path, key) or 0):
-                return False
-        return True
+    def has_room(self, quota: Quota, charge: Charge) -> bool:
+        """Whether use and `charge` are within the share of a quota below the root, in all resources of its max."""
+        if quota.credit > 0 and quota.credit_for is charge and quota.credit_at == self._changes:
+            return True
+        quota.credit_for, quota.credit = charge, self._credit(quota, dict(charge))
+        quota.credit_at = self._changes
+        return quota.credit > 0
 
-    def _runtime(self, path: Sequence[Quota], key: str) -> int | None:
-        total = self._root_total(key)
-        for quota in path:
-            parent = quota.parent
-            assert parent is not None  # noqa: S101 the root is not in the path
-            if key not in quota.spec.max:
-                total = None
-            elif not parent.special.get(key) and (total or 0) >= parent.limited_sum.get(key, 0):
-                total = quota.limited.get(key, 0)
-            else:
-                total = self._shares(parent, key, total)[quota.name]
-        return total
+    def _credit(self, quota: Quota, amounts: Amounts) -> int:
+        """The number of pods of this size that fit in a quota."""
+        share = self._share(quota)
+        if share is None or quota is self.root:
+            return 0
+        used, credit = quota.used, _MANY
+        for key, most in share.items():
+            rest, wanted = most - used[key], amounts.get(key, 0)
+            if rest < wanted:
+                return 0
+            if wanted:
+                credit = min(credit, rest // wanted)
+        return credit
 
-    def _root_total(self, key: str) -> int | None:
-        found = self.cluster.get(key)
-        return None if found is None else found - self.system.used.get(key, 0) - self.default.used.get(key, 0)
+    def _share(self, quota: Quota) -> dict[str, int] | None:
+        """The share of a quota by resource of its max, of the root its total; None for one apart from the root.
+
+        It is kept until some share of the tree may have changed; the use of quotas below the root changes none.
+        """
+        if quota.share_at == self._changes:
+            return quota.share
+        share: dict[str, int] | None = None
+        if quota is self.root:
+            share = self.total()
+        elif (parent := quota.parent) is not None and (above := self._share(parent)) is not None:
+            special, demand, limited = parent.special, parent.limited_sum, quota.limited
+            share = {}
+            for key in quota.spec.max:
+                total = above.get(key)
+                if not special[key] and (total or 0) >= demand[key]:
+                    share[key] = limited[key]
+                else:
+                    share[key] = self._shares(parent, key, total)[quota.name]
+        quota.share, quota.share_at = share, self._changes
+        return share
 
     def _shares(self, parent: Quota, key: str, total: int | None) -> dict[str, int]:
         """The shares of one level, computed again only after a change."""
@@ -451,5 +530,5 @@ class QuotaTree:
         parent = quota.parent
         if parent is None or not self.attached(quota):
             return dict(quota.spec.min)
-        path = parent.path()[-2::-1]
-        return {key: self._auto_min(parent, quota, key, self._runtime(path, key)) for key in quota.spec.min}
+        above = self._share(parent) or {}
+        return {key: self._auto_min(parent, quota, key, above.get(key)) for key in quota.spec.min}

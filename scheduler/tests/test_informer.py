@@ -207,7 +207,7 @@ def test_an_object_that_could_not_be_decoded_is_read_again(caplog: pytest.LogCap
     scene.start()
     scene.lists(ok(bad("b", 2)))
     scene.clock.advance(1)
-    assert [one.path for one in scene.api.sent[1:]] == ["/api/v1/nodes/b"]
+    assert [request.path for request in scene.api.sent[1:]] == ["/api/v1/nodes/b"]
     scene.lists(ok(node("b", 9)))
     scene.clock.advance(1)
     assert scene.said == []

@@ -86,7 +86,7 @@ def test_a_pinned_pod_preempts_on_its_own_node_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    "one",
+    "builder",
     [
         pytest.param(pod("p").gpus(1), id="whole-card"),
         pytest.param(pod("p").gpu_share(50), id="shared-card"),
@@ -94,9 +94,9 @@ def test_a_pinned_pod_preempts_on_its_own_node_alone() -> None:
         pytest.param(pinned("p", "n", gpus=1), id="pinned"),
     ],
 )
-def test_pods_that_come_before_any_node_wait_for_one(one: PodBuilder) -> None:
+def test_pods_that_come_before_any_node_wait_for_one(builder: PodBuilder) -> None:
     rig = Rig()
-    rig.submit(one)
+    rig.submit(builder)
     rig.run()
     assert rig.message("p") == "no nodes available to schedule pods"
     rig.node("n", gpus=1)

@@ -21,7 +21,7 @@ def port(number: int, address: str = "", protocol: str = "TCP") -> ContainerPort
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "conflict"),
+    ("first", "second", "conflict"),
     [
         pytest.param(port(80), port(80), True, id="same"),
         pytest.param(port(80), port(81), False, id="other-number"),
@@ -33,9 +33,9 @@ def port(number: int, address: str = "", protocol: str = "TCP") -> ContainerPort
         pytest.param(port(80, protocol=""), port(80), True, id="no-protocol-is-tcp"),
     ],
 )
-def test_host_ports_conflict(one: ContainerPort, other: ContainerPort, conflict: bool) -> None:
-    (first,), (second,) = (host_ports(PodSpec(containers=(Container(ports=(item,)),))) for item in (one, other))
-    assert first.conflicts(second) is second.conflicts(first) is conflict
+def test_host_ports_conflict(first: ContainerPort, second: ContainerPort, conflict: bool) -> None:
+    (held,), (wanted,) = (host_ports(PodSpec(containers=(Container(ports=(port,)),))) for port in (first, second))
+    assert held.conflicts(wanted) is wanted.conflicts(held) is conflict
 
 
 def test_only_containers_that_stay_hold_ports() -> None:

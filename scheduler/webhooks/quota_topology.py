@@ -282,7 +282,7 @@ class QuotaTopology:
         own = self.quotas.get(namespace)
         if own is not None and own.metadata.namespace == namespace:
             return namespace
-        return next((one.name for one in self.quotas.values() if namespace in _namespaces(one)), DEFAULT_QUOTA)
+        return next((quota.name for quota in self.quotas.values() if namespace in _namespaces(quota)), DEFAULT_QUOTA)
 
     def check_pod(self, pod: Pod, old: Pod | None = None) -> None:
         """

@@ -9,11 +9,11 @@ from seatrial.fixtures.cpus import cpus, shares
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.promises import check_arrival, minors, reservation_of
 from seatrial.fixtures.trial import Trial
+from seatrial.harness.allocations import device_allocations
 from seatrial.harness.clusters.protocol import Capability
+from seatrial.harness.quantities import amount
 from seatrial.scheduler.api.builders import PodBuilder, node, pod, pods, priority_class, reservation
 from seatrial.scheduler.api.core import Pod
-from seatrial.scheduler.api.device import device_allocations
-from seatrial.scheduler.api.quantity import amount
 from seatrial.scheduler.api.reservation import RESERVATIONS_PATH, Reservation
 
 pytestmark = [pytest.mark.needs(Capability.NODES)]
@@ -32,8 +32,8 @@ def cpu(amounts: dict[str, str | int | float]) -> int:
     return amount("cpu", amounts.get("cpu", 0))
 
 
-def conditions(one: Reservation) -> list[tuple[str, str, str]]:
-    return [(found.type, found.status, found.reason) for found in one.status.conditions]
+def conditions(reservation: Reservation) -> list[tuple[str, str, str]]:
+    return [(found.type, found.status, found.reason) for found in reservation.status.conditions]
 
 
 @pytest.mark.feature("RSV-1.held")
@@ -52,7 +52,9 @@ def test_a_place_is_held_for_its_owner(cluster: Trial, expect: Expect) -> None:
     assert (held.status.node_name, cpu(held.status.allocatable)) == ("n1", 6000)
     assert conditions(held) == [("Scheduled", "True", "Scheduled"), ("Ready", "True", "Available")]
     assert reservation_of(a) == "held"
-    held = expect.reservation("held", lambda one: len(one.status.current_owners) == 1, "to name its owner")
+    held = expect.reservation(
+        "held", lambda reservation: len(reservation.status.current_owners) == 1, "to name its owner"
+    )
     assert (held.status.current_owners[0].name, cpu(held.status.allocated), held.status.phase) == (
         "a",
         4000,
@@ -70,13 +72,13 @@ def test_a_place_is_used_again(cluster: Trial, expect: Expect) -> None:
     expect.available("held")
     cluster.submit(owner("a", cpu=6))
     expect.bound("a")
-    expect.reservation("held", lambda one: cpu(one.status.allocated) == 6000, "to be used")
+    expect.reservation("held", lambda reservation: cpu(reservation.status.allocated) == 6000, "to be used")
     cluster.submit(pod("stranger").request(cpu=3))
     expect.pending("stranger")
 
     cluster.delete("a")
 
-    unused = expect.reservation("held", lambda one: not one.status.current_owners, "to be free again")
+    unused = expect.reservation("held", lambda reservation: not reservation.status.current_owners, "to be free again")
     assert (unused.status.phase, cpu(unused.status.allocated)) == ("Available", 0)
     expect.pending("stranger")
     cluster.submit(owner("b", cpu=6))
@@ -93,7 +95,7 @@ def test_time_runs_out(cluster: Trial, expect: Expect) -> None:
     cluster.submit(pod("stranger").request(cpu=3))
     expect.pending("stranger")
 
-    ended = expect.reservation("held", lambda one: one.expired, "to expire")
+    ended = expect.reservation("held", lambda reservation: reservation.expired, "to expire")
 
     assert conditions(ended) == [("Scheduled", "True", "Scheduled"), ("Ready", "False", "Expired")]
     expect.bound("stranger")
@@ -108,7 +110,7 @@ def test_no_room_for_a_reservation(cluster: Trial, expect: Expect) -> None:
     expect.bound("there")
     cluster.reserve(reservation("large").like(pod("x").request(cpu=6)).for_labels(app="owner"))
 
-    refused = expect.reservation("large", lambda one: bool(one.status.conditions), "to be refused")
+    refused = expect.reservation("large", lambda reservation: bool(reservation.status.conditions), "to be refused")
 
     assert conditions(refused) == [("Scheduled", "False", "Unschedulable")]
     assert "Insufficient cpu" in refused.status.conditions[0].message
@@ -144,7 +146,7 @@ def test_it_serves_once(cluster: Trial, expect: Expect) -> None:
     cluster.submit(owner("first", cpu=1))
 
     first = expect.bound("first")
-    done = expect.reservation("once", lambda one: one.status.phase == "Succeeded", "to have succeeded")
+    done = expect.reservation("once", lambda reservation: reservation.status.phase == "Succeeded", "to have succeeded")
 
     assert reservation_of(first) == "once"
     assert conditions(done) == [("Scheduled", "True", "Scheduled"), ("Ready", "False", "Succeeded")]
@@ -343,7 +345,7 @@ def test_cards_go_back_to_the_reservation(cluster: Trial, expect: Expect) -> Non
     expect.pending("stranger")
 
     cluster.delete("a")
-    expect.reservation("held", lambda one: not one.status.current_owners, "to be free again")
+    expect.reservation("held", lambda reservation: not reservation.status.current_owners, "to be free again")
     expect.pending("stranger")
     cluster.call("DELETE", f"{RESERVATIONS_PATH}/held")
 

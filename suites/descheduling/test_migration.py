@@ -7,9 +7,9 @@ from seatrial.fixtures.descheduler import StartDescheduler
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.promises import reservation_of
 from seatrial.fixtures.trial import Trial
+from seatrial.harness.allocations import device_allocations
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import disruption_budget, node, pod
-from seatrial.scheduler.api.device import device_allocations
 from seatrial.scheduler.api.migration import JOBS_PATH
 from seatrial.scheduler.api.transport import Request
 from seatrial.suites.descheduling.workloads import (
@@ -34,7 +34,7 @@ def test_a_pod_moves_into_a_reserved_place(cluster: Trial, expect: Expect, start
     with_nodes(cluster, "n1", "n2")
     cordon(cluster, "n2")
     deployment(cluster, "web", 3, like=pod("x").request(cpu=2))
-    before = {one.metadata.name for one in wait_running(cluster, "web", 3)}
+    before = {found.metadata.name for found in wait_running(cluster, "web", 3)}
     cordon(cluster, "n2", on=False)
     start_descheduler({})
     victim = min(before)
@@ -62,7 +62,7 @@ def test_the_steps_are_recorded(cluster: Trial, start_descheduler: StartDeschedu
     migrate(cluster, "recorded", name)
 
     done = ended(cluster, "recorded")
-    met = [one.type for one in done.status.conditions if one.status == "True"]
+    met = [condition.type for condition in done.status.conditions if condition.status == "True"]
     assert sorted(met) == [
         "BoundPodReady", "Eviction", "PodBoundReservation", "ReservationBound", "ReservationCreated",
         "ReservationScheduled",
@@ -114,7 +114,7 @@ def test_a_pod_stays_when_no_place_can_be_reserved(
     migrate(cluster, "move", name, ttl="60s")
 
     expect.reservation(
-        job_reservation(cluster, "move"), lambda one: not one.status.node_name, "to be without a node", within=40
+        job_reservation(cluster, "move"), lambda job: not job.status.node_name, "to be without a node", within=40
     )
     done = ended(cluster, "move")
     assert (done.status.phase, done.status.reason, done.status.message) == (
@@ -122,7 +122,7 @@ def test_a_pod_stays_when_no_place_can_be_reserved(
     )  # fmt: skip
     assert (cluster.pod(name).metadata.uid, cluster.pod(name).deleting) == (uid, False)
     assert cluster.cluster.wait(lambda: cluster.reservation(done.reservation_name) is None, within=10)
-    assert "Unschedulable" in [one.reason for one in cluster.events("move", namespace="default")]
+    assert "Unschedulable" in [event.reason for event in cluster.events("move", namespace="default")]
 
 
 @pytest.mark.feature("MIG-1.paused")
@@ -194,7 +194,7 @@ def test_one_pod_of_a_workload_at_a_time(cluster: Trial, start_descheduler: Star
     with_nodes(cluster, "n1", "n2")
     cordon(cluster, "n2")
     deployment(cluster, "web", 6, like=pod("x").request(cpu=1))
-    names = [one.metadata.name for one in wait_running(cluster, "web", 6)]
+    names = [found.metadata.name for found in wait_running(cluster, "web", 6)]
     cordon(cluster, "n2", on=False)
     start_descheduler({}, migration={
         "maxMigratingPerWorkload": 1, "maxUnavailablePerWorkload": 1, "objectLimiters": {},
@@ -206,12 +206,12 @@ def test_one_pod_of_a_workload_at_a_time(cluster: Trial, start_descheduler: Star
 
     def all_done() -> bool:
         nonlocal fewest
-        alive = [one for one in cluster.pods() if one.status.phase == "Running" and not one.deleting]
+        alive = [pod for pod in cluster.pods() if pod.status.phase == "Running" and not pod.deleting]
         fewest = min(fewest, len(alive))
-        return all(not one.open for one in jobs(cluster))
+        return all(not job.open for job in jobs(cluster))
 
-    assert cluster.cluster.wait(all_done, within=300), [one.status for one in jobs(cluster)]
-    assert {one.status.phase for one in jobs(cluster)} == {"Succeeded"}
+    assert cluster.cluster.wait(all_done, within=300), [job.status for job in jobs(cluster)]
+    assert {job.status.phase for job in jobs(cluster)} == {"Succeeded"}
     assert fewest == 5
 
 
@@ -312,15 +312,15 @@ def test_only_so_many_pods_migrate(
         nonlocal seen
         here = {(found.metadata.name, found.metadata.uid) for found in cluster.pods()}
         counted = [
-            one for one in jobs(cluster)
-            if one.running and ("PerNode" not in str(limits) or "PerNamespace" in str(limits) or (
-                one.spec.pod_ref.name, one.spec.pod_ref.uid) in here)
+            job for job in jobs(cluster)
+            if job.running and ("PerNode" not in str(limits) or "PerNamespace" in str(limits) or (
+                job.spec.pod_ref.name, job.spec.pod_ref.uid) in here)
         ]  # fmt: skip
         seen = max(seen, len(counted))
-        return all(not one.open for one in jobs(cluster))
+        return all(not job.open for job in jobs(cluster))
 
-    assert cluster.cluster.wait(all_done, within=300), [one.status for one in jobs(cluster)]
-    assert {one.status.phase for one in jobs(cluster)} == {"Succeeded"}
+    assert cluster.cluster.wait(all_done, within=300), [job.status for job in jobs(cluster)]
+    assert {job.status.phase for job in jobs(cluster)} == {"Succeeded"}
     assert seen == most
 
 
@@ -335,7 +335,7 @@ def test_evictions_of_one_object_are_spread_in_time(
     with_nodes(cluster, "n1", "n2")
     cordon(cluster, "n2")
     deployment(cluster, "web", 6, like=pod("x").request(cpu=1))
-    names = [one.metadata.name for one in wait_running(cluster, "web", 6)[:2]]
+    names = [found.metadata.name for found in wait_running(cluster, "web", 6)[:2]]
     cordon(cluster, "n2", on=False)
     limits = {limited: {"duration": "60s", "maxMigrating": 1}}
     start_descheduler({}, migration={"objectLimiters": limits, "maxMigratingPerWorkload": 3,
@@ -378,4 +378,4 @@ def table(cluster: Trial, name: str) -> tuple[list[str], list[str]]:
     """Columns and cells as kubectl shows them."""
     accept = {"accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
     answer = orjson.loads(cluster.cluster.call(Request("GET", f"{JOBS_PATH}/{name}", headers=accept)).body)
-    return [one["name"] for one in answer["columnDefinitions"]], answer["rows"][0]["cells"]
+    return [definition["name"] for definition in answer["columnDefinitions"]], answer["rows"][0]["cells"]

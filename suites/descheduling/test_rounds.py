@@ -38,7 +38,7 @@ TWO_AT_ONCE = {"maxUnavailablePerWorkload": 2, "maxMigratingPerWorkload": 2, "ob
 
 
 def on(cluster: Trial, app: str, name: str) -> list[Pod]:
-    return [one for one in running(cluster, app) if one.spec.node_name == name]
+    return [found for found in running(cluster, app) if found.spec.node_name == name]
 
 
 def hot_node(cluster: Trial, *, pods: int = 7, like: Any = None, uses: dict[str, str] | None = None) -> None:
@@ -76,9 +76,9 @@ def test_a_hot_node_cools(cluster: Trial, start_descheduler: StartDescheduler) -
     cluster.cluster.wait(lambda: False, within=2 * MINUTES)
     assert len(on(cluster, "web", "n1")) == 4
     done = jobs(cluster)
-    assert {one.status.phase for one in done} == {"Succeeded"}
+    assert {job.status.phase for job in done} == {"Succeeded"}
     assert len(done) == 3
-    reasons = {one.metadata.annotations["koordinator.sh/evict-reason"] for one in done}
+    reasons = {job.metadata.annotations["koordinator.sh/evict-reason"] for job in done}
     assert "node is overutilized, node cpu usage(87.50%)>threshold(60.00%)" in reasons
 
 
@@ -111,12 +111,12 @@ def test_nothing_oscillates(cluster: Trial, start_descheduler: StartDescheduler)
     hot_node(cluster)
     start_descheduler({"LowNodeLoad": LOAD}, migration=TWO_AT_ONCE)
     cluster.cluster.wait(lambda: False, within=5 * MINUTES)
-    before = {one.metadata.name: one.spec.node_name for one in running(cluster, "web")}
+    before = {found.metadata.name: found.spec.node_name for found in running(cluster, "web")}
     assert len(before) == 7
 
     cluster.cluster.wait(lambda: False, within=500 * 10.0)
 
-    assert {one.metadata.name: one.spec.node_name for one in running(cluster, "web")} == before
+    assert {found.metadata.name: found.spec.node_name for found in running(cluster, "web")} == before
 
 
 @pytest.mark.feature("DES-3.stale-usage")
@@ -214,8 +214,8 @@ def test_a_node_that_becomes_hot_later_cools(cluster: Trial, start_descheduler: 
     cluster.cluster.wait(lambda: False, within=60)
     assert jobs(cluster) == []
 
-    for one in running(cluster, "web"):
-        use(cluster, one, cpu="2", memory="1Gi")
+    for found in running(cluster, "web"):
+        use(cluster, found, cpu="2", memory="1Gi")
 
     assert cluster.cluster.wait(lambda: bool(jobs(cluster)), within=2 * REPORT)
 
@@ -264,7 +264,7 @@ def test_caps_hold_for_a_thousand_candidates(cluster: Trial, start_descheduler: 
 
     for _ in range(20):
         cluster.cluster.wait(lambda: False, within=0.25)
-        most = max(most, sum(one.running for one in jobs(cluster)))
+        most = max(most, sum(job.running for job in jobs(cluster)))
 
     assert len(jobs(cluster)) == 50
     assert most == 4
@@ -285,7 +285,7 @@ def test_namespaces_are_tried_one_by_one(
     deployment(cluster, "web", 3, like=pod("x").request(cpu=1))
     wait_running(cluster, "web", 3)
     cluster.cluster.wait(lambda: False, within=2)
-    own = {kind: [one.format(own=cluster.name) for one in names] for kind, names in namespaces.items()}
+    own = {kind: [name.format(own=cluster.name) for name in names] for kind, names in namespaces.items()}
     start_descheduler({"PodLifeTime": {"maxPodLifeTimeSeconds": 1}}, migration={"namespaces": own})
 
     assert cluster.cluster.wait(lambda: bool(jobs(cluster)), within=15 if evicted else 4) == evicted
@@ -309,9 +309,9 @@ def test_a_workload_loses_no_more_than_it_may(cluster: Trial, start_descheduler:
         nonlocal fewest
         fewest = min(fewest, len(running(cluster, "web")))
         found = jobs(cluster)
-        return len(found) == 10 and all(not one.open for one in found)
+        return len(found) == 10 and all(not job.open for job in found)
 
-    assert cluster.cluster.wait(all_done, within=4 * MINUTES), [one.status for one in jobs(cluster)]
+    assert cluster.cluster.wait(all_done, within=4 * MINUTES), [job.status for job in jobs(cluster)]
     assert fewest == 8
 
 
@@ -322,14 +322,14 @@ def test_evictions_are_spread_by_their_rate(cluster: Trial, start_descheduler: S
     """One eviction in five seconds, without a burst: after 12 seconds three of six pods are gone, not more."""
     with_nodes(cluster, "n1", "n2")
     deployment(cluster, "web", 6, like=pod("x").request(cpu=1))
-    old = {one.metadata.uid for one in wait_running(cluster, "web", 6)}
+    old = {found.metadata.uid for found in wait_running(cluster, "web", 6)}
     cluster.cluster.wait(lambda: False, within=2)
     limits = {"maxUnavailablePerWorkload": 5, "maxMigratingPerWorkload": 5, "maxMigratingPerNode": 10,
               "defaultJobMode": "EvictDirectly", "objectLimiters": {}, "evictQPS": "0.2", "evictBurst": 1}  # fmt: skip
     start_descheduler({"PodLifeTime": {"maxPodLifeTimeSeconds": 1}}, migration=limits, deschedulingInterval="1h")
 
     def left() -> int:
-        return len(old & {one.metadata.uid for one in cluster.pods() if not one.deleting})
+        return len(old & {pod.metadata.uid for pod in cluster.pods() if not pod.deleting})
 
     cluster.cluster.wait(lambda: False, within=12)
     assert 3 <= left() <= 4
@@ -378,7 +378,7 @@ def test_another_evictor(cluster: Trial, start_descheduler: StartDescheduler) ->
     """DefaultEvictor instead of MigrationController: pods are evicted without migration jobs."""
     with_nodes(cluster, "n1", "n2")
     deployment(cluster, "web", 3, like=pod("x").request(cpu=1))
-    old = {one.metadata.uid for one in wait_running(cluster, "web", 3)}
+    old = {found.metadata.uid for found in wait_running(cluster, "web", 3)}
     cluster.cluster.wait(lambda: False, within=3)
 
     start_descheduler(
@@ -386,7 +386,7 @@ def test_another_evictor(cluster: Trial, start_descheduler: StartDescheduler) ->
     )
 
     assert cluster.cluster.wait(
-        lambda: not old & {one.metadata.uid for one in running(cluster, "web")}, within=30
+        lambda: not old & {found.metadata.uid for found in running(cluster, "web")}, within=30
     ), cluster.timeline()  # fmt: skip
     assert jobs(cluster) == []
     wait_running(cluster, "web", 3)
@@ -506,5 +506,5 @@ def test_protected_pods_stay(cluster: Trial, start_descheduler: StartDescheduler
     assert cluster.cluster.wait(lambda: len(jobs(cluster)) >= 3, within=15), jobs(cluster)
     cluster.cluster.wait(lambda: False, within=2)
 
-    assert {one.spec.pod_ref.name.split("-")[0] for one in jobs(cluster)} == {"web"}
+    assert {job.spec.pod_ref.name.split("-")[0] for job in jobs(cluster)} == {"web"}
     assert len(jobs(cluster)) == 3

@@ -117,7 +117,7 @@ def jobs(cluster: Trial) -> list[PodMigrationJob]:
     """All migration jobs for pods of the trial."""
     rows = orjson.loads(accepted(cluster.call("GET", JOBS_PATH), "list jobs").body)["items"]
     found = [msgspec.convert(row, PodMigrationJob) for row in rows]
-    return [one for one in found if one.spec.pod_ref.namespace == cluster.name]
+    return [job for job in found if job.spec.pod_ref.namespace == cluster.name]
 
 
 def ended(cluster: Trial, name: str, *, within: float = 120.0) -> PodMigrationJob:
@@ -136,5 +136,5 @@ def report_of(cluster: Trial, name: str) -> Manifest:
 
 def remove_jobs(cluster: Trial) -> None:
     """Jobs and reservations belong to no namespace."""
-    for one in jobs(cluster):
-        cluster.call("DELETE", f"{JOBS_PATH}/{one.name}")
+    for job in jobs(cluster):
+        cluster.call("DELETE", f"{JOBS_PATH}/{job.name}")

@@ -28,7 +28,7 @@ def named(cluster: Trial, name: str) -> str:
 
 
 def make(cluster: Trial, *quotas: QuotaBuilder) -> None:
-    cluster.apply(*(one.manifest for one in quotas))
+    cluster.apply(*(quota.manifest for quota in quotas))
 
 
 def counted(cluster: Trial, name: str, own: str, *, preemptible: bool = True, **resources: str | int) -> PodBuilder:
@@ -42,7 +42,7 @@ def many(cluster: Trial, own: str, count: int) -> Sequence[PodBuilder]:
 
 
 def placed(cluster: Trial, prefix: str) -> int:
-    return sum(one.metadata.name.startswith(prefix) and bool(one.spec.node_name) for one in cluster.pods())
+    return sum(pod.metadata.name.startswith(prefix) and bool(pod.spec.node_name) for pod in cluster.pods())
 
 
 def settle(cluster: Trial) -> None:
@@ -92,7 +92,7 @@ def test_borrowed_room_is_given_back(cluster: Trial, expect: Expect) -> None:
     The borrower's waiting pod is older.
     """
     cluster.add(node("n1").cpu(8))
-    make(cluster, *(quota(named(cluster, one)).min(cpu=4).max(cpu=8) for one in "ab"))
+    make(cluster, *(quota(named(cluster, name)).min(cpu=4).max(cpu=8) for name in "ab"))
     cluster.submit(*many(cluster, "a", 8))
     names = [f"a-{number}" for number in range(8)]
     expect.bound(names[0], names[1], *names[2:])
@@ -352,7 +352,7 @@ def test_the_lender_takes_back(cluster: Trial, expect: Expect) -> None:
     It loses no more than what is above the share, and the lender's pods start.
     """
     cluster.add(node("n1").cpu(8))
-    make(cluster, *(quota(named(cluster, one)).min(cpu=4).max(cpu=8) for one in "ab"))
+    make(cluster, *(quota(named(cluster, name)).min(cpu=4).max(cpu=8) for name in "ab"))
     cluster.submit(*many(cluster, "a", 8))
     names = [f"a-{number}" for number in range(8)]
     expect.bound(names[0], names[1], *names[2:])

@@ -249,7 +249,7 @@ def test_soft_spread_outweighs_utilisation(cluster: Trial, expect: Expect) -> No
         cluster.add(node(here).cpu(16).label("pair", prefix), node(there).cpu(16).label("pair", prefix))
         crowd = [given(f"{prefix}-{number}", prefix).select({HOST: here}) for number in range(3)]
         cluster.submit(*crowd, given(f"{prefix}-filler", "filler").request(cpu=6).select({HOST: there}))
-        expect.bound(f"{prefix}-filler", *(one.name for one in crowd))
+        expect.bound(f"{prefix}-filler", *(member.name for member in crowd))
         soft = spread(prefix, whenUnsatisfiable="ScheduleAnyway")
         cluster.submit(given(f"{prefix}-new", prefix, topologySpreadConstraints=soft).select({"pair": prefix}))
         assert expect.bound(f"{prefix}-new").spec.node_name == there
@@ -265,9 +265,10 @@ def test_pods_of_a_service_spread_by_default(cluster: Trial, expect: Expect) -> 
     cluster.add(node("n1").cpu(16), node("n2").cpu(16))
     crowd = [given(f"p{number}").select({HOST: "n1"}) for number in range(3)]
     cluster.submit(*crowd, given("filler", "filler").request(cpu=6).select({HOST: "n2"}))
-    expect.bound("filler", *(one.name for one in crowd))
+    expect.bound("filler", *(member.name for member in crowd))
     cluster.submit(given("new"))
     assert expect.bound("new").spec.node_name == "n2"
+    expect.refusal()
 
 
 # -- nodes ------------------------------------------------------------------------------------------------------------
@@ -309,6 +310,7 @@ def test_prefer_no_schedule_outweighs_utilisation(cluster: Trial, expect: Expect
         expect.bound(f"{prefix}-filler")
         cluster.submit(given(f"{prefix}-p").select({"pair": prefix}))
         assert expect.bound(f"{prefix}-p").spec.node_name == other
+    expect.refusal()
 
 
 @pytest.mark.feature("SCORE-4.selectors")
@@ -643,7 +645,7 @@ def test_waiting_pods_are_placed_as_room_comes(cluster: Trial, expect: Expect) -
     cluster.cluster.wait(lambda: False, within=12)
     cluster.add(node("n2").cpu(6))
     found = expect.bound("p0", "p1", "p2", within=20)
-    assert {one.spec.node_name for one in found} == {"n2"}
+    assert {placed.spec.node_name for placed in found} == {"n2"}
 
 
 @pytest.mark.feature("SHELL-5.binding")
@@ -654,9 +656,9 @@ def test_the_event_of_a_binding(cluster: Trial, expect: Expect) -> None:
     cluster.submit(given("p"), given("q").request(cpu=2))
     expect.bound("p")
     expect.pending("q")
-    said = {one.reason: one.message for one in cluster.events("p")}
+    said = {event.reason: event.message for event in cluster.events("p")}
     assert "n1" in said.get("Scheduled", ""), f"expected an event Scheduled that names n1, found {said}"
-    refused = {one.reason: one.message for one in cluster.events("q")}
+    refused = {event.reason: event.message for event in cluster.events("q")}
     assert "Insufficient cpu" in refused.get("FailedScheduling", ""), f"events of the refused pod: {refused}"
 
 

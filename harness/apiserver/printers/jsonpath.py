@@ -109,8 +109,8 @@ def _where(left: str, sign: str | None, written: str | None) -> Step:
     compare = _COMPARE[sign] if sign is not None else None
     right = _literal(written) if written is not None else None
 
-    def holds(one: Any) -> bool:
-        found = find(one)
+    def holds(item: Any) -> bool:
+        found = find(item)
         if not found or compare is None:
             return bool(found)
         try:

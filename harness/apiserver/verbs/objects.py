@@ -43,6 +43,27 @@ PROTECTED_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-leas
 _PLAIN_KINDS = frozenset({"Node", "Namespace", "Event", "Lease", "ConfigMap", "Secret", "ServiceAccount", "Endpoints"})
 
 
+def check_preconditions(resource: Resource, item: Item, options: DeleteOptions) -> None:
+    """Compare UID and resource version with those that a deletion names.
+
+    Raises:
+        ApiStatusError: 409, the object is another one, or it has changed.
+    """
+    metadata = item.obj["metadata"]
+    if options.uid and options.uid != metadata["uid"]:
+        why = (
+            f"the UID in the precondition ({options.uid}) does not match the UID in record ({metadata['uid']})."
+            " The object might have been deleted and then recreated"
+        )
+        raise errors.conflict(resource.plural, resource.group, item.key[1], why)
+    if options.version and options.version != metadata["resourceVersion"]:
+        why = (
+            f"the ResourceVersion in the precondition ({options.version}) does not match the ResourceVersion in"
+            f" record ({metadata['resourceVersion']}). The object might have been modified"
+        )
+        raise errors.conflict(resource.plural, resource.group, item.key[1], why)
+
+
 class Objects:
     """Reads and writes the objects of one store."""
 
@@ -399,18 +420,7 @@ class Objects:
         """
         old = self.find(resource, key)
         metadata = old.obj["metadata"]
-        if options.uid and options.uid != metadata["uid"]:
-            why = (
-                f"the UID in the precondition ({options.uid}) does not match the UID in record ({metadata['uid']})."
-                " The object might have been deleted and then recreated"
-            )
-            raise errors.conflict(resource.plural, resource.group, key[1], why)
-        if options.version and options.version != metadata["resourceVersion"]:
-            why = (
-                f"the ResourceVersion in the precondition ({options.version}) does not match the ResourceVersion in"
-                f" record ({metadata['resourceVersion']}). The object might have been modified"
-            )
-            raise errors.conflict(resource.plural, resource.group, key[1], why)
+        check_preconditions(resource, old, options)
         if key[1] in PROTECTED_NAMESPACES and resource.key == ("", "namespaces"):
             raise errors.forbidden("namespaces", "", key[1], "this namespace may not be deleted")
         webhooks = self._admission.webhooks

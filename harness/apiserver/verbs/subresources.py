@@ -10,7 +10,7 @@ from seatrial.harness.apiserver.patching.patch import PatchError, json_patch, me
 from seatrial.harness.apiserver.request.options import DeleteOptions
 from seatrial.harness.apiserver.schemas.shapes import conform
 from seatrial.harness.apiserver.storage.store import Item, Key, Object
-from seatrial.harness.apiserver.verbs.objects import Objects
+from seatrial.harness.apiserver.verbs.objects import Objects, check_preconditions
 from seatrial.harness.label_selectors import LabelSelector
 from seatrial.scheduler.api.transport import JSON_PATCH
 
@@ -85,7 +85,8 @@ def evict(objects: Objects, pods: Resource, key: Key, body: Object, *, dry_run: 
     """Delete a pod unless a PodDisruptionBudget forbids it.
 
     Raises:
-        ApiStatusError: 404; 429, the budget allows no disruption; 500, several budgets select the pod.
+        ApiStatusError: 404; 409, a precondition fails; 429, the budget allows no disruption; 500, several budgets
+            select the pod.
     """
     _check_name(body.get("metadata") or {}, key, "Eviction")
     item = objects.find(pods, key)
@@ -99,6 +100,7 @@ def evict(objects: Objects, pods: Resource, key: Key, body: Object, *, dry_run: 
     phase = item.obj.get("status", {}).get("phase")
     if phase not in {"Succeeded", "Failed", "Pending"} and "deletionTimestamp" not in item.obj["metadata"]:
         _charge_budget(objects, item, dry_run=options.dry_run)
+    check_preconditions(pods, item, options)  # upstream's addConditionAndDeletePod checks them before it writes
     if not options.dry_run and not options.version and "deletionTimestamp" not in item.obj["metadata"]:
         why = "Eviction API: evicting"
         objects.write(pods, item, disrupted(item.obj, "EvictionByEvictionAPI", why, objects.clock.timestamp()))

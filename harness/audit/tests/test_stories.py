@@ -564,7 +564,7 @@ def test_a_story_breaks_its_invariant(name: str) -> None:
     STORIES[name](story, True)
     assert story.ids() - ALSO.get(name, set()) | {name} == {name}
     assert name in story.ids()
-    violation = next(one for one in story.auditor.violations if one.invariant == name)
+    violation = next(found for found in story.auditor.violations if found.invariant == name)
     assert violation.text
     assert violation.timeline
     assert violation.pod in violation.timeline[-1] or any(violation.pod in line for line in violation.timeline)

@@ -74,9 +74,9 @@ def test_nothing_of_a_run_remains(shared: EmbeddedCluster) -> None:
     with backend.start() as cluster:
         cluster.add_nodes([node("n1").gpus("a10", 2)])
         own = orjson.loads(cluster.call(Request("GET", "/api/v1/nodes")).body)["items"]
-        assert [one["metadata"]["name"] for one in own] == ["n1"]
+        assert [item["metadata"]["name"] for item in own] == ["n1"]
         assert own[0]["status"]["allocatable"]["nvidia.com/gpu"] == "2"
-        assert {one["key"] for one in own[0]["spec"]["taints"]} == {RUN_LABEL}
+        assert {taint["key"] for taint in own[0]["spec"]["taints"]} == {RUN_LABEL}
         (run,) = runs_on(shared)
         assert f"/api/v1/nodes /st-{run}-n1" in everything(shared)
         others = orjson.loads(shared.call(Request("GET", "/api/v1/nodes/n1")).body)
@@ -95,7 +95,7 @@ def test_what_a_dead_run_left_is_removed_and_a_live_run_is_not(shared: EmbeddedC
         assert remove_dead_runs(shared) == ["dead01"]
         assert runs_on(shared) == [run]
         assert [
-            one["metadata"]["name"] for one in orjson.loads(living.call(Request("GET", KINDS[0])).body)["items"]
+            item["metadata"]["name"] for item in orjson.loads(living.call(Request("GET", KINDS[0])).body)["items"]
         ] == ["n1"]
     assert everything(shared) == before
 

@@ -178,8 +178,8 @@ def test_what_is_not_on_this_machine_is_pending_with_the_reason(cluster: LocalCl
 @pytest.mark.parametrize(
     "call",
     [
-        pytest.param(lambda one: one.add_nodes([node("n1")]), id="no-node-is-added"),
-        pytest.param(lambda one: one.remove_node("n1"), id="none-is-removed"),
+        pytest.param(lambda cluster: cluster.add_nodes([node("n1")]), id="no-node-is-added"),
+        pytest.param(lambda cluster: cluster.remove_node("n1"), id="none-is-removed"),
     ],
 )
 def test_one_node_and_no_other(cluster: LocalCluster, call: Any) -> None:

@@ -158,11 +158,11 @@ def _matcher(query: str) -> Callable[[Object], bool]:
     negated = "!=" in field
     path, _, wanted = field.replace("!=", "=").partition("=")
 
-    def chosen(one: Object) -> bool:
-        if label and label not in one["metadata"].get("labels", {}):
+    def chosen(item: Object) -> bool:
+        if label and label not in item["metadata"].get("labels", {}):
             return False
         part, _, name = path.partition(".")
-        return not field or (one.get(part, {}).get(name, "") == wanted) != negated
+        return not field or (item.get(part, {}).get(name, "") == wanted) != negated
 
     return chosen
 

@@ -108,7 +108,7 @@ class Filters:
         others = self._migrating(pod)
         per_node = args.max_migrating_per_node or 0
         if per_node > 0 and pod.spec.node_name and "MaxMigratingPerNode" not in skipped:
-            count = sum(one.spec.node_name == pod.spec.node_name for _, one in others if one is not None)
+            count = sum(moved.spec.node_name == pod.spec.node_name for _, moved in others if moved is not None)
             if count >= per_node:
                 return f"{count} pods of node {pod.spec.node_name} are migrating"
         per_namespace = args.max_migrating_per_namespace or 0
@@ -122,15 +122,15 @@ class Filters:
         workload = state.workload_of(pod)
         if workload is None:
             return ""
-        siblings = {one.metadata.uid: one for one in state.pods_of(workload)}
-        moving = {one.metadata.uid for _, one in others if one is not None and one.metadata.uid in siblings}
+        siblings = {sibling.metadata.uid: sibling for sibling in state.pods_of(workload)}
+        moving = {moved.metadata.uid for _, moved in others if moved is not None and moved.metadata.uid in siblings}
         if "MaxMigratingPerWorkload" not in skipped and moving:
             limit = limit_of(workload.replicas, args.max_migrating_per_workload)
             if len(moving) >= limit:
                 return f"{len(moving)} pods of {workload.kind} {workload.name} are migrating"
         if "MaxUnavailablePerWorkload" not in skipped:
             limit = limit_of(workload.replicas, args.max_unavailable_per_workload)
-            down = {uid for uid, one in siblings.items() if not one.ready} | moving
+            down = {uid for uid, sibling in siblings.items() if not sibling.ready} | moving
             missing = max(0, workload.replicas - len(siblings))  # replicas whose pod does not exist are unavailable too
             if len(down) + missing >= limit:
                 return f"{len(down) + missing} pods of {workload.kind} {workload.name} are unavailable"

@@ -338,7 +338,7 @@ def with_condition(  # noqa: PLR0917 the fields of a condition
     known = status.condition(type_)
     since = known.last_transition_time if known is not None and known.status == value else stamp
     condition = JobCondition(type_, value, reason, message, stamp, since)
-    others = tuple(one for one in status.conditions if one.type != type_)
+    others = tuple(condition for condition in status.conditions if condition.type != type_)
     return replace(status, conditions=(*others, condition), status=type_, phase=status.phase or PENDING)
 
 
@@ -406,7 +406,9 @@ def _avoid(template: dict[str, Any], node: str) -> None:
 
 def _owner(pod: dict[str, Any]) -> dict[str, Any]:
     metadata = pod["metadata"]
-    controller = next((one for one in metadata.get("ownerReferences") or () if one.get("controller")), None)
+    controller = next(
+        (reference for reference in metadata.get("ownerReferences") or () if reference.get("controller")), None
+    )
     named = {"namespace": metadata["namespace"], "name": metadata["name"]}
     if not pod["spec"].get("nodeName"):
         return {"object": {**named, "uid": metadata["uid"]}}

@@ -7,6 +7,7 @@ comes, so candidates that are never evicted plan no usage; see also `node_load.n
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import msgspec
 
@@ -177,7 +178,9 @@ class LowNodeLoad(Balance):
         if self._args.paused:
             return
         now = handle.clock.monotonic()
-        self._detectors = {key: one for key, one in self._detectors.items() if now - one.seen <= self._keep}
+        self._detectors = {
+            key: detector for key, detector in self._detectors.items() if now - detector.seen <= self._keep
+        }
         processed: set[str] = set()
         for pool in self._pools:
             if pool.node_selector is not None:
@@ -212,8 +215,10 @@ class LowNodeLoad(Balance):
             return set()
         weights = {CPU: 1, MEMORY: 1, **dict.fromkeys(thresholds.low, 1), **(pool.resource_weights or {})}
         names = list(thresholds.low)
-        hot = sorted((one for one in sources if one.kind == HIGH), key=lambda one: (-one.score(weights), one.node.name))
-        prod_hot = [one for one in sources if one.kind == PROD_HIGH]
+        hot = sorted(
+            (load for load in sources if load.kind == HIGH), key=lambda load: (-load.score(weights), load.node.name)
+        )
+        prod_hot = [load for load in sources if load.kind == PROD_HIGH]
         room = _room([*low, *both], names, prod=False)
         for key, value in _in_transit(handle, names).items():
             if key in room:
@@ -223,9 +228,9 @@ class LowNodeLoad(Balance):
         left, of_prod = _room(both, names, prod=False), _room(both, names, prod=True)
         for name in left.keys() & of_prod.keys():
             prod_room[name] = prod_room.get(name, 0) + min(left[name], of_prod[name])
-        prod_hot.sort(key=lambda one: (-one.score(weights), one.node.name))
+        prod_hot.sort(key=lambda load: (-load.score(weights), load.node.name))
         self._evict_from(handle, pool, weights, _Pass(True, prod_hot, [*both, *prod_low], prod_room))
-        return {one.node.name for one in hot}
+        return {load.node.name for load in hot}
 
     def _hot_for_long(self, handle: Handle, pool: NodePool, by_kind: Mapping[str, list[NodeLoad]]) -> list[NodeLoad]:
         """Sources that are anomalous; detectors of other nodes are brought up to date (RSV-R88)."""
@@ -257,21 +262,22 @@ class LowNodeLoad(Balance):
 
     # -- evictions ----------------------------------------------------------------------------------------------------
 
-    def _evict_from(self, handle: Handle, pool: NodePool, weights: Mapping[str, int], one: _Pass) -> None:
-        if not one.targets:
+    def _evict_from(self, handle: Handle, pool: NodePool, weights: Mapping[str, int], eviction_pass: _Pass) -> None:
+        if not eviction_pass.targets:
             return
-        for load in one.sources:
-            over = load.over(prod=one.prod)
-            candidates = [pod for pod in load.pods if self._is_candidate(load, pod, prod=one.prod)]
-            candidates.sort(key=eviction_order(lambda pod: usage_score(load, pod, over, weights, prod=one.prod)))  # noqa: B023 used at once
+        for load in eviction_pass.sources:
+            over = load.over(prod=eviction_pass.prod)
+            candidates = [pod for pod in load.pods if self._is_candidate(load, pod, prod=eviction_pass.prod)]
+            score = partial(usage_score, load, over=over, weights=weights, prod=eviction_pass.prod)
+            candidates.sort(key=eviction_order(score))
             for pod in candidates:
-                if not load.over(prod=one.prod):
+                if not load.over(prod=eviction_pass.prod):
                     self._detectors.pop((pool.name, load.node.name), None)
                     break
-                if any(value <= 0 for value in one.room.values()):
+                if any(value <= 0 for value in eviction_pass.room.values()):
                     break
                 if handle.may_evict(pod):
-                    self._move(handle, load, pod, one)
+                    self._move(handle, load, pod, eviction_pass)
 
     def _is_candidate(self, load: NodeLoad, pod: Pod, *, prod: bool) -> bool:
         args = self._args
@@ -281,32 +287,32 @@ class LowNodeLoad(Balance):
             return False
         if not args.evictable_namespaces.allows(pod.metadata.namespace):
             return False
-        selectors = [one.selector for one in args.pod_selectors if one.selector is not None]
-        return not selectors or any(selector_matches(one, pod.metadata.labels) for one in selectors)
+        selectors = [entry.selector for entry in args.pod_selectors if entry.selector is not None]
+        return not selectors or any(selector_matches(selector, pod.metadata.labels) for selector in selectors)
 
-    def _move(self, handle: Handle, load: NodeLoad, pod: Pod, one: _Pass) -> None:
+    def _move(self, handle: Handle, load: NodeLoad, pod: Pod, eviction_pass: _Pass) -> None:
         """Evict the pod if a target can take it."""
         used = load.metrics.get(pod.key, {})
         target = None
         if self._args.node_fit:
-            target = one.target(lambda each: takes(handle, each, pod, used, prod=one.prod))
+            target = eviction_pass.target(lambda each: takes(handle, each, pod, used, prod=eviction_pass.prod))
             if target is None:
                 return
-        reason = overutilized(load, prod=one.prod)
+        reason = overutilized(load, prod=eviction_pass.prod)
         if self._args.dry_run:
             log.info("low-node-load dry-run pod=%s node=%s reason=%s", pod.key, load.node.name, reason)
         elif not handle.evict(pod, self.name, reason):
             return
         for name in load.low:
             value = 1 if name == PODS else used.get(name, 0)
-            if name in one.room:
-                one.room[name] -= value
-            (load.prod_usage if one.prod else load.usage)[name] -= value
+            if name in eviction_pass.room:
+                eviction_pass.room[name] -= value
+            (load.prod_usage if eviction_pass.prod else load.usage)[name] -= value
             if target is not None:
                 target.usage[name] = target.usage.get(name, 0) + value
-                if one.prod:
+                if eviction_pass.prod:
                     target.prod_usage[name] = target.prod_usage.get(name, 0) + value
-        if one.prod:
+        if eviction_pass.prod:
             for name in load.low:
                 load.usage[name] -= 1 if name == PODS else used.get(name, 0)
 

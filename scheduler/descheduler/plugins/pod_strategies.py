@@ -62,7 +62,7 @@ class PodLifeTime(Deschedule):
             if (limit is None or age(handle, pod) > limit)
             and (not args.states or set(args.states) & states(pod, init=args.including_init_containers))
         ]  # fmt: skip
-        for _, _, pod in sorted(found, key=lambda one: one[:2]):
+        for _, _, pod in sorted(found, key=lambda entry: entry[:2]):
             handle.evict(pod, self.name, "pod has been running for too long" if limit else "pod is in a listed state")
 
 
@@ -91,7 +91,9 @@ class RemoveFailedPods(Deschedule):
                 continue
             init = args.including_init_containers
             codes = {
-                one.state.terminated.exit_code for one in containers(pod, init=init) if one.state.terminated is not None
+                container.state.terminated.exit_code
+                for container in containers(pod, init=init)
+                if container.state.terminated is not None
             }
             if age(handle, pod) < args.min_pod_lifetime_seconds:
                 continue
@@ -126,11 +128,11 @@ class RemovePodsHavingTooManyRestarts(Deschedule):
         args = self._args
         found = []
         for pod in args.pods(handle, nodes):
-            count = sum(one.restart_count for one in containers(pod, init=args.including_init_containers))
+            count = sum(container.restart_count for container in containers(pod, init=args.including_init_containers))
             listed = not args.states or set(args.states) & states(pod, init=args.including_init_containers)
             if count >= args.pod_restart_threshold and listed:
                 found.append((-count, pod.key, pod))
-        for count, _, pod in sorted(found, key=lambda one: one[:2]):
+        for count, _, pod in sorted(found, key=lambda entry: entry[:2]):
             handle.evict(pod, self.name, f"containers were restarted {-count} times")
 
 
@@ -153,7 +155,7 @@ class RemovePodsViolatingNodeTaints(Deschedule):
         by_name = {node.name: node for node in nodes}
         for pod in list(self._args.pods(handle, nodes)):
             for taint in by_name[pod.spec.node_name].spec.taints:
-                if self._counts(taint) and not any(tolerates(one, taint) for one in pod.spec.tolerations):
+                if self._counts(taint) and not any(tolerates(toleration, taint) for toleration in pod.spec.tolerations):
                     handle.evict(
                         pod, self.name, f"pod does not tolerate taint {taint.key}={taint.value}:{taint.effect}"
                     )
@@ -210,7 +212,7 @@ def preference(pod: Pod, node: Node) -> int:
     """The sum of weights of the preferred terms that match."""
     affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None
     terms = affinity.preferred if affinity else ()
-    return sum(one.weight for one in terms if term_matches(one.preference, node))
+    return sum(term.weight for term in terms if term_matches(term.preference, node))
 
 
 def age(handle: Handle, pod: Pod) -> float:
@@ -226,9 +228,9 @@ def containers(pod: Pod, *, init: bool) -> tuple[ContainerStatus, ...]:
 def states(pod: Pod, *, init: bool) -> set[str]:
     """Phase, reason of the pod, and reasons for which containers wait or have ended."""
     found = {pod.status.phase, pod.status.reason}
-    for one in containers(pod, init=init):
-        if one.state.waiting is not None:
-            found.add(one.state.waiting.reason)
-        if one.state.terminated is not None:
-            found.add(one.state.terminated.reason)
+    for container in containers(pod, init=init):
+        if container.state.waiting is not None:
+            found.add(container.state.waiting.reason)
+        if container.state.terminated is not None:
+            found.add(container.state.terminated.reason)
     return found - {""}

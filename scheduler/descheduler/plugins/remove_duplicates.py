@@ -28,7 +28,7 @@ class RemoveDuplicates(Balance):
         for pod in self._args.pods(handle, nodes):
             for owner in pod.metadata.owner_references:
                 if owner.kind not in self._args.exclude_owner_kinds:
-                    images = tuple(sorted(one.image for one in pod.spec.containers))
+                    images = tuple(sorted(container.image for container in pod.spec.containers))
                     by_key[pod.metadata.namespace, owner.kind, owner.name, images][pod.spec.node_name].append(pod)
         for key, on_nodes in sorted(by_key.items()):
             some = next(iter(on_nodes.values()))[0]

@@ -48,7 +48,7 @@ def ten_jobs(owners: dict[int, str]) -> tuple[ClusterState, list[PodMigrationJob
 )
 def test_jobs_of_one_owner_stand_together(owners: dict[int, str], want: str) -> None:
     state, found = ten_jobs(owners)
-    assert "".join(one.name for one in sort_jobs(state, found)) == want
+    assert "".join(migration.name for migration in sort_jobs(state, found)) == want
 
 
 def test_an_owner_that_is_migrating_goes_first() -> None:
@@ -56,7 +56,7 @@ def test_an_owner_that_is_migrating_goes_first() -> None:
     state, found = ten_jobs({4: "a", 8: "a"})
     state.set_pod(pod("p10", "n1", owner={"kind": "Job", "name": "a", "uid": "a", "controller": True}))
     state.set_job(job("10", "p10", phase="Running"))
-    assert "".join(one.name for one in sort_jobs(state, found)) == "4801235679"
+    assert "".join(migration.name for migration in sort_jobs(state, found)) == "4801235679"
 
 
 def workload(replicas: int, **args: Any) -> tuple[ClusterState, Filters]:

@@ -32,8 +32,8 @@ def test_the_limit_of_a_workload(replicas: int, value: int | str | None, want: i
 def test_caps_of_a_round(caps: tuple[int | None, int | None, int | None], asked: list[str], want: list[bool]) -> None:
     limiter = EvictionLimiter(*caps)
     found = []
-    for one in asked:
-        namespace, node = one.split("/")
+    for entry in asked:
+        namespace, node = entry.split("/")
         found.append(limiter.allows(node, namespace))
         if found[-1]:
             limiter.done(node, namespace)
@@ -52,8 +52,8 @@ def test_no_cap_is_ever_exceeded(asked: list[tuple[str, str]], per_node: int, pe
             limiter.done(node, namespace)
             done.append((node, namespace))
     assert len(done) <= total
-    assert all(sum(one[0] == node for one in done) <= per_node for node in "abc")
-    assert all(sum(one[1] == namespace for one in done) <= per_namespace for namespace in "xyz")
+    assert all(sum(eviction[0] == node for eviction in done) <= per_node for node in "abc")
+    assert all(sum(eviction[1] == namespace for eviction in done) <= per_namespace for namespace in "xyz")
 
 
 @given(st.lists(st.floats(0, 30), max_size=50), st.integers(1, 5))

@@ -103,8 +103,8 @@ def test_the_pod_that_just_covers_the_excess_goes_first() -> None:
     """E9: over by 10000m, pods of 1000, 3000, 2000 and 4000m: the fourth, second, third and first."""
     load = NodeLoad(node("n"), {"cpu": 40000}, {"cpu": 30000}, {}, {}, [], high={"cpu": 20000})
     found = [pod(f"pod{number}") for number in (1, 2, 3, 4)]
-    load.metrics = {one.key: {"cpu": used} for one, used in zip(found, (1000, 3000, 2000, 4000), strict=True)}
-    scores = {one.metadata.name: usage_score(load, one, ["cpu"], {"cpu": 1}, prod=False) for one in found}
+    load.metrics = {entry.key: {"cpu": used} for entry, used in zip(found, (1000, 3000, 2000, 4000), strict=True)}
+    scores = {entry.metadata.name: usage_score(load, entry, ["cpu"], {"cpu": 1}, prod=False) for entry in found}
     assert sorted(scores, key=scores.__getitem__, reverse=True) == ["pod4", "pod2", "pod3", "pod1"]
 
 

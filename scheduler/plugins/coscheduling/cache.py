@@ -7,8 +7,10 @@ have become complete.
 from collections.abc import Sequence
 
 from seatrial.scheduler.api.core import Pod
+from seatrial.scheduler.api.networktopology import gather_rules
 from seatrial.scheduler.api.podgroup import (
     POD_GROUP_LABEL,
+    MatchPolicy,
     Mode,
     PodGroup,
     gang_groups,
@@ -26,6 +28,8 @@ from seatrial.scheduler.framework.handle import Handle
 from seatrial.scheduler.framework.status import SUCCESS, Status
 from seatrial.scheduler.plugins.coscheduling.args import CoschedulingArgs
 from seatrial.scheduler.plugins.coscheduling.gang import Gang, GangGroup
+from seatrial.scheduler.plugins.coscheduling.topology.request import GatherRequest
+from seatrial.scheduler.plugins.coscheduling.topology.tree import NetworkTopology
 
 MAX_WAIT = 900.0  # seconds; upstream's framework cuts longer waits at Permit to this (GANG-R28)
 
@@ -34,6 +38,7 @@ class GangCache(PodGroups):
     """Gangs by id, gang groups by id, and the gang of each member."""
 
     def __init__(self, handle: Handle, args: CoschedulingArgs) -> None:
+        self.topology = handle.shared(NetworkTopology, lambda: NetworkTopology(handle)) if args.topology else None
         self.gangs: dict[str, Gang] = {}
         self.groups: dict[str, GangGroup] = {}
         self.objects: dict[str, PodGroup] = {}  # by namespace/name
@@ -48,6 +53,14 @@ class GangCache(PodGroups):
 
     def is_member(self, pod: Pod) -> bool:
         return bool(gang_name(pod))
+
+    def key_of(self, pod: Pod) -> str:
+        gang = self._gang_of.get(pod.metadata.uid)
+        return gang.group.key if gang is not None else ""
+
+    def hold_time_of(self, pod: Pod) -> float:
+        gang = self._gang_of.get(pod.metadata.uid)
+        return min(gang.wait if gang is not None and gang.initialised else self._args.timeout, MAX_WAIT)
 
     def gang_of(self, uid: str) -> Gang | None:
         return self._gang_of.get(uid)
@@ -122,7 +135,8 @@ class GangCache(PodGroups):
         gang.mode, gang.policy = mode, policy
         gang.wait = float(seconds) if seconds is not None and seconds > 0 else self._args.timeout
         gang.created = metadata.creation_timestamp or ""
-        gang.notes = tuple(note for note in (mode_note, policy_note, groups_note) if note)
+        gang.gather, gather_notes = gather_rules(annotations)
+        gang.notes = tuple(note for note in (mode_note, policy_note, groups_note, *gather_notes) if note)
         if first:
             self._join(gang, groups)  # once: a later change of the list does not move the gang (GANG-R8)
         gang.initialised = True
@@ -165,8 +179,8 @@ class GangCache(PodGroups):
             self._handle.opened_gates.add(before.key)  # pods that wait under the old key are asked again
             if not self._is_used(before):
                 self._drop_group(before)
-        for one in ids:
-            self._users.setdefault(one, set()).add(group.id)
+        for identifier in ids:
+            self._users.setdefault(identifier, set()).add(group.id)
 
     def _drop(self, gang: Gang) -> None:
         self.gangs.pop(gang.id, None)
@@ -177,16 +191,16 @@ class GangCache(PodGroups):
             self._drop_group(group)
 
     def _is_used(self, group: GangGroup) -> bool:
-        return any(one in self.gangs and self.gangs[one].group is group for one in group.ids)
+        return any(gang_id in self.gangs and self.gangs[gang_id].group is group for gang_id in group.ids)
 
     def _drop_group(self, group: GangGroup) -> None:
         self.groups.pop(group.id, None)
-        for one in group.ids:
-            users = self._users.get(one)
+        for gang_id in group.ids:
+            users = self._users.get(gang_id)
             if users is not None:
                 users.discard(group.id)
                 if not users:
-                    del self._users[one]
+                    del self._users[gang_id]
 
     def _read_annotations(self, gang: Gang, pod: Pod) -> None:
         """Initialise an annotation gang from its first member with a minimum (GANG-R5)."""
@@ -204,7 +218,8 @@ class GangCache(PodGroups):
         gang.wait, wait_note = gang_waiting_time(annotations, self._args.timeout)
         groups, groups_note = gang_groups(annotations, gang.id)
         gang.created = metadata.creation_timestamp or ""
-        gang.notes = tuple(note for note in (mode_note, policy_note, wait_note, groups_note) if note)
+        gang.gather, gather_notes = gather_rules(annotations)
+        gang.notes = tuple(note for note in (mode_note, policy_note, wait_note, groups_note, *gather_notes) if note)
         self._join(gang, groups)
         gang.initialised = True
 
@@ -221,11 +236,11 @@ class GangCache(PodGroups):
 
     def incomplete(self, group: GangGroup) -> str | None:
         """What of GANG-M3 to GANG-M5 holds for the group; None if it is complete (GANG-R16)."""
-        missing = [one for one in group.ids if one not in self.gangs]
-        raw = [one for one in group.ids if one in self.gangs and not self.gangs[one].initialised]
+        missing = [gang_id for gang_id in group.ids if gang_id not in self.gangs]
+        raw = [gang_id for gang_id in group.ids if gang_id in self.gangs and not self.gangs[gang_id].initialised]
         short = [
-            one for one in group.ids
-            if (gang := self.gangs.get(one)) is not None and gang.initialised and len(gang.children) < gang.minimum
+            gang_id for gang_id in group.ids
+            if (gang := self.gangs.get(gang_id)) is not None and gang.initialised and len(gang.children) < gang.minimum
         ]  # fmt: skip
         parts = []
         if missing:
@@ -260,9 +275,9 @@ class GangCache(PodGroups):
             f" podName: {pod.metadata.key}"
         )
         counts = [
-            f"{one} has {len(other.children)} of {other.minimum} members"
-            for one in group.ids
-            if (other := self.gangs.get(one)) is not None and len(other.children) < other.minimum
+            f"{gang_id} has {len(other.children)} of {other.minimum} members"
+            for gang_id in group.ids
+            if (other := self.gangs.get(gang_id)) is not None and len(other.children) < other.minimum
         ]
         return Status.unresolvable("; ".join((text, *counts, *gang.notes))).until(group.key)
 
@@ -311,14 +326,25 @@ class GangCache(PodGroups):
         group = gang.group
         group.representative = group.representative_key = ""
         group.cycle += 1
-        return GangAttempt(self, group)
+        return GangAttempt(self, group, self._domains(group))
+
+    def _domains(self, group: GangGroup) -> GatherRequest | None:
+        """The gather rules of a group: those of its first gang with an annotation."""
+        if self.topology is None:
+            return None
+        rules = next((self.gangs[one].gather for one in group.ids if self.gangs[one].gather is not None), None)
+        return None if rules is None else GatherRequest(self._handle, self.topology, rules, group)
+
+    def explanation(self, pod: Pod) -> str:
+        gang = self._gang_of.get(pod.metadata.uid)
+        return gang.group.gathering if gang is not None and not gang.once_satisfied else ""
 
     def released(self, uid: str) -> None:
         gang = self._gang_of.get(uid)
         if gang is not None and gang.waiting.pop(uid, "") is None:
             gang.pending[uid] = None
             group = gang.group
-            if not any(self.gangs[one].waiting for one in group.ids if one in self.gangs):
+            if not any(self.gangs[gang_id].waiting for gang_id in group.ids if gang_id in self.gangs):
                 group.binding = frozenset()
 
     def binding(self, uids: Sequence[str]) -> None:
@@ -336,7 +362,7 @@ class GangCache(PodGroups):
         self.give_up_role(group, uid)
         gang.bound[uid] = None
         self.changed.add(gang.id)
-        if not any(self.gangs[one].waiting for one in group.ids if one in self.gangs):
+        if not any(self.gangs[gang_id].waiting for gang_id in group.ids if gang_id in self.gangs):
             group.binding = frozenset()
         if not group.satisfied:
             group.satisfied = True
@@ -348,9 +374,9 @@ class GangCache(PodGroups):
 class GangAttempt(Attempt):
     """An attempt for one gang group. Gangs that list another group are waited for, but not placed with it."""
 
-    def __init__(self, cache: GangCache, group: GangGroup) -> None:
-        self._cache, self.group = cache, group
-        self._gangs = [cache.gangs[one] for one in group.ids]
+    def __init__(self, cache: GangCache, group: GangGroup, domains: GatherRequest | None = None) -> None:
+        self._cache, self.group, self.domains = cache, group, domains
+        self._gangs = [cache.gangs[gang_id] for gang_id in group.ids]
         own = [gang for gang in self._gangs if gang.group is group]
         pods = [gang.children[uid] for gang in own for uid in gang.pending]
         # GANG-D13: by index, pods without one last, then priority, then name.
@@ -360,11 +386,37 @@ class GangAttempt(Attempt):
         self.ordered = any(topology_index(pod) >= 0 for pod in pods)
         self.needs_all = len(pods) <= sum(gang.minimum for gang in own)
         self.strict = all(gang.mode is Mode.STRICT for gang in own)
+        self.again()
+
+    def again(self) -> None:
         self._unmet = {gang.id for gang in self._gangs if not gang.valid}
+
+    @property
+    def satisfied(self) -> bool:  # type: ignore[override]
+        return not self._unmet
+
+    @property
+    def minimal(self) -> Sequence[str]:  # type: ignore[override]
+        """For each gang, the first members up to what its minimum lacks."""
+        lacking: dict[str, int] = {}
+        for gang in self._gangs:
+            bound = len(gang.bound) if gang.policy is MatchPolicy.WAITING_AND_RUNNING else 0
+            lacking[gang.id] = gang.minimum - len(gang.waiting) - bound
+        found = []
+        for uid in self.members:
+            own = self._cache.gang_of(uid)
+            if own is not None and lacking[own.id] > 0:
+                lacking[own.id] -= 1
+                found.append(uid)
+        return found
 
     @property
     def key(self) -> str:  # type: ignore[override]
         return self.group.key
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        return self.group.id
 
     def placed(self, uid: str) -> bool:
         gang = self._cache.gang_of(uid)

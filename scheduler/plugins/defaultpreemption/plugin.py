@@ -95,7 +95,7 @@ class DefaultPreemption(PostFilter, Listener):
         node = self._handle.cache.find(nominated) if nominated else None
         if node is None or (failure.pre_filter is None and failure.status(node.row).code.name == "UNRESOLVABLE"):
             return ""
-        making_way = (pod for pod in node.pods.values() if pod.priority < info.priority and _preempted(pod.pod))
+        making_way = (pod for pod in node.pods.values() if pod.priority < info.priority and preempted(pod.pod))
         return TERMINATING if any(making_way) else ""
 
     def _nobody(self, nodes: int, statuses: "Counter[Status]") -> PostFilterResult:
@@ -207,7 +207,7 @@ class DefaultPreemption(PostFilter, Listener):
                 fingerprints.forget(row)
 
 
-def _preempted(pod: Pod) -> bool:
+def preempted(pod: Pod) -> bool:
     """Whether the pod is terminating because a scheduler preempted it."""
     return pod.deleting and any(
         condition.type == "DisruptionTarget" and condition.status == "True" and condition.reason == BY_SCHEDULER

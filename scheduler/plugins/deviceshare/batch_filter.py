@@ -1,5 +1,6 @@
 """Filtering of nodes by devices, for one node and for many; dry runs of preemption with pods removed."""
 
+from abc import abstractmethod
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
@@ -50,6 +51,9 @@ class BatchFilter(FilterBatch, DryRunBatch, VictimAware):
         marks = label(GPU_ISOLATION_PROVIDER), label(GPU_VENDOR_LABEL), label(GPU_MODEL_LABEL)
         return devices.state, marks, tuple([held(pod.uid) for pod in pods])
 
+    def slots_signature(self, state: CycleState, node: NodeInfo) -> Hashable:
+        return self.dry_run_signature(node, ())
+
     def can_batch_dry_run(self, state: CycleState) -> bool:
         return self.can_batch(state)
 
@@ -91,9 +95,15 @@ class BatchFilter(FilterBatch, DryRunBatch, VictimAware):
         self._move_in_dry_run(state, victim, node, 1)
 
     def _move_in_dry_run(self, state: CycleState, victim: PodInfo, node: NodeInfo, sign: int) -> None:
-        """Remove a pod that holds devices (-1), or put it back (1); other pods change nothing."""
+        """Remove a pod that holds devices (-1), or put it back (1).
+
+        A pod that is put there without holding any, as a nominated one, gets those that it would be allocated.
+        """
         devices = self.devices.find(node.name) if WANTED in state else None
         holding = devices.held.get(victim.uid) if devices is not None else None
+        if devices is not None and holding is None and sign > 0 and devices.listed:
+            self._imagine(state, victim, devices)
+            return
         if devices is None or holding is None:
             return
         dry_run = state.get(DRY_RUN) or {}
@@ -115,6 +125,18 @@ class BatchFilter(FilterBatch, DryRunBatch, VictimAware):
                 **dry_run,
                 node.name: (after, left_out),
             }  # copies of the cycle state made earlier keep their dictionary
+
+    def _imagine(self, state: CycleState, info: PodInfo, devices: NodeDevices) -> None:
+        """Dry run: take the devices that a pod would be allocated on this node."""
+        after = self._after(state, info, devices)
+        if after is not None:
+            dry_run = state.get(DRY_RUN) or {}
+            gone = dry_run[devices.name][1] if devices.name in dry_run else frozenset[str]()
+            state[DRY_RUN] = {**dry_run, devices.name: (after, gone)}
+
+    @abstractmethod
+    def _after(self, state: CycleState, info: PodInfo, devices: NodeDevices) -> DeviceState | None:
+        """The state of the devices, in the dry run, when this pod has got some; None if it gets none."""
 
     def _view(self, state: CycleState, devices: NodeDevices) -> NodeDevices:
         """The node's devices and their holders, in the dry run if there is one."""

@@ -74,8 +74,8 @@ class NodeLocks(Listener):
         """Pods do not matter: `take` finds out that the pod of a lock is gone."""
 
 
-def _same(one: Mapping[str, str], other: Mapping[str, str]) -> list[str]:
-    return [name for name, value in one.items() if other.get(name) == value]
+def _same(labels: Mapping[str, str], other: Mapping[str, str]) -> list[str]:
+    return [name for name, value in labels.items() if other.get(name) == value]
 
 
 def _owner(pod: Pod) -> str:

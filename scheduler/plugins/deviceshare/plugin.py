@@ -212,6 +212,15 @@ class DeviceShare(PreFilter, BatchFilter, ScoreBatch, Reserve, PreBind, Reservat
             reservation_view.room(self._view(state, devices), matched_on(state, node_name), reserved), wanted.request
         )
 
+    def _after(self, state: CycleState, info: PodInfo, devices: NodeDevices) -> DeviceState | None:
+        own = CycleState()
+        self.pre_filter(own, info.pod)
+        wanted = own.get(WANTED)
+        if wanted is None:
+            return None
+        found = allocate(self._state_in_dry_run(state, devices), wanted.request, self._policy)
+        return None if isinstance(found, Status) else found.after
+
     def can_batch(self, state: CycleState) -> bool:
         wanted = state[WANTED]
         return wanted.gpu_shares is not None and not wanted.isolation and not wanted.picky

@@ -66,11 +66,14 @@ def test_largest_remainder_divides_everything(total: int, weights: dict[str, int
     assert all(abs(found[name] * whole - weight * total) < whole for name, weight in weights.items())
 
 
+CHARGES = ((("cpu", 1),), (("cpu", 30),), (("cpu", 70),))  # of one pod
 ROW = st.tuples(st.integers(0, 8), AMOUNT, AMOUNT, st.none() | st.integers(-1, 40), st.booleans())
 STEP = st.one_of(
     st.tuples(st.just("set"), st.integers(0, 9), ROW),
     st.tuples(st.just("ask"), st.integers(0, 9), AMOUNT),
     st.tuples(st.just("use"), st.integers(0, 9), AMOUNT),
+    st.tuples(st.just("place"), st.integers(0, 9), st.integers(0, 2)),
+    st.tuples(st.just("take"), st.integers(0, 9)),
     st.tuples(st.just("total"), st.integers(0, 1000)),
     st.tuples(st.just("remove"), st.integers(0, 9)),
 )
@@ -128,7 +131,8 @@ def test_a_tree_changed_in_place_equals_one_computed_again(steps: list[Any], sca
     tree.set_cluster({"cpu": 500})
     asked: Counter[str] = Counter()
     used: Counter[str] = Counter()
-    for step, *arguments in steps:
+    pods: dict[str, int] = {}
+    for number, (step, *arguments) in enumerate(steps):
         name = f"q{arguments[0]}"
         if step == "set":
             tree.set_quota(spec_of(*arguments))
@@ -142,16 +146,33 @@ def test_a_tree_changed_in_place_equals_one_computed_again(steps: list[Any], sca
         elif step == "use":
             tree.add_used(name, {"cpu": arguments[1] - used[name]})
             used[name] = arguments[1]
+        elif step == "place":
+            charge = CHARGES[arguments[1]]
+            if tree.has_room(tree._quotas[name], charge):
+                tree.change_used(tree._quotas[name], charge)
+                used[name] += charge[0][1]
+                pods[name] = arguments[1]
+        elif step == "take" and name in pods:
+            charge = CHARGES[pods.pop(name)]
+            tree.change_used(tree._quotas[name], charge, sign=-1)
+            used[name] -= charge[0][1]
+        elif step == "take":
+            continue
         else:
             tree.remove_quota(name)
             asked.pop(name, None)
             used.pop(name, None)
+            pods.pop(name, None)
         model = Model(tree, asked, used)
         for quota in tree:
             if quota.parent is not None:
                 assert quota.limited["cpu"] == model.limited(quota.name)
                 assert quota.used["cpu"] == model.used(quota.name)
-                assert tree.runtime(quota)["cpu"] == model.runtime.get(quota.name, 0)
+                share = model.runtime.get(quota.name)
+                assert tree.runtime(quota)["cpu"] == (share or 0)
+                for charge in CHARGES if number % 2 else ():  # in every second step, so that answers are also kept
+                    fits = share is not None and model.used(quota.name) + charge[0][1] <= share
+                    assert tree.has_room(quota, charge) == fits
 
 
 def test_a_quota_below_itself_gets_no_share_and_the_others_keep_theirs() -> None:
@@ -220,3 +241,22 @@ def test_amounts_of_many_digits_are_exact(digits: int) -> None:
         tree.set_quota(QuotaSpec(name, ROOT, {"cpu": huge // 2}, {"cpu": 2 * huge}))
         tree.add_request(name, {"cpu": 2 * huge})
     assert [tree.runtime(found)["cpu"] for name in "ab" if (found := tree.find(name))] == [huge, huge]
+
+
+def test_room_is_asked_again_after_use_that_was_above_the_share_went() -> None:
+    """A quota uses 4 of 2 after its max shrank: one unit given back makes no room."""
+    tree = QuotaTree()
+    tree.set_cluster({"cpu": 10})
+    tree.set_quota(QuotaSpec("q", max={"cpu": 4}))
+    tree.add_request("q", {"cpu": 5})
+    quota, charge = tree._quotas["q"], CHARGES[0]
+    for _ in range(4):
+        assert tree.has_room(quota, charge)
+        tree.change_used(quota, charge)
+    tree.set_quota(QuotaSpec("q", max={"cpu": 2}))
+    assert not tree.has_room(quota, charge)
+    for used in (3, 2):
+        tree.change_used(quota, charge, sign=-1)
+        assert (quota.used["cpu"], tree.has_room(quota, charge)) == (used, False)
+    tree.change_used(quota, charge, sign=-1)
+    assert tree.has_room(quota, charge)

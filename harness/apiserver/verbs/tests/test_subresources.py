@@ -89,6 +89,25 @@ def test_evictions_stop_when_the_budget_is_used_up(api: Api) -> None:
     assert "deletionTimestamp" not in api.do("GET", f"{PODS}/b")["metadata"]
 
 
+@pytest.mark.parametrize("precondition", [{"uid": "other"}, {"resourceVersion": "1"}], ids=["uid", "version"])
+def test_a_refused_eviction_changes_nothing(api: Api, precondition: dict[str, str]) -> None:
+    """The preconditions name another pod, or another version: the condition DisruptionTarget is not written."""
+    bound(api, "p")
+    before = api.version
+    body = {"metadata": {"name": "p"}, "deleteOptions": {"preconditions": precondition}}
+    assert api.ask("POST", f"{PODS}/p/eviction", body)[0] == 409
+    assert api.version == before
+
+
+def test_a_dry_run_of_finalize_stores_nothing(api: Api) -> None:
+    before = api.version
+    body = {"metadata": {"name": "default"}, "spec": {"finalizers": ["x.io/y"]}}
+    answer = api.do("PUT", "/api/v1/namespaces/default/finalize?dryRun=All", body)
+    assert answer["spec"]["finalizers"] == ["x.io/y"]
+    assert api.version == before
+    assert api.do("GET", "/api/v1/namespaces/default")["spec"]["finalizers"] == ["kubernetes"]
+
+
 def test_a_pod_that_does_not_run_yet_may_always_be_evicted(api: Api) -> None:
     api.do("POST", PODS, pod("p", labels={"app": "a"}))
     api.do(

@@ -77,7 +77,7 @@ class Reports:
         return self.last
 
     async def state(self, state: str) -> ContainerState:
-        return await self.until(lambda one: one.state == state)
+        return await self.until(lambda container: container.state == state)
 
 
 async def stopped(runtime: Runtime, pod: Work, grace: float = 0.0) -> None:

@@ -143,7 +143,7 @@ def test_the_restart_policy_is_ours(engine: str) -> None:
     async def body(runtime: DockerRuntime) -> None:
         pod, reports = work("exit 1", name=f"again-{uuid.uuid4().hex[:8]}", image=IMAGE), Reports()
         runtime.start(pod, reports)
-        await reports.until(lambda one: one.restarts >= 2)
+        await reports.until(lambda container: container.restarts >= 2)
         assert "CrashLoopBackOff" in {states[0].reason for states in reports.seen}
 
     on_loop(engine, body)
@@ -161,7 +161,7 @@ def test_what_cannot_begin_says_why(engine: str, image: str, command: list[str],
     async def body(runtime: DockerRuntime) -> None:
         pod, reports = work(command, name=f"blocked-{uuid.uuid4().hex[:8]}", image=image), Reports()
         runtime.start(pod, reports)
-        state = await reports.until(lambda one: one.reason == reason)
+        state = await reports.until(lambda container: container.reason == reason)
         assert (image if reason == "ErrImagePull" else command[0]) in state.message
         await stopped(runtime, pod)
 
@@ -304,7 +304,7 @@ def test_probes_ask_inside_and_the_first_process_is_known(engine: str) -> None:
         reports = Reports()
         runtime.start(pod, reports)
         assert not (await reports.state("running")).ready
-        await reports.until(lambda one: one.ready and one.state == "running")
+        await reports.until(lambda container: container.ready and container.state == "running")
         (pid,) = runtime.processes(pod)
         assert "sleep\x00600" in read(f"/proc/{pid}/cmdline")
         await stopped(runtime, pod)

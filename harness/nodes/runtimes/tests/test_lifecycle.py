@@ -48,11 +48,11 @@ def test_ready_by_a_command_and_no_more_without_it(tmp_path: Path) -> None:
         reports = Reports()
         probe = {**command(f"test -e {flag}"), "periodSeconds": 1, "failureThreshold": 1}
         runtime.start(work(STAY, readinessProbe=probe), reports)
-        assert not (await reports.until(lambda one: one.state == "running")).ready
+        assert not (await reports.until(lambda container: container.state == "running")).ready
         flag.touch()
-        await reports.until(lambda one: one.ready and one.state == "running")
+        await reports.until(lambda container: container.ready and container.state == "running")
         flag.unlink()
-        await reports.until(lambda one: not one.ready and one.state == "running")
+        await reports.until(lambda container: not container.ready and container.state == "running")
         assert reports.last.restarts == 0
 
     on_loop(tmp_path / "pods", body)
@@ -63,7 +63,7 @@ def test_liveness_ends_what_no_longer_answers_and_it_is_started_again(tmp_path: 
         reports = Reports()
         probe = {**command("test ! -e stop"), "periodSeconds": 1, "failureThreshold": 1, "initialDelaySeconds": 0}
         runtime.start(work(f"sleep 0.2; touch stop; {STAY}", livenessProbe=probe), reports)
-        again = await reports.until(lambda one: one.restarts >= 1 and one.state == "running")
+        again = await reports.until(lambda container: container.restarts >= 1 and container.state == "running")
         assert again.restarts == 1
         ends = [states[0] for states in reports.seen if states[0].state == "terminated"]
         assert ends[0].exit_code == 143
@@ -81,12 +81,12 @@ def test_the_other_probes_wait_for_startup(tmp_path: Path) -> None:
         startup = {**command(f"test -e {flag}"), "periodSeconds": 1, "failureThreshold": 30}
         liveness = {**command(f"touch {asked}"), "periodSeconds": 1, "failureThreshold": 1}
         runtime.start(work(STAY, startupProbe=startup, livenessProbe=liveness), reports)
-        first = await reports.until(lambda one: one.state == "running")
+        first = await reports.until(lambda container: container.state == "running")
         assert (first.up, first.ready) == (False, False)
         await asyncio.sleep(0.3)
         assert not asked.exists()
         flag.touch()
-        await reports.until(lambda one: one.up and one.ready)
+        await reports.until(lambda container: container.up and container.ready)
         await eventually(asked.exists)
 
     on_loop(tmp_path / "pods", body)
@@ -150,9 +150,9 @@ def test_a_hook_that_fails_ends_the_container(tmp_path: Path) -> None:
     async def body(runtime: ProcessRuntime) -> None:
         reports = Reports()
         runtime.start(work(STAY, lifecycle={"postStart": command("exit 7")}, pod={"restartPolicy": "Never"}), reports)
-        ended = await reports.until(lambda one: one.state == "terminated")
+        ended = await reports.until(lambda container: container.state == "terminated")
         assert ended.message == "PostStartHookError: command ended with 7"
-        assert not seen(reports, lambda one: one.state == "running")
+        assert not seen(reports, lambda container: container.state == "running")
 
     on_loop(tmp_path, body)
 
@@ -229,7 +229,7 @@ def test_what_cannot_be_put_around_it_keeps_it_waiting(
     async def body(runtime: ProcessRuntime) -> None:
         reports = Reports()
         runtime.start(work(STAY, pod=spec, **container), reports)
-        waiting = await reports.until(lambda one: one.reason == "CreateContainerConfigError")
+        waiting = await reports.until(lambda container: container.reason == "CreateContainerConfigError")
         assert waiting.message.startswith(saying)
 
     on_loop(tmp_path, body)

@@ -121,7 +121,7 @@ def test_what_is_not_here_is_no_image(tmp_path: Path, container: dict[str, Any],
     async def body(runtime: ProcessRuntime) -> None:
         pod, reports = work(**{"command": None, "image": "registry.example/tool:1", **container}), Reports()
         runtime.start(pod, reports)
-        state = await reports.until(lambda one: one.reason == "ErrImagePull")
+        state = await reports.until(lambda container: container.reason == "ErrImagePull")
         assert state.state == "waiting"
         assert wanted in state.message
         assert "registry.example/tool:1" in state.message
@@ -144,8 +144,10 @@ def test_restart_policy(tmp_path: Path, policy: str, code: int, again: bool) -> 
         pod, reports = work(f"echo run; exit {code}", pod={"restartPolicy": policy}), Reports()
         runtime.start(pod, reports)
         if again:
-            await reports.until(lambda one: one.reason == "CrashLoopBackOff")  # the second end has a pause after it
-            state = await reports.until(lambda one: one.restarts >= 2)
+            await reports.until(
+                lambda container: container.reason == "CrashLoopBackOff"
+            )  # the second end has a pause after it
+            state = await reports.until(lambda container: container.restarts >= 2)
             assert state.id.endswith("/2") or state.state != "running"
         else:
             await reports.state("terminated")

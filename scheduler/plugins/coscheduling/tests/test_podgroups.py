@@ -99,7 +99,7 @@ def gang(children: int, *, bound: int = 0, running: int = 0) -> Gang:
 )
 def test_phases(phase: str, made: Gang, ended: list[str], want: str | None) -> None:
     found = PodGroup(ObjectMeta(name="g"), PodGroupSpec(2), PodGroupStatus(phase=phase))
-    status = next_status(found, made, {f"e{number}": one for number, one in enumerate(ended)}, NOW) or {}
+    status = next_status(found, made, {f"e{number}": phase for number, phase in enumerate(ended)}, NOW) or {}
     assert status.get("phase") == want
     if want == "Scheduling":
         assert status["scheduleStartTime"] == NOW

@@ -15,8 +15,8 @@ from seatrial.scheduler.tests.rig import Rig, profile
 
 
 def put(rig: Rig, *quotas: QuotaBuilder, gone: bool = False) -> None:
-    for one in quotas:
-        found = msgspec.convert(one.namespace("quotas").manifest, ElasticQuota)
+    for builder in quotas:
+        found = msgspec.convert(builder.namespace("quotas").manifest, ElasticQuota)
         rig.core._deliver(found, there=not gone)
 
 
@@ -29,7 +29,9 @@ def cores(name: str, own: str, cpu: int, *, preemptible: bool = True, priority: 
 
 
 def refusals(rig: Rig) -> dict[str, str]:
-    return {one.info.pod.metadata.name: one.message for one in rig.decisions if isinstance(one, Reject)}
+    return {
+        decision.info.pod.metadata.name: decision.message for decision in rig.decisions if isinstance(decision, Reject)
+    }
 
 
 def test_messages_print_lists_sorted() -> None:
@@ -109,7 +111,7 @@ def test_preemption_takes_as_few_as_needed_of_its_own_quota() -> None:
     rig.run()
     rig.submit(cores("high", "q", 2, priority=100))
     rig.run()
-    assert [one.victim.pod.metadata.name for one in rig.decisions if isinstance(one, Evict)] == ["low-0"]
+    assert [decision.victim.pod.metadata.name for decision in rig.decisions if isinstance(decision, Evict)] == ["low-0"]
 
 
 def test_nobody_dies_if_the_quota_is_too_small_anyway() -> None:
@@ -121,7 +123,7 @@ def test_nobody_dies_if_the_quota_is_too_small_anyway() -> None:
     rig.run()
     rig.submit(cores("high", "q", 7, priority=100))
     rig.run()
-    assert not [one for one in rig.decisions if isinstance(one, Evict)]
+    assert not [decision for decision in rig.decisions if isinstance(decision, Evict)]
 
 
 def test_pods_to_revoke_are_the_least_important_that_suffice() -> None:
@@ -138,7 +140,7 @@ def test_pods_to_revoke_are_the_least_important_that_suffice() -> None:
     found = tree.find("q")
     assert found
     assert overuse(tree, found) == ["cpu", "memory"]
-    assert sorted(one.pod.metadata.name for one in pods_to_revoke(cache, tree, found)) == ["p2", "p4"]
+    assert sorted(info.pod.metadata.name for info in pods_to_revoke(cache, tree, found)) == ["p2", "p4"]
     put(rig, quota("q").max(cpu=0, memory=0))
     assert len(pods_to_revoke(cache, tree, found)) == 4
 

@@ -50,9 +50,9 @@ def owner(name: str, **resources: Any) -> PodBuilder:
     return pod(name).label("app", "a").request(**resources)
 
 
-def refusal(rig: Rig, one: PodBuilder, node: str, *, gone: Sequence[str] = ()) -> tuple[str, ...]:
+def refusal(rig: Rig, pod: PodBuilder, node: str, *, gone: Sequence[str] = ()) -> tuple[str, ...]:
     """The plugin's reasons against a node for a pod, with some pods removed; empty if it passes."""
-    info = PodInfo(made := rig.pod(one), rig.core.cache.classes.of(made))
+    info = PodInfo(made := rig.pod(pod), rig.core.cache.classes.of(made))
     runner, state = rig.core.runner_of(info), CycleState()
     plugin = next(entry for entry in runner.profile.filter if isinstance(entry, Plugin))
     verdict = plugin.pre_filter(state, info.pod)

@@ -36,8 +36,10 @@ def placed(age: float = 0.0, **spec: Any) -> Reservation:
     return after(one, lifecycle.placed(one, "n", NOW - age))
 
 
-def conditions(one: Reservation) -> list[tuple[str | None, ...]]:
-    return [(c.type, c.status, c.reason, c.last_probe_time, c.last_transition_time) for c in one.status.conditions]
+def conditions(reservation: Reservation) -> list[tuple[str | None, ...]]:
+    return [
+        (c.type, c.status, c.reason, c.last_probe_time, c.last_transition_time) for c in reservation.status.conditions
+    ]
 
 
 def test_placing_replaces_all_conditions() -> None:
@@ -132,7 +134,7 @@ DAY = 24 * HOUR
 
 
 @pytest.mark.parametrize(
-    ("one", "node_there", "expected"),
+    ("reservation", "node_there", "expected"),
     [
         pytest.param(placed(), False, False, id="alive"),
         pytest.param(after(placed(), lifecycle.run_out(placed(), NOW - DAY - 1)), True, True, id="expired-a-day-ago"),
@@ -147,8 +149,8 @@ DAY = 24 * HOUR
         ),
     ],
 )
-def test_garbage_collection(one: Reservation, node_there: bool, expected: bool) -> None:
-    assert lifecycle.is_waste(one, NOW, DAY, node_there=node_there) is expected
+def test_garbage_collection(reservation: Reservation, node_there: bool, expected: bool) -> None:
+    assert lifecycle.is_waste(reservation, NOW, DAY, node_there=node_there) is expected
 
 
 @pytest.mark.parametrize(

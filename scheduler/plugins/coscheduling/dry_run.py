@@ -1,0 +1,205 @@
+"""Dry runs for several members on several nodes: copies of nodes, and cycle states that know who is gone or planned.
+
+A cycle state of a class knows all changes so far, on all nodes, because affinity and spreading count over the cluster.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from seatrial.scheduler.cache.nodeinfo import NodeInfo, PodInfo
+from seatrial.scheduler.framework.cluster_scope import WIDE
+from seatrial.scheduler.framework.group_failure import Unplaced
+from seatrial.scheduler.framework.handle import Handle
+from seatrial.scheduler.framework.restored import RESTORED
+from seatrial.scheduler.framework.runner import Runner
+from seatrial.scheduler.framework.state import CycleState
+from seatrial.scheduler.framework.status import Status
+
+_Change = tuple[bool, PodInfo, NodeInfo]  # whether the pod is added; the copy of its node
+
+
+@dataclass(slots=True)
+class _Known:
+    """The state of one class, and how many of the changes it contains."""
+
+    state: CycleState
+    changes: int = 0
+
+
+@dataclass(slots=True)
+class _Node:
+    """A changed node."""
+
+    node: NodeInfo
+    planned: list[Unplaced] = field(default_factory=list)
+    gone: dict[str, PodInfo] = field(default_factory=dict)  # by uid
+
+
+class DryRun:
+    """Nodes and states after everything that is planned."""
+
+    def __init__(self, handle: Handle) -> None:
+        self.handle = handle
+        self._nodes: dict[int, _Node] = {}
+        self._states: dict[tuple[str, int], _Known] = {}
+        self._changes: list[_Change] = []
+
+    def node(self, node: NodeInfo) -> NodeInfo:
+        """The node as it is after the plan."""
+        known = self._nodes.get(node.row)
+        return node if known is None else known.node
+
+    def shortage(self, info: PodInfo, node: NodeInfo, gone: Iterable[PodInfo]) -> str:
+        """A resource of which the node has too little even without these pods; "" if sums alone do not decide.
+
+        Cheap: most nodes that cannot help are left out by it.
+        """
+        node = self.node(node)
+        requested, allocatable = node.requested, node.allocatable
+        wanted = {column: amount for column, amount in info.shape.vector if amount}
+        freed = dict.fromkeys(wanted, 0)
+        for pod in gone:
+            for column, amount in pod.shape.vector:
+                if column in freed:
+                    freed[column] += amount
+        for column, amount in wanted.items():
+            have = allocatable[column] if column < len(allocatable) else 0
+            used = requested[column] if column < len(requested) else 0
+            if used - freed[column] + amount > have:
+                return self.handle.columns.resources.names[column]
+        return ""
+
+    def attempt(self, unplaced: Unplaced, node: NodeInfo) -> "Attempt":
+        """An attempt to plan one member on a node. Nothing of it stays unless it is committed."""
+        return Attempt(self, unplaced, node)
+
+    def remove(self, node: NodeInfo, pods: Iterable[PodInfo]) -> None:
+        """Pods are gone from a node."""
+        known = self.changed(node)
+        for pod in pods:
+            if pod.uid in known.node.pods:
+                known.node.remove(pod)
+                known.gone[pod.uid] = pod
+                self._changes.append((False, pod, known.node))
+
+    def changed(self, node: NodeInfo) -> _Node:
+        known = self._nodes.get(node.row)
+        if known is None:
+            known = self._nodes[node.row] = _Node(node.copy())
+        return known
+
+    def state_of(self, unplaced: Unplaced) -> CycleState:
+        """The state of the member's class with all changes. Fork it before use."""
+        info = unplaced.info
+        key = info.pod.spec.scheduler_name, info.shape.id
+        known = None if WIDE in unplaced.state else self._states.get(key)
+        if known is None:
+            state = unplaced.state.fork()
+            state.discard(RESTORED)  # room in reservations is not counted: members that get it need no preemption
+            known = _Known(state)
+            if WIDE not in unplaced.state:
+                self._states[key] = known
+        runner = Runner.of(self.handle, info)
+        for added, pod, node in self._changes[known.changes :]:
+            (runner.returned if added else runner.removed)(known.state, pod, node)
+        known.changes = len(self._changes)
+        return known.state
+
+    def record(self, unplaced: Unplaced, node: NodeInfo, after: NodeInfo, gone: Sequence[PodInfo]) -> None:
+        """Make an attempt part of the plan."""
+        known = self.changed(node)
+        known.node = after
+        known.planned.append(unplaced)
+        for pod in gone:
+            known.gone[pod.uid] = pod
+            self._changes.append((False, pod, after))
+        self._changes.append((True, unplaced.info, after))
+
+    def fits_with(self, pods: Sequence[PodInfo]) -> bool:
+        """Put pods back if all planned members of their nodes still fit, one after another (GANG-R80)."""
+        by_node: dict[str, list[PodInfo]] = {}
+        for pod in pods:
+            by_node.setdefault(pod.node_name, []).append(pod)
+        trials: list[tuple[_Node, NodeInfo, list[PodInfo]]] = []
+        for name, back in by_node.items():
+            real = self.handle.cache.find(name)
+            known = None if real is None else self._nodes.get(real.row)
+            if real is None or known is None:
+                return False
+            if known.planned and not _sums_allow(known.node, back):
+                return False
+            after = self._again(real, known, {pod.uid for pod in back})
+            if after is None:
+                return False
+            trials.append((known, after, back))
+        for known, after, back in trials:
+            known.node = after
+            for pod in back:
+                del known.gone[pod.uid]
+        return True
+
+    def _again(self, real: NodeInfo, known: _Node, back: set[str]) -> NodeInfo | None:
+        """The node with its members planned anew and these pods back; None if a member does not fit."""
+        if any(WIDE in unplaced.state for unplaced in known.planned):
+            return None  # more than this node decides: the order of the plan cannot be repeated
+        after = real.copy()
+        gone = [pod for uid, pod in known.gone.items() if uid not in back]
+        for pod in gone:
+            after.remove(pod)
+        for number, unplaced in enumerate(known.planned):
+            runner = Runner.of(self.handle, unplaced.info)
+            state = unplaced.state.fork()
+            state.discard(RESTORED)
+            for pod in gone:
+                runner.removed(state, pod, after)
+            for before in known.planned[:number]:
+                runner.returned(state, before.info, after)
+            if not runner.check_with_nominated(state, unplaced.info, after).ok:
+                return None
+            after.add(unplaced.info)
+        return after
+
+
+class Attempt:
+    """One member on one node: a copy of the node and a fork of the state."""
+
+    def __init__(self, dry_run: DryRun, unplaced: Unplaced, node: NodeInfo) -> None:
+        self._dry_run, self._unplaced, self._real = dry_run, unplaced, node
+        self._runner = Runner.of(dry_run.handle, unplaced.info)
+        self._state = dry_run.state_of(unplaced).fork()
+        self._node = dry_run.node(node).copy()
+        self._gone: dict[str, PodInfo] = {}
+
+    def remove(self, pods: Iterable[PodInfo]) -> None:
+        for pod in pods:
+            if pod.uid in self._node.pods:
+                self._node.remove(pod)
+                self._runner.removed(self._state, pod, self._node)
+                self._gone[pod.uid] = pod
+
+    def put_back(self, pods: Iterable[PodInfo]) -> None:
+        for pod in pods:
+            if self._gone.pop(pod.uid, None) is not None:
+                self._node.add(pod)
+                self._runner.returned(self._state, pod, self._node)
+
+    def check(self) -> Status:
+        """Whether the member fits."""
+        return self._runner.check_with_nominated(self._state, self._unplaced.info, self._node)
+
+    def commit(self) -> None:
+        """Make this part of the plan: the member is here, and the removed pods are gone."""
+        self._node.add(self._unplaced.info)
+        self._dry_run.record(self._unplaced, self._real, self._node, list(self._gone.values()))
+
+
+def _sums_allow(node: NodeInfo, pods: Sequence[PodInfo]) -> bool:
+    needed: dict[int, int] = {}
+    for pod in pods:
+        for column, amount in pod.shape.vector:
+            needed[column] = needed.get(column, 0) + amount
+    allocatable, requested = node.allocatable, node.requested
+    return all(
+        not amount or requested[column] + amount <= (allocatable[column] if column < len(allocatable) else 0)
+        for column, amount in needed.items()
+    )

@@ -1,0 +1,77 @@
+"""Jobs: pods that end together. Preemption evicts a whole job or nothing of it.
+
+A pod's job is its label `scheduling.koordinator.sh/questioned-object-key` (with its namespace), else its gang group,
+else the pod itself (GANG-D9; upstream counts all pods without the label as one job).
+"""
+
+from collections.abc import Iterable, Sequence
+
+from seatrial.scheduler.api.core import Pod
+from seatrial.scheduler.api.podgroup import gang_name
+from seatrial.scheduler.cache.cache import Cache
+from seatrial.scheduler.cache.listener import Listener
+from seatrial.scheduler.cache.nodeinfo import PodInfo
+from seatrial.scheduler.plugins.coscheduling.cache import GangCache
+
+JOB_LABEL = "scheduling.koordinator.sh/questioned-object-key"
+
+
+class JobIndex(Listener):
+    """The placed pods of each job of more than one pod."""
+
+    def __init__(self, cache: Cache, gangs: GangCache) -> None:
+        self._gangs = gangs
+        self._pods: dict[str, dict[str, PodInfo]] = {}  # by label or gang id, then by uid
+        self._key_of: dict[str, str] = {}  # by uid
+        for node in cache.nodes.values():
+            for info in node.pods.values():
+                self.pod_placed(info)
+        cache.listen(self)
+
+    def key_of(self, info: PodInfo) -> str:
+        """The job's name, equal for all its pods."""
+        key = self._key_of.get(info.uid)
+        if key is None:
+            return info.uid
+        gang = self._gangs.gangs.get(key.removeprefix("gang "))
+        return f"gang {gang.group.id}" if gang is not None and key.startswith("gang ") else key
+
+    def pods_of(self, info: PodInfo) -> Sequence[PodInfo]:
+        """All placed pods of the pod's job, sorted by name."""
+        key = self._key_of.get(info.uid)
+        if key is None:
+            return (info,)
+        gang = self._gangs.gangs.get(key.removeprefix("gang "))
+        keys: Iterable[str] = (key,)
+        if gang is not None and key.startswith("gang "):
+            keys = (f"gang {one}" for one in gang.group.ids)
+        found = [pod for one in keys for pod in self._pods.get(one, {}).values()]
+        return sorted(found, key=lambda pod: pod.key)
+
+    def pod_placed(self, info: PodInfo) -> None:
+        key = _key(info.pod)
+        if key:
+            self._key_of[info.uid] = key
+            self._pods.setdefault(key, {})[info.uid] = info
+
+    def pod_gone(self, info: PodInfo) -> None:
+        key = self._key_of.pop(info.uid, None)
+        if key is not None:
+            pods = self._pods[key]
+            del pods[info.uid]
+            if not pods:
+                del self._pods[key]
+
+    def pod_changed(self, info: PodInfo, before: Pod) -> None:
+        if _key(info.pod) != _key(before):
+            self.pod_gone(info)
+            self.pod_placed(info)
+
+
+def _key(pod: Pod) -> str:
+    metadata = pod.metadata
+    label = metadata.labels.get(JOB_LABEL)
+    if label:
+        return f"job {metadata.namespace}/{label}"
+    name = gang_name(pod)
+    return f"gang {metadata.namespace}/{name}" if name else ""

@@ -1,0 +1,498 @@
+"""Job-level preemption: the worked examples of the specification, whole jobs, protected pods, quotas and budgets.
+
+A node has room for 32 CPUs; every pod asks for 16, as in the examples.
+"""
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from seatrial.scheduler.api.builders import PodBuilder, gang, pod
+from seatrial.scheduler.framework.decisions import ClearNomination, Evict, Reject
+from seatrial.scheduler.plugins.coscheduling.jobs import JOB_LABEL
+from seatrial.scheduler.plugins.coscheduling.tests.gangs import GangRig, member
+from seatrial.scheduler.tests.rig import profile
+
+JOBS = {"pluginConfig": [{"name": "Coscheduling", "args": {"enablePreemption": True}}]}
+
+
+def rig(*nodes: str, **parts: Any) -> GangRig:
+    """Nodes of 32 CPUs; job-level preemption is on."""
+    found = GangRig(profile(**{**JOBS, **parts}))
+    for name in nodes or ("node-1", "node-2"):
+        found.node(name, cpu="32")
+    return found
+
+
+def low(name: str, priority: int = 10, cpu: int = 16) -> PodBuilder:
+    return pod(name).request(cpu=cpu).priority(priority)
+
+
+def high(name: str, group: str = "train", *, cpu: int = 16, priority: int = 1000) -> PodBuilder:
+    return member(name, group, cpu=cpu).priority(priority)
+
+
+def full(found: GangRig, priority: int = 10) -> None:
+    """Two pods on each of two nodes, existing-pod-1 to -4."""
+    for number, name in enumerate(("node-1", "node-1", "node-2", "node-2"), 1):
+        found.running(low(f"existing-pod-{number}", priority), name)
+
+
+def evicted(found: GangRig) -> list[str]:
+    return sorted(d.victim.pod.metadata.name for d in found.decisions if isinstance(d, Evict))
+
+
+def nominated(found: GangRig, *names: str) -> list[str]:
+    return [found.core.handle.nominator.node_of(f"uid-{name}") for name in names]
+
+
+def end(found: GangRig, *names: str) -> None:
+    """The victims end; backoffs too."""
+    for name in names:
+        found.delete(name)
+    found.clock.advance(11)
+    found.run()
+
+
+def test_e36_a_policy_of_never_evicts_nobody() -> None:
+    found = rig()
+    full(found)
+    found.group(gang("train", 2))
+    patient = [high("a"), high("b")]
+    for builder in patient:
+        builder.never_preempts()
+    found.submit(*patient)
+    found.run()
+    assert evicted(found) == []
+    assert "preemption: not eligible due to preemptionPolicy=Never." in found.message("a")
+
+
+def test_e37_no_second_eviction_while_the_first_victims_terminate() -> None:
+    found = rig()
+    full(found)
+    found.group(gang("train", 2))
+    found.submit(high("a"), high("b"))
+    found.run()
+    first = evicted(found)
+    for name in first:
+        found.terminating(name)
+    found.node("node-3", cpu="16")  # room for one more: the gang is not asked, one place is not enough
+    found.clock.advance(301)
+    found.run()
+    assert evicted(found) == first
+    assert nominated(found, "a", "b") == ["node-1", "node-1"]
+    assert found.message("a").endswith("preemption: not eligible due to terminating pod on the nominated node.")
+
+
+def test_e38_nodes_that_no_eviction_makes_suitable() -> None:
+    found = rig()
+    full(found)
+    for name in ("node-1", "node-2"):
+        found.node(name, cpu="32", unschedulable=True)
+    found.group(gang("train", 2))
+    found.submit(high("a"), high("b"))
+    found.run()
+    words = "preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling."
+    assert found.message("a").endswith(words)
+    assert evicted(found) == []
+
+
+@pytest.mark.parametrize("priority", [1000, 2000])
+def test_e39_pods_that_are_not_less_important_stay(priority: int) -> None:
+    found = rig()
+    full(found, priority)
+    found.group(gang("train", 2))
+    found.submit(high("a"), high("b"))
+    found.run()
+    assert found.message("a").endswith("preemption: 0/2 nodes are available: 2 no potential victims.")
+    assert evicted(found) == []
+
+
+def test_e40_both_members_go_to_the_first_node_of_equal_ones() -> None:
+    found = rig()
+    full(found)
+    found.group(gang("train", 2))
+    found.submit(high("a"), high("b"))
+    found.run()
+    assert evicted(found) == ["existing-pod-1", "existing-pod-2"]
+    assert nominated(found, "a", "b") == ["node-1", "node-1"]
+    assert found.message("a").endswith("preemption: preempt success, alreadyWaitingForBound: 0/2")
+    assert {r.nominated for r in found.decisions if isinstance(r, Reject) and r.nominated} == {"node-1"}
+    assert found.placed() == ["existing-pod-1", "existing-pod-2", "existing-pod-3", "existing-pod-4"]
+
+    end(found, "existing-pod-1", "existing-pod-2")
+    assert (found.where("a"), found.where("b")) == ("node-1", "node-1")
+    assert len(found.core.groups.nominations) == 0
+
+
+def test_e41_a_member_that_has_a_place_needs_no_victim() -> None:
+    found = rig()
+    for name, where in (("existing-pod-1", "node-1"), ("existing-pod-2", "node-1"), ("existing-pod-3", "node-2")):
+        found.running(low(name), where)
+    found.group(gang("train", 2))
+    found.submit(high("waits"), high("needs"))
+    found.run()
+    assert evicted(found) == ["existing-pod-2"], "the pod that is put back first stays"
+    assert sorted(nominated(found, "waits", "needs")) == ["node-1", "node-2"]
+    assert found.message("waits").endswith("preemption: preempt success, alreadyWaitingForBound: 1/2")
+
+
+def test_e42_the_node_with_the_cheapest_jobs_goes_first() -> None:
+    """Node X: job a with 10 and 10, job b with 100: 0 + 2 = 2. Node Y: job c with 50: 1."""
+    found = rig("x", "y")
+    for name, job, priority, cpu in (("a1", "a", 10, 8), ("a2", "a", 10, 8), ("b1", "b", 100, 16)):
+        found.running(low(name, priority, cpu).label(JOB_LABEL, job), "x")
+    found.running(low("c1", 50, 32).label(JOB_LABEL, "c"), "y")
+    found.group(gang("train", 1))
+    found.submit(high("m", cpu=32))
+    found.run()
+    assert evicted(found) == ["c1"]
+
+
+def test_e43_pods_without_a_job_are_jobs_of_their_own() -> None:
+    """Upstream counts both as one job with the cost of the first: x costs 0 (GANG-D9). Here x costs 0 + 2, y 1."""
+    found = rig("x", "y")
+    found.running(low("first", 10), "x")
+    found.running(low("second", 50), "x")
+    found.running(low("other", 30, 32), "y")
+    found.group(gang("train", 1))
+    found.submit(high("m", cpu=32))
+    found.run()
+    assert evicted(found) == ["other"]
+
+
+def test_a_job_is_evicted_whole() -> None:
+    """The cheapest victim is one of three pods of a gang: all three are evicted, on all their nodes."""
+    found = rig("n1", "n2", "n3")
+    found.group(gang("old", 3))
+    for number in (1, 2, 3):
+        found.running(member(f"old-{number}", "old", cpu=32).priority(10), f"n{number}")
+    found.group(gang("train", 1))
+    found.submit(high("m"))
+    found.run()
+    assert evicted(found) == ["old-1", "old-2", "old-3"]
+
+
+def test_what_a_whole_job_leaves_serves_other_members() -> None:
+    """Job a is on two nodes: evicted for the first member, it leaves room for the second one as well."""
+    found = rig("n1", "n2", "n3")
+    for name, job, node, priority in (("a1", "a", "n1", 10), ("b1", "b", "n2", 20), ("a2", "a", "n3", 10)):
+        found.running(low(name, priority, 32).label(JOB_LABEL, job), node)
+    found.group(gang("train", 2))
+    found.submit(high("x", cpu=32), high("y", cpu=32))
+    found.run()
+    assert evicted(found) == ["a1", "a2"]
+
+
+def test_the_smaller_of_two_equal_jobs_goes() -> None:
+    """One pod on n2 ends instead of a job of two, of which one is on n1."""
+    found = rig("n1", "n2", "n3")
+    for name, job, node in (("a1", "a", "n1"), ("b1", "b", "n2"), ("a2", "a", "n3")):
+        found.running(low(name, cpu=32).label(JOB_LABEL, job), node)
+    found.group(gang("train", 1))
+    found.submit(high("x", cpu=32))
+    found.run()
+    assert evicted(found) == ["b1"]
+
+
+@pytest.mark.parametrize(
+    "protected",
+    [
+        pytest.param({"priority": 1000}, id="as-important"),
+        pytest.param({"label": "quota.scheduling.koordinator.sh/preemptible", "value": "false"}, id="not-preemptible"),
+        pytest.param({"label": "scheduling.koordinator.sh/disable-preemptible", "value": "true"}, id="disabled"),
+    ],
+)
+def test_a_job_with_a_protected_pod_stays_whole(protected: dict[str, Any]) -> None:
+    found = rig("n1", "n2")
+    found.running(low("a1", cpu=32).label(JOB_LABEL, "a"), "n1")
+    other = low("a2", protected.get("priority", 10), 32).label(JOB_LABEL, "a")
+    found.running(other.label(protected["label"], protected["value"]) if "label" in protected else other, "n2")
+    found.group(gang("train", 1))
+    found.submit(high("x"))
+    found.run()
+    assert evicted(found) == []
+    assert "no potential victims" in found.message("x")
+
+
+def test_a_gang_that_does_not_fit_even_so_evicts_nobody() -> None:
+    """Room for three of four members, if everybody goes: node-2 has one pod of higher priority."""
+    found = rig()
+    full(found)
+    found.running(low("important", 2000, 0), "node-1")
+    found.delete("existing-pod-4")
+    found.running(low("boss", 2000), "node-2")
+    found.group(gang("train", 4))
+    found.submit(*(high(name) for name in "abcd"))
+    found.run()
+    assert evicted(found) == []
+    assert nominated(found, *"abcd") == [""] * 4
+    assert found.placed() == ["boss", "existing-pod-1", "existing-pod-2", "existing-pod-3", "important"]
+    assert "Insufficient cpu" in found.message("a")
+
+
+def test_three_members_do_not_share_the_room_of_two() -> None:
+    """GANG-D1: a planned member counts for the next one."""
+    found = rig("node-1")
+    found.running(low("one"), "node-1")
+    found.running(low("two"), "node-1")
+    found.group(gang("train", 3))
+    found.submit(*(high(name) for name in "abc"))
+    found.run()
+    assert evicted(found) == []
+
+
+def test_no_more_members_are_planned_than_the_minimum() -> None:
+    found = rig("node-1")
+    found.running(low("one"), "node-1")
+    found.running(low("two"), "node-1")
+    found.group(gang("train", 2))
+    found.submit(*(high(name) for name in "abc"))
+    found.run()
+    assert evicted(found) == ["one", "two"]
+    assert sorted(nominated(found, *"abc")) == ["", "node-1", "node-1"]
+
+
+def test_budgets_are_spared_where_others_will_do() -> None:
+    found = rig("n1", "n2")
+    found.running(low("guarded", cpu=32).label("app", "guarded"), "n1")
+    found.running(low("other", 50, cpu=32), "n2")
+    found.budget("keep", {"app": "guarded"}, allowed=0)
+    found.group(gang("train", 1))
+    found.submit(high("m"))
+    found.run()
+    assert evicted(found) == ["other"], "a budget is worth more than a lower priority"
+
+
+def test_a_budget_is_no_veto() -> None:
+    found = rig("n1")
+    found.running(low("guarded", cpu=32).label("app", "guarded"), "n1")
+    found.budget("keep", {"app": "guarded"}, allowed=0)
+    found.group(gang("train", 1))
+    found.submit(high("m"))
+    found.run()
+    assert evicted(found) == ["guarded"]
+
+
+def test_members_of_a_group_of_gangs_are_planned_together() -> None:
+    found = rig("n1", "n2")
+    found.running(low("one", cpu=32), "n1")
+    found.running(low("boss", 2000, 32), "n2")
+    ids = ["default/ps", "default/worker"]
+    found.group(gang("ps", 1).together_with(*ids))
+    found.group(gang("worker", 2).together_with(*ids))
+    found.submit(high("w1", "worker"), high("w2", "worker"), high("p", "ps"))
+    found.run()
+    assert evicted(found) == [], "two of three fit on n1"
+
+
+def test_a_pod_without_a_gang_preempts_whole_jobs_too() -> None:
+    found = rig("n1", "n2")
+    for name, node in (("a1", "n1"), ("a2", "n2")):
+        found.running(low(name, cpu=32).label(JOB_LABEL, "a"), node)
+    found.submit(pod("m").request(cpu=16).priority(1000))
+    found.run()
+    assert evicted(found) == ["a1", "a2"]
+    end(found, "a1", "a2")
+    assert found.where("m") == "n1"
+
+
+def test_without_the_argument_nobody_is_evicted_for_a_gang() -> None:
+    found = GangRig()
+    found.node("node-1", cpu="32")
+    found.running(low("one", cpu=32), "node-1")
+    found.group(gang("train", 1))
+    found.submit(high("m"))
+    found.run()
+    assert evicted(found) == []
+
+
+def test_devices_of_planned_members_count() -> None:
+    """Two cards, half of one is kept: without the low pod the sums allow two members of 75 %, the cards only one."""
+    found = rig("other")
+    found.node("n", gpus=2)
+    found.submit(pod("kept").gpu_share(50).priority(2000), pod("low").gpus(1).priority(10))
+    found.run()
+    assert found.placed() == ["kept", "low"]
+    found.group(gang("train", 2))
+    found.submit(*(pod(name).gpu_share(75).in_gang("train").priority(1000) for name in ("a", "b")))
+    found.run()
+    assert evicted(found) == []
+
+
+def test_nominated_devices_are_kept() -> None:
+    """Two cards are nominated to members of 75 % each. Pods of 50 % fit by the sums, but not beside the members."""
+    found = rig("other")
+    found.node("n", gpus=2)
+    found.submit(pod("low").gpus(2).priority(10))
+    found.run()
+    found.group(gang("train", 2))
+    found.submit(*(pod(name).gpu_share(75).in_gang("train").priority(1000) for name in ("a", "b")))
+    found.run()
+    assert evicted(found) == ["low"]
+    found.submit(pod("thief").gpu_share(50).priority(10))
+    found.delete("low")
+    found.run()
+    end(found)
+    assert found.placed() == ["a", "b"]
+
+
+# -- nominated room ---------------------------------------------------------------------------------------------------
+
+
+def nominated_pair() -> GangRig:
+    """A gang of two that is nominated to node-1, whose victims still run."""
+    found = rig()
+    full(found)
+    found.group(gang("train", 2).waiting_time(60))
+    found.submit(high("a"), high("b"))
+    found.run()
+    assert nominated(found, "a", "b") == ["node-1", "node-1"]
+    return found
+
+
+def cleared(found: GangRig) -> list[str]:
+    return sorted(d.info.pod.metadata.name for d in found.decisions if isinstance(d, ClearNomination))
+
+
+def test_a_smaller_pod_does_not_get_the_nominated_room() -> None:
+    """One victim ended: the room for one member is free, and a pod of lower priority waits for it in vain."""
+    found = nominated_pair()
+    found.delete("existing-pod-1")
+    found.submit(low("thief", 500, 8))
+    found.run()
+    assert found.where("thief") == ""
+    end(found, "existing-pod-2")
+    assert [found.where(name) for name in ("a", "b", "thief")] == ["node-1", "node-1", ""]
+
+
+def test_the_room_is_given_back_when_a_member_is_deleted() -> None:
+    """Without its second member the gang is incomplete: the pod that waits gets the room of the first."""
+    found = nominated_pair()
+    found.delete("existing-pod-1")
+    found.submit(low("next", 500))
+    found.run()
+    found.delete("a")
+    found.run()
+    found.clock.advance(11)
+    found.run()
+    assert cleared(found) == ["b"]
+    assert found.where("next") == "node-1"
+
+
+def test_the_room_is_given_back_when_the_gang_waits_too_long() -> None:
+    """One victim never ends, and is not terminating either: after the waiting time the hold ends."""
+    found = nominated_pair()
+    found.delete("existing-pod-1")
+    found.submit(low("next", 500))
+    found.clock.advance(59)
+    found.run()
+    assert nominated(found, "a", "b") == ["node-1", "node-1"]
+    found.clock.advance(1)
+    found.run()
+    assert cleared(found) == ["a", "b"]
+
+
+def test_victims_that_terminate_slowly_keep_the_hold() -> None:
+    found = nominated_pair()
+    for name in ("existing-pod-1", "existing-pod-2"):
+        found.terminating(name)
+    for _ in range(10):
+        found.clock.advance(30)
+        found.run()
+    assert evicted(found) == ["existing-pod-1", "existing-pod-2"], "nobody else was evicted in between"
+    assert nominated(found, "a", "b") == ["node-1", "node-1"]
+    end(found, "existing-pod-1", "existing-pod-2")
+    assert (found.where("a"), found.where("b")) == ("node-1", "node-1")
+
+
+def test_another_plan_is_made_when_the_nominated_node_is_gone() -> None:
+    found = nominated_pair()
+    found.core.remove_node("node-1")
+    found.run()
+    found.clock.advance(11)
+    found.run()
+    assert nominated(found, "a", "b") == ["node-2", "node-2"]
+    assert evicted(found) == [f"existing-pod-{number}" for number in (1, 2, 3, 4)]
+
+
+def test_a_more_important_preemptor_takes_all_of_it() -> None:
+    """It needs half of the room only; the rest is of no use to the gang, whose nominations all end."""
+    found = nominated_pair()
+    for name in ("existing-pod-1", "existing-pod-2"):
+        found.terminating(name)
+    found.submit(pod("boss").request(cpu=16).priority(5000))
+    found.run()
+    assert nominated(found, "boss") == ["node-1"]
+    assert cleared(found) == ["a", "b"]
+
+
+@pytest.mark.parametrize("ended", [False, True], ids=["victims-terminate", "victims-are-gone"])
+def test_after_a_restart_the_room_is_held_as_before(*, ended: bool) -> None:
+    """The successor knows the nominations from the pods' status alone."""
+    before = nominated_pair()
+    found = rig()
+    for name in ("existing-pod-3", "existing-pod-4"):
+        found.running(low(name), "node-2")
+    if not ended:
+        for name in ("existing-pod-1", "existing-pod-2"):
+            found.running(low(name), "node-1")
+            found.terminating(name)
+    found.submit(low("thief", 5, 8))
+    for name in ("a", "b"):
+        old = before.pods[name]
+        found.pods[name] = replace(old, status=replace(old.status, nominated_node_name="node-1"))
+        found.core.set_pod(found.pods[name])
+    found.group(gang("train", 2).waiting_time(60))
+    found.run()
+    found.clock.advance(2)
+    found.run()
+    assert evicted(found) == []
+    assert found.where("thief") == ""
+    if not ended:
+        end(found, "existing-pod-1", "existing-pod-2")
+    assert (found.where("a"), found.where("b")) == ("node-1", "node-1")
+
+
+def test_after_a_restart_the_room_of_an_incomplete_gang_is_given_back() -> None:
+    """A member was deleted while no scheduler ran: the other one's nomination ends with the waiting time."""
+    before = nominated_pair()
+    found = rig("node-1")
+    found.group(gang("train", 2).waiting_time(60))
+    old = before.pods["a"]
+    found.pods["a"] = replace(old, status=replace(old.status, nominated_node_name="node-1"))
+    found.core.set_pod(found.pods["a"])
+    found.submit(low("next", 500, 32))
+    found.run()
+    assert found.where("next") == ""
+    found.clock.advance(62)
+    found.run()
+    found.clock.advance(11)
+    found.run()
+    assert cleared(found) == ["a"]
+    assert found.where("next") == "node-1"
+
+
+def test_the_condition_of_a_victim_names_the_gang() -> None:
+    found = nominated_pair()
+    evict = next(d for d in found.decisions if isinstance(d, Evict))
+    assert evict.preemptor == "default/train"
+    assert (evict.by.pod.metadata.name, evict.node) == ("a", "node-1")
+
+
+def test_a_member_that_waits_for_its_own_gang_is_no_victim_but_gives_its_place_back() -> None:
+    """Members of a NonStrict gang hold places that an important gang needs: they are not deleted."""
+    found = rig("node-1")
+    found.group(gang("loose", 3).waiting_time(600), mode="NonStrict")
+    found.submit(*(high(name, "loose", priority=10) for name in ("l1", "l2", "l3")))
+    found.run()
+    assert found.waiting() == ["l1", "l2"]
+    found.group(gang("train", 2))
+    found.submit(high("a"), high("b"))
+    found.run()
+    assert evicted(found) == []
+    found.clock.advance(11)
+    found.run()
+    assert (found.where("a"), found.where("b")) == ("node-1", "node-1")
+    assert found.message("l1") in {"preempted", "0/1 nodes are available: 1 Insufficient cpu."}

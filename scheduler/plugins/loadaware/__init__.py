@@ -1,0 +1,1 @@
+"""LoadAwareScheduling: filter and score nodes by the usage that NodeMetric objects report."""
