@@ -16,11 +16,11 @@ from seatrial.harness.clusters.backends import VIRTUAL, backend_named
 from seatrial.harness.clusters.protocol import Cluster
 from seatrial.harness.clusters.simulated import expect
 from seatrial.harness.nodes.usage import RESOURCES_ANNOTATION
+from seatrial.harness.quantities import milli
 from seatrial.harness.subject.descheduler import open_descheduler
 from seatrial.harness.subject.inprocess import InProcess
 from seatrial.scheduler.api.builders import node
 from seatrial.scheduler.api.migration import JOBS_PATH
-from seatrial.scheduler.api.quantity import amount
 from seatrial.scheduler.api.slo import NODE_METRICS_PATH
 from seatrial.scheduler.api.transport import Request
 
@@ -136,7 +136,7 @@ def _used(cluster: Cluster) -> dict[str, float]:
     for metric in _items(cluster, NODE_METRICS_PATH):
         report = (metric.get("status") or {}).get("nodeMetric") or {}
         usage = (report.get("nodeUsage") or {}).get("resources") or {}
-        found[metric["metadata"]["name"]] = round(amount("cpu", usage.get("cpu", "0")) / CORES / 10, 1)
+        found[metric["metadata"]["name"]] = round(milli(usage.get("cpu", "0")) / CORES / 10, 1)
     return found
 
 

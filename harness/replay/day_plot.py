@@ -26,13 +26,12 @@ def draw_day(file: Path, picture: Path) -> None:
     figure = Figure(figsize=(11, 6.5), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.subplots(2, 2, height_ratios=(2, 1), sharex=True, sharey="row")
-    image = None
     for column, (name, rows) in enumerate(parts.items()):
         nodes = sorted(rows[0]["used"], key=lambda node: (node.startswith("new"), int(node.rpartition("-")[2])))
         hours = [row["hour"] for row in rows]
         grid = [[row["used"].get(node, 0.0) for row in rows] for node in nodes]
         extent = (hours[0], hours[-1], len(nodes) - 0.5, -0.5)
-        image = axes[0][column].imshow(grid, aspect="auto", vmin=0, vmax=100, cmap="viridis", extent=extent)
+        axes[0][column].imshow(grid, aspect="auto", vmin=0, vmax=100, cmap="viridis", extent=extent)
         axes[0][column].set(title=TITLES[name], ylabel="" if column else "node (upper half: since the beginning)")
         hot = [sum(used > told["high"] for used in row["used"].values()) for row in rows]
         axes[1][column].plot(hours, hot, label=f"nodes above {told['high']} %")
@@ -40,5 +39,5 @@ def draw_day(file: Path, picture: Path) -> None:
         axes[1][column].set(xlabel="hour")
         axes[1][column].grid(visible=True, alpha=0.3)
         axes[1][column].legend()
-    figure.colorbar(image, ax=axes[0], label="CPU used, %")
+    figure.colorbar(axes[0][1].get_images()[0], ax=axes[0], label="CPU used, %")
     figure.savefig(picture, dpi=100)
