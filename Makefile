@@ -6,10 +6,11 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 ARGS   ?=
 
-.PHONY: run test test-real lint types contract docs own-tests suites lock clean help
+.PHONY: run nightly test test-real lint types contract docs own-tests suites lock clean help
 
 help:
 	@echo "make run    suites, load and sign-off report on the embedded cluster (ARGS='...' goes to seatrial run)"
+	@echo "make nightly  the suites with their long cases; results are kept and pushed (docs/lab.md)"
 	@echo "make test   lint, types, import contracts, documentation, own tests, the suites in virtual time, most on embedded clusters"
 	@echo "make suites-real-time  the suites that make test judges in virtual time only, on an embedded cluster; not steady yet"
 	@echo "make test-real  the suites on real etcd, kube-apiserver and kube-controller-manager (docs/backends.md)"
@@ -19,6 +20,12 @@ help:
 
 run: $(VENV)/.run
 	$(BIN)/seatrial run $(ARGS)
+
+# RESULTS, PUSH, LAB, PLACE, CARDS, WINDOW: flags of `seatrial nightly`; ARGS: arguments of `seatrial run`.
+RESULTS ?= nightly
+nightly: $(VENV)/.run
+	$(BIN)/seatrial nightly --results "$(RESULTS)" $(if $(PUSH),--push "$(PUSH)") $(if $(LAB),--lab "$(LAB)") \
+		$(if $(PLACE),--place "$(PLACE)") $(if $(CARDS),--cards "$(CARDS)") $(if $(WINDOW),--window "$(WINDOW)") -- $(ARGS)
 
 test: lint types contract docs own-tests suites
 

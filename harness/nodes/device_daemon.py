@@ -14,9 +14,9 @@ from typing import Any
 from seatrial.harness.devices.provider import Device, Link
 from seatrial.harness.devices.vendors import VENDORS
 from seatrial.harness.nodes.devices import DAEMON_VENDORS, card_resources, device_id
+from seatrial.harness.quantities import text
 from seatrial.scheduler.api import device as words
 from seatrial.scheduler.api.clock import Clock, Timer
-from seatrial.scheduler.api.quantity import text
 from seatrial.scheduler.api.wire import to_json
 
 Info = dict[str, Any]

@@ -15,7 +15,7 @@ from seatrial.fake_devices.vendors import BY_LIBRARY_CODE, HARDWARE
 from seatrial.harness.devices.provider import Device, Driver, Function, Link
 from seatrial.harness.devices.vendors import VENDORS
 from seatrial.harness.errors import UsageError
-from seatrial.scheduler.api.quantity import QuantityError, units
+from seatrial.harness.quantities import QuantityError, units
 
 
 def machine_of(entry: Mapping[str, Any], models: Catalog | None = None) -> Machine:
