@@ -8,7 +8,7 @@ import pytest
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
-from seatrial.scheduler.api.builders import node, pod, quota
+from seatrial.scheduler.api.builders import PodBuilder, node, pod, quota
 from seatrial.scheduler.api.device import (
     GPU_CORE,
     GPU_MEMORY_RATIO,
@@ -53,6 +53,10 @@ def test_devices_by_resource_name(  # noqa: PLR0917 one argument for each column
     expect.pending("p-2", saying=f"exceedDimensions: [{key}]")
 
 
+def card(name: str, own: str) -> PodBuilder:
+    return pod(name).nvidia(1).quota(own).scheduler(KOORD_SCHEDULER)
+
+
 def exists(cluster: Trial, path: str) -> bool:
     return cluster.call("GET", path).ok
 
@@ -92,7 +96,7 @@ def test_gpus_by_model(cluster: Trial, expect: Expect) -> None:
 
     cluster.submit(
         *(
-            pod(f"{model}-{number}").nvidia(1).quota(named(cluster, f"{model}-team")).select({GPU_MODEL_LABEL: model})
+            card(f"{model}-{number}", named(cluster, f"{model}-team")).select({GPU_MODEL_LABEL: model})
             for model in ("a10", "h100-80g") for number in range(6)
         )
     )  # fmt: skip
