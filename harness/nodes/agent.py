@@ -30,7 +30,7 @@ from seatrial.scheduler.api.clock import Clock
 from seatrial.scheduler.api.numa import AMPLIFICATION_RATIO, NODE_RESERVATION
 from seatrial.scheduler.api.slo import CollectPolicy
 from seatrial.scheduler.api.transport import Transport
-from seatrial.scheduler.api.wire import Wire, decoder
+from seatrial.scheduler.api.wire import ResourceList, Wire, decoder
 
 log = logging.getLogger(__name__)
 
@@ -56,8 +56,13 @@ class _NodeMeta(Wire, frozen=True):
     annotations: dict[str, str] = msgspec.field(default_factory=dict)
 
 
+class _NodeStatus(Wire, frozen=True):
+    allocatable: ResourceList = msgspec.field(default_factory=dict)
+
+
 class _NodeSeen(Wire, frozen=True):
     metadata: _NodeMeta = _NodeMeta()
+    status: _NodeStatus = _NodeStatus()
 
 
 class _PodSpec(Wire, frozen=True):
@@ -163,7 +168,8 @@ class NodeAgents:
     # -- nodes --------------------------------------------------------------------------------------------------------
 
     def _node_set(self, _head: HeadMeta, raw: msgspec.Raw) -> None:
-        seen = _decode_node(raw).metadata
+        found = _decode_node(raw)
+        seen = found.metadata
         self._nodes_seen = True
         self._follow_pods()
         known = self._nodes.get(seen.name)
@@ -180,6 +186,7 @@ class NodeAgents:
             if ratios != known.ratios:
                 known.ratios = ratios
                 self._clock.call_later(STATUS_WITHIN, known.agent.report_status)
+            known.agent.set_amplified(found.status.allocatable if ratios else {})
             known.agent.usage.set_node(seen.annotations.get(RESOURCES_ANNOTATION, ""))
             for problem in known.faults.follow(seen.annotations.get(FAULTS_ANNOTATION, "")):
                 log.warning("fault refused node=%s why=%s", seen.name, problem)

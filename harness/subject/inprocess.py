@@ -130,9 +130,11 @@ class BareCore:
 
     scheduler_name = DEFAULT_SCHEDULER
 
-    def __init__(self, *, seed: int = 0) -> None:
+    def __init__(self, *, seed: int = 0, preempting_jobs: bool = False) -> None:
+        """`preempting_jobs`: with job-level preemption."""
         self._clock = SimClock()
-        self._core = build_core(default_configuration(DEFAULT_SCHEDULER), self._clock, seed=seed)
+        configuration = default_configuration(DEFAULT_SCHEDULER, preempting_jobs=preempting_jobs)
+        self._core = build_core(configuration, self._clock, seed=seed)
         self.evicted: list[str] = []
 
     def add_node(self, node: dict[str, Any], device: dict[str, Any]) -> None:
