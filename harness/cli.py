@@ -62,6 +62,10 @@ BENCHMARKS = {
         "Request rates of the API server, and its memory for each object.",
     ),
     "start": ("seatrial.harness.commands.bench_start:start", "Start-up time of a cluster."),
+    "deschedule": (
+        "seatrial.harness.commands.bench_deschedule:deschedule",
+        "Time of a LowNodeLoad round on a large cluster.",
+    ),
     "preempt": ("seatrial.harness.commands.bench_preempt:preempt", "Time of a preemption decision on a full cluster."),
     "load-aware": ("seatrial.harness.commands.bench_load_aware:load_aware", "What usage reports cost the scheduler."),
     "quota": ("seatrial.harness.commands.bench_quota:quota", "What elastic quotas cost the scheduler."),
@@ -72,6 +76,10 @@ REPLAYS = {
     "openb": (
         "seatrial.harness.commands.replay:openb",
         "Replay a production GPU-sharing trace with seven placement policies.",
+    ),
+    "day": (
+        "seatrial.harness.commands.replay_day:day",
+        "A day of a fleet whose load changes, without and with the descheduler, as a picture.",
     ),
 }
 

@@ -1,4 +1,4 @@
-"""How much of a cluster's idle GPU cannot serve the pods that usually come.
+"""GPU fragmentation: the idle GPU of a cluster that typical pods cannot use.
 
 Definition of "Beware of Fragmentation" (USENIX ATC '23, section 3), as its authors' simulator computes it: for one
 typical pod, all that is idle on a node is a fragment if the pod cannot run there, and else what is idle on cards too
@@ -25,7 +25,7 @@ COVERED = 0.95
 
 @dataclass(frozen=True, slots=True)
 class Typical:
-    """A shape that usually comes (its memory is 0: it does not count) and its share of all typical pods."""
+    """A typical shape and its share of all typical pods. Its memory is 0, because memory does not count."""
 
     shape: Shape
     weight: float
@@ -56,7 +56,7 @@ def typical_pods(shapes: Iterable[Shape], covered: float = COVERED) -> list[Typi
 class Fragments:
     """The figures of many nodes at once.
 
-    What a node is worth to the typical pods is its idle GPU less its fragments. `by_card[row, left]` is the worth of
+    The worth of a node to the typical pods is its idle GPU less its fragments. `by_card[row, left]` is the worth of
     one card with `left` idle to pods with one card, `by_free[row, free]` that of `free` whole cards to pods with
     several. A row stands for a model and a range of CPU left in which the same typical pods have CPU enough.
     """
@@ -88,7 +88,7 @@ class Fragments:
         """Some typical pod asks for several cards; if not, `by_free` is nothing but zeros."""
 
     def row(self, model: Ints, cpu: Ints) -> Ints:
-        """The tables' row for each model and CPU left (below 0 counts as nothing left)."""
+        """The row of the tables for each model and free CPU (below 0 counts as 0)."""
         rows: Ints = model * self._rows + self._steps.searchsorted(cpu, side="right")
         return rows
 
@@ -101,7 +101,7 @@ class Fragments:
         return worth
 
     def cards(self, row: Ints, left: Ints) -> Floats:
-        """[..., card]: what each card is worth to pods with one card; `left` has one axis more than `row`."""
+        """The worth of each card to pods with one card, [..., card]; `left` has one axis more than `row`."""
         return self._flat.take(row[..., None] * (CARD + 1) + left)
 
     def of(self, model: Ints, cpu: Ints, cards: Ints) -> Floats:

@@ -1,4 +1,4 @@
-"""How a replay chooses the node of a pod: the six policies of the FGD paper, and one of ours.
+"""Policies that choose the node of a pod in a replay: the six policies of the FGD paper, and one of ours.
 
 A policy scores every shape on a node; the node with the highest score gets the pod, the first of equals. The
 published policies follow the scores of the authors' simulator (github.com/hkust-adsl/kubernetes-scheduler-simulator,
@@ -62,7 +62,7 @@ class Random(Policy):
 
 
 class DotProd(Policy):
-    """The node whose idle CPU and GPU, multiplied with what the pod asks for, come to the least."""
+    """The node with the smallest dot product of free CPU and GPU with the pod's request."""
 
     name = "dotprod"
 

@@ -17,7 +17,7 @@ Clock = Callable[[], float]
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a replay came to, after each pod; GPU in thousandths of a card, columns as long as there were pods."""
+    """The state after each pod: arrays of one entry for each pod, GPU in thousandths of a card."""
 
     capacity: int
     arrived: Ints
@@ -64,7 +64,7 @@ class Outcome:
 def replay(trace: Trace, policy: str, *, load: float, seed: int, clock: Clock = time.perf_counter) -> Outcome:
     """Replay a trace until `load` times the GPU capacity has arrived.
 
-    The outcome's seconds, read from `clock`, are those from setting up the empty cluster to the last pod.
+    The seconds of the outcome are measured with `clock`, from the empty cluster to the last pod.
 
     Raises:
         UsageError: there is no such policy.
@@ -92,7 +92,7 @@ def replay(trace: Trace, policy: str, *, load: float, seed: int, clock: Clock = 
 
 
 class Run:
-    """A cluster, and scores that are kept true to it: a placement has one node scored again, for all shapes."""
+    """A cluster and its scores: after a placement one node is scored again, for all shapes."""
 
     def __init__(self, cluster: Cluster, policy: Policy) -> None:
         self.cluster, self.policy = cluster, policy
@@ -103,7 +103,7 @@ class Run:
         self._score_all()
 
     def scored(self, nodes: Ints) -> Floats:
-        """[node, shape]: scores of nodes as they are now."""
+        """Scores for the present state of the nodes, [node, shape]."""
         return np.where(self.cluster.feasible(nodes), self.policy.scores(nodes), INFEASIBLE)
 
     def arrive(self, shape: int) -> bool:
@@ -121,7 +121,7 @@ class Run:
         cluster = self.cluster
         state = np.column_stack((cluster.model, cluster.gpus, cluster.cpu, cluster.memory))
         _, first, same = np.unique(state, axis=0, return_index=True, return_inverse=True)
-        self.scores[:] = self.scored(first)[same].T  # nodes that are alike score alike
+        self.scores[:] = self.scored(first)[same].T  # equal nodes have equal scores
 
 
 def _fragmented(run: Run, fragments: Fragments, empty: Floats, placed: Flags) -> Floats:

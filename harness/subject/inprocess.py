@@ -137,11 +137,13 @@ class BareCore:
 
     scheduler_name = DEFAULT_SCHEDULER
 
-    def __init__(self, *, seed: int = 0, configuration: dict[str, Any] | None = None) -> None:
-        """`configuration`: a KubeSchedulerConfiguration; the default profiles unless it is given."""
-        found = default_configuration(DEFAULT_SCHEDULER) if configuration is None else parse(configuration)
+    def __init__(
+        self, *, seed: int = 0, preempting_jobs: bool = False, configuration: dict[str, Any] | None = None
+    ) -> None:
+        """`preempting_jobs`: with job-level preemption. `configuration`: a KubeSchedulerConfiguration instead."""
+        found = default_configuration(DEFAULT_SCHEDULER, preempting_jobs=preempting_jobs)
         self._clock = SimClock()
-        self._core = build_core(found, self._clock, seed=seed)
+        self._core = build_core(found if configuration is None else parse(configuration), self._clock, seed=seed)
         self.evicted: list[str] = []
 
     def add_node(self, node: dict[str, Any], device: dict[str, Any]) -> None:
