@@ -13,6 +13,7 @@ from seatrial.scheduler.api.builders import disruption_budget, node, pod
 from seatrial.scheduler.api.migration import JOBS_PATH
 from seatrial.scheduler.api.transport import Request
 from seatrial.suites.descheduling.workloads import (
+    OFF,
     cordon,
     deployment,
     ended,
@@ -197,7 +198,7 @@ def test_one_pod_of_a_workload_at_a_time(cluster: Trial, start_descheduler: Star
     names = [found.metadata.name for found in wait_running(cluster, "web", 6)]
     cordon(cluster, "n2", on=False)
     start_descheduler({}, migration={
-        "maxMigratingPerWorkload": 1, "maxUnavailablePerWorkload": 1, "objectLimiters": {},
+        "maxMigratingPerWorkload": 1, "maxUnavailablePerWorkload": 1, "objectLimiters": OFF,
     })  # fmt: skip
     fewest = 6
 
@@ -250,7 +251,7 @@ def test_two_jobs_of_one_workload_fill_their_own_reservations(
     spread_victim(cluster, "web", 6)
     names = [one.metadata.name for one in wait_running(cluster, "web", 6)[:2]]
     start_descheduler({}, migration={
-        "maxMigratingPerWorkload": 2, "maxUnavailablePerWorkload": 3, "objectLimiters": {},
+        "maxMigratingPerWorkload": 2, "maxUnavailablePerWorkload": 3, "objectLimiters": OFF,
     })  # fmt: skip
 
     for number, name in enumerate(names):
