@@ -24,7 +24,7 @@ PUBLISHED: dict[str, dict[int, float]] = {
 TOLERANCE = 0.15
 """Percentage points. Two sets of ten seeds differ by about this much for the policies that scatter most."""
 
-FLOORS: dict[str, dict[int, float]] = {"balanced": {130: 95.5}}
+FLOORS: dict[str, dict[int, float]] = {"balanced": {130: 95.5}, "opportunity": {100: 95.4, 130: 95.5}}
 """What our own policies must be above."""
 
 

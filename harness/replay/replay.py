@@ -2,15 +2,18 @@
 
 import random
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-from seatrial.harness.replay.cluster import Cluster, Flags, Floats, Ints
-from seatrial.harness.replay.fragmentation import Fragments, typical_pods
+from seatrial.harness.replay.cluster import Cluster
 from seatrial.harness.replay.openb import Trace, arrivals, preference
-from seatrial.harness.replay.policies import INFEASIBLE, Policy, policy_named
+from seatrial.harness.replay.policies import Policy, policy_named
+from seatrial.scheduler.packing.fragments import INFEASIBLE, Fragments
+from seatrial.scheduler.packing.shapes import Flags, Floats, Ints, NodeStates
+from seatrial.scheduler.packing.strategies import Outlook
 
 Clock = Callable[[], float]
 
@@ -73,11 +76,11 @@ def replay(trace: Trace, policy: str, *, load: float, seed: int, clock: Clock = 
     order = arrivals(trace, load, seed)
     start = clock()
     cluster = Cluster(preference(trace, seed), order)
-    fragments = Fragments(typical_pods(pod.shape for pod in trace.pods), cluster.models, cluster.cards.shape[1])
-    empty = fragments.of(cluster.model, cluster.cpu, cluster.cards)
+    outlook = Outlook.of(Counter(pod.shape for pod in trace.pods), cluster.models, cluster.cards.shape[1])
+    empty = outlook.fragments.of(cluster.states())
     rng = random.Random(f"{seed} placements")  # noqa: S311 for a policy that draws
-    run = Run(cluster, wanted(cluster, fragments, rng))
-    steps = [run.arrive(cluster.shapes.number[shape]) for shape in order]
+    run = Run(cluster, wanted(cluster, outlook, rng))
+    steps = [run.arrive(cluster.number[shape]) for shape in order]
     seconds = clock() - start
     placed = np.array(steps, dtype=np.bool_)
     request = np.array([shape.gpu_request for shape in order], dtype=np.int64)
@@ -85,7 +88,7 @@ def replay(trace: Trace, policy: str, *, load: float, seed: int, clock: Clock = 
         capacity=trace.gpu_capacity,
         arrived=request.cumsum(),
         allocated=(request * placed).cumsum(),
-        fragmented=_fragmented(run, fragments, empty, placed),
+        fragmented=_fragmented(run, outlook.fragments, empty, placed),
         unplaced=int((~placed).sum()),
         seconds=seconds,
     )
@@ -114,14 +117,17 @@ class Run:
         card = self.policy.card(node, shape) if self.cluster.shapes.part[shape] else 0
         self.cluster.place(node, shape, card)
         self.log.append((node, int(self.cluster.cpu[node]), self.cluster.cards[node].copy()))
-        self.scores[:, node] = self.scored(np.array([node]))[0]
+        if self.policy.placed(node):
+            self._score_all()
+        else:
+            self.scores[:, node] = self.scored(np.array([node]))[0]
         return True
 
     def _score_all(self) -> None:
         cluster = self.cluster
-        state = np.column_stack((cluster.model, cluster.gpus, cluster.cpu, cluster.memory))
+        state = np.column_stack((cluster.model, cluster.gpus, cluster.cpu, cluster.memory, cluster.cards))
         _, first, same = np.unique(state, axis=0, return_index=True, return_inverse=True)
-        self.scores[:] = self.scored(first)[same].T  # nodes that are alike score alike
+        self.scores[:] = self.scored(first)[same.ravel()].T  # nodes that are alike score alike
 
 
 def _fragmented(run: Run, fragments: Fragments, empty: Floats, placed: Flags) -> Floats:
@@ -130,7 +136,8 @@ def _fragmented(run: Run, fragments: Fragments, empty: Floats, placed: Flags) ->
     if run.log:
         nodes = np.array([node for node, _, _ in run.log], dtype=np.int64)
         cpu = np.array([left for _, left, _ in run.log], dtype=np.int64)
-        after = fragments.of(run.cluster.model[nodes], cpu, np.array([cards for _, _, cards in run.log]))
+        cards = np.array([cards for _, _, cards in run.log])
+        after = fragments.of(NodeStates(run.cluster.model[nodes], cpu, cpu, cards))
         now = empty.copy()
         changes = np.empty(len(nodes))
         for number, node in enumerate(nodes):

@@ -46,7 +46,7 @@ def test_all_policies_with_two_seeds(replay: Seatrial, capsys: pytest.CaptureFix
     replay("--policy", "all", "--seeds", "2", "--seed", "7", "--json")
     captured = capsys.readouterr()
     results = json.loads(captured.out)["policies"]
-    assert len(results) == 7
+    assert len(results) == 8
     for result in results:
         assert result["seeds"] == [7, 8]
         assert result["gpu_allocated_percent"]["low"] <= result["gpu_allocated_percent"]["high"] <= 100

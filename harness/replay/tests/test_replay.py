@@ -3,10 +3,11 @@ from itertools import count
 import pytest
 
 from seatrial.harness.errors import UsageError
-from seatrial.harness.replay.openb import Node, Pod, Shape, Trace
+from seatrial.harness.replay.openb import Node, Pod, Trace
 from seatrial.harness.replay.policies import POLICIES
 from seatrial.harness.replay.replay import Outcome, replay
 from seatrial.harness.replay.series import series, spread
+from seatrial.scheduler.packing.shapes import Shape
 
 PARTS = [Shape(1000, 1, 1, 1000)] * 12 + [Shape(2000, 1, 1, 600)] * 10 + [Shape(4000, 1, 0, 0)] * 4
 TRACE = Trace(
