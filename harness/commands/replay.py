@@ -11,11 +11,12 @@ from cyclopts import Parameter, validators
 from seatrial.harness.errors import UsageError
 from seatrial.harness.interrupts import interruptible
 from seatrial.harness.replay.openb import load as load_trace
+from seatrial.harness.replay.outcome import Outcome
 from seatrial.harness.replay.plot import check_target, draw
 from seatrial.harness.replay.policies import POLICIES, policy_named
 from seatrial.harness.replay.published import Comparison, compare
-from seatrial.harness.replay.replay import Outcome
 from seatrial.harness.replay.series import Series, series
+from seatrial.harness.replay.through_scheduler import POLICY as SCHEDULER
 
 Positive = Annotated[int, Parameter(validator=validators.Number(gte=1))]
 Load = Annotated[float, Parameter(validator=validators.Number(gt=0, lte=10))]
@@ -32,6 +33,7 @@ def openb(
     curve: bool = False,
     plot: Path | None = None,
     check: bool = False,
+    scheduler_config: Path | None = None,
     json_: Annotated[bool, Parameter(name="--json", negative="")] = False,
 ) -> int:
     """Replay an openb GPU-sharing trace: pods arrive, each is placed once or fails once, and none leaves.
@@ -42,15 +44,19 @@ def openb(
             gpu_spec.
         load: GPU requests of all pods, as a multiple of the GPU capacity.
         seed: Decides the order of arrivals, and ties between nodes.
-        policy: Placement policy: random, dotprod, gpuclustering, gpupacking, bestfit, fgd, balanced, or all.
+        policy: Placement policy: random, dotprod, gpuclustering, gpupacking, bestfit, fgd, balanced, opportunity, or
+            all of these; or scheduler, for the core of our scheduler.
         seeds: Number of replays, with consecutive seeds from --seed; figures are means with their spread.
         curve: Add one row for each whole percent arrived.
         plot: Draw allocation and fragmentation against arrivals into this PNG file.
         check: Compare with the published results of the default trace, which are means of 10 seeds; exit with 1 if one
             is too far off.
+        scheduler_config: The scheduler's configuration file, for --policy scheduler.
         json_: Print figures as JSON.
     """
-    names = list(POLICIES) if policy == "all" else [policy_named(policy).name]
+    names = list(POLICIES) if policy == "all" else [SCHEDULER if policy == SCHEDULER else policy_named(policy).name]
+    if scheduler_config is not None and policy != SCHEDULER:
+        raise UsageError(f"--scheduler-config needs --policy {SCHEDULER}, found --policy {policy}")
     if check and load != 1.3:
         raise UsageError(f"--check compares with published results: expected --load 1.3, found --load {load:g}")
     if plot:
@@ -58,7 +64,14 @@ def openb(
     trace = load_trace(nodes, pods)
     with interruptible():
         every = [
-            series(trace, name, load=load, seeds=range(seed, seed + seeds), done=_progress(name, len(names) * seeds))
+            series(
+                trace,
+                name,
+                load=load,
+                seeds=range(seed, seed + seeds),
+                done=_progress(name, len(names) * seeds),
+                config=scheduler_config,
+            )
             for name in names
         ]
     comparisons = compare({each.policy: each.allocated() for each in every}) if check else []

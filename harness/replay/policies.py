@@ -187,5 +187,5 @@ def policy_named(name: str) -> type[Policy]:
         UsageError: there is none of that name.
     """
     if name not in POLICIES:
-        raise UsageError(f"no policy {name!r}; known: {', '.join(POLICIES)}")
+        raise UsageError(f"no policy {name!r}; known: {', '.join(POLICIES)}, scheduler")
     return POLICIES[name]

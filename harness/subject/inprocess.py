@@ -4,7 +4,7 @@
 """
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -128,12 +128,24 @@ class BareCore:
 
     scheduler_name = DEFAULT_SCHEDULER
 
-    def __init__(self, *, seed: int = 0) -> None:
+    def __init__(self, *, seed: int = 0, config: Path | None = None) -> None:
+        """`config`: the scheduler's configuration file; its first profile must have the default scheduler name.
+
+        Raises:
+            UsageError: `config` is no configuration that the scheduler can use.
+        """
         self._clock = SimClock()
-        self._core = build_core(default_configuration(DEFAULT_SCHEDULER), self._clock, seed=seed)
+        try:
+            configuration = load(config) if config is not None else default_configuration(DEFAULT_SCHEDULER)
+            self._core = build_core(configuration, self._clock, seed=seed)
+        except ConfigError as error:
+            raise UsageError(f"--scheduler-config: {error}") from error
         self.evicted: list[str] = []
+        self.last: tuple[str, Mapping[str, str]] = ("", {})
+        """The node and the annotations of the pod that was bound last."""
 
     def add_node(self, node: dict[str, Any], device: dict[str, Any]) -> None:
+        """Add a Node and its Device object."""
         found = msgspec.convert(node, Node)
         self._core.set_node(found)
         self._core.set_device(found.name, msgspec.convert(device, Device))
@@ -174,5 +186,6 @@ class BareCore:
                 self.evicted.append(decision.victim.uid)
             if isinstance(decision, Bind):
                 self._core.bound(decision.info.uid)
+                self.last = decision.node, decision.annotations
                 bound += 1
         return bound

@@ -186,6 +186,11 @@ class Market:
         self._changes += len(nodes)
         if self._changes < self.REFRESH_CHANGES:
             return False
-        self._changes = 0
-        before, self.prices = self.prices, self._demand.prices(self._total, of_places, of_idle)
+        before = self.prices
+        self.refresh()
         return self.prices.key != before.key
+
+    def refresh(self) -> None:
+        """Compute the prices now."""
+        self._changes = 0
+        self.prices = self._demand.prices(self._total, *self._sums)

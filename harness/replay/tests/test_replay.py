@@ -4,8 +4,9 @@ import pytest
 
 from seatrial.harness.errors import UsageError
 from seatrial.harness.replay.openb import Node, Pod, Trace
+from seatrial.harness.replay.outcome import Outcome
 from seatrial.harness.replay.policies import POLICIES
-from seatrial.harness.replay.replay import Outcome, replay
+from seatrial.harness.replay.replay import replay
 from seatrial.harness.replay.series import series, spread
 from seatrial.scheduler.packing.shapes import Shape
 
@@ -38,7 +39,7 @@ def test_fragments_are_what_no_typical_pod_can_use() -> None:
     # Two cards have 400 left each, which is too small; the third pod and a fourth find no place.
     assert outcome.fragmented.tolist() == pytest.approx([400, 800, 800, 800])
     assert outcome.figures()["fragmented_of_idle_percent"] == 100
-    assert outcome.unplaced == 2
+    assert outcome.figures()["unplaced_pods"] == 2
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -57,7 +58,7 @@ def test_what_was_allocated_and_what_failed_add_up_to_what_arrived(policy: str) 
     assert (outcome.fragmented >= -1e-6).all()
     assert (outcome.fragmented <= outcome.capacity - outcome.allocated + 1e-6).all()
     placed_all = outcome.allocated[-1] == outcome.arrived[-1]
-    assert placed_all == (outcome.unplaced == 0)
+    assert placed_all == (outcome.figures()["unplaced_pods"] == 0)
 
 
 def test_an_unknown_policy_is_refused() -> None:
@@ -67,7 +68,13 @@ def test_an_unknown_policy_is_refused() -> None:
 
 def test_a_series_sums_up_its_seeds() -> None:
     seen: list[int] = []
-    both = series(TRACE, "bestfit", load=1.3, seeds=range(5, 7), done=lambda outcome: seen.append(outcome.unplaced))
+    both = series(
+        TRACE,
+        "bestfit",
+        load=1.3,
+        seeds=range(5, 7),
+        done=lambda outcome: seen.append(outcome.figures()["unplaced_pods"]),
+    )
     singles = [replay(TRACE, "bestfit", load=1.3, seed=seed).figures() for seed in (5, 6)]
 
     summary = both.summary()
