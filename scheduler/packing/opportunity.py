@@ -175,6 +175,11 @@ class Market:
         self._changes = 0
         self.prices = demand.prices(self._total, *self._sums)
 
+    @property
+    def nodes(self) -> int:
+        """The number of nodes."""
+        return len(self._gpu)
+
     def change(self, nodes: Ints, states: NodeStates) -> bool:
         """Some nodes are in these states now. Returns whether prices changed."""
         places, idle, gpu = self._demand.places(states), self._demand.idle(states), states.cards.sum(axis=1)

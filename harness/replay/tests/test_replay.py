@@ -73,7 +73,7 @@ def test_a_series_sums_up_its_seeds() -> None:
         "bestfit",
         load=1.3,
         seeds=range(5, 7),
-        done=lambda outcome: seen.append(outcome.figures()["unplaced_pods"]),
+        done=lambda outcome: seen.append(int(outcome.figures()["unplaced_pods"])),
     )
     singles = [replay(TRACE, "bestfit", load=1.3, seed=seed).figures() for seed in (5, 6)]
 

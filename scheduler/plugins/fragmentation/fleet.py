@@ -8,7 +8,7 @@ from seatrial.scheduler.api.device import GPU_MODEL_LABEL
 from seatrial.scheduler.cache.cache import Cache
 from seatrial.scheduler.cache.nodeinfo import NodeInfo
 from seatrial.scheduler.cache.resources import CPU_COLUMN, MEMORY_COLUMN
-from seatrial.scheduler.packing.shapes import Ints, NodeStates
+from seatrial.scheduler.packing.shapes import Flags, Ints, NodeStates
 from seatrial.scheduler.plugins.deviceshare.cache import DeviceCache
 from seatrial.scheduler.plugins.fragmentation.requests import card_memory_of, idle_cards
 
@@ -23,6 +23,8 @@ class Fleet:
         self.width = 1  # cards of the widest node
         self.card_memory = 0  # bytes, of a card of the first node with GPUs
         self._states = _nothing(0, 1)
+        self._has = np.zeros(0, np.bool_)  # rows with GPUs
+        self._unseen: set[int] = set()  # rows that changed since `unseen`
 
     def survey(self) -> bool:
         """Read models and widths of all nodes. Returns whether there are new ones since the last survey."""
@@ -37,25 +39,53 @@ class Fleet:
         self.models, self.width, self.card_memory = sorted(models), width, memory
         return changed
 
-    def all(self) -> NodeStates:
-        """Read all nodes anew."""
+    @property
+    def nodes(self) -> int:
+        """The number of rows."""
+        return len(self._has)
+
+    def restart(self) -> NodeStates:
+        """Read all nodes anew. Returns their states; do not keep them."""
         columns = self._cache.columns
         self._position = columns.changes
         self._states = _nothing(columns.count, self.width)
+        self._has = np.zeros(columns.count, np.bool_)
         self._read(range(columns.count))
+        self._unseen.clear()
         return self._states
 
-    def changed(self) -> tuple[Ints, NodeStates] | None:
-        """The rows that changed since the last call, and their states; None: all rows may have, call `all`."""
+    def catch_up(self) -> None:
+        """Read the nodes that changed since the last call."""
         columns = self._cache.columns
+        if columns.changes == self._position:
+            return
         rows = columns.changed_since(self._position)
-        if rows is None or columns.count != len(self._states.cpu):
-            return None
+        if rows is None or columns.count != len(self._has):
+            before = self._unseen
+            self.restart()
+            self._unseen = before
+            self._unseen.update(range(columns.count))
+            return
         self._position = columns.changes
         self._read(rows)
+        self._unseen.update(rows)
+
+    def unseen(self) -> tuple[Ints, NodeStates]:
+        """The rows that changed since the last call or `restart`, ascending, and their states."""
+        self.catch_up()
+        where = np.array(sorted(self._unseen), np.int64)
+        self._unseen.clear()
+        return where, self._pick(where)
+
+    def some(self, rows: Ints) -> tuple[Flags, NodeStates]:
+        """Which of some rows have GPUs, and the states of those."""
+        self.catch_up()
+        has = self._has[rows]
+        return has, self._pick(rows[has])
+
+    def _pick(self, rows: Ints) -> NodeStates:
         states = self._states
-        where = np.array(rows, np.int64)
-        return where, NodeStates(states.model[where], states.cpu[where], states.memory[where], states.cards[where])
+        return NodeStates(states.model[rows], states.cpu[rows], states.memory[rows], states.cards[rows])
 
     def one(self, node: NodeInfo) -> NodeStates | None:
         """One node as it is now; None if it has no GPUs or is not in the last survey."""
@@ -65,25 +95,12 @@ class Fleet:
         model, cpu, memory, cards = found
         return NodeStates(np.array([model]), np.array([cpu]), np.array([memory]), np.array([cards]))
 
-    def some(self, nodes: Iterable[NodeInfo | None]) -> tuple[list[int], NodeStates]:
-        """Those of `nodes` that have GPUs: their positions and states."""
-        where, found = [], []
-        for place, node in enumerate(nodes):
-            state = self._of(node) if node is not None else None
-            if state is not None:
-                where.append(place)
-                found.append(state)
-        states = _nothing(len(found), self.width)
-        for number, (model, cpu, memory, cards) in enumerate(found):
-            states.model[number], states.cpu[number], states.memory[number] = model, cpu, memory
-            states.cards[number] = cards
-        return where, states
-
     def _read(self, rows: Iterable[int]) -> None:
         names, nodes, states = self._cache.columns.names, self._cache.nodes, self._states
         for row in rows:
             node = nodes.get(names[row])
             found = self._of(node) if node is not None else None
+            self._has[row] = found is not None
             model, cpu, memory, cards = found or (0, 0, 0, (0,) * self.width)
             states.model[row], states.cpu[row], states.memory[row] = model, cpu, memory
             states.cards[row] = cards

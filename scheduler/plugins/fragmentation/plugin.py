@@ -89,10 +89,9 @@ class DeviceFragmentation(ScoreBatch):
     def score_batch(self, stacked: _Stacked, batch: Batch) -> Ints:
         found = np.full((len(stacked.states), batch.size), NEUTRAL, np.int64)
         outlook = self._ready()
-        nodes, names = self._handle.cache.nodes, batch.columns.names
-        where, states = self._fleet.some([nodes.get(names[row]) for row in batch.rows.tolist()])
-        if where:
-            found[:, where] = self._scores(outlook, stacked, states)
+        has, states = self._fleet.some(batch.rows)
+        if len(states.cpu):
+            found[:, has] = self._scores(outlook, stacked, states)
         return found
 
     def score_classes_batch(self, stacked: _Stacked, node: NodeInfo) -> Ints:
@@ -167,9 +166,10 @@ class DeviceFragmentation(ScoreBatch):
                 demand[typical.shape] += typical.weight
         models = self._fleet.models or [""]
         self._outlook = Outlook.of(demand, models, self._fleet.width)
+        states = self._fleet.restart()
         self._market = None
         if self._reads_memory and self._outlook.demand:
-            self._market = Market(self._outlook.demand, self._fleet.all())
+            self._market = Market(self._outlook.demand, states)
             self._outlook = replace(self._outlook, prices=self._market.prices)
         self._drop_scores()
 
@@ -177,12 +177,12 @@ class DeviceFragmentation(ScoreBatch):
         """Bring prices up to date with the nodes that changed."""
         if self._market is None or self._outlook is None:
             return
-        changed = self._fleet.changed()
         before = self._outlook.prices
-        if changed is None:
-            self._market = Market(self._outlook.demand, self._fleet.all())
-        elif len(changed[0]):
-            self._market.change(*changed)
+        rows, states = self._fleet.unseen()
+        if self._market.nodes != self._fleet.nodes:
+            self._market = Market(self._outlook.demand, self._fleet.restart())
+        elif len(rows):
+            self._market.change(rows, states)
             self._market.refresh()
         if self._market.prices.key != before.key:
             self._outlook = replace(self._outlook, prices=self._market.prices)
