@@ -39,6 +39,10 @@ COMMANDS = {  # name → module and function, and the text of `seatrial --help`
         "seatrial.harness.commands.descheduler:descheduler",
         "Run our descheduler against any API server.",
     ),
+    "manager": (
+        "seatrial.harness.commands.manager:manager",
+        "Keep NodeMetrics and CPU normalization ratios on any API server.",
+    ),
     "vgpu-monitor": (
         "seatrial.harness.commands.vgpu_monitor:vgpu_monitor",
         "Metrics of shared cards under HAMi's names.",

@@ -300,7 +300,11 @@ class Core(Intake):
             return ""
         groups = self._runner(info).groups
         lacks = groups.incompleteness(info.pod) if entry.grouped and groups is not None else ""
-        return lacks or entry.told or entry.held.message
+        if lacks:
+            return lacks
+        words = entry.told or entry.held.message
+        more = groups.explanation(info.pod) if entry.grouped and groups is not None else ""
+        return f"{words}; {more}" if more else words
 
     def later(self, decision: Decision) -> None:
         """Have the next `decide` return this decision of a timer or an event."""

@@ -15,7 +15,7 @@ needs (an upper bound, computed over the columns), after its backoff, or when th
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -23,15 +23,17 @@ import numpy as np
 
 from seatrial.scheduler.api.clock import Timer
 from seatrial.scheduler.api.podgroup import go_text
+from seatrial.scheduler.cache.columns import Ints, Rows
 from seatrial.scheduler.cache.nodeinfo import PodInfo
 from seatrial.scheduler.framework.class_scores import ClassScores
 from seatrial.scheduler.framework.decisions import Decision, Evict, Reject
 from seatrial.scheduler.framework.fit_error import FitError
 from seatrial.scheduler.framework.group_failure import GroupFailure, Unplaced
-from seatrial.scheduler.framework.groups import Attempt
+from seatrial.scheduler.framework.groups import Attempt, Domains
 from seatrial.scheduler.framework.runner import Runner
 from seatrial.scheduler.framework.state import CycleState
 from seatrial.scheduler.framework.status import Code, PostFilterResult, Status
+from seatrial.scheduler.gathering import Gathering
 from seatrial.scheduler.group_nominations import GroupNominations
 from seatrial.scheduler.queue.active import Entry
 
@@ -71,6 +73,7 @@ class _Parked:
     needs: Counter[tuple[str, int]]  # (scheduler name, class) → number of places
     examples: dict[tuple[str, int], PodInfo]
     gate: str = ""
+    domains: Domains | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -80,6 +83,7 @@ class _Plan:
     statuses: tuple[str, Status] | None = None  # of the first failure
     enough: bool = False  # with the failed members the group could be bound
     preemption: PostFilterResult | None = None
+    left: Sequence[Entry] = ()  # members that were taken from the queue and have no place
 
     @property
     def failed(self) -> Entry | None:
@@ -101,6 +105,8 @@ class GroupEngine:
         self._parked: dict[str, _Parked] = {}
         self.nominations = GroupNominations(core)
         self._slots: dict[tuple[str, int], tuple[int, int]] = {}  # by class: columns.changes, places
+        self._gathering = Gathering(core, self._place, self._release, _Failure)
+        self._fits: dict[Hashable, tuple[int, bool]] = {}  # by class, number and kind of domains: columns.changes
 
     def __contains__(self, uid: object) -> bool:
         """Whether this pod is placed and waits for its group."""
@@ -128,6 +134,8 @@ class GroupEngine:
             return [self._told(entry, attempt)]
         self._parked.pop(attempt.key, None)
         plan = _Plan()
+        if attempt.domains is not None:
+            return self._gather(attempt, plan, entry)
         if self._plan(attempt, plan, entry, runner):
             rejected = [self._wait_for_room(member, failure) for member, failure in plan.failures]
             return [*rejected, *self._commit(attempt, entry)]
@@ -195,6 +203,21 @@ class GroupEngine:
                 break
         return found
 
+    def _gather(self, attempt: Attempt, plan: _Plan, first: Entry) -> list[Decision]:
+        """Place the whole group in one domain of the network, whatever its mode is."""
+        entries = [member for uid in attempt.members if (member := self._take(uid, first, attempt)) is not None]
+        found = self._gathering.gather(attempt, entries)
+        if found.failed is not None:
+            plan.failures.append((found.failed, found.gate or _Failure(found.reason)))
+            plan.statuses = attempt.statuses(found.failed.info, found.reason)
+        elif attempt.satisfied:
+            decisions = self._commit(attempt, first)
+            for entry in found.left:
+                self._requeue(entry)
+            return decisions
+        plan.left = [*found.left, *(entry for entry in found.entries if entry is not found.failed)]
+        return self._roll_back(attempt, plan, first)
+
     def _order(self, attempt: Attempt, first: Entry) -> Sequence[str]:
         """The members; of equal priority those first whose class has the fewest places, so that a small member does
         not take the only room of a large one."""
@@ -239,7 +262,8 @@ class GroupEngine:
         entry.queued_at = first.queued_at
         return entry
 
-    def _place(self, entry: Entry, key: str) -> _Placed | _Failure:
+    def _place(self, entry: Entry, key: str, within: Sequence[int] | None = None) -> _Placed | _Failure:
+        """Place one member, on one of the rows `within` if they are given."""
         core, info = self._core, entry.info
         runner = core.runner_of(info)
         for gate, gate_key in entry.gates:
@@ -248,7 +272,8 @@ class GroupEngine:
                 status = status.by(gate.name)
                 reason = FitError(core.cache.known_count, pre_filter=status).message()
                 return _Failure(reason, status, gate_key)
-        found = runner.class_scores(info.shape).select(info)
+        class_scores = runner.class_scores(info.shape)
+        found = class_scores.select(info) if within is None else class_scores.select_within(info, within, COSCHEDULING)
         if isinstance(found, FitError):
             return _Failure(found.message(), found.pre_filter, state=found.state, fit=found)
         row, state = found
@@ -301,6 +326,7 @@ class GroupEngine:
         entries = [placed.entry for placed in plan.placed]
         entries += [member for member, _ in plan.failures]
         attempted = len(entries)
+        entries += plan.left
         taken = {entry.info.uid for entry in entries}
         for uid in attempt.members:
             untried = None if uid in taken else self._take(uid, first, attempt)
@@ -310,7 +336,10 @@ class GroupEngine:
         if first.info.uid not in taken:
             entries.append(first)
         needed = entries if attempt.needs_all else entries[:attempted]
-        self._park(attempt.key, needed, failure)
+        if attempt.domains is not None:
+            minimal = frozenset(attempt.minimal)
+            needed = [entry for entry in entries if entry.info.uid in minimal]
+        self._park(attempt.key, needed, failure, attempt.domains)
         decisions: list[Decision] = []
         words = ", ".join(found.status.reasons) if found is not None else ""
         clears = found is not None and found.clear_nomination
@@ -406,7 +435,9 @@ class GroupEngine:
 
     # -- groups that wait for room ------------------------------------------------------------------------------------
 
-    def _park(self, key: str, entries: Iterable[Entry], failure: _Failure | None) -> None:
+    def _park(
+        self, key: str, entries: Iterable[Entry], failure: _Failure | None, domains: Domains | None = None
+    ) -> None:
         needs: Counter[tuple[str, int]] = Counter()
         examples: dict[tuple[str, int], PodInfo] = {}
         for entry in entries:
@@ -414,7 +445,7 @@ class GroupEngine:
             kind = info.pod.spec.scheduler_name, info.shape.id
             needs[kind] += 1
             examples[kind] = info
-        self._parked[key] = _Parked(needs, examples, failure.gate if failure is not None else "")
+        self._parked[key] = _Parked(needs, examples, failure.gate if failure is not None else "", domains)
 
     def behind(self, gates: set[str]) -> set[str]:
         """Keys of parked groups of which a member was held back by one of these gates."""
@@ -438,7 +469,28 @@ class GroupEngine:
             class_scores.refresh()
             if self._places(kind, info, class_scores) < count:
                 return False
+            if parked.domains is not None and not self._fits_domain(parked.domains, kind, count, class_scores):
+                return False
         return True
+
+    def _fits_domain(self, domains: Domains, kind: tuple[str, int], count: int, class_scores: ClassScores) -> bool:
+        """Whether some domain may have room for this many pods of a class; the result is kept until a node changes."""
+        key, changes = (kind, count, domains.kind()), self._core.cache.columns.changes
+        known = self._fits.get(key)
+        if known is not None and known[0] == changes:
+            return known[1]
+        info = class_scores.entry.shape
+        fits = True
+        if class_scores.feasible:
+            columns = self._core.cache.columns
+            rows = np.flatnonzero(class_scores.key >= 0)
+            slots = np.zeros(columns.count, np.int64)
+            slots[rows] = _bound(columns.free, info.vector, rows)
+            fits = domains.may_fit(slots, count)
+        if len(self._fits) > 4096:
+            self._fits.clear()
+        self._fits[key] = changes, fits
+        return fits
 
     def _places(self, kind: tuple[str, int], info: PodInfo, class_scores: ClassScores) -> int:
         """An upper bound for the number of pods of this class that fit now."""
@@ -450,12 +502,17 @@ class GroupEngine:
             count = 1 << 30 if class_scores.feasible_for(info) else 0  # places in reservations are not counted
         else:
             rows = np.flatnonzero(class_scores.key >= 0)
-            slots = np.full(len(rows), 1 << 30, np.int64)
-            for column, amount in info.shape.vector:
-                if amount:
-                    np.minimum(slots, columns.free[column, rows] // amount, out=slots)
-            count = int(np.maximum(slots, 1).sum())
+            count = int(_bound(columns.free, info.shape.vector, rows).sum())
         if len(self._slots) > 4096:
             self._slots.clear()
         self._slots[kind] = columns.changes, count
         return count
+
+
+def _bound(free: Ints, vector: Sequence[tuple[int, int]], rows: Rows) -> Ints:
+    """For feasible rows, how many pods with these requests fit at most, [row]."""
+    slots = np.full(len(rows), 1 << 30, np.int64)
+    for column, amount in vector:
+        if amount:
+            np.minimum(slots, free[column, rows] // amount, out=slots)
+    return np.maximum(slots, 1)

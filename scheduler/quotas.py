@@ -98,6 +98,8 @@ class QuotaController:
             tree.touched.add(quota)
             return False
         annotations, used = status_of(tree, quota)
+        for hook in self._cache.hooks:
+            annotations |= hook.update_quota_status(found)
         before = (found.status.used if found.status else None) or {}
         changed: dict[str, Any] = {
             key: text for key, text in annotations.items() if not _equal(found.metadata.annotations.get(key), text)

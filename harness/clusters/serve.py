@@ -27,6 +27,7 @@ from seatrial.harness.apiserver.transport.inprocess import InProcessTransport
 from seatrial.harness.apiserver.transport.listener import HttpServer
 from seatrial.harness.apiserver.webhooks.calling import HttpsCaller
 from seatrial.harness.clusters.local_node import LocalNode, local_agent
+from seatrial.harness.clusters.quota_webhook import GROUP, QuotaWebhook
 from seatrial.harness.errors import ClusterError, HarnessError
 from seatrial.harness.nodes.agent import NodeAgents
 from seatrial.harness.nodes.fleet import load_fleet, node_manifest
@@ -75,7 +76,7 @@ async def _serve(
     clock = WallClock(loop)
     credentials = make_credentials([serving.host], clock.now())
     server = build_server(clock, seed=serving.seed, authority=credentials.signer)
-    server.admission.webhooks.caller = caller = HttpsCaller()
+    caller = HttpsCaller()
     transport = InProcessTransport(server, clock)
 
     def who(header: str, certificate: dict[str, object] | None) -> Identity | None:
@@ -84,15 +85,22 @@ async def _serve(
         return known or (server.tokens.identify(token.strip()) if scheme.lower() == "bearer" else None)
 
     listener = HttpServer(server, who)
-    with private_folder() as folder:
-        tls = server_context(credentials, folder)
+    resources = contextlib.ExitStack()  # to be released at the end
+    folder = resources.enter_context(private_folder())
+    tls = server_context(credentials, folder)
     try:
         port = await listener.listen(serving.host, serving.port, tls)
     except OSError as error:
+        resources.close()
         raise ClusterError(_cannot_listen(serving, error)) from error
     host = f"[{serving.host}]" if ":" in serving.host else serving.host
     url = f"https://{host}:{port}"
     write_private(serving.kubeconfig, kubeconfig(credentials, url))
+    webhook = QuotaWebhook(caller, credentials, serving.kubeconfig, folder)
+    resources.callback(webhook.close)
+    server.admission.webhooks.caller = webhook
+    for manifest in webhook.manifests():
+        transport.call(Request("POST", f"/apis/{GROUP}/{manifest['kind'].lower()}s", orjson.dumps(manifest)))
     gc.collect()
     gc.freeze()  # objects made so far stay: the collector skips them
     gc.set_threshold(*GC_THRESHOLDS)
@@ -108,6 +116,7 @@ async def _serve(
     finally:
         await listener.close()
         await caller.close()
+        resources.close()
 
 
 @contextlib.contextmanager

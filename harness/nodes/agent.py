@@ -24,10 +24,11 @@ from seatrial.harness.nodes.leases import Leases
 from seatrial.harness.nodes.node import NodeAgent
 from seatrial.harness.nodes.runtimes.protocol import Runtime
 from seatrial.harness.nodes.runtimes.simulated import SimulatedRuntime
-from seatrial.harness.nodes.usage import NodeUse, UsageReports
+from seatrial.harness.nodes.usage import RESOURCES_ANNOTATION, NodeUse, UsageReports
 from seatrial.harness.nodes.writer import NODES, PODS, Writer
 from seatrial.scheduler.api.clock import Clock
-from seatrial.scheduler.api.numa import NODE_RESERVATION
+from seatrial.scheduler.api.numa import AMPLIFICATION_RATIO, NODE_RESERVATION
+from seatrial.scheduler.api.slo import CollectPolicy
 from seatrial.scheduler.api.transport import Transport
 from seatrial.scheduler.api.wire import Wire, decoder
 
@@ -67,6 +68,10 @@ class _PodSeen(Wire, frozen=True):
     spec: _PodSpec = _PodSpec()
 
 
+# A kubelet repeats its status every few minutes, and the node webhook amplifies what it writes. Simulated nodes repeat
+# it only after the ratios changed, and sooner.
+STATUS_WITHIN = 10.0
+
 _decode_node = decoder(_NodeSeen)
 _decode_pod = decoder(_PodSeen)
 
@@ -74,11 +79,12 @@ _decode_pod = decoder(_PodSeen)
 class _Node:
     """A node and what runs beside its agent."""
 
-    __slots__ = ("agent", "booted", "entry", "faults", "machine", "reserved")
+    __slots__ = ("agent", "booted", "entry", "faults", "machine", "ratios", "reserved")
 
     def __init__(self, agent: NodeAgent, faults: FaultScript, entry: str, machine: Machine) -> None:
         self.agent, self.faults, self.entry, self.machine = agent, faults, entry, machine
         self.booted = False
+        self.ratios = ""  # the amplification ratios that the Node showed last
         self.reserved: str | None = None  # for processes outside containers, as the NodeResourceTopology says it
 
 
@@ -170,6 +176,11 @@ class NodeAgents:
             known.reserved = topology.reservation(known.machine, seen.annotations.get(NODE_RESERVATION, ""))
             if known.booted:
                 known.agent.keep(known.reserved)
+            ratios = seen.annotations.get(AMPLIFICATION_RATIO, "")
+            if ratios != known.ratios:
+                known.ratios = ratios
+                self._clock.call_later(STATUS_WITHIN, known.agent.report_status)
+            known.agent.usage.set_node(seen.annotations.get(RESOURCES_ANNOTATION, ""))
             for problem in known.faults.follow(seen.annotations.get(FAULTS_ANNOTATION, "")):
                 log.warning("fault refused node=%s why=%s", seen.name, problem)
 
@@ -197,6 +208,7 @@ class NodeAgents:
             clock=self._clock,
             topology=topology.manifest(seen.name, seen.uid, machine, kubelet_of(entry)),
             kubelet=(kubelet.host, kubelet.port) if kubelet is not None else None,
+            seed=self._seed,
         )
         faults = FaultScript(
             hardware,
@@ -243,9 +255,9 @@ class NodeAgents:
         node.faults.close()
         node.agent.close()
 
-    def _device_use(self, name: str) -> NodeUse | None:
+    def _device_use(self, name: str, policy: CollectPolicy) -> NodeUse | None:
         node = self._nodes.get(name)
-        return node.agent.device_use() if node is not None else None
+        return node.agent.device_use(policy) if node is not None else None
 
     # -- pods ---------------------------------------------------------------------------------------------------------
 

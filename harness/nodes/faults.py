@@ -3,7 +3,9 @@
 An entry: `{"verb": "critical", "device": 3, "xid": 79, "at": 10, "for": 60}`. `device` is a minor, a UUID or a bus
 address; `type` (gpu by default, or rdma) is the kind that the minor counts. `at` is seconds after the entry was seen,
 `for` is its duration in seconds; without it, the fault lasts until the entry is removed from the list. The verbs of
-devices are those of `seatrial.fake_devices.faults`; `not_ready` and `frozen` are the node's own.
+devices are those of `seatrial.fake_devices.faults`; `not_ready` and `frozen` are the node's own, and so are those of
+its usage reports: `metrics_silent` (none are written), `metrics_stale` (the same one again and again, with its old
+time) and `metrics_garbage` (negative amounts).
 """
 
 import json
@@ -22,7 +24,9 @@ from seatrial.scheduler.api.clock import Clock, Timer
 
 FAULTS_ANNOTATION = "seatrial.dev/faults"
 
-NODE_VERBS = ("not_ready", "frozen")
+METRICS_SILENT, METRICS_STALE, METRICS_GARBAGE = "metrics_silent", "metrics_stale", "metrics_garbage"
+REPORT_VERBS = (METRICS_SILENT, METRICS_STALE, METRICS_GARBAGE)
+NODE_VERBS = ("not_ready", "frozen", *REPORT_VERBS)
 
 
 class FaultEntry(msgspec.Struct, frozen=True):

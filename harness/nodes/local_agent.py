@@ -97,7 +97,7 @@ class LocalAgent:
             hardware, runtime, clock, run_blocking=run_blocking, agent=lambda: self._agent, stand_in=stand_in
         )
         self._reports = UsageReports(
-            transport, clock, self._writer, lambda node: self._use.now() if node == name else None
+            transport, clock, self._writer, lambda node, _policy: self._use.now() if node == name else None
         )
         self._pods = Follower(
             transport, clock, PODS, {"fieldSelector": f"spec.nodeName={name}"},

@@ -1,4 +1,4 @@
-"""The use of this machine's cards by pods: sampled through the providers, summed by pod.
+"""The use of this machine's cards, CPU and memory by pods: sampled through providers and cgroup files, by pod.
 
 A driver call may take long, so samples are taken outside of the loop and reports show the last one. A process belongs
 to the pod from whose first process it descends. With a stand-in no program computes: the values of the pod's annotation
@@ -10,9 +10,10 @@ from pathlib import Path
 
 from seatrial.harness.devices.stand_in import StandIn
 from seatrial.harness.nodes.local import LocalHardware
+from seatrial.harness.nodes.local_load import LocalLoad
 from seatrial.harness.nodes.node import NodeAgent
 from seatrial.harness.nodes.runtimes.protocol import Runtime
-from seatrial.harness.nodes.usage import NodeUse
+from seatrial.harness.nodes.usage import NodeUse, PodUse, reported_classes
 from seatrial.scheduler.api.clock import Clock, Timer
 
 SAMPLE_EVERY = 10.0  # seconds, as koordlet collects
@@ -39,6 +40,7 @@ class LocalUse:
         `agent` returns the node's agent, or None."""
         self._hardware, self._runtime, self._clock = hardware, runtime, clock
         self._run_blocking, self._agent, self._stand_in = run_blocking, agent, stand_in
+        self._load = LocalLoad()
         self._last: NodeUse | None = None
         self._timer: Timer | None = None
         self._stopped = False
@@ -59,19 +61,35 @@ class LocalUse:
         return self._last if agent is not None and not agent.frozen else None
 
     def _sample(self) -> None:
-        owners = self._owners()
+        owners, now = self._owners(), self._clock.now()
         found: list[NodeUse] = []
 
         def ask() -> bool:
+            self._load.look(now, owners)
             found.append(self._hardware.use(lambda pid: owner_of(pid, owners)))
             return True
 
         def answered(_: bool) -> None:
             if not self._stopped:
-                self._last = found[0] if found else None  # None if the driver failed
+                self._last = self._with_load(found[0]) if found else None  # None if the driver failed
                 self._timer = self._clock.call_later(SAMPLE_EVERY, self._sample)
 
         self._run_blocking(ask, answered)
+
+    def _with_load(self, use: NodeUse) -> NodeUse:
+        """The use of cards, with CPU and memory of the node and its pods."""
+        samples, load = self._load.measured()
+        agent = self._agent()
+        works = agent.works() if agent is not None else []
+        cards = {(pod.namespace, pod.name): pod.cards for pod in use.pods}
+        pods = []
+        for work in works:
+            meta = work.pod.metadata
+            owner = meta.namespace, meta.name
+            priority, qos = reported_classes(meta.labels, work.pod.priority) if owner in samples else ("", "")
+            pods.append(PodUse(*owner, cards.pop(owner, ()), samples.get(owner), priority, qos))
+        others = [PodUse(*owner, found) for owner, found in cards.items()]
+        return NodeUse(use.devices, (*pods, *others), load)
 
     def _owners(self) -> dict[int, Owner]:
         """The pods' first processes with their owners; writes the scripted use to the stand-in's table."""

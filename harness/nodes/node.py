@@ -6,6 +6,7 @@ a real cluster. A `Runtime` runs the containers; a `Hardware` provides the devic
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,17 +19,21 @@ from seatrial.harness.errors import UsageError
 from seatrial.harness.nodes import devices as device_object
 from seatrial.harness.nodes.admission import UNEXPECTED, AdmissionError, NodeLedger
 from seatrial.harness.nodes.capacity import capacity_and_allocatable
+from seatrial.harness.nodes.faults import METRICS_GARBAGE, METRICS_SILENT, METRICS_STALE, REPORT_VERBS
 from seatrial.harness.nodes.leases import Leases
 from seatrial.harness.nodes.pods import BoundPod, decode_pod, requests_of
 from seatrial.harness.nodes.publisher import KUBELET_PORT, Hardware, Publisher
 from seatrial.harness.nodes.references import Objects, References
 from seatrial.harness.nodes.runtimes.protocol import NO_CONFIG, ContainerState, Runtime, Work
 from seatrial.harness.nodes.status import granted_before, phase_of, refused_status, running_status, seen_states
-from seatrial.harness.nodes.usage import RESOURCES_ANNOTATION, NodeUse, scripted_use
+from seatrial.harness.nodes.usage import DEFAULT_POLICY, RESOURCES_ANNOTATION, NodeUse, scripted_use
+from seatrial.harness.nodes.usage_model import UsageModel
+from seatrial.harness.nodes.usage_samples import longest
 from seatrial.harness.nodes.writer import NODES, Writer, pod_path, then
 from seatrial.scheduler.api import device as words
 from seatrial.scheduler.api.clock import Clock
 from seatrial.scheduler.api.quantity import QuantityError
+from seatrial.scheduler.api.slo import CollectPolicy
 from seatrial.scheduler.api.transport import Response
 
 log = logging.getLogger(__name__)
@@ -76,12 +81,13 @@ class NodeAgent:
         references: References | None = None,
         topology: Manifest | None = None,
         kubelet: tuple[str, int] | None = None,
+        seed: int = 0,
     ) -> None:
         """`number` makes the node's addresses unique. A real machine has an `address`, which its pods share, and
         `facts`, which replace those of simulated nodes in `nodeInfo`. With `xpu_folder`, NPUs and MLUs are published
         from koord-device-daemon's files there. `references` reads the objects that pods refer to. `topology` is the
         node's NodeResourceTopology, or None. `kubelet` is the address and port that answers for the kubelet of a
-        simulated node."""
+        simulated node. `seed`: of the noise in the use of simulated pods."""
         self.name, self.uid = name, uid
         self.hardware = hardware
         # 198.18.0.0/15 is for benchmarks (RFC 2544): no container network and no real host has these addresses.
@@ -98,7 +104,8 @@ class NodeAgent:
         self._ledger = NodeLedger()
         self._runs: dict[str, _PodRun] = {}
         self._refused: set[str] = set()
-        self._scripts: dict[str, str] = {}  # pod uid → its usage annotation, where it was changed while the pod runs
+        self.usage = UsageModel(clock, name, seed)
+        self._report_faults: dict[str, NodeUse | None] = {}  # verb → for stale reports, the last report
         self._next_host = 0
         self._missed: dict[str, tuple[bool, msgspec.Raw]] = {}  # pods that changed while frozen, by uid
         self.frozen = False
@@ -157,6 +164,10 @@ class NodeAgent:
         """Start (`on`) or end a fault of the node itself, one of `faults.NODE_VERBS`."""
         if verb == "not_ready":
             self.set_ready(not on)
+        elif verb in REPORT_VERBS:
+            self._report_faults.pop(verb, None)
+            if on:
+                self._report_faults[verb] = None
         elif on:
             self.freeze()
             leases.drop(self.name)
@@ -168,6 +179,11 @@ class NodeAgent:
         """Set the node's Ready condition."""
         self.ready = ready
         self._publisher.write_status(ready=self.ready)
+
+    def report_status(self) -> None:
+        """Write the node's status again, as a kubelet does from time to time."""
+        if not self.frozen:
+            self._publisher.write_status(ready=self.ready)
 
     def freeze(self) -> None:
         """Ignore the API and write nothing; containers continue."""
@@ -219,7 +235,8 @@ class NodeAgent:
             if deleting and not run.stopping:
                 self._stop(run, decode_pod(raw))
             elif _USAGE_KEY in bytes(raw):
-                self._scripts[uid] = decode_pod(raw).metadata.annotations.get(RESOURCES_ANNOTATION, "")
+                pod = decode_pod(raw)
+                self.usage.changed(uid, pod.key, pod.metadata.annotations.get(RESOURCES_ANNOTATION, ""))
             return
         pod = decode_pod(raw)
         if deleting:
@@ -231,7 +248,7 @@ class NodeAgent:
         """The pod object was removed: end the pod and release what it held."""
         self._refused.discard(uid)
         self._missed.pop(uid, None)
-        self._scripts.pop(uid, None)
+        self.usage.ended(uid)
         run = self._runs.pop(uid, None)
         if run is not None:
             self._ledger.release(uid)
@@ -250,18 +267,25 @@ class NodeAgent:
         """The running pods."""
         return [run.work for run in self._runs.values() if any(state.state == "running" for state in run.states)]
 
-    def device_use(self) -> NodeUse | None:
-        """The use of cards by running pods; None while the node is frozen."""
-        if self.frozen:
+    def device_use(self, policy: CollectPolicy = DEFAULT_POLICY) -> NodeUse | None:
+        """The use of cards, CPU and memory by running pods; None while the node is frozen or its reports are off."""
+        if self.frozen or METRICS_SILENT in self._report_faults:
             return None
+        stale = self._report_faults.get(METRICS_STALE)
+        if stale is not None:
+            return stale
+        samples, load = self.usage.measure(longest(policy))
         pods = []
         for uid, run in self._runs.items():
             if any(state.state == "running" for state in run.states):
                 try:
-                    pods.append(scripted_use(run.work.pod, self._ledger.shares(uid), self._scripts.get(uid)))
+                    pods.append(scripted_use(run.work.pod, self._ledger.shares(uid), samples.get(uid)))
                 except UsageError as error:
                     log.warning("usage refused node=%s why=%s", self.name, error)
-        return NodeUse(self.devices, tuple(pods))
+        found = NodeUse(self.devices, tuple(pods), load, garbage=METRICS_GARBAGE in self._report_faults)
+        if METRICS_STALE in self._report_faults:
+            found = self._report_faults[METRICS_STALE] = replace(found, taken=self._clock.now())
+        return found
 
     def close(self) -> None:
         """End all pods without writing to the API, because the node was removed."""
@@ -342,6 +366,10 @@ class NodeAgent:
         """The runtime says that containers have changed."""
         run.states = states
         work = run.work
+        if any(state.state == "running" for state in states):
+            self.usage.started(work.uid, work.pod.key, work.pod.metadata.annotations.get(RESOURCES_ANNOTATION, ""))
+        else:
+            self.usage.ended(work.uid)
         if phase_of([state for state in states if not state.init], work.pod.spec.restart_policy) in {
             "Succeeded",
             "Failed",

@@ -52,6 +52,7 @@ class SpecPlan(Wire, frozen=True):
     restart_policy: str = "Always"
     termination_grace_period_seconds: int = 30
     host_network: bool = False
+    priority: int = 0
     service_account_name: str = ""
     volumes: tuple[Volume, ...] = ()
 
@@ -109,6 +110,10 @@ class BoundPod(Wire, frozen=True):
     @property
     def key(self) -> str:
         return f"{self.metadata.namespace}/{self.metadata.name}"
+
+    @property
+    def priority(self) -> int:
+        return self.spec.priority
 
     @property
     def terminated(self) -> bool:

@@ -1,12 +1,11 @@
-"""Reports the use of a node's cards by pods as NodeMetric: koordlet's device metrics.
+"""Reports the use of nodes by pods as NodeMetric: koordlet's metrics of CPU, memory and devices.
 
-Simulated pods use the CPU and memory that their annotation `seatrial.dev/usage` gives, as in {"cpu": "2", "memory":
-"4Gi"}; a pod without it uses none, and is reported only if it has a card.
+Nothing is written for a node until its NodeMetric exists (Koordinator's manager creates it), then once an interval.
+CPU and memory of simulated nodes come from `usage_model`, those of this machine from its cgroup files (`local_load`).
 
-Nothing is written for a node until its NodeMetric exists (Koordinator's manager creates it), then once an interval. As
-in koordlet, only NVIDIA cards are reported, a card's use is the sum over its processes, and a card that does not answer
-is left out. The use of simulated pods is in their annotation `seatrial.dev/device-usage`, for each card that they hold;
-real cards are read through their provider. CPU and memory of the node are not measured.
+As in koordlet, only NVIDIA cards are reported, a card's use is the sum over its processes, and a card that does not
+answer is left out. The use of simulated pods is in their annotation `seatrial.dev/device-usage`, for each card that
+they hold; real cards are read through their provider.
 """
 
 import logging
@@ -22,13 +21,16 @@ from seatrial.harness.devices.vendors import VENDORS
 from seatrial.harness.errors import UsageError
 from seatrial.harness.nodes.follow import Follower, HeadMeta
 from seatrial.harness.nodes.pods import BoundPod
+from seatrial.harness.nodes.usage_model import USAGE, Load
+from seatrial.harness.nodes.usage_samples import Samples, aggregates, reported
 from seatrial.harness.nodes.writer import Writer
 from seatrial.scheduler.api import device as words
-from seatrial.scheduler.api.clock import Clock, Timer
-from seatrial.scheduler.api.numa import PRIORITY_CLASS_LABEL, QOS_LABEL
-from seatrial.scheduler.api.quantity import Amounts, QuantityError, amounts, quantities, units
+from seatrial.scheduler.api.clock import Clock, Timer, rfc3339
+from seatrial.scheduler.api.numa import PRIORITY_CLASS_LABEL, PROD, QOS_LABEL
+from seatrial.scheduler.api.quantity import Amounts, QuantityError, quantities, units
+from seatrial.scheduler.api.slo import CollectPolicy, NodeMetric
 from seatrial.scheduler.api.transport import Transport
-from seatrial.scheduler.api.wire import Wire, decoder
+from seatrial.scheduler.api.wire import decoder
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +38,9 @@ Manifest = dict[str, Any]
 
 NODE_METRICS = "/apis/slo.koordinator.sh/v1alpha1/nodemetrics"
 USAGE_ANNOTATION = "seatrial.dev/device-usage"
-RESOURCES_ANNOTATION = "seatrial.dev/usage"
+RESOURCES_ANNOTATION = USAGE
+DEFAULT_POLICY = CollectPolicy()
+_BANDS = ((PROD, 9000), ("koord-mid", 7000), ("koord-batch", 5000), ("koord-free", 3000))  # name, lowest priority
 INTERVAL, MIN_INTERVAL = 60.0, 30.0  # seconds; Koordinator's default and minimum
 SILENT = frozenset({"GpuIsLost", "Xid79"})  # health codes of cards that do not report their use
 
@@ -57,46 +61,66 @@ class PodUse:
     namespace: str
     name: str
     cards: tuple[CardUse, ...]
-    resources: Amounts | None = None  # cpu and memory; None: not known
+    samples: Samples | None = None  # of cpu and memory; None: not measured
     priority: str = ""
     qos: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeUse:
-    """The devices of a node and their use by pods."""
+    """The devices of a node, their use by pods, and the use of CPU and memory."""
 
     devices: tuple[Device, ...]
     pods: tuple[PodUse, ...] = ()
+    load: Load | None = None  # None: CPU and memory are not measured
+    taken: float | None = None  # seconds since 1970 where it is not from now: the agent does not measure any more
+    garbage: bool = False  # the agent writes nonsense
 
 
-def metric_status(use: NodeUse, *, now: str) -> Manifest:
-    """The status of a NodeMetric. Cards by minor, pods by namespace and name.
+def metric_status(use: NodeUse, *, now: float, policy: CollectPolicy = DEFAULT_POLICY) -> Manifest:
+    """The status of a NodeMetric at `now`, seconds since 1970. Cards by minor, pods by namespace and name.
 
-    Pods without a card are left out; use that belongs to no pod (empty name) counts for the node only.
+    Pods without a card and without measured CPU and memory are left out; cards' use that belongs to no pod (empty name)
+    counts for the node only.
     """
-    cards = {device.uuid: device for device in sorted(_measured(use.devices), key=lambda device: device.minor)}
+    moment = now if use.taken is None else use.taken
+    cards = {device.uuid: device for device in sorted(_measured(use.devices), key=lambda one: one.minor)}
     idle = [CardUse(uuid, 0, 0.0) for uuid in cards]
     everything = [card for pod in use.pods for card in pod.cards]
-    pods = [
-        _pod_metric(cards, pod)
-        for pod in sorted(use.pods, key=lambda pod: (pod.namespace, pod.name))
-        if pod.name and (pod.resources is not None or any(card.uuid in cards for card in pod.cards))
-    ]
+    pods = []
+    for pod in sorted(use.pods, key=lambda pod: (pod.namespace, pod.name)):
+        amounts = reported(pod.samples, policy, moment) if pod.samples is not None else None
+        if pod.name and (amounts is not None or any(card.uuid in cards for card in pod.cards)):
+            pods.append(_pod_metric(cards, pod, _spoilt(use, amounts)))
     usage: Manifest = {"devices": _entries(cards, [*idle, *everything])}
-    total: Amounts = {}
-    for pod in use.pods:
-        for name, value in (pod.resources or {}).items():
-            total[name] = total.get(name, 0) + value
-    if total:
-        usage["resources"] = quantities(total)
-    return {"updateTime": now, "nodeMetric": {"nodeUsage": usage}, "podsMetric": pods}
+    node: Manifest = {"nodeUsage": usage}
+    status: Manifest = {"updateTime": rfc3339(moment), "nodeMetric": node, "podsMetric": pods}
+    load = use.load
+    found = reported(load.node, policy, moment) if load is not None else None
+    if load is not None and found is not None:
+        usage["resources"] = quantities(_spoilt(use, found) or {})
+        node["aggregatedNodeUsages"] = aggregates(load.node, policy, moment)
+        system = reported(load.system, policy, moment) if load.system is not None else None
+        if load.system is not None and system is not None:
+            node["systemUsage"] = {"resources": quantities(_spoilt(use, system) or {})}
+            node["aggregatedSystemUsages"] = aggregates(load.system, policy, moment)
+        status["hostApplicationMetric"] = [
+            {"name": host.name, "usage": {"resources": quantities(amounts)}, "priority": host.priority, "qos": host.qos}
+            for host in load.applications
+            if (amounts := reported(host.samples, policy, moment)) is not None
+        ]
+    return status
 
 
-def _pod_metric(cards: Mapping[str, Device], pod: PodUse) -> Manifest:
+def _spoilt(use: NodeUse, amounts: Amounts | None) -> Amounts | None:
+    """Negative amounts if the agent writes nonsense: they pass the API server's schema."""
+    return {name: -1 - value for name, value in amounts.items()} if use.garbage and amounts is not None else amounts
+
+
+def _pod_metric(cards: Mapping[str, Device], pod: PodUse, amounts: Amounts | None) -> Manifest:
     usage: Manifest = {"devices": _entries(cards, pod.cards)}
-    if pod.resources is not None:
-        usage["resources"] = quantities(pod.resources)
+    if amounts is not None:
+        usage["resources"] = quantities(amounts)
     found: Manifest = {"namespace": pod.namespace, "name": pod.name, "podUsage": usage}
     if pod.priority:
         found["priority"] = pod.priority
@@ -105,25 +129,32 @@ def _pod_metric(cards: Mapping[str, Device], pod: PodUse) -> Manifest:
     return found
 
 
-def scripted_use(pod: BoundPod, shares: Sequence[Share], script: str | None = None) -> PodUse:
-    """A simulated pod's use: what its annotations say, of each NVIDIA card it holds and of CPU and memory.
-
-    `script` is the present value of `seatrial.dev/usage`, if it was changed after the pod had started.
+def scripted_use(pod: BoundPod, shares: Sequence[Share], samples: Samples | None = None) -> PodUse:
+    """A simulated pod's use: of each NVIDIA card it holds, what its annotation says, and `samples` of CPU and memory.
 
     Raises:
-        UsageError: an annotation is not of the form {"core": percent, "memory": quantity}, or of {"cpu", "memory"}.
+        UsageError: the annotation is not of the form {"core": percent, "memory": quantity}.
     """
     text = pod.metadata.annotations.get(USAGE_ANNOTATION, "")
     memory, core = _script(pod.key, text) if text else (0, 0.0)
     cards = {share.device.uuid: share.device for share in shares if VENDORS[share.device.vendor].measured}
     found = tuple(CardUse(card.uuid, min(memory, card.memory), core) for card in cards.values())
     meta = pod.metadata
-    written = meta.annotations.get(RESOURCES_ANNOTATION, "") if script is None else script
-    resources = _resources(pod.key, written) if written else None
-    labels = meta.labels
-    return PodUse(
-        meta.namespace, meta.name, found, resources, labels.get(PRIORITY_CLASS_LABEL, ""), labels.get(QOS_LABEL, "")
-    )
+    priority, qos = reported_classes(meta.labels, pod.priority) if samples is not None else ("", "")
+    return PodUse(meta.namespace, meta.name, found, samples, priority, qos)
+
+
+def reported_classes(labels: Mapping[str, str], priority: int) -> tuple[str, str]:
+    """Priority class and QoS class of a pod as a NodeMetric has them (QOS-RP-3).
+
+    The class is that of the label, else the band of the priority, else batch for QoS BE and prod for others. Without a
+    label the QoS class is that of the priority class.
+    """
+    qos = labels.get(QOS_LABEL, "")
+    named = labels.get(PRIORITY_CLASS_LABEL, "")
+    named = named or next((name for name, low in _BANDS if low <= priority <= low + 999), "")
+    named = named or ("koord-batch" if qos == "BE" else PROD)
+    return named, qos or ("BE" if named in {"koord-batch", "koord-free"} else "LS")
 
 
 def measured_use(provider: DeviceProvider, pod_of: Callable[[int], tuple[str, str] | None]) -> NodeUse:
@@ -152,28 +183,16 @@ def measured_use(provider: DeviceProvider, pod_of: Callable[[int], tuple[str, st
     return NodeUse(tuple(devices), pods)
 
 
-class _Policy(Wire, frozen=True):
-    report_interval_seconds: int | None = None
-
-
-class _Spec(Wire, frozen=True):
-    metric_collect_policy: _Policy = _Policy()
-
-
-class _NodeMetric(Wire, frozen=True):
-    spec: _Spec = _Spec()
-
-
-_decode = decoder(_NodeMetric)
+_decode = decoder(NodeMetric)
 
 
 class _Report:
     """The reports of one node."""
 
-    __slots__ = ("interval", "timer", "uid")
+    __slots__ = ("interval", "policy", "timer", "uid")
 
-    def __init__(self, uid: str, interval: float) -> None:
-        self.uid, self.interval = uid, interval
+    def __init__(self, uid: str, interval: float, policy: CollectPolicy) -> None:
+        self.uid, self.interval, self.policy = uid, interval, policy
         self.timer: Timer | None = None
 
 
@@ -181,9 +200,9 @@ class UsageReports:
     """Follows NodeMetric objects and keeps the status of each one whose node is here."""
 
     def __init__(
-        self, transport: Transport, clock: Clock, writer: Writer, look: Callable[[str], NodeUse | None]
+        self, transport: Transport, clock: Clock, writer: Writer, look: Callable[[str, CollectPolicy], NodeUse | None]
     ) -> None:
-        """`look` says what a node does now; None if it is not one of ours, or says nothing at the moment."""
+        """`look` returns what a node does, as far back as the policy needs; None if it is not ours or is silent."""
         self._clock, self._writer, self._look = clock, writer, look
         self._reports: dict[str, _Report] = {}
         self._follow = Follower(transport, clock, NODE_METRICS, {}, on_set=self._set, on_gone=self._gone)
@@ -200,13 +219,15 @@ class UsageReports:
         self._reports.clear()
 
     def _set(self, head: HeadMeta, raw: msgspec.Raw) -> None:
-        interval = interval_of(_decode(raw).spec.metric_collect_policy.report_interval_seconds)
+        policy = _decode(raw).spec.metric_collect_policy or DEFAULT_POLICY
+        interval = interval_of(policy.report_interval_seconds)
         known = self._reports.get(head.name)
         if known is not None and (known.uid, known.interval) == (head.uid, interval):
-            return  # our own report, or a change of a field that is not read here
+            known.policy = policy
+            return  # our own report, or a change that counts from the next report on
         if known is not None:
             _cancel(known)
-        report = self._reports[head.name] = _Report(head.uid, interval)
+        report = self._reports[head.name] = _Report(head.uid, interval, policy)
         self._plan(head.name, report)
 
     def _gone(self, head: HeadMeta) -> None:
@@ -218,9 +239,9 @@ class UsageReports:
         report.timer = self._clock.call_later(report.interval, lambda: self._send(node, report))
 
     def _send(self, node: str, report: _Report) -> None:
-        use = self._look(node)
+        use = self._look(node, report.policy)
         if use is not None:
-            status = metric_status(use, now=self._clock.timestamp())
+            status = metric_status(use, now=self._clock.now(), policy=report.policy)
             self._writer.merge(f"{NODE_METRICS}/{node}/status", {"status": status})
         self._plan(node, report)
 
@@ -276,17 +297,3 @@ def _script(key: str, text: str) -> tuple[int, float]:
     if memory < 0 or not 0 <= core <= 100:
         raise UsageError(f"{where}: expected core of 0 to 100 and memory of 0 and more, found {text[:60]!r}")
     return memory, core
-
-
-def _resources(key: str, text: str) -> Amounts:
-    where = f"pod {key}: annotation {RESOURCES_ANNOTATION}"
-    try:
-        found = orjson.loads(text)
-        if not isinstance(found, dict) or found.keys() - {"cpu", "memory"}:
-            raise UsageError(f'{where}: expected {{"cpu": quantity, "memory": quantity}}, found {text[:60]!r}')
-        used = amounts(found)
-    except (orjson.JSONDecodeError, QuantityError) as error:
-        raise UsageError(f"{where}: {error}") from error
-    if any(value < 0 for value in used.values()):
-        raise UsageError(f"{where}: expected amounts of 0 and more, found {text[:60]!r}")
-    return used

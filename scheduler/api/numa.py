@@ -24,10 +24,13 @@ CPU_BIND_POLICY_LABEL = "node.koordinator.sh/cpu-bind-policy"
 NUMA_ALLOCATE_STRATEGY_LABEL = "node.koordinator.sh/numa-allocate-strategy"
 NUMA_TOPOLOGY_POLICY_LABEL = "node.koordinator.sh/numa-topology-policy"
 AMPLIFICATION_RATIO = "node.koordinator.sh/resource-amplification-ratio"
+CPU_NORMALIZATION_RATIO = "node.koordinator.sh/cpu-normalization-ratio"
+CPU_NORMALIZATION_ENABLED = "node.koordinator.sh/cpu-normalization-enabled"  # a label
 
 # On NodeResourceTopology objects; the first two are copies of the node's.
 NODE_RESERVATION = "node.koordinator.sh/reservation"
 SYSTEM_QOS = "node.koordinator.sh/system-qos-resource"
+CPU_BASIC_INFO = "node.koordinator.sh/cpu-basic-info"
 CPU_TOPOLOGY = "node.koordinator.sh/cpu-topology"
 POD_CPU_ALLOCS = "node.koordinator.sh/pod-cpu-allocs"
 KUBELET_CPU_MANAGER = "kubelet.koordinator.sh/cpu-manager-policy"
@@ -48,6 +51,15 @@ class ResourceSpec(Wire, frozen=True):
     required_cpu_bind_policy: str = field(default="", name="requiredCPUBindPolicy")
     preferred_cpu_bind_policy: str = field(default="", name="preferredCPUBindPolicy")
     preferred_cpu_exclusive_policy: str = field(default="", name="preferredCPUExclusivePolicy")
+
+
+class CpuBasicInfo(Wire, frozen=True):
+    """The CPU model of a node, as koordlet reports it."""
+
+    cpu_model: str = ""
+    hyper_thread_enabled: bool = False
+    turbo_enabled: bool = False
+    vendor_id: str = field(default="", name="vendorID")
 
 
 class NumaTopologySpec(Wire, frozen=True):

@@ -4,6 +4,8 @@
 with it. Plugins of scope CLUSTER run again in each cycle, for the nodes that passed the other plugins.
 """
 
+from collections.abc import Mapping, Sequence
+
 import numpy as np
 
 from seatrial.scheduler.cache.classes import EquivalenceClass
@@ -18,6 +20,7 @@ from seatrial.scheduler.framework.rules import ClassRules
 from seatrial.scheduler.framework.score_matrix import ScoreMatrix
 from seatrial.scheduler.framework.selection import Selector
 from seatrial.scheduler.framework.state import CycleState
+from seatrial.scheduler.framework.status import Status
 
 SINGLE_NODES_THRESHOLD = 4  # up to this many changed nodes are judged one by one
 
@@ -90,6 +93,28 @@ class ClassScores:
         if not self._columns.count:
             return FitError(0)
         return self._selector.select(info)
+
+    def select_within(self, info: PodInfo, rows: Sequence[int], by: str) -> tuple[int, CycleState] | FitError:
+        """The best of these rows, ascending, for this pod, or why there is none; `by`: the plugin that left them."""
+        if self._matrix is None:
+            return FitError(self._cache.known_count, pre_filter=self.rules.rejected)
+        self.refresh()
+        if not self._columns.count:
+            return FitError(0)
+        return self._selector.select_within(info, rows, by)
+
+    def exact_key(self) -> Ints:
+        """The keys of this class, [node], all of them exact. A view."""
+        assert self._matrix is not None  # noqa: S101
+        self.refresh()
+        self._matrix.settle(self._entry)
+        return self.key
+
+    def rejection(self, overrides: Mapping[int, Status]) -> FitError:
+        """The statuses of all infeasible nodes; those of `overrides` replace them."""
+        if self._matrix is None or not self._columns.count:
+            return FitError(self._cache.known_count, pre_filter=self.rules.rejected)
+        return self._selector.rejection(overrides)
 
     # -- updating -----------------------------------------------------------------------------------------------------
 

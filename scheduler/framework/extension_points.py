@@ -10,7 +10,7 @@ from a class of `accelerations`.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from enum import IntEnum
 from typing import ClassVar
 
@@ -135,6 +135,13 @@ class Filter(Plugin):
     @abstractmethod
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
         """Whether the pod can go on this node."""
+
+    def slots_signature(self, state: CycleState, node: NodeInfo) -> Hashable:  # noqa: ARG002
+        """With scope NODE_PODS: everything besides requests that decides how many pods of the class fit on the node.
+
+        None: only requests do. Nodes with equal signatures and equal room have equal numbers of pods.
+        """
+        return node.name
 
 
 class VictimAware(Plugin):

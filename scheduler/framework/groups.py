@@ -5,12 +5,70 @@ binds all that wait, keeps them waiting, or rolls all of them back. Nothing of a
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass
 
 from seatrial.scheduler.api.core import Pod
+from seatrial.scheduler.cache.columns import Ints
 from seatrial.scheduler.cache.nodeinfo import PodInfo
 from seatrial.scheduler.framework.extension_points import Plugin
 from seatrial.scheduler.framework.status import Status
+
+
+@dataclass(frozen=True, slots=True)
+class DomainOffer:
+    """What the nodes offer to the members of one attempt, [node] each, by row of `NodeColumns`.
+
+    `slots`: by class of members, how many fit on the node; `wanted`: the number of members of each class. `scores`: of
+    the first class.
+    """
+
+    slots: Sequence[Ints]
+    wanted: Sequence[int]
+    scores: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class DomainChoice:
+    """Nodes that are close to each other and may have room for all members.
+
+    `rows` are ascending. `shares`: row and number of members there, in the order of members.
+    """
+
+    name: str
+    rows: Sequence[int]
+    shares: Sequence[tuple[int, int]]
+
+
+class DomainPlan(ABC):
+    """Domains for one attempt."""
+
+    @abstractmethod
+    def choices(self) -> Iterator[DomainChoice]:
+        """The domains with enough slots, best first."""
+
+    @abstractmethod
+    def failure(self, fit_error: str, tried: Sequence[str]) -> str:
+        """Why no domain can hold the members; `tried`: domains with enough slots where a member was rejected."""
+
+    @abstractmethod
+    def best_slots(self) -> int:
+        """The largest number of members that a domain has slots for."""
+
+
+class Domains(ABC):
+    """Where the members of a group may be placed together, as a network topology says."""
+
+    @abstractmethod
+    def plan(self, offer: DomainOffer, infos: Sequence[PodInfo]) -> DomainPlan: ...
+
+    @abstractmethod
+    def may_fit(self, slots: Ints, wanted: int) -> bool:
+        """Whether some domain has this many slots for one class, [node]; cheap, for groups that wait."""
+
+    @abstractmethod
+    def kind(self) -> Hashable:
+        """Requests of equal kinds have equal results of `may_fit`."""
 
 
 class Attempt(ABC):
@@ -21,11 +79,19 @@ class Attempt(ABC):
     members: Sequence[str]  # uids of pending members, in the order in which they are placed
     ordered: bool  # the order of `members` is one that users gave; otherwise the engine may refine it
     needs_all: bool  # the group needs every one of `members`
+    minimal: Sequence[str]  # the first of `members` that the group needs
+    domains: Domains | None = None  # all members are placed in one of these domains; None: on any nodes
     strict: bool  # a member that cannot be placed ends the attempt, and nothing of it stays
+
+    satisfied: bool  # the group can be bound with the members that are placed
 
     @abstractmethod
     def placed(self, uid: str) -> bool:
         """A member is on its node and waits for the others. Returns whether the group can be bound now."""
+
+    @abstractmethod
+    def again(self) -> None:
+        """All members that were placed gave their places back; other nodes are tried for them."""
 
     @abstractmethod
     def timeout_of(self, uid: str) -> float:
@@ -61,6 +127,10 @@ class PodGroups(ABC):
     @abstractmethod
     def incompleteness(self, pod: Pod) -> str:
         """What the pod's group lacks now, in words; "" if it is complete."""
+
+    def explanation(self, pod: Pod) -> str:  # noqa: ARG002
+        """More about the last attempt of the pod's group, for people; "" if there is no more."""
+        return ""
 
     @abstractmethod
     def begin(self, pod: Pod) -> Attempt | Status | None:

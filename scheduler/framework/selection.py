@@ -4,7 +4,7 @@ A pod that no plugin of scope CLUSTER concerns takes the node with the largest k
 pods that name their nodes, pods that plugins of scope CLUSTER concern, and all pods while nominated pods exist.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -88,11 +88,11 @@ class Selector:
         pod = info.pod
         for concerns in self._asked_always:
             if concerns(pod):  # false for most pods
-                return self._select_cluster_wide(info, state, self._concerned(info))
+                return self._select_cluster_wide(info, state, self._concerned(info), self._pin(info))
         if pod.spec.volumes:
             for concerns in self._asked_of_volumes:
                 if concerns(pod):
-                    return self._select_cluster_wide(info, state, self._concerned(info))
+                    return self._select_cluster_wide(info, state, self._concerned(info), self._pin(info))
         if pod.spec.affinity is not None:
             pin = self._pin(info)
             if pin is not None:
@@ -102,6 +102,23 @@ class Selector:
             return self._select_past_nominated(info, state, self.key)
         row = matrix.best(self._entry)
         return (row, state) if row >= 0 else self._reasons.failure(_NOTHING)
+
+    def select_within(self, info: PodInfo, rows: Sequence[int], by: str) -> "tuple[int, CycleState] | FitError":
+        """The best of these rows, ascending, that the plugin `by` leaves. The class must be refreshed."""
+        state = self._entry.state.fork()
+        own, concerned = self._pin(info), self._concerned(info)
+        pin = list(rows) if own is None else sorted(set(own) & set(rows))
+        if concerned:
+            return self._select_cluster_wide(info, state, concerned, pin, by)
+        self._matrix.settle(self._entry)
+        if len(pin) == 1 and not self._handle.nominator.nominated and self.key[pin[0]] >= 0:
+            return pin[0], state
+        found = self._select_past_nominated(info, state, pinned_key(self.key, pin))
+        return self._reasons.failure(self._outside(pin, found.overrides, by)) if isinstance(found, FitError) else found
+
+    def rejection(self, overrides: Mapping[int, Status]) -> FitError:
+        """The failure with the statuses of all infeasible nodes, and of `overrides`."""
+        return self._reasons.failure(dict(overrides))
 
     def _select_past_nominated(
         self, info: PodInfo, state: CycleState, key: Ints
@@ -149,12 +166,13 @@ class Selector:
         found = self._select_past_nominated(info, state, key)
         return self._reasons.failure(self._outside(pin, found.overrides)) if isinstance(found, FitError) else found
 
-    def _outside(self, pin: list[int], overrides: Mapping[int, Status]) -> dict[int, Status]:
+    def _outside(self, pin: list[int], overrides: Mapping[int, Status], *by: str) -> dict[int, Status]:
         """Statuses by row: nodes that the pod does not name are rejected by PreFilter, others keep their status."""
         elsewhere = self._columns.known.copy()
         elsewhere[pin] = False
         rows = np.flatnonzero(elsewhere).tolist()
-        return {**overrides, **dict.fromkeys(rows, outside({*self._entry.rules.allowed_by, *self._pinned_by}))}
+        names = {*self._entry.rules.allowed_by, *(by or self._pinned_by)}
+        return {**overrides, **dict.fromkeys(rows, outside(names))}
 
     def _concerned(self, info: PodInfo) -> list[Plugin]:
         """The plugins of scope CLUSTER that concern this pod."""
@@ -166,12 +184,13 @@ class Selector:
         return Cycle(self._columns, self._entry.rules, info.pod, state, concerned=concerned, node=self._entry.node)
 
     def _select_cluster_wide(
-        self, info: PodInfo, state: CycleState, concerned: list[Plugin]
+        self, info: PodInfo, state: CycleState, concerned: list[Plugin], pin: list[int] | None, *by: str
     ) -> "tuple[int, CycleState] | FitError":
+        """`pin`: the rows that are left, None for all; `by`: the plugin that left them, if not the pod's own choice."""
         cycle = self._cycle(info, state, concerned)
         if cycle.rejected is not None:
             return FitError(self._handle.cache.known_count, pre_filter=cycle.rejected, state=state)
-        key, pin = cycle.narrowed(self.key), self._pin(info)
+        key = cycle.narrowed(self.key)
         rejected = self._see(info, state, cycle, key)
         if pin is not None:
             key = pinned_key(key, pin)
@@ -186,7 +205,7 @@ class Selector:
         names = self._columns.names
         crowded = {row: status for row, status in found.overrides.items() if cycle.allows(names[row])}
         overrides = {**cycle.overrides(order, found.kept, self._columns.known), **rejected, **crowded}
-        return self._reasons.failure(overrides if pin is None else self._outside(pin, overrides), state)
+        return self._reasons.failure(overrides if pin is None else self._outside(pin, overrides, *by), state)
 
     def _see(self, info: PodInfo, state: CycleState, cycle: Cycle, key: Ints) -> dict[int, Status]:
         """Judge the nodes where this pod ignores other pods. Their keys, without normalised scores, go into `key`.

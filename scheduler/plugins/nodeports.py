@@ -102,6 +102,9 @@ class NodePorts(PreFilter, FilterBatch):
         there = (port for info in node.pods.values() for port in ports_of(info.shape))
         return TAKEN if any(port.conflicts(asked) for port in there for asked in wanted) else SUCCESS
 
+    def slots_signature(self, state: CycleState, node: NodeInfo) -> str:
+        return self.name  # the ports are free on every feasible node, and one pod takes them
+
     def filter_batch(self, stacked: Sequence[CycleState], batch: Batch) -> Bools | None:
         taken = [self._use.rows_where_taken(state[PORTS]) for state in stacked]
         if not any(taken):

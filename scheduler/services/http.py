@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import socket
 import ssl
 from http import HTTPStatus
 from typing import cast
@@ -101,3 +102,8 @@ async def serve(routes: Routes, address: str, port: int, tls: ssl.SSLContext | N
         OSError: the address cannot be had, because something else has it or it is not this machine's.
     """
     return await asyncio.get_running_loop().create_server(lambda: _Connection(routes), address, port, ssl=tls)
+
+
+async def serve_on(routes: Routes, listening: socket.socket, tls: ssl.SSLContext | None = None) -> asyncio.Server:
+    """Answer on a socket that listens already."""
+    return await asyncio.get_running_loop().create_server(lambda: _Connection(routes), sock=listening, ssl=tls)

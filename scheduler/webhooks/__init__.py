@@ -1,1 +1,1 @@
-"""Koordinator's admission webhook for pods, limited to device requests."""
+"""Koordinator's admission webhooks: device requests of pods, ElasticQuotas, amplified amounts of nodes."""

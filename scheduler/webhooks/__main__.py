@@ -4,6 +4,7 @@ import asyncio
 import logging
 import os
 import signal
+import socket
 import sys
 from pathlib import Path
 
@@ -14,7 +15,7 @@ import yaml
 from seatrial.scheduler.api.clock import WallClock
 from seatrial.scheduler.client.http import HttpTransport
 from seatrial.scheduler.client.kubeconfig import KubeconfigError, load_server
-from seatrial.scheduler.services.http import serve
+from seatrial.scheduler.services.http import serve, serve_on
 from seatrial.scheduler.webhooks.certificates import CertificateError, load_context
 from seatrial.scheduler.webhooks.following import follow
 from seatrial.scheduler.webhooks.quota_topology import QuotaTopology
@@ -33,7 +34,10 @@ def run(
     host: str = "",
     namespace: str = "",
     disable_device_resource_spec: bool = False,
+    nodes: bool = False,
+    node_labels: str = "",
     kubeconfig: Path | None = None,
+    listen_fd: int | None = None,
 ) -> int:
     """Serve admission reviews until SIGTERM or Ctrl-C.
 
@@ -48,7 +52,11 @@ def run(
         namespace: Register for pods of this namespace only.
         disable_device_resource_spec: Do not change requests (Koordinator's gate of that name), only refuse invalid
             ones.
+        nodes: Register the webhook that amplifies nodes' allocatable CPU and memory (Koordinator's gate
+            NodeMutatingWebhook).
+        node_labels: With --nodes, only for nodes with these labels, as in a=b,c=d.
         kubeconfig: How to reach the API server. If given, ElasticQuotas are checked too.
+        listen_fd: An inherited socket that listens already, instead of `port` and `address`.
     """
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(asctime)s %(levelname).1s %(message)s")
     host = host or address
@@ -71,7 +79,10 @@ def run(
             follow(topology, HttpTransport(target), WallClock(), synced.set)
             await synced.wait()
         try:
-            server = await serve(routes(topology), address, port, context)
+            if listen_fd is not None:
+                server = await serve_on(routes(topology), socket.socket(fileno=listen_fd), context)
+            else:
+                server = await serve(routes(topology), address, port, context)
         except OSError as error:
             print(f"webhooks: --address {address} --port {port}: cannot listen: {error.strerror}", file=sys.stderr)  # noqa: T201
             return 2
@@ -83,6 +94,8 @@ def run(
             namespace=namespace,
             mutating=not disable_device_resource_spec,
             quotas=topology is not None,
+            nodes=nodes,
+            node_labels=dict(part.split("=", 1) for part in node_labels.split(",") if "=" in part),
         )
         yaml.safe_dump_all(manifests, sys.stdout, sort_keys=False)
         sys.stdout.flush()

@@ -3,7 +3,7 @@
 import base64
 from typing import Any
 
-from seatrial.scheduler.webhooks.reviews import MUTATE, MUTATE_QUOTA, VALIDATE, VALIDATE_QUOTA
+from seatrial.scheduler.webhooks.reviews import MUTATE, MUTATE_NODE, MUTATE_QUOTA, VALIDATE, VALIDATE_QUOTA
 
 Manifest = dict[str, Any]
 NAME = "seatrial-pod-webhook"
@@ -16,13 +16,25 @@ _QUOTA_RULE = {
     "apiGroups": ["scheduling.sigs.k8s.io"], "apiVersions": ["v1alpha1"], "resources": ["elasticquotas"],
     "scope": "Namespaced",
 }  # fmt: skip
+_NODE_RULE = {
+    "apiGroups": [""], "apiVersions": ["v1"], "resources": ["nodes", "nodes/status"], "operations": ["UPDATE"],
+    "scope": "Cluster",
+}  # fmt: skip
 _NOT_THE_SYSTEM = {
     "matchExpressions": [{"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kube-system"]}]
 }
 
 
 def configurations(
-    url: str, authorities: bytes, *, namespace: str = "", name: str = NAME, mutating: bool = True, quotas: bool = False
+    url: str,
+    authorities: bytes,
+    *,
+    namespace: str = "",
+    name: str = NAME,
+    mutating: bool = True,
+    quotas: bool = False,
+    nodes: bool = False,
+    node_labels: dict[str, str] | None = None,
 ) -> list[Manifest]:
     """A MutatingWebhookConfiguration (if `mutating`) and a ValidatingWebhookConfiguration.
 
@@ -31,6 +43,9 @@ def configurations(
         authorities: PEM that their certificate comes from.
         namespace: pods of this namespace alone; empty: of all but the system's.
         name: of both configurations.
+        nodes: register the webhook that amplifies allocatable amounts of nodes (Koordinator's gate
+            NodeMutatingWebhook).
+        node_labels: with `nodes`, only for nodes with these labels.
         quotas: register the webhooks for ElasticQuotas too; not limited to `namespace`, because names are global.
     """
     selector: Manifest = {"matchLabels": {"kubernetes.io/metadata.name": namespace}} if namespace else _NOT_THE_SYSTEM
@@ -71,6 +86,15 @@ def configurations(
             "namespaceSelector": {},
         }
         if mutating:
+            found[0]["webhooks"] += added["webhooks"]
+        else:
+            found.insert(0, added)
+    if nodes:
+        added = configuration("MutatingWebhookConfiguration", "mnode.koordinator.sh", MUTATE_NODE)
+        added["webhooks"][0] |= {"rules": [_NODE_RULE], "namespaceSelector": {}, "failurePolicy": "Ignore"}
+        if node_labels:
+            added["webhooks"][0]["objectSelector"] = {"matchLabels": node_labels}
+        if found[0]["kind"] == "MutatingWebhookConfiguration":
             found[0]["webhooks"] += added["webhooks"]
         else:
             found.insert(0, added)

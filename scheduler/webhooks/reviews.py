@@ -13,10 +13,12 @@ from seatrial.scheduler.api.quota import ElasticQuota
 from seatrial.scheduler.api.wire import decoder
 from seatrial.scheduler.framework.routes import Answer, RequestContext, Routes, json, text
 from seatrial.scheduler.webhooks.devices import patch_of, problems
+from seatrial.scheduler.webhooks.nodes import NodeRefusal, patch_of_node
 from seatrial.scheduler.webhooks.quota_topology import QuotaRefusal, QuotaTopology
 
 MUTATE_QUOTA, VALIDATE_QUOTA = "/mutate-elasticquota", "/validate-elasticquota"
 MUTATE, VALIDATE = "/mutate-pod", "/validate-pod"  # paths of Koordinator's manager
+MUTATE_NODE = "/mutate-node-status"
 Review = dict[str, Any]
 
 _decode = decoder(Review)
@@ -28,6 +30,21 @@ def mutate(review: Review) -> Review:
     try:
         patch = patch_of(request.get("object") or {})
     except QuantityError as error:
+        return _answer(request, refused=str(error), code=400)
+    if not patch:
+        return _answer(request)
+    encoded = base64.b64encode(msgspec.json.encode(patch)).decode()
+    return _answer(request, patchType="JSONPatch", patch=encoded)
+
+
+def mutate_node(review: Review) -> Review:
+    """The response, with a patch if the node's allocatable amounts are amplified; only updates are changed."""
+    request = review["request"]
+    if request.get("operation") != "UPDATE":
+        return _answer(request)
+    try:
+        patch = patch_of_node(request.get("object") or {}, request.get("oldObject") or {})
+    except NodeRefusal as error:
         return _answer(request, refused=str(error), code=400)
     if not patch:
         return _answer(request)
@@ -106,6 +123,7 @@ def routes(topology: QuotaTopology | None = None) -> Routes:
     """The webhooks for pods and, with `topology`, for quotas; and a health page."""
     found = Routes()
     found.add("POST", MUTATE, _page(mutate))
+    found.add("POST", MUTATE_NODE, _page(mutate_node))
     found.add("POST", VALIDATE, _page(lambda review: validate(review, topology)))
     if topology is not None:
         found.add("POST", MUTATE_QUOTA, _page(lambda review: mutate_quota(review, topology)))

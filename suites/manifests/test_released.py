@@ -58,7 +58,7 @@ def test_a_released_manifest(cluster: Trial, expect: Expect, kubectl: list[str],
     path = HERE / row["file"]
     cluster.add(*standing(), *map(server, row.get("servers", ())))
     try:
-        applied = run([*kubectl, "apply", "-f", str(path)])
+        applied = apply(cluster, kubectl, path, again=row.get("repeat", False))
         assert applied.returncode == 0, f"kubectl apply -f {row['file']}:\n{applied.stderr}"
         if row.get("needs"):
             pytest.skip("accepted by the API server; what the post promises of it is not verified yet")
@@ -71,9 +71,29 @@ def test_a_released_manifest(cluster: Trial, expect: Expect, kubectl: list[str],
             assert placed is not None
             assert reservation_of(placed) == reservation
     finally:
-        run([*kubectl, "delete", "-f", str(path), "--ignore-not-found", "--grace-period=0", "--force"])
+        remove(cluster, [*kubectl, "delete", "-f", str(path), "--ignore-not-found", "--grace-period=0", "--force"])
         if "QUOTA-7" in row["features"]:  # the root quota of a tree stays when its profile goes
-            run([*kubectl, "delete", "elasticquotas", "--all", "-n", "kube-system"])
+            remove(cluster, [*kubectl, "delete", "elasticquotas", "--all", "-n", "kube-system"])
+
+
+def apply(cluster: Trial, kubectl: list[str], path: Path, *, again: bool) -> "subprocess.CompletedProcess[str]":
+    """Apply a file; with `again` until it is accepted whole, because a controller must act before that."""
+    applied = run([*kubectl, "apply", "-f", str(path)])
+
+    def accepted() -> bool:
+        nonlocal applied
+        if applied.returncode:
+            applied = run([*kubectl, "apply", "-f", str(path)])
+        return applied.returncode == 0
+
+    if again:
+        cluster.cluster.wait(accepted, within=WITHIN)
+    return applied
+
+
+def remove(cluster: Trial, command: list[str]) -> None:
+    """Run the command until it succeeds: a quota that still has pods or children is not removed."""
+    assert cluster.cluster.wait(lambda: run(command).returncode == 0, within=WITHIN), run(command).stderr
 
 
 def standing() -> list[NodeBuilder]:

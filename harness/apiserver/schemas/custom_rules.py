@@ -208,7 +208,7 @@ def check_rules(spec: Mapping[str, Any]) -> list[Cause]:
     """The causes for all rules of a CRD that cannot be compiled. `spec` is the spec of the CRD."""
     versions = [version for version in spec.get("versions") or () if isinstance(version, Mapping)]
     schemas = [(version.get("schema") or {}).get("openAPIV3Schema") or {} for version in versions]
-    if all(schema == schemas[0] for schema in schemas):  # upstream reports a schema shared by all versions once
+    if schemas and all(schema == schemas[0] for schema in schemas):  # upstream reports a shared schema once
         schemas, places = schemas[:1], ["spec.validation.openAPIV3Schema"]
     else:
         places = [f"spec.versions[{number}].schema.openAPIV3Schema" for number in range(len(schemas))]

@@ -27,7 +27,7 @@ from seatrial.harness.nodes.usage import (
     scripted_use,
 )
 from seatrial.scheduler.api.builders import node, pod
-from seatrial.scheduler.api.clock import SimClock
+from seatrial.scheduler.api.clock import SIM_EPOCH, SimClock
 from seatrial.scheduler.api.device import DEVICE_ALLOCATED, GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO
 
 GIB = 1 << 30
@@ -58,7 +58,7 @@ def test_a_card_s_use_is_the_sum_of_its_pods() -> None:
             PodUse("", "", (CardUse("GPU-1", GIB, 1),)),
         ),
     )
-    status = metric_status(use, now="2026-01-01T00:00:00Z")
+    status = metric_status(use, now=SIM_EPOCH)
     assert status["updateTime"] == "2026-01-01T00:00:00Z"
     assert amounts(status["nodeMetric"]["nodeUsage"]["devices"]) == [
         (0, "31", str(6 * GIB), "30"),
@@ -76,7 +76,7 @@ def test_a_card_s_use_is_the_sum_of_its_pods() -> None:
     ],
 )
 def test_cards_that_koordlet_cannot_measure_are_left_out(other: Device) -> None:
-    status = metric_status(NodeUse((card(0), other), (PodUse("a", "x", (CardUse("GPU-1", 1, 1),)),)), now="")
+    status = metric_status(NodeUse((card(0), other), (PodUse("a", "x", (CardUse("GPU-1", 1, 1),)),)), now=SIM_EPOCH)
     assert amounts(status["nodeMetric"]["nodeUsage"]["devices"]) == [(0, "0", "0", "0")]
     assert status["podsMetric"] == []
 

@@ -16,7 +16,7 @@ class CoschedulingArgs(Args, frozen=True):
     controller_workers: int = 1  # accepted; the controller needs no threads
     skip_check_schedule_cycle: bool = False  # deprecated upstream, without effect
     enable_preemption: bool = False
-    aware_network_topology: bool = False
+    aware_network_topology: bool | None = None  # unset: on; upstream's default is off
     default_match_policy: str = MatchPolicy.ONCE_SATISFIED.value
 
     @property
@@ -30,6 +30,11 @@ class CoschedulingArgs(Args, frozen=True):
     @property
     def match_policy(self) -> MatchPolicy:
         return MatchPolicy(self.default_match_policy)
+
+    @property
+    def topology(self) -> bool:
+        """Whether gangs are placed by network topology. Off: their annotations about it are ignored (GANG-D6)."""
+        return self.aware_network_topology is not False
 
     def check(self) -> None:
         text: Any = self.default_timeout
@@ -45,9 +50,3 @@ class CoschedulingArgs(Args, frozen=True):
             raise ValueError(
                 f"defaultMatchPolicy: expected one of {', '.join(MatchPolicy)}, found {self.default_match_policy!r}"
             )
-
-    @property
-    def unsupported(self) -> list[str]:
-        """Names of switches that are on and have no effect here."""
-        switches = {"awareNetworkTopology": self.aware_network_topology}
-        return [name for name, on in switches.items() if on]

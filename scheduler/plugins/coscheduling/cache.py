@@ -7,8 +7,10 @@ have become complete.
 from collections.abc import Sequence
 
 from seatrial.scheduler.api.core import Pod
+from seatrial.scheduler.api.networktopology import gather_rules
 from seatrial.scheduler.api.podgroup import (
     POD_GROUP_LABEL,
+    MatchPolicy,
     Mode,
     PodGroup,
     gang_groups,
@@ -26,6 +28,8 @@ from seatrial.scheduler.framework.handle import Handle
 from seatrial.scheduler.framework.status import SUCCESS, Status
 from seatrial.scheduler.plugins.coscheduling.args import CoschedulingArgs
 from seatrial.scheduler.plugins.coscheduling.gang import Gang, GangGroup
+from seatrial.scheduler.plugins.coscheduling.topology.request import GatherRequest
+from seatrial.scheduler.plugins.coscheduling.topology.tree import NetworkTopology
 
 MAX_WAIT = 900.0  # seconds; upstream's framework cuts longer waits at Permit to this (GANG-R28)
 
@@ -34,6 +38,7 @@ class GangCache(PodGroups):
     """Gangs by id, gang groups by id, and the gang of each member."""
 
     def __init__(self, handle: Handle, args: CoschedulingArgs) -> None:
+        self.topology = handle.shared(NetworkTopology, lambda: NetworkTopology(handle)) if args.topology else None
         self.gangs: dict[str, Gang] = {}
         self.groups: dict[str, GangGroup] = {}
         self.objects: dict[str, PodGroup] = {}  # by namespace/name
@@ -130,7 +135,8 @@ class GangCache(PodGroups):
         gang.mode, gang.policy = mode, policy
         gang.wait = float(seconds) if seconds is not None and seconds > 0 else self._args.timeout
         gang.created = metadata.creation_timestamp or ""
-        gang.notes = tuple(note for note in (mode_note, policy_note, groups_note) if note)
+        gang.gather, gather_notes = gather_rules(annotations)
+        gang.notes = tuple(note for note in (mode_note, policy_note, groups_note, *gather_notes) if note)
         if first:
             self._join(gang, groups)  # once: a later change of the list does not move the gang (GANG-R8)
         gang.initialised = True
@@ -212,7 +218,8 @@ class GangCache(PodGroups):
         gang.wait, wait_note = gang_waiting_time(annotations, self._args.timeout)
         groups, groups_note = gang_groups(annotations, gang.id)
         gang.created = metadata.creation_timestamp or ""
-        gang.notes = tuple(note for note in (mode_note, policy_note, wait_note, groups_note) if note)
+        gang.gather, gather_notes = gather_rules(annotations)
+        gang.notes = tuple(note for note in (mode_note, policy_note, wait_note, groups_note, *gather_notes) if note)
         self._join(gang, groups)
         gang.initialised = True
 
@@ -319,7 +326,18 @@ class GangCache(PodGroups):
         group = gang.group
         group.representative = group.representative_key = ""
         group.cycle += 1
-        return GangAttempt(self, group)
+        return GangAttempt(self, group, self._domains(group))
+
+    def _domains(self, group: GangGroup) -> GatherRequest | None:
+        """The gather rules of a group: those of its first gang with an annotation."""
+        if self.topology is None:
+            return None
+        rules = next((self.gangs[one].gather for one in group.ids if self.gangs[one].gather is not None), None)
+        return None if rules is None else GatherRequest(self._handle, self.topology, rules, group)
+
+    def explanation(self, pod: Pod) -> str:
+        gang = self._gang_of.get(pod.metadata.uid)
+        return gang.group.gathering if gang is not None and not gang.once_satisfied else ""
 
     def released(self, uid: str) -> None:
         gang = self._gang_of.get(uid)
@@ -356,8 +374,8 @@ class GangCache(PodGroups):
 class GangAttempt(Attempt):
     """An attempt for one gang group. Gangs that list another group are waited for, but not placed with it."""
 
-    def __init__(self, cache: GangCache, group: GangGroup) -> None:
-        self._cache, self.group = cache, group
+    def __init__(self, cache: GangCache, group: GangGroup, domains: GatherRequest | None = None) -> None:
+        self._cache, self.group, self.domains = cache, group, domains
         self._gangs = [cache.gangs[gang_id] for gang_id in group.ids]
         own = [gang for gang in self._gangs if gang.group is group]
         pods = [gang.children[uid] for gang in own for uid in gang.pending]
@@ -368,7 +386,29 @@ class GangAttempt(Attempt):
         self.ordered = any(topology_index(pod) >= 0 for pod in pods)
         self.needs_all = len(pods) <= sum(gang.minimum for gang in own)
         self.strict = all(gang.mode is Mode.STRICT for gang in own)
+        self.again()
+
+    def again(self) -> None:
         self._unmet = {gang.id for gang in self._gangs if not gang.valid}
+
+    @property
+    def satisfied(self) -> bool:  # type: ignore[override]
+        return not self._unmet
+
+    @property
+    def minimal(self) -> Sequence[str]:  # type: ignore[override]
+        """For each gang, the first members up to what its minimum lacks."""
+        lacking: dict[str, int] = {}
+        for gang in self._gangs:
+            bound = len(gang.bound) if gang.policy is MatchPolicy.WAITING_AND_RUNNING else 0
+            lacking[gang.id] = gang.minimum - len(gang.waiting) - bound
+        found = []
+        for uid in self.members:
+            own = self._cache.gang_of(uid)
+            if own is not None and lacking[own.id] > 0:
+                lacking[own.id] -= 1
+                found.append(uid)
+        return found
 
     @property
     def key(self) -> str:  # type: ignore[override]

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from seatrial.scheduler.api.core import Pod
+from seatrial.scheduler.api.networktopology import GatherRule
 from seatrial.scheduler.api.podgroup import MatchPolicy, Mode
 
 
@@ -17,6 +18,7 @@ class GangGroup:
     cycle: int = 0  # number of attempts; only grows (GANG-R24)
     binding: frozenset[str] = frozenset()  # uids of the members that were bound together last
     message: str = ""  # why the last attempt failed
+    gathering: str = ""  # what the last attempt found out about domains of the network
 
     @property
     def id(self) -> str:
@@ -43,6 +45,7 @@ class Gang:
     policy: MatchPolicy = MatchPolicy.ONCE_SATISFIED
     wait: float = 0.0  # seconds at Permit
     created: str = ""
+    gather: tuple[GatherRule, ...] | None = None  # network-topology-spec
     notes: tuple[str, ...] = ()  # what is wrong with its labels, annotations or object
     children: dict[str, Pod] = field(default_factory=dict)
     pending: dict[str, None] = field(default_factory=dict)

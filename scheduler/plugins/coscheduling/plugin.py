@@ -43,8 +43,6 @@ class Coscheduling(PreEnqueue, PostFilter, PreBind, GroupScheduling):
 
     def __init__(self, handle: Handle, args: CoschedulingArgs | None = None) -> None:
         args = args or CoschedulingArgs()
-        for name in args.unsupported:
-            handle.complaints.append(f"Coscheduling args {name}: true has no effect: it is not supported")
         self.cache = handle.shared(GangCache, lambda: GangCache(handle, args))
         self.groups = handle.groups = self.cache
         self._handle = handle

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator
 
+from seatrial.scheduler.api.networktopology import TOPOLOGIES_PATH, ClusterNetworkTopology
 from seatrial.scheduler.api.podgroup import PODGROUPS_PATH, PodGroup
 from seatrial.scheduler.framework.exposition import Family, sample
 from seatrial.scheduler.framework.handle import Handle, Watch
 from seatrial.scheduler.framework.routes import Answer, RequestContext, json, missing
 from seatrial.scheduler.plugins.coscheduling.cache import GangCache
-from seatrial.scheduler.plugins.coscheduling.summary import summary_of
+from seatrial.scheduler.plugins.coscheduling.summary import summary_of, topology_summary
 
 
 def register(handle: Handle) -> None:
@@ -23,6 +24,10 @@ def register(handle: Handle) -> None:
         return missing(f"cannot find gang {gang_id}") if gang is None else json(summary_of(gangs, gang))
 
     handle.watch(Watch(PODGROUPS_PATH, PodGroup, gangs.set_object, lambda gone: gangs.remove_object(gone.metadata.key)))
+    if gangs.topology is not None:
+        topology = gangs.topology
+        handle.watch(Watch(TOPOLOGIES_PATH, ClusterNetworkTopology, topology.set_object, topology.remove_object))
+        handle.serve("plugins/Coscheduling/networktopology", lambda _: json(topology_summary(topology)))
     handle.serve("plugins/Coscheduling/gang/:namespace/:name", one)
     handle.serve(
         "plugins/Coscheduling/gangs",

@@ -5,6 +5,7 @@ from typing import Any
 
 from seatrial.scheduler.plugins.coscheduling.cache import GangCache
 from seatrial.scheduler.plugins.coscheduling.gang import Gang
+from seatrial.scheduler.plugins.coscheduling.topology.tree import NetworkTopology
 
 
 def summary_of(cache: GangCache, gang: Gang) -> dict[str, Any]:
@@ -30,7 +31,18 @@ def summary_of(cache: GangCache, gang: Gang) -> dict[str, Any]:
         "scheduleCycle": group.cycle,
         "incomplete": cache.incomplete(group) or "",
         "lastFailure": group.message,
+        "gathering": group.gathering,
         "notes": list(gang.notes),
+    }
+
+
+def topology_summary(topology: NetworkTopology) -> dict[str, Any]:
+    """The tree of network domains, what is wrong with its object, and the nodes that are left out."""
+    return {
+        "layers": [layer.name for layer in topology.layers or ()],
+        "problem": topology.problem,
+        "detailStatus": topology.detail(),
+        "nodesWithoutLayer": dict(sorted(topology.missing.items())),
     }
 
 

@@ -51,6 +51,9 @@ class BatchFilter(FilterBatch, DryRunBatch, VictimAware):
         marks = label(GPU_ISOLATION_PROVIDER), label(GPU_VENDOR_LABEL), label(GPU_MODEL_LABEL)
         return devices.state, marks, tuple([held(pod.uid) for pod in pods])
 
+    def slots_signature(self, state: CycleState, node: NodeInfo) -> Hashable:
+        return self.dry_run_signature(node, ())
+
     def can_batch_dry_run(self, state: CycleState) -> bool:
         return self.can_batch(state)
 

@@ -1,13 +1,12 @@
 """Arguments of ElasticQuota. Upstream's feature gates about quotas are arguments too."""
 
-from typing import Any
-
 from msgspec import field
 
 from seatrial.scheduler.api.podgroup import go_duration
 from seatrial.scheduler.api.quantity import CPU, MEMORY, QuantityError, amounts
 from seatrial.scheduler.api.wire import ResourceList
 from seatrial.scheduler.framework.extension_points import Args
+from seatrial.scheduler.plugins.elasticquota.hooks import HookPlugin, build_hooks
 
 _HUGE = (2**63 - 1) // 5  # upstream's math.MaxInt64/5
 
@@ -27,7 +26,7 @@ class ElasticQuotaArgs(Args, frozen=True):
     disable_default_quota_preemption: bool = True
     enable_queue_hint: bool = False  # read and ignored: pods that wait for quota are always woken by their quota alone
     quota_snapshot_update_interval: str = "120s"  # likewise
-    hook_plugins: tuple[dict[str, Any], ...] = ()
+    hook_plugins: tuple[HookPlugin, ...] = ()
     multi_quota_tree: bool = False  # upstream's feature gate MultiQuotaTree
     ignore_pod_overhead: bool = False  # upstream's feature gate ElasticQuotaIgnorePodOverhead
     ignore_terminating_pod: bool = False  # upstream's feature gate ElasticQuotaImmediateIgnoreTerminatingPod
@@ -45,8 +44,7 @@ class ElasticQuotaArgs(Args, frozen=True):
                 )
             if found <= 0:
                 raise ValueError(f"elasticQuotaArgs error, {words} should be a positive value")
-        if self.hook_plugins:
-            raise ValueError("hookPlugins: hook plugins of quotas are not supported; remove the list")
+        build_hooks(self.hook_plugins)
         for name, listed in (
             ("defaultQuotaGroupMax", self.default_quota_group_max),
             ("systemQuotaGroupMax", self.system_quota_group_max),

@@ -6,8 +6,10 @@ made room: `Handle.open_gate("quota/NAME")`.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from seatrial.scheduler.api.core import Node, Pod
 from seatrial.scheduler.api.quantity import QuantityError, amounts
@@ -32,8 +34,9 @@ from seatrial.scheduler.cache.listener import Listener
 from seatrial.scheduler.cache.nodeinfo import PodInfo
 from seatrial.scheduler.framework.handle import Handle
 from seatrial.scheduler.plugins.elasticquota.args import ElasticQuotaArgs
+from seatrial.scheduler.plugins.elasticquota.hooks import build_hooks
 from seatrial.scheduler.plugins.elasticquota.specs import read_amounts, spec_of
-from seatrial.scheduler.quota.tree import Charge, Quota, QuotaTree
+from seatrial.scheduler.quota.tree import Charge, Quota, QuotaSpec, QuotaTree
 
 SPECIAL = frozenset({ROOT_QUOTA, SYSTEM_QUOTA, DEFAULT_QUOTA})
 MAX_CHARGES = 65536  # remembered at a time
@@ -54,10 +57,6 @@ class Account:
     info: PodInfo | None = None  # once it was on a node
 
 
-def wake_key(quota: str) -> str:
-    return f"quota/{quota}"
-
-
 def is_non_preemptible(pod: Pod) -> bool:
     return pod.metadata.labels.get(PREEMPTIBLE) == "false"
 
@@ -74,7 +73,7 @@ class QuotaCache(Listener):
         self.node_objects: dict[str, Node] = {}  # only with `multi_quota_tree`
         self.on_profile: Callable[[], None] = lambda: None  # called when a profile was added or changed
         self.on_active: Callable[[], None] = lambda: None  # called with the first quota
-        self.refused: set[str] = set()  # quotas that refused a pod, whose pods may have to be woken
+        self.refused: dict[str, set[str]] = {}  # wake keys of pods that may have to be woken, by the refusing quota
         self.members: dict[str, dict[str, Account]] = {}  # pods by quota
         self._tree_of: dict[str, str] = {}
         self._totals: dict[str, dict[str, int]] = {}  # of trees other than the default one
@@ -85,6 +84,7 @@ class QuotaCache(Listener):
         self._pending: dict[str, Pod] = {}  # pods that were seen without a node
         self._labelled: dict[str, set[str]] = {}  # uids by the quota that their label names
         self._unlabelled: dict[str, set[str]] = {}  # uids by namespace
+        self.hooks = build_hooks(self.args.hook_plugins)
         self._charges: dict[Charge, Charge] = {}
         self.trees: dict[str, QuotaTree] = {"": self._new_tree()}
         handle.cache.listen(self)
@@ -155,6 +155,7 @@ class QuotaCache(Listener):
             and before.spec == quota.spec
             and before.metadata.labels == quota.metadata.labels
             and _decisive(before) == _decisive(quota)
+            and not (self.hooks and self._concerns_hooks(quota))
         )
         self.objects[name] = quota
         if same or name in {ROOT_QUOTA, SYSTEM_QUOTA}:
@@ -163,7 +164,9 @@ class QuotaCache(Listener):
         spec = spec_of(quota, complaints)
         if name == DEFAULT_QUOTA and not spec.max:
             return
-        problem = tree.set_quota(spec)
+        known = tree.find(name)
+        with self._hooked(known.spec if known is not None else None, spec, quota):
+            problem = tree.set_quota(spec)
         if problem:
             complaints.append(problem)
         if name != DEFAULT_QUOTA:
@@ -174,6 +177,23 @@ class QuotaCache(Listener):
             elif before is None:
                 self._resolve_again([name], [quota.metadata.namespace])
         self._made_room()
+
+    def _concerns_hooks(self, quota: ElasticQuota) -> bool:
+        found = self.find(quota.name)
+        if found is None:
+            return False
+        spec = found[1].spec
+        return any(hook.is_quota_updated(spec, spec, quota) for hook in self.hooks)
+
+    @contextmanager
+    def _hooked(self, old: QuotaSpec | None, new: QuotaSpec | None, quota: ElasticQuota) -> Iterator[None]:
+        """Call the hooks before and after a change of a quota."""
+        states: list[dict[str, Any]] = [{} for _ in self.hooks]
+        for hook, state in zip(self.hooks, states, strict=True):
+            hook.pre_quota_update(old, new, quota, state)
+        yield
+        for hook, state in zip(self.hooks, states, strict=True):
+            hook.post_quota_update(old, new, quota, state)
 
     def remove_quota(self, quota: ElasticQuota) -> None:
         """An ElasticQuota is gone. Its pods go to the quota that is theirs now, else to the default one (QUOTA-R36)."""
@@ -186,11 +206,13 @@ class QuotaCache(Listener):
         self._bind_namespaces(name, known, None)
         self._resolve_again([name], [known.metadata.namespace])
         tree_id = self._tree_of.pop(name, "")
-        self.trees[tree_id].remove_quota(name)
+        found = self.trees[tree_id].find(name)
+        with self._hooked(found.spec if found is not None else None, None, known):
+            self.trees[tree_id].remove_quota(name)
         if known.is_tree_root and self._totals.pop(tree_id, None) is not None:
             self._shared_totals.discard(tree_id)
             self._spread_totals()
-        self.refused.discard(name)
+        self.refused.pop(name, None)
         self._made_room()
 
     def set_profile(self, profile: ElasticQuotaProfile) -> None:
@@ -273,7 +295,10 @@ class QuotaCache(Listener):
 
     def pod_left(self, uid: str) -> None:
         """A pod is gone or has ended."""
-        self._pending.pop(uid, None)
+        pod = self._pending.pop(uid, None)
+        if self.hooks and pod is not None:
+            for name, keys in self.refused.items():
+                keys.discard(self.wake_key_of(pod, name))
         if self.active:
             self._forget(uid)
 
@@ -288,6 +313,8 @@ class QuotaCache(Listener):
         if account is not None and not account.assigned:
             account.assigned = True
             self.trees[account.tree].change_used(account.home, account.charge, non_preemptible=account.non_preemptible)
+            if self.hooks:
+                self._tell(account.quota, None, account.pod)
 
     def pod_gone(self, info: PodInfo) -> None:
         if self.active:
@@ -325,9 +352,13 @@ class QuotaCache(Listener):
         strict = is_non_preemptible(pod)
         if known is not None:
             known.info = info or known.info
-            known.pod = pod
-            if known.quota == name and known.non_preemptible == strict and known.amounts == wanted:
+            before, known.pod = known.pod, pod
+            alike = (known.quota, known.non_preemptible, known.amounts) == (name, strict, wanted)
+            if alike and before.metadata.labels.get(QUOTA_NAME) == pod.metadata.labels.get(QUOTA_NAME):
+                if self.hooks and known.assigned and before is not pod:
+                    self._tell(name, before, pod)
                 return known
+            known.pod = before  # it is indexed by its labels
             self._forget(uid)
         if not name:
             return None
@@ -370,6 +401,12 @@ class QuotaCache(Listener):
     def _use(self, account: Account, sign: int) -> None:
         tree = self.trees[account.tree]
         tree.change_used(account.home, account.charge, non_preemptible=account.non_preemptible, sign=sign)
+        if self.hooks:
+            self._tell(account.quota, *((None, account.pod) if sign > 0 else (account.pod, None)))
+
+    def _tell(self, quota: str, old: Pod | None, new: Pod | None) -> None:
+        for hook in self.hooks:
+            hook.on_pod_updated(quota, old, new)
 
     def _charge(self, wanted: Mapping[str, int]) -> Charge:
         charge = tuple((key, value) for key, value in wanted.items() if value)
@@ -426,11 +463,16 @@ class QuotaCache(Listener):
         if not self.refused:
             return
         if name and not self.args.enable_check_parent_quota and name not in {DEFAULT_QUOTA, SYSTEM_QUOTA}:
-            if name in self.refused:
-                self.handle.open_gate(wake_key(name))
+            for key in self.refused.get(name, ()):
+                self.handle.open_gate(key)
             return
-        for refused in self.refused:
-            self.handle.open_gate(wake_key(refused))
+        for keys in self.refused.values():
+            for key in keys:
+                self.handle.open_gate(key)
+
+    def wake_key_of(self, pod: Pod, quota: str) -> str:
+        """The key under which a pod waits for its quota. A hook may judge pods of one class differently."""
+        return f"quota/{quota}/{pod.metadata.uid}" if self.hooks else f"quota/{quota}"
 
 
 def _decisive(quota: ElasticQuota) -> dict[str, str]:

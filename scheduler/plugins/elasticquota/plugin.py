@@ -5,7 +5,8 @@ every assumed pod, so that Reserve has nothing to do. Rules QUOTA-R41 to QUOTA-R
 Deviations are in scheduler/DESIGN.md. Follows Koordinator `pkg/scheduler/plugins/elasticquota`.
 """
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from seatrial.scheduler.api.core import PREEMPT_NEVER, Pod
@@ -18,13 +19,14 @@ from seatrial.scheduler.framework.runner import Runner
 from seatrial.scheduler.framework.state import CycleState
 from seatrial.scheduler.framework.status import SKIP, SUCCESS, PostFilterResult, Status
 from seatrial.scheduler.plugins.elasticquota.args import ElasticQuotaArgs
-from seatrial.scheduler.plugins.elasticquota.cache import QuotaCache, is_non_preemptible, wake_key
+from seatrial.scheduler.plugins.elasticquota.cache import QuotaCache, is_non_preemptible
 from seatrial.scheduler.plugins.elasticquota.messages import insufficient, insufficient_min, insufficient_parent
 from seatrial.scheduler.plugins.elasticquota.preemption import QuotaPreemption
 from seatrial.scheduler.quota.tree import ROOT, Quota, QuotaTree
 
 TERMINATING = "not eligible due to a terminating pod on the nominated node."
 NEVER = "not eligible due to preemptionPolicy=Never."
+NOTHING: Mapping[str, int] = {}
 
 
 class ElasticQuota(Gate, PreFilter, PostFilter, Reserve):
@@ -38,7 +40,9 @@ class ElasticQuota(Gate, PreFilter, PostFilter, Reserve):
         self._args = args or ElasticQuotaArgs()
         self._cache = QuotaCache.of(handle, self._args)
         # Whether the share alone decides about pods that are preemptible.
-        self._share_decides = self._args.enable_runtime_quota and not self._args.enable_check_parent_quota
+        self._share_decides = (
+            self._args.enable_runtime_quota and not self._args.enable_check_parent_quota and not self._cache.hooks
+        )
 
     def gate_key(self, pod: Pod) -> str:
         cache = self._cache
@@ -47,7 +51,7 @@ class ElasticQuota(Gate, PreFilter, PostFilter, Reserve):
         name = cache.quota_of(pod)
         if not name or (self._args.enable_runtime_quota and name in {DEFAULT_QUOTA, SYSTEM_QUOTA}):
             return ""  # no limit (QUOTA-R40)
-        return wake_key(name)
+        return cache.wake_key_of(pod, name)
 
     def gate(self, info: PodInfo) -> Status:
         cache = self._cache
@@ -68,22 +72,54 @@ class ElasticQuota(Gate, PreFilter, PostFilter, Reserve):
         why = self.shortage(*found, info, {})
         if not why:
             return SUCCESS
-        self._cache.refused.add(name)
+        cache.refused.setdefault(name, set()).add(cache.wake_key_of(info.pod, name))
         return Status.unschedulable(why)
 
-    def shortage(self, tree: QuotaTree, quota: Quota, info: PodInfo, without: Mapping[str, int]) -> str:
-        """Why the quota has no room for a pod; "" if it has. `without`: use that is imagined to be gone."""
+    def gate_beside(self, info: PodInfo, planned: Sequence[PodInfo], gone: Sequence[PodInfo]) -> Status:
+        """The check of a pod when pods of its quota are imagined to be placed, or gone (GANG-R89)."""
+        cache, name = self._cache, self._cache.quota_of(info.pod)
+        found = cache.find(name) if self.gate_key(info.pod) else None
+        if found is None:
+            return SUCCESS
+        without: Counter[str] = Counter()
+        strict: Counter[str] = Counter()
+        for pods, sign in ((gone, 1), (planned, -1)):
+            for pod in pods:
+                if cache.quota_of(pod.pod) == name:
+                    amounts = {key: sign * value for key, value in cache.amounts_of(pod).items()}
+                    without.update(amounts)
+                    if is_non_preemptible(pod.pod):
+                        strict.update(amounts)
+        why = self.shortage(*found, info, without, strict)
+        return Status.unschedulable(why) if why else SUCCESS
+
+    def shortage(
+        self,
+        tree: QuotaTree,
+        quota: Quota,
+        info: PodInfo,
+        without: Mapping[str, int],
+        strict_without: Mapping[str, int] = NOTHING,
+    ) -> str:
+        """Why the quota has no room for a pod; "" if it has. `without`: use that is imagined to be gone.
+
+        `strict_without`: the part of it that non-preemptible pods use. Negative amounts are imagined to be used.
+        """
         request = {key: value for key, value in self._cache.amounts_of(info).items() if key in quota.spec.max}
         limit = self._cache.limit(tree, quota)
-        used = {key: value - without.get(key, 0) for key, value in quota.used.items() if value}
+        used = _less(quota.used, without)
         exceeded = [key for key in sorted(limit) if used.get(key, 0) + request.get(key, 0) > limit[key]]
         if exceeded:
             return insufficient(quota.name, limit, used, request, exceeded)
         if is_non_preemptible(info.pod):
-            least, strict = quota.spec.min, {k: v for k, v in quota.non_preemptible_used.items() if v}
+            least, strict = quota.spec.min, _less(quota.non_preemptible_used, strict_without)
             exceeded = [key for key in sorted(request) if strict.get(key, 0) + request[key] > least.get(key, 0)]
             if exceeded:
                 return insufficient_min(quota.name, least, strict, request, exceeded)
+        for hook in self._cache.hooks:
+            why = hook.check_pod(quota.name, info.pod)
+            if why:
+                return f"CheckPod failed for hook plugin {hook.key}, err: {why}"
         if not self._args.enable_check_parent_quota:
             return ""
         path = [quota.name]
@@ -92,7 +128,7 @@ class ElasticQuota(Gate, PreFilter, PostFilter, Reserve):
                 break
             path.insert(0, above.name)
             limit = self._cache.limit(tree, above)
-            used = {key: value - without.get(key, 0) for key, value in above.used.items() if value}
+            used = _less(above.used, without)
             exceeded = [key for key in sorted(request) if key in limit and used.get(key, 0) + request[key] > limit[key]]
             if exceeded:
                 return insufficient_parent(path, limit, used, request, exceeded)
@@ -131,3 +167,10 @@ class ElasticQuota(Gate, PreFilter, PostFilter, Reserve):
         if best is None:
             return PostFilterResult(Status.unschedulable(), clear_nomination=True)
         return PostFilterResult(SUCCESS, *best)
+
+
+def _less(used: Mapping[str, int], without: Mapping[str, int]) -> dict[str, int]:
+    """The amounts of `used` that are not 0, less those of `without`."""
+    left = {key: value - without.get(key, 0) for key, value in used.items() if value}
+    left.update({key: -value for key, value in without.items() if value < 0 and key not in left})
+    return left

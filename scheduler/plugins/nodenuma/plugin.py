@@ -232,6 +232,12 @@ class NodeNUMAResource(PreFilter, FilterBatch, ScoreBatch, Reserve, PreBind, Vic
                 for index in range(len(stacked.states)) if affects_plain_pods[place] else stacked.demanding:
                     yield index, place, node
 
+    def slots_signature(self, state: CycleState, node: NodeInfo) -> Hashable:
+        numa = self.numa_cache.find(node.name)
+        if numa is None or (state[DEMAND].plain and not numa.state.options.affects_plain_pods):
+            return None
+        return node.name if numa.state.options.cpu_ratio != 1.0 else numa.state
+
     def filter_signature(self, stacked: _Stacked, node: NodeInfo) -> Hashable:
         numa = self.numa_cache.find(node.name)
         if not stacked.demanding and (numa is None or not numa.state.options.affects_plain_pods):

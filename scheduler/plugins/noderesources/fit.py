@@ -215,6 +215,8 @@ class NodeResourcesFit(PreFilter, FilterBatch, ScoreBatch, DryRunBatch):
             ok &= batch.free[column] >= need
         return ok
 
+    def slots_signature(self, state: CycleState, node: NodeInfo) -> None: ...
+
     def filter_signature(self, stacked: _Stacked, node: NodeInfo) -> Hashable:
         """For each resource, the number of requested amounts that would fit."""
         have, taken = node.allocatable, node.requested

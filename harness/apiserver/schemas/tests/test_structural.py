@@ -76,3 +76,12 @@ def test_a_definition_in_a_group_of_the_community_needs_approval() -> None:
     assert (code, status["details"]["causes"][0]["field"]) == (422, "metadata.annotations[api-approved.kubernetes.io]")
     body["metadata"]["annotations"] = {"api-approved.kubernetes.io": "unapproved, a test"}
     assert api.ask("POST", DEFINITIONS, body)[0] == 201
+
+
+@pytest.mark.parametrize("versions", [[], None], ids=["empty", "none"])
+def test_a_definition_without_versions_is_invalid(versions: list[Any] | None) -> None:
+    body = definition({"type": "string"})
+    body["spec"]["versions"] = versions
+    code, status = Api(bare=True).ask("POST", DEFINITIONS, body)
+    assert (code, status["reason"]) == (422, "Invalid")
+    assert "must have exactly one version marked as storage version" in status["message"]

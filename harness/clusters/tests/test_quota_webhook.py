@@ -1,0 +1,58 @@
+"""Admission of quotas on the embedded cluster: started by the first request, started again after its end."""
+
+import os
+import signal
+from pathlib import Path
+
+import orjson
+
+from seatrial.harness.clusters.embedded import EmbeddedBackend, EmbeddedCluster
+from seatrial.scheduler.api.builders import QuotaBuilder, pod, quota
+from seatrial.scheduler.api.transport import Request
+
+QUOTAS = "/apis/scheduling.sigs.k8s.io/v1alpha1/namespaces/default/elasticquotas"
+
+
+def webhooks_of(cluster: EmbeddedCluster) -> list[int]:
+    """The process ids of webhook processes that read the kubeconfig of this cluster."""
+    assert cluster.endpoint is not None
+    kubeconfig = os.fsencode(cluster.endpoint.kubeconfig)
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = path.read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if b"seatrial.scheduler.webhooks" in words and kubeconfig in words:
+            found.append(int(path.parent.name))
+    return found
+
+
+def message(cluster: EmbeddedCluster, wanted: QuotaBuilder) -> str:
+    response = cluster.call(Request("POST", QUOTAS, orjson.dumps(wanted.manifest)))
+    return "" if response.ok else str(orjson.loads(response.body)["message"])
+
+
+def test_the_webhook_starts_when_it_is_needed_and_again_after_its_end() -> None:
+    with EmbeddedBackend().start() as cluster:
+        path = "/api/v1/namespaces/default/pods"
+        assert cluster.call(Request("POST", path, orjson.dumps(pod("a").manifest))).code == 201
+        assert not webhooks_of(cluster)  # pods without a quota's label need no webhook
+
+        expected = 'admission webhook "vquota.koordinator.sh" denied the request: resourceKey cpu of quota'
+        assert message(cluster, quota("bad").min(cpu=3).max(cpu=2)).startswith(expected)
+        assert message(cluster, quota("good").min(cpu=1).max(cpu=2)) == ""
+        (process,) = webhooks_of(cluster)
+
+        os.kill(process, signal.SIGKILL)
+        assert message(cluster, quota("good").max(cpu=2).namespace("default")).endswith("already exist:good")
+        assert [pid for pid in webhooks_of(cluster) if pid != process]
+    assert not webhooks_of(cluster)
+
+
+def test_a_pod_of_a_parent_quota_is_refused() -> None:
+    with EmbeddedBackend().start() as cluster:
+        assert message(cluster, quota("p").max(cpu=2).parent()) == ""
+        body = orjson.dumps(pod("a").quota("p").manifest)
+        response = cluster.call(Request("POST", "/api/v1/namespaces/default/pods", body))
+        assert "pod can not be linked to a parentQuotaGroup,quota:p, pod:a" in response.body.decode()

@@ -1,0 +1,163 @@
+"""The CPU and memory use of this machine and of its pods, from /proc and cgroup files (QOS-KM-1 to KM-3, KM-7).
+
+A rate needs two samples: the first look at a counter only remembers it. A pod whose containers have control groups of
+their own is read from these; otherwise its processes are summed.
+"""
+
+import os
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from seatrial.harness.nodes.usage_model import KEPT, Load
+from seatrial.harness.nodes.usage_samples import Samples
+
+Owner = tuple[str, str]  # namespace and name of a pod
+
+_BUSY = (0, 1, 2, 5, 6)  # user, nice, system, irq, softirq in a line of /proc/stat
+_WITHOUT_PAGE_CACHE = frozenset({"inactive_anon", "active_anon", "unevictable"})
+_KIB = 1024
+
+
+@dataclass(slots=True)
+class _Series:
+    """Samples of one pod or of the node: moment, milli-CPU, bytes."""
+
+    rows: deque[tuple[float, float, float]] = field(default_factory=deque)
+    counter: float | None = None  # CPU seconds at the last look
+    moment: float = 0.0
+
+    def look(self, now: float, seconds: float, memory: float) -> None:
+        """Take in a counter of CPU seconds and the present bytes; a counter that fell begins anew."""
+        if self.counter is not None and now > self.moment and seconds >= self.counter:
+            self.rows.append((now, (seconds - self.counter) / (now - self.moment) * 1000, memory))
+            while self.rows[0][0] < now - KEPT:
+                self.rows.popleft()
+        self.counter, self.moment = seconds, now
+
+    def samples(self) -> Samples:
+        rows = np.array(self.rows, np.float64).reshape(-1, 3)
+        return Samples(rows[:, 0], rows[:, 1], rows[:, 2])
+
+
+class LocalLoad:
+    """Samples of the use of one machine."""
+
+    def __init__(self, root: Path = Path("/")) -> None:
+        """`root`: where /proc and /sys are looked for."""
+        self._root = root
+        self._ticks = os.sysconf("SC_CLK_TCK")
+        self._page = os.sysconf("SC_PAGE_SIZE")
+        self._node, self._system = _Series(), deque[tuple[float, float, float]]()
+        self._pods: dict[Owner, _Series] = {}
+
+    def look(self, now: float, owners: Mapping[int, Owner]) -> None:
+        """Take one sample. `owners`: the first processes of the pods. A pod that cannot be read is skipped.
+
+        Raises:
+            OSError: the files of the node cannot be read.
+        """
+        self._node.look(now, *self._of_node())
+        pids: dict[Owner, list[int]] = {}
+        for pid, owner in owners.items():
+            pids.setdefault(owner, []).append(pid)
+        self._pods = {owner: series for owner, series in self._pods.items() if owner in pids}
+        for owner, own in pids.items():
+            try:
+                seconds, memory = self._of_pod(own)
+            except (OSError, ValueError, IndexError):
+                continue
+            self._pods.setdefault(owner, _Series()).look(now, seconds, memory)
+        self._look_at_system(now)
+
+    def _look_at_system(self, now: float) -> None:
+        """What is left of the node's use without its pods', where all of them have a sample of now."""
+        fresh = [series.rows[-1] for series in self._pods.values() if series.rows and series.rows[-1][0] == now]
+        rows = self._node.rows
+        if not rows or rows[-1][0] != now or len(fresh) < len(self._pods):
+            return
+        _, cpu, memory = rows[-1]
+        rest = max(cpu - sum(row[1] for row in fresh), 0.0), max(memory - sum(row[2] for row in fresh), 0.0)
+        self._system.append((now, *rest))
+        while self._system[0][0] < now - KEPT:
+            self._system.popleft()
+
+    def measured(self) -> tuple[dict[Owner, Samples], Load | None]:
+        """The samples by pod, and of the node; None before its second sample."""
+        if not self._node.rows:
+            return {}, None
+        system = _Series(rows=self._system).samples() if self._system else None
+        pods = {owner: series.samples() for owner, series in self._pods.items() if series.rows}
+        return pods, Load(self._node.samples(), system)
+
+    # -- files --------------------------------------------------------------------------------------------------------
+
+    def _of_node(self) -> tuple[float, float]:
+        """CPU seconds, and MemTotal - MemAvailable in bytes."""
+        first = self._read("proc/stat").splitlines()[0].split()[1:]
+        memory = dict(line.split(":", 1) for line in self._read("proc/meminfo").splitlines() if ":" in line)
+        total, available = (int(memory[name].split()[0]) * _KIB for name in ("MemTotal", "MemAvailable"))
+        return sum(int(first[place]) for place in _BUSY) / self._ticks, float(total - available)
+
+    def _of_pod(self, pids: Sequence[int]) -> tuple[float, float]:
+        groups = {group for pid in pids if (group := self._group_of(pid)) is not None}
+        if groups and len(groups) == len(pids):
+            parts = [self._of_group(*group) for group in groups]
+        else:
+            parts = [self._of_process(pid) for pid in self._descendants(pids)]
+        return sum(part[0] for part in parts), sum(part[1] for part in parts)
+
+    def _group_of(self, pid: int) -> tuple[Path, Path] | None:
+        """The folders with the CPU and memory files of the process's control group; None if it is not its own."""
+        own, ours = self._groups(pid), self._groups(os.getpid())
+        if own == ours:
+            return None
+        sys = self._root / "sys/fs/cgroup"
+        if "" in own:
+            folder = sys / own[""].lstrip("/")
+            return (folder, folder) if (folder / "cpu.stat").is_file() else None
+        if "cpuacct" not in own or "memory" not in own:
+            return None
+        cpu = next((sys / name / own["cpuacct"].lstrip("/") for name in ("cpu,cpuacct", "cpuacct", "cpu")
+                    if (sys / name / own["cpuacct"].lstrip("/") / "cpuacct.usage").is_file()), None)  # fmt: skip
+        return None if cpu is None else (cpu, sys / "memory" / own["memory"].lstrip("/"))
+
+    def _groups(self, pid: int) -> dict[str, str]:
+        """Path by controller; "" is the controller of version 2."""
+        lines = (line.split(":", 2) for line in self._read(f"proc/{pid}/cgroup").splitlines())
+        return {controller: path for _, controllers, path in lines for controller in controllers.split(",")}
+
+    def _of_group(self, cpu: Path, memory: Path) -> tuple[float, float]:
+        rows = dict(line.split() for line in (memory / "memory.stat").read_text().splitlines())
+        prefix = "total_" if "total_inactive_anon" in rows else ""
+        used = sum(int(rows.get(f"{prefix}{name}", 0)) for name in _WITHOUT_PAGE_CACHE)
+        if (cpu / "cpuacct.usage").is_file():
+            return int((cpu / "cpuacct.usage").read_text()) / 1e9, float(used)
+        stat = dict(line.split() for line in (cpu / "cpu.stat").read_text().splitlines())
+        return int(stat["usage_usec"]) / 1e6, float(used)
+
+    def _descendants(self, pids: Sequence[int]) -> Iterator[int]:
+        """The processes and all below them."""
+        waiting = list(pids)
+        while waiting:
+            pid = waiting.pop()
+            yield pid
+            try:
+                waiting += map(int, self._read(f"proc/{pid}/task/{pid}/children").split())
+            except OSError:
+                continue
+
+    def _of_process(self, pid: int) -> tuple[float, float]:
+        """CPU seconds of the process and its ended children, and resident bytes without file pages."""
+        try:
+            fields = self._read(f"proc/{pid}/stat").rpartition(")")[2].split()
+            resident, shared = self._read(f"proc/{pid}/statm").split()[1:3]
+        except OSError:
+            return 0.0, 0.0  # it ended meanwhile
+        return sum(map(int, fields[11:15])) / self._ticks, float((int(resident) - int(shared)) * self._page)
+
+    def _read(self, path: str) -> str:
+        return (self._root / path).read_text(encoding="ascii", errors="replace")

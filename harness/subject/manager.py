@@ -1,0 +1,110 @@
+"""Koordinator's manager beside a scheduler under test: our controllers, and our node webhook as a process."""
+
+import selectors
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import orjson
+import yaml
+
+from seatrial.harness.clusters.protocol import Capability, Cluster
+from seatrial.harness.clusters.simulated import expect
+from seatrial.harness.errors import SubjectError, UsageError
+from seatrial.harness.private_files import private_folder
+from seatrial.harness.processes import die_with_parent, stop
+from seatrial.scheduler.api.transport import Request
+from seatrial.scheduler.controllers.app import build_manager
+
+START_WITHIN = 60.0
+READY_LINE = "manager synced"
+WEBHOOKS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
+
+
+@contextmanager
+def running_manager(cluster: Cluster, selector: str) -> Iterator[None]:
+    """The manager for the nodes that the selector selects; in this process if the cluster is there too.
+
+    Raises:
+        UsageError: the cluster has no address for processes.
+        SubjectError: it did not start.
+    """
+    if Capability.VIRTUAL_TIME in cluster.capabilities:
+        manager = build_manager(cluster.transport, cluster.clock, selector=selector)
+        manager.start()
+        try:
+            if not cluster.wait(lambda: manager.ready, within=START_WITHIN):
+                raise SubjectError(f"the manager did not see the whole cluster within {START_WITHIN:.0f} s")
+            yield
+        finally:
+            manager.stop()
+        return
+    if cluster.endpoint is None:
+        raise UsageError(f"the manager is a process, and cluster {cluster.name!r} has no address for processes")
+    with ExitStack() as cleanup:
+        log = cleanup.enter_context(private_folder()) / "manager.log"
+        command = [sys.executable, "-m", "seatrial.scheduler.controllers", "--kubeconfig",
+                   str(cluster.endpoint.kubeconfig), "--selector", selector]  # fmt: skip
+        process = _start(command, log, cleanup)
+        cluster.wait(lambda: READY_LINE in log.read_text() or process.poll() is not None, within=START_WITHIN)
+        if READY_LINE not in log.read_text():
+            raise SubjectError("the manager did not start\n" + log.read_text()[-4000:])
+        yield
+
+
+@contextmanager
+def running_node_webhook(cluster: Cluster, name: str, labels: str) -> Iterator[None]:
+    """The node webhook as a process, registered for nodes with these labels under the name `name`.
+
+    Raises:
+        SubjectError: it did not start.
+    """
+    with ExitStack() as cleanup:
+        folder = cleanup.enter_context(private_folder())
+        command = [sys.executable, "-m", "seatrial.scheduler.webhooks", "--port", "0",
+                   "--cert-dir", str(folder / "tls"), "--disable-device-resource-spec", "--nodes",
+                   "--node-labels", labels]  # fmt: skip
+        process = _start(command, folder / "webhook.log", cleanup, output=subprocess.PIPE)
+        assert process.stdout is not None  # noqa: S101
+        text = _read_until_closed(process)
+        configuration = next(
+            (found for found in yaml.safe_load_all(text) if found and found["kind"] == "MutatingWebhookConfiguration"),
+            None,
+        )
+        if configuration is None:
+            raise SubjectError("the node webhook did not start\n" + (folder / "webhook.log").read_text()[-4000:])
+        configuration["metadata"]["name"] = name
+        body: dict[str, Any] = configuration
+        expect(cluster.call(Request("POST", WEBHOOKS, orjson.dumps(body))), "register the node webhook")
+        cleanup.callback(lambda: cluster.call(Request("DELETE", f"{WEBHOOKS}/{name}")))
+        yield
+
+
+def _start(
+    command: list[str], log: Path, cleanup: ExitStack, *, output: int | None = None
+) -> "subprocess.Popen[bytes]":
+    sink = cleanup.enter_context(log.open("ab"))
+    process = subprocess.Popen(  # noqa: S603 a list of words, no shell
+        command, stdin=subprocess.DEVNULL, stdout=sink if output is None else output, stderr=sink, process_group=0,
+        preexec_fn=die_with_parent,  # noqa: PLW1509 one call into libc, which is loaded
+    )  # fmt: skip
+    cleanup.callback(lambda: stop(process))
+    return process
+
+
+def _read_until_closed(process: "subprocess.Popen[bytes]") -> str:
+    """The output up to its end, which comes when the process is ready or has ended."""
+    assert process.stdout is not None  # noqa: S101
+    found, until = b"", time.monotonic() + START_WITHIN
+    with selectors.DefaultSelector() as selector:
+        selector.register(process.stdout, selectors.EVENT_READ)
+        while selector.select(max(until - time.monotonic(), 0)):
+            part = process.stdout.read1(65536)  # type: ignore[attr-defined]
+            if not part:
+                break
+            found += part
+    return found.decode()

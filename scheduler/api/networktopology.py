@@ -1,0 +1,74 @@
+"""ClusterNetworkTopology objects, and the annotation of gangs that says in which domains their members gather.
+
+Invalid annotations never reject a pod: readers return what can be used, and notes in words.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from seatrial.scheduler.api.wire import ObjectMeta, Wire
+
+TOPOLOGIES_PATH = "/apis/scheduling.koordinator.sh/v1alpha1/clusternetworktopologies"
+GATHER_SPEC = "gang.scheduling.koordinator.sh/network-topology-spec"
+TOPOLOGY_SELECTOR = "scheduling.koordinator.sh/network-topology-selector"
+DEFAULT_TOPOLOGY = "default"  # the only object that is read
+
+CLUSTER_LAYER, NODE_LAYER = "ClusterTopologyLayer", "NodeTopologyLayer"
+MUST_GATHER, PREFER_GATHER = "MustGather", "PreferGather"
+
+
+class TopologyLayer(Wire, frozen=True):
+    """One layer of the network. `label_key`: the first of these node labels that is set names the node's domain."""
+
+    topology_layer: str = ""
+    parent_topology_layer: str = ""
+    label_key: tuple[str, ...] | None = ()
+
+
+class TopologySpec(Wire, frozen=True):
+    network_topology_spec: tuple[TopologyLayer, ...] | None = ()
+
+
+class ClusterNetworkTopology(Wire, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: TopologySpec = TopologySpec()
+    status: dict[str, Any] = {}  # compared, and written as a whole
+
+
+class GatherRule(Wire, frozen=True):
+    """How the members of a gang gather in the domains of one layer."""
+
+    layer: str = ""
+    strategy: str = ""
+    pod_count_multiple: int = 0  # members in a domain of the layer are a multiple of this; 0 and 1: any number
+
+
+class GatherSpec(Wire, frozen=True):
+    gather_strategy: tuple[GatherRule, ...] | None = ()
+
+
+def gather_rules(annotations: Mapping[str, str]) -> tuple[tuple[GatherRule, ...] | None, tuple[str, ...]]:
+    """The rules of the annotation, and what is wrong with it; None if there is none, or none that can be read."""
+    text = annotations.get(GATHER_SPEC)
+    if not text:
+        return None, ()
+    try:
+        rules = msgspec.json.decode(text, type=GatherSpec).gather_strategy or ()
+    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        expected = '{"gatherStrategy": [{"layer": NAME, "strategy": MustGather or PreferGather}]}'
+        return None, (f"annotation {GATHER_SPEC}: expected {expected}, found {text!r} ({error}); it is ignored",)
+    notes = [
+        f"annotation {GATHER_SPEC}: layer {rule.layer!r}: expected strategy MustGather or PreferGather, found"
+        f" {rule.strategy!r}; the strategy is ignored"
+        for rule in rules
+        if rule.strategy not in {MUST_GATHER, PREFER_GATHER}
+    ]
+    notes += [
+        f"annotation {GATHER_SPEC}: layer {rule.layer!r}: expected podCountMultiple of at least 0, found"
+        f" {rule.pod_count_multiple}; it is ignored"
+        for rule in rules
+        if rule.pod_count_multiple < 0
+    ]
+    return rules, tuple(notes)

@@ -1,0 +1,65 @@
+"""`python -m seatrial.scheduler.controllers`: the manager as a process, against any API server."""
+
+import asyncio
+import logging
+import signal
+import sys
+from pathlib import Path
+
+import cyclopts
+import uvloop
+
+from seatrial.scheduler.api.clock import WallClock
+from seatrial.scheduler.client.http import HttpTransport
+from seatrial.scheduler.client.kubeconfig import KubeconfigError, load_server
+from seatrial.scheduler.controllers.app import build_manager, build_routes
+from seatrial.scheduler.services.http import serve
+
+app = cyclopts.App(name="python -m seatrial.scheduler.controllers", help=__doc__, result_action="return_value")
+
+
+@app.default
+def run(*, kubeconfig: Path | None = None, selector: str = "", address: str = "127.0.0.1", port: int = 0) -> int:
+    """Keep a NodeMetric for each node, and write CPU normalization and amplification ratios, until SIGTERM or Ctrl-C.
+
+    Settings are in the ConfigMap koordinator-system/slo-controller-config.
+
+    Args:
+        kubeconfig: How to reach the API server; by default $KUBECONFIG, ~/.kube/config or the pod's service account.
+        selector: A label selector: serve nodes with these labels only.
+        address: Where health and metrics are served.
+        port: At which port; 0 for none.
+    """
+    logging.basicConfig(
+        level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname).1s %(name)s %(message)s"
+    )
+    try:
+        server = load_server(kubeconfig)
+    except KubeconfigError as error:
+        print(f"manager: {error}", file=sys.stderr)  # noqa: T201
+        return 2
+
+    async def work() -> int:
+        transport = HttpTransport(server)
+        manager = build_manager(transport, WallClock(), selector=selector)
+        try:
+            listening = [await serve(build_routes(manager), address, port)] if port else []
+        except OSError as error:
+            print(f"manager: --address {address} --port {port}: cannot listen: {error.strerror}", file=sys.stderr)  # noqa: T201
+            return 2
+        stopped = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+        manager.start()
+        await stopped.wait()
+        manager.stop()
+        for one in listening:
+            one.close()
+        transport.close()
+        return 0
+
+    return uvloop.run(work())
+
+
+if __name__ == "__main__":
+    sys.exit(app())

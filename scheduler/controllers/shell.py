@@ -1,0 +1,248 @@
+"""The manager: follows nodes, their topology and the configuration, and writes NodeMetrics and node annotations.
+
+A cluster whose nodes have no ratio annotations and whose configuration enables none gets no writes to nodes.
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, TypeVar
+
+from seatrial.scheduler.api.clock import Clock
+from seatrial.scheduler.api.core import ConfigMap, Node
+from seatrial.scheduler.api.numa import (
+    AMPLIFICATION_RATIO,
+    CPU_NORMALIZATION_ENABLED,
+    CPU_NORMALIZATION_RATIO,
+    GROUP_VERSION,
+    NodeResourceTopology,
+)
+from seatrial.scheduler.api.slo import NODE_METRICS_PATH, NodeMetric
+from seatrial.scheduler.api.transport import Response, Transport
+from seatrial.scheduler.api.wire import decoder, to_plain
+from seatrial.scheduler.client.informer import Following, Informer
+from seatrial.scheduler.client.rest import Rest, node_path, refusal
+from seatrial.scheduler.controllers.config import (
+    AMPLIFICATION,
+    COLOCATION,
+    NAME,
+    NAMESPACE,
+    NORMALIZATION,
+    Settings,
+    SloConfig,
+    collect_policy,
+    read_config,
+)
+from seatrial.scheduler.controllers.normalization import changed_annotations
+from seatrial.scheduler.framework.exposition import Family, sample
+
+log = logging.getLogger(__name__)
+
+RETRY = 5.0  # seconds after a write that failed
+K = TypeVar("K", bound=Following)
+
+
+class Manager:
+    """Runs the controllers against one API server."""
+
+    def __init__(self, transport: Transport, clock: Clock, *, selector: str = "") -> None:
+        """`selector`: a label selector; only nodes with these labels are served."""
+        self._transport, self._clock = transport, clock
+        self._rest = Rest(transport, clock)
+        self._config = SloConfig()
+        self._nodes: dict[str, Node] = {}
+        self._topologies: dict[str, NodeResourceTopology] = {}
+        self._metrics: dict[str, NodeMetric] = {}
+        self._writing: set[str] = set()
+        self._again: set[str] = set()
+        self._said: dict[str, str] = {}
+        self.writes: Counter[tuple[str, str]] = Counter()
+        self.ready = self._stopped = False
+        only = {"labelSelector": selector} if selector else {}
+        self._informers = [
+            self._follow(
+                f"/api/v1/namespaces/{NAMESPACE}/configmaps", ConfigMap, self._set_config, _ignore,
+                {"fieldSelector": f"metadata.name={NAME}"},
+            ),
+            self._follow(
+                f"/apis/{GROUP_VERSION}/noderesourcetopologies", NodeResourceTopology, self._set_topology,
+                lambda topology: self._topologies.pop(topology.metadata.name, None), {},
+            ),
+            self._follow(NODE_METRICS_PATH, NodeMetric, self._set_metric, self._metric_gone, {}),
+            self._follow("/api/v1/nodes", Node, self._set_node, self._node_gone, only),
+        ]  # fmt: skip
+
+    def start(self) -> None:
+        for informer in self._informers:
+            informer.start()
+
+    def stop(self) -> None:
+        self._stopped = True
+        for informer in self._informers:
+            informer.stop()
+
+    def _follow(
+        self, path: str, kind: type[K], on_set: Callable[[K], object], on_gone: Callable[[K], object],
+        selector: dict[str, str],
+    ) -> Informer[Any]:  # fmt: skip
+        return Informer(
+            self._transport, self._clock, path, decoder(kind), on_set=on_set,  # type: ignore[arg-type]
+            on_gone=on_gone, on_synced=self._synced, on_batch=_nothing, selector=selector, optional=True,  # type: ignore[arg-type]
+        )  # fmt: skip
+
+    def _synced(self) -> None:
+        if not self.ready and all(informer.synced for informer in self._informers):
+            self.ready = True
+            log.info("manager synced nodes=%d", len(self._nodes))
+            self._reconcile_all()
+
+    # -- objects ------------------------------------------------------------------------------------------------------
+
+    def _set_config(self, config_map: ConfigMap) -> None:
+        """A deleted ConfigMap changes nothing: the last settings stay."""
+        self._config, wrong = read_config(config_map, self._config)
+        for text in wrong:
+            log.warning("config refused why=%s", text)
+        self._reconcile_all()
+
+    def _set_topology(self, topology: NodeResourceTopology) -> None:
+        self._topologies[topology.metadata.name] = topology
+        self._reconcile(topology.metadata.name)
+
+    def _set_metric(self, metric: NodeMetric) -> None:
+        name = metric.metadata.name
+        before = self._metrics.get(name)
+        self._metrics[name] = metric
+        if before is None or before.spec != metric.spec:  # not for reports
+            self._reconcile(name)
+
+    def _metric_gone(self, metric: NodeMetric) -> None:
+        if self._metrics.pop(metric.metadata.name, None) is not None:
+            self._reconcile(metric.metadata.name)
+
+    def _set_node(self, node: Node) -> None:
+        before = self._nodes.get(node.name)
+        self._nodes[node.name] = node
+        known = before.metadata if before is not None else None
+        if known is None or (known.labels, known.annotations) != (node.metadata.labels, node.metadata.annotations):
+            self._reconcile(node.name)
+
+    def _node_gone(self, node: Node) -> None:
+        self._nodes.pop(node.name, None)
+        metric = self._metrics.get(node.name)
+        if metric is not None:
+            uid = metric.metadata.uid
+            self._rest.delete(f"{NODE_METRICS_PATH}/{node.name}", uid=uid, done=self._count("NodeMetric", "delete"))
+
+    # -- writes -------------------------------------------------------------------------------------------------------
+
+    def _reconcile_all(self) -> None:
+        for name in list(self._nodes):
+            self._reconcile(name)
+
+    def _reconcile(self, name: str) -> None:
+        """Write what differs from what should be; one round of writes at a time for each node."""
+        node = self._nodes.get(name)
+        if node is None or not self.ready or self._stopped:
+            return
+        if name in self._writing:
+            self._again.add(name)
+            return
+        writes = [*self._metric_writes(node), *self._annotation_writes(node)]
+        if not writes:
+            return
+        self._writing.add(name)
+        left = len(writes)
+
+        def done(response: Response) -> None:
+            nonlocal left
+            left -= 1
+            failed = not response.ok and response.code not in {404, 409}
+            if failed:
+                log.warning("manager unwritten node=%s why=%s", name, refusal(response))
+                self._clock.call_later(RETRY, lambda: self._reconcile(name))
+            if not left:
+                self._writing.discard(name)
+                if name in self._again:
+                    self._again.discard(name)
+                    self._reconcile(name)
+
+        for write in writes:
+            write(done)
+
+    def _metric_writes(self, node: Node) -> Iterator[Callable[[Callable[[Response], None]], None]]:
+        """Create the node's NodeMetric, or change its policy; a broken configuration changes no existing one."""
+        policy = collect_policy(self._config.section(COLOCATION).on(node.metadata.labels))
+        metric = self._metrics.get(node.name)
+        if metric is None:
+            group = NODE_METRICS_PATH.removeprefix("/apis/").rpartition("/")[0]
+            body = {"apiVersion": group, "kind": "NodeMetric", "metadata": {"name": node.name},
+                    "spec": {"metricCollectPolicy": policy}}  # fmt: skip
+            yield partial(self._post, body)
+        elif COLOCATION not in self._config.broken and _policy_of(metric) != policy:
+            patch: Settings = {"spec": {"metricCollectPolicy": policy}}
+            yield partial(self._patch, "NodeMetric", f"{NODE_METRICS_PATH}/{node.name}", patch)
+
+    def _annotation_writes(self, node: Node) -> Iterator[Callable[[Callable[[Response], None]], None]]:
+        metadata, config = node.metadata, self._config
+        keys = (AMPLIFICATION_RATIO, CPU_NORMALIZATION_RATIO, CPU_NORMALIZATION_ENABLED)
+        marked = any(key in metadata.annotations or key in metadata.labels for key in keys)
+        if not marked and not any(config.section(key).cluster or config.section(key).overrides
+                                  for key in (NORMALIZATION, AMPLIFICATION)):  # fmt: skip
+            return
+        topology = self._topologies.get(node.name)
+        changes, wrong = changed_annotations(
+            config.section(NORMALIZATION).on(metadata.labels),
+            config.section(AMPLIFICATION).on(metadata.labels),
+            metadata.labels,
+            metadata.annotations,
+            topology.metadata.annotations if topology is not None else {},
+        )
+        said = "; ".join(wrong)
+        if said and self._said.get(node.name) != said:
+            log.warning("ratios kept node=%s why=%s", node.name, said)
+        self._said[node.name] = said
+        if changes:
+            patch: Settings = {"metadata": {"annotations": changes}}
+            yield partial(self._patch, "Node", node_path(node.name), patch)
+
+    def _post(self, body: Settings, done: Callable[[Response], None]) -> None:
+        self._rest.post(NODE_METRICS_PATH, body, self._count("NodeMetric", "create", done))
+
+    def _patch(self, kind: str, path: str, patch: Settings, done: Callable[[Response], None]) -> None:
+        self._rest.merge(path, patch, self._count(kind, "patch", done))
+
+    def _count(
+        self, kind: str, verb: str, then: Callable[[Response], None] | None = None
+    ) -> Callable[[Response], None]:
+        def counted(response: Response) -> None:
+            self.writes[kind, verb] += 1
+            if then is not None:
+                then(response)
+
+        return counted
+
+    def families(self) -> Iterator[Family]:
+        """Metric families for `/metrics`."""
+        name = "manager_writes_total"
+        yield (
+            name,
+            "counter",
+            "Writes of the manager by kind and verb.",
+            [sample(name, {"kind": kind, "verb": verb}, count) for (kind, verb), count in sorted(self.writes.items())],
+        )
+
+
+def _policy_of(metric: NodeMetric) -> Settings:
+    found = metric.spec.metric_collect_policy
+    plain: Settings = to_plain(found) if found is not None else {}
+    return plain
+
+
+def _nothing() -> None:
+    """Each event is complete by itself."""
+
+
+def _ignore(_: object) -> None:
+    """The last settings stay."""

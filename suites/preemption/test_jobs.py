@@ -1,0 +1,378 @@
+"""Job-level preemption: room for a whole gang at the cost of whole jobs, held until the gang is bound.
+
+A member asks for one card of an A10 node. The pods in the way are full pods of lower priority.
+"""
+
+import pytest
+
+from seatrial.fixtures.expect import Expect
+from seatrial.fixtures.trial import Trial
+from seatrial.harness.clusters.protocol import Capability
+from seatrial.harness.subject.protocol import Subject
+from seatrial.scheduler.api.builders import PodBuilder, gang, node, pod, priority_class, quota
+
+PREEMPTING = "preempting-jobs"
+JOB = "scheduling.koordinator.sh/questioned-object-key"
+
+pytestmark = [pytest.mark.needs(Capability.NODES), pytest.mark.profile(PREEMPTING)]
+
+
+@pytest.fixture
+def classes(cluster: Trial) -> Trial:
+    """Four priority classes, and one that does not preempt."""
+    cluster.apply(
+        priority_class("trial-low", 1000),
+        priority_class("trial-middle", 5000),
+        priority_class("trial-high", 9000),
+        priority_class("trial-top", 20000),
+        priority_class("trial-patient", 20000, preempts=False),
+    )
+    return cluster
+
+
+def filler(name: str, where: str, cards: int = 1, priority: str = "trial-low", *, grace: int = 0) -> PodBuilder:
+    """A pod of lower priority on a given node."""
+    built = pod(name).gpus(cards).priority_class(priority).scheduler(PREEMPTING).on(host=where)
+    built.manifest["spec"]["terminationGracePeriodSeconds"] = grace
+    return built
+
+
+def workers(group: str, count: int, *, cards: int = 1, priority: str = "trial-top") -> list[PodBuilder]:
+    """Members of a PodGroup, `GROUP-0`, `GROUP-1`, …"""
+    return [
+        pod(f"{group}-{number}").gpus(cards).in_gang(group).priority_class(priority).scheduler(PREEMPTING)
+        for number in range(count)
+    ]
+
+
+def names(group: str, count: int) -> list[str]:
+    return [f"{group}-{number}" for number in range(count)]
+
+
+def hosts(cluster: Trial, **cards: int) -> None:
+    cluster.add(*(node(name).gpus("a10", count).label("host", name) for name, count in cards.items()))
+
+
+def left(cluster: Trial) -> list[str]:
+    """Names of pods that are not being deleted, without the members of gangs named train and other."""
+    return sorted(
+        pod.metadata.name
+        for pod in cluster.pods()
+        if not pod.deleting and not pod.metadata.name.startswith(("train-", "other-"))
+    )
+
+
+def nominated(cluster: Trial, *members: str) -> list[str]:
+    return [cluster.pod(name).status.nominated_node_name for name in members]
+
+
+@pytest.mark.feature("PRE-2.whole-gang-only")
+@pytest.mark.case("JP-001", severity="blocker")
+def test_a_gang_gets_the_room_of_less_important_pods(classes: Trial, expect: Expect) -> None:
+    """A gang of two on two full nodes of one card: both pods there are evicted, and both members run."""
+    hosts(classes, n1=1, n2=1)
+    classes.submit(filler("low-1", "n1"), filler("low-2", "n2"))
+    expect.running("low-1", "low-2")
+    classes.apply(gang("train", 2))
+
+    classes.submit(*workers("train", 2))
+
+    expect.running(*names("train", 2))
+    assert left(classes) == []
+
+
+@pytest.mark.feature("PRE-2.whole-gang-only")
+@pytest.mark.case("JP-002", severity="blocker")
+def test_a_gang_that_does_not_fit_even_so_evicts_nobody(classes: Trial, expect: Expect) -> None:
+    """A gang of three; a third node has a more important pod. Evicting the two low pods would help two members only."""
+    hosts(classes, n1=1, n2=1, n3=1)
+    classes.apply(priority_class("trial-boss", 30000))
+    classes.submit(filler("low-1", "n1"), filler("low-2", "n2"), filler("boss", "n3", priority="trial-boss"))
+    expect.running("low-1", "low-2", "boss")
+    classes.apply(gang("train", 3))
+
+    classes.submit(*workers("train", 3))
+
+    expect.pending(*names("train", 3))
+    expect.stable(seconds=12)
+    assert left(classes) == ["boss", "low-1", "low-2"]
+    assert nominated(classes, *names("train", 3)) == ["", "", ""]
+
+
+@pytest.mark.feature("PRE-2.whole-jobs")
+@pytest.mark.case("JP-003", severity="blocker")
+def test_no_job_loses_a_part_of_its_pods(classes: Trial, expect: Expect) -> None:
+    """A gang of three runs on three nodes. The important member needs one card: all three go, as they run together."""
+    hosts(classes, n1=1, n2=1, n3=1)
+    classes.apply(gang("old", 3))
+    classes.submit(*workers("old", 3, priority="trial-low"))
+    expect.running(*names("old", 3))
+    classes.apply(gang("train", 1))
+
+    classes.submit(*workers("train", 1))
+
+    expect.running("train-0")
+    expect.gone(*names("old", 3))
+
+
+@pytest.mark.feature("PRE-2.cost")
+@pytest.mark.case("JP-004", severity="critical")
+def test_the_cheapest_jobs_go(classes: Trial, expect: Expect) -> None:
+    """Priorities 1000, 5000 and 9000 cost 0, 1 and 2. n1 has 1000 and 9000, n2 has 5000 alone: n2 is cheaper."""
+    hosts(classes, n1=2, n2=2)
+    classes.submit(
+        filler("low", "n1"), filler("high", "n1", priority="trial-high"), filler("middle", "n2", 2, "trial-middle")
+    )
+    expect.running("low", "high", "middle")
+    classes.apply(gang("train", 1))
+
+    classes.submit(*workers("train", 1, cards=2))
+
+    expect.running("train-0")
+    assert left(classes) == ["high", "low"]
+
+
+@pytest.mark.feature("PRE-2.cost")
+@pytest.mark.case("JP-005", severity="critical")
+def test_pods_of_one_job_count_once(classes: Trial, expect: Expect) -> None:
+    """On n1 two pods of 5000 are one job: cost 1. On n2 pods of 1000, 5000 and 5000 are three jobs: cost 2. Upstream
+    counts pods without the label as one job."""
+    hosts(classes, n1=4, n2=4)
+    both = [filler(f"worker-{number}", "n1", 2, "trial-middle").label(JOB, "job-1") for number in (1, 2)]
+    apart = [filler(f"single-{number}", "n2", 1, "trial-middle").label(JOB, f"job-{number + 1}") for number in (1, 2)]
+    classes.submit(*both, filler("low", "n2", 2).label(JOB, "job-4"), *apart)
+    expect.running("worker-1", "worker-2", "low", "single-1", "single-2")
+    classes.apply(gang("train", 1))
+
+    classes.submit(*workers("train", 1, cards=4))
+
+    expect.running("train-0")
+    assert left(classes) == ["low", "single-1", "single-2"]
+
+
+@pytest.mark.feature("PRE-2.for-the-rest")
+@pytest.mark.case("JP-006", severity="critical")
+def test_members_that_have_room_need_no_victims(classes: Trial, expect: Expect) -> None:
+    """A gang of three with one free card: two of the three pods in the way are evicted."""
+    hosts(classes, n1=2, n2=2)
+    classes.submit(filler("low-1", "n1"), filler("low-2", "n1"), filler("low-3", "n2"))
+    expect.running("low-1", "low-2", "low-3")
+    classes.apply(gang("train", 3))
+
+    classes.submit(*workers("train", 3))
+
+    expect.running(*names("train", 3))
+    expect.stable(seconds=2)
+    assert len(left(classes)) == 1
+
+
+@pytest.mark.feature("PRE-2.protected")
+@pytest.mark.case("JP-007", severity="critical")
+def test_a_job_with_a_protected_pod_stays_whole(classes: Trial, expect: Expect) -> None:
+    """One of two pods of a job may not be preempted: the other one is not evicted either."""
+    hosts(classes, n1=1, n2=1)
+    first, second = (filler(f"worker-{number}", f"n{number}").label(JOB, "job-1") for number in (1, 2))
+    classes.submit(first, second.label("scheduling.koordinator.sh/disable-preemptible", "true"))
+    expect.running("worker-1", "worker-2")
+    classes.apply(gang("train", 1))
+
+    classes.submit(*workers("train", 1))
+
+    expect.pending("train-0")
+    expect.stable(seconds=12)
+    assert left(classes) == ["worker-1", "worker-2"]
+
+
+@pytest.mark.feature("PRE-2.never")
+@pytest.mark.case("JP-008", severity="critical")
+def test_a_gang_that_never_preempts_waits(classes: Trial, expect: Expect) -> None:
+    """Members with preemptionPolicy Never wait until both pods in the way have ended."""
+    hosts(classes, n1=1, n2=1)
+    classes.submit(filler("low-1", "n1"), filler("low-2", "n2"))
+    expect.running("low-1", "low-2")
+    classes.apply(gang("train", 2))
+    classes.submit(*workers("train", 2, priority="trial-patient"))
+    expect.pending(*names("train", 2), saying="preemptionPolicy=Never")
+    expect.stable(seconds=5)
+    assert left(classes) == ["low-1", "low-2"]
+
+    classes.delete("low-1", "low-2")
+
+    expect.running(*names("train", 2), within=60)
+
+
+@pytest.mark.feature("PRE-2.quota")
+@pytest.mark.case("JP-009", severity="critical")
+def test_a_gang_that_its_quota_does_not_admit_evicts_nobody(classes: Trial, expect: Expect) -> None:
+    """The quota has room for each of the two members alone, but not for both: the pods on the nodes stay."""
+    hosts(classes, n1=1, n2=1)
+    name = f"{classes.name}-team"
+    classes.apply(quota(name).min(cpu=3).max(cpu=3).manifest)
+    classes.submit(filler("low-1", "n1"), filler("low-2", "n2"))
+    expect.running("low-1", "low-2")
+    classes.apply(gang("train", 2))
+
+    classes.submit(*(built.request(cpu=2).quota(name) for built in workers("train", 2)))
+
+    expect.pending(*names("train", 2))
+    expect.stable(seconds=12)
+    assert left(classes) == ["low-1", "low-2"]
+
+
+@pytest.mark.feature("PRE-2.said")
+@pytest.mark.case("JP-010", severity="normal")
+def test_the_members_say_why_nobody_is_evicted(classes: Trial, expect: Expect) -> None:
+    """The pods on both nodes are as important as the gang."""
+    hosts(classes, n1=1, n2=1)
+    classes.submit(filler("a", "n1", priority="trial-top"), filler("b", "n2", priority="trial-top"))
+    expect.running("a", "b")
+    classes.apply(gang("train", 2))
+
+    classes.submit(*workers("train", 2))
+
+    expect.pending(*names("train", 2), saying="no potential victims")
+
+
+@pytest.mark.feature("PRE-2.no-deadlock")
+@pytest.mark.case("JP-011", severity="blocker")
+def test_two_gangs_that_each_fit_alone_do_not_share_the_room(classes: Trial, expect: Expect) -> None:
+    """Two gangs of two, members submitted in turn, on two cards of low pods: one gets both, then the other."""
+    hosts(classes, n1=1, n2=1)
+    classes.submit(filler("low-1", "n1", grace=2), filler("low-2", "n2", grace=5))
+    expect.running("low-1", "low-2")
+    classes.apply(gang("train", 2), gang("other", 2))
+    for one, two in zip(workers("train", 2), workers("other", 2), strict=True):
+        classes.submit(one, two)
+
+    def running() -> list[str]:
+        return sorted(pod.metadata.name for pod in classes.pods() if pod.status.phase == "Running" and not pod.deleting)
+
+    assert classes.cluster.wait(lambda: running() in (names("train", 2), names("other", 2)), within=60), running()
+    expect.stable(seconds=12)
+    first = running()
+    assert len(first) == 2
+
+    classes.delete(*first)
+
+    expect.running(*names("other" if first == names("train", 2) else "train", 2), within=60)
+
+
+@pytest.mark.feature("PRE-2.victims-told")
+@pytest.mark.case("JP-012", severity="normal")
+def test_the_condition_of_a_victim_names_the_gang(classes: Trial, expect: Expect) -> None:
+    """DisruptionTarget with reason PreemptionByScheduler names the gang group and the pod that triggered it."""
+    hosts(classes, n1=1)
+    classes.submit(filler("low", "n1", grace=20))
+    expect.running("low")
+    classes.apply(gang("train", 1))
+
+    classes.submit(*workers("train", 1))
+
+    expect.gone("low")
+    said = [c.message for c in classes.pod("low").status.conditions if c.type == "DisruptionTarget"]
+    assert said
+    assert f"preemptor: {classes.name}/train, triggerPod: {classes.name}/train-0" in said[0]
+
+
+@pytest.mark.feature("PRE-2.nominate")
+@pytest.mark.case("JP-020", severity="critical")
+def test_each_member_has_its_nominated_node(classes: Trial, expect: Expect) -> None:
+    """While the victims terminate, status.nominatedNodeName of the members names both nodes."""
+    hosts(classes, n1=1, n2=1)
+    classes.submit(filler("low-1", "n1", grace=8), filler("low-2", "n2", grace=8))
+    expect.running("low-1", "low-2")
+    classes.apply(gang("train", 2))
+
+    classes.submit(*workers("train", 2))
+
+    expect.gone("low-1", "low-2")
+    wanted = sorted(pod.spec.node_name for pod in classes.pods() if pod.metadata.name.startswith("low-"))
+    assert classes.cluster.wait(lambda: sorted(nominated(classes, *names("train", 2))) == wanted, within=5)
+    expect.running(*names("train", 2), within=60)
+
+
+@pytest.mark.feature("PRE-3.holds-capacity")
+@pytest.mark.case("JP-030", severity="blocker")
+def test_a_smaller_pod_does_not_get_the_nominated_room(classes: Trial, expect: Expect) -> None:
+    """One victim ends at once, the other one later. Meanwhile a pod of half a card waits for the free card in vain."""
+    hosts(classes, n1=1, n2=1)
+    classes.submit(filler("quick", "n1"), filler("slow", "n2", grace=15))
+    expect.running("quick", "slow")
+    classes.apply(gang("train", 2))
+    classes.submit(*workers("train", 2))
+    expect.gone("quick", "slow")
+    assert classes.cluster.wait(lambda: classes.find("quick") is None, within=10)
+
+    classes.submit(pod("thief").gpu_share(50).priority_class("trial-low").scheduler(PREEMPTING))
+
+    expect.pending("thief")
+    expect.running(*names("train", 2), within=60)
+    assert not classes.pod("thief").spec.node_name
+
+
+@pytest.mark.feature("PRE-3.given-back")
+@pytest.mark.case("JP-031", severity="critical")
+def test_the_room_is_given_back_when_a_member_is_deleted(classes: Trial, expect: Expect) -> None:
+    """A gang of two without its second member: the card that is free already goes to the pod that waits for it."""
+    hosts(classes, n1=1, n2=1)
+    classes.submit(filler("quick", "n1"), filler("slow", "n2", grace=300))
+    expect.running("quick", "slow")
+    classes.apply(gang("train", 2))
+    classes.submit(*workers("train", 2))
+    expect.gone("quick", "slow")
+    classes.submit(filler("next", "n1"))
+    expect.pending("next")
+
+    other = next(name for name in names("train", 2) if nominated(classes, name) == [slow_node(classes)])
+    classes.delete(other)
+
+    expect.running("next", within=30)
+
+
+def slow_node(cluster: Trial) -> str:
+    return cluster.pod("slow").spec.node_name
+
+
+@pytest.mark.feature("PRE-3.node-gone")
+@pytest.mark.case("JP-032", severity="critical")
+def test_a_gang_whose_nominated_node_is_gone_is_planned_again(classes: Trial, expect: Expect) -> None:
+    """The gang is nominated to n1 of two full nodes with two cards. n1 is deleted: the gang gets n2."""
+    hosts(classes, n1=2, n2=2)
+    classes.submit(filler("a", "n1", 2, grace=120), filler("b", "n2", 2, "trial-middle"))
+    expect.running("a", "b")
+    classes.apply(gang("train", 2))
+    classes.submit(*workers("train", 2))
+    expect.gone("a")
+    where = classes.pod("a").spec.node_name
+    assert classes.cluster.wait(lambda: nominated(classes, *names("train", 2)) == [where, where], within=5)
+
+    assert classes.call("DELETE", f"/api/v1/nodes/{where}").ok
+
+    expect.running(*names("train", 2), within=60)
+    assert {classes.pod(name).spec.node_name for name in names("train", 2)} != {where}
+
+
+@pytest.mark.feature("PRE-3.restart")
+@pytest.mark.case("JP-033", severity="critical")
+def test_restarted_between_eviction_and_binding(classes: Trial, expect: Expect, subject: Subject | None) -> None:
+    """The scheduler is killed while the victims terminate: its successor keeps the room and evicts nobody else."""
+    if subject is None:
+        pytest.skip("needs a scheduler that the harness started; somebody else runs this one")
+    hosts(classes, n1=1, n2=1, n3=1, n4=1)
+    classes.submit(
+        *(filler(f"low-{number}", f"n{number}", grace=10) for number in (1, 2)),
+        *(filler(f"middle-{number}", f"n{number}", priority="trial-middle", grace=10) for number in (3, 4)),
+    )
+    expect.running("low-1", "low-2", "middle-3", "middle-4")
+    classes.apply(gang("train", 2))
+    classes.submit(*workers("train", 2))
+    expect.gone("low-1", "low-2")
+    assert classes.cluster.wait(lambda: all(nominated(classes, *names("train", 2))), within=5)
+
+    subject.kill()
+    classes.submit(pod("thief").gpu_share(50).priority_class("trial-low").scheduler(PREEMPTING))
+    subject.start_again()
+
+    expect.running(*names("train", 2), within=60)
+    assert left(classes) == ["middle-3", "middle-4", "thief"]
+    assert not classes.pod("thief").spec.node_name

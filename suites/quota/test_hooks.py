@@ -1,0 +1,76 @@
+"""Hook plugins of quotas. Our profiles configure `podCount`, which bounds the number of pods of a quota."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from seatrial.fixtures.expect import Expect
+from seatrial.fixtures.trial import Trial
+from seatrial.harness.clusters.protocol import Capability
+from seatrial.scheduler.api.builders import node, quota
+from seatrial.suites.quota.test_quota import counted, make, named, path_of, read, settle
+
+pytestmark = [pytest.mark.needs(Capability.NODES)]
+
+RELEASED = Path(__file__).parents[1] / "manifests/v1.7/config/quota-hook.config.yaml"
+MAX_PODS, PODS = "seatrial.dev/max-pods", "seatrial.dev/pods"
+
+
+def hook_plugins(config: Path) -> list[dict[str, Any]]:
+    """The hook plugins of the first profile."""
+    profile = yaml.safe_load(config.read_bytes())["profiles"][0]
+    named = {one["name"]: one["args"] for one in profile.get("pluginConfig", ())}
+    found: list[dict[str, Any]] = named.get("ElasticQuota", {}).get("hookPlugins", [])
+    return found
+
+
+@pytest.fixture(autouse=True)
+def configured(seatrial_scheduler_config: Path | None) -> None:
+    if seatrial_scheduler_config is None or hook_plugins(seatrial_scheduler_config) != hook_plugins(RELEASED):
+        pytest.skip(f"needs a scheduler with the hook plugins of {RELEASED.name}")
+
+
+@pytest.mark.feature("QUOTA-13.validation-hook", "QUOTA-13.configuration-quota-hook")
+@pytest.mark.case("QU-060", severity="normal")
+def test_a_hook_refuses_a_pod_that_the_quota_has_room_for(cluster: Trial, expect: Expect) -> None:
+    """The third pod of a quota for two pods waits, and starts when one of them ends or the bound is raised."""
+    cluster.add(node("n1").cpu(32))
+    make(cluster, quota(named(cluster, "a")).max(cpu=16).annotation(MAX_PODS, "2"))
+    cluster.submit(counted(cluster, "first", "a", cpu=1), counted(cluster, "second", "a", cpu=2))
+    expect.bound("first", "second")
+
+    cluster.submit(counted(cluster, "third", "a", cpu=1), counted(cluster, "fourth", "a", cpu=2))
+
+    why = f"quota {named(cluster, 'a')} has 2 pods on nodes, expected less than 2"
+    expect.pending("third", "fourth", saying=f"CheckPod failed for hook plugin pod-count, err: {why}")
+    cluster.delete("first")
+    expect.bound("third")
+    change = {"metadata": {"annotations": {MAX_PODS: "3"}}}
+    cluster.call("PATCH", path_of(cluster, named(cluster, "a")), change)
+    expect.bound("fourth")
+
+
+@pytest.mark.feature("QUOTA-13.pod-hook")
+@pytest.mark.case("QU-061", severity="normal")
+def test_a_hook_hears_of_each_pod(cluster: Trial, expect: Expect) -> None:
+    """The number of pods on nodes that the hook adds to the status follows pods that start, end and change quota."""
+    cluster.add(node("n1").cpu(32))
+    make(cluster, quota(named(cluster, "a")).max(cpu=16), quota(named(cluster, "b")).max(cpu=16))
+    cluster.submit(*(counted(cluster, f"p-{number}", "a", cpu=1) for number in range(3)))
+    cluster.submit(counted(cluster, "too-large", "a", cpu=17))
+    expect.bound("p-0", "p-1", "p-2")
+    expect.pending("too-large")
+    assert pods_told(cluster) == ("3", "0")
+
+    cluster.delete("p-0")
+    move = {"metadata": {"labels": {"quota.scheduling.koordinator.sh/name": named(cluster, "b")}}}
+    assert cluster.call("PATCH", f"/api/v1/namespaces/{cluster.name}/pods/p-1", move).ok
+
+    assert pods_told(cluster) == ("1", "1")
+
+
+def pods_told(cluster: Trial) -> tuple[str, ...]:
+    settle(cluster)
+    return tuple(read(cluster, named(cluster, own))["metadata"]["annotations"].get(PODS, "") for own in "ab")
