@@ -40,7 +40,7 @@ class Comparison:
     ok: bool
 
 
-def compare(means: Mapping[str, Mapping[int, float]]) -> list[Comparison]:
+def hold_against(means: Mapping[str, Mapping[int, float]]) -> list[Comparison]:
     """Hold means (policy → percent arrived → percent allocated) against the published ones, to two digits as those.
 
     Raises:

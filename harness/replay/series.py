@@ -64,14 +64,22 @@ def series(
     figures: list[Row] = []
     curves: list[list[Row]] = []
     for seed in seeds:
-        if policy == through_scheduler.POLICY:
-            outcome = through_scheduler.replay(trace, load=load, seed=seed, config=config)
-        else:
-            outcome = replay(trace, policy, load=load, seed=seed)
+        outcome = run(trace, policy, load=load, seed=seed, config=config)
         figures.append(outcome.figures())
         curves.append(outcome.curve())
         done(outcome)
     return Series(policy, seeds, figures, curves)
+
+
+def run(trace: Trace, policy: str, *, load: float, seed: int, config: Path | None = None) -> Outcome:
+    """One replay. `config`: the scheduler's, for the policy `scheduler`.
+
+    Raises:
+        UsageError: there is no such policy, or `config` is no configuration that the scheduler can use.
+    """
+    if policy == through_scheduler.POLICY:
+        return through_scheduler.replay(trace, load=load, seed=seed, config=config)
+    return replay(trace, policy, load=load, seed=seed)
 
 
 def spread(samples: Sequence[float]) -> dict[str, float]:

@@ -27,6 +27,8 @@ def test_halves_fill_a_card_and_the_fifth_fails() -> None:
         "fragmented_of_idle_percent": 0.0,
         "pods": 5,
         "unplaced_pods": 1,
+        "unplaced_part_of_a_gpu": 1,
+        "largest_refused_at_percent": 125.0,
         "seconds": 2.5,
     }
     assert [row["gpu_allocated_percent"] for row in outcome.curve()] == [25, 50, 75, 100, 100]
