@@ -35,7 +35,12 @@ def bindings(request: Request) -> bool:
     return request.method == "POST" and request.path.endswith("/binding")
 
 
-PICKS: dict[str, Picks] = {pick.__name__: pick for pick in (every, writes, bindings)}
+def devices(request: Request) -> bool:
+    """Match requests about Device objects."""
+    return "/devices" in request.path
+
+
+PICKS: dict[str, Picks] = {pick.__name__: pick for pick in (every, writes, bindings, devices)}
 
 
 def refusal(code: int) -> Response:
@@ -93,6 +98,7 @@ class FaultyTransport:
         self._lossy: Picks | None = None
         self._cut = False
         self._dead = False
+        self._lives = 0  # an answer to a client that has died since does not reach its successor
         self.holding = False
         self.delay = 0.0
         self.answers: Counter[int] = Counter()
@@ -129,20 +135,25 @@ class FaultyTransport:
         for stream in list(self._streams):
             stream.close()
 
+    def begin_again(self) -> None:
+        """A new client uses this way; faults stay as they are set."""
+        self._dead = False
+        self._lives += 1
+
     # -- Transport ----------------------------------------------------------------------------------------------------
 
     def send(self, request: Request, done: Done) -> None:
         if self._dead:
             return
-        refused = self._refused(request)
+        refused, life = self._refused(request), self._lives
         if refused is not None:
-            self._clock.call_later(self.delay, lambda: self._answer(refused, done))
+            self._clock.call_later(self.delay, lambda: self._answer(refused, done, life))
             return
         lose = self._lossy is not None and self._lossy(request)
 
         def answered(response: Response) -> None:
             self.lost += lose
-            self._clock.call_later(self.delay, lambda: self._answer(LOST if lose else response, done))
+            self._clock.call_later(self.delay, lambda: self._answer(LOST if lose else response, done, life))
 
         self._inner.send(request, answered)
 
@@ -166,8 +177,8 @@ class FaultyTransport:
         self.refused += 1
         return refusal(self._refusal[0])
 
-    def _answer(self, response: Response, done: Done) -> None:
-        if not self._dead:
+    def _answer(self, response: Response, done: Done, life: int) -> None:
+        if not self._dead and life == self._lives:
             self.answers[response.code] += 1
             done(response)
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import math
 import os
 import sys
 from pathlib import Path
@@ -11,8 +12,20 @@ import msgspec
 from cyclopts import Parameter, validators
 
 from seatrial.harness.errors import UsageError
-from seatrial.harness.mutation.campaign import TIMEOUT, Outcome, catch_rate, markdown, run_campaign
+from seatrial.harness.mutation.campaign import (
+    MAX_SLOWDOWN,
+    TIMEOUT,
+    Outcome,
+    Progress,
+    catch_rate,
+    files_of,
+    run_baseline,
+    run_campaign,
+)
 from seatrial.harness.mutation.catalogue import Mutant, check, load, select
+from seatrial.harness.mutation.child import Result
+from seatrial.harness.mutation.results_file import ResultsFile, remaining
+from seatrial.harness.mutation.table import caught_by, write_table
 
 Plain = Annotated[bool, Parameter(negative="")]
 
@@ -23,14 +36,18 @@ def mutate(
     jobs: Annotated[int | None, Parameter(name=["--jobs", "-j"], validator=validators.Number(gte=1))] = None,
     timeout: Annotated[float, Parameter(validator=validators.Number(gt=0))] = TIMEOUT,
     quick: Plain = False,
+    results: Path | None = None,
+    again: Plain = False,
     list_: Annotated[bool, Parameter(name="--list", negative="")] = False,
     table: Path | None = None,
     json_: Annotated[bool, Parameter(name="--json", negative="")] = False,
 ) -> int:
     """Apply each seeded fault, run the suites with the auditor in virtual time, and print who caught it.
 
-    Each fault is applied in a process of its own while the code is imported; no file is changed.
-    Exit status: 0 all caught, 1 some got away, 2 the catalogue does not match the source, or its use was at fault.
+    Each fault is applied in a process of its own while the code is imported; no file is changed. The suites first run
+    over the original and must pass.
+    Exit status: 0 all caught, 1 some got away, 2 the catalogue does not match the source, the suites fail over the
+    original, or its use was at fault.
 
     Args:
         ids: IDs of mutants; by default all.
@@ -38,8 +55,10 @@ def mutate(
         jobs: Number of processes side by side; by default the number of cores.
         timeout: Seconds for each group of suites; a mutant with which they do not end counts as caught.
         quick: Run only the suites of each mutant's area.
+        results: Write each result to this file as it comes, and take over those that it has already.
+        again: Of the mutants in the results file, run those again that got away.
         list_: Print the catalogue and check that it matches the source; run nothing.
-        table: Also write the Markdown table to this file.
+        table: Also write the Markdown table to this file, between its markers if it exists.
         json_: Print outcomes as JSON.
     """
     mutants = select(load(), area, ids)
@@ -50,10 +69,14 @@ def mutate(
         return 0
     if table is not None and not table.resolve().parent.is_dir():
         raise UsageError(f"--table {table}: expected a file in an existing folder")
-    jobs = jobs or os.cpu_count() or 1
-    outcomes = asyncio.run(run_campaign(mutants, jobs=jobs, all_suites=not quick, limit=timeout, progress=_progress))
+    if again and results is None:
+        raise UsageError("--again: expected --results FILE with it, the results of an earlier run")
+    file = ResultsFile(results) if results is not None else None
+    to_run = remaining(mutants, file, again=again)
+    found = asyncio.run(_run(to_run, file, jobs=jobs or os.cpu_count() or 1, quick=quick, limit=timeout))
+    outcomes = [found.get(mutant.id) or Outcome(mutant, _kept(file, mutant)) for mutant in mutants]
     if table is not None:
-        table.write_text(markdown(outcomes))
+        write_table(table, outcomes)
     caught, counted = catch_rate(outcomes)
     away = [outcome.mutant for outcome in outcomes if outcome.counted and not outcome.result.caught]
     if json_:
@@ -65,6 +88,36 @@ def mutate(
     return 1 if away else 0
 
 
+async def _run(
+    mutants: list[Mutant], file: ResultsFile | None, *, jobs: int, quick: bool, limit: float
+) -> dict[str, Outcome]:
+    """Outcomes by mutant, after the baseline."""
+    if not mutants:
+        return {}
+    groups = [files_of(mutant, all_suites=not quick) for mutant in mutants]
+    files = dict.fromkeys(path for group in groups for part in group for path in part)
+    print(f"the suites over the original: {len(files)} files", file=sys.stderr, flush=True)
+    baseline = await run_baseline(list(files), limit=limit)
+    limit = max(limit, MAX_SLOWDOWN * sum(baseline.files.values()))
+
+    def progress(made: Progress) -> None:
+        if file is not None:
+            file.add(made.outcome.mutant, made.outcome.result)
+        _print_progress(made)
+
+    outcomes = await run_campaign(
+        mutants, jobs=jobs, all_suites=not quick, limit=limit, seconds=baseline.files, progress=progress
+    )
+    return {outcome.mutant.id: outcome for outcome in outcomes}
+
+
+def _kept(file: ResultsFile | None, mutant: Mutant) -> Result:
+    found = file.result_of(mutant) if file is not None else None
+    if found is None:
+        raise RuntimeError(f"mutant {mutant.id} was neither run nor in the results file")
+    return found
+
+
 def _list(mutants: list[Mutant], *, as_json: bool) -> None:
     if as_json:
         print(json.dumps(msgspec.to_builtins(mutants), indent=2))
@@ -74,11 +127,11 @@ def _list(mutants: list[Mutant], *, as_json: bool) -> None:
     print(f"{len(mutants)} mutants, all match the source")
 
 
-def _progress(outcome: Outcome) -> None:
-    result = outcome.result
+def _print_progress(made: Progress) -> None:
+    result = made.outcome.result
     if result.caught:
-        who = result.case or result.by.rpartition("::")[2]
-        text = f"{result.verdict} {who} after {result.seconds:g} s: {result.message}"
+        text = f"{result.verdict} {caught_by(made.outcome)} after {result.seconds:g} s: {result.message}"
     else:
         text = f"not caught by {result.tests} tests"
-    print(f"{outcome.mutant.id:8} {text}"[:200], file=sys.stderr, flush=True)
+    left = f"{made.done}/{made.total}, {math.ceil(made.seconds_left / 60)} min left"
+    print(f"{left}  {made.outcome.mutant.id:8} {text}"[:220], file=sys.stderr, flush=True)

@@ -1,19 +1,26 @@
-"""Run the suites over many mutants, several processes side by side, and sum up which were caught and by whom."""
+"""Run the suites over many mutants, several processes side by side, and sum up which were caught and by whom.
+
+For each mutant the suites of its area run first and the others, the quick ones first, only when these do not catch it.
+Before all, the suites run over the original: a suite that fails without a mutant judges none.
+"""
 
 import asyncio
 import contextlib
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
+from seatrial.harness.errors import UsageError
 from seatrial.harness.mutation.catalogue import PACKAGE, Mutant
 from seatrial.harness.mutation.child import Result
 
-TIMEOUT = 300.0  # seconds for one mutant; the original takes about 40
+TIMEOUT = 300.0  # seconds for a group of suites; the original takes about 80 for all
+MAX_SLOWDOWN = 5  # times the original's seconds, when that is more: a busy machine hangs no mutant
 SUITES = (PACKAGE / "suites").resolve()
 
 
@@ -29,8 +36,21 @@ class Outcome(msgspec.Struct, frozen=True):
         return not self.mutant.equivalent
 
 
-def files_of(mutant: Mutant, *, all_suites: bool) -> list[list[Path]]:
-    """The test files to run, in groups: those of the mutant's area first, then all others."""
+class BaselineError(UsageError):
+    """The suites fail over the original."""
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """How far a campaign is."""
+
+    outcome: Outcome
+    done: int
+    total: int
+    seconds_left: float  # by the pace so far
+
+
+def files_of(mutant: Mutant, *, all_suites: bool, seconds: Mapping[str, float] | None = None) -> list[list[Path]]:
+    """The test files to run, in groups: those of the mutant's area, then all others, by `seconds` of each file."""
     first: list[Path] = []
     for name in mutant.suites:
         path = SUITES / name
@@ -38,13 +58,14 @@ def files_of(mutant: Mutant, *, all_suites: bool) -> list[list[Path]]:
     if not all_suites:
         return [first]
     others = [path for path in sorted(SUITES.glob("*/test_*.py")) if path not in first]
-    return [first, others]
+    known = seconds or {}
+    return [first, sorted(others, key=lambda path: known.get(path.relative_to(SUITES).as_posix(), 0.0))]
 
 
-async def _run_one(mutant: Mutant, *, all_suites: bool, subject: str, limit: float) -> Result:
+async def _run_one(mutant: Mutant, groups: Sequence[Sequence[Path]], *, subject: str, limit: float) -> Result:
     result = Result(mutant.id)
     spent, ran = 0.0, 0
-    for files in files_of(mutant, all_suites=all_suites):
+    for files in groups:
         result = await _run_files(mutant.id, files, subject=subject, limit=limit)
         spent, ran = spent + result.seconds, ran + result.tests
         if result.caught:
@@ -86,6 +107,21 @@ async def _run_files(name: str, files: Sequence[Path], *, subject: str, limit: f
         return Result(name, True, "", "", "broken", f"exit status {process.returncode}: {last[0][:300]}")
 
 
+async def run_baseline(files: Sequence[Path], *, subject: str = "inprocess", limit: float = TIMEOUT) -> Result:
+    """Run the suites over the original.
+
+    Raises:
+        BaselineError: a test fails.
+    """
+    result = await _run_files("", files, subject=subject, limit=limit)
+    if result.caught:
+        who = result.case or result.by or "the suites"
+        raise BaselineError(
+            f"{who} {result.verdict} without a mutant: {result.message}; a campaign needs suites that pass"
+        )
+    return result
+
+
 async def run_campaign(
     mutants: Sequence[Mutant],
     *,
@@ -93,16 +129,25 @@ async def run_campaign(
     all_suites: bool = True,
     subject: str = "inprocess",
     limit: float = TIMEOUT,
-    progress: Callable[[Outcome], None] = lambda _: None,
+    seconds: Mapping[str, float] | None = None,
+    progress: Callable[[Progress], None] = lambda _: None,
+    now: Callable[[], float] = time.monotonic,
 ) -> list[Outcome]:
-    """Run the suites over each mutant, `jobs` at a time; outcomes are in the order of `mutants`."""
+    """Run the suites over each mutant, `jobs` at a time; outcomes are in the order of `mutants`.
+
+    `seconds` are those of each file over the original, as `run_baseline` found them.
+    """
     free = asyncio.Semaphore(jobs)
+    begun, done = now(), 0
 
     async def one(mutant: Mutant) -> Outcome:
+        nonlocal done
         async with free:
-            result = await _run_one(mutant, all_suites=all_suites, subject=subject, limit=limit)
-        outcome = Outcome(mutant, result)
-        progress(outcome)
+            groups = files_of(mutant, all_suites=all_suites, seconds=seconds)
+            outcome = Outcome(mutant, await _run_one(mutant, groups, subject=subject, limit=limit))
+        done += 1
+        left = (now() - begun) / done * (len(mutants) - done)
+        progress(Progress(outcome, done, len(mutants), left))
         return outcome
 
     return list(await asyncio.gather(*map(one, mutants)))
@@ -112,29 +157,3 @@ def catch_rate(outcomes: Sequence[Outcome]) -> tuple[int, int]:
     """How many mutants were caught, and how many count."""
     counted = [outcome for outcome in outcomes if outcome.counted]
     return sum(outcome.result.caught for outcome in counted), len(counted)
-
-
-def markdown(outcomes: Sequence[Outcome]) -> str:
-    """The table of docs/mutants.md."""
-    caught, counted = catch_rate(outcomes)
-    share = 100 * caught / counted if counted else 0.0
-    lines = [
-        f"{caught} of {counted} mutants caught ({share:.1f} %).",
-        "",
-        "| mutant | area | fault | upstream fix | caught by | tests run | symptom |",
-        "| --- | --- | --- | --- | --- | ---: | --- |",
-    ]
-    for outcome in outcomes:
-        mutant, result = outcome.mutant, outcome.result
-        by = (result.case or result.by or result.verdict) if result.caught else "**not caught**"
-        if mutant.equivalent:
-            by, said = "equivalent", mutant.equivalent
-        else:
-            said = result.message
-        cells = (mutant.id, mutant.area, mutant.fault, mutant.fix, by, str(result.tests), said[:160])
-        lines.append("| " + " | ".join(_cell(text) for text in cells) + " |")
-    return "\n".join(lines) + "\n"
-
-
-def _cell(text: str) -> str:
-    return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")

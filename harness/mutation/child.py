@@ -28,6 +28,7 @@ class Result(msgspec.Struct):
     message: str = ""
     seconds: float = 0.0  # until the failure, without imports
     tests: int = 0  # tests that ran before
+    files: dict[str, float] = {}  # seconds of each test file, with setup
 
 
 class MutantLoader(importlib.machinery.SourceFileLoader):
@@ -89,6 +90,8 @@ class FirstFailure:
         result = self._result
         if report.when == "call":
             result.tests += 1
+        file = item.nodeid.partition("::")[0]
+        result.files[file] = round(result.files.get(file, 0.0) + report.duration, 3)
         if report.failed and not result.caught and call.excinfo is not None:
             error = call.excinfo.value
             judged = isinstance(error, AssertionError | pytest.fail.Exception)

@@ -1,4 +1,4 @@
-"""A cluster as columns: what each node has left, and what each shape of pod asks for.
+"""A cluster as columns: free resources of each node, and requests of each pod shape.
 
 Rows are nodes in the order in which they are preferred, so that of several equal nodes the first is taken.
 The shapes are fixed when a replay starts: scores are kept per shape and node, and only a node that changed is scored
@@ -14,8 +14,8 @@ from seatrial.scheduler.packing.shapes import CARD, Flags, Ints, NodeStates, Sha
 
 
 class Cluster:
-    """What is left on each node. `cards` is [node, card]; a node with fewer cards than the widest is filled up with
-    cards that have nothing left, which no pod fits on and which count for nothing.
+    """Free resources of all nodes. `cards` is [node, card]; a node with fewer cards than the widest is filled up with
+    cards without free capacity, on which no pod fits and which do not count.
     """
 
     def __init__(self, nodes: Sequence[Node], shapes: Iterable[Shape]) -> None:
@@ -39,7 +39,7 @@ class Cluster:
         return NodeStates(self.model[nodes], self.cpu[nodes], self.memory[nodes], self.cards[nodes])
 
     def feasible(self, nodes: Ints) -> Flags:
-        """[node, shape]: the shape fits on the node as it is now."""
+        """Whether each shape fits on each node now, [node, shape]."""
         shapes, cards = self.shapes, self.cards[nodes]
         fits: Flags = self.cpu[nodes, None] >= shapes.cpu
         fits &= self.memory[nodes, None] >= shapes.memory
@@ -54,7 +54,7 @@ class Cluster:
         return int(np.where(cards >= milli, cards, CARD + 1).argmin())
 
     def place(self, node: int, shape: int, card: int) -> None:
-        """Take what the shape asks for; whole cards are the first free ones, `card` counts for a part only."""
+        """Subtract the request of the shape. Whole cards are the first free ones; `card` is for a part of a card."""
         shapes = self.shapes
         self.cpu[node] -= shapes.cpu[shape]
         self.memory[node] -= shapes.memory[shape]

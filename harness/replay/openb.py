@@ -16,7 +16,7 @@ from seatrial.scheduler.packing.shapes import CARD, Shape
 
 _NODE_COLUMNS = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
 _POD_COLUMNS = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
-_DIGITS = 12  # sums over a whole trace stay far within 64 bits
+_DIGITS = 12  # sums over a trace stay within 64 bits
 _MODELS = "gpu_spec"  # the traces with more multi-GPU pods lack it
 
 
@@ -53,7 +53,7 @@ class Trace:
 
     @property
     def gpu_request(self) -> int:
-        """Thousandths of a GPU that all pods ask for."""
+        """Thousandths of a GPU that all pods request."""
         return sum(pod.shape.gpu_request for pod in self.pods)
 
 
@@ -61,7 +61,7 @@ def load(nodes: Path, pods: Path) -> Trace:
     """Read both files. Nodes without a GPU are left out, as in the published replays.
 
     Raises:
-        UsageError: a file cannot be read or says something impossible; the message names file, line and column.
+        UsageError: a file cannot be read or has an invalid value; the message names file, line and column.
     """
     fleet = _nodes(nodes)
     known = frozenset(node.model for node in fleet)
@@ -83,7 +83,7 @@ def preference(trace: Trace, seed: int) -> list[Node]:
 
 
 def arrivals(trace: Trace, load: float, seed: int) -> list[Shape]:
-    """What the pods ask for, in the order in which they arrive.
+    """The requests of the pods in the order of arrival.
 
     The pods, sorted by name, are shuffled. Then pods drawn from the sorted list are appended until the next would take
     the GPU request past `load` times the GPU capacity; if the request is above that from the start, pods drawn from the
@@ -122,7 +122,7 @@ def _nodes(path: Path) -> tuple[Node, ...]:
 
 def _pods(path: Path, known: frozenset[str], fleet: Path) -> tuple[Pod, ...]:
     pods: dict[str, Pod] = {}
-    shapes: dict[Shape, Shape] = {}  # one object a shape: there are few
+    shapes: dict[Shape, Shape] = {}  # one object for each shape: there are few
     for row in _rows(path, _POD_COLUMNS):
         name = row.word("name")
         if name in pods:

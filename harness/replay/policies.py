@@ -68,7 +68,7 @@ class Random(Policy):
 
 
 class DotProd(Policy):
-    """The node whose idle CPU and GPU, multiplied with what the pod asks for, come to the least."""
+    """The node with the smallest dot product of free CPU and GPU with the pod's request."""
 
     name = "dotprod"
 

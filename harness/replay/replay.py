@@ -21,7 +21,7 @@ Clock = Callable[[], float]
 def replay(trace: Trace, policy: str, *, load: float, seed: int, clock: Clock = time.perf_counter) -> Outcome:
     """Replay a trace until `load` times the GPU capacity has arrived.
 
-    The outcome's seconds, read from `clock`, are those from setting up the empty cluster to the last pod.
+    The seconds of the outcome are measured with `clock`, from the empty cluster to the last pod.
 
     Raises:
         UsageError: there is no such policy.
@@ -50,7 +50,7 @@ def replay(trace: Trace, policy: str, *, load: float, seed: int, clock: Clock = 
 
 
 class Run:
-    """A cluster, and scores that are kept true to it: a placement has one node scored again, for all shapes."""
+    """A cluster and its scores: after a placement one node is scored again, for all shapes."""
 
     def __init__(self, cluster: Cluster, policy: Policy) -> None:
         self.cluster, self.policy = cluster, policy
@@ -61,7 +61,7 @@ class Run:
         self._score_all()
 
     def scored(self, nodes: Ints) -> Floats:
-        """[node, shape]: scores of nodes as they are now."""
+        """Scores for the present state of the nodes, [node, shape]."""
         return np.where(self.cluster.feasible(nodes), self.policy.scores(nodes), INFEASIBLE)
 
     def arrive(self, shape: int) -> bool:

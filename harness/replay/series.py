@@ -1,4 +1,4 @@
-"""The same replay with many seeds, summed up."""
+"""Statistics of a replay with several seeds."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ Row = dict[str, float | int]
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """What each seed came to."""
+    """The outcome of each seed."""
 
     policy: str
     seeds: Sequence[int]
@@ -43,7 +43,7 @@ class Series:
         ]
 
     def allocated(self) -> dict[int, float]:
-        """Percent arrived → mean of what was allocated then, as published results give it."""
+        """Percent arrived → mean of the allocated percent, in the form of published results."""
         return {int(row["arrived_percent"]): float(row["gpu_allocated_percent"]) for row in self.curve()}
 
 

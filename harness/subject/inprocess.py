@@ -19,6 +19,7 @@ from seatrial.harness.subject.protocol import IN_PROCESS, Subject
 from seatrial.scheduler.api.clock import SimClock
 from seatrial.scheduler.api.core import DEFAULT_SCHEDULER, Node, Pod, PodSpec
 from seatrial.scheduler.api.device import Device
+from seatrial.scheduler.api.networktopology import ClusterNetworkTopology
 from seatrial.scheduler.api.quota import ElasticQuota
 from seatrial.scheduler.api.transport import Response
 from seatrial.scheduler.api.wire import ObjectMeta
@@ -61,6 +62,7 @@ class InProcess(Subject):
             UsageError: `config` is no configuration that the scheduler can use.
         """
         self._cluster, self._seed = cluster, seed
+        self._link = FaultyTransport(cluster.transport, cluster.clock)
         try:
             self._configuration = load(config) if config is not None else default_configuration()
             self._build()
@@ -73,7 +75,6 @@ class InProcess(Subject):
     def _build(self) -> None:
         clock = self._cluster.clock
         self._alive = True
-        self._link = FaultyTransport(self._cluster.transport, clock)
         self._shell = build_shell(self._link, clock, configuration=self._configuration, seed=self._seed)
         self._routes = build_routes(self._shell, self._configuration)
 
@@ -108,12 +109,13 @@ class InProcess(Subject):
     def start_again(self) -> None:
         self._logger.removeHandler(self._kept)
         self._logger.setLevel(self._level)
+        self._link.begin_again()
         self._build()
         self.__enter__()
 
     @contextmanager
     def troubled(self) -> Iterator[Link]:
-        yield self._link  # the way of this one: who kills it asks again
+        yield self._link
 
     def log(self) -> str:
         return "\n".join(self._kept.lines)
@@ -128,15 +130,19 @@ class BareCore:
 
     scheduler_name = DEFAULT_SCHEDULER
 
-    def __init__(self, *, seed: int = 0, config: Path | None = None) -> None:
-        """`config`: the scheduler's configuration file; its first profile must have the default scheduler name.
+    def __init__(self, *, seed: int = 0, preempting_jobs: bool = False, config: Path | None = None) -> None:
+        """`preempting_jobs`: with job-level preemption. `config`: a configuration file for the default scheduler name.
 
         Raises:
             UsageError: `config` is no configuration that the scheduler can use.
         """
         self._clock = SimClock()
         try:
-            configuration = load(config) if config is not None else default_configuration(DEFAULT_SCHEDULER)
+            configuration = (
+                load(config)
+                if config is not None
+                else default_configuration(DEFAULT_SCHEDULER, preempting_jobs=preempting_jobs)
+            )
             self._core = build_core(configuration, self._clock, seed=seed)
         except ConfigError as error:
             raise UsageError(f"--scheduler-config: {error}") from error
@@ -149,6 +155,10 @@ class BareCore:
         found = msgspec.convert(node, Node)
         self._core.set_node(found)
         self._core.set_device(found.name, msgspec.convert(device, Device))
+
+    def add_network_topology(self, topology: dict[str, Any]) -> None:
+        """Add the ClusterNetworkTopology, or change it."""
+        self._core.set_network_topology(msgspec.convert(topology, ClusterNetworkTopology))
 
     def add_quota(self, quota: dict[str, Any]) -> None:
         """Add an ElasticQuota, or change it."""

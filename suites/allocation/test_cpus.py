@@ -86,11 +86,13 @@ def test_the_default_policy_comes_from_the_configuration(cluster: Trial, expect:
     ],
 )
 def test_all_others_share(cluster: Trial, expect: Expect, asked: PodBuilder, cpu: str) -> None:
-    """Pods of other QoS classes get no exclusive CPUs, whatever policy they name."""
+    """Pods of other QoS classes get no exclusive CPUs, whatever policy they name; one of class LSR beside them does."""
     cluster.add(node("n1").server(MACHINE))
-    cluster.submit(asked.request(cpu=cpu))
+    cluster.submit(asked.request(cpu=cpu), bound(pod("exclusive"), 4))
 
-    assert RESOURCE_STATUS not in expect.running("a").metadata.annotations
+    a, exclusive = expect.running("a", "exclusive")
+    assert RESOURCE_STATUS not in a.metadata.annotations
+    assert RESOURCE_STATUS in exclusive.metadata.annotations
 
 
 @pytest.mark.feature("CPU-1.integer")

@@ -55,6 +55,7 @@ def test_the_nodes_policy(cluster: Trial, expect: Expect, policy: str, cpu: int,
     assert len(shares(a)) == spans
     assert sum(shares(a).values()) == (cpu * 1000 if spans else 0)
     assert sum(shares(a, "memory").values()) == (16 * GIB if spans else 0)
+    expect.refusal()
 
 
 @pytest.mark.feature("NUMA-1.kubelet-wins")

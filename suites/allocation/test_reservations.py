@@ -9,11 +9,11 @@ from seatrial.fixtures.cpus import cpus, shares
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.promises import check_arrival, minors, reservation_of
 from seatrial.fixtures.trial import Trial
+from seatrial.harness.allocations import device_allocations
 from seatrial.harness.clusters.protocol import Capability
+from seatrial.harness.quantities import amount
 from seatrial.scheduler.api.builders import PodBuilder, node, pod, pods, priority_class, reservation
 from seatrial.scheduler.api.core import Pod
-from seatrial.scheduler.api.device import device_allocations
-from seatrial.scheduler.api.quantity import amount
 from seatrial.scheduler.api.reservation import RESERVATIONS_PATH, Reservation
 
 pytestmark = [pytest.mark.needs(Capability.NODES)]

@@ -11,12 +11,13 @@ import pytest
 import yaml
 
 from seatrial.fixtures.expect import Expect
-from seatrial.fixtures.promises import devices_of
+from seatrial.fixtures.promises import devices_of, parts
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.harness.errors import ApiRefused, ClusterError
 from seatrial.harness.private_files import private_folder
 from seatrial.harness.processes import die_with_parent, stop
+from seatrial.harness.quantities import units
 from seatrial.scheduler.api.builders import node, pod
 from seatrial.scheduler.api.core import Pod
 from seatrial.scheduler.api.device import (
@@ -27,7 +28,6 @@ from seatrial.scheduler.api.device import (
     GPU_SHARED,
     NVIDIA_GPU,
 )
-from seatrial.scheduler.api.quantity import units
 
 pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
 
@@ -106,7 +106,9 @@ def test_the_spelling_of_nvidia_stays(cluster: Trial, expect: Expect) -> None:
     cluster.add(node("n1").gpus("a10", 2))
     cluster.submit(pod("a").nvidia(1))
 
-    assert asked(expect.running("a")) == {NVIDIA_GPU: 1}
+    a = expect.running("a")
+    assert asked(a) == {NVIDIA_GPU: 1}
+    assert len(parts(a)) == 1
 
 
 @pytest.mark.feature("DEV-1.refusals")

@@ -6,10 +6,11 @@ import pytest
 
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
+from seatrial.harness.allocations import device_allocations
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.harness.nodes.faults import FAULTS_ANNOTATION
 from seatrial.scheduler.api.builders import PodBuilder, node, pod
-from seatrial.scheduler.api.device import GPU, GPU_CORE, GPU_MEMORY_RATIO, RDMA, device_allocations
+from seatrial.scheduler.api.device import GPU, GPU_CORE, GPU_MEMORY_RATIO, RDMA
 
 pytestmark = [pytest.mark.needs(Capability.NODES, Capability.DEVICE_FAULTS)]
 
@@ -142,6 +143,7 @@ def test_what_is_no_fault_of_the_card_changes_nothing(cluster: Trial, expect: Ex
     assert offered(cluster, "n1", GPU) == 100
     cluster.submit(pod("a").gpus(1))
     expect.running("a")
+    assert minors(cluster, "a") == {0}
 
 
 @pytest.mark.feature("DEV-2.holders-stay", "HIL-4.device-faults")
@@ -195,6 +197,7 @@ def test_another_node_takes_over(cluster: Trial, expect: Expect) -> None:
     cluster.submit(*(pod(name).gpus(1) for name in ("a", "b")))
     a, b = expect.running("a", "b")
     assert {a.spec.node_name, b.spec.node_name} == {"n2"}
+    assert minors(cluster, "a") | minors(cluster, "b") == {0, 1}
 
     heal(cluster, "n1")
     cluster.submit(pod("c").gpus(2))

@@ -3,6 +3,7 @@
 import pytest
 
 from seatrial.fixtures.expect import Expect
+from seatrial.fixtures.promises import minors
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.harness.clusters.run_scope import RUN_LABEL
@@ -111,7 +112,8 @@ def test_a_short_freeze_is_not_noticed(cluster: Trial, expect: Expect) -> None:
     cluster.submit(pod("b").gpus(1))
     assert expect.bound("b").status.phase == "Pending"
 
-    expect.running("b")
+    b = expect.running("b")
+    assert sorted([*minors(before), *minors(b)]) == [0, 1]
     assert ready(cluster, "n1") == "True"
     assert cluster.cluster.wait(lambda: taints(cluster, "n1") == set(), within=15)
     assert cluster.pod("a").metadata.uid == before.metadata.uid

@@ -7,6 +7,7 @@ import orjson
 import pytest
 
 from seatrial.fixtures.expect import Expect
+from seatrial.fixtures.promises import minors
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.harness.subject.protocol import Subject
@@ -129,7 +130,8 @@ def test_strict_gives_its_places_back(cluster: Trial, expect: Expect) -> None:
 
     cluster.submit(pod("x").gpus(1), pod("y").gpus(1))
 
-    expect.bound("x", "y", within=20)
+    x, y = expect.bound("x", "y", within=20)
+    assert sorted([*minors(x), *minors(y)]) == [0, 1]
 
 
 @pytest.mark.feature("GANG-2.nonstrict", "GANG-2.mode-on-pod")
@@ -234,7 +236,8 @@ def test_a_member_that_is_replaced_joins_the_gang(cluster: Trial, expect: Expect
 
     cluster.submit(*workers("train", 1, first=7))
 
-    expect.bound("train-7")
+    assert len(minors(expect.bound("train-7"))) == 1
+    assert sorted(minor for one in cluster.pods() for minor in minors(one)) == [0, 1, 2]
 
 
 @pytest.mark.feature("GANG-4.groups")
@@ -278,6 +281,7 @@ def test_an_unreadable_list_of_groups_leaves_the_gang_alone(cluster: Trial, expe
     cluster.apply(gang("train", 2).annotation(GANG_GROUPS, "[ps, worker]"))
     cluster.submit(*workers("train", 2))
     expect.bound(*names("train", 2))
+    assert sorted(minor for one in cluster.pods() for minor in minors(one)) == [0, 1]
 
 
 @pytest.mark.feature("GANG-5.annotations")

@@ -5,13 +5,14 @@ import random
 import pytest
 
 from seatrial.fixtures.expect import Expect
-from seatrial.fixtures.promises import devices_of
+from seatrial.fixtures.promises import devices_of, parts
 from seatrial.fixtures.trial import Trial
+from seatrial.harness.allocations import device_allocations
 from seatrial.harness.clusters.protocol import Capability
+from seatrial.harness.quantities import units
 from seatrial.scheduler.api.builders import node, pod
 from seatrial.scheduler.api.core import Pod
-from seatrial.scheduler.api.device import GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, device_allocations
-from seatrial.scheduler.api.quantity import units
+from seatrial.scheduler.api.device import GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO
 
 pytestmark = [pytest.mark.needs(Capability.NODES)]
 
@@ -67,6 +68,7 @@ def test_hami_leaves_whole_cards_alone(cluster: Trial, expect: Expect) -> None:
     expect.running("a")
 
     inside = cluster.container("a")
+    assert inside.cards() == ("/dev/nvidia0",)
     assert "CUDA_DEVICE_MEMORY_LIMIT" not in inside.env
     assert "LD_PRELOAD" not in inside.env
     assert LIBRARY not in inside.mounts
@@ -105,11 +107,12 @@ def test_limits_of_neighbours_add_up_to_the_card(cluster: Trial, expect: Expect)
 @pytest.mark.feature("DEV-1.none-without-request")
 @pytest.mark.case("IS-006", severity="critical")
 def test_a_pod_without_devices_sees_none(cluster: Trial, expect: Expect) -> None:
-    """A pod without a device request sees no cards on a node with cards."""
+    """A pod without a device request sees no cards on a node with cards; one beside it sees those it asked for."""
     cluster.add(node("n1").gpus("h100-80g", 8))
-    cluster.submit(pod("plain").request(cpu=1, memory="1Gi"))
+    cluster.submit(pod("plain").request(cpu=1, memory="1Gi"), pod("all").gpus(8))
 
-    expect.running("plain")
+    expect.running("plain", "all")
+    assert len(cluster.container("all").cards()) == 8
 
     inside = cluster.container("plain")
     assert inside.devices == ()
@@ -167,7 +170,8 @@ def test_churn_never_gives_one_card_to_two(cluster: Trial, seed: int) -> None:
             alive.append(name)
         cluster.cluster.wait(lambda: False, within=0.1)
         check_no_overlap(cluster)
-    assert sum(bool(pod.spec.node_name) for pod in cluster.pods()) >= 4, "the churn bound too little to prove anything"
+    with_cards = sum(bool(pod.spec.node_name and parts(pod)) for pod in cluster.pods())
+    assert with_cards >= 4, f"the churn is to leave four pods with cards or more, found {with_cards}"
 
 
 def check_no_overlap(cluster: Trial) -> None:

@@ -268,6 +268,7 @@ def test_pods_of_a_service_spread_by_default(cluster: Trial, expect: Expect) -> 
     expect.bound("filler", *(member.name for member in crowd))
     cluster.submit(given("new"))
     assert expect.bound("new").spec.node_name == "n2"
+    expect.refusal()
 
 
 # -- nodes ------------------------------------------------------------------------------------------------------------
@@ -309,6 +310,7 @@ def test_prefer_no_schedule_outweighs_utilisation(cluster: Trial, expect: Expect
         expect.bound(f"{prefix}-filler")
         cluster.submit(given(f"{prefix}-p").select({"pair": prefix}))
         assert expect.bound(f"{prefix}-p").spec.node_name == other
+    expect.refusal()
 
 
 @pytest.mark.feature("SCORE-4.selectors")

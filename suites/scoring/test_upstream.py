@@ -227,6 +227,7 @@ def test_balance_counts_beside_emptiness(cluster: Trial, expect: Expect, order: 
     occupy(cluster, uneven, cpu=5, memory="93Gi")
     cluster.submit(pod("a").request(cpu=2, memory="2Gi"))
     assert expect.bound("a").spec.node_name == even
+    expect.refusal()
 
 
 @pytest.mark.feature("SHELL-1.weights")
@@ -247,3 +248,4 @@ def test_default_weights_decide_where_plugins_disagree(cluster: Trial, expect: E
     asked.manifest["spec"]["containers"][0]["image"] = "registry.example/model:1"
     cluster.submit(asked)
     assert expect.bound("a").spec.node_name == preferred
+    expect.refusal()

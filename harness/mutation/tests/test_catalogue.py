@@ -3,9 +3,8 @@
 import pytest
 
 from seatrial.harness.errors import UsageError
-from seatrial.harness.mutation.campaign import Outcome, catch_rate, files_of, markdown
+from seatrial.harness.mutation.campaign import SUITES, files_of
 from seatrial.harness.mutation.catalogue import Edit, Mutant, MutantError, check, load, mutated, select
-from seatrial.harness.mutation.child import Result
 
 SOURCE = """class A:
     def run(self, one):
@@ -69,15 +68,9 @@ def test_unknown_areas_and_ids_are_refused() -> None:
     assert [mutant.id for mutant in select(MUTANTS, ids=["FIT-01"])] == ["FIT-01"]
 
 
-def test_equivalent_mutants_do_not_count() -> None:
-    """Of three mutants one is caught, one gets away and one is equivalent: one of two."""
-    plain = mutant("return 2", "return 3")
-    equal = Mutant("X-2", "fault", "fix", plain.edits, equivalent="the order is never seen")
-    outcomes = [Outcome(plain, Result("X-1", caught=True, case="SC-1", message="a | b")), Outcome(plain, Result("X-1")),
-                Outcome(equal, Result("X-2"))]  # fmt: skip
-    assert catch_rate(outcomes) == (1, 2)
-    table = markdown(outcomes)
-    assert "1 of 2 mutants caught (50.0 %)" in table
-    assert "a \\| b" in table
-    assert "**not caught**" in table
-    assert "the order is never seen" in table
+def test_files_of_the_area_come_first_then_the_quick_ones() -> None:
+    one = next(one for one in MUTANTS if one.area == "speed")
+    first, others = files_of(one, all_suites=True, seconds={"allocation/test_gpu.py": 9.0, "quota/test_quota.py": 8.0})
+    assert first == [SUITES / "throughput/test_costs.py"]
+    assert others[-2:] == [SUITES / "quota/test_quota.py", SUITES / "allocation/test_gpu.py"]
+    assert not set(first) & set(others)

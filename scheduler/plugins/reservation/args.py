@@ -20,7 +20,10 @@ class ReservationArgs(Args, frozen=True):
     reservation_selector_index: dict[str, object] = {}  # noqa: RUF012 msgspec copies it for each instance
 
     def ignores(self, name: str) -> bool:
-        """Whether the free amount of a resource on the node is not checked; native resources always are."""
+        """Whether the free amount of a resource, on the node and in a Restricted reservation, is not checked.
+
+        Native resources always are.
+        """
         return "/" in name and (name in self.ignored_resources or name.split("/", 1)[0] in self.ignored_resource_groups)
 
     def check(self) -> None:

@@ -253,7 +253,8 @@ class Reservation(PreFilter, FilterBatch, Transformer, PostFilter, ScoreBatch, R
         taken = taken_beside(reserved, there, self._named(node.requested, seen.requests), gone)
         lacks: list[str] = []
         if reserved.restricted:
-            lacks = lacking(seen.requests, reserved, gone, detailed=bool(seen.request.name))
+            detailed = bool(seen.request.name)
+            lacks = lacking(seen.requests, reserved, gone, detailed=detailed, ignores=self.args.ignores)
         return self._short(seen.requests, node, taken), lacks
 
     def _short_alone(self, state: CycleState, there: Sequence[ReservationInfo], node: NodeInfo) -> list[str]:

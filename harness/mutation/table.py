@@ -1,0 +1,76 @@
+"""The table of a campaign in Markdown, written between two markers of a page so that the prose around it stays."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from seatrial.harness.errors import UsageError
+from seatrial.harness.mutation.campaign import Outcome, catch_rate
+
+BEGIN, END = "<!-- mutants: begin -->", "<!-- mutants: end -->"
+MAX_SYMPTOM = 140  # characters
+
+
+def markdown(outcomes: Sequence[Outcome]) -> str:
+    """Catch rates by area, then each mutant with who caught it, after how long, and the symptom."""
+    caught, counted = catch_rate(outcomes)
+    share = 100 * caught / counted if counted else 0.0
+    equivalent = len(outcomes) - counted
+    lines = [
+        f"{caught} of {counted} mutants caught ({share:.1f} %), {equivalent} equivalent.",
+        "",
+        "| area | caught | of | equivalent |",
+        "| --- | ---: | ---: | ---: |",
+    ]
+    for area in dict.fromkeys(outcome.mutant.area for outcome in outcomes):
+        mine = [outcome for outcome in outcomes if outcome.mutant.area == area]
+        here, all_here = catch_rate(mine)
+        lines.append(f"| {area} | {here} | {all_here} | {len(mine) - all_here} |")
+    lines += [
+        "",
+        "Seconds are those of the tests until the first failure, without imports.",
+        "",
+        "| mutant | area | fault | upstream fix or rule | caught by | seconds | symptom, or why it got away |",
+        "| --- | --- | --- | --- | --- | ---: | --- |",
+    ]
+    for outcome in outcomes:
+        mutant, result = outcome.mutant, outcome.result
+        seconds = f"{result.seconds:.1f}" if result.caught else ""
+        if mutant.equivalent:
+            by, said = "equivalent", mutant.equivalent
+        elif result.caught:
+            by, said = caught_by(outcome), f"{result.verdict}: {result.message}"
+        else:
+            by, said = "**not caught**", f"all {result.tests} tests passed"
+        cells = (mutant.id, mutant.area, mutant.fault, mutant.fix, by, seconds, _short(said, mutant.equivalent))
+        lines.append("| " + " | ".join(_cell(text) for text in cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def caught_by(outcome: Outcome) -> str:
+    """The case, and the invariant where the auditor reported it."""
+    result = outcome.result
+    case = result.case or result.by.rpartition("::")[2] or result.verdict
+    first = result.message.partition(" ")[0]
+    return f"{case}, {first}" if first.startswith("AUD-") else case
+
+
+def write_table(path: Path, outcomes: Sequence[Outcome]) -> None:
+    """Replace what is between the markers of an existing page, or write a new page.
+
+    Raises:
+        UsageError: the page has not each marker once, in this order.
+    """
+    text = path.read_text() if path.exists() else f"{BEGIN}\n{END}\n"
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end or BEGIN in rest or END in after:
+        raise UsageError(f"--table {path}: expected one line {BEGIN!r} and after it one line {END!r}")
+    path.write_text(f"{before}{BEGIN}\n\n{markdown(outcomes)}\n{END}{after}")
+
+
+def _short(text: str, argument: str) -> str:
+    return text if argument else text[:MAX_SYMPTOM]
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")

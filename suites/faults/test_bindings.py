@@ -1,0 +1,86 @@
+"""The answer to a binding is lost or late: no card is given away, and no binding is claimed that was not made."""
+
+from collections.abc import Iterator
+
+import orjson
+import pytest
+
+from seatrial.fixtures.expect import Expect
+from seatrial.fixtures.promises import parts
+from seatrial.fixtures.trial import Trial
+from seatrial.harness.clusters.faulty import Link, bindings
+from seatrial.harness.clusters.protocol import Capability
+from seatrial.harness.subject.protocol import Subject
+from seatrial.scheduler.api.builders import node, pod, priority_class
+
+pytestmark = [pytest.mark.needs(Capability.NODES)]
+
+
+@pytest.fixture
+def link(subject: Subject | None) -> Iterator[Link]:
+    """The scheduler's connection to the API server."""
+    if subject is None:
+        pytest.skip("needs a scheduler that the harness started; the harness did not start this one")
+    with subject.troubled() as link:
+        yield link
+
+
+def pause(cluster: Trial, seconds: float, *, real: float) -> None:
+    """Let time pass; in real time only a little."""
+    virtual = Capability.VIRTUAL_TIME in cluster.cluster.capabilities
+    cluster.cluster.wait(lambda: False, within=seconds if virtual else real)
+
+
+def witnessed(cluster: Trial, expect: Expect) -> None:
+    """Wait until the scheduler knows the nodes: a bound pod shows it."""
+    cluster.submit(pod("witness"))
+    expect.bound("witness", within=90)
+    cluster.delete("witness")
+    pause(cluster, 1, real=1)
+
+
+@pytest.mark.feature("HIL-4.api-errors")
+@pytest.mark.case("FT-050", severity="blocker")
+def test_a_binding_without_an_answer_keeps_its_card(cluster: Trial, expect: Expect, link: Link) -> None:
+    """Two pods want the only card. One is bound, its answer is lost and the watch is silent: the other waits.
+
+    The other is more important, and tried later because its bindings were refused more often.
+    """
+    cluster.apply(priority_class("trial-high", 9000))
+    cluster.add(node("n1").gpus("a10", 1))
+    witnessed(cluster, expect)
+    link.refuse(500, bindings)
+    cluster.submit(pod("b").gpus(1).priority_class("trial-high").never_preempts())
+    assert cluster.cluster.wait(lambda: link.refused >= 3, within=60), "three bindings of b were to be tried"
+    cluster.submit(pod("a").gpus(1))
+    assert cluster.cluster.wait(lambda: link.refused >= 4, within=60), "a binding of a was to be tried"
+    link.heal()
+    link.hold_streams()
+    link.lose_answers(bindings)
+    assert cluster.cluster.wait(lambda: link.lost >= 1, within=60), "a binding was to be carried out"
+    pause(cluster, 60, real=4)
+    given = sorted(found.metadata.name for found in cluster.pods() if found.spec.node_name and parts(found))
+    assert len(given) == 1, f"expected the only card to have one pod, found it given to {given}"
+    link.heal()
+    expect.stable(seconds=5)
+
+
+@pytest.mark.feature("HIL-4.api-errors")
+@pytest.mark.case("FT-051", severity="normal")
+def test_a_pod_of_the_same_name_is_another_pod(cluster: Trial, expect: Expect, link: Link) -> None:
+    """A binding is refused, and the pod is replaced by one of its name that runs on the same node: the scheduler does
+    not write that it bound the first."""
+    cluster.add(node("n1"))
+    witnessed(cluster, expect)
+    link.refuse(500)
+    cluster.submit(pod("p"))
+    assert cluster.cluster.wait(lambda: link.refused >= 2, within=60), "the binding was to be tried, and looked at"
+    first = cluster.pod("p").metadata.uid
+    cluster.delete("p")
+    cluster.submit(pod("p").node_name("n1"))
+    link.heal()
+    pause(cluster, 30, real=8)
+    response = cluster.call("GET", f"/api/v1/namespaces/{cluster.name}/events")
+    said = [row["message"] for row in orjson.loads(response.body)["items"]
+            if row["involvedObject"].get("uid") == first and row["reason"] == "Scheduled"]  # fmt: skip
+    assert not said, f"no binding of the first pod was accepted; its events say {said}"

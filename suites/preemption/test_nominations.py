@@ -1,0 +1,195 @@
+"""From nomination to binding: what is written, what is kept free meanwhile, and for whom.
+
+The node is frozen, so that its victims end when the case lets them.
+"""
+
+import pytest
+
+from seatrial.fixtures.expect import Expect
+from seatrial.fixtures.trial import Trial
+from seatrial.harness.clusters.protocol import Capability
+from seatrial.harness.nodes.faults import FAULTS_ANNOTATION
+from seatrial.scheduler.api.builders import PodBuilder, disruption_budget, node, pod, priority_class
+
+pytestmark = [pytest.mark.needs(Capability.NODES)]
+
+
+@pytest.fixture
+def classes(cluster: Trial) -> Trial:
+    """Priority classes from low to top."""
+    values = {"low": 1000, "middle": 5000, "high": 9000, "top": 12000}
+    cluster.apply(*(priority_class(f"trial-{name}", value) for name, value in values.items()))
+    return cluster
+
+
+def of(level: str, name: str, cpu: int) -> PodBuilder:
+    return pod(name).request(cpu=cpu).priority_class(f"trial-{level}")
+
+
+def freeze(cluster: Trial, name: str) -> None:
+    """Keep victims of the node terminating until `thaw`."""
+    cluster.inject({"node": name, "verb": "frozen"})
+
+
+def thaw(cluster: Trial, name: str) -> None:
+    body = {"metadata": {"annotations": {FAULTS_ANNOTATION: None}}}
+    assert cluster.call("PATCH", f"/api/v1/nodes/{name}", body).ok
+
+
+def end(cluster: Trial, name: str) -> None:
+    """Delete a pod whether or not its node confirms it."""
+    assert cluster.call("DELETE", f"/api/v1/namespaces/{cluster.name}/pods/{name}?gracePeriodSeconds=0").ok
+
+
+@pytest.mark.feature("PRE-1.freed-place")
+@pytest.mark.case("PR-030", severity="critical")
+def test_the_nominated_node_is_written(classes: Trial, expect: Expect) -> None:
+    """While its victim terminates, the pod's status names the node, and the victim says why it ends."""
+    classes.add(node("n1").cpu(4))
+    classes.submit(of("low", "victim", 4))
+    expect.running("victim")
+    freeze(classes, "n1")
+    classes.submit(of("high", "high", 4))
+    expect.gone("victim")
+    expect.nominated("high", "n1")
+    reasons = [(one.type, one.reason) for one in classes.pod("victim").status.conditions if one.status == "True"]
+    assert ("DisruptionTarget", "PreemptionByScheduler") in reasons, f"the victim's conditions are {reasons}"
+    thaw(classes, "n1")
+    assert expect.bound("high").spec.node_name == "n1"
+
+
+@pytest.mark.feature("PRE-1.freed-place", "PRE-1.minimal-victims")
+@pytest.mark.case("PR-031", severity="critical")
+def test_no_further_victims_while_the_first_terminate(classes: Trial, expect: Expect) -> None:
+    """A pod with a nomination is tried again while its victim terminates; a cheaper victim elsewhere stays."""
+    classes.add(node("n1").cpu(4))
+    classes.submit(of("middle", "victim", 4))
+    expect.running("victim")
+    freeze(classes, "n1")
+    classes.submit(of("high", "high", 4))
+    expect.gone("victim")
+    expect.nominated("high", "n1")
+    classes.add(node("n2").cpu(4))
+    classes.submit(of("low", "cheaper", 4).node_name("n2"))
+    expect.running("cheaper")
+    classes.add(node("n3").cpu(1))  # an event that wakes the pod
+    expect.stable(seconds=15)
+    assert not classes.pod("cheaper").deleting, "expected no further victim while the first one terminates"
+    thaw(classes, "n1")
+    assert expect.bound("high").spec.node_name == "n1"
+
+
+@pytest.mark.feature("PRE-1.freed-place")
+@pytest.mark.case("PR-032", severity="critical")
+def test_half_of_the_room_is_not_given_away(classes: Trial, expect: Expect) -> None:
+    """One of two victims is gone: a less important pod that fits beside the other waits; a more important one goes."""
+    classes.add(node("n1").cpu(8))
+    classes.submit(of("low", "first", 4), of("low", "second", 4))
+    expect.running("first", "second")
+    freeze(classes, "n1")
+    classes.submit(of("high", "high", 8))
+    expect.gone("first", "second")
+    expect.nominated("high", "n1")
+    end(classes, "first")
+    classes.submit(of("middle", "thief", 4))
+    expect.pending("thief")
+    expect.stable(seconds=3)
+    classes.submit(of("top", "top", 4))
+    expect.bound("top")
+    thaw(classes, "n1")
+
+
+@pytest.mark.feature("PRE-1.freed-place")
+@pytest.mark.case("PR-033", severity="normal")
+def test_a_nomination_ends_with_its_pod(classes: Trial, expect: Expect) -> None:
+    """The nominated pod is deleted before its victims are gone: a less important pod gets what is free."""
+    classes.add(node("n1").cpu(8))
+    classes.submit(of("low", "first", 4), of("low", "second", 4))
+    expect.running("first", "second")
+    freeze(classes, "n1")
+    classes.submit(of("high", "high", 8))
+    expect.gone("first", "second")
+    expect.nominated("high", "n1")
+    end(classes, "first")
+    classes.submit(of("middle", "next", 4).never_preempts())
+    expect.pending("next")
+    end(classes, "high")
+    assert expect.bound("next").spec.node_name == "n1"
+    thaw(classes, "n1")
+
+
+@pytest.mark.feature("PRE-1.freed-place")
+@pytest.mark.case("PR-034", severity="normal")
+def test_a_more_important_pod_ends_lesser_nominations(classes: Trial, expect: Expect) -> None:
+    """A more important pod is nominated to the node of a lesser nomination: the lesser one is taken back."""
+    classes.add(node("n1").cpu(8))
+    classes.submit(of("low", "victim", 8))
+    expect.running("victim")
+    freeze(classes, "n1")
+    classes.submit(of("middle", "lesser", 8))
+    expect.gone("victim")
+    expect.nominated("lesser", "n1")
+    classes.submit(of("high", "greater", 8))
+    expect.nominated("greater", "n1")
+    expect.nominated("lesser", "")
+    thaw(classes, "n1")
+    assert expect.bound("greater").spec.node_name == "n1"
+
+
+@pytest.mark.feature("PRE-1.minimal-victims")
+@pytest.mark.case("PR-035", severity="normal")
+@pytest.mark.parametrize("names", [("a", "b"), ("b", "a")])
+def test_of_equal_victims_the_younger_goes(classes: Trial, expect: Expect, names: tuple[str, str]) -> None:
+    """Of two pods of one priority on one node, the one that started later is the victim."""
+    older, younger = names
+    classes.add(node("n1").cpu(8))
+    classes.submit(of("low", older, 4))
+    expect.running(older)
+    classes.cluster.wait(lambda: False, within=2)  # start times have whole seconds
+    classes.submit(of("low", younger, 4))
+    expect.running(younger)
+    classes.submit(of("high", "high", 4))
+    expect.bound("high")
+    assert [one.metadata.name for one in classes.pods() if one.metadata.name in names and not one.deleting] == [older]
+
+
+@pytest.mark.feature("PRE-1.budgets")
+@pytest.mark.case("PR-036", severity="critical")
+@pytest.mark.parametrize(("guarded", "other"), [("a", "b"), ("b", "a")])
+def test_a_budget_outweighs_age(classes: Trial, expect: Expect, guarded: str, other: str) -> None:
+    """The guarded pod is the younger one, which would be the victim without its budget; it stays."""
+    classes.add(node("n1").cpu(8))
+    classes.apply(disruption_budget("keep", {"app": "guarded"}, min_available=1))
+    classes.submit(of("low", other, 4))
+    expect.running(other)
+    classes.cluster.wait(lambda: False, within=2)
+    classes.submit(of("low", guarded, 4).label("app", "guarded"))
+    expect.running(guarded)
+    classes.cluster.wait(lambda: False, within=2)  # the budget's status counts it
+    classes.submit(of("high", "high", 4))
+    expect.gone(other)
+    expect.bound("high")
+    assert not classes.pod(guarded).deleting
+
+
+@pytest.mark.feature("PRE-1.budgets")
+@pytest.mark.case("PR-037", severity="normal")
+@pytest.mark.parametrize(("guarded", "other"), [("n1", "n2"), ("n2", "n1")])
+def test_a_budget_with_disruptions_left_does_not_protect(
+    classes: Trial, expect: Expect, guarded: str, other: str
+) -> None:
+    """A budget allows one disruption: the node with its pod of low priority is chosen before one of middle priority."""
+    classes.add(node(guarded).cpu(4), node(other).cpu(4), node("n3").cpu(1))
+    classes.apply(disruption_budget("loose", {"app": "guarded"}, min_available=1))
+    host = "kubernetes.io/hostname"
+    classes.submit(
+        of("low", "spare", 4).label("app", "guarded").select({host: guarded}),
+        of("top", "kept", 1).label("app", "guarded").select({host: "n3"}),
+        of("middle", "dear", 4).select({host: other}),
+    )
+    expect.running("spare", "kept", "dear")
+    classes.cluster.wait(lambda: False, within=2)
+    classes.submit(of("high", "high", 4))
+    expect.gone("spare")
+    assert expect.bound("high").spec.node_name == guarded
+    assert not classes.pod("dear").deleting

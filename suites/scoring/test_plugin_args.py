@@ -1,0 +1,110 @@
+"""Arguments of plugins in a profile take effect, where the default would give another result."""
+
+import pytest
+
+from seatrial.fixtures.expect import Expect
+from seatrial.fixtures.trial import Trial
+from seatrial.harness.clusters.protocol import Capability
+from seatrial.scheduler.api.builders import node, pod
+
+pytestmark = [pytest.mark.needs(Capability.NODES), pytest.mark.feature("SHELL-1.plugin-args")]
+
+HOST = "kubernetes.io/hostname"
+ARGS, PACKING, RATIO = "plugin-args", "packing-nodes", "ratio-nodes"
+
+
+def fill(cluster: Trial, expect: Expect, **cpu: int) -> None:
+    """Occupy so many CPUs of each node, and as many GiB."""
+    cluster.submit(
+        *(pod(f"on-{name}").request(cpu=count, memory=f"{count}Gi").select({HOST: name}) for name, count in cpu.items())
+    )
+    expect.bound(*(f"on-{name}" for name in cpu))
+
+
+@pytest.mark.profile(ARGS)
+@pytest.mark.case("SH-020", severity="critical")
+def test_added_affinity_limits_a_profile(cluster: Trial, expect: Expect) -> None:
+    """A pod of the profile goes to the small node with the label; one that fits on the large node only waits."""
+    cluster.add(node("n1").cpu(64), node("n2").cpu(4).label("disk", "fast"))
+    cluster.submit(pod("small").request(cpu=1).scheduler(ARGS), pod("large").request(cpu=16).scheduler(ARGS))
+    assert expect.bound("small").spec.node_name == "n2"
+    expect.pending("large", saying="affinity")
+    cluster.submit(pod("usual").request(cpu=16))
+    assert expect.bound("usual").spec.node_name == "n1"
+
+
+@pytest.mark.profile(ARGS)
+@pytest.mark.case("SH-021", severity="critical")
+def test_default_constraints_spread_pods_of_a_service(cluster: Trial, expect: Expect) -> None:
+    """The second pod of a Service waits: one node is full, on the other it makes a skew of 2. A pod alone is placed."""
+    service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"},
+               "spec": {"selector": {"app": "a"}, "ports": [{"port": 80}]}}  # fmt: skip
+    cluster.accept(service, f"/api/v1/namespaces/{cluster.name}/services")
+    cluster.add(*(node(name).cpu(8).memory("16Gi").label("disk", "fast") for name in ("n1", "n2")))
+    fill(cluster, expect, n2=8)
+    cluster.submit(pod("first").label("app", "a").request(cpu=1).scheduler(ARGS))
+    assert expect.bound("first").spec.node_name == "n1"
+    cluster.submit(pod("second").label("app", "a").request(cpu=1).scheduler(ARGS))
+    expect.pending("second", saying="topology spread constraints")
+    cluster.submit(pod("alone").request(cpu=1).scheduler(ARGS), pod("usual").label("app", "a").request(cpu=1))
+    expect.bound("alone", "usual")
+
+
+@pytest.mark.profile(ARGS)
+@pytest.mark.case("SH-022", severity="normal")
+def test_ignored_resources_are_not_counted(cluster: Trial, expect: Expect) -> None:
+    """A resource that the profile ignores is on no node: a pod of the profile is bound, one of the default waits."""
+    cluster.add(node("n1").label("disk", "fast"))
+    cluster.submit(
+        pod("ignored").resources({"example.com/dongle": 1}).scheduler(ARGS),
+        pod("counted").resources({"example.com/dongle": 1}),
+    )
+    expect.bound("ignored")
+    expect.pending("counted", saying="Insufficient example.com/dongle")
+
+
+@pytest.mark.profile(ARGS)
+@pytest.mark.case("SH-023", severity="normal")
+def test_models_that_are_not_shared(cluster: Trial, expect: Expect) -> None:
+    """Shares of a model that the profile excludes are refused, whole cards are given; the default gives shares."""
+    cluster.add(node("n1").gpus("a10", 2).label("disk", "fast"))
+    model = cluster.device("n1")["metadata"]["labels"]["node.koordinator.sh/gpu-model"]
+    assert model == "A10", f"the profile excludes model A10, the node has {model}"
+    cluster.submit(pod("share").gpu_share(50).scheduler(ARGS), pod("whole").gpus(1).scheduler(ARGS))
+    expect.bound("whole")
+    expect.pending("share", saying="does not support GPU Share")
+    cluster.submit(pod("usual").gpu_share(50))
+    expect.bound("usual")
+
+
+@pytest.mark.profile(PACKING)
+@pytest.mark.case("SH-024", severity="critical")
+@pytest.mark.parametrize(("fuller", "emptier"), [("n1", "n2"), ("n2", "n1")])
+def test_most_allocated_packs_nodes(cluster: Trial, expect: Expect, fuller: str, emptier: str) -> None:
+    """Pods of the profile go to the fuller node until it is full; one of the default goes to the emptier one."""
+    cluster.add(*(node(name).cpu(16).memory("64Gi") for name in ("n1", "n2")))
+    fill(cluster, expect, **{fuller: 6, emptier: 2})
+    for number in range(2):
+        cluster.submit(pod(f"p{number}").request(cpu=4, memory="4Gi").scheduler(PACKING))
+        assert expect.bound(f"p{number}").spec.node_name == fuller
+    cluster.submit(pod("rest").request(cpu=4, memory="4Gi").scheduler(PACKING))
+    assert expect.bound("rest").spec.node_name == emptier
+
+
+@pytest.mark.profile(RATIO)
+@pytest.mark.case("SH-025", severity="critical")
+@pytest.mark.parametrize("names", [("n1", "n2"), ("n2", "n1")], ids=["first", "second"])
+@pytest.mark.parametrize(
+    ("better", "worse"),
+    [
+        pytest.param(9, 1, id="half-before-empty"),
+        pytest.param(9, 18, id="half-before-full"),
+        pytest.param(15, 3, id="fuller-before-emptier"),
+    ],
+)
+def test_a_shape_decides(cluster: Trial, expect: Expect, names: tuple[str, str], better: int, worse: int) -> None:
+    """The shape scores an empty node 0, a half full one 10 and a full one 5."""
+    cluster.add(*(node(name).cpu(20).memory("64Gi") for name in ("n1", "n2")))
+    fill(cluster, expect, **dict(zip(names, (better, worse), strict=True)))
+    cluster.submit(pod("p").request(cpu=1).scheduler(RATIO))
+    assert expect.bound("p").spec.node_name == names[0]

@@ -1,0 +1,99 @@
+"""When a waiting pod is tried again, and when it is not: age, backoff, gates, deletion."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from seatrial.fixtures.expect import Expect
+from seatrial.fixtures.trial import Trial
+from seatrial.harness.clusters.faulty import Link, bindings
+from seatrial.harness.clusters.protocol import Capability
+from seatrial.harness.subject.protocol import Subject
+from seatrial.scheduler.api.builders import node, pod, priority_class
+
+pytestmark = [pytest.mark.needs(Capability.NODES), pytest.mark.feature("SCORE-4.queue")]
+
+
+@pytest.fixture
+def link(subject: Subject | None) -> Iterator[Link]:
+    """The scheduler's connection to the API server."""
+    if subject is None:
+        pytest.skip("needs a scheduler that the harness started; the harness did not start this one")
+    with subject.troubled() as link:
+        yield link
+
+
+@pytest.mark.case("SC-160", severity="critical")
+def test_of_equal_pods_the_older_is_first(cluster: Trial, expect: Expect) -> None:
+    """Five equal pods wait for a cordoned node with room for two: the two oldest are placed, whatever their names."""
+    cluster.add(node("n1").cpu(2))
+    assert cluster.call("PATCH", "/api/v1/nodes/n1", {"spec": {"unschedulable": True}}).ok
+    cluster.cluster.wait(lambda: False, within=1)
+    names = ["m", "z", "a", "k", "b"]
+    for name in names:
+        cluster.submit(pod(name).request(cpu=1))
+        expect.pending(name)
+        cluster.cluster.wait(lambda: False, within=1)
+    cluster.cluster.wait(lambda: False, within=12)  # the backoff of all is over
+    assert cluster.call("PATCH", "/api/v1/nodes/n1", {"spec": {"unschedulable": None}}).ok
+    expect.bound("m", "z")
+    expect.stable(seconds=3)
+    assert sorted(one.metadata.name for one in cluster.pods() if one.spec.node_name) == ["m", "z"]
+
+
+@pytest.mark.case("SC-161", severity="critical")
+@pytest.mark.needs(Capability.VIRTUAL_TIME)
+def test_backoff_has_a_maximum(cluster: Trial, expect: Expect, link: Link) -> None:
+    """Bindings fail for ten minutes; afterwards the pod is bound within the maximum backoff of 10 s."""
+    cluster.add(node("n1"))
+    link.refuse(500, bindings)
+    cluster.submit(pod("p"))
+    cluster.cluster.wait(lambda: False, within=600)
+    tries = link.refused
+    assert 50 <= tries <= 75, f"expected one try each 10 s after the first ones, found {tries} in 600 s"
+    link.heal()
+    expect.bound("p", within=12)
+
+
+@pytest.mark.case("SC-162", severity="critical")
+def test_a_gated_pod_is_not_tried(cluster: Trial, expect: Expect) -> None:
+    """A gated pod fits nowhere: nothing is written about it; it holds no room and preempts nobody."""
+    cluster.apply(priority_class("queue-top", 100_000))
+    cluster.add(node("n1").cpu(4))
+    cluster.submit(pod("runs").request(cpu=4))
+    expect.running("runs")
+    gated = pod("gated").request(cpu=4).priority_class("queue-top")
+    gated.manifest["spec"]["schedulingGates"] = [{"name": "example.com/wait"}]
+    cluster.submit(gated)
+    expect.stable(seconds=5)
+    assert not cluster.pod("runs").deleting
+    assert not [event for event in cluster.events("gated") if event.reason == "FailedScheduling"]
+    path = f"/api/v1/namespaces/{cluster.name}/pods/gated"
+    assert cluster.call("PATCH", path, {"spec": {"schedulingGates": None}}).ok
+    expect.gone("runs")
+    expect.bound("gated")
+
+
+@pytest.mark.case("SC-163", severity="normal")
+def test_a_pod_that_is_being_deleted_is_not_placed(cluster: Trial, expect: Expect) -> None:
+    """A waiting pod is deleted, and a finalizer keeps it: it is not placed where room comes, and preempts nobody."""
+    cluster.apply(priority_class("queue-high", 9000), priority_class("queue-low", 1000))
+    cluster.add(node("n1").cpu(2))
+    leaving = pod("leaving").request(cpu=4).priority_class("queue-high")
+    leaving.manifest["metadata"]["finalizers"] = ["seatrial.dev/hold"]
+    cluster.submit(leaving)
+    expect.pending("leaving")
+    path = f"/api/v1/namespaces/{cluster.name}/pods/leaving"
+    try:
+        assert cluster.call("DELETE", path).ok
+        cluster.cluster.wait(lambda: False, within=1)
+        cluster.add(node("n2").cpu(4))
+        cluster.submit(pod("stays").request(cpu=4).priority_class("queue-low"))
+        assert expect.bound("stays").spec.node_name == "n2"
+        cluster.submit(pod("other").request(cpu=1))  # its placement is an event
+        expect.bound("other")
+        expect.stable(seconds=15)
+        assert not cluster.pod("leaving").spec.node_name
+        assert not cluster.pod("stays").deleting, "a pod that is being deleted preempted another"
+    finally:
+        cluster.call("PATCH", path, {"metadata": {"finalizers": None}})
