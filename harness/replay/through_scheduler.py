@@ -35,7 +35,7 @@ class SchedulerReplay:
         Raises:
             UsageError: `config` is no configuration that the scheduler can use.
         """
-        self._core = BareCore(seed=seed, config=config)
+        self._core = BareCore(seed=seed, configuration=config)
         self._numbers = {node.name: number for number, node in enumerate(trace.nodes)}
         self._pods = 0
         models = sorted({node.model for node in trace.nodes})
