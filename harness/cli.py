@@ -75,7 +75,11 @@ BENCHMARKS = {
 REPLAYS = {
     "openb": (
         "seatrial.harness.commands.replay:openb",
-        "Replay a production GPU-sharing trace with seven placement policies.",
+        "Replay a production GPU-sharing trace with placement policies, or through the scheduler.",
+    ),
+    "compare": (
+        "seatrial.harness.commands.replay:compare",
+        "Compare two placement policies on openb traces, at four loads.",
     ),
     "day": (
         "seatrial.harness.commands.replay_day:day",

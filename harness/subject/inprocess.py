@@ -4,7 +4,7 @@
 """
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -138,15 +138,34 @@ class BareCore:
     scheduler_name = DEFAULT_SCHEDULER
 
     def __init__(
-        self, *, seed: int = 0, preempting_jobs: bool = False, configuration: dict[str, Any] | None = None
+        self,
+        *,
+        seed: int = 0,
+        preempting_jobs: bool = False,
+        configuration: dict[str, Any] | Path | None = None,
     ) -> None:
-        """`preempting_jobs`: with job-level preemption. `configuration`: a KubeSchedulerConfiguration instead."""
-        found = default_configuration(DEFAULT_SCHEDULER, preempting_jobs=preempting_jobs)
+        """`preempting_jobs`: with job-level preemption. `configuration`: a KubeSchedulerConfiguration or its file.
+
+        Raises:
+            UsageError: the scheduler cannot use `configuration`.
+        """
         self._clock = SimClock()
-        self._core = build_core(found if configuration is None else parse(configuration), self._clock, seed=seed)
+        try:
+            if isinstance(configuration, Path):
+                found = load(configuration)
+            elif configuration is not None:
+                found = parse(configuration)
+            else:
+                found = default_configuration(DEFAULT_SCHEDULER, preempting_jobs=preempting_jobs)
+            self._core = build_core(found, self._clock, seed=seed)
+        except ConfigError as error:
+            raise UsageError(f"--scheduler-config: {error}") from error
         self.evicted: list[str] = []
+        self.last: tuple[str, Mapping[str, str]] = ("", {})
+        """The node and the annotations of the pod that was bound last."""
 
     def add_node(self, node: dict[str, Any], device: dict[str, Any]) -> None:
+        """Add a Node and its Device object."""
         found = msgspec.convert(node, Node)
         self._core.set_node(found)
         self._core.set_device(found.name, msgspec.convert(device, Device))
@@ -199,5 +218,6 @@ class BareCore:
                 self.evicted.append(decision.victim.uid)
             if isinstance(decision, Bind):
                 self._core.bound(decision.info.uid)
+                self.last = decision.node, decision.annotations
                 bound += 1
         return bound
