@@ -85,8 +85,12 @@ def compare(one: Domain, other: Domain, *, more_slots_first: bool = False) -> in
     return -1 if (one.path[-1:], one.path) < (other.path[-1:], other.path) else 1
 
 
+def as_sibling(one: Domain, other: Domain) -> int:
+    return compare(one, other, more_slots_first=True)
+
+
 def siblings(domain: Domain) -> list[Domain]:
-    return sorted(domain.children, key=cmp_to_key(lambda a, b: compare(a, b, more_slots_first=True)))
+    return sorted(domain.children, key=cmp_to_key(as_sibling))
 
 
 def distribute(domain: Domain, wanted: int, multiples: Mapping[int, int], into: list[tuple[str, int]]) -> int:
