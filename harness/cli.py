@@ -62,7 +62,12 @@ BENCHMARKS = {
         "Request rates of the API server, and its memory for each object.",
     ),
     "start": ("seatrial.harness.commands.bench_start:start", "Start-up time of a cluster."),
+    "deschedule": (
+        "seatrial.harness.commands.bench_deschedule:deschedule",
+        "Time of a LowNodeLoad round on a large cluster.",
+    ),
     "preempt": ("seatrial.harness.commands.bench_preempt:preempt", "Time of a preemption decision on a full cluster."),
+    "load-aware": ("seatrial.harness.commands.bench_load_aware:load_aware", "What usage reports cost the scheduler."),
     "quota": ("seatrial.harness.commands.bench_quota:quota", "What elastic quotas cost the scheduler."),
     "schedule": ("seatrial.harness.commands.bench_schedule:schedule", "Throughput and latency of placing pods."),
 }
@@ -70,7 +75,15 @@ BENCHMARKS = {
 REPLAYS = {
     "openb": (
         "seatrial.harness.commands.replay:openb",
-        "Replay a production GPU-sharing trace with seven placement policies.",
+        "Replay a production GPU-sharing trace with placement policies, or through the scheduler.",
+    ),
+    "compare": (
+        "seatrial.harness.commands.replay:compare",
+        "Compare two placement policies on openb traces, at four loads.",
+    ),
+    "day": (
+        "seatrial.harness.commands.replay_day:day",
+        "A day of a fleet whose load changes, without and with the descheduler, as a picture.",
     ),
 }
 
@@ -108,7 +121,7 @@ lab = cyclopts.App(name="lab", help="Machines and cards of a lab: who holds whic
 app.command(lab)
 for parent, table in ((app, COMMANDS), (bench, BENCHMARKS), (replay, REPLAYS), (lab, LABS)):
     for name, (where, text) in table.items():
-        if name in {"scheduler", "descheduler"}:  # hands all its flags on, --help too
+        if name in {"scheduler", "descheduler", "manager"}:  # hands all its flags on, --help too
             parent.command(where, name=name, help=text, help_flags=[], version_flags=[])
         else:
             parent.command(where, name=name, help=text)

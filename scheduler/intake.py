@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from seatrial.scheduler.api.core import ConfigMap, Node, Pod, PodDisruptionBudget
 from seatrial.scheduler.api.device import Device
+from seatrial.scheduler.api.networktopology import ClusterNetworkTopology
 from seatrial.scheduler.api.numa import NodeResourceTopology
 from seatrial.scheduler.api.quota import ElasticQuota
 from seatrial.scheduler.api.reservation import Reservation
@@ -99,6 +100,10 @@ class Intake:
     def remove_node_metric(self, name: str) -> None:
         """The NodeMetric of a node is gone."""
         self._deliver(NodeMetric(ObjectMeta(name=name)), there=False)
+
+    def set_network_topology(self, topology: ClusterNetworkTopology) -> None:
+        """A ClusterNetworkTopology was added or changed."""
+        self._deliver(topology, there=True)
 
     def set_config_map(self, key: str, config_map: ConfigMap | None) -> None:
         """The ConfigMap `namespace/name` was added or changed, or (None) is gone."""

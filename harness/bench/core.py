@@ -10,7 +10,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from seatrial.harness.bench.mixes import NODE_CPU, Mix, device_manifest, names, node_manifest, pod_spec
+from seatrial.harness.bench.mixes import (
+    GATHER,
+    NODE_CPU,
+    Mix,
+    device_manifest,
+    in_network,
+    names,
+    node_manifest,
+    pod_spec,
+    topology_manifest,
+)
 from seatrial.harness.sample_statistics import percentiles, rounded, spread
 from seatrial.harness.subject.inprocess import BareCore
 
@@ -81,8 +91,11 @@ def starved(shares: Sequence[float]) -> list[str]:
 def prepared(size: Size, mix: Mix) -> BareCore:
     """A scheduler with all nodes added and all pods in its queue."""
     core = BareCore(seed=size.seed)
+    if mix.name in GATHER:
+        core.add_network_topology(topology_manifest())
     for name in names("node", size.nodes):
-        core.add_node(node_manifest(name), device_manifest(name))
+        node = node_manifest(name)
+        core.add_node(in_network(node, size.nodes) if mix.name in GATHER else node, device_manifest(name))
     numbers = range(len(mix.shapes))
     if size.waiting:
         too_large = [core.spec(mix.spec(number, core.scheduler_name) | _too_large(mix, number)) for number in numbers]

@@ -39,7 +39,8 @@ def schedule(
         pods: Number of pods.
         mix: Which shapes: accelerators (32: whole cards, shares by percent and by bytes, none), whole, shared, cpu;
             or accelerators with rules: spread (over zones and nodes), affinity (anti-affinity within an app); or gangs
-            (whole cards in gangs of 1,000 pods, each of which is one decision; only through the core).
+            (whole cards in gangs of 1,000 pods, each of which is one decision; only through the core); or topology
+            (such gangs, each of which must gather in one of 4 spines, and prefers one block of 50 nodes).
         run: Number of consecutive pods that share a shape, as the replicas of a job do; 1 is the hardest case.
         repeat: Number of repetitions; figures are medians with lowest and highest.
         seed: Decides the shape of each pod, and ties between nodes.

@@ -5,6 +5,7 @@ import pytest
 from seatrial.harness.bench.core import Size, bench_core, starved
 from seatrial.harness.bench.mixes import APP, HOST, MIXES, ZONE, mix
 from seatrial.harness.bench.preempt import bench_preempt
+from seatrial.harness.bench.preempt_jobs import bench_preempt_jobs
 from seatrial.harness.errors import UsageError
 
 
@@ -64,3 +65,11 @@ def test_figures_of_a_starved_process_are_not_valid(shares: list[float], valid: 
     because = starved(shares)
     assert (not because) == valid
     assert all("other load on the machine" in reason for reason in because)
+
+
+@pytest.mark.parametrize("job", [1, 4])
+def test_each_gang_gets_the_room_of_whole_jobs(job: int) -> None:
+    figures = bench_preempt_jobs(20, 80, 2, lambda _: None, gang=3, job=job)
+    assert figures["victims"] >= 2 * 3 * 4, "each member wants a node, on which four pods run"
+    assert figures["victims"] % job == 0, "jobs are evicted whole"
+    assert figures["preemption_ms"]["p50"] > 0
