@@ -9,6 +9,7 @@ from cyclopts import Parameter, validators
 
 from seatrial.harness.bench.core import Size, bench_core
 from seatrial.harness.bench.mixes import mix as mix_named
+from seatrial.harness.clusters.backends import EMBEDDED, backend_named
 from seatrial.harness.errors import UsageError
 from seatrial.harness.subject.foreign import foreign_command
 from seatrial.harness.subject.protocol import OURS
@@ -27,6 +28,7 @@ def schedule(
     through: Literal["core", "http"] = "core",
     rate: Annotated[float | None, Parameter(validator=validators.Number(gt=0))] = None,
     subject: str | None = None,
+    backend: Literal["embedded", "envtest"] | None = None,
     unschedulable: Annotated[int, Parameter(validator=validators.Number(gte=0))] = 0,
     json_: Annotated[bool, Parameter(name="--json", negative="")] = False,
 ) -> None:
@@ -45,20 +47,23 @@ def schedule(
         through: core: decisions of our scheduler only. http: API server and scheduler as separate processes.
         rate: With --through http: pods per second, arriving independently; by default as fast as possible.
         subject: With --through http: seatrial (the default), or the command line of another scheduler.
+        backend: With --through http: embedded (the default), or envtest: real etcd and kube-apiserver.
         unschedulable: With --through core: number of further pods that wait and fit on no node.
         json_: Print figures as JSON.
     """
     if unschedulable and through != "core":
         raise UsageError(f"--unschedulable {unschedulable} needs --through core")
-    for flag, value in (("--rate", rate), ("--subject", subject)):
+    for flag, value in (("--rate", rate), ("--subject", subject), ("--backend", backend)):
         if value is not None and through == "core":
             raise UsageError(
-                f"{flag} {value} needs --through http: the core has no time and cannot run another scheduler"
+                f"{flag} {value} needs --through http: the core has no time, no API server and no other scheduler"
             )
     if through != "core" and mix_named(mix).gang:
         raise UsageError(f"--mix {mix} needs --through core")
     if subject not in {None, OURS}:
         foreign_command(subject, Path("kubeconfig"))  # reports mistakes before anything is started
+    if backend is not None:
+        backend_named(backend)  # likewise
     size = Size(nodes, pods, repeat, run, seed, unschedulable)
 
     def progress(text: str) -> None:
@@ -67,7 +72,9 @@ def schedule(
     if through == "http":
         from seatrial.harness.bench.through_http import bench_http
 
-        figures = bench_http(size, mix_named(mix), progress, rate=rate, subject=subject or "seatrial")
+        figures = bench_http(
+            size, mix_named(mix), progress, rate=rate, subject=subject or OURS, backend=backend or EMBEDDED
+        )
     else:
         figures = bench_core(size, mix_named(mix), progress)
     if json_:
