@@ -10,6 +10,7 @@ import gc
 import os
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
@@ -19,10 +20,13 @@ import msgspec
 import orjson
 import uvloop
 
+from seatrial.harness.apiserver.schemas.shipped import shipped
 from seatrial.harness.bench.core import Progress, Size, nothing_placed
 from seatrial.harness.bench.mixes import Mix, device_manifest, names, node_manifest
 from seatrial.harness.bench.raw_http import RawClient
 from seatrial.harness.bench.usage import Meter, Usage
+from seatrial.harness.clusters.backends import EMBEDDED, ENVTEST
+from seatrial.harness.clusters.control_plane import control_plane
 from seatrial.harness.clusters.embedded import start_process
 from seatrial.harness.clusters.kubeconfig import Access, load_access
 from seatrial.harness.errors import ClusterError, SubjectError
@@ -35,6 +39,7 @@ from seatrial.harness.subject.process import ProcessSubject, our_command
 from seatrial.harness.subject.protocol import OURS
 from seatrial.scheduler.api.core import DEFAULT_SCHEDULER
 from seatrial.scheduler.api.device import GROUP_VERSION
+from seatrial.scheduler.api.transport import MERGE_PATCH
 from seatrial.scheduler.api.wire import Wire
 
 NAMESPACE = "default"
@@ -135,6 +140,7 @@ def bench_http(
     rate: float | None = None,
     contender: Contender = Contender(),
     beside: Sequence[str] = (),
+    backend: str = EMBEDDED,
 ) -> dict[str, Any]:
     """Run the benchmark and return the documented fields of `bench schedule`.
 
@@ -150,10 +156,10 @@ def bench_http(
     for number in range(size.repeat):
         for one, repetitions in zip(contenders, runs, strict=True):
             name = f"{Path(one.subject.split()[0]).name}: " if beside else ""
-            repetition = _repeat(size, mix, rate, one)
+            repetition = _repeat(size, mix, rate, one, backend)
             progress(f"{name}repetition {number + 1} of {size.repeat}: {_shown(repetition)}")
             repetitions.append(repetition)
-    figures = _figures(size, mix, rate, contender.subject, runs[0])
+    figures = {**_figures(size, mix, rate, contender.subject, runs[0]), "backend": backend}
     if beside:
         others = [
             _figures(size, mix, rate, one.subject, run) for one, run in zip(contenders[1:], runs[1:], strict=True)
@@ -212,28 +218,47 @@ def _figures(
     }
 
 
-def _repeat(size: Size, mix: Mix, rate: float | None, contender: Contender) -> Repetition:
-    with private_folder() as folder:
-        kubeconfig = folder / "kubeconfig"
-        server, _ = start_process(kubeconfig, fleet="", seed=size.seed, port=0, log=folder / "server.log")
-        try:
-            access = load_access(kubeconfig)
-            uvloop.run(_post_nodes(access, size.nodes))
-            command = contender.command(kubeconfig, size.seed)
-            with ProcessSubject(contender.subject, command, log_file=folder / "scheduler.log") as running:
-                if not uvloop.run(_places_pods(access, mix)):
-                    running.check()  # says why, if it has ended
-                    raise SubjectError(f"{contender.subject} placed no pod within {STARTING:.0f} s\n{running.log()}")
-                meter_of = {"API server": server.pid, "scheduler": running.pid, "client": os.getpid()}
-                repetition = uvloop.run(_measure(access, size, mix, rate, meter_of))
-                running.check()
-                return repetition
-        finally:
-            stop(server)
+def _repeat(size: Size, mix: Mix, rate: float | None, contender: Contender, backend: str) -> Repetition:
+    with private_folder() as folder, _server(backend, folder, size.seed) as server:
+        access = load_access(server.kubeconfig)
+        uvloop.run(_post_nodes(access, size.nodes, statuses_apart=backend == ENVTEST))
+        command = contender.command(server.kubeconfig, size.seed)
+        with ProcessSubject(contender.subject, command, log_file=folder / "scheduler.log") as running:
+            if not uvloop.run(_places_pods(access, mix)):
+                running.check()  # says why, if it has ended
+                raise SubjectError(f"{contender.subject} placed no pod within {STARTING:.0f} s\n{running.log()}")
+            meter_of = {**server.pids, "scheduler": running.pid, "client": os.getpid()}
+            repetition = uvloop.run(_measure(access, size, mix, rate, meter_of))
+            running.check()
+            return repetition
 
 
-async def _post_nodes(access: Access, count: int) -> None:
-    """Create all nodes and their Device objects.
+@dataclass(frozen=True, slots=True)
+class _Server:
+    """An API server under load, and its processes by the names that figures have."""
+
+    kubeconfig: Path
+    pids: dict[str, int]
+
+
+@contextmanager
+def _server(backend: str, folder: Path, seed: int) -> Iterator[_Server]:
+    """A fresh API server without agents of nodes."""
+    if backend == ENVTEST:
+        with control_plane(folder, list(shipped()), controllers=False) as plane:
+            etcd, server = plane.processes
+            yield _Server(plane.kubeconfig, {"API server": server.pid, "etcd": etcd.pid})
+        return
+    kubeconfig = folder / "kubeconfig"
+    process, _ = start_process(kubeconfig, fleet="", seed=seed, port=0, log=folder / "server.log")
+    try:
+        yield _Server(kubeconfig, {"API server": process.pid})
+    finally:
+        stop(process)
+
+
+async def _post_nodes(access: Access, count: int, *, statuses_apart: bool) -> None:
+    """Create all nodes and their Device objects. `statuses_apart`: kube-apiserver ignores the status of a new node.
 
     Raises:
         ClusterError: the server refused one.
@@ -243,9 +268,18 @@ async def _post_nodes(access: Access, count: int) -> None:
     try:
         everyone = list(names("node", count))
         nodes = (client.render("/api/v1/nodes", orjson.dumps(_ready_node(name))) for name in everyone)
+        statuses = (
+            client.render(
+                f"/api/v1/nodes/{name}/status",
+                orjson.dumps({"status": _ready_node(name)["status"]}),
+                method="PATCH",
+                content_type=MERGE_PATCH,
+            )
+            for name in (everyone if statuses_apart else ())
+        )
         devices = (client.render(DEVICES_PATH, orjson.dumps(device_manifest(name))) for name in everyone)
-        for what, requests in (("nodes", nodes), ("devices", devices)):
-            refused = [code for code in await client.send_all(requests) if code != 201]
+        for what, requests in (("nodes", nodes), ("statuses of nodes", statuses), ("devices", devices)):
+            refused = [code for code in await client.send_all(requests) if code not in {200, 201}]
             if refused:
                 raise ClusterError(f"{len(refused)} of {count} {what} were refused, the first with {refused[0]}")
     finally:

@@ -9,6 +9,7 @@ from cyclopts import Parameter, validators
 
 from seatrial.harness.bench.core import Size, bench_core
 from seatrial.harness.bench.mixes import mix as mix_named
+from seatrial.harness.clusters.backends import EMBEDDED, backend_named
 from seatrial.harness.errors import UsageError
 from seatrial.harness.subject.foreign import foreign_command
 from seatrial.harness.subject.protocol import OURS
@@ -29,6 +30,7 @@ def schedule(
     subject: str | None = None,
     scheduler_config: Path | None = None,
     beside: Annotated[list[str] | None, Parameter(negative="")] = None,
+    backend: Literal["embedded", "envtest"] | None = None,
     unschedulable: Annotated[int, Parameter(validator=validators.Number(gte=0))] = 0,
     json_: Annotated[bool, Parameter(name="--json", negative="")] = False,
 ) -> None:
@@ -50,15 +52,21 @@ def schedule(
         scheduler_config: The scheduler's configuration file.
         beside: With --through http: the command line of another scheduler; may be repeated. Repetitions alternate, and
             throughput is also printed as a ratio.
+        backend: With --through http: embedded (the default), or envtest: real etcd and kube-apiserver.
         unschedulable: With --through core: number of further pods that wait and fit on no node.
         json_: Print figures as JSON.
     """
     if unschedulable and through != "core":
         raise UsageError(f"--unschedulable {unschedulable} needs --through core")
-    for flag, value in (("--rate", rate), ("--subject", subject), ("--beside", beside and beside[0])):
+    for flag, value in (
+        ("--rate", rate),
+        ("--subject", subject),
+        ("--backend", backend),
+        ("--beside", beside and beside[0]),
+    ):
         if value and through == "core":
             raise UsageError(
-                f"{flag} {value} needs --through http: the core has no time and cannot run another scheduler"
+                f"{flag} {value} needs --through http: the core has no time, no API server and no other scheduler"
             )
     if through != "core" and mix_named(mix).gang:
         raise UsageError(f"--mix {mix} needs --through core")
@@ -67,6 +75,8 @@ def schedule(
     for command in (subject, *(beside or ())):
         if command not in {None, OURS}:
             foreign_command(command, Path("kubeconfig"))  # reports mistakes before anything is started
+    if backend is not None:
+        backend_named(backend)  # likewise
     size = Size(nodes, pods, repeat, run, seed, unschedulable)
 
     def progress(text: str) -> None:
@@ -75,8 +85,15 @@ def schedule(
     if through == "http":
         from seatrial.harness.bench.through_http import Contender, bench_http
 
-        contender = Contender(subject or OURS, scheduler_config)
-        figures = bench_http(size, mix_named(mix), progress, rate=rate, contender=contender, beside=beside or ())
+        figures = bench_http(
+            size,
+            mix_named(mix),
+            progress,
+            rate=rate,
+            contender=Contender(subject or OURS, scheduler_config),
+            beside=beside or (),
+            backend=backend or EMBEDDED,
+        )
     else:
         figures = bench_core(size, mix_named(mix), progress, config=scheduler_config)
     if json_:

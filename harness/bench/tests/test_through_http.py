@@ -10,6 +10,8 @@ from seatrial.harness.bench.core import Size
 from seatrial.harness.bench.mixes import mix
 from seatrial.harness.bench.through_http import Repetition, _invalid_reasons, bench_http
 from seatrial.harness.bench.usage import Usage
+from seatrial.harness.clusters.backends import ENVTEST
+from seatrial.harness.clusters.control_plane import missing_programs
 
 
 @pytest.mark.parametrize(
@@ -24,6 +26,13 @@ def test_every_pod_is_placed_and_accounted_for(rate: float | None, pods: int) ->
     assert figures["pods_per_second"]["median"] > 0
     assert 0 < figures["latency_ms"]["p50"] <= figures["latency_ms"]["p99"]
     assert set(figures["cpu_us_per_pod"]) == {"API server", "scheduler", "client"}
+
+
+@pytest.mark.skipif(missing_programs() is not None, reason=str(missing_programs()))
+def test_pods_are_placed_through_a_real_api_server() -> None:
+    figures = bench_http(Size(nodes=20, pods=60, repeat=1), mix("cpu"), lambda _: None, backend=ENVTEST)
+    assert (figures["placed"], figures["unplaced"], figures["backend"]) == (60, 0, "envtest")
+    assert set(figures["cpu_us_per_pod"]) == {"API server", "etcd", "scheduler", "client"}
 
 
 def _trial(**changes: object) -> Repetition:
