@@ -98,9 +98,10 @@ def test_reserved_room_counts_for_its_owners() -> None:
 
 
 def test_reserved_room_wakes_its_owners() -> None:
-    """A gang waits in a full cluster; a reservation of its own takes the room that a pod leaves."""
+    """A gang waits, with room for one member in b3; a reservation of its own takes the room that a pod leaves in b2."""
     rig = TopologyRig()
-    rig.fleet({"s1": {"b1": ("n1",), "b2": ("n2",)}})
+    rig.fleet({"s1": {"b1": ("n1",), "b2": ("n2",), "b3": ("n3",)}})
+    rig.running(pod("half").request(cpu=8), "n3")
     for name in ("n1", "n2"):
         rig.running(pod(f"full-{name}").request(cpu=16), name)
     rig.group(gathered(gang("job", 2), ("BlockLayer", "MustGather")))
