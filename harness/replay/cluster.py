@@ -8,36 +8,9 @@ again.
 from collections.abc import Iterable, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-from seatrial.harness.replay.openb import CARD, Node, Shape
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
-Flags = NDArray[np.bool_]
-
-
-class Shapes:
-    """The requests of all distinct shapes: arrays of length S. Shapes that share a card come first."""
-
-    def __init__(self, shapes: Iterable[Shape], models: Sequence[str]) -> None:
-        every = sorted(set(shapes), key=lambda shape: (not shape.shares, shape))
-        self.number: dict[Shape, int] = {shape: number for number, shape in enumerate(every)}
-        self.shared = sum(shape.shares for shape in every)
-        """How many shapes ask for a part of one card."""
-        self.cpu = np.array([shape.cpu_milli for shape in every], dtype=np.int64)
-        self.memory = np.array([shape.memory_mib for shape in every], dtype=np.int64)
-        self.gpus = np.array([shape.gpus for shape in every], dtype=np.int64)
-        self.request = np.array([shape.gpu_request for shape in every], dtype=np.int64)
-        self.whole: Ints = np.where([shape.shares for shape in every], 0, self.gpus)
-        """How many free cards a shape takes; 0 for one without GPU or with a part of one."""
-        self.part: Ints = np.where([shape.shares for shape in every], self.request, 0)
-        """Which part of one card a shape takes; 0 for one without GPU or with whole cards."""
-        self.accepts = np.array([[shape.runs_on(model) for shape in every] for model in models], dtype=np.bool_)
-        """[model, shape]: the shape may run on the model."""
-
-    def __len__(self) -> int:
-        return len(self.number)
+from seatrial.harness.replay.openb import Node
+from seatrial.scheduler.packing.shapes import CARD, Flags, Ints, NodeStates, Shape, Shapes, ordered
 
 
 class Cluster:
@@ -47,7 +20,9 @@ class Cluster:
 
     def __init__(self, nodes: Sequence[Node], shapes: Iterable[Shape]) -> None:
         self.models: list[str] = sorted({node.model for node in nodes})
-        self.shapes = Shapes(shapes, self.models)
+        self.shapes = Shapes(ordered(shapes), self.models)
+        self.number: dict[Shape, int] = {shape: number for number, shape in enumerate(self.shapes.every)}
+        """The index of each shape."""
         self.model: Ints = np.array([self.models.index(node.model) for node in nodes], dtype=np.int64)
         self.gpus: Ints = np.array([node.gpus for node in nodes], dtype=np.int64)
         self.cpu: Ints = np.array([node.cpu_milli for node in nodes], dtype=np.int64)
@@ -56,6 +31,12 @@ class Cluster:
         self.cards: Ints = np.where(np.arange(width) < self.gpus[:, None], CARD, 0)
         self.kinds: Ints = np.zeros(len(nodes), dtype=np.int64)
         """Which kinds of GPU pods a node runs: bit 0 parts of cards, bit k pods with k whole cards."""
+
+    def states(self, nodes: Ints | None = None) -> NodeStates:
+        """What is left on some nodes, or (None) on all."""
+        if nodes is None:
+            return NodeStates(self.model, self.cpu, self.memory, self.cards)
+        return NodeStates(self.model[nodes], self.cpu[nodes], self.memory[nodes], self.cards[nodes])
 
     def feasible(self, nodes: Ints) -> Flags:
         """Whether each shape fits on each node now, [node, shape]."""

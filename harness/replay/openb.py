@@ -12,9 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from seatrial.harness.errors import UsageError
-
-CARD = 1000
-"""A whole card, in thousandths."""
+from seatrial.scheduler.packing.shapes import CARD, Shape
 
 _NODE_COLUMNS = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
 _POD_COLUMNS = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
@@ -31,31 +29,6 @@ class Node:
     memory_mib: int
     gpus: int
     model: str
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Shape:
-    """The request of a pod; `models` are the GPU models that it accepts, empty for any."""
-
-    cpu_milli: int
-    memory_mib: int
-    gpus: int
-    gpu_milli: int
-    models: tuple[str, ...] = ()
-
-    @property
-    def gpu_request(self) -> int:
-        """Thousandths of a GPU over all cards."""
-        return self.gpus * self.gpu_milli
-
-    @property
-    def shares(self) -> bool:
-        """Whether it requests a part of one card."""
-        return self.gpus == 1 and self.gpu_milli < CARD
-
-    def runs_on(self, model: str) -> bool:
-        """Whether it accepts GPUs of that model."""
-        return not self.models or model in self.models
 
 
 @dataclass(frozen=True, slots=True)
