@@ -66,7 +66,9 @@ BENCHMARKS = {
         "seatrial.harness.commands.bench_deschedule:deschedule",
         "Time of a LowNodeLoad round on a large cluster.",
     ),
+    "gang-day": ("seatrial.harness.commands.bench_gang_day:gang_day", "A day of gangs in virtual time, with a digest."),
     "preempt": ("seatrial.harness.commands.bench_preempt:preempt", "Time of a preemption decision on a full cluster."),
+    "load-aware": ("seatrial.harness.commands.bench_load_aware:load_aware", "What usage reports cost the scheduler."),
     "quota": ("seatrial.harness.commands.bench_quota:quota", "What elastic quotas cost the scheduler."),
     "schedule": ("seatrial.harness.commands.bench_schedule:schedule", "Throughput and latency of placing pods."),
 }
@@ -74,7 +76,11 @@ BENCHMARKS = {
 REPLAYS = {
     "openb": (
         "seatrial.harness.commands.replay:openb",
-        "Replay a production GPU-sharing trace with seven placement policies.",
+        "Replay a production GPU-sharing trace with placement policies, or through the scheduler.",
+    ),
+    "compare": (
+        "seatrial.harness.commands.replay:compare",
+        "Compare two placement policies on openb traces, at four loads.",
     ),
     "day": (
         "seatrial.harness.commands.replay_day:day",
@@ -116,7 +122,7 @@ lab = cyclopts.App(name="lab", help="Machines and cards of a lab: who holds whic
 app.command(lab)
 for parent, table in ((app, COMMANDS), (bench, BENCHMARKS), (replay, REPLAYS), (lab, LABS)):
     for name, (where, text) in table.items():
-        if name in {"scheduler", "descheduler"}:  # hands all its flags on, --help too
+        if name in {"scheduler", "descheduler", "manager"}:  # hands all its flags on, --help too
             parent.command(where, name=name, help=text, help_flags=[], version_flags=[])
         else:
             parent.command(where, name=name, help=text)

@@ -13,7 +13,16 @@ from seatrial.scheduler.cache.cache import Cache
 from seatrial.scheduler.cache.classes import ClassRegistry
 from seatrial.scheduler.cache.columns import NodeColumns, Ties
 from seatrial.scheduler.cache.resources import ResourceIndex
-from seatrial.scheduler.config import ConfigError, Configuration, Expanded, PluginConfig, ProfileConfig, expand, load
+from seatrial.scheduler.config import (
+    ConfigError,
+    Configuration,
+    Expanded,
+    PluginConfig,
+    ProfileConfig,
+    expand,
+    load,
+    parse,
+)
 from seatrial.scheduler.cycle import Core
 from seatrial.scheduler.framework.decisions import Bind, Evict
 from seatrial.scheduler.framework.extension_points import (
@@ -42,7 +51,17 @@ from seatrial.scheduler.services.views import routes_of
 from seatrial.scheduler.shell import Shell
 
 # Used by drivers of the scheduler in other packages.
-__all__ = ["Bind", "ConfigError", "Evict", "build_core", "build_routes", "build_shell", "default_configuration", "load"]
+__all__ = [
+    "Bind",
+    "ConfigError",
+    "Evict",
+    "build_core",
+    "build_routes",
+    "build_shell",
+    "default_configuration",
+    "load",
+    "parse",
+]
 
 P = TypeVar("P", bound=Plugin)
 

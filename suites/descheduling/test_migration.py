@@ -13,6 +13,7 @@ from seatrial.scheduler.api.builders import disruption_budget, node, pod
 from seatrial.scheduler.api.migration import JOBS_PATH
 from seatrial.scheduler.api.transport import Request
 from seatrial.suites.descheduling.workloads import (
+    OFF,
     cordon,
     deployment,
     ended,
@@ -197,7 +198,7 @@ def test_one_pod_of_a_workload_at_a_time(cluster: Trial, start_descheduler: Star
     names = [found.metadata.name for found in wait_running(cluster, "web", 6)]
     cordon(cluster, "n2", on=False)
     start_descheduler({}, migration={
-        "maxMigratingPerWorkload": 1, "maxUnavailablePerWorkload": 1, "objectLimiters": {},
+        "maxMigratingPerWorkload": 1, "maxUnavailablePerWorkload": 1, "objectLimiters": OFF,
     })  # fmt: skip
     fewest = 6
 
@@ -242,21 +243,19 @@ def test_cheap_pods_migrate_first(cluster: Trial, start_descheduler: StartDesche
 
 @pytest.mark.feature("MIG-2.filter", "MIG-1.reservation-first")
 @pytest.mark.case("MG-023", severity="critical")
-def test_two_jobs_of_one_workload_fill_their_own_reservations(
-    cluster: Trial, start_descheduler: StartDescheduler
-) -> None:
-    """Two pods of one workload migrate at once: each new pod is in the reservation of its job."""
+def test_jobs_of_one_workload_fill_their_own_reservations(cluster: Trial, start_descheduler: StartDescheduler) -> None:
+    """Four pods of one workload migrate at once: each new pod is in the reservation of its job."""
     with_nodes(cluster, "n1", "n2")
     spread_victim(cluster, "web", 6)
-    names = [one.metadata.name for one in wait_running(cluster, "web", 6)[:2]]
+    names = [found.metadata.name for found in wait_running(cluster, "web", 6)[:4]]
     start_descheduler({}, migration={
-        "maxMigratingPerWorkload": 2, "maxUnavailablePerWorkload": 3, "objectLimiters": {},
+        "maxMigratingPerWorkload": 4, "maxUnavailablePerWorkload": 5, "maxMigratingPerNode": 10, "objectLimiters": OFF,
     })  # fmt: skip
 
     for number, name in enumerate(names):
         migrate(cluster, f"move-{number}", name)
 
-    for number in range(2):
+    for number in range(4):
         done = ended(cluster, f"move-{number}")
         assert done.status.phase == "Succeeded", done.status
         assert done.status.pod_ref is not None
@@ -335,7 +334,7 @@ def test_evictions_of_one_object_are_spread_in_time(
     with_nodes(cluster, "n1", "n2")
     cordon(cluster, "n2")
     deployment(cluster, "web", 6, like=pod("x").request(cpu=1))
-    names = [found.metadata.name for found in wait_running(cluster, "web", 6)[:2]]
+    names = [found.metadata.name for found in wait_running(cluster, "web", 6)[:4]]
     cordon(cluster, "n2", on=False)
     limits = {limited: {"duration": "60s", "maxMigrating": 1}}
     start_descheduler({}, migration={"objectLimiters": limits, "maxMigratingPerWorkload": 3,

@@ -12,6 +12,7 @@ from seatrial.scheduler.api.builders import pod
 from seatrial.scheduler.api.reservation import seconds
 from seatrial.suites.descheduling.test_rounds import PER_POD, hot_node, on
 from seatrial.suites.descheduling.workloads import (
+    OFF,
     cordon,
     deployment,
     ended,
@@ -95,7 +96,7 @@ def test_the_arbiter_of_v1_4(cluster: Trial, start_descheduler: StartDescheduler
     start_descheduler(
         {},
         base=MANIFESTS / "v1.4/config/migration-arbitration.config.yaml",
-        migration={"objectLimiters": {}},
+        migration={"objectLimiters": OFF},
     )
     fewest, most = 4, 0
 

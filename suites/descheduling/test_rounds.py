@@ -13,6 +13,7 @@ from seatrial.scheduler.api.core import Pod
 from seatrial.scheduler.api.migration import DELETION_COST, EVICTION_COST
 from seatrial.scheduler.api.slo import NODE_METRICS_PATH
 from seatrial.suites.descheduling.workloads import (
+    OFF,
     REPORT,
     cordon,
     deployment,
@@ -34,7 +35,7 @@ LOAD: dict[str, Any] = {
     "highThresholds": {"cpu": 60},
     "anomalyCondition": SOON,
 }
-TWO_AT_ONCE = {"maxUnavailablePerWorkload": 2, "maxMigratingPerWorkload": 2, "objectLimiters": {}}
+TWO_AT_ONCE = {"maxUnavailablePerWorkload": 2, "maxMigratingPerWorkload": 2, "objectLimiters": OFF}
 
 
 def on(cluster: Trial, app: str, name: str) -> list[Pod]:
@@ -90,7 +91,7 @@ def test_a_workload_keeps_its_budget_while_its_node_cools(cluster: Trial, start_
     hot_node(cluster)
     fewest = 7
     start_descheduler({"LowNodeLoad": LOAD}, migration={
-        "maxUnavailablePerWorkload": 1, "maxMigratingPerWorkload": 1, "objectLimiters": {},
+        "maxUnavailablePerWorkload": 1, "maxMigratingPerWorkload": 1, "objectLimiters": OFF,
     })  # fmt: skip
 
     def cooled() -> bool:
@@ -301,7 +302,7 @@ def test_a_workload_loses_no_more_than_it_may(cluster: Trial, start_descheduler:
     wait_running(cluster, "web", 10)
     cluster.cluster.wait(lambda: False, within=2)
     limits = {"maxUnavailablePerWorkload": "20%", "maxMigratingPerWorkload": "20%", "maxMigratingPerNode": 10,
-              "defaultJobMode": "EvictDirectly", "objectLimiters": {}, "evictBurst": 10}  # fmt: skip
+              "defaultJobMode": "EvictDirectly", "objectLimiters": OFF, "evictBurst": 10}  # fmt: skip
     start_descheduler({"PodLifeTime": {"maxPodLifeTimeSeconds": 1}}, migration=limits, deschedulingInterval="1h")
     fewest = 10
 
@@ -325,7 +326,7 @@ def test_evictions_are_spread_by_their_rate(cluster: Trial, start_descheduler: S
     old = {found.metadata.uid for found in wait_running(cluster, "web", 6)}
     cluster.cluster.wait(lambda: False, within=2)
     limits = {"maxUnavailablePerWorkload": 5, "maxMigratingPerWorkload": 5, "maxMigratingPerNode": 10,
-              "defaultJobMode": "EvictDirectly", "objectLimiters": {}, "evictQPS": "0.2", "evictBurst": 1}  # fmt: skip
+              "defaultJobMode": "EvictDirectly", "objectLimiters": OFF, "evictQPS": "0.2", "evictBurst": 1}  # fmt: skip
     start_descheduler({"PodLifeTime": {"maxPodLifeTimeSeconds": 1}}, migration=limits, deschedulingInterval="1h")
 
     def left() -> int:
@@ -403,7 +404,7 @@ def test_duplicates_are_spread(cluster: Trial, start_descheduler: StartDeschedul
     wait_running(cluster, "web", 4)
     cordon(cluster, "n2", on=False)
 
-    start_descheduler({"RemoveDuplicates": {}}, migration={"objectLimiters": {}})
+    start_descheduler({"RemoveDuplicates": {}}, migration={"objectLimiters": OFF})
 
     assert cluster.cluster.wait(lambda: len(on(cluster, "web", "n2")) == 2, within=60), cluster.timeline()
     cluster.cluster.wait(lambda: False, within=30)
@@ -453,7 +454,7 @@ def test_strategies_move_what_they_say(
     wait_running(cluster, "web", 6)
     cordon(cluster, "n2", on=False)
 
-    limits = {"objectLimiters": {}, "maxUnavailablePerWorkload": 3, "maxMigratingPerWorkload": 3}
+    limits = {"objectLimiters": OFF, "maxUnavailablePerWorkload": 3, "maxMigratingPerWorkload": 3}
     start_descheduler({strategy: args}, migration=limits)
 
     assert cluster.cluster.wait(lambda: len(on(cluster, "web", "n2")) == moved, within=2 * MINUTES), cluster.timeline()

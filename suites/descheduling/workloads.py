@@ -14,6 +14,7 @@ from seatrial.scheduler.api.migration import JOBS_PATH, PodMigrationJob
 from seatrial.scheduler.api.slo import NODE_METRICS_PATH
 
 Manifest = dict[str, Any]
+OFF = {"workload": {"duration": "0s"}}  # object limiters; an empty table means the default to koord-descheduler
 REPORT = 30  # seconds between two reports, the shortest there is
 
 _decode_job = msgspec.json.Decoder(PodMigrationJob).decode
