@@ -53,6 +53,7 @@ class _Placed:
     node: str
     key: str  # of the group
     timer: Timer | None = None
+    waits: tuple[tuple[str, float], ...] = ()  # Permit plugins that have the member wait, with their seconds
 
 
 @dataclass(slots=True, eq=False)
@@ -281,11 +282,11 @@ class GroupEngine:
         status = runner.reserve(state, info.pod, node)
         if status.ok and runner.profile.permit:
             status = runner.permit(state, info.pod, node)
-        if not status.ok:
+        if not status.ok and not status.waits:
             reason = f"0/1 nodes are available: 1 {status.message}." if status.rejected else status.message
             return _Failure(reason, state=state)
         core.cache.assume(info, node)
-        placed = _Placed(entry, state, node, key)
+        placed = _Placed(entry, state, node, key, waits=status.waits)
         self._waiting[info.uid] = placed
         self._by_group.setdefault(key, {})[info.uid] = placed
         return placed
@@ -306,7 +307,10 @@ class GroupEngine:
                 member.timer.cancel()
             if nominated.nominated:
                 nominated.forget(info.uid)
-            decisions.append(core.bind(member.entry, member.state, member.node))
+            if member.waits:
+                core.permits.add(member.entry, member.state, member.node, member.waits)
+            else:
+                decisions.append(core.bind(member.entry, member.state, member.node))
         decisions += self.nominations.committed([member.entry.info.uid for member in placed])
         self._requeue(first)
         self._handle.open_gate(attempt.key)  # those that were not needed
