@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.needs(Capability.CONTAINERS)]
 @pytest.mark.case("LA-025", severity="critical")
 @pytest.mark.long(seconds=100)
 def test_use_of_this_machine_is_reported(cluster: Trial, expect: Expect) -> None:
-    """One pod computes all the time, another sleeps: the reported use differs, and the node uses as much as its pods."""
+    """One pod computes all the time, another sleeps: their use differs, and the node uses as much as they do."""
     (only,) = orjson.loads(cluster.call("GET", "/api/v1/nodes").body)["items"]
     name = only["metadata"]["name"]
     policy = {"reportIntervalSeconds": INTERVAL, "aggregateDurationSeconds": 60}
