@@ -6,19 +6,27 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 ARGS   ?=
 
-.PHONY: run test test-real lint types contract docs own-tests suites lock clean help
+.PHONY: run nightly test test-real lint types contract docs own-tests suites lock clean help
 
 help:
 	@echo "make run    suites, load and sign-off report on the embedded cluster (ARGS='...' goes to seatrial run)"
+	@echo "make nightly  the suites with their long cases; results are kept and pushed (docs/lab.md)"
 	@echo "make test   lint, types, import contracts, documentation, own tests, the suites in virtual time, most on embedded clusters"
 	@echo "make suites-real-time  the suites that make test judges in virtual time only, on an embedded cluster; not steady yet"
 	@echo "make test-real  the suites on real etcd, kube-apiserver and kube-controller-manager (docs/backends.md)"
+	@echo "make test-interpreters  install and run seatrial with each of python3.12, 3.13 and 3.14 that is on PATH"
 	@echo "make docs   the documentation site in build/site; a warning or a broken link is an error"
 	@echo "make lock   resolve the dependencies anew and write the lock files (needs uv)"
 	@echo "make clean  remove what the other commands made"
 
 run: $(VENV)/.run
 	$(BIN)/seatrial run $(ARGS)
+
+# RESULTS, PUSH, LAB, PLACE, CARDS, WINDOW: flags of `seatrial nightly`; ARGS: arguments of `seatrial run`.
+RESULTS ?= nightly
+nightly: $(VENV)/.run
+	$(BIN)/seatrial nightly --results "$(RESULTS)" $(if $(PUSH),--push "$(PUSH)") $(if $(LAB),--lab "$(LAB)") \
+		$(if $(PLACE),--place "$(PLACE)") $(if $(CARDS),--cards "$(CARDS)") $(if $(WINDOW),--window "$(WINDOW)") -- $(ARGS)
 
 test: lint types contract docs own-tests suites
 
@@ -52,10 +60,14 @@ suites-real-time: $(VENV)/.dev
 # Where the programs are missing, it says which and succeeds.
 test-real: $(VENV)/.dev
 	@if why=$$($(BIN)/python -m seatrial.harness.clusters.control_plane); then \
-		$(BIN)/pytest harness/clusters/tests/test_envtest.py -q && \
+		$(BIN)/pytest harness/clusters/tests/test_envtest.py harness/clusters/tests/test_two_runs.py harness/bench/tests -q && \
 		$(BIN)/pytest suites --seatrial-backend=envtest --seatrial-subject=seatrial -q -n 2 --dist=worksteal \
 			-m "not alone"; \
 	else echo "test-real: not run: $$why"; fi
+
+# Skips, with the reason, the interpreters that are not on PATH. Packages are installed from the package index.
+test-interpreters: $(VENV)/.dev
+	SEATRIAL_TEST_INTERPRETERS=1 $(BIN)/pytest fixtures/tests/test_installed.py -k another_interpreter -ra -q
 
 $(VENV)/.base:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \

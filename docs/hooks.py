@@ -5,22 +5,27 @@ CONTRIBUTING.md, SECURITY.md and the DESIGN.md of each folder. A link to a file 
 path as code; if there is no such file, the link stays, and `mkdocs build --strict` fails on it.
 """
 
+import logging
 import os
 import pkgutil
 import posixpath
 import re
 from importlib import import_module
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import yaml
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
+
+log = logging.getLogger("mkdocs.hooks")  # with --strict a warning of this logger is an error
 
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = {"CHANGELOG.md": "project/changelog.md", "CONTRIBUTING.md": "project/contributing.md",
            "SECURITY.md": "project/security.md"}  # fmt: skip
 API = ("seatrial.scheduler.api", "seatrial.scheduler.framework")  # a page each, with all of their modules
 LINK = re.compile(r"(?<!!)\[([^\]\n]+)\]\((?!https?:|mailto:|#)([^)\s#]+)(#[^)\s]*)?\)")
+EXTERNAL = re.compile(r"\]\((?P<inline>https?:[^)]*)\)|<(?P<bare>https?:[^>]*)>")
 PATH_OF_PAGE = re.compile(r"(!?\[[^\]\n]*\]\()(?!https?:|mailto:|#)([^)\s#]+)")
 
 
@@ -46,10 +51,27 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: object, config: MkDocsConfig, **_: object) -> str:
-    """Links of pages below docs/ that leave it."""
+    """Links of pages below docs/ that leave it; a malformed link to another site is a warning."""
     uri: str = page.file.src_uri  # type: ignore[attr-defined]
+    for link in malformed_links(markdown):
+        log.warning("%s: expected a link with scheme, host and path, found %r", uri, link)
     where: dict[str, str] = config.extra["where"]
     return relink(markdown, f"docs/{uri}", uri, where) if f"docs/{uri}" in where else markdown
+
+
+def malformed_links(markdown: str) -> list[str]:
+    """Links to other sites that no browser can follow. Whether the page exists is not asked: builds work offline."""
+    found = []
+    for match in EXTERNAL.finditer(markdown):
+        link = match["inline"] or match["bare"]
+        try:
+            parts = urlsplit(link)
+            valid = "." in (parts.hostname or "") and (parts.port is None or parts.port > 0)
+        except ValueError:
+            valid = False
+        if not valid or re.search(r"[\s<>\"\\^`{|}]", link):
+            found.append(link)
+    return found
 
 
 def relink(text: str, source: str, page: str, where: dict[str, str]) -> str:
@@ -78,9 +100,10 @@ def cli_reference() -> str:
     os.environ["COLUMNS"] = "120"
     from seatrial.harness.cli import app
     from seatrial.scheduler.__main__ import app as scheduler
+    from seatrial.scheduler.descheduler.__main__ import app as descheduler
     from seatrial.scheduler.webhooks.__main__ import app as webhooks
 
-    parts = [program.generate_docs(heading_level=2) for program in (app, scheduler, webhooks)]
+    parts = [program.generate_docs(heading_level=2) for program in (app, scheduler, descheduler, webhooks)]
     return "# Command line\n\n" + "\n\n".join(parts)
 
 

@@ -16,6 +16,10 @@ from seatrial.harness.errors import HarnessError, UsageError
 
 COMMANDS = {  # name → module and function, and the text of `seatrial --help`
     "run": ("seatrial.fixtures.run:run", "Run suites and load against a scheduler, and write the sign-off page."),
+    "nightly": (
+        "seatrial.harness.commands.nightly:nightly",
+        "Run suites with their long cases; keep and push the results.",
+    ),
     "up": ("seatrial.harness.commands.up:up", "Start a local cluster."),
     "down": ("seatrial.harness.commands.up:down", "End a cluster that was started with `up --detach`."),
     "load": (
@@ -58,7 +62,13 @@ BENCHMARKS = {
         "Request rates of the API server, and its memory for each object.",
     ),
     "start": ("seatrial.harness.commands.bench_start:start", "Start-up time of a cluster."),
+    "deschedule": (
+        "seatrial.harness.commands.bench_deschedule:deschedule",
+        "Time of a LowNodeLoad round on a large cluster.",
+    ),
+    "gang-day": ("seatrial.harness.commands.bench_gang_day:gang_day", "A day of gangs in virtual time, with a digest."),
     "preempt": ("seatrial.harness.commands.bench_preempt:preempt", "Time of a preemption decision on a full cluster."),
+    "load-aware": ("seatrial.harness.commands.bench_load_aware:load_aware", "What usage reports cost the scheduler."),
     "quota": ("seatrial.harness.commands.bench_quota:quota", "What elastic quotas cost the scheduler."),
     "schedule": ("seatrial.harness.commands.bench_schedule:schedule", "Throughput and latency of placing pods."),
 }
@@ -66,8 +76,24 @@ BENCHMARKS = {
 REPLAYS = {
     "openb": (
         "seatrial.harness.commands.replay:openb",
-        "Replay a production GPU-sharing trace with seven placement policies.",
+        "Replay a production GPU-sharing trace with placement policies, or through the scheduler.",
     ),
+    "compare": (
+        "seatrial.harness.commands.replay:compare",
+        "Compare two placement policies on openb traces, at four loads.",
+    ),
+    "day": (
+        "seatrial.harness.commands.replay_day:day",
+        "A day of a fleet whose load changes, without and with the descheduler, as a picture.",
+    ),
+}
+
+LABS = {
+    "list": ("seatrial.harness.commands.lab:list_", "Machines, cards and NICs of a lab, and which are free."),
+    "acquire": ("seatrial.harness.commands.lab:acquire", "Take devices, for a command or for a time."),
+    "release": ("seatrial.harness.commands.lab:release", "Return devices before their lease ends."),
+    "who": ("seatrial.harness.commands.lab:who", "Who holds devices, and who waits in line."),
+    "restore": ("seatrial.harness.commands.lab:restore", "Put a machine back into service."),
 }
 
 
@@ -92,9 +118,11 @@ bench = cyclopts.App(name="bench", help="Benchmarks; each prints medians with th
 app.command(bench)
 replay = cyclopts.App(name="replay", help="Recorded workloads, replayed against placement policies.")
 app.command(replay)
-for parent, table in ((app, COMMANDS), (bench, BENCHMARKS), (replay, REPLAYS)):
+lab = cyclopts.App(name="lab", help="Machines and cards of a lab: who holds which, and for how long.")
+app.command(lab)
+for parent, table in ((app, COMMANDS), (bench, BENCHMARKS), (replay, REPLAYS), (lab, LABS)):
     for name, (where, text) in table.items():
-        if name in {"scheduler", "descheduler"}:  # hands all its flags on, --help too
+        if name in {"scheduler", "descheduler", "manager"}:  # hands all its flags on, --help too
             parent.command(where, name=name, help=text, help_flags=[], version_flags=[])
         else:
             parent.command(where, name=name, help=text)

@@ -48,7 +48,7 @@ def strength(grade: Grade) -> tuple[int, int]:
 
 
 def grade_of(info: RunInfo, case: Case | None = None) -> Grade:
-    """The grade of a case of a run: that of the run, or what the case says of itself (`Case.grades`)."""
+    """The grade of a case of a run: that of the run, or the one that the case sets (`Case.grades`)."""
     if info.hardware.startswith("stand-in"):
         devices = "stand-in"
     else:

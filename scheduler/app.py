@@ -13,7 +13,16 @@ from seatrial.scheduler.cache.cache import Cache
 from seatrial.scheduler.cache.classes import ClassRegistry
 from seatrial.scheduler.cache.columns import NodeColumns, Ties
 from seatrial.scheduler.cache.resources import ResourceIndex
-from seatrial.scheduler.config import ConfigError, Configuration, Expanded, ProfileConfig, expand, load
+from seatrial.scheduler.config import (
+    ConfigError,
+    Configuration,
+    Expanded,
+    PluginConfig,
+    ProfileConfig,
+    expand,
+    load,
+    parse,
+)
 from seatrial.scheduler.cycle import Core
 from seatrial.scheduler.framework.decisions import Bind, Evict
 from seatrial.scheduler.framework.extension_points import (
@@ -42,15 +51,29 @@ from seatrial.scheduler.services.views import routes_of
 from seatrial.scheduler.shell import Shell
 
 # Used by drivers of the scheduler in other packages.
-__all__ = ["Bind", "ConfigError", "Evict", "build_core", "build_routes", "build_shell", "default_configuration", "load"]
+__all__ = [
+    "Bind",
+    "ConfigError",
+    "Evict",
+    "build_core",
+    "build_routes",
+    "build_shell",
+    "default_configuration",
+    "load",
+    "parse",
+]
 
 P = TypeVar("P", bound=Plugin)
 
 
-def default_configuration(scheduler_name: str = KOORD_SCHEDULER) -> Configuration:
-    """A profile with the given name, and one with the default scheduler's name if it differs."""
+def default_configuration(scheduler_name: str = KOORD_SCHEDULER, *, preempting_jobs: bool = False) -> Configuration:
+    """A profile with the given name, and one with the default scheduler's name if it differs.
+
+    `preempting_jobs`: with job-level preemption, which is off by default.
+    """
     names = dict.fromkeys((scheduler_name, DEFAULT_SCHEDULER))
-    return Configuration(profiles=tuple(ProfileConfig(name) for name in names))
+    arguments = (PluginConfig("Coscheduling", {"enablePreemption": True}),) if preempting_jobs else ()
+    return Configuration(profiles=tuple(ProfileConfig(name, plugin_config=arguments) for name in names))
 
 
 def build_shell(

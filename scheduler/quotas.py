@@ -145,7 +145,7 @@ class QuotaController:
         self._revoked = now
         for tree in self._cache.trees.values():
             for quota in list(tree):
-                if quota in {tree.root, tree.system} or quota is tree.default:
+                if quota in {tree.root, tree.system}:
                     continue
                 if not overuse(tree, quota):
                     self._over_since[quota.name] = now
@@ -183,13 +183,17 @@ def pods_to_revoke(cache: QuotaCache, tree: QuotaTree, quota: Quota) -> list[Acc
     """The pods to evict so that the use is within the share (QUOTA-R69), least important first."""
     runtime = tree.runtime(quota)
     used = Counter(quota.used)
+    for account in cache.members.get(quota.name, {}).values():
+        if account.assigned and account.pod.deleting:
+            used.subtract(account.amounts)  # it is leaving already
 
     def over() -> bool:
         return any(used[key] > share for key, share in runtime.items())
 
     members = [
-        member for member in cache.members.get(quota.name, {}).values() if member.assigned and member.info is not None
-    ]
+        account for account in cache.members.get(quota.name, {}).values()
+        if account.assigned and account.info is not None and not account.pod.deleting
+    ]  # fmt: skip
     members.sort(key=lambda account: importance(account.info) if account.info else (0.0, 0.0), reverse=True)
     collected = []
     for account in members:

@@ -10,8 +10,15 @@ from typing import Any
 from msgspec.structs import replace
 
 from seatrial.scheduler.api.clock import Clock, Timer
-from seatrial.scheduler.api.reservation import RESERVATION_ALLOCATED, RESERVATION_NAME, RESERVATIONS_PATH, Reservation
+from seatrial.scheduler.api.reservation import (
+    RESERVATION_ALLOCATED,
+    RESERVATION_NAME,
+    RESERVATIONS_PATH,
+    Reservation,
+    allocation,
+)
 from seatrial.scheduler.api.transport import Done, Response
+from seatrial.scheduler.cache.nodeinfo import PodInfo
 from seatrial.scheduler.client.events import EventRecorder
 from seatrial.scheduler.client.rest import Rest, pod_path, refusal
 from seatrial.scheduler.cycle import Core
@@ -86,6 +93,7 @@ class ReservationController:
                 return
             settled()
             self._core.bound(decision.info.uid)
+            self._hand_over(reservation)
             note = f"Successfully assigned {reservation.name} to {decision.node}"
             self._events.normal(decision.info.pod, "Scheduled", "Binding", note)
             self._after()
@@ -98,6 +106,18 @@ class ReservationController:
             self._failed(decision, str(error), settled, retry=False)
             return
         self._write(reservation, status, written, version=version)
+
+    def _hand_over(self, reservation: Reservation) -> None:
+        """Write to the pods that a reservation has taken over that they are in it."""
+        told = {RESERVATION_ALLOCATED: allocation(reservation.name, reservation.metadata.uid)}
+        for info in self._book.taken_over.pop(reservation.metadata.uid, ()):
+
+            def patched(response: Response, info: PodInfo = info) -> None:
+                if not response.ok:
+                    log.warning("not taken over pod=%s why=%s", info.key, refusal(response))
+                    self._book.withdraw(info.uid)
+
+            self._rest.merge(pod_path(info.pod), {"metadata": {"uid": info.uid, "annotations": told}}, patched)
 
     def _failed(self, decision: Bind, why: str, settled: Callable[[], None], *, retry: bool) -> None:
         settled()

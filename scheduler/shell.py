@@ -23,6 +23,7 @@ from seatrial.scheduler.client.rest import Rest
 from seatrial.scheduler.cycle import Core
 from seatrial.scheduler.framework.handle import Watch
 from seatrial.scheduler.monitor import PERIOD, TIMEOUT, Monitor
+from seatrial.scheduler.network_topologies import NetworkTopologyController
 from seatrial.scheduler.podgroups import PodGroupController
 from seatrial.scheduler.quota_profiles import ProfileController
 from seatrial.scheduler.quotas import QuotaController
@@ -66,6 +67,7 @@ class Shell:
         monitor = Monitor(clock, period=monitor_period, timeout=scheduling_timeout)
         self.binder = Binder(core, rest, clock, self.events, self._plan, monitor=monitor)
         self.podgroups = PodGroupController(core, rest, clock)
+        self._topologies = NetworkTopologyController(core, rest, clock, self.events)
         self._quota_controllers = QuotaController(core.handle, rest, clock), ProfileController(core.handle, rest, clock)
         self._decode_errors: Counter[str] = Counter()
         self.metrics = Metrics(core, monitor.timeouts, self._decode_errors)
@@ -195,6 +197,7 @@ class Shell:
         core.complaints.clear()
         binder.reservations.work()
         self.podgroups.work()
+        self._topologies.work()
         for _ in range(SLICE):
             if binder.in_flight >= MAX_IN_FLIGHT or not core.busy:
                 return

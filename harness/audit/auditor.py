@@ -17,10 +17,10 @@ from seatrial.harness.audit.invariants import (
     StateInvariant,
 )
 from seatrial.harness.audit.state import ClusterState, PodGroup, PodRecord, Quota
+from seatrial.harness.quantities import QuantityError, amounts
 from seatrial.scheduler.api.core import Node, Pod
 from seatrial.scheduler.api.device import Device
 from seatrial.scheduler.api.numa import NodeResourceTopology
-from seatrial.scheduler.api.quantity import QuantityError, amounts
 from seatrial.scheduler.api.reservation import Reservation
 
 BINDINGS: tuple[BindingInvariant, ...] = (

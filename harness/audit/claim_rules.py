@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from seatrial.harness.audit.annotations import holds_resources, ignores_reservations, reservation_uid
 from seatrial.harness.audit.indices import NOBODY, QUOTA_LABEL
 from seatrial.harness.audit.invariants import (
     Binding,
@@ -13,16 +14,14 @@ from seatrial.harness.audit.invariants import (
 )
 from seatrial.harness.audit.placement_rules import selects, used_on
 from seatrial.harness.audit.state import GRACE, ClusterState, PodRecord
+from seatrial.harness.quantities import Amounts, amounts
 from seatrial.scheduler.api.core import PREEMPT_NEVER, Pod
 from seatrial.scheduler.api.extension import DISABLE_PREEMPTIBLE, POD_GROUP_LABEL
-from seatrial.scheduler.api.quantity import Amounts, amounts
 from seatrial.scheduler.api.reservation import (
     RESERVATION_AFFINITY,
     RESTRICTED,
     Reservation,
     ReservationOwner,
-    allocated_to,
-    ignores_reservations,
 )
 
 LOST_AFTER = 60.0  # seconds without any word of the scheduler about a pending pod
@@ -33,7 +32,7 @@ _PREEMPTED = "PreemptionByScheduler"
 
 
 def _reservation(binding: Binding) -> Reservation | None:
-    uid = allocated_to(binding.pod)
+    uid = reservation_uid(binding.pod)
     return binding.state.reservations.get(uid) if uid else None
 
 
@@ -95,7 +94,7 @@ def _restricted_sum(binding: Binding) -> Breach | None:
 
 
 def _required_reservation(binding: Binding) -> Breach | None:
-    if RESERVATION_AFFINITY not in binding.pod.metadata.annotations or allocated_to(binding.pod):
+    if RESERVATION_AFFINITY not in binding.pod.metadata.annotations or reservation_uid(binding.pod):
         return None
     if ignores_reservations(binding.pod):
         return None
@@ -111,7 +110,7 @@ def _open_reservation(binding: Binding) -> Breach | None:
 
 def _reserved_amounts(binding: Binding) -> Breach | None:
     """Pods outside of reservations leave what reservations hold: requests and the unused rests fit on the node."""
-    if binding.node is None or ignores_reservations(binding.pod) or allocated_to(binding.pod):
+    if binding.node is None or ignores_reservations(binding.pod) or reservation_uid(binding.pod):
         return None
     if not len(binding.state.reservations):
         return None
@@ -119,7 +118,7 @@ def _reserved_amounts(binding: Binding) -> Breach | None:
     total: Amounts = dict(binding.use.amounts)
     held: list[str] = []
     for reservation in binding.state.reservations:
-        if not reservation.available or reservation.status.node_name != binding.record.node:
+        if not holds_resources(reservation) or reservation.status.node_name != binding.record.node:
             continue
         used = used_on(_owners_of(binding.state, reservation.metadata.uid))
         held.append(reservation.name)
@@ -174,7 +173,7 @@ def _never_nominated(change: Change) -> Breach | None:
 
 def _nominated_room(binding: Binding) -> Breach | None:
     """A less important pod does not take what a nominated pod waits for."""
-    if binding.node is None or allocated_to(binding.pod):
+    if binding.node is None or reservation_uid(binding.pod):
         return None
     priority = binding.pod.spec.priority
     nominated = [

@@ -7,6 +7,7 @@ import msgspec
 from seatrial.harness.audit.invariants import Binding, BindingInvariant, Breach, Change, ChangeInvariant
 from seatrial.harness.audit.placement_rules import selects
 from seatrial.harness.audit.state import PodRecord
+from seatrial.harness.quantities import Amounts, amounts
 from seatrial.scheduler.api.device import (
     DEVICE_ALLOCATE_HINT,
     DEVICE_ALLOCATED,
@@ -27,7 +28,6 @@ from seatrial.scheduler.api.device import (
     JointAllocate,
     Partition,
 )
-from seatrial.scheduler.api.quantity import Amounts, amounts
 
 _GPU_NAMES = frozenset({NVIDIA_GPU, "amd.com/gpu", "dcu.com/gpu", GPU, GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO})
 _TYPE_OF = {**dict.fromkeys(_GPU_NAMES, "gpu"), RDMA: "rdma", FPGA: "fpga"}

@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from seatrial.harness.audit.annotations import reservation_uid
+from seatrial.harness.quantities import Amounts, QuantityError
 from seatrial.scheduler.api.core import Pod
 from seatrial.scheduler.api.device import DEVICE_ALLOCATED
 from seatrial.scheduler.api.numa import RESOURCE_STATUS
-from seatrial.scheduler.api.quantity import Amounts, QuantityError
-from seatrial.scheduler.api.reservation import allocated_to
 
 if TYPE_CHECKING:
     from seatrial.harness.audit.state import PodRecord
@@ -93,7 +93,7 @@ class Indices:
             groups.append(use.with_ports)
         if _has_anti_affinity(pod):
             groups.append(self.with_anti_affinity)
-        if uid := allocated_to(pod):
+        if uid := reservation_uid(pod):
             groups.append(self.by_reservation.setdefault(uid, {}))
         if quota := pod.metadata.labels.get(QUOTA_LABEL):
             groups.append(self.by_quota.setdefault(quota, {}))

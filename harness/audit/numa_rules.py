@@ -8,6 +8,8 @@ import msgspec
 from seatrial.harness.audit.device_rules import shares_of
 from seatrial.harness.audit.invariants import Binding, BindingInvariant, Breach, Change, ChangeInvariant
 from seatrial.harness.audit.state import PodRecord
+from seatrial.harness.cpusets import CpusetError, parse_cpuset
+from seatrial.harness.quantities import CPU, Amounts, amounts
 from seatrial.scheduler.api.numa import (
     CPU_TOPOLOGY,
     FULL_PCPUS,
@@ -24,14 +26,11 @@ from seatrial.scheduler.api.numa import (
     SPREAD_BY_PCPUS,
     CpuDetail,
     CpuManagerPolicy,
-    CpusetError,
     CpuTopology,
     NodeReservation,
     NumaTopologySpec,
     ResourceSpec,
-    parse_cpuset,
 )
-from seatrial.scheduler.api.quantity import CPU, Amounts, amounts
 
 
 def _cpus(record: PodRecord) -> frozenset[int]:

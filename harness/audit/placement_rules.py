@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from seatrial.harness.audit.invariants import Binding, BindingInvariant, Breach, Change, ChangeInvariant
 from seatrial.harness.audit.state import ClusterState, PodRecord
 from seatrial.harness.label_selectors import holds, term_matches, tolerates
+from seatrial.harness.quantities import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Amounts, amounts
 from seatrial.scheduler.api.core import (
     NO_EXECUTE,
     NO_SCHEDULE,
@@ -15,7 +16,6 @@ from seatrial.scheduler.api.core import (
     Taint,
     TopologySpreadConstraint,
 )
-from seatrial.scheduler.api.quantity import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Amounts, amounts
 from seatrial.scheduler.api.wire import LabelSelector
 
 _CORDON = Taint(key=UNSCHEDULABLE_TAINT, effect=NO_SCHEDULE)

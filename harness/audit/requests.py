@@ -1,8 +1,8 @@
 """Requests of a pod as the API defines them, in integers; the auditor's own arithmetic, not the scheduler's."""
 
+from seatrial.harness.quantities import Amounts, amounts
 from seatrial.scheduler.api.core import Container, Pod
 from seatrial.scheduler.api.device import RENAMED
-from seatrial.scheduler.api.quantity import Amounts, amounts
 
 
 def requests_of(pod: Pod) -> Amounts:

@@ -8,12 +8,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+from seatrial.harness.allocations import Allocations, parse_allocations
 from seatrial.harness.audit.indices import Indices, NodeUse
 from seatrial.harness.audit.requests import requests_of
+from seatrial.harness.quantities import Amounts
 from seatrial.scheduler.api.core import Node, Pod, PodDisruptionBudget
-from seatrial.scheduler.api.device import Allocations, Device, parse_allocations
+from seatrial.scheduler.api.device import Device
 from seatrial.scheduler.api.numa import RESOURCE_STATUS, NodeResourceTopology, ResourceStatus, decode_status
-from seatrial.scheduler.api.quantity import Amounts
 from seatrial.scheduler.api.reservation import Reservation
 
 GRACE = 2.0  # seconds of the cluster's clock in which a scheduler may not have seen a change

@@ -3,6 +3,7 @@
 A mix is a fixed table of shapes. The shape of each pod is drawn with the run's seed.
 """
 
+import json
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from typing import Any
 
 from seatrial.harness.errors import UsageError
 from seatrial.scheduler.api import device
+from seatrial.scheduler.api.networktopology import GATHER_SPEC, MUST_GATHER, NODE_LAYER, PREFER_GATHER
 from seatrial.scheduler.api.podgroup import GANG_MIN, GANG_NAME
 from seatrial.scheduler.api.wire import ResourceList
 
@@ -97,8 +99,12 @@ MIXES: dict[str, tuple[list[ResourceList], Rules]] = {
     "spread": (_ALL, _spread),
     "affinity": (_ALL, _apart),
     "gangs": (_with_sizes(_WHOLE), _no_rules),
+    "topology": (_with_sizes(_WHOLE), _no_rules),
 }
-GANG_SIZES = {"gangs": 1000}  # members of a gang, by mix
+GANG_SIZES = {"gangs": 1000, "topology": 1000}  # members of a gang, by mix
+GATHER = {"topology": (("SpineLayer", MUST_GATHER), ("BlockLayer", PREFER_GATHER))}  # rules of gangs, by mix
+SPINE, BLOCK = "network.topology.nvidia.com/spine", "network.topology.nvidia.com/block"
+SPINES, BLOCK_NODES = 4, 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +130,9 @@ class Mix:
             return {}
         number = index // self.gang
         members = min(self.gang, count - number * self.gang)
-        return {GANG_NAME: f"gang-{number}", GANG_MIN: str(members)}
+        own = {GANG_NAME: f"gang-{number}", GANG_MIN: str(members)}
+        rules = [{"layer": layer, "strategy": strategy} for layer, strategy in GATHER.get(self.name, ())]
+        return {**own, GATHER_SPEC: json.dumps({"gatherStrategy": rules})} if rules else own
 
     def draw(self, count: int, seed: int, *, run: int = 1) -> list[int]:
         """The shape number of each of `count` pods; `run` consecutive pods share one, as the replicas of a job do."""
@@ -161,6 +169,30 @@ def node_manifest(name: str) -> Manifest:
         "kind": "Node",
         "metadata": {"name": name, "uid": f"node-{name}", "labels": {HOST: name, ZONE: f"zone-{number % ZONES}"}},
         "status": {"capacity": resources, "allocatable": resources},
+    }
+
+
+def in_network(node: Manifest, nodes: int) -> Manifest:
+    """The node in the network of the mix `topology`: SPINES spines, with blocks of BLOCK_NODES nodes."""
+    number = int(node["metadata"]["name"].rpartition("-")[2])
+    spine = number * SPINES // nodes
+    node["metadata"]["labels"] |= {SPINE: f"s{spine}", BLOCK: f"s{spine}-b{number // BLOCK_NODES}"}
+    return node
+
+
+def topology_manifest() -> Manifest:
+    """The ClusterNetworkTopology of `in_network`: spines, blocks, nodes."""
+    return {
+        "apiVersion": "scheduling.koordinator.sh/v1alpha1",
+        "kind": "ClusterNetworkTopology",
+        "metadata": {"name": "default"},
+        "spec": {
+            "networkTopologySpec": [
+                {"topologyLayer": "SpineLayer", "labelKey": [SPINE]},
+                {"topologyLayer": "BlockLayer", "parentTopologyLayer": "SpineLayer", "labelKey": [BLOCK]},
+                {"topologyLayer": NODE_LAYER, "parentTopologyLayer": "BlockLayer"},
+            ]
+        },
     }
 
 

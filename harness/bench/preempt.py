@@ -20,6 +20,7 @@ from seatrial.scheduler.api.wire import ResourceList
 BUDGET_MS = 2.0  # a preemption, median
 LOW_PRIORITIES, HIGH_PRIORITY = 10, 1000  # pods that fill the nodes have the priorities 0 to 9 in turn
 REQUESTED_CARDS = (1, 2, 4, 8)  # of the preemptors, in turn
+JOB_LABEL = "scheduling.koordinator.sh/questioned-object-key"
 PAUSE = 15.0  # seconds; longer than the longest backoff
 
 
@@ -32,17 +33,12 @@ def bench_preempt(
         UsageError: `pods` is not 1, 2, 4 or 8 times `nodes`.
         SubjectError: a pod did not preempt although it had to, or was not placed afterwards.
     """
-    each, rest = divmod(pods, nodes)
-    if rest or not 1 <= each <= NODE_GPUS or NODE_GPUS % each:
-        raise UsageError(
-            f"bench preempt: expected --pods to be 1, 2, 4 or 8 times --nodes, to fill the {NODE_GPUS} cards"
-            f" of each node, found {pods} pods and {nodes} nodes"
-        )
+    each = check_sizes(nodes, pods)
     medians: list[float] = []
     samples: list[float] = []
     victims = 0
     for number in range(repeat):
-        core = _filled(nodes, pods, NODE_GPUS // each, seed)
+        core = filled(BareCore(seed=seed), nodes, pods, NODE_GPUS // each)
         taken = _preempt(core, preemptions)
         samples += [milliseconds for milliseconds, _ in taken]
         medians.append(percentile(sorted(milliseconds for milliseconds, _ in taken), 50))
@@ -68,14 +64,29 @@ def bench_preempt(
     }
 
 
-def _filled(nodes: int, pods: int, cards: int, seed: int) -> BareCore:
-    """A scheduler whose nodes are full of low-priority pods with `cards` cards each."""
-    core = BareCore(seed=seed)
+def check_sizes(nodes: int, pods: int) -> int:
+    """The number of pods that fill a node.
+
+    Raises:
+        UsageError: the pods do not fill the nodes evenly.
+    """
+    each, rest = divmod(pods, nodes)
+    if rest or not 1 <= each <= NODE_GPUS or NODE_GPUS % each:
+        raise UsageError(
+            f"bench preempt: expected --pods to be 1, 2, 4 or 8 times --nodes, to fill the {NODE_GPUS} cards"
+            f" of each node, found {pods} pods and {nodes} nodes"
+        )
+    return each
+
+
+def filled(core: BareCore, nodes: int, pods: int, cards: int, *, job: int = 1) -> BareCore:
+    """Fill the nodes with low-priority pods of `cards` cards each. `job`: so many consecutive pods are a job."""
     for name in names("node", nodes):
         core.add_node(node_manifest(name), device_manifest(name))
-    specs = [core.spec(_spec(cards, priority, core.scheduler_name)) for priority in range(LOW_PRIORITIES)]
+    specs = [core.spec(spec_of(cards, priority, core.scheduler_name)) for priority in range(LOW_PRIORITIES)]
     for number, name in enumerate(names("pod", pods)):
-        core.add_pod(name, specs[number % LOW_PRIORITIES])
+        labels = {JOB_LABEL: f"job-{number // job}"} if job > 1 else {}
+        core.add_pod(name, specs[number // job % LOW_PRIORITIES], labels=labels)
     placed = 0
     while core.ready:
         placed += core.decide()
@@ -86,7 +97,7 @@ def _filled(nodes: int, pods: int, cards: int, seed: int) -> BareCore:
 
 def _preempt(core: BareCore, count: int) -> list[tuple[float, int]]:
     """For each preemption: milliseconds of the decision, and the number of victims."""
-    specs = {cards: core.spec(_spec(cards, HIGH_PRIORITY, core.scheduler_name)) for cards in REQUESTED_CARDS}
+    specs = {cards: core.spec(spec_of(cards, HIGH_PRIORITY, core.scheduler_name)) for cards in REQUESTED_CARDS}
     taken: list[tuple[float, int]] = []
     gc.collect()
     gc.freeze()  # as the scheduler's process does after the first synchronisation
@@ -118,6 +129,6 @@ def _preempt(core: BareCore, count: int) -> list[tuple[float, int]]:
     return taken
 
 
-def _spec(cards: int, priority: int, scheduler: str) -> dict[str, Any]:
+def spec_of(cards: int, priority: int, scheduler: str) -> dict[str, Any]:
     shape: ResourceList = {"cpu": str(cards), "memory": f"{cards}Gi", device.GPU: cards * 100}
     return {**pod_spec(shape, scheduler), "priority": priority}

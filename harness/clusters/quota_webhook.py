@@ -2,8 +2,8 @@
 
 The webhooks are registered when the cluster starts, at a port on which this process listens. The webhook process
 starts with the first request that concerns it, inherits the socket, and answers the connection that waits there. A
-cluster without quotas starts no process. Of the webhooks for pods only those that check pods with a quota's label are
-registered: each call costs the creation of a pod about a millisecond.
+cluster without quotas starts no process. The webhooks for pods are registered for pods with a quota's label only: each
+call costs the creation of a pod about a millisecond.
 """
 
 import asyncio
@@ -63,6 +63,7 @@ class QuotaWebhook:
         command = [
             sys.executable, "-m", "seatrial.scheduler.webhooks", "--listen-fd", str(descriptor),
             "--cert-dir", str(self._folder), "--kubeconfig", str(self._kubeconfig),
+            "--multi-quota-tree", "--disable-device-resource-spec",
         ]  # fmt: skip
         log.info("quota-webhook start")
         self._process = subprocess.Popen(  # noqa: S603 our own interpreter, no shell
@@ -103,10 +104,11 @@ class QuotaWebhook:
         completed = self._webhook("mquota", "mutate-elasticquota", quotas, ["CREATE"])
         labelled = {"matchExpressions": [{"key": QUOTA_NAME, "operator": "Exists"}]}
         pod = self._webhook("vpod", "validate-pod", pods, ["CREATE", "UPDATE"]) | {"objectSelector": labelled}
+        placed = self._webhook("mpod", "mutate-pod", pods, ["CREATE"]) | {"objectSelector": labelled}
         return [
             {"apiVersion": GROUP, "kind": kind, "metadata": {"name": NAME}, "webhooks": webhooks}
             for kind, webhooks in (
-                ("MutatingWebhookConfiguration", [completed]),
+                ("MutatingWebhookConfiguration", [completed, placed]),
                 ("ValidatingWebhookConfiguration", [checked, pod]),
             )
         ]

@@ -7,6 +7,7 @@ from typing import Annotated
 from cyclopts import Parameter, validators
 
 from seatrial.harness.bench.preempt import bench_preempt
+from seatrial.harness.bench.preempt_jobs import bench_preempt_jobs
 
 Positive = Annotated[int, Parameter(validator=validators.Number(gte=1))]
 
@@ -15,7 +16,9 @@ def preempt(
     *,
     nodes: Positive = 5000,
     pods: Positive = 20000,
-    preemptions: Positive = 500,
+    preemptions: Positive | None = None,
+    gang: Annotated[int, Parameter(validator=validators.Number(gte=0))] = 0,
+    job: Positive = 1,
     repeat: Positive = 3,
     seed: int = 0,
     json_: Annotated[bool, Parameter(name="--json", negative="")] = False,
@@ -25,14 +28,23 @@ def preempt(
     Args:
         nodes: Number of nodes.
         pods: Number of pods that fill the nodes: 1, 2, 4 or 8 times as many.
-        preemptions: Number of preemptions.
+        preemptions: Number of preemptions; by default 500, and 10 with --gang.
+        gang: Members of the gangs that preempt, each with all cards of a node; 0: single pods preempt.
+        job: With --gang, so many of the pods that fill the nodes are a job, which is evicted whole.
         repeat: Number of repetitions, each with a fresh scheduler.
         seed: Decides ties between nodes, and the offset at which preemption starts.
         json_: Print figures as JSON.
     """
-    figures = bench_preempt(
-        nodes, pods, preemptions, lambda text: print(text, file=sys.stderr), repeat=repeat, seed=seed
-    )
+
+    def progress(text: str) -> None:
+        print(text, file=sys.stderr)
+
+    if gang:
+        preemptions = preemptions or 10
+        figures = bench_preempt_jobs(nodes, pods, preemptions, progress, gang=gang, job=job, repeat=repeat, seed=seed)
+    else:
+        preemptions = preemptions or 500
+        figures = bench_preempt(nodes, pods, preemptions, progress, repeat=repeat, seed=seed)
     if json_:
         print(json.dumps(figures, indent=2))
         return

@@ -1,4 +1,4 @@
-"""`seatrial replay openb`: GPU allocation of placement policies on a production trace."""
+"""`seatrial replay openb` and `compare`: GPU allocation of placement policies on a production trace."""
 
 import json
 import sys
@@ -10,12 +10,14 @@ from cyclopts import Parameter, validators
 
 from seatrial.harness.errors import UsageError
 from seatrial.harness.interrupts import interruptible
+from seatrial.harness.replay.comparison import AT, Difference, difference, workload_of
 from seatrial.harness.replay.openb import load as load_trace
+from seatrial.harness.replay.outcome import Outcome
 from seatrial.harness.replay.plot import check_target, draw
 from seatrial.harness.replay.policies import POLICIES, policy_named
-from seatrial.harness.replay.published import Comparison, compare
-from seatrial.harness.replay.replay import Outcome
+from seatrial.harness.replay.published import Comparison, hold_against
 from seatrial.harness.replay.series import Series, series
+from seatrial.harness.replay.through_scheduler import POLICY as SCHEDULER
 
 Positive = Annotated[int, Parameter(validator=validators.Number(gte=1))]
 Load = Annotated[float, Parameter(validator=validators.Number(gt=0, lte=10))]
@@ -32,6 +34,7 @@ def openb(
     curve: bool = False,
     plot: Path | None = None,
     check: bool = False,
+    scheduler_config: Path | None = None,
     json_: Annotated[bool, Parameter(name="--json", negative="")] = False,
 ) -> int:
     """Replay an openb GPU-sharing trace: pods arrive, each is placed once or fails once, and none leaves.
@@ -42,15 +45,19 @@ def openb(
             gpu_spec.
         load: GPU requests of all pods, as a multiple of the GPU capacity.
         seed: Decides the order of arrivals, and ties between nodes.
-        policy: Placement policy: random, dotprod, gpuclustering, gpupacking, bestfit, fgd, balanced, or all.
+        policy: Placement policy: random, dotprod, gpuclustering, gpupacking, bestfit, fgd, balanced, opportunity, or
+            all of these; or scheduler, for the core of our scheduler.
         seeds: Number of replays, with consecutive seeds from --seed; figures are means with their spread.
         curve: Add one row for each whole percent arrived.
         plot: Draw allocation and fragmentation against arrivals into this PNG file.
         check: Compare with the published results of the default trace, which are means of 10 seeds; exit with 1 if one
             is too far off.
+        scheduler_config: The scheduler's configuration file, for --policy scheduler.
         json_: Print figures as JSON.
     """
-    names = list(POLICIES) if policy == "all" else [policy_named(policy).name]
+    names = list(POLICIES) if policy == "all" else [SCHEDULER if policy == SCHEDULER else policy_named(policy).name]
+    if scheduler_config is not None and policy != SCHEDULER:
+        raise UsageError(f"--scheduler-config needs --policy {SCHEDULER}, found --policy {policy}")
     if check and load != 1.3:
         raise UsageError(f"--check compares with published results: expected --load 1.3, found --load {load:g}")
     if plot:
@@ -58,10 +65,17 @@ def openb(
     trace = load_trace(nodes, pods)
     with interruptible():
         every = [
-            series(trace, name, load=load, seeds=range(seed, seed + seeds), done=_progress(name, len(names) * seeds))
+            series(
+                trace,
+                name,
+                load=load,
+                seeds=range(seed, seed + seeds),
+                done=_progress(name, len(names) * seeds),
+                config=scheduler_config,
+            )
             for name in names
         ]
-    comparisons = compare({each.policy: each.allocated() for each in every}) if check else []
+    comparisons = hold_against({each.policy: each.allocated() for each in every}) if check else []
     if plot:
         draw({each.policy: each.curve() for each in every}, plot)
     if json_:
@@ -69,6 +83,67 @@ def openb(
     else:
         _print(every, comparisons, curve=curve)
     return 0 if all(each.ok for each in comparisons) else 1
+
+
+def compare(
+    pods: Annotated[list[Path], Parameter(required=True)],
+    *,
+    nodes: Path,
+    policy: str = "opportunity",
+    beside: str = "fgd",
+    seed: int = 42,
+    seeds: Positive = 10,
+    within: Annotated[float | None, Parameter(validator=validators.Number(gte=0))] = None,
+    scheduler_config: Path | None = None,
+    json_: Annotated[bool, Parameter(name="--json", negative="")] = False,
+) -> int:
+    """Compare two placement policies on openb traces, when 90, 95, 100 and 130 % of the GPU capacity have arrived.
+
+    Args:
+        pods: Pod files of the traces, as for `replay openb`; one workload each.
+        nodes: The traces' nodes.
+        policy: The policy that is judged; see `replay openb`.
+        beside: The policy that it is compared with.
+        seed: The first seed.
+        seeds: Number of replays of each workload and policy; both see the same arrivals.
+        within: Exit with 1 if a mean difference is below minus this many percentage points, or one of the largest pods
+            is refused earlier with any seed.
+        scheduler_config: The scheduler's configuration file, for the policy scheduler.
+        json_: Print figures as JSON.
+    """
+    for name in (policy, beside):
+        if name != SCHEDULER:
+            policy_named(name)
+    if scheduler_config is not None and SCHEDULER not in (policy, beside):
+        raise UsageError(f"--scheduler-config needs the policy {SCHEDULER}, found {policy} and {beside}")
+    found: list[Difference] = []
+    with interruptible():
+        for number, path in enumerate(pods, start=1):
+            trace, name = load_trace(nodes, path), workload_of(path)
+            print(f"{name}: workload {number} of {len(pods)}", file=sys.stderr)
+            row = difference(name, trace, policy, beside, seeds=range(seed, seed + seeds), config=scheduler_config)
+            if not json_:
+                if number == 1:
+                    _print_header()
+                _print_difference(row)
+            found.append(row)
+    if json_:
+        rows = [row.document() for row in found]
+        print(json.dumps({"policy": policy, "beside": beside, "seeds": seeds, "workloads": rows}, indent=2))
+    failed = within is not None and any(row.worst < -within or row.earlier for row in found)
+    return 1 if failed else 0
+
+
+def _print_header() -> None:
+    cells = "".join(f"{f'at {percent} %':>16}" for percent in AT)
+    print(f"{'workload':14}{cells}{'allocated at 130 %':>20}  largest pods refused earlier")
+
+
+def _print_difference(row: Difference) -> None:
+    points = [f"{row.points[percent]['mean']:+.2f} ± {row.points[percent]['sd']:.2f}" for percent in AT]
+    earlier = ", ".join(f"seed {seed}" for seed in row.earlier) or "never"
+    cells = "".join(f"{cell:>16}" for cell in points)
+    print(f"{row.workload:14}{cells}{row.allocated[130]:>20.2f}  {earlier}", flush=True)
 
 
 def _progress(name: str, replays: int) -> Callable[[Outcome], None]:

@@ -18,9 +18,9 @@ import msgspec
 import yaml
 
 from seatrial.harness.errors import UsageError
+from seatrial.harness.quantities import PODS, QuantityError, amount, units
 from seatrial.scheduler.api import device
 from seatrial.scheduler.api.builders import PodBuilder, pod
-from seatrial.scheduler.api.quantity import PODS, QuantityError, amount, units
 from seatrial.scheduler.api.wire import ResourceList
 
 CARDS = "cards"  # name of all kinds of cards in `crowding`

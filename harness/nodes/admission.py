@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from seatrial.harness.allocations import Allocations, parse_allocations
 from seatrial.harness.devices.hami_release import HamiHost
 from seatrial.harness.devices.provider import (
     Assignment,
@@ -24,15 +25,8 @@ from seatrial.harness.devices.vendors import VENDORS
 from seatrial.harness.nodes.capacity import PLUGIN_NAMES
 from seatrial.harness.nodes.devices import card_resources, device_id
 from seatrial.harness.nodes.pods import BoundPod, ContainerPlan
-from seatrial.scheduler.api.device import (
-    GPU_ISOLATION_PROVIDER,
-    GPU_MEMORY,
-    GPU_MEMORY_RATIO,
-    Allocations,
-    DeviceAllocation,
-    parse_allocations,
-)
-from seatrial.scheduler.api.quantity import PODS, Amounts, QuantityError, amount
+from seatrial.harness.quantities import PODS, Amounts, QuantityError, amount
+from seatrial.scheduler.api.device import GPU_ISOLATION_PROVIDER, GPU_MEMORY, GPU_MEMORY_RATIO, DeviceAllocation
 
 UNEXPECTED = "UnexpectedAdmissionError"
 FIRST_VNPU, VNPUS_PER_CARD = 100, 16

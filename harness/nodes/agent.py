@@ -1,8 +1,8 @@
 """The agents of all simulated nodes of a cluster, in one process, as one client of its API.
 
 They watch Node objects that carry the label `seatrial.dev/simulated`, build the machine that each asks for in its
-annotation `seatrial.dev/node`, and take care of the pods that get bound there. Nothing else is shared with whoever runs
-the cluster: a Transport and a Clock, in virtual time or on an event loop.
+annotation `seatrial.dev/node`, and run the pods that are bound there. They use only a Transport and a Clock, in virtual
+time or on an event loop.
 """
 
 import itertools
@@ -30,7 +30,7 @@ from seatrial.scheduler.api.clock import Clock
 from seatrial.scheduler.api.numa import AMPLIFICATION_RATIO, NODE_RESERVATION
 from seatrial.scheduler.api.slo import CollectPolicy
 from seatrial.scheduler.api.transport import Transport
-from seatrial.scheduler.api.wire import Wire, decoder
+from seatrial.scheduler.api.wire import ResourceList, Wire, decoder
 
 log = logging.getLogger(__name__)
 
@@ -56,8 +56,13 @@ class _NodeMeta(Wire, frozen=True):
     annotations: dict[str, str] = msgspec.field(default_factory=dict)
 
 
+class _NodeStatus(Wire, frozen=True):
+    allocatable: ResourceList = msgspec.field(default_factory=dict)
+
+
 class _NodeSeen(Wire, frozen=True):
     metadata: _NodeMeta = _NodeMeta()
+    status: _NodeStatus = _NodeStatus()
 
 
 class _PodSpec(Wire, frozen=True):
@@ -89,7 +94,7 @@ class _Node:
 
 
 class NodeAgents:
-    """Start it once the API answers; stop it before the API goes."""
+    """Start it once the API server answers; stop it before the API server ends."""
 
     def __init__(
         self,
@@ -100,8 +105,8 @@ class NodeAgents:
         runtime: Runtime | None = None,
         selector: str = SIMULATED_LABEL,
     ) -> None:
-        """`seed` decides identities and delays; pods are simulated unless another runtime is given. `selector` chooses
-        the nodes, by their labels."""
+        """Pods are simulated unless another runtime is given. `seed` determines identities and delays, `selector`
+        the nodes."""
         self.endpoints: Endpoints | None = None  # set before start
         self._clock, self._seed = clock, seed
         self._writer = Writer(transport, clock)
@@ -124,7 +129,7 @@ class NodeAgents:
             {"labelSelector": selector},
             on_set=self._node_set,
             on_gone=self._node_gone,
-            on_synced=self._follow_pods,  # nodes first, so that a restart finds the pods' homes
+            on_synced=self._follow_pods,  # nodes first, so that pods find their nodes after a restart
         )
 
     def start(self) -> None:
@@ -133,13 +138,13 @@ class NodeAgents:
         self._usage.start()
 
     def _follow_pods(self) -> None:
-        """Once there is a node of ours: on a cluster of others' nodes no pod is our affair."""
+        """Watch pods once there is a simulated node: pods on other nodes are not handled."""
         if self._nodes_seen and self._follow_nodes.synced and not self._following_pods:
             self._following_pods = True
             self._pods.start()
 
     def stop(self) -> None:
-        """Let go of everything; the API keeps what was written, and a new NodeAgents takes it up again."""
+        """Stop. The objects stay in the API server, and a new NodeAgents continues from them."""
         self._follow_nodes.stop()
         self._pods.stop()
         self._usage.stop()
@@ -153,7 +158,7 @@ class NodeAgents:
         self._nodes.clear()
 
     def logs(self, namespace: str, pod: str, container: str) -> bytes | None:
-        """What a container has printed; None if it is not here or has not started. No name: the pod's first one."""
+        """The output of a container; None if it is not here or has not started. Default: the pod's first."""
         for node in self._nodes.values():
             work = node.agent.work(namespace, pod)
             if work is not None:
@@ -163,7 +168,8 @@ class NodeAgents:
     # -- nodes --------------------------------------------------------------------------------------------------------
 
     def _node_set(self, _head: HeadMeta, raw: msgspec.Raw) -> None:
-        seen = _decode_node(raw).metadata
+        found = _decode_node(raw)
+        seen = found.metadata
         self._nodes_seen = True
         self._follow_pods()
         known = self._nodes.get(seen.name)
@@ -180,6 +186,7 @@ class NodeAgents:
             if ratios != known.ratios:
                 known.ratios = ratios
                 self._clock.call_later(STATUS_WITHIN, known.agent.report_status)
+            known.agent.set_amplified(found.status.allocatable if ratios else {})
             known.agent.usage.set_node(seen.annotations.get(RESOURCES_ANNOTATION, ""))
             for problem in known.faults.follow(seen.annotations.get(FAULTS_ANNOTATION, "")):
                 log.warning("fault refused node=%s why=%s", seen.name, problem)
@@ -187,7 +194,7 @@ class NodeAgents:
     def _boot(self, seen: _NodeMeta) -> _Node | None:
         text = seen.annotations.get(ENTRY_ANNOTATION, "")
         if self._refused.get(seen.uid) == text:
-            return None  # our own word on it came back
+            return None  # the event of our own write
         try:
             entry = checked_entry({**_entry(text), "name": seen.name})
             machine = machine_of(entry)
@@ -232,7 +239,7 @@ class NodeAgents:
             agent.pod_set(head.uid, head.deletion_timestamp is not None, msgspec.Raw(raw))
 
     def _cannot_boot(self, name: str, why: str) -> None:
-        """Report a mistake in the Node's annotation on the Node itself, where the annotation's author can read it."""
+        """Report a mistake in the Node's annotation as a condition of the Node."""
         log.warning("node cannot-boot node=%s why=%s", name, why)
         now = self._clock.timestamp()
         condition = {

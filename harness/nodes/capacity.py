@@ -10,8 +10,8 @@ from typing import Protocol
 from seatrial.harness.devices.provider import Device
 from seatrial.harness.devices.vendors import VENDORS
 from seatrial.harness.nodes.devices import card_resources
+from seatrial.harness.quantities import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, binary, text
 from seatrial.scheduler.api import device as words
-from seatrial.scheduler.api.quantity import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, binary, text
 
 SHARES_PER_CARD = 100  # gpu.shared of the node for each healthy card
 DISK = 512 << 30

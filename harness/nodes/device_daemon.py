@@ -1,8 +1,8 @@
-"""koord-device-daemon: what it finds of NPUs and MLUs, as the file that koordlet reads.
+"""koord-device-daemon: writes the file from which koordlet learns of NPUs and MLUs.
 
-An array of JSON objects, replaced as a whole, written anew every quarter of an hour, and gone with the daemon unless it
-ran once. On this machine as a node the agent's Device object is made of the file (xpu_files.py); a real koordlet may
-read it as well. Simulated nodes make theirs of the same devices directly (devices.py), with the same outcome.
+The file is an array of JSON objects. It is replaced as a whole every 15 minutes, and removed when the daemon ends,
+unless it runs once only. If this machine is a node, the agent makes the Device object from the file (xpu_files.py); a
+real koordlet can read it too. Simulated nodes make the same Device object without a file (devices.py).
 """
 
 import contextlib
@@ -14,9 +14,9 @@ from typing import Any
 from seatrial.harness.devices.provider import Device, Link
 from seatrial.harness.devices.vendors import VENDORS
 from seatrial.harness.nodes.devices import DAEMON_VENDORS, card_resources, device_id
+from seatrial.harness.quantities import text
 from seatrial.scheduler.api import device as words
 from seatrial.scheduler.api.clock import Clock, Timer
-from seatrial.scheduler.api.quantity import text
 from seatrial.scheduler.api.wire import to_json
 
 Info = dict[str, Any]
@@ -26,7 +26,7 @@ INFOS_FILE = Path("/var/run/koordlet/xpu-device-infos/ic-device")
 
 
 def device_infos(devices: Sequence[Device], links: Sequence[Link] = ()) -> list[Info]:
-    """One entry for each NPU and MLU, by minor; other devices are none of the daemon's business."""
+    """One entry for each NPU and MLU, sorted by minor; the daemon ignores other devices."""
     own = sorted((device for device in devices if device.vendor in DAEMON_VENDORS), key=lambda device: device.minor)
     return [_info(device, _peers(device, own, links)) for device in own]
 
@@ -37,7 +37,7 @@ def infos_json(devices: Sequence[Device], links: Sequence[Link] = ()) -> bytes:
 
 
 class DeviceDaemon:
-    """Keeps the file as the devices are."""
+    """Keeps the file up to date with the devices."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class DeviceDaemon:
         self._turn()
 
     def stop(self) -> None:
-        """End it; stopping twice is fine."""
+        """Stop. A second call has no effect."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -80,7 +80,7 @@ class DeviceDaemon:
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Readers find the old content or the new one, never a part; readable by everybody.
+    """Replace a file atomically; its mode is 0644.
 
     Raises:
         OSError: it cannot be written; nothing is left beside the old file.

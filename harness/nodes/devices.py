@@ -10,8 +10,8 @@ from typing import Any
 
 from seatrial.harness.devices.provider import Device, Driver, Link
 from seatrial.harness.devices.vendors import VENDORS
+from seatrial.harness.quantities import text
 from seatrial.scheduler.api import device as words
-from seatrial.scheduler.api.quantity import text
 from seatrial.scheduler.api.wire import to_json
 
 Manifest = dict[str, Any]

@@ -1,7 +1,7 @@
-"""What a simulated node is made of: its machine out of the catalogue, its device table, and the neutral view of both.
+"""The hardware of a simulated node: its machine from the catalogue, its device table, and both as neutral devices.
 
-This is the short way for fleets: the table is read directly, in the same words in which the real providers answer
-(`source` says `fake-table`). That both ways agree, field by field, is a test.
+Fleets read the table directly, without vendor libraries; the answers are those of the real providers, with `source`
+`fake-table`. A test compares both field by field.
 """
 
 from collections.abc import Mapping
@@ -15,14 +15,14 @@ from seatrial.fake_devices.vendors import BY_LIBRARY_CODE, HARDWARE
 from seatrial.harness.devices.provider import Device, Driver, Function, Link
 from seatrial.harness.devices.vendors import VENDORS
 from seatrial.harness.errors import UsageError
-from seatrial.scheduler.api.quantity import QuantityError, units
+from seatrial.harness.quantities import QuantityError, units
 
 
 def machine_of(entry: Mapping[str, Any], models: Catalog | None = None) -> Machine:
     """The machine that an entry of a fleet file describes.
 
     Raises:
-        UsageError: it names what the catalogue does not have, or says an amount that is none.
+        UsageError: it names a model that the catalogue does not have, or an amount that is no quantity.
     """
     models = models or catalog()
     where = f"node {entry.get('name', '?')!r}"
@@ -47,10 +47,10 @@ def machine_of(entry: Mapping[str, Any], models: Catalog | None = None) -> Machi
 
 
 class NodeHardware:
-    """One node's machine and, once it is needed, its table. A table in which nothing happened need not be kept."""
+    """One node's machine and its device table, which is made on first use."""
 
     def __init__(self, node: str, machine: Machine, *, seed: int = 0, table: DeviceTable | None = None) -> None:
-        """`table`: one that is there already, behind the vendors' boundaries."""
+        """`table`: an existing table, which stand-ins for vendor libraries read."""
         self.node = node
         self.machine = machine
         self._seed = seed
@@ -58,13 +58,13 @@ class NodeHardware:
 
     @property
     def table(self) -> DeviceTable:
-        """The table; from now on it is kept, since whoever asks may change it."""
+        """The table. It is kept from now on, because the caller may change it."""
         if self._table is None:
             self._table = self._factory_fresh()
         return self._table
 
     def devices(self) -> tuple[Device, ...]:
-        """All devices that the kernel still shows, cards first, each kind by its minor."""
+        """All devices that the kernel shows, cards first, each kind sorted by minor."""
         table = self._table or self._factory_fresh()
         found = [_device(slot, record) for slot, record in table if record.present]
         return tuple(sorted(found, key=lambda device: (device.kind, device.minor)))
@@ -76,7 +76,7 @@ class NodeHardware:
         return Driver(library.driver.decode(), library.library.decode(), str(library.runtime or ""))
 
     def links(self) -> tuple[Link, ...]:
-        """What joins the cards, each pair once."""
+        """The links between cards, each pair once."""
         table = self._table or self._factory_fresh()
         lanes: dict[tuple[str, str, int], list[bool]] = {}
         for record in table.links:

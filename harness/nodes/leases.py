@@ -1,7 +1,7 @@
-"""Node leases, kept cheaply: one timer for all nodes, and a pace that grows with their number.
+"""Node leases: one timer for all nodes, and an interval that grows with their number.
 
-A few nodes renew every ten seconds, as kubelets do. Thousands share a fixed budget of writes a second; their leases say
-how long they hold, so whoever judges liveness by the lease waits accordingly.
+A few nodes renew every ten seconds, as kubelets do. Thousands share a fixed budget of writes per second;
+`leaseDurationSeconds` is set to match, and the node lifecycle controller reads it.
 """
 
 import math
@@ -10,14 +10,14 @@ from collections import OrderedDict
 from seatrial.harness.nodes.writer import LEASES, Writer
 from seatrial.scheduler.api.clock import Clock, Timer
 
-PERIOD = 10.0  # seconds, kubelet's own
+PERIOD = 10.0  # seconds, as in kubelet
 WRITES_PER_SECOND = 50.0  # of all nodes together
 HOLDS_FOR = 4  # periods
 TICK = 1.0
 
 
 class Leases:
-    """Renews the leases of the nodes it is told of."""
+    """Renews the leases of the nodes that are added."""
 
     def __init__(self, writer: Writer, clock: Clock) -> None:
         self._writer, self._clock = writer, clock
@@ -31,7 +31,7 @@ class Leases:
         return max(PERIOD, len(self._nodes) / WRITES_PER_SECOND)
 
     def add(self, node: str, uid: str) -> None:
-        """Create a node's lease and keep it."""
+        """Create a node's lease and renew it."""
         self._nodes[node] = uid
         body = {
             "apiVersion": "coordination.k8s.io/v1",
@@ -48,7 +48,7 @@ class Leases:
             self._timer = self._clock.call_later(TICK, self._tick)
 
     def drop(self, node: str) -> None:
-        """Stop renewing: the node is gone, or plays dead."""
+        """Stop renewing: the node is deleted, or simulates a failure."""
         self._nodes.pop(node, None)
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
-"""This very machine as a node: what the vendors' libraries say of its devices, and the kernel of the rest.
+"""This machine as a node: devices from the vendors' libraries, everything else from the kernel.
 
-Providers block while a driver thinks, so `look` and `usage` are made to be called beside the event loop; everything
-else answers from what was seen last.
+Providers block while a driver works: `look` and `usage` are called in a worker thread. Everything else returns what
+was read last.
 """
 
 import logging
@@ -21,20 +21,20 @@ from seatrial.harness.nodes.usage import NodeUse, measured_use
 
 log = logging.getLogger(__name__)
 
-MOST_PODS = 110  # kubelet's own default
-LOOK_EVERY = 0.5  # seconds; a device that fails is seen within a second
-_ALL_EVERY = 60  # looks until everything is read again; between them only health is asked
+MAX_PODS = 110  # kubelet's default
+LOOK_EVERY = 0.5  # seconds; a failed device is detected within one second
+_ALL_EVERY = 60  # calls of `look` between two full reads; the others read health only
 _NOWHERE = "192.0.2.1"  # an address for documentation: nothing is sent there
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
 @dataclass(frozen=True, slots=True)
 class LocalMachine:
-    """Threads, bytes, pods."""
+    """Capacity: number of hardware threads, bytes of memory, number of pods."""
 
     cpu: int
     memory: int
-    pods: int = MOST_PODS
+    pods: int = MAX_PODS
     server: str = ""
 
 
@@ -42,7 +42,7 @@ def this_machine(proc: Path = Path("/proc")) -> LocalMachine:
     """The threads this process may use and the machine's memory.
 
     Raises:
-        DeviceError: the kernel does not say how much memory there is.
+        DeviceError: the amount of memory cannot be read from the kernel.
     """
     try:
         lines = (proc / "meminfo").read_text(encoding="ascii").splitlines()
@@ -53,7 +53,7 @@ def this_machine(proc: Path = Path("/proc")) -> LocalMachine:
 
 
 def address() -> str:
-    """The address that this machine speaks from; the loopback one where it has no route."""
+    """The source address of this machine; the loopback address if it has no route."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect((_NOWHERE, 9))  # a datagram socket sends nothing for that
@@ -63,7 +63,7 @@ def address() -> str:
 
 
 def facts() -> dict[str, str]:
-    """The fields of `nodeInfo` that only the machine itself knows."""
+    """The fields of `nodeInfo` that are read from the machine."""
     try:
         system = platform.freedesktop_os_release().get("PRETTY_NAME", "Linux")
     except OSError:
@@ -76,11 +76,11 @@ def facts() -> dict[str, str]:
 
 
 class LocalHardware:
-    """The devices behind some providers. Open it before the first look; a context manager does both ends."""
+    """The devices of several providers. Open it before the first `look`; a context manager opens and closes it."""
 
     def __init__(self, providers: Sequence[DeviceProvider], machine: LocalMachine | None = None) -> None:
         self.machine = machine or this_machine()
-        self.missing: dict[str, str] = {}  # vendor → why there is nothing of it
+        self.missing: dict[str, str] = {}  # vendor → why it has no devices here
         self._all = tuple(providers)
         self._present: list[DeviceProvider] = []
         self._stack = ExitStack()
@@ -112,21 +112,21 @@ class LocalHardware:
     # -- what was seen last -------------------------------------------------------------------------------------------
 
     def devices(self) -> tuple[Device, ...]:
-        """All devices, cards first, each kind by its minor."""
+        """All devices, cards first, each kind sorted by minor."""
         return self._devices
 
     def driver(self, vendor: str) -> Driver:
-        """Versions of a vendor's driver and library; empty if it did not say."""
+        """Versions of a vendor's driver and library; empty if unknown."""
         return self._drivers.get(vendor, Driver("", ""))
 
     def links(self) -> tuple[Link, ...]:
-        """What joins the cards."""
+        """The links between cards."""
         return self._links
 
     # -- beside the loop ----------------------------------------------------------------------------------------------
 
     def look(self) -> bool:
-        """Ask for health, and now and then for everything; whether anything is other than before."""
+        """Read health, and every `_ALL_EVERY` calls everything. Returns whether anything changed."""
         before = self._devices
         self._looks += 1
         if self._looks % _ALL_EVERY == 0:
@@ -136,13 +136,13 @@ class LocalHardware:
         return self._devices != before
 
     def forget(self, uuids: Iterable[str]) -> None:
-        """These devices were reset or replaced: what had happened to them is over."""
+        """Forget earlier events of devices that were reset or replaced."""
         for uuid in uuids:
             if uuid in self._owners:
                 self._owners[uuid].forget(uuid)
 
     def usage(self) -> dict[str, Usage]:
-        """What the devices are doing, by uuid, without those that do not say."""
+        """The usage of devices by UUID, without those that report none."""
         found: dict[str, Usage] = {}
         for device in self._devices:
             try:
@@ -152,7 +152,7 @@ class LocalHardware:
         return found
 
     def use(self, pod_of: Callable[[int], tuple[str, str] | None]) -> NodeUse:
-        """What processes do with NVIDIA cards, by pod; `pod_of` as in `measured_use`."""
+        """The use of NVIDIA cards by processes, grouped by pod; `pod_of` as in `measured_use`."""
         nodes = [measured_use(provider, pod_of) for provider in self._present if VENDORS[provider.vendor].measured]
         return NodeUse(
             tuple(device for node in nodes for device in node.devices),

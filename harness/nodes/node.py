@@ -30,11 +30,12 @@ from seatrial.harness.nodes.usage import DEFAULT_POLICY, RESOURCES_ANNOTATION, N
 from seatrial.harness.nodes.usage_model import UsageModel
 from seatrial.harness.nodes.usage_samples import longest
 from seatrial.harness.nodes.writer import NODES, Writer, pod_path, then
+from seatrial.harness.quantities import CPU, MEMORY, Amounts, QuantityError, amount
 from seatrial.scheduler.api import device as words
 from seatrial.scheduler.api.clock import Clock
-from seatrial.scheduler.api.quantity import QuantityError
 from seatrial.scheduler.api.slo import CollectPolicy
 from seatrial.scheduler.api.transport import Response
+from seatrial.scheduler.api.wire import ResourceList
 
 log = logging.getLogger(__name__)
 
@@ -108,6 +109,7 @@ class NodeAgent:
         self._report_faults: dict[str, NodeUse | None] = {}  # verb → for stale reports, the last report
         self._next_host = 0
         self._missed: dict[str, tuple[bool, msgspec.Raw]] = {}  # pods that changed while frozen, by uid
+        self._amplified: Amounts = {}
         self.frozen = False
         self.ready = True
 
@@ -210,7 +212,18 @@ class NodeAgent:
     def _read_hardware(self) -> None:
         self._publisher.look()
         _, allocatable = capacity_and_allocatable(self.hardware.machine, device_object.reported(self.devices))
-        self._ledger.set_hardware(allocatable, self.devices)
+        self._ledger.set_hardware({**allocatable, **self._amplified}, self.devices)
+
+    def set_amplified(self, allocatable: ResourceList) -> None:
+        """Set the CPU and memory of the Node object, which a kubelet admits pods by; {} where they are not amplified.
+
+        Raises:
+            QuantityError: an amount is not a quantity.
+        """
+        found = {name: amount(name, allocatable[name]) for name in (CPU, MEMORY) if name in allocatable}
+        if found != self._amplified:
+            self._amplified = found
+            self._read_hardware()
 
     def _hami(self, labels: dict[str, str]) -> HamiHost:
         """HAMi's versions: a label of the fleet goes before the hardware's value."""

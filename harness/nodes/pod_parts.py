@@ -1,4 +1,4 @@
-"""What a pod asks of its containers' surroundings: where variables come from, volumes, probes, hooks."""
+"""Parts of a pod's spec: sources of variables, volumes, probes, hooks."""
 
 from msgspec import field
 
@@ -18,7 +18,7 @@ class KeyRef(Wire, frozen=True):
 
 
 class ResourceRef(Wire, frozen=True):
-    """A container's own amount, as in `limits.cpu`; in units of `divisor`, rounded up."""
+    """An amount of a container's resources, as in `limits.cpu`; in units of `divisor`, rounded up."""
 
     resource: str = ""
     container_name: str = ""
@@ -44,7 +44,7 @@ class ObjectRef(Wire, frozen=True):
 
 
 class EnvFrom(Wire, frozen=True):
-    """Every key of an object as a variable."""
+    """All keys of an object as variables."""
 
     prefix: str = ""
     config_map_ref: ObjectRef | None = None
@@ -73,7 +73,7 @@ class ConfigMapSource(Wire, frozen=True):
 
 class SecretSource(Wire, frozen=True):
     secret_name: str = ""
-    name: str = ""  # in a projected volume it is called that
+    name: str = ""  # its name in a projected volume
     items: tuple[Item, ...] = ()
     default_mode: int | None = None
     optional: bool = False
@@ -116,7 +116,7 @@ class EmptyDir(Wire, frozen=True):
 
 
 class Volume(Wire, frozen=True):
-    """One volume; a source that is not named here is none that a node without a storage driver could give."""
+    """One volume. Sources that need a storage driver are not supported."""
 
     name: str = ""
     empty_dir: EmptyDir | None = None
@@ -176,7 +176,7 @@ class GrpcAction(Wire, frozen=True):
 
 
 class Handler(Wire, frozen=True):
-    """Something to do to a container, or to ask of it."""
+    """An action of a probe or hook: a command, an HTTP request or a connection."""
 
     exec: ExecAction | None = None
     http_get: HttpAction | None = None
@@ -186,7 +186,7 @@ class Handler(Wire, frozen=True):
 
 
 class Probe(Handler, frozen=True):
-    """Seconds; thresholds count answers in a row."""
+    """A probe. Times are in seconds; thresholds count consecutive results."""
 
     initial_delay_seconds: int = 0
     timeout_seconds: int = 1

@@ -11,8 +11,9 @@ from typing import Any
 import msgspec
 
 from seatrial.fake_devices.machine import Machine
+from seatrial.harness.cpusets import CpusetError, cpuset_text, parse_cpuset
+from seatrial.harness.quantities import CPU, MEMORY, QuantityError, milli, text
 from seatrial.scheduler.api import numa
-from seatrial.scheduler.api.quantity import CPU, MEMORY, QuantityError, milli, text
 from seatrial.scheduler.api.wire import decode_as, to_json
 
 Manifest = dict[str, Any]
@@ -46,8 +47,8 @@ class Kubelet(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
                 f"kubelet.topology_policy: expected one of {', '.join(POLICIES)}, found {self.topology_policy!r}"
             )
         try:
-            numa.parse_cpuset(self.reserved_cpus)
-        except numa.CpusetError as error:
+            parse_cpuset(self.reserved_cpus)
+        except CpusetError as error:
             raise ValueError(f"kubelet.reserved_cpus: {error}") from error
 
 
@@ -100,15 +101,15 @@ def reservation(machine: Machine, written: str) -> str | None:
     try:
         found = decode_as(written, numa.NodeReservation) if written else numa.NodeReservation()
         count = -(-milli(found.resources.get(CPU, 0)) // 1000)
-        chosen = numa.parse_cpuset(found.reserved_cpus)
-    except (msgspec.DecodeError, QuantityError, numa.CpusetError):
+        chosen = parse_cpuset(found.reserved_cpus)
+    except (msgspec.DecodeError, QuantityError, CpusetError):
         return None  # as koordlet: an invalid annotation reserves nothing
     if not chosen and count > 0:
         order = sorted(cpus_of(machine), key=lambda cpu: (cpu["socket"], cpu["node"], cpu["core"], cpu["id"]))
         chosen = frozenset(cpu["id"] for cpu in order[:count])
     if not chosen:
         return None
-    return to_json(msgspec.structs.replace(found, reserved_cpus=numa.cpuset_text(chosen))).decode()
+    return to_json(msgspec.structs.replace(found, reserved_cpus=cpuset_text(chosen))).decode()
 
 
 def manifest(node: str, node_uid: str, machine: Machine, kubelet: Kubelet = PLAIN) -> Manifest:

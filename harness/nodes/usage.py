@@ -24,10 +24,10 @@ from seatrial.harness.nodes.pods import BoundPod
 from seatrial.harness.nodes.usage_model import USAGE, Load
 from seatrial.harness.nodes.usage_samples import Samples, aggregates, reported
 from seatrial.harness.nodes.writer import Writer
+from seatrial.harness.quantities import Amounts, QuantityError, quantities, units
 from seatrial.scheduler.api import device as words
 from seatrial.scheduler.api.clock import Clock, Timer, rfc3339
 from seatrial.scheduler.api.numa import PRIORITY_CLASS_LABEL, PROD, QOS_LABEL
-from seatrial.scheduler.api.quantity import Amounts, QuantityError, quantities, units
 from seatrial.scheduler.api.slo import CollectPolicy, NodeMetric
 from seatrial.scheduler.api.transport import Transport
 from seatrial.scheduler.api.wire import decoder

@@ -19,8 +19,8 @@ import orjson
 
 from seatrial.harness.errors import UsageError
 from seatrial.harness.nodes.usage_samples import Floats, Samples, total
+from seatrial.harness.quantities import CPU, MEMORY, QuantityError, amounts
 from seatrial.scheduler.api.clock import Clock
-from seatrial.scheduler.api.quantity import CPU, MEMORY, QuantityError, amounts
 
 log = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""A container's environment, worked out: what kubelet sets, what the pod says, what objects hold, what was granted."""
+"""The environment of a container: variables from kubelet, the pod, ConfigMaps and Secrets, and the device grant."""
 
 import re
 from collections.abc import Mapping
@@ -7,14 +7,14 @@ from fractions import Fraction
 from seatrial.harness.nodes.pod_parts import FieldRef, KeyRef, ResourceRef, Variable
 from seatrial.harness.nodes.pods import BoundPod, ContainerPlan
 from seatrial.harness.nodes.references import CONFIG_MAP, SECRET, Data, Name
-from seatrial.scheduler.api.quantity import CPU, QuantityError, amount
+from seatrial.harness.quantities import CPU, QuantityError, amount
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _VARIABLE = re.compile(r"[A-Za-z_.-][A-Za-z0-9_.-]*")
 
 
 class Unresolved(Exception):
-    """A variable names what is not there; the message is what kubelet would say."""
+    """A variable refers to something that does not exist; the message is kubelet's."""
 
 
 def resolve_env(
@@ -26,11 +26,13 @@ def resolve_env(
     host_ip: str = "",
     objects: Mapping[Name, Data] | None = None,
 ) -> dict[str, str]:
-    """The environment before `$(NAME)` is put in. A granted variable (`extra`) wins over the pod's own, as a runtime
-    hook's does; the pod's own win over those of whole objects.
+    """The environment before `$(NAME)` is substituted.
+
+    Granted variables (`extra`) override those of the pod, as a runtime hook's do. Variables of the pod override those
+    of whole objects.
 
     Raises:
-        Unresolved: a key that must be there is not; only where `objects` were read at all.
+        Unresolved: a required key does not exist; only if `objects` were read.
     """
     env = {"PATH": PATH, "HOSTNAME": pod.metadata.name}
     for source in container.env_from:
@@ -77,7 +79,7 @@ def _key(kind: str, ref: KeyRef, objects: Mapping[Name, Data] | None) -> str | N
 
 
 def field_of(pod: BoundPod, ref: FieldRef, *, ip: str = "", host_ip: str = "") -> str:
-    """A field of the pod by the downward API's paths; empty where there is nothing."""
+    """A field of the pod by its path in the downward API; empty if the pod does not have it."""
     meta = pod.metadata
     plain = {
         "metadata.name": meta.name,
@@ -101,7 +103,7 @@ def field_of(pod: BoundPod, ref: FieldRef, *, ip: str = "", host_ip: str = "") -
 
 
 def resource_of(pod: BoundPod, ref: ResourceRef, own: ContainerPlan | None) -> str:
-    """A container's own amount in units of the divisor, rounded up; 0 where the pod does not say."""
+    """An amount of a container's resources in units of the divisor, rounded up; 0 if the pod does not set it."""
     named = (
         container
         for container in (*pod.spec.containers, *pod.spec.init_containers)
@@ -112,7 +114,7 @@ def resource_of(pod: BoundPod, ref: ResourceRef, own: ContainerPlan | None) -> s
     if container is None or kind not in {"limits", "requests"}:
         return "0"
     table = container.resources.limits if kind == "limits" else container.resources.requests
-    scale = 1000 if resource == CPU else 1  # CPU is counted in thousandths
+    scale = 1000 if resource == CPU else 1  # CPU is in thousandths of a core
     try:
         wanted = Fraction(amount(resource, table[resource]), scale) if resource in table else Fraction(0)
         divisor = Fraction(amount(resource, str(ref.divisor)), scale) or Fraction(1)

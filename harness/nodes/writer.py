@@ -1,4 +1,4 @@
-"""Writes of a node agent: raw JSON, no typed client, sent again while the server is only busy or away."""
+"""Writes of a node agent: raw JSON, sent again while the API server is busy or not reachable."""
 
 import logging
 from collections.abc import Callable
@@ -34,7 +34,7 @@ def pod_path(namespace: str, name: str) -> str:
 
 
 class Writer:
-    """Sends until the server has taken a stand; stops for good when closed."""
+    """Sends a request until the server accepts or refuses it. After `close` nothing is sent."""
 
     def __init__(self, transport: Transport, clock: Clock) -> None:
         self._transport, self._clock = transport, clock
@@ -53,7 +53,7 @@ class Writer:
         self._send(Request("POST", path, orjson.dumps(body), JSON), done)
 
     def remove_pod(self, namespace: str, name: str, uid: str, done: Done | None = None) -> None:
-        """What kubelet does when nothing of a pod is left: delete it with no grace, and only that very pod."""
+        """The request by which kubelet removes an ended pod: grace period 0, with the pod's UID as precondition."""
         body = {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0, "preconditions": {"uid": uid}}
         self._send(Request("DELETE", pod_path(namespace, name), orjson.dumps(body), JSON), done)
 
@@ -77,7 +77,7 @@ class Writer:
 
 
 def then(action: Callable[[], object]) -> Done:
-    """A `done` that goes on whatever the answer was."""
+    """A `done` that continues after any answer."""
 
     def done(_response: Response) -> None:
         action()

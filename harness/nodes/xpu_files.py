@@ -1,8 +1,8 @@
-"""What koordlet makes of koord-device-daemon's files: entries of the Device object, labels, partition table.
+"""The files of koord-device-daemon as koordlet reads them: entries of the Device object, labels, partition table.
 
 Every file of the folder is read; each holds a JSON array, one object a card (device_daemon.py writes one). A file that
-cannot be read is left out with a word in the log, as there. Quirks are koordlet's: the memory ratio is always added,
-bare names get Koordinator's prefix, a card without a status is well, and labels come from the first card by its uuid.
+cannot be read is logged and left out, as in koordlet. Details are koordlet's: the memory ratio is always added,
+bare names get Koordinator's prefix, a card without a status is healthy, and labels come from the first card by UUID.
 """
 
 import logging
@@ -23,7 +23,7 @@ _BARE = {"gpu-core": words.GPU_CORE, "gpu-memory": words.GPU_MEMORY}
 
 
 class P2pLink(Wire, frozen=True):
-    """Peers by minor, with commas."""
+    """Minors of the peers, joined by commas."""
 
     peer_minor: str = ""
     type: str = ""
@@ -60,7 +60,7 @@ _decode = msgspec.json.Decoder(tuple[Xpu, ...]).decode
 
 
 def read_xpus(folder: Path) -> tuple[Xpu, ...]:
-    """The cards of all files, by uuid; none where there is no such folder."""
+    """The cards of all files, sorted by UUID; empty if the folder does not exist."""
     found: list[Xpu] = []
     for path in sorted(folder.iterdir()) if folder.is_dir() else ():
         if path.name.startswith("."):
@@ -73,8 +73,8 @@ def read_xpus(folder: Path) -> tuple[Xpu, ...]:
 
 
 def entries(xpus: Iterable[Xpu], before: Iterable[Manifest] = (), *, now: str) -> list[Manifest]:
-    """Entries of `spec.devices`, by minor. `before` is the list last published: a condition's time moves with its
-    status alone."""
+    """Entries of `spec.devices`, sorted by minor. `before` is the list published last: the time of a condition changes
+    only with its status."""
     known = {entry["minor"]: entry for entry in before if entry["type"] == "gpu"}
     found = [_entry(xpu, known.get(int(xpu.minor)), now) for xpu in xpus]
     return sorted(found, key=lambda entry: entry["minor"])
@@ -88,7 +88,7 @@ def labels(xpus: Sequence[Xpu]) -> dict[str, str]:
 
 
 def partitions(xpus: Iterable[Xpu]) -> str:
-    """The partition table of the cards' links, as JSON; empty without links."""
+    """The partition table made from the links between cards, as JSON; empty without links."""
     groups: dict[tuple[int, ...], str] = {}
     for xpu in sorted(xpus, key=lambda each: int(each.minor)):
         for link in xpu.topology.p2p_links:

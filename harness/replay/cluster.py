@@ -1,4 +1,4 @@
-"""A cluster as columns: what each node has left, and what each shape of pod asks for.
+"""A cluster as columns: free resources of each node, and requests of each pod shape.
 
 Rows are nodes in the order in which they are preferred, so that of several equal nodes the first is taken.
 The shapes are fixed when a replay starts: scores are kept per shape and node, and only a node that changed is scored
@@ -8,46 +8,21 @@ again.
 from collections.abc import Iterable, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-from seatrial.harness.replay.openb import CARD, Node, Shape
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
-Flags = NDArray[np.bool_]
-
-
-class Shapes:
-    """What each distinct shape asks for, a column each, all of length S. Those that share a card come first."""
-
-    def __init__(self, shapes: Iterable[Shape], models: Sequence[str]) -> None:
-        every = sorted(set(shapes), key=lambda shape: (not shape.shares, shape))
-        self.number: dict[Shape, int] = {shape: number for number, shape in enumerate(every)}
-        self.shared = sum(shape.shares for shape in every)
-        """How many shapes ask for a part of one card."""
-        self.cpu = np.array([shape.cpu_milli for shape in every], dtype=np.int64)
-        self.memory = np.array([shape.memory_mib for shape in every], dtype=np.int64)
-        self.gpus = np.array([shape.gpus for shape in every], dtype=np.int64)
-        self.request = np.array([shape.gpu_request for shape in every], dtype=np.int64)
-        self.whole: Ints = np.where([shape.shares for shape in every], 0, self.gpus)
-        """How many free cards a shape takes; 0 for one without GPU or with a part of one."""
-        self.part: Ints = np.where([shape.shares for shape in every], self.request, 0)
-        """Which part of one card a shape takes; 0 for one without GPU or with whole cards."""
-        self.accepts = np.array([[shape.runs_on(model) for shape in every] for model in models], dtype=np.bool_)
-        """[model, shape]: the shape may run on the model."""
-
-    def __len__(self) -> int:
-        return len(self.number)
+from seatrial.harness.replay.openb import Node
+from seatrial.scheduler.packing.shapes import CARD, Flags, Ints, NodeStates, Shape, Shapes, ordered
 
 
 class Cluster:
-    """What is left on each node. `cards` is [node, card]; a node with fewer cards than the widest is filled up with
-    cards that have nothing left, which no pod fits on and which count for nothing.
+    """Free resources of all nodes. `cards` is [node, card]; a node with fewer cards than the widest is filled up with
+    cards without free capacity, on which no pod fits and which do not count.
     """
 
     def __init__(self, nodes: Sequence[Node], shapes: Iterable[Shape]) -> None:
         self.models: list[str] = sorted({node.model for node in nodes})
-        self.shapes = Shapes(shapes, self.models)
+        self.shapes = Shapes(ordered(shapes), self.models)
+        self.number: dict[Shape, int] = {shape: number for number, shape in enumerate(self.shapes.every)}
+        """The index of each shape."""
         self.model: Ints = np.array([self.models.index(node.model) for node in nodes], dtype=np.int64)
         self.gpus: Ints = np.array([node.gpus for node in nodes], dtype=np.int64)
         self.cpu: Ints = np.array([node.cpu_milli for node in nodes], dtype=np.int64)
@@ -57,8 +32,14 @@ class Cluster:
         self.kinds: Ints = np.zeros(len(nodes), dtype=np.int64)
         """Which kinds of GPU pods a node runs: bit 0 parts of cards, bit k pods with k whole cards."""
 
+    def states(self, nodes: Ints | None = None) -> NodeStates:
+        """What is left on some nodes, or (None) on all."""
+        if nodes is None:
+            return NodeStates(self.model, self.cpu, self.memory, self.cards)
+        return NodeStates(self.model[nodes], self.cpu[nodes], self.memory[nodes], self.cards[nodes])
+
     def feasible(self, nodes: Ints) -> Flags:
-        """[node, shape]: the shape fits on the node as it is now."""
+        """Whether each shape fits on each node now, [node, shape]."""
         shapes, cards = self.shapes, self.cards[nodes]
         fits: Flags = self.cpu[nodes, None] >= shapes.cpu
         fits &= self.memory[nodes, None] >= shapes.memory
@@ -73,7 +54,7 @@ class Cluster:
         return int(np.where(cards >= milli, cards, CARD + 1).argmin())
 
     def place(self, node: int, shape: int, card: int) -> None:
-        """Take what the shape asks for; whole cards are the first free ones, `card` counts for a part only."""
+        """Subtract the request of the shape. Whole cards are the first free ones; `card` is for a part of a card."""
         shapes = self.shapes
         self.cpu[node] -= shapes.cpu[shape]
         self.memory[node] -= shapes.memory[shape]

@@ -12,13 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from seatrial.harness.errors import UsageError
-
-CARD = 1000
-"""A whole card, in thousandths."""
+from seatrial.scheduler.packing.shapes import CARD, Shape
 
 _NODE_COLUMNS = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
 _POD_COLUMNS = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
-_DIGITS = 12  # sums over a whole trace stay far within 64 bits
+_DIGITS = 12  # sums over a trace stay within 64 bits
 _MODELS = "gpu_spec"  # the traces with more multi-GPU pods lack it
 
 
@@ -31,31 +29,6 @@ class Node:
     memory_mib: int
     gpus: int
     model: str
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Shape:
-    """What a pod asks for; `models` are the GPU models that it accepts, none meaning any."""
-
-    cpu_milli: int
-    memory_mib: int
-    gpus: int
-    gpu_milli: int
-    models: tuple[str, ...] = ()
-
-    @property
-    def gpu_request(self) -> int:
-        """Thousandths of a GPU over all cards."""
-        return self.gpus * self.gpu_milli
-
-    @property
-    def shares(self) -> bool:
-        """It asks for a part of one card."""
-        return self.gpus == 1 and self.gpu_milli < CARD
-
-    def runs_on(self, model: str) -> bool:
-        """It accepts GPUs of that model."""
-        return not self.models or model in self.models
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +53,7 @@ class Trace:
 
     @property
     def gpu_request(self) -> int:
-        """Thousandths of a GPU that all pods ask for."""
+        """Thousandths of a GPU that all pods request."""
         return sum(pod.shape.gpu_request for pod in self.pods)
 
 
@@ -88,7 +61,7 @@ def load(nodes: Path, pods: Path) -> Trace:
     """Read both files. Nodes without a GPU are left out, as in the published replays.
 
     Raises:
-        UsageError: a file cannot be read or says something impossible; the message names file, line and column.
+        UsageError: a file cannot be read or has an invalid value; the message names file, line and column.
     """
     fleet = _nodes(nodes)
     known = frozenset(node.model for node in fleet)
@@ -110,7 +83,7 @@ def preference(trace: Trace, seed: int) -> list[Node]:
 
 
 def arrivals(trace: Trace, load: float, seed: int) -> list[Shape]:
-    """What the pods ask for, in the order in which they arrive.
+    """The requests of the pods in the order of arrival.
 
     The pods, sorted by name, are shuffled. Then pods drawn from the sorted list are appended until the next would take
     the GPU request past `load` times the GPU capacity; if the request is above that from the start, pods drawn from the
@@ -149,7 +122,7 @@ def _nodes(path: Path) -> tuple[Node, ...]:
 
 def _pods(path: Path, known: frozenset[str], fleet: Path) -> tuple[Pod, ...]:
     pods: dict[str, Pod] = {}
-    shapes: dict[Shape, Shape] = {}  # one object a shape: there are few
+    shapes: dict[Shape, Shape] = {}  # one object for each shape: there are few
     for row in _rows(path, _POD_COLUMNS):
         name = row.word("name")
         if name in pods:

@@ -1,4 +1,4 @@
-"""A picture of replays: what is allocated and what is fragmented while pods arrive."""
+"""A plot of replays: allocated and fragmented GPU while pods arrive."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,7 +10,7 @@ _PANELS = (("gpu_allocated_percent", "GPU allocated"), ("fragmented_percent", "G
 
 
 def check_target(path: Path) -> None:
-    """Refuse a picture that could not be written, before the replays take their time.
+    """Refuse a path that cannot be written, before the replays run.
 
     Raises:
         UsageError: the name does not end in .png, or there is no such folder.
@@ -23,7 +23,7 @@ def check_target(path: Path) -> None:
 
 def draw(curves: Mapping[str, Sequence[Row]], path: Path) -> None:
     """Write a PNG with a line for each policy (name → rows per whole percent arrived)."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg  # a second of start-up that only this option pays
+    from matplotlib.backends.backend_agg import FigureCanvasAgg  # takes a second, needed for this option only
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(11, 4.5), layout="constrained")

@@ -1,4 +1,4 @@
-"""How a replay chooses the node of a pod: the six policies of the FGD paper, and one of ours.
+"""How a replay chooses the node of a pod: the six policies of the FGD paper, and two of ours.
 
 A policy scores every shape on a node; the node with the highest score gets the pod, the first of equals. The
 published policies follow the scores of the authors' simulator (github.com/hkust-adsl/kubernetes-scheduler-simulator,
@@ -9,17 +9,19 @@ it is left out here. CPU is measured against 128 cores and GPU against 8 cards, 
 
 import random
 from abc import ABC, abstractmethod
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
 
 from seatrial.harness.errors import UsageError
-from seatrial.harness.replay.cluster import Cluster, Floats, Ints
-from seatrial.harness.replay.fragmentation import Fragments
-from seatrial.harness.replay.openb import CARD
+from seatrial.harness.replay.cluster import Cluster
+from seatrial.scheduler.packing.fragments import INFEASIBLE
+from seatrial.scheduler.packing.opportunity import Market
+from seatrial.scheduler.packing.shapes import CARD, Floats, Ints
+from seatrial.scheduler.packing.strategies import STRATEGIES, Outlook, Requests, StrategyName, graded
 
 MAX_CPU, MAX_GPU = 128_000, 8 * CARD
-INFEASIBLE = -np.inf
 
 
 class Policy(ABC):
@@ -27,8 +29,8 @@ class Policy(ABC):
 
     name: ClassVar[str]
 
-    def __init__(self, cluster: Cluster, fragments: Fragments, rng: random.Random) -> None:
-        self.cluster, self.fragments, self.rng = cluster, fragments, rng
+    def __init__(self, cluster: Cluster, outlook: Outlook, rng: random.Random) -> None:
+        self.cluster, self.outlook, self.rng = cluster, outlook, rng
 
     @abstractmethod
     def scores(self, nodes: Ints) -> Floats:
@@ -42,6 +44,10 @@ class Policy(ABC):
     def card(self, node: int, shape: int) -> int:
         """The card of a chosen node that a part of a card is taken from."""
         return self.cluster.tightest(node, int(self.cluster.shapes.part[shape]))
+
+    def placed(self, node: int) -> bool:  # noqa: ARG002
+        """A pod was placed on `node`. Returns whether the scores of all nodes have changed."""
+        return False
 
 
 class Random(Policy):
@@ -62,7 +68,7 @@ class Random(Policy):
 
 
 class DotProd(Policy):
-    """The node whose idle CPU and GPU, multiplied with what the pod asks for, come to the least."""
+    """The node with the smallest dot product of free CPU and GPU with the pod's request."""
 
     name = "dotprod"
 
@@ -121,90 +127,56 @@ class Fgd(Policy):
     """Fragmentation gradient descent: the node and card where fragmentation increases least."""
 
     name = "fgd"
+    strategy: ClassVar[StrategyName] = "FGD"
+
+    def __init__(self, cluster: Cluster, outlook: Outlook, rng: random.Random) -> None:
+        super().__init__(cluster, outlook, rng)
+        self._requests = Requests(cluster.shapes, outlook)
 
     def scores(self, nodes: Ints) -> Floats:
-        return graded(self.gains(nodes))
+        return STRATEGIES[self.strategy](self.outlook, self.cluster.states(nodes), self._requests)
 
     def card(self, node: int, shape: int) -> int:
-        gains = self.card_gains(node, shape)
+        gains = self._card_gains(node, shape)
         # The grade of a large loss is 0 as well: a card that is too small must come after it.
         return int(np.where(gains == INFEASIBLE, -1, graded(gains)).argmax())
 
-    def card_gains(self, node: int, shape: int) -> Floats:
-        """The decrease of fragments [card] if the shape's part is taken from it; -inf if the card is too small."""
-        fragments, shapes = self.fragments, self.cluster.shapes
-        model, cpu, cards = self._state(np.array([node]))
-        row = fragments.row(model, cpu - shapes.cpu[shape])
-        before = fragments.cards(row, cards)
-        change = self._shares(row, cards, shapes.part[shape], before) + before.sum()
-        gained: Floats = change - fragments.worth(model, cpu, cards) + shapes.part[shape]
-        return gained[0]
-
-    def gains(self, nodes: Ints) -> Floats:
-        """The decrease of fragments [node, shape] by a placement, on the best card of the node."""
-        shapes, fragments = self.cluster.shapes, self.fragments
-        model, cpu, cards = self._state(nodes)
-        row = fragments.row(model[:, None], cpu[:, None] - shapes.cpu)
-        each = fragments.cards(row, cards[:, None, :])
-        after: Floats = each.sum(axis=2)
-        after -= shapes.whole * fragments.by_card[row, CARD]
-        if fragments.several:
-            free = (cards == CARD).sum(axis=1)[:, None] - shapes.whole
-            after += np.where(shapes.part > 0, 0, fragments.by_free[row, np.maximum(free, 0)])
-        shared = shapes.shared
-        if shared:
-            options = self._shares(row[:, :shared], cards[:, None, :], shapes.part[:shared, None], each[:, :shared])
-            after[:, :shared] += options.max(axis=2)
-        after += shapes.request
-        after -= fragments.worth(model, cpu, cards)[:, None]
-        return after
-
-    def _state(self, nodes: Ints) -> tuple[Ints, Ints, Ints]:
-        return self.cluster.model[nodes], self.cluster.cpu[nodes], self.cluster.cards[nodes]
-
-    def _shares(self, row: Ints, cards: Ints, part: Ints | np.int64, before: Floats) -> Floats:
-        """The change of a node's worth [..., card] if a part is taken from it; -inf if the card is too small."""
-        fragments = self.fragments
-        left = cards - part
-        change = fragments.cards(row, np.maximum(left, 0)) - before
-        if fragments.several:
-            free = cards == CARD
-            change += fragments.by_free[row[..., None], np.maximum(free.sum(axis=-1, keepdims=True) - free, 0)]
-        return np.where(left >= 0, change, INFEASIBLE)
+    def _card_gains(self, node: int, shape: int) -> Floats:
+        shapes = self.cluster.shapes
+        state = self.cluster.states(np.array([node]))
+        return self.outlook.fragments.card_gains(state, int(shapes.cpu[shape]), int(shapes.part[shape]))
 
 
 class Balanced(Fgd):
-    """FGD that also balances CPU and GPU of a node; our own policy.
-
-    FGD accounts for a lack of CPU only once a typical pod no longer fits. Here GPU counts as stranded as soon as the
-    CPU left is less than the typical pods request with that much GPU. A pod is placed where fragments and stranded GPU
-    together increase least, so pods without GPU are placed on nodes with spare CPU. The gain is not rounded; a small
-    weight of BestFit keeps large nodes free for pods with several cards.
-    """
+    """FGD that also balances CPU and GPU of a node; it uses up the nodes that large pods need."""
 
     name = "balanced"
-    BEST_FIT: ClassVar = 100
-    """The value of filling a node, in thousandths of a GPU; 10 gives the same result, 300 loses 0.15 points."""
-
-    def scores(self, nodes: Ints) -> Floats:
-        shapes, rate = self.cluster.shapes, self.fragments.gpu_per_cpu
-        _, cpu, cards = self._state(nodes)
-        idle = cards.sum(axis=1)
-        cpu_left, gpu_left = cpu[:, None] - shapes.cpu, idle[:, None] - shapes.request
-        stranded = np.maximum(gpu_left - cpu_left * rate, 0) - np.maximum(idle - cpu * rate, 0)[:, None]
-        return self.gains(nodes) - stranded - self.BEST_FIT * (cpu_left / MAX_CPU + gpu_left / MAX_GPU)
+    strategy: ClassVar[StrategyName] = "Balanced"
 
     def card(self, node: int, shape: int) -> int:
-        return int(self.card_gains(node, shape).argmax())
+        return int(self._card_gains(node, shape).argmax())
 
 
-def graded(gained: Floats) -> Floats:
-    """A gain in thousandths of a GPU as a whole number from 0 to 100."""
-    return np.floor(100 / (1 + np.exp(gained / -CARD)))
+class OpportunityCost(Balanced):
+    """`balanced`, less what a placement costs pods that only few nodes can run; our own policy."""
+
+    name = "opportunity"
+    strategy: ClassVar[StrategyName] = "OpportunityCost"
+
+    def __init__(self, cluster: Cluster, outlook: Outlook, rng: random.Random) -> None:
+        self._market = Market(outlook.demand, cluster.states())
+        super().__init__(cluster, replace(outlook, prices=self._market.prices), rng)
+
+    def placed(self, node: int) -> bool:
+        nodes = np.array([node])
+        if not self._market.change(nodes, self.cluster.states(nodes)):
+            return False
+        self.outlook = replace(self.outlook, prices=self._market.prices)
+        return True
 
 
 POLICIES: dict[str, type[Policy]] = {
-    each.name: each for each in (Random, DotProd, GpuClustering, GpuPacking, BestFit, Fgd, Balanced)
+    each.name: each for each in (Random, DotProd, GpuClustering, GpuPacking, BestFit, Fgd, Balanced, OpportunityCost)
 }
 
 
@@ -215,5 +187,5 @@ def policy_named(name: str) -> type[Policy]:
         UsageError: there is none of that name.
     """
     if name not in POLICIES:
-        raise UsageError(f"no policy {name!r}; known: {', '.join(POLICIES)}")
+        raise UsageError(f"no policy {name!r}; known: {', '.join(POLICIES)}, scheduler")
     return POLICIES[name]

@@ -1,19 +1,22 @@
-"""The same replay with many seeds, summed up."""
+"""Statistics of a replay with several seeds."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import fmean, median, stdev
 from typing import Any
 
+from seatrial.harness.replay import through_scheduler
 from seatrial.harness.replay.openb import Trace
-from seatrial.harness.replay.replay import Outcome, replay
+from seatrial.harness.replay.outcome import Outcome
+from seatrial.harness.replay.replay import replay
 
 Row = dict[str, float | int]
 
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """What each seed came to."""
+    """The outcome of each seed."""
 
     policy: str
     seeds: Sequence[int]
@@ -40,20 +43,43 @@ class Series:
         ]
 
     def allocated(self) -> dict[int, float]:
-        """Percent arrived → mean of what was allocated then, as published results give it."""
+        """Percent arrived → mean of the allocated percent, in the form of published results."""
         return {int(row["arrived_percent"]): float(row["gpu_allocated_percent"]) for row in self.curve()}
 
 
-def series(trace: Trace, policy: str, *, load: float, seeds: Sequence[int], done: Callable[[Outcome], None]) -> Series:
-    """Replay with each seed; `done` is called after each."""
+def series(
+    trace: Trace,
+    policy: str,
+    *,
+    load: float,
+    seeds: Sequence[int],
+    done: Callable[[Outcome], None],
+    config: Path | None = None,
+) -> Series:
+    """Replay with each seed; `done` is called after each. `config`: the scheduler's, for the policy `scheduler`.
+
+    Raises:
+        UsageError: there is no such policy, or `config` is no configuration that the scheduler can use.
+    """
     figures: list[Row] = []
     curves: list[list[Row]] = []
     for seed in seeds:
-        outcome = replay(trace, policy, load=load, seed=seed)
+        outcome = run(trace, policy, load=load, seed=seed, config=config)
         figures.append(outcome.figures())
         curves.append(outcome.curve())
         done(outcome)
     return Series(policy, seeds, figures, curves)
+
+
+def run(trace: Trace, policy: str, *, load: float, seed: int, config: Path | None = None) -> Outcome:
+    """One replay. `config`: the scheduler's, for the policy `scheduler`.
+
+    Raises:
+        UsageError: there is no such policy, or `config` is no configuration that the scheduler can use.
+    """
+    if policy == through_scheduler.POLICY:
+        return through_scheduler.replay(trace, load=load, seed=seed, config=config)
+    return replay(trace, policy, load=load, seed=seed)
 
 
 def spread(samples: Sequence[float]) -> dict[str, float]:

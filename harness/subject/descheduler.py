@@ -1,28 +1,36 @@
 """The descheduler under test: ours in this process on simulated time, ours as a process, or another binary."""
 
+import os
 import shlex
 import subprocess
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from seatrial.harness.clusters.faulty import FaultyTransport
+from seatrial.harness.clusters.faulty import FaultyTransport, Link
 from seatrial.harness.clusters.protocol import Capability, Cluster
+from seatrial.harness.clusters.troubled import TroubledWay
 from seatrial.harness.errors import SubjectError, UsageError
 from seatrial.harness.private_files import private_folder
 from seatrial.harness.processes import die_with_parent, stop
 from seatrial.harness.subject.services import ask, free_port
+from seatrial.scheduler.api.transport import Response
 from seatrial.scheduler.descheduler.app import ConfigError, build_descheduler, build_routes
 
 READY_LINE = "descheduler synced"
 START_WITHIN = 60.0
+ANSWERS_WITHIN = 20.0  # seconds that a binary has to end, or to say on its health port that it works
+LAST_CHARACTERS = 4000  # of the log, in an error
 OURS = "seatrial"
+PORT = "{port}"
 Configuration = Mapping[str, Any]
+_NUMBERS = count()  # a name of its own in leader elections for each descheduler in this process
 
 
 class Descheduler(ABC):
@@ -31,6 +39,14 @@ class Descheduler(ABC):
     @abstractmethod
     def metrics(self) -> str:
         """Its metrics in text format; "" if it serves none."""
+
+    def log(self) -> str:
+        """What it has logged; "" if that is part of this process's log."""
+        return ""
+
+    @abstractmethod
+    def troubled(self) -> AbstractContextManager[Link]:
+        """Its connection to the API server, which can be made to fail; a process is started again for it."""
 
     @abstractmethod
     def kill(self) -> None:
@@ -58,42 +74,56 @@ class InProcessDescheduler(Descheduler):
 
     def start_again(self) -> None:
         self._link = FaultyTransport(self._cluster.transport, self._cluster.clock)
+        identity = f"in-process-{next(_NUMBERS)}"
         try:
-            self._shell = build_descheduler(self._link, self._cluster.clock, self._configuration)
+            self._descheduler = build_descheduler(self._link, self._cluster.clock, self._configuration, identity)
         except ConfigError as error:
             raise UsageError(f"descheduler: {error}") from error
-        self._routes = build_routes(self._shell)
-        self._shell.start()
-        if not self._cluster.wait(lambda: self._shell.ready, within=START_WITHIN):
+        shell = self._descheduler.shell
+        self._routes = build_routes(shell)
+        self._descheduler.start()
+        if not self._cluster.wait(lambda: shell.ready, within=START_WITHIN):
             raise SubjectError(f"the descheduler did not see the whole cluster within {START_WITHIN:.0f} s")
 
     def metrics(self) -> str:
         return self._routes.answer("GET", "/metrics").body.decode()
 
+    @contextmanager
+    def troubled(self) -> Iterator[Link]:
+        link = self._link
+        try:
+            yield link
+        finally:
+            link.heal()
+
     def kill(self) -> None:
         self._link.die()
-        self._shell.stop()
+        self._descheduler.shell.stop()
 
     def close(self) -> None:
-        self._shell.stop()
+        self._descheduler.stop()
 
 
 class ProcessDescheduler(Descheduler):
-    """A child process: ours, or a command line in which `{kubeconfig}`, `{config}` and `{port}` stand for those."""
+    """A child process: ours, or a binary's command line (`command_of`)."""
 
     def __init__(self, name: str, kubeconfig: Path, configuration: Configuration, folder: Path) -> None:
-        self._name, self._kubeconfig = name, kubeconfig
+        self._name, self._kubeconfig, self._configuration = name, kubeconfig, configuration
         self._config, self._log = folder / "descheduler.yaml", folder / "descheduler.log"
-        completed = dict(configuration)
-        if name != OURS:
-            completed = {
-                "clientConnection": {"kubeconfig": str(kubeconfig)}, "leaderElection": {"leaderElect": False},
-                **configuration,
-            }  # fmt: skip
-        self._config.write_text(yaml.safe_dump(completed))
         self._process: subprocess.Popen[bytes] | None = None
         self._port = 0
         self._cluster: Cluster | None = None
+
+    def _write_config(self) -> None:
+        completed = dict(self._configuration)
+        if self._name != OURS:
+            completed = {
+                "leaderElection": {"leaderElect": False},
+                "healthzBindAddress": f"127.0.0.1:{self._port}", "metricsBindAddress": f"127.0.0.1:{self._port}",
+                **self._configuration,
+                "clientConnection": {"kubeconfig": str(self._kubeconfig)},
+            }  # fmt: skip
+        self._config.write_text(yaml.safe_dump(completed))
 
     def start(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -101,39 +131,59 @@ class ProcessDescheduler(Descheduler):
 
     def start_again(self) -> None:
         self._port = free_port()
-        words = {"kubeconfig": self._kubeconfig, "config": self._config, "port": self._port}
+        self._write_config()
         if self._name == OURS:
             command = [sys.executable, "-m", "seatrial.scheduler.descheduler", "--kubeconfig", str(self._kubeconfig),
                        "--config", str(self._config), "--port", str(self._port)]  # fmt: skip
         else:
-            command = [word.format(**words) for word in shlex.split(self._name)]
-            if not command or not Path(command[0]).is_file():
-                raise UsageError(
-                    f"no descheduler {self._name!r}: expected {OURS} or a command line with a binary's path"
-                )
-        before = len(self._read())
+            values = {"{kubeconfig}": self._kubeconfig, "{config}": self._config, PORT: self._port}
+            command = [_filled(word, values) for word in command_of(self._name)]
+        before = len(self.log())
         with self._log.open("ab") as sink:
             self._process = subprocess.Popen(  # noqa: S603 a list of words, no shell
                 command, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink, process_group=0,
                 preexec_fn=die_with_parent,  # noqa: PLW1509 one call into libc, which is loaded
             )  # fmt: skip
-        if self._name != OURS or self._cluster is None:
+        if self._cluster is None:
             return
+        process = self._process
 
-        def settled() -> bool:
-            return READY_LINE in self._read()[before:] or (
-                self._process is not None and self._process.poll() is not None
-            )
+        def ended() -> bool:
+            return process.poll() is not None
 
-        self._cluster.wait(settled, within=START_WITHIN)
-        if READY_LINE not in self._read()[before:]:
-            raise SubjectError("the descheduler did not start\n" + self._read()[before:][-4000:])
+        def ready() -> bool:
+            if self._name == OURS:
+                return READY_LINE in self.log()[before:]
+            return self._ask("/healthz").code == 200
 
-    def _read(self) -> str:
+        self._cluster.wait(lambda: ready() or ended(), within=START_WITHIN if self._name == OURS else ANSWERS_WITHIN)
+        if (self._name == OURS and not ready()) or process.poll() not in {None, 0}:
+            raise SubjectError(f"descheduler {self._name!r} did not start\n" + self.log()[before:][:LAST_CHARACTERS])
+
+    @contextmanager
+    def troubled(self) -> Iterator[Link]:
+        own = self._kubeconfig
+        with TroubledWay(own) as way:
+            self._connect(way.offered)
+            try:
+                yield way
+            finally:
+                self._connect(own)
+
+    def _connect(self, kubeconfig: Path) -> None:
+        """Start again with another way to the API server."""
+        self.kill()
+        self._kubeconfig = kubeconfig
+        self.start_again()
+
+    def log(self) -> str:
         return self._log.read_text(errors="replace") if self._log.exists() else ""
 
+    def _ask(self, path: str) -> Response:
+        return ask(f"http://127.0.0.1:{self._port}", "GET", path)
+
     def metrics(self) -> str:
-        answer = ask(f"http://127.0.0.1:{self._port}", "GET", "/metrics")
+        answer = self._ask("/metrics")
         return answer.body.decode() if answer.code == 200 else ""
 
     def kill(self) -> None:
@@ -144,6 +194,34 @@ class ProcessDescheduler(Descheduler):
     def close(self) -> None:
         if self._process is not None:
             stop(self._process)
+
+
+def command_of(text: str) -> list[str]:
+    """A command line given by the user as a list of words; `{kubeconfig}`, `{config}` and `{port}` stay in it.
+
+    `--config {config}` is added if it is missing. The configuration that it gets names the cluster and a free port,
+    because koord-descheduler has no flag for a kubeconfig, and its flag for a port has no effect beside `--config`.
+
+    Raises:
+        UsageError: its first word is no executable file, or a quote is left open.
+    """
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise UsageError(f"descheduler {text!r}: expected a command line as for a shell; {error}") from error
+    if not words or not Path(words[0]).is_file():
+        raise UsageError(f"no descheduler {text!r}: expected {OURS}, or the path of a binary with its flags")
+    if not os.access(words[0], os.X_OK):
+        raise UsageError(f"descheduler {text!r}: {words[0]} may not be executed")
+    if "/" not in words[0]:
+        words[0] = f"./{words[0]}"  # the file that was found is meant, not another one on PATH
+    return words if any("{config}" in word for word in words) else [*words, "--config", "{config}"]
+
+
+def _filled(word: str, values: Mapping[str, object]) -> str:
+    for name, value in values.items():
+        word = word.replace(name, str(value))
+    return word
 
 
 @contextmanager

@@ -5,13 +5,14 @@
 
 import logging
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import msgspec
+from msgspec.structs import replace
 
 from seatrial.harness.clusters.faulty import FaultyTransport, Link
 from seatrial.harness.clusters.protocol import Cluster
@@ -21,9 +22,11 @@ from seatrial.harness.subject.protocol import IN_PROCESS, Subject
 from seatrial.scheduler.api.clock import SimClock
 from seatrial.scheduler.api.core import DEFAULT_SCHEDULER, Node, Pod, PodSpec
 from seatrial.scheduler.api.device import Device
+from seatrial.scheduler.api.networktopology import ClusterNetworkTopology
 from seatrial.scheduler.api.quota import ElasticQuota
+from seatrial.scheduler.api.slo import NodeMetric
 from seatrial.scheduler.api.transport import Response
-from seatrial.scheduler.api.wire import ObjectMeta
+from seatrial.scheduler.api.wire import ObjectMeta, WatchEvent, decoder
 from seatrial.scheduler.app import (
     Bind,
     ConfigError,
@@ -33,6 +36,7 @@ from seatrial.scheduler.app import (
     build_shell,
     default_configuration,
     load,
+    parse,
 )
 
 LOG_LINES = 2000
@@ -129,20 +133,59 @@ class InProcess(Subject):
             raise SubjectError("the scheduler in this process has stopped\n" + self.log())
 
 
+_decode_event = msgspec.json.Decoder(WatchEvent).decode
+_decode_metric = decoder(NodeMetric)
+
+
 class BareCore:
     """The core of our scheduler without anything around it; bindings succeed at once."""
 
     scheduler_name = DEFAULT_SCHEDULER
 
-    def __init__(self, *, seed: int = 0) -> None:
+    def __init__(
+        self,
+        *,
+        seed: int = 0,
+        preempting_jobs: bool = False,
+        configuration: dict[str, Any] | Path | None = None,
+    ) -> None:
+        """`preempting_jobs`: with job-level preemption. `configuration`: a KubeSchedulerConfiguration or its file.
+
+        Raises:
+            UsageError: the scheduler cannot use `configuration`.
+        """
         self._clock = SimClock()
-        self._core = build_core(default_configuration(DEFAULT_SCHEDULER), self._clock, seed=seed)
+        try:
+            if isinstance(configuration, Path):
+                found = load(configuration)
+            elif configuration is not None:
+                found = parse(configuration)
+            else:
+                found = default_configuration(DEFAULT_SCHEDULER, preempting_jobs=preempting_jobs)
+            self._core = build_core(found, self._clock, seed=seed)
+        except ConfigError as error:
+            raise UsageError(f"--scheduler-config: {error}") from error
         self.evicted: list[str] = []
+        self.last: tuple[str, Mapping[str, str]] = ("", {})
+        """The node and the annotations of the pod that was bound last."""
 
     def add_node(self, node: dict[str, Any], device: dict[str, Any]) -> None:
+        """Add a Node and its Device object."""
         found = msgspec.convert(node, Node)
         self._core.set_node(found)
         self._core.set_device(found.name, msgspec.convert(device, Device))
+
+    def add_network_topology(self, topology: dict[str, Any]) -> None:
+        """Add the ClusterNetworkTopology, or change it."""
+        self._core.set_network_topology(msgspec.convert(topology, ClusterNetworkTopology))
+
+    def receive_node_metric(self, line: bytes) -> None:
+        """Decode a line of a watch of NodeMetrics and take it in, as the scheduler's informer does."""
+        self._core.set_node_metric(_decode_metric(_decode_event(line).object))
+
+    def place(self, name: str, spec: PodSpec, node: str) -> None:
+        """Add a pod that is on a node already."""
+        self._core.set_pod(Pod(ObjectMeta(name=name, namespace="bench", uid=name), replace(spec, node_name=node)))
 
     def add_quota(self, quota: dict[str, Any]) -> None:
         """Add an ElasticQuota, or change it."""
@@ -172,6 +215,16 @@ class BareCore:
         """Whether a pod waits for its first decision."""
         return self._core.busy
 
+    def place_all(self) -> list[tuple[str, str]]:
+        """Decide until nothing is ready; the names and nodes of the pods that were bound."""
+        bound: list[tuple[str, str]] = []
+        while self._core.busy:
+            for decision in self._core.decide():
+                if isinstance(decision, Bind):
+                    self._core.bound(decision.info.uid)
+                    bound.append((decision.info.pod.metadata.name, decision.node))
+        return bound
+
     def decide(self) -> int:
         """Make one decision; the number of pods that were bound. The victims are in `evicted`."""
         bound = 0
@@ -180,5 +233,6 @@ class BareCore:
                 self.evicted.append(decision.victim.uid)
             if isinstance(decision, Bind):
                 self._core.bound(decision.info.uid)
+                self.last = decision.node, decision.annotations
                 bound += 1
         return bound

@@ -11,6 +11,7 @@ import msgspec
 from seatrial.scheduler.api import device, extension, numa
 from seatrial.scheduler.api import quota as quota_words
 from seatrial.scheduler.api import reservation as reservation_words
+from seatrial.scheduler.api.networktopology import DEFAULT_TOPOLOGY, GATHER_SPEC, NODE_LAYER
 from seatrial.scheduler.api.podgroup import GANG_GROUPS, GANG_MATCH_POLICY, GANG_MIN, GANG_MODE, GANG_NAME
 from seatrial.scheduler.api.quantity import Quantity
 from seatrial.scheduler.api.wire import to_json
@@ -332,6 +333,29 @@ class GangBuilder(_Object):
 
     def match_policy(self, policy: str) -> Self:
         return self.annotation(GANG_MATCH_POLICY, policy)
+
+    def gather(self, layer: str, strategy: str, *, multiple: int = 0) -> Self:
+        """Add a rule for a layer of the network: `MustGather` or `PreferGather`, and podCountMultiple."""
+        found = self.manifest["metadata"].get("annotations", {}).get(GATHER_SPEC, '{"gatherStrategy": []}')
+        spec: Manifest = msgspec.json.decode(found)
+        rule: Manifest = {"layer": layer, "strategy": strategy}
+        spec["gatherStrategy"].append({**rule, "podCountMultiple": multiple} if multiple else rule)
+        return self.annotation(GATHER_SPEC, to_json(spec).decode())
+
+
+def network_topology(*layers: tuple[str, str]) -> Manifest:
+    """The ClusterNetworkTopology `default` of these layers above the nodes, topmost first, each with its node label."""
+    parents = ["", *(layer for layer, _ in layers)]
+    entries = [
+        {"topologyLayer": layer, "labelKey": [key], **({"parentTopologyLayer": parent} if parent else {})}
+        for (layer, key), parent in zip(layers, parents, strict=False)
+    ]
+    return {
+        "apiVersion": "scheduling.koordinator.sh/v1alpha1",
+        "kind": "ClusterNetworkTopology",
+        "metadata": {"name": DEFAULT_TOPOLOGY},
+        "spec": {"networkTopologySpec": [*entries, {"topologyLayer": NODE_LAYER, "parentTopologyLayer": parents[-1]}]},
+    }
 
 
 class ReservationBuilder(_Object):

@@ -24,6 +24,7 @@ _BINARY_UP = sorted(((1 << bits, suffix) for suffix, bits in _BINARY.items()), r
 _DECIMAL_UP = sorted(((10**power, suffix) for suffix, power in _DECIMAL.items() if power > 0), reverse=True)
 
 
+_USUAL_LENGTH = 20  # characters
 MAX_LENGTH, MAX_EXPONENT = 512, 1000  # characters, and powers of ten: the integers stay small
 
 
@@ -90,6 +91,12 @@ def amount(resource: str, quantity: Quantity) -> int:
     Raises:
         QuantityError: not a quantity.
     """
+    # Measured amounts differ each time, so the cache of parsed texts does not help: the usual forms are read here.
+    if type(quantity) is str and len(quantity) < _USUAL_LENGTH and quantity.isascii():
+        if quantity.isdecimal():
+            return int(quantity) * 1000 if resource == CPU else int(quantity)
+        if resource == CPU and quantity[-1:] == "m" and quantity[:-1].isdecimal():
+            return int(quantity[:-1])
     return milli(quantity) if resource == CPU else units(quantity)
 
 

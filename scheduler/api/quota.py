@@ -23,6 +23,7 @@ ALLOW_FORCE_UPDATE = f"{DOMAIN}/allow-force-update"
 QUOTA_NAME = f"{DOMAIN}/name"
 PREEMPTIBLE = f"{DOMAIN}/preemptible"
 
+ADMISSION = f"{DOMAIN}/admission"
 SHARED_WEIGHT = f"{DOMAIN}/shared-weight"
 NAMESPACES = f"{DOMAIN}/namespaces"
 STRICT_KEYS = f"{DOMAIN}/max-strict-check-resource-keys"

@@ -39,6 +39,7 @@ PENDING, AVAILABLE, SUCCEEDED, FAILED = "Pending", "Available", "Succeeded", "Fa
 SCHEDULED, READY = "Scheduled", "Ready"  # condition types
 EXPIRED, UNSCHEDULABLE = "Expired", "Unschedulable"  # reasons; the others equal phases and condition types
 ALIGNED, RESTRICTED = "Aligned", "Restricted"
+CLUSTER_MODE = "Cluster"  # of pre-allocation
 
 DEFAULT_TTL = 24 * 3600.0  # seconds
 HIGHEST_PRIORITY = (1 << 31) - 1
@@ -77,6 +78,13 @@ class PodTemplate(Wire, frozen=True):
     spec: PodSpec = PodSpec()
 
 
+class PreAllocationPolicy(Wire, frozen=True):
+    """Which running pods a reservation may take over; `enable_multiple`: more than one."""
+
+    mode: str = "Default"
+    enable_multiple: bool = False
+
+
 class ReservationSpec(Wire, frozen=True):
     """`template` is plain data: the API server accepts any content, valid or not."""
 
@@ -85,6 +93,7 @@ class ReservationSpec(Wire, frozen=True):
     ttl: str | None = None
     expires: str | None = None
     pre_allocation: bool = False
+    pre_allocation_policy: PreAllocationPolicy = PreAllocationPolicy()
     allocate_once: bool = True
     allocate_policy: str = ""
     unschedulable: bool = False

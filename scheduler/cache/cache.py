@@ -42,6 +42,7 @@ class Cache:
         self.placement_changes = (
             0  # grows when something changed that is counted over the cluster, as affinity between pods is
         )
+        self.label_keys: set[str] = set()  # of pods, that affinity terms of placed pods read or have read
         self.namespaces: dict[str, dict[str, str]] = {}  # labels by name
         self.owners = Owners()
         self.volumes = Volumes()
@@ -150,6 +151,8 @@ class Cache:
         self.known_count -= 1
         self.columns.forget(info.row)
         self.columns.touch_static(info.row)
+        if info.pods:
+            self.placement_changes += 1  # affinity no longer counts its pods in the topology domains of the node
         self._drop_if_empty(info)
 
     def set_namespace(self, name: str, labels: dict[str, str] | None) -> None:

@@ -31,7 +31,7 @@ class ClassEntry:
         self.raised = 0
         self.uses_signatures = rules.uses_signatures
         self.batch_key: tuple[Hashable, ...] = rules.batch_key
-        self.salt = cache.columns.ties.salt(shape.digest)
+        self.salt = 0 if rules.common_ties else cache.columns.ties.salt(shape.digest)
         self._cache = cache
         self._names = cache.columns.names
 

@@ -177,10 +177,13 @@ class ClassScores:
                 total += values * weight
         for kept in self._normalizer.node_scores:
             values = self._entry.values(kept.score, self._entry.stack_scores(kept.score, states), batch, ok)
+            uniform = kept.raw is None
             kept.keep(values, batch, everything=rows is None)
             if kept.raw is not None:
                 if rows is None:
                     kept.highest = int(kept.raw.max())
+                elif uniform:
+                    self._normalizer.include(kept)
                 total += kept.normal(batch.pick(kept.raw)) * kept.weight
         matrix.node_ok[self._entry.index, batch.rows] = ok[0]
         matrix.node_total[self._entry.index, batch.rows] = total[0]

@@ -28,6 +28,10 @@ class NodeScore:
         assert self.score.normalizer is not None  # noqa: S101
         return self.score.normalizer.apply(raw[None], np.full((1, 1), self.highest))
 
+    def raw_of(self, count: int) -> Ints:
+        """The raw scores of the first `count` rows, [node]."""
+        return np.zeros(count, np.int64) if self.raw is None else self.raw[:count]
+
     def keep(self, values: Ints | None, batch: Batch, *, everything: bool) -> None:
         """Store raw scores [1, node] for the rows of `batch`; `everything`: it has all rows; None: all are 0."""
         if everything:
@@ -51,10 +55,19 @@ class ClassNormalizer:
         rules = entry.rules
         self.plain = [item for item in rules.node_scores if item[0].normalizer is None]
         self.node_scores = [NodeScore(*item) for item in rules.node_scores if item[0].normalizer is not None]
+        self._included = False  # whether `include` changed totals since the last update
+
+    def include(self, kept: NodeScore) -> None:
+        """Add a score to the totals of all nodes. It was left out while its raw value was 0 on every node."""
+        count = self._columns.count
+        self._matrix.node_total[self._entry.index, :count] += kept.normal(kept.raw_of(count))[0] * kept.weight
+        self._included = True
 
     def update(self) -> bool:
         """Update the largest raw scores. Returns whether the keys of the class have to be computed again."""
-        stale = bool(self._entry.highest) and self._matrix.normalize(self._entry)
+        stale, self._included = self._included, False
+        if self._entry.highest and self._matrix.normalize(self._entry):
+            stale = True
         for kept in self.node_scores:
             if kept.raw is not None and self._update_node_score(kept, kept.raw[: self._columns.count]):
                 stale = True

@@ -40,6 +40,12 @@ class ClassRules:
         return [plugin for plugin in plugins if type(plugin).version is not Plugin.version]
 
     @property
+    def common_ties(self) -> bool:
+        """Whether equally good nodes have the same order for this class as for others (`Score.common_ties`)."""
+        scores = (*self.node_scores, *self.moving_scores, *self.moving_normalized, *self.cycle_scores)
+        return any(score.common_ties for score, _ in scores)
+
+    @property
     def can_batch(self) -> bool:
         """Whether all plugins of scope NODE_PODS can judge many nodes and classes at once."""
         scores = (score for score, _ in (*self.moving_scores, *self.moving_normalized))

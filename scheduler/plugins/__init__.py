@@ -16,7 +16,8 @@ from seatrial.scheduler.plugins.deviceshare.registration import register as regi
 from seatrial.scheduler.plugins.elasticquota.args import ElasticQuotaArgs
 from seatrial.scheduler.plugins.elasticquota.plugin import ElasticQuota
 from seatrial.scheduler.plugins.elasticquota.registration import register as register_quotas
-from seatrial.scheduler.plugins.fragmentation import DeviceFragmentation, DeviceFragmentationArgs
+from seatrial.scheduler.plugins.fragmentation.args import DeviceFragmentationArgs
+from seatrial.scheduler.plugins.fragmentation.plugin import DeviceFragmentation
 from seatrial.scheduler.plugins.imagelocality import ImageLocality
 from seatrial.scheduler.plugins.interpodaffinity.plugin import InterPodAffinity, InterPodAffinityArgs
 from seatrial.scheduler.plugins.loadaware.args import LoadAwareSchedulingArgs

@@ -97,11 +97,14 @@ def _judge(core: Core, runner: Runner, info: PodInfo) -> Verdict:
     if own in {node.name for node in feasible}:
         return Verdict(node=own)
     totals = np.zeros(len(feasible), np.int64)
+    common_ties = False
     for score, weight in runner.scores:
         if score.pre_score(state, info.pod):
             totals += scores(score, state, info, feasible) * weight
+            common_ties |= score.common_ties
     ties = core.cache.columns.ties
-    ranks = [ties.rank(node.name) ^ ties.salt(info.shape.digest) for node in feasible]
+    salt = 0 if common_ties else ties.salt(info.shape.digest)
+    ranks = [ties.rank(node.name) ^ salt for node in feasible]
     best = max(range(len(feasible)), key=lambda index: (totals[index], ranks[index]))
     return Verdict(node=feasible[best].name)
 

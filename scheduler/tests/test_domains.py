@@ -74,7 +74,7 @@ def test_what_pods_share_is_read_once_for_each_namespace_and_labels() -> None:
 
 
 class Curious(Listener):
-    """Minds only pods that ask for something, and with `only_annotations`, as a subclass has it, annotated ones."""
+    """Relevant only for pods with a request, and with `only_annotations`, as in a subclass, for annotated pods."""
 
     def __init__(self) -> None:
         self.told: list[str] = []

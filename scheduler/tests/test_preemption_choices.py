@@ -3,8 +3,7 @@
 from typing import Any
 
 import msgspec
-import pytest
-from hypothesis import given
+from hypothesis import given, note
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -264,23 +263,22 @@ def play_through(name: str, start: list[tuple[Node, Device | None]], story: list
     return play.made_way
 
 
-@pytest.mark.parametrize("name", PROFILES)
-def test_victims_are_those_of_trying_every_node_anew(name: str) -> None:
-    made_way = 0
+def test_victims_equal_those_of_a_full_search() -> None:
+    made_way = dict.fromkeys(PROFILES, 0)
 
     @stories(40, shrink=False)
     @given(start=st.lists(nodes(), min_size=2, max_size=6), story=st.lists(events(specs()), min_size=20, max_size=60))
     def check(start: list[tuple[Node, Device | None]], story: list[tuple[str, Any]]) -> None:
-        nonlocal made_way
-        made_way += play_through(name, start, story)
+        for name in made_way:
+            note(f"profile {name}")
+            made_way[name] += play_through(name, start, story)
 
     check()
-    assert made_way > 20, "a test without evictions shows nothing"
+    assert min(made_way.values()) > 20, "a test without evictions shows nothing"
 
 
-@pytest.mark.parametrize("name", ["defaults", "first-come"])
-def test_victims_are_the_same_for_pods_that_look_at_where_others_are(name: str) -> None:
-    made_way = 0
+def test_victims_equal_those_of_a_full_search_for_pods_with_affinity_between_pods() -> None:
+    made_way = dict.fromkeys(("defaults", "first-come"), 0)
 
     @stories(20, shrink=False)
     @given(
@@ -288,8 +286,9 @@ def test_victims_are_the_same_for_pods_that_look_at_where_others_are(name: str) 
         story=st.lists(events(choosy()), min_size=20, max_size=60),
     )
     def check(start: list[tuple[Node, None]], story: list[tuple[str, Any]]) -> None:
-        nonlocal made_way
-        made_way += play_through(name, [*start], story)
+        for name in made_way:
+            note(f"profile {name}")
+            made_way[name] += play_through(name, [*start], story)
 
     check()
-    assert made_way > 5, "a test without evictions shows nothing"
+    assert min(made_way.values()) > 5, "a test without evictions shows nothing"

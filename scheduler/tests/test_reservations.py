@@ -123,7 +123,7 @@ def test_one_that_makes_no_sense_says_what_is_missing(changed: dict[str, Any], s
     [
         pytest.param("Restricted", False, "", id="wherever-there-is-room"),
         pytest.param("Aligned", False, "pre allocation is unsupported with current attributes", id="of-no-such-policy"),
-        pytest.param("Restricted", True, "pre-allocation-required: expected none, since", id="from-running-pods-alone"),
+        pytest.param("Restricted", True, "no pod match reservation with pre allocation required", id="no-pod-matches"),
     ],
 )
 def test_one_that_would_take_from_running_pods(policy: str, required: bool, said: str) -> None:

@@ -18,7 +18,7 @@ from seatrial.scheduler.client.kubeconfig import KubeconfigError, load_server
 from seatrial.scheduler.services.http import serve, serve_on
 from seatrial.scheduler.webhooks.certificates import CertificateError, load_context
 from seatrial.scheduler.webhooks.following import follow
-from seatrial.scheduler.webhooks.quota_topology import QuotaTopology
+from seatrial.scheduler.webhooks.quota_topology import QuotaGates, QuotaTopology
 from seatrial.scheduler.webhooks.registration import configurations
 from seatrial.scheduler.webhooks.reviews import routes
 
@@ -38,6 +38,10 @@ def run(
     node_labels: str = "",
     kubeconfig: Path | None = None,
     listen_fd: int | None = None,
+    multi_quota_tree: bool = False,
+    guarantee_usage: bool = False,
+    enable_quota_admission: bool = False,
+    enable_quota_admission_on_update: bool = False,
 ) -> int:
     """Serve admission reviews until SIGTERM or Ctrl-C.
 
@@ -57,6 +61,10 @@ def run(
         node_labels: With --nodes, only for nodes with these labels, as in a=b,c=d.
         kubeconfig: How to reach the API server. If given, ElasticQuotas are checked too.
         listen_fd: An inherited socket that listens already, instead of `port` and `address`.
+        multi_quota_tree: Add the node affinity of their quota tree to new pods.
+        guarantee_usage: A min must be covered by what the quotas above are guaranteed.
+        enable_quota_admission: Refuse new pods beyond the max of their quota, pending pods included.
+        enable_quota_admission_on_update: Likewise pods whose quota changes.
     """
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(asctime)s %(levelname).1s %(message)s")
     host = host or address
@@ -73,16 +81,19 @@ def run(
         return 2
 
     async def work() -> int:
-        topology = QuotaTopology() if target is not None else None
+        clock = WallClock()
+        gates = QuotaGates(multi_quota_tree, guarantee_usage, enable_quota_admission, enable_quota_admission_on_update)
+        topology = QuotaTopology(gates, clock.monotonic) if target is not None else None
         if topology is not None and target is not None:
             synced = asyncio.Event()
-            follow(topology, HttpTransport(target), WallClock(), synced.set)
+            follow(topology, HttpTransport(target), clock, synced.set)
             await synced.wait()
         try:
+            pages = routes(topology, devices=not disable_device_resource_spec)
             if listen_fd is not None:
-                server = await serve_on(routes(topology), socket.socket(fileno=listen_fd), context)
+                server = await serve_on(pages, socket.socket(fileno=listen_fd), context)
             else:
-                server = await serve(routes(topology), address, port, context)
+                server = await serve(pages, address, port, context)
         except OSError as error:
             print(f"webhooks: --address {address} --port {port}: cannot listen: {error.strerror}", file=sys.stderr)  # noqa: T201
             return 2
@@ -92,7 +103,7 @@ def run(
             url,
             authorities,
             namespace=namespace,
-            mutating=not disable_device_resource_spec,
+            mutating=not disable_device_resource_spec or multi_quota_tree,
             quotas=topology is not None,
             nodes=nodes,
             node_labels=dict(part.split("=", 1) for part in node_labels.split(",") if "=" in part),

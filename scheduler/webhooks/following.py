@@ -6,7 +6,7 @@ import msgspec
 
 from seatrial.scheduler.api.clock import Clock
 from seatrial.scheduler.api.core import Pod
-from seatrial.scheduler.api.quota import QUOTAS_PATH, ElasticQuota
+from seatrial.scheduler.api.quota import PROFILES_PATH, QUOTAS_PATH, ElasticQuota, ElasticQuotaProfile
 from seatrial.scheduler.api.transport import Transport
 from seatrial.scheduler.client.informer import Informer
 from seatrial.scheduler.client.pods import PodDecoder
@@ -17,7 +17,9 @@ def follow(
     topology: QuotaTopology, transport: Transport, clock: Clock, on_synced: Callable[[], None]
 ) -> tuple[Informer[ElasticQuota], Informer[Pod]]:
     """Follow quotas and pods. `on_synced` is called once, when both are known."""
-    waiting = {"quotas", "pods"}
+    waiting = {"quotas", "pods", "profiles"}
+    if not topology.gates.multi_quota_tree:
+        waiting.discard("profiles")
 
     def synced(kind: str) -> None:
         if kind in waiting:
@@ -34,6 +36,12 @@ def follow(
         transport, clock, "/api/v1/pods", PodDecoder(), on_set=topology.set_pod, on_gone=topology.remove_pod,
         on_synced=lambda: synced("pods"), on_batch=_nothing, selector={}, optional=False,
     )  # fmt: skip
+    if "profiles" in waiting:
+        Informer(
+            transport, clock, PROFILES_PATH, msgspec.json.Decoder(ElasticQuotaProfile).decode,
+            on_set=topology.set_profile, on_gone=topology.remove_profile, on_synced=lambda: synced("profiles"),
+            on_batch=_nothing, selector={}, optional=True,
+        ).start()  # fmt: skip
     quotas.start()
     pods.start()
     return quotas, pods

@@ -5,7 +5,9 @@ V1 to V22. Two rules are stricter than upstream: a parent below the quota itself
 an update that changes only the weight or the lending is validated too.
 """
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -20,11 +22,13 @@ from seatrial.scheduler.api.quota import (
     SYSTEM_QUOTA,
     AnnotationError,
     ElasticQuota,
+    ElasticQuotaProfile,
     read_amount,
     resource_list,
     string_list,
 )
 from seatrial.scheduler.api.wire import ResourceList, to_json
+from seatrial.scheduler.webhooks.quota_pods import QuotaAdmission, tree_affinity
 
 SPECIAL = frozenset({ROOT_QUOTA, SYSTEM_QUOTA, DEFAULT_QUOTA})
 
@@ -33,10 +37,28 @@ class QuotaRefusal(Exception):
     """The request is refused, with upstream's message."""
 
 
+class QuotaExceeded(QuotaRefusal):
+    """The pod is refused because the requests of its quota's pods have reached the limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaGates:
+    """Upstream's feature gates of the webhook: MultiQuotaTree, ElasticQuotaGuaranteeUsage, EnableQuotaAdmission[…]."""
+
+    multi_quota_tree: bool = False
+    guarantee_usage: bool = False
+    quota_admission: bool = False
+    quota_admission_on_update: bool = False
+
+
 class QuotaTopology:
     """The quotas and pods that are known, and the decision about each request."""
 
-    def __init__(self) -> None:
+    def __init__(self, gates: QuotaGates | None = None, monotonic: Callable[[], float] = lambda: 0.0) -> None:
+        """`monotonic`: seconds, for admission of pods."""
+        self.gates = gates or QuotaGates()
+        self.profiles: dict[str, ElasticQuotaProfile] = {}  # by namespace/name; only with `multi_quota_tree`
+        self.admission = QuotaAdmission(monotonic) if self.gates.quota_admission else None
         self.quotas: dict[str, ElasticQuota] = {}
         self.pods: dict[str, Pod] = {}  # by uid
 
@@ -52,9 +74,19 @@ class QuotaTopology:
 
     def set_pod(self, pod: Pod) -> None:
         self.pods[pod.metadata.uid] = pod
+        if self.admission is not None:
+            self.admission.set_pod(pod, self.quota_of(pod))
 
     def remove_pod(self, pod: Pod) -> None:
         self.pods.pop(pod.metadata.uid, None)
+        if self.admission is not None:
+            self.admission.remove_pod(pod)
+
+    def set_profile(self, profile: ElasticQuotaProfile) -> None:
+        self.profiles[profile.metadata.key] = profile
+
+    def remove_profile(self, profile: ElasticQuotaProfile) -> None:
+        self.profiles.pop(profile.metadata.key, None)
 
     def children(self, name: str) -> list[ElasticQuota]:
         return [quota for quota in self.quotas.values() if quota.parent == name and quota.name != name]
@@ -232,6 +264,28 @@ class QuotaTopology:
         self._check_keys(quota, parent, children)
         if quota.metadata.labels.get(keys.ALLOW_FORCE_UPDATE) != "true" and not quota.is_tree_root:
             self._check_min_sums(quota, parent, children)
+            if self.gates.guarantee_usage and quota.tree:
+                self._check_guarantee(quota)
+
+    def _check_guarantee(self, quota: ElasticQuota) -> None:
+        """The min is covered by what the quotas above are guaranteed (V17)."""
+        own = _guaranteed(quota)
+        least = _listed(quota, "min")
+        if all(value <= own.get(key, 0) for key, value in least.items()):
+            return
+        needed = {key: max(least.get(key, 0), own.get(key, 0)) for key in {*least, *own}}
+        current = quota
+        while current.parent != ROOT_QUOTA and (parent := self.quotas.get(current.parent)) is not None:
+            total = Counter(needed)
+            for sibling in self.children(parent.name):
+                if sibling.name != current.name:
+                    total.update(_guaranteed(sibling))
+            floor, covered = _listed(parent, "min"), _guaranteed(parent)
+            needed = {key: max(floor.get(key, 0), total[key]) for key in {*floor, *total}}
+            if all(value <= covered.get(key, 0) for key, value in needed.items()):
+                return
+            current = parent
+        raise QuotaRefusal(f"tree root quota {current.name} can't guarantee for min {quota.name}")
 
     def _check_parent(self, quota: ElasticQuota, parent: ElasticQuota | None) -> None:
         name = quota.name
@@ -294,10 +348,31 @@ class QuotaTopology:
                 raise QuotaRefusal("Preemptible label is forbidden modify now.")
             if self.quota_of(old) == self.quota_of(pod):
                 return
+            if self.gates.quota_admission_on_update:
+                self._admit(pod)
         name = self.quota_of(pod)
         found = self.quotas.get(name)
         if found is not None and found.is_parent:
             raise QuotaRefusal(f"pod can not be linked to a parentQuotaGroup,quota:{name}, pod:{pod.metadata.name}")
+        if old is None:
+            self._admit(pod)
+
+    def _admit(self, pod: Pod) -> None:
+        if self.admission is None:
+            return
+        name = pod.metadata.labels.get(keys.QUOTA_NAME, "") or self.quota_of(pod)
+        quota = self.quotas.get(name)
+        if quota is not None:
+            message = self.admission.exceeded(pod, quota)
+            if message:
+                raise QuotaExceeded(message)
+        elif name not in SPECIAL:
+            raise QuotaRefusal(f"elastic quota {name} not found")
+
+    def affinity(self, pod: Pod, manifest: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """The patch that keeps a pod of a quota tree on the nodes of the tree (QUOTA-R65)."""
+        quota = self.quotas.get(self.quota_of(pod)) if self.gates.multi_quota_tree else None
+        return tree_affinity(manifest, quota.tree, self.profiles.values()) if quota is not None and quota.tree else []
 
     def _has_pods(self, quota: ElasticQuota) -> bool:
         listed = {quota.name, *_namespaces(quota)}
@@ -342,6 +417,13 @@ def _shown(quota: ElasticQuota, field: str, key: str) -> str:
     quantity = getattr(quota.spec, field)[key]
     text = str(quantity)
     return canonical(quantity) if len(text) <= MAX_LENGTH else f"{text[:MAX_LENGTH]}..."
+
+
+def _guaranteed(quota: ElasticQuota) -> dict[str, int]:
+    try:
+        return resource_list(quota, keys.GUARANTEED) or {}
+    except AnnotationError:
+        return {}
 
 
 def _namespaces(quota: ElasticQuota) -> list[str]:

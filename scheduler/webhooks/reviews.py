@@ -14,7 +14,7 @@ from seatrial.scheduler.api.wire import decoder
 from seatrial.scheduler.framework.routes import Answer, RequestContext, Routes, json, text
 from seatrial.scheduler.webhooks.devices import patch_of, problems
 from seatrial.scheduler.webhooks.nodes import NodeRefusal, patch_of_node
-from seatrial.scheduler.webhooks.quota_topology import QuotaRefusal, QuotaTopology
+from seatrial.scheduler.webhooks.quota_topology import QuotaExceeded, QuotaRefusal, QuotaTopology
 
 MUTATE_QUOTA, VALIDATE_QUOTA = "/mutate-elasticquota", "/validate-elasticquota"
 MUTATE, VALIDATE = "/mutate-pod", "/validate-pod"  # paths of Koordinator's manager
@@ -24,11 +24,14 @@ Review = dict[str, Any]
 _decode = decoder(Review)
 
 
-def mutate(review: Review) -> Review:
-    """The response, with a patch if the pod's device requests must be expanded."""
+def mutate(review: Review, topology: QuotaTopology | None = None, *, devices: bool = True) -> Review:
+    """The response, with a patch if the pod's device requests must be expanded, or it belongs to a quota tree."""
     request = review["request"]
+    found = request.get("object") or {}
     try:
-        patch = patch_of(request.get("object") or {})
+        patch = patch_of(found) if devices else []
+        if topology is not None and request.get("operation") == "CREATE":
+            patch += topology.affinity(_pod(request), found)
     except QuantityError as error:
         return _answer(request, refused=str(error), code=400)
     if not patch:
@@ -58,16 +61,22 @@ def validate(review: Review, topology: QuotaTopology | None = None) -> Review:
     found = problems(request.get("object") or {})
     if topology is not None and not found:
         old = request.get("oldObject")
-        pod = msgspec.convert(request.get("object") or {}, Pod)
-        if not pod.metadata.namespace:
-            pod = replace(pod, metadata=replace(pod.metadata, namespace=request.get("namespace", "")))
         try:
-            topology.check_pod(pod, msgspec.convert(old, Pod) if old else None)
+            topology.check_pod(_pod(request), msgspec.convert(old, Pod) if old else None)
+        except QuotaExceeded as refusal:
+            return _answer(request, refused=str(refusal), code=403)
         except QuotaRefusal as refusal:
             return _answer(request, refused=str(refusal), code=400)
     if not found:
         return _answer(request)
     return _answer(request, refused=found[0] if len(found) == 1 else f"[{', '.join(found)}]", code=403)
+
+
+def _pod(request: Review) -> Pod:
+    pod = msgspec.convert(request.get("object") or {}, Pod)
+    if pod.metadata.namespace:
+        return pod
+    return replace(pod, metadata=replace(pod.metadata, namespace=request.get("namespace", "")))
 
 
 def mutate_quota(review: Review, topology: QuotaTopology) -> Review:
@@ -119,10 +128,13 @@ def _answer(request: Review, *, refused: str = "", code: int = 0, **more: Any) -
     return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}
 
 
-def routes(topology: QuotaTopology | None = None) -> Routes:
-    """The webhooks for pods and, with `topology`, for quotas; and a health page."""
+def routes(topology: QuotaTopology | None = None, *, devices: bool = True) -> Routes:
+    """The webhooks for pods and, with `topology`, for quotas; and a health page.
+
+    `devices`: expand device requests of pods.
+    """
     found = Routes()
-    found.add("POST", MUTATE, _page(mutate))
+    found.add("POST", MUTATE, _page(lambda review: mutate(review, topology, devices=devices)))
     found.add("POST", MUTATE_NODE, _page(mutate_node))
     found.add("POST", VALIDATE, _page(lambda review: validate(review, topology)))
     if topology is not None:

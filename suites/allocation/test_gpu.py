@@ -6,10 +6,10 @@ from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.promises import devices_of, first_of
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
+from seatrial.harness.quantities import units
 from seatrial.scheduler.api.builders import node, pod
 from seatrial.scheduler.api.core import Pod
 from seatrial.scheduler.api.device import GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, GPU_SHARED
-from seatrial.scheduler.api.quantity import units
 
 pytestmark = [pytest.mark.needs(Capability.NODES)]
 

@@ -11,10 +11,10 @@ from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.promises import amounts, check_arrival, first_of, functions, minors, parts, switches
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
+from seatrial.harness.quantities import units
 from seatrial.scheduler.api.builders import PodBuilder, node, pod, pods
 from seatrial.scheduler.api.core import Pod
 from seatrial.scheduler.api.device import RDMA
-from seatrial.scheduler.api.quantity import units
 
 ONE_EACH, TWO_TO_ONE = "dgx-h100", "hgx-a100"  # servers by GPUs to a NIC
 FUNCTIONS = 8  # of a NIC

@@ -12,9 +12,9 @@ from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.promises import amounts, minors
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
+from seatrial.harness.quantities import units
 from seatrial.scheduler.api.builders import pod
 from seatrial.scheduler.api.device import GPU_CORE, GPU_MEMORY, GPU_VENDOR_LABEL, RDMA
-from seatrial.scheduler.api.quantity import units
 
 pytestmark = [pytest.mark.needs(Capability.CONTAINERS)]
 

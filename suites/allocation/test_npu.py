@@ -13,6 +13,7 @@ from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.promises import amounts, check_arrival, devices_of, first_of, minors, numa_nodes, switches
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
+from seatrial.harness.quantities import units
 from seatrial.scheduler.api.builders import PodBuilder, node, pod, pods
 from seatrial.scheduler.api.device import (
     GPU_MEMORY,
@@ -24,7 +25,6 @@ from seatrial.scheduler.api.device import (
     NPU_CPU,
     NPU_DVPP,
 )
-from seatrial.scheduler.api.quantity import units
 
 SERVER, CARD = "atlas-800t-a2", "ascend-910b3"
 CORES = 20  # AI cores of a 910B3

@@ -9,12 +9,20 @@ from seatrial.fixtures.cpus import cpus, shares
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.promises import check_arrival, minors, reservation_of
 from seatrial.fixtures.trial import Trial
+from seatrial.harness.allocations import device_allocations
 from seatrial.harness.clusters.protocol import Capability
-from seatrial.scheduler.api.builders import PodBuilder, node, pod, pods, priority_class, reservation
+from seatrial.harness.quantities import amount
+from seatrial.scheduler.api.builders import (
+    PodBuilder,
+    ReservationBuilder,
+    node,
+    pod,
+    pods,
+    priority_class,
+    reservation,
+)
 from seatrial.scheduler.api.core import Pod
-from seatrial.scheduler.api.device import device_allocations
-from seatrial.scheduler.api.quantity import amount
-from seatrial.scheduler.api.reservation import RESERVATIONS_PATH, Reservation
+from seatrial.scheduler.api.reservation import PRE_ALLOCATION_REQUIRED, RESERVATIONS_PATH, Reservation
 
 pytestmark = [pytest.mark.needs(Capability.NODES)]
 
@@ -476,3 +484,54 @@ def away_from(pod: PodBuilder, app: str) -> PodBuilder:
     term = {"labelSelector": {"matchLabels": {"app": app}}, "topologyKey": "kubernetes.io/hostname"}
     pod.manifest["spec"]["affinity"] = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
     return pod
+
+
+def taking_over(name: str, cores: int, *, required: bool = True) -> ReservationBuilder:
+    """A reservation that takes over what a running owner holds; `required`: only so."""
+    built = reservation(name).like(pod("x").request(cpu=cores)).for_labels(app="owner").many().policy("Restricted")
+    built.manifest["spec"]["preAllocation"] = True
+    return built.label(PRE_ALLOCATION_REQUIRED, "true") if required else built
+
+
+@pytest.mark.feature("RSV-2.pre-allocation")
+@pytest.mark.case("RV-070", severity="critical")
+def test_a_running_pod_becomes_the_first_owner(cluster: Trial, expect: Expect) -> None:
+    """The node is full. The reservation takes over what its owner holds; when the owner ends, only owners get it."""
+    cluster.add(node("n1").cpu(SMALL), node("n2").cpu(SMALL))
+    cluster.submit(owner("old", cpu=5))
+    placed = expect.running("old")
+    cluster.submit(*(pod(name).request(cpu=3) for name in ("a", "b", "c")))
+    expect.bound("a", "b", "c")
+
+    cluster.reserve(taking_over("held", 5))
+
+    held = expect.available("held")
+    assert held.status.node_name == placed.spec.node_name
+    assert cluster.cluster.wait(lambda: reservation_of(cluster.pod("old")) == "held", within=10)
+    held = expect.reservation("held", lambda found: bool(found.status.current_owners), "to name its owner")
+    assert (held.status.current_owners[0].name, cpu(held.status.allocated)) == ("old", 5000)
+    cluster.delete("old")
+    cluster.submit(pod("stranger").request(cpu=5), owner("new", cpu=5))
+    assert reservation_of(expect.bound("new")) == "held"
+    expect.pending("stranger")
+
+
+@pytest.mark.feature("RSV-2.pre-allocation")
+@pytest.mark.case("RV-071", severity="critical")
+@pytest.mark.parametrize("required", [True, False])
+def test_without_a_pod_to_take_over(cluster: Trial, expect: Expect, *, required: bool) -> None:
+    """No owner runs: a reservation that must take one over waits and says so, another takes free resources."""
+    cluster.add(node("n1").cpu(SMALL))
+
+    cluster.reserve(taking_over("held", 5, required=required))
+
+    if required:
+        waiting = expect.reservation(
+            "held", lambda found: found.status.condition("Scheduled") is not None, "to say why it waits"
+        )
+        said = waiting.status.condition("Scheduled")
+        assert said is not None
+        assert "node(s) no pod match reservation with pre allocation required" in said.message
+        assert not waiting.status.node_name
+    else:
+        assert expect.available("held").status.node_name == "n1"

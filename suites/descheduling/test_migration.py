@@ -7,18 +7,20 @@ from seatrial.fixtures.descheduler import StartDescheduler
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.promises import reservation_of
 from seatrial.fixtures.trial import Trial
+from seatrial.harness.allocations import device_allocations
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import disruption_budget, node, pod
-from seatrial.scheduler.api.device import device_allocations
 from seatrial.scheduler.api.migration import JOBS_PATH
 from seatrial.scheduler.api.transport import Request
 from seatrial.suites.descheduling.workloads import (
+    OFF,
     cordon,
     deployment,
     ended,
     job,
     jobs,
     migrate,
+    spread_victim,
     wait_running,
     with_nodes,
 )
@@ -162,27 +164,6 @@ def test_a_budget_holds_an_eviction_back(cluster: Trial, start_descheduler: Star
     assert ended(cluster, "move").status.phase == "Succeeded"
 
 
-@pytest.mark.feature("MIG-1.restart")
-@pytest.mark.case("MG-007", severity="blocker")
-@pytest.mark.parametrize("after", ["ReservationCreated", "ReservationScheduled", "Eviction"])
-def test_a_migration_survives_a_restart(cluster: Trial, start_descheduler: StartDescheduler, after: str) -> None:
-    """The descheduler is killed after a step. A new one finishes the job with the same reservation and one eviction."""
-    with_nodes(cluster, "n1", "n2")
-    name = spread_victim(cluster, "web", 3)
-    descheduler = start_descheduler({})
-    migrate(cluster, "move", name)
-    assert cluster.cluster.wait(lambda: job(cluster, "move").status.condition(after) is not None, within=60)
-    reserved = job(cluster, "move").reservation_name
-
-    descheduler.kill()
-    cluster.cluster.wait(lambda: False, within=5)
-    descheduler.start_again()
-
-    done = ended(cluster, "move")
-    assert (done.status.phase, done.reservation_name) == ("Succeeded", reserved)
-    assert len(wait_running(cluster, "web", 3)) == 3
-
-
 @pytest.mark.feature("MIG-1.devices")
 @pytest.mark.case("MG-008", severity="critical")
 def test_a_migrated_pod_gets_devices_of_the_same_kind(
@@ -217,7 +198,7 @@ def test_one_pod_of_a_workload_at_a_time(cluster: Trial, start_descheduler: Star
     names = [found.metadata.name for found in wait_running(cluster, "web", 6)]
     cordon(cluster, "n2", on=False)
     start_descheduler({}, migration={
-        "maxMigratingPerWorkload": 1, "maxUnavailablePerWorkload": 1, "objectLimiters": {},
+        "maxMigratingPerWorkload": 1, "maxUnavailablePerWorkload": 1, "objectLimiters": OFF,
     })  # fmt: skip
     fewest = 6
 
@@ -233,6 +214,52 @@ def test_one_pod_of_a_workload_at_a_time(cluster: Trial, start_descheduler: Star
     assert cluster.cluster.wait(all_done, within=300), [job.status for job in jobs(cluster)]
     assert {job.status.phase for job in jobs(cluster)} == {"Succeeded"}
     assert fewest == 5
+
+
+@pytest.mark.feature("MIG-2.sort")
+@pytest.mark.case("MG-022", severity="critical")
+def test_cheap_pods_migrate_first(cluster: Trial, start_descheduler: StartDescheduler) -> None:
+    """Jobs for pods of four classes wait, the cheapest pod's job first of all; one may run at a time. They run from
+    free to prod, although the jobs for dear pods are the newest."""
+    with_nodes(cluster, "n1", "n2")
+    bands = ["free", "batch", "mid", "prod"]
+    for band in bands:
+        like = pod("x").request(cpu=1).label("koordinator.sh/priority-class", f"koord-{band}")
+        deployment(cluster, band, 2, like=like)
+    names = {band: wait_running(cluster, band, 2)[0].metadata.name for band in bands}
+    for band in bands:
+        migrate(cluster, band, names[band], mode="EvictDirectly", ttl="10m")
+        cluster.cluster.wait(lambda: False, within=1)
+    start_descheduler({}, migration={"maxMigratingGlobally": 1, "skipCheckExpectedReplicas": True})
+    order: list[str] = []
+
+    def all_done() -> bool:
+        order.extend(one.name for one in jobs(cluster) if not one.open and one.name not in order)
+        return len(order) == 4
+
+    assert cluster.cluster.wait(all_done, within=60), [one.status for one in jobs(cluster)]
+    assert order == bands
+
+
+@pytest.mark.feature("MIG-2.filter", "MIG-1.reservation-first")
+@pytest.mark.case("MG-023", severity="critical")
+def test_jobs_of_one_workload_fill_their_own_reservations(cluster: Trial, start_descheduler: StartDescheduler) -> None:
+    """Four pods of one workload migrate at once: each new pod is in the reservation of its job."""
+    with_nodes(cluster, "n1", "n2")
+    spread_victim(cluster, "web", 6)
+    names = [found.metadata.name for found in wait_running(cluster, "web", 6)[:4]]
+    start_descheduler({}, migration={
+        "maxMigratingPerWorkload": 4, "maxUnavailablePerWorkload": 5, "maxMigratingPerNode": 10, "objectLimiters": OFF,
+    })  # fmt: skip
+
+    for number, name in enumerate(names):
+        migrate(cluster, f"move-{number}", name)
+
+    for number in range(4):
+        done = ended(cluster, f"move-{number}")
+        assert done.status.phase == "Succeeded", done.status
+        assert done.status.pod_ref is not None
+        assert reservation_of(cluster.pod(done.status.pod_ref.name)) == done.reservation_name
 
 
 @pytest.mark.feature("MIG-2.filter")
@@ -296,7 +323,7 @@ def test_only_so_many_pods_migrate(
     assert seen == most
 
 
-@pytest.mark.feature("MIG-3.object-limiter")
+@pytest.mark.feature("MIG-3.object-limiter", "MIG-3.namespace-rate")
 @pytest.mark.case("MG-031", severity="critical")
 @pytest.mark.long(130)
 @pytest.mark.parametrize("limited", ["workload", "namespace"])
@@ -307,7 +334,7 @@ def test_evictions_of_one_object_are_spread_in_time(
     with_nodes(cluster, "n1", "n2")
     cordon(cluster, "n2")
     deployment(cluster, "web", 6, like=pod("x").request(cpu=1))
-    names = [found.metadata.name for found in wait_running(cluster, "web", 6)[:2]]
+    names = [found.metadata.name for found in wait_running(cluster, "web", 6)[:4]]
     cordon(cluster, "n2", on=False)
     limits = {limited: {"duration": "60s", "maxMigrating": 1}}
     start_descheduler({}, migration={"objectLimiters": limits, "maxMigratingPerWorkload": 3,
@@ -338,15 +365,6 @@ def test_pods_without_a_controller(cluster: Trial, start_descheduler: StartDesch
     done = ended(cluster, "move")
     assert done.status.phase == ("Succeeded" if allowed else "Failed")
     assert (cluster.find("bare") is None) == allowed
-
-
-def spread_victim(cluster: Trial, app: str, replicas: int, *, cpu: int = 1) -> str:
-    """A workload whose pods are all on n1, while n2 is free; the name of one of its pods."""
-    cordon(cluster, "n2")
-    deployment(cluster, app, replicas, like=pod("x").request(cpu=cpu))
-    found = sorted(found.metadata.name for found in wait_running(cluster, app, replicas))
-    cordon(cluster, "n2", on=False)
-    return found[0]
 
 
 def job_reservation(cluster: Trial, name: str) -> str:

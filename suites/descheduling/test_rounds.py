@@ -10,9 +10,10 @@ from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import node, pod
 from seatrial.scheduler.api.core import Pod
-from seatrial.scheduler.api.migration import EVICTION_COST
+from seatrial.scheduler.api.migration import DELETION_COST, EVICTION_COST
 from seatrial.scheduler.api.slo import NODE_METRICS_PATH
 from seatrial.suites.descheduling.workloads import (
+    OFF,
     REPORT,
     cordon,
     deployment,
@@ -34,7 +35,7 @@ LOAD: dict[str, Any] = {
     "highThresholds": {"cpu": 60},
     "anomalyCondition": SOON,
 }
-TWO_AT_ONCE = {"maxUnavailablePerWorkload": 2, "maxMigratingPerWorkload": 2, "objectLimiters": {}}
+TWO_AT_ONCE = {"maxUnavailablePerWorkload": 2, "maxMigratingPerWorkload": 2, "objectLimiters": OFF}
 
 
 def on(cluster: Trial, app: str, name: str) -> list[Pod]:
@@ -90,7 +91,7 @@ def test_a_workload_keeps_its_budget_while_its_node_cools(cluster: Trial, start_
     hot_node(cluster)
     fewest = 7
     start_descheduler({"LowNodeLoad": LOAD}, migration={
-        "maxUnavailablePerWorkload": 1, "maxMigratingPerWorkload": 1, "objectLimiters": {},
+        "maxUnavailablePerWorkload": 1, "maxMigratingPerWorkload": 1, "objectLimiters": OFF,
     })  # fmt: skip
 
     def cooled() -> bool:
@@ -301,7 +302,7 @@ def test_a_workload_loses_no_more_than_it_may(cluster: Trial, start_descheduler:
     wait_running(cluster, "web", 10)
     cluster.cluster.wait(lambda: False, within=2)
     limits = {"maxUnavailablePerWorkload": "20%", "maxMigratingPerWorkload": "20%", "maxMigratingPerNode": 10,
-              "defaultJobMode": "EvictDirectly", "objectLimiters": {}, "evictBurst": 10}  # fmt: skip
+              "defaultJobMode": "EvictDirectly", "objectLimiters": OFF, "evictBurst": 10}  # fmt: skip
     start_descheduler({"PodLifeTime": {"maxPodLifeTimeSeconds": 1}}, migration=limits, deschedulingInterval="1h")
     fewest = 10
 
@@ -325,7 +326,7 @@ def test_evictions_are_spread_by_their_rate(cluster: Trial, start_descheduler: S
     old = {found.metadata.uid for found in wait_running(cluster, "web", 6)}
     cluster.cluster.wait(lambda: False, within=2)
     limits = {"maxUnavailablePerWorkload": 5, "maxMigratingPerWorkload": 5, "maxMigratingPerNode": 10,
-              "defaultJobMode": "EvictDirectly", "objectLimiters": {}, "evictQPS": "0.2", "evictBurst": 1}  # fmt: skip
+              "defaultJobMode": "EvictDirectly", "objectLimiters": OFF, "evictQPS": "0.2", "evictBurst": 1}  # fmt: skip
     start_descheduler({"PodLifeTime": {"maxPodLifeTimeSeconds": 1}}, migration=limits, deschedulingInterval="1h")
 
     def left() -> int:
@@ -403,11 +404,88 @@ def test_duplicates_are_spread(cluster: Trial, start_descheduler: StartDeschedul
     wait_running(cluster, "web", 4)
     cordon(cluster, "n2", on=False)
 
-    start_descheduler({"RemoveDuplicates": {}}, migration={"objectLimiters": {}})
+    start_descheduler({"RemoveDuplicates": {}}, migration={"objectLimiters": OFF})
 
     assert cluster.cluster.wait(lambda: len(on(cluster, "web", "n2")) == 2, within=60), cluster.timeline()
     cluster.cluster.wait(lambda: False, within=30)
     assert (len(on(cluster, "web", "n1")), len(on(cluster, "web", "n2"))) == (2, 2)
+
+
+SPREAD = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway",
+          "labelSelector": {"matchLabels": {"app": "web"}}}  # fmt: skip
+LEVELS = [
+    {"name": "dear", "nodeSelector": {"matchLabels": {"zone": "a"}}},
+    {"name": "cheap", "nodeSelector": {"matchLabels": {"zone": "b"}}},
+]
+
+
+@pytest.mark.feature("DES-1.strategies")
+@pytest.mark.case("DC-047", severity="normal")
+@pytest.mark.long(30)
+@pytest.mark.parametrize(
+    ("strategy", "args", "moved"),
+    [
+        pytest.param(
+            "RemovePodsViolatingTopologySpreadConstraint", {"constraints": ["ScheduleAnyway"]}, 3, id="spread"
+        ),
+        pytest.param(
+            "LowNodeUtilization", {"thresholds": {"cpu": 20}, "targetThresholds": {"cpu": 27}}, 2, id="requests"
+        ),
+        pytest.param("CustomPriority", {"evictionOrder": LEVELS}, 6, id="levels"),
+        pytest.param(
+            "FragmentationAware",
+            {"imbalanceThreshold": 0.1, "minImprovementThreshold": 0.01, "nodeSelector": {"matchLabels": {"zone": "a"}},
+             "nodeFit": False},
+            3, id="fragmentation",
+        ),
+    ],
+)  # fmt: skip
+def test_strategies_move_what_they_say(
+    cluster: Trial, start_descheduler: StartDescheduler, strategy: str, args: dict[str, Any], moved: int
+) -> None:
+    """Six pods of one core on the first of two nodes of 16 cores: so many end on the second, and no more follow."""
+    cluster.add(
+        node("n1").cpu(16).memory("64Gi").label("zone", "a"), node("n2").cpu(16).memory("64Gi").label("zone", "b")
+    )
+    cordon(cluster, "n2")
+    like = pod("x").request(cpu=1)
+    like.manifest["spec"]["topologySpreadConstraints"] = [SPREAD]
+    deployment(cluster, "web", 6, like=like)
+    wait_running(cluster, "web", 6)
+    cordon(cluster, "n2", on=False)
+
+    limits = {"objectLimiters": OFF, "maxUnavailablePerWorkload": 3, "maxMigratingPerWorkload": 3}
+    start_descheduler({strategy: args}, migration=limits)
+
+    assert cluster.cluster.wait(lambda: len(on(cluster, "web", "n2")) == moved, within=2 * MINUTES), cluster.timeline()
+    cluster.cluster.wait(lambda: False, within=30)
+    assert (len(on(cluster, "web", "n1")), len(on(cluster, "web", "n2"))) == (6 - moved, moved)
+
+
+@pytest.mark.feature("DES-1.strategies")
+@pytest.mark.case("DC-048", severity="normal")
+def test_the_last_pod_of_a_node_is_scaled_down_first(cluster: Trial, start_descheduler: StartDescheduler) -> None:
+    """ScaleDownBinPack: a workload has three pods on n1 and one on n2; scaled to three it leaves n2, although without
+    the strategy the controller would take a pod from the fuller node."""
+    with_nodes(cluster, "n1", "n2")
+    cordon(cluster, "n2")
+    deployment(cluster, "web", 3, like=pod("x").request(cpu=1))
+    wait_running(cluster, "web", 3)
+    cordon(cluster, "n2", on=False)
+    cordon(cluster, "n1")
+    path = f"/apis/apps/v1/namespaces/{cluster.name}/deployments/web"
+    cluster.call("PATCH", path, {"spec": {"replicas": 4}})
+    wait_running(cluster, "web", 4)
+    start_descheduler({"ScaleDownBinPack": {"strategy": "CalculateOnly"}})
+
+    def ranked() -> bool:
+        return all(DELETION_COST in one.metadata.annotations for one in running(cluster, "web"))
+
+    assert cluster.cluster.wait(ranked, within=15)
+    cluster.call("PATCH", path, {"spec": {"replicas": 3}})
+
+    assert cluster.cluster.wait(lambda: len(running(cluster, "web")) == 3, within=15)
+    assert (len(on(cluster, "web", "n1")), len(on(cluster, "web", "n2"))) == (3, 0)
 
 
 @pytest.mark.feature("DES-1.protected")

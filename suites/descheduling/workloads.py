@@ -8,12 +8,13 @@ import orjson
 from seatrial.fixtures.trial import TRIAL_LABEL, Trial
 from seatrial.harness.clusters.simulated import expect as accepted
 from seatrial.harness.nodes.usage import RESOURCES_ANNOTATION
-from seatrial.scheduler.api.builders import PodBuilder, node
+from seatrial.scheduler.api.builders import PodBuilder, node, pod
 from seatrial.scheduler.api.core import Pod
 from seatrial.scheduler.api.migration import JOBS_PATH, PodMigrationJob
 from seatrial.scheduler.api.slo import NODE_METRICS_PATH
 
 Manifest = dict[str, Any]
+OFF = {"workload": {"duration": "0s"}}  # object limiters; an empty table means the default to koord-descheduler
 REPORT = 30  # seconds between two reports, the shortest there is
 
 _decode_job = msgspec.json.Decoder(PodMigrationJob).decode
@@ -75,6 +76,15 @@ def wait_running(cluster: Trial, app: str, count: int, *, within: float = 60.0) 
         f"expected {count} running pods of {app}\n{cluster.timeline()}"
     )
     return running(cluster, app)
+
+
+def spread_victim(cluster: Trial, app: str, replicas: int, *, cpu: int = 1) -> str:
+    """A workload whose pods are all on n1, while n2 is free; the name of one of its pods."""
+    cordon(cluster, "n2")
+    deployment(cluster, app, replicas, like=pod("x").request(cpu=cpu))
+    found = sorted(one.metadata.name for one in wait_running(cluster, app, replicas))
+    cordon(cluster, "n2", on=False)
+    return found[0]
 
 
 def cordon(cluster: Trial, name: str, *, on: bool = True) -> None:

@@ -6,10 +6,11 @@ import pytest
 
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
+from seatrial.harness.allocations import device_allocations
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.harness.nodes.faults import FAULTS_ANNOTATION
 from seatrial.scheduler.api.builders import PodBuilder, node, pod
-from seatrial.scheduler.api.device import GPU, GPU_CORE, GPU_MEMORY_RATIO, RDMA, device_allocations
+from seatrial.scheduler.api.device import GPU, GPU_CORE, GPU_MEMORY_RATIO, RDMA
 
 pytestmark = [pytest.mark.needs(Capability.NODES, Capability.DEVICE_FAULTS)]
 

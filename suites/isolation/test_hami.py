@@ -23,6 +23,7 @@ from seatrial.harness.devices.hami_release import VERSION_LABEL
 from seatrial.harness.hami.chart import Manifest, manifests
 from seatrial.harness.hami.monitor import Monitor, serving
 from seatrial.harness.hami.sources import pods_of_node
+from seatrial.harness.quantities import units
 from seatrial.scheduler.api.builders import PodBuilder, node, pod
 from seatrial.scheduler.api.core import Pod
 from seatrial.scheduler.api.device import (
@@ -30,7 +31,6 @@ from seatrial.scheduler.api.device import (
     GPU_ISOLATION_PROVIDER,
     GPU_MEMORY,
 )
-from seatrial.scheduler.api.quantity import units
 
 pytestmark = [pytest.mark.needs(Capability.NODES)]
 

@@ -7,11 +7,12 @@ import pytest
 
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
+from seatrial.harness.allocations import device_allocations
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.harness.devices.survey import survey
 from seatrial.scheduler.api.builders import PodBuilder, pod
 from seatrial.scheduler.api.core import Pod
-from seatrial.scheduler.api.device import GPU_VENDOR_LABEL, device_allocations
+from seatrial.scheduler.api.device import GPU_VENDOR_LABEL
 
 pytestmark = [pytest.mark.needs(Capability.CONTAINERS)]
 

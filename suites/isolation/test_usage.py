@@ -10,9 +10,9 @@ from seatrial.fixtures.promises import devices_of, first_of
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.harness.nodes.usage import NODE_METRICS, USAGE_ANNOTATION
+from seatrial.harness.quantities import units
 from seatrial.scheduler.api.builders import PodBuilder, node, pod
 from seatrial.scheduler.api.device import GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, GPU_VENDOR_LABEL
-from seatrial.scheduler.api.quantity import units
 
 INTERVAL = 30  # seconds, the shortest there is
 REPORT = INTERVAL + 15.0  # until one has arrived

@@ -21,7 +21,7 @@ MAX_PODS, PODS = "seatrial.dev/max-pods", "seatrial.dev/pods"
 def hook_plugins(config: Path) -> list[dict[str, Any]]:
     """The hook plugins of the first profile."""
     profile = yaml.safe_load(config.read_bytes())["profiles"][0]
-    named = {one["name"]: one["args"] for one in profile.get("pluginConfig", ())}
+    named = {entry["name"]: entry["args"] for entry in profile.get("pluginConfig", ())}
     found: list[dict[str, Any]] = named.get("ElasticQuota", {}).get("hookPlugins", [])
     return found
 

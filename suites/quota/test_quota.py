@@ -371,7 +371,9 @@ def test_cards_are_quota_too(cluster: Trial, expect: Expect) -> None:
     cluster.add(node("n1").gpus("a10", 4))
     make(cluster, quota(named(cluster, "a")).limits({CARD: 1}, {CARD: 2}))
 
-    cluster.submit(*(pod(f"p-{number}").nvidia(1).quota(named(cluster, "a")) for number in range(3)))
+    cluster.submit(
+        *(pod(f"p-{number}").nvidia(1).quota(named(cluster, "a")).scheduler(KOORD_SCHEDULER) for number in range(3))
+    )
 
     expect.bound("p-0", "p-1")
     expect.pending("p-2", saying=f"exceedDimensions: [{CARD}]")

@@ -1,66 +1,44 @@
 """Admission of quotas: the API server refuses what breaks the rules, in the words of Koordinator's webhook."""
 
-import select
-import subprocess
-import sys
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import pytest
 import yaml
 
 from seatrial.fixtures.trial import Trial
+from seatrial.fixtures.webhook import CONFIGURATIONS, admission_webhook
 from seatrial.harness.clusters.protocol import Capability
-from seatrial.harness.errors import ApiRefused, ClusterError
-from seatrial.harness.private_files import private_folder
-from seatrial.harness.processes import die_with_parent, stop
+from seatrial.harness.errors import ApiRefused
 from seatrial.scheduler.api.builders import QuotaBuilder, pod, quota
-from seatrial.scheduler.api.quota import PARENT, QUOTAS_PATH, SHARED_WEIGHT
+from seatrial.scheduler.api.quota import IS_PARENT, PARENT, QUOTAS_PATH, SHARED_WEIGHT, TREE_ID
 
 pytestmark = [pytest.mark.needs(Capability.NODES)]
 
-STARTS_WITHIN = 60.0  # seconds
-GROUP = "/apis/admissionregistration.k8s.io/v1"
 BY_DEFAULT = "seatrial-quota-webhook"
 DENIED = 'admission webhook "vquota.koordinator.sh" denied the request: '
-
-
-@pytest.fixture
-def certificates() -> Iterator[Path]:
-    """A folder for the webhook's private key. It is removed even if the test fails; `tmp_path` would be kept."""
-    with private_folder() as folder:
-        yield folder
+DENIED_BEFORE = 'admission webhook "mquota.koordinator.sh" denied the request: '
 
 
 @pytest.fixture(autouse=True)
-def webhook(cluster: Trial, certificates: Path) -> Iterator[None]:
+def webhook(cluster: Trial) -> Iterator[None]:
     """The webhook as a process that follows the cluster's quotas and pods. The embedded cluster has it."""
-    if cluster.call("GET", f"{GROUP}/validatingwebhookconfigurations/{BY_DEFAULT}").ok:
+    if cluster.call("GET", f"{CONFIGURATIONS}/validatingwebhookconfigurations/{BY_DEFAULT}").ok:
         yield
         return
+    with quota_webhook(cluster, "--multi-quota-tree"):
+        yield
+
+
+@contextmanager
+def quota_webhook(cluster: Trial, *options: str) -> Iterator[None]:
+    """A webhook process for the pods of this trial's namespace and for all quotas."""
     endpoint = cluster.cluster.endpoint
     if endpoint is None:
         pytest.skip(f"needs a cluster that a process can reach; {cluster.cluster.name} lives in this process")
-    command = [
-        sys.executable, "-m", "seatrial.scheduler.webhooks", "--port", "0", "--cert-dir", str(certificates),
-        "--namespace", cluster.name, "--kubeconfig", str(endpoint.kubeconfig),
-    ]  # fmt: skip
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, preexec_fn=die_with_parent)  # noqa: S603, PLW1509
-    registered: list[str] = []
-    try:
-        assert process.stdout is not None
-        if not select.select([process.stdout], [], [], STARTS_WITHIN)[0]:
-            raise ClusterError(f"the webhook did not listen within {STARTS_WITHIN:.0f} s")
-        for manifest in yaml.safe_load_all(process.stdout.read()):
-            manifest["metadata"]["name"] = cluster.name
-            path = f"{GROUP}/{manifest['kind'].lower()}s"
-            cluster.accept(manifest, path)
-            registered.append(f"{path}/{cluster.name}")
+    with admission_webhook(cluster, "--kubeconfig", str(endpoint.kubeconfig), *options):
         yield
-    finally:
-        for path in registered:
-            cluster.call("DELETE", path)
-        stop(process)
 
 
 def refused(cluster: Trial, wanted: QuotaBuilder) -> str:
@@ -136,3 +114,202 @@ def test_a_new_quota_gets_its_defaults(cluster: Trial) -> None:
     found = yaml.safe_load(cluster.call("GET", path_of(cluster, f"{cluster.name}-x")).body)["metadata"]
     assert found["labels"][PARENT] == "koordinator-root-quota"
     assert yaml.safe_load(found["annotations"][SHARED_WEIGHT]) == {"cpu": "2"}
+
+
+def below(own: str) -> QuotaBuilder:
+    return quota(f"{own}-b").min(cpu=1).max(cpu=20).below(f"{own}-p")
+
+
+def of_two_namespaces(own: str) -> QuotaBuilder:
+    return quota(f"{own}-b").max(cpu=1).namespaces("elsewhere", own)
+
+
+KEYS = "failed to check sub and parent group quotaKey, err: checkSubAndParentGroupQuotaKey failed: "
+REFUSED: dict[str, tuple[Callable[[str], QuotaBuilder], str]] = {
+    "the-name-is-taken": (lambda own: quota(f"{own}-a").max(cpu=1), "AddQuota quota already exist:{own}-a"),
+    "the-namespace-is-taken": (
+        of_two_namespaces,
+        "AddQuota quota {own}-b's annotation namespace {own} is already bound to quota {own}-n",
+    ),
+    "max-below-0": (
+        lambda own: quota(f"{own}-b").max(cpu=-1),
+        "{own}-b quota.Spec.Max's value < 0, in dimensions :[cpu]",
+    ),
+    "min-without-max": (
+        lambda own: quota(f"{own}-b").min(memory=1).max(cpu=1),
+        "resourceKey memory of quota {own}-b is included in min, which is not included in max",
+    ),
+    "weight-below-0": (
+        lambda own: quota(f"{own}-b").max(cpu=1).weight(cpu=-1),
+        "{own}-b quota.Annotation[quota.scheduling.koordinator.sh/shared-weight]'s value < 0, in dimension :[cpu]",
+    ),
+    "the-weight-is-no-list": (
+        lambda own: quota(f"{own}-b").max(cpu=1).annotation(SHARED_WEIGHT, "[1]"),
+        "fillDefaultQuotaInfo unmarshal sharedWeight failed:",
+    ),
+    "an-orphan": (
+        lambda own: quota(f"{own}-b").max(cpu=1).below("nobody"),
+        "fill quota {own}-b failed, parent not exist",
+    ),
+    "below-itself": (
+        lambda own: quota(f"{own}-b").max(cpu=1).below(f"{own}-b"),
+        "fill quota {own}-b failed, parent not exist",
+    ),
+    "the-parent-is-none": (
+        lambda own: quota(f"{own}-b").max(cpu=20).below(f"{own}-a"),
+        "{own}-b has parentName {own}-a but the parentQuotaInfo's IsParent is false",
+    ),
+    "another-tree": (
+        lambda own: below(own).label("quota.scheduling.koordinator.sh/tree-id", "t"),
+        "{own}-b tree id is different from parent {own}-p, [t] vs []",
+    ),
+    "other-resources-than-the-parent": (
+        lambda own: below(own).max(memory=1),
+        KEYS + "{own}-p's max keys are not the same with {own}-b's",
+    ),
+    "sixty-digits-of-min": (
+        lambda own: quota(f"{own}-b").min(cpu="1" + "0" * 59).max(cpu=2),
+        "resourceKey cpu of quota {own}-b min 1",
+    ),
+}
+
+
+@pytest.mark.feature("QUOTA-2.refusals")
+@pytest.mark.case("QU-055", severity="critical")
+@pytest.mark.parametrize("what", list(REFUSED))
+def test_contradictions_are_refused_word_for_word(cluster: Trial, what: str) -> None:
+    """A new quota that contradicts itself or its tree is refused in Koordinator's words, and a right one is stored."""
+    own = family(cluster)
+    cluster.apply(quota(f"{own}-n").max(cpu=1).namespaces(own).manifest)
+    wanted, message = REFUSED[what]
+
+    assert f"{DENIED if 'fill' not in message else DENIED_BEFORE}{message.format(own=own)}" in refused(
+        cluster, wanted(own)
+    )
+
+    cluster.apply(below(own).manifest)
+
+
+CHANGES: dict[str, tuple[str, dict[str, Any], str]] = {
+    "a-parent-with-children-stays-one": (
+        "p", {"metadata": {"labels": {IS_PARENT: "false"}}},
+        "quota has children, isParent is forbidden to modify as false, quotaName:{own}-p",
+    ),
+    "a-quota-with-pods-becomes-no-parent": (
+        "a", {"metadata": {"labels": {IS_PARENT: "true"}}},
+        "quota has bound pods, isParent is forbidden to modify as true, quotaName: {own}-a",
+    ),
+    "the-tree-is-fixed": (
+        "p", {"metadata": {"labels": {TREE_ID: "t"}}}, "{own}-p tree id changed [] vs [t]",
+    ),
+    "a-cycle": (
+        "p", {"metadata": {"labels": {PARENT: "{own}-c"}}},
+        "{own}-p has parentName {own}-c which is the quota itself or below it",
+    ),
+    "a-parent-below-its-children": (
+        "p", {"spec": {"min": {"cpu": "5"}}},
+        "checkMinQuotaSum all children's MinQuota > current MinQuota, current: {own}-p",
+    ),
+    "a-child-above-its-parent": (
+        "a", {"spec": {"min": {"cpu": "9"}}},
+        "checkMinQuotaSum all brothers' MinQuota > parent MinQuota, parent: {own}-p",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.feature("QUOTA-2.refusals", "QUOTA-2.min-of-children")
+@pytest.mark.case("QU-056", severity="critical")
+@pytest.mark.parametrize("what", list(CHANGES))
+def test_changes_are_refused_word_for_word(cluster: Trial, what: str) -> None:
+    """A change that contradicts the tree is refused in Koordinator's words, and the quota stays as it is."""
+    own = family(cluster)
+    cluster.apply(quota(f"{own}-c").min(cpu=2).max(cpu=20).below(f"{own}-p").parent().manifest)
+    cluster.submit(pod("one").quota(f"{own}-a"))
+    name, change, message = CHANGES[what]
+    before = yaml.safe_load(cluster.call("GET", path_of(cluster, f"{own}-{name}")).body)
+    change = yaml.safe_load(yaml.safe_dump(change).replace("{own}", own))
+
+    # The webhook hears of pods from a watch.
+    def said() -> str:
+        return str(yaml.safe_load(cluster.call("PATCH", path_of(cluster, f"{own}-{name}"), change).body).get("message"))
+
+    assert cluster.cluster.wait(lambda: said() == f"{DENIED}{message.format(own=own)}", within=5), said()
+
+    after = yaml.safe_load(cluster.call("GET", path_of(cluster, f"{own}-{name}")).body)
+    assert (after["spec"], after["metadata"]["labels"]) == (before["spec"], before["metadata"]["labels"])
+
+
+@pytest.mark.feature("QUOTA-2.refusals")
+@pytest.mark.case("QU-049", severity="normal")
+def test_a_quantity_of_a_million_digits_is_refused(cluster: Trial) -> None:
+    """The API server or the webhook refuses it at once, and another quota is stored afterwards."""
+    large = quota(f"{cluster.name}-b").min(cpu="1" + "0" * 1_000_000).max(cpu=2)
+    assert cluster.call("POST", path_of(cluster, "").rstrip("/"), large.manifest).code in {400, 413, 422}
+    cluster.apply(quota(f"{cluster.name}-b").min(cpu=1).max(cpu=2).manifest)
+
+
+@pytest.mark.feature("QUOTA-2.refusals")
+@pytest.mark.case("QU-057", severity="normal")
+def test_a_quota_with_pods_stays(cluster: Trial) -> None:
+    """A quota is not deleted while pods name it, and the special quotas never are."""
+    own = family(cluster)
+    cluster.submit(*(pod(name).quota(f"{own}-a") for name in ("one", "two", "three")))
+    listed = f"{own}/one, {own}/three, ..."
+    message = f"{DENIED}delete quota failed, quota {own}-a has 3 child pods: {listed}"
+
+    def said() -> str:
+        return str(yaml.safe_load(cluster.call("DELETE", path_of(cluster, f"{own}-a")).body).get("message"))
+
+    assert cluster.cluster.wait(lambda: said() == message, within=5), said()
+
+
+@pytest.mark.feature("QUOTA-7.trees")
+@pytest.mark.case("QU-058", severity="normal")
+def test_pods_of_a_tree_get_its_node_selector(cluster: Trial) -> None:
+    """A pod whose quota belongs to a tree is stored with the node affinity of the tree's profile; another is not."""
+    tree = {"labels": {TREE_ID: cluster.name}}
+    selector = {"matchLabels": {"pool": "big"}}
+    cluster.apply(
+        {
+            "apiVersion": "quota.koordinator.sh/v1alpha1",
+            "kind": "ElasticQuotaProfile",
+            "metadata": {"name": "big", **tree},
+            "spec": {"quotaName": f"{cluster.name}-root", "nodeSelector": selector},
+        },
+        quota(f"{cluster.name}-t").max(cpu=2).label(TREE_ID, cluster.name).manifest,
+        quota(f"{cluster.name}-x").max(cpu=2).manifest,
+    )
+    cluster.cluster.wait(lambda: False, within=2)  # the webhook hears of the profile from a watch
+
+    cluster.submit(pod("inside").quota(f"{cluster.name}-t"), pod("outside").quota(f"{cluster.name}-x"))
+
+    stored = {one["metadata"]["name"]: one["spec"].get("affinity") for one in raw_pods(cluster)}
+    required = stored["inside"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    assert required["nodeSelectorTerms"] == [
+        {"matchExpressions": [{"key": "pool", "operator": "In", "values": ["big"]}]}
+    ]
+    assert not stored["outside"]
+
+
+@pytest.mark.feature("QUOTA-1.max-bound")
+@pytest.mark.case("QU-059", severity="normal")
+def test_admission_bounds_pending_pods_too(cluster: Trial) -> None:
+    """With EnableQuotaAdmission a pod beyond max is not even stored, whether the others have a node or not."""
+    with quota_webhook(cluster, "--enable-quota-admission", "--disable-device-resource-spec"):
+        own = f"{cluster.name}-a"
+        cluster.apply(quota(own).max(cpu=4).manifest)
+        cluster.submit(pod("one").request(cpu=3).quota(own))
+
+        with pytest.raises(ApiRefused) as error:
+            cluster.submit(pod("two").request(cpu=2).quota(own))
+
+        message = f"exceeded quota: {cluster.name}/{own}, requested: cpu=2, used: cpu=3, limited: cpu=4"
+        assert message in str(error.value)
+        cluster.submit(pod("two").request(cpu=1).quota(own))
+
+
+def raw_pods(cluster: Trial) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = yaml.safe_load(cluster.call("GET", f"/api/v1/namespaces/{cluster.name}/pods").body)[
+        "items"
+    ]
+    return found

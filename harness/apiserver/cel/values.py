@@ -10,7 +10,7 @@ from functools import total_ordering
 from typing import Any, Final, Self
 from urllib.parse import SplitResult, parse_qs, quote, urlsplit
 
-from seatrial.scheduler.api.quantity import QuantityError, exact
+from seatrial.harness.quantities import QuantityError, exact
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -170,7 +170,7 @@ class Amount:
 
     @property
     def is_integer(self) -> bool:
-        return self.value == self.value.to_integral_value() and -(1 << 63) <= self.value < 1 << 63
+        return self.value.denominator == 1 and -(1 << 63) <= self.value < 1 << 63
 
     def plus(self, other: "Amount | int", sign: int = 1) -> "Amount":
         found = Amount.__new__(Amount)

@@ -31,7 +31,7 @@ from seatrial.harness.apiserver.request.options import Options
 from seatrial.harness.apiserver.storage.store import Change, CollectionKey, Item, Key, Object
 from seatrial.harness.apiserver.verbs.subresources import rescaled, scale_of
 from seatrial.harness.label_selectors import LabelSelector
-from seatrial.scheduler.api.quantity import canonical, milli
+from seatrial.harness.quantities import canonical, milli
 
 AUTOSCALERS: CollectionKey = ("autoscaling", "horizontalpodautoscalers")
 COMPONENT = "horizontal-pod-autoscaler"

@@ -7,7 +7,7 @@ from typing import Any
 
 from seatrial.harness.apiserver.defaults.qos import BEST_EFFORT, qos_class
 from seatrial.harness.apiserver.storage.store import CollectionKey, Object
-from seatrial.scheduler.api.quantity import canonical, milli
+from seatrial.harness.quantities import canonical, milli
 
 Usage = dict[str, int]  # quota resource → thousandths
 

@@ -10,7 +10,7 @@ from decimal import ROUND_CEILING, Decimal
 from functools import lru_cache
 from typing import Any
 
-from seatrial.scheduler.api import quantity
+from seatrial.harness import quantities as quantity
 
 Object = dict[str, Any]
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from seatrial.scheduler.api import quantity
+from seatrial.harness import quantities as quantity
 
 GUARANTEED, BURSTABLE, BEST_EFFORT = "Guaranteed", "Burstable", "BestEffort"
 _COMPUTE = (quantity.CPU, quantity.MEMORY)

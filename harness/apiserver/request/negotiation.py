@@ -7,7 +7,8 @@ from seatrial.harness.apiserver import errors
 from seatrial.harness.apiserver.discovery.openapi_protobuf import MEDIA_TYPES
 
 JSON, YAML = "application/json", "application/yaml"
-_KINDS = frozenset({"", "Table", "PartialObjectMetadata", "PartialObjectMetadataList", "APIGroupDiscoveryList"})
+DISCOVERY = "APIGroupDiscoveryList"
+_KINDS = frozenset({"", "Table", "PartialObjectMetadata", "PartialObjectMetadataList", DISCOVERY})
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +47,8 @@ def negotiate(accept: str) -> Format:
         shape = options.get("as", "")
         if media in MEDIA_TYPES:
             return Format(OPENAPI_PROTOBUF)
-        if shape not in _KINDS:
-            continue
+        if shape not in _KINDS or (shape == DISCOVERY and options.get("v", "v2") != "v2"):
+            continue  # clients before Kubernetes 1.30 ask for discovery v2beta1 first; they read plain lists as well
         if media in {JSON, "*/*", "application/*", "text/*", "text/plain"}:
             return Format(shape.removesuffix("List") if shape.startswith("Partial") else shape, options.get("v", ""))
         if media == YAML and not shape:

@@ -17,7 +17,7 @@ import orjson
 
 from seatrial.harness.apiserver import errors
 from seatrial.harness.apiserver.schemas.schema_nodes import JsonObject, builtin
-from seatrial.scheduler.api.quantity import QuantityError, exact
+from seatrial.harness.quantities import QuantityError, exact
 
 Where = tuple[Any, str] | None  # path of a field: (path of its parent, name or [index])
 

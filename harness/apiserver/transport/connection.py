@@ -452,7 +452,7 @@ class Connection(asyncio.Protocol):
     def _respond(self, response: Response, *, head: bool = False, close: bool = False, linger: bool = False) -> None:
         if self._transport is None:
             return
-        self._write(encoded(response, head=head, close=close))
+        self._write(encoded(response, head=head, close=close, now=self._server.clock.now()))
         if not close:
             if not self._arriving:
                 self._set_deadline(IDLE)

@@ -1,5 +1,6 @@
 """Encodes HTTP responses: status line, headers, body."""
 
+from email.utils import formatdate
 from functools import lru_cache
 
 from seatrial.scheduler.api.transport import Response
@@ -13,17 +14,23 @@ _REASONS = {
 }  # fmt: skip
 
 
-def encoded(response: Response, *, head: bool, close: bool) -> bytes:
-    """The response as bytes; `head` leaves the body out (responses to HEAD)."""
+def encoded(response: Response, *, head: bool, close: bool, now: float) -> bytes:
+    """The response as bytes; `head` leaves the body out (responses to HEAD). `now` goes into the header `date`."""
     headers = response.headers
     if len(headers) == 1 and "content-type" in headers:  # nearly all responses
         start = _common_start(response.code, headers["content-type"])
     else:
         start = _start(response.code, "".join([f"{name}: {value}\r\n" for name, value in headers.items()]))
     body = response.body
-    return b"%bcontent-length: %d\r\n%b\r\n%b" % (
-        start, len(body), b"connection: close\r\n" if close else b"", b"" if head else body,
+    return b"%b%bcontent-length: %d\r\n%b\r\n%b" % (
+        start, date_line(int(now)), len(body), b"connection: close\r\n" if close else b"", b"" if head else body,
     )  # fmt: skip
+
+
+@lru_cache(maxsize=4)
+def date_line(second: int) -> bytes:
+    """The header `date`, which RFC 9110 (6.6.1) wants of a server with a clock; clients tell time by it."""
+    return f"date: {formatdate(second, usegmt=True)}\r\n".encode()
 
 
 @lru_cache(maxsize=256)

@@ -11,8 +11,8 @@ from seatrial.harness.apiserver import errors
 from seatrial.harness.apiserver.discovery.resources import Registry, Resource
 from seatrial.harness.apiserver.storage.store import Item, Object, Store
 from seatrial.harness.apiserver.verbs.reads import Reads
+from seatrial.harness.quantities import binary, milli, units
 from seatrial.scheduler.api.clock import Clock
-from seatrial.scheduler.api.quantity import binary, milli, units
 
 GROUP: Final = "metrics.k8s.io"
 _WINDOW: Final = "10s"

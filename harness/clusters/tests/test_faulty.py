@@ -36,7 +36,7 @@ class Scene:
 
     @property
     def there(self) -> bool:
-        """Whether the pod was created, by the server's own word."""
+        """Whether the pod was created, as the server's store shows."""
         return self.cluster.call(READ).ok
 
 

@@ -35,7 +35,7 @@ class Scene:
         self.far.transport.stream(Request("GET", f"{PODS}?watch=1"), self.lines.append, self.ended.append)
 
     def there(self, name: str) -> bool:
-        """Whether the pod was created, by the server's own word."""
+        """Whether the pod was created, as the server's store shows."""
         return self.direct.call(Request("GET", f"{PODS}/{name}")).ok
 
 

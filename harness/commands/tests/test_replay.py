@@ -46,11 +46,11 @@ def test_all_policies_with_two_seeds(replay: Seatrial, capsys: pytest.CaptureFix
     replay("--policy", "all", "--seeds", "2", "--seed", "7", "--json")
     captured = capsys.readouterr()
     results = json.loads(captured.out)["policies"]
-    assert len(results) == 7
+    assert len(results) == 8
     for result in results:
         assert result["seeds"] == [7, 8]
         assert result["gpu_allocated_percent"]["low"] <= result["gpu_allocated_percent"]["high"] <= 100
-    assert len(captured.err.splitlines()) == 14  # progress
+    assert len(captured.err.splitlines()) == 16  # progress
 
 
 def test_the_table_has_a_line_a_policy(replay: Seatrial, capsys: pytest.CaptureFixture[str]) -> None:
@@ -90,6 +90,10 @@ def test_plot_is_a_picture(replay: Seatrial, tmp_path: Path) -> None:
     [
         pytest.param(["--policy", "best"], "no policy 'best'", id="unknown-policy"),
         pytest.param(["--check", "--load", "1"], "expected --load 1.3, found --load 1", id="check-at-another-load"),
+        pytest.param(["--scheduler-config", "x.yaml"], "needs --policy scheduler, found --policy fgd", id="config"),
+        pytest.param(
+            ["--policy", "scheduler", "--scheduler-config", "no-such.yaml"], "--scheduler-config: ", id="no-config"
+        ),
         pytest.param(["--plot", "curve.pdf"], r"expected a name that ends in \.png, found '\.pdf'", id="not-png"),
         pytest.param(["--plot", "no/such/curve.png"], "expected a folder no/such, found none", id="no-folder"),
     ],
@@ -97,3 +101,54 @@ def test_plot_is_a_picture(replay: Seatrial, tmp_path: Path) -> None:
 def test_a_wrong_option_is_refused(replay: Seatrial, arguments: list[str], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         replay(*arguments)
+
+
+@pytest.fixture
+def traces(tmp_path: Path) -> list[str]:
+    """Options of `compare` on a made-up trace: 8 cards, and pods of a whole and a twentieth of a card."""
+    nodes, pods = tmp_path / "nodes.csv", tmp_path / "openb_pod_list_mixed.csv"
+    nodes.write_text("sn,cpu_milli,memory_mib,gpu,model\na,640000,1000000,4,T4\nb,64000,1000000,4,T4\n")
+    rows = [f"s{number:03},1000,1,1,50" for number in range(120)] + [f"w{number},4000,1,4,1000" for number in range(1)]
+    pods.write_text("\n".join(["name,cpu_milli,memory_mib,num_gpu,gpu_milli", *rows]))
+    return [str(pods), "--nodes", str(nodes), "--seeds", "2"]
+
+
+def compare(*arguments: str) -> int:
+    result: int = cli.app(["replay", "compare", *arguments])
+    return result
+
+
+def test_compare_has_a_line_for_each_workload(traces: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert compare(*traces, "--policy", "fgd", "--beside", "fgd", "--within", "0") == 0
+    header, line = capsys.readouterr().out.splitlines()
+    assert header.startswith("workload")
+    assert line.split()[:13] == ["mixed", *["+0.00", "±", "0.00"] * 4]
+    assert line.endswith("never")
+
+
+def test_compare_exits_with_1_when_large_pods_are_refused_earlier(
+    traces: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert compare(*traces, "--policy", "random", "--beside", "opportunity", "--within", "100", "--json") == 1
+    (row,) = json.loads(capsys.readouterr().out)["workloads"]
+    assert row["largest_refused_earlier_with_seeds"]
+    assert row["unplaced"]["4_gpus"]["policy"] > row["unplaced"]["4_gpus"]["beside"]
+
+
+def test_compare_through_the_scheduler(traces: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert compare(*traces, "--policy", "scheduler", "--beside", "random", "--json") == 0
+    (row,) = json.loads(capsys.readouterr().out)["workloads"]
+    assert 0 < row["gpu_allocated_percent"]["130"] <= 100
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        pytest.param(["--policy", "best"], "no policy 'best'", id="policy"),
+        pytest.param(["--beside", "best"], "no policy 'best'", id="beside"),
+        pytest.param(["--scheduler-config", "x.yaml"], "needs the policy scheduler", id="config"),
+    ],
+)
+def test_compare_refuses_a_wrong_option(traces: list[str], arguments: list[str], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        compare(*traces, *arguments)

@@ -1,6 +1,6 @@
-"""Control groups for containers, where this process may make any: version 2 where it is, else version 1.
+"""Control groups for containers, if this process may create them: version 2 if it is mounted, else version 1.
 
-Nothing here needs root as such; it needs a writable tree, which root has and which systemd can delegate to a user.
+It needs a writable tree of groups: root has one, and systemd can delegate one to a user.
 """
 
 import contextlib
@@ -16,14 +16,14 @@ from seatrial.harness.nodes.runtimes.commands import Limits
 
 log = logging.getLogger(__name__)
 
-PERIOD = 100_000  # microseconds over which CPU time is counted, as kubelet has it
+PERIOD = 100_000  # microseconds, the CFS period of kubelet
 _LEAST_QUOTA = 1_000
-_TRIES, _PAUSE = 50, 0.01  # looks at groups that are to go, and seconds between them
+_TRIES, _PAUSE = 50, 0.01  # attempts to remove groups, and seconds between them
 _CONTROLLERS = ("cpu", "memory")
 
 
 class Cgroups:
-    """A place for groups, or the reason why there is none."""
+    """The parent folder of groups, or the reason why there is none."""
 
     def __init__(self, version: int, parents: Mapping[str, Path], why: str = "") -> None:
         """`parents`: controller → folder in which groups are made; in version 2 both are one folder."""
@@ -36,7 +36,7 @@ class Cgroups:
         return f"cgroup v{self.version}" if self else f"by process, cores by affinity (no control groups: {self.why})"
 
     def make(self, name: str, limits: Limits) -> tuple[Path, ...]:
-        """A group with these limits; empty where none can be made. The folders are to be given to `remove`."""
+        """Create a group with these limits. Returns its folders for `remove`; empty if no group can be created."""
         made: list[Path] = []
         for controller in _CONTROLLERS if self else ():
             folder = self.parents[controller] / name
@@ -53,7 +53,7 @@ class Cgroups:
         return tuple(made)
 
     def clear(self) -> None:
-        """Take away the parents that were made for us, and the groups in them; processes still there are killed."""
+        """Remove the parents that were created here, and the groups in them. Processes in them are killed."""
         for parent in set(self.parents.values()):
             with contextlib.suppress(OSError):
                 groups = [group for group in parent.iterdir() if group.is_dir()]
@@ -63,7 +63,7 @@ class Cgroups:
                 for _ in range(_TRIES):
                     if remove([*groups, parent]):
                         break
-                    time.sleep(_PAUSE)  # a killed process stays in its group until the kernel has taken it apart
+                    time.sleep(_PAUSE)  # a killed process stays in its group until the kernel has released it
 
     def _settings(self, controller: str, limits: Limits) -> Iterator[tuple[str, str]]:
         if controller == "cpu" and limits.cpu is not None:
@@ -77,7 +77,7 @@ class Cgroups:
             if self.version == 2:
                 yield "memory.max", str(limits.memory)
                 yield "memory.swap.max", "0"
-                yield "memory.oom.group", "1"  # one process too many ends the container, not a part of it
+                yield "memory.oom.group", "1"  # out of memory: the whole container is killed
             else:
                 yield "memory.limit_in_bytes", str(limits.memory)
 
@@ -90,7 +90,7 @@ def _members(group: Path) -> list[int]:
 
 
 def remove(folders: list[Path] | tuple[Path, ...]) -> bool:
-    """Take empty groups away; whether all are gone."""
+    """Remove empty groups. Returns whether all are removed."""
     gone = True
     for folder in folders:
         try:
@@ -103,12 +103,12 @@ def remove(folders: list[Path] | tuple[Path, ...]) -> bool:
 
 
 def name_for(root: Path) -> str:
-    """What the groups of the runtime that works in `root` are called."""
+    """The name of the groups of the runtime whose folder is `root`."""
     return f"seatrial-{hashlib.sha256(str(root.resolve()).encode()).hexdigest()[:12]}"
 
 
 def find(name: str, *, mounts: Path = Path("/proc/self/mounts"), own: Path = Path("/proc/self/cgroup")) -> Cgroups:
-    """The groups `name` under this process's own, or above it where the own one may have no children."""
+    """The groups `name` below the group of this process, or below its parent if the own group may have no children."""
     try:
         mounted = [line.split() for line in mounts.read_text(encoding="utf-8").splitlines()]
         lines = [line.split(":", 2) for line in own.read_text(encoding="utf-8").splitlines()]
@@ -150,7 +150,7 @@ def _second_version(mount: Path, at: str, name: str) -> tuple[Path | None, str]:
 
 
 def _offers(folder: Path, parent: Path) -> bool:
-    """Whether groups under `parent` can have limits; asks for it on the way."""
+    """Enable limits for groups below `parent`. Returns whether that worked."""
     for each in (folder, parent):
         with contextlib.suppress(OSError):
             (each / "cgroup.subtree_control").write_text("+cpu +memory", encoding="ascii")
@@ -161,7 +161,7 @@ def _offers(folder: Path, parent: Path) -> bool:
 
 
 def _below(mount: Path, at: str) -> Path:
-    """The folder of a group; the mount itself where the path is of another namespace."""
+    """The folder of a group; the mount itself if the path belongs to another namespace."""
     folder = mount / at.lstrip("/")
     return folder if folder.is_dir() else mount
 

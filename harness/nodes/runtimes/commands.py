@@ -1,4 +1,4 @@
-"""What a container runs, worked out once for every runtime that really runs it: words, environment, limits."""
+"""The command line, environment and limits of a container, for runtimes that run processes."""
 
 import re
 import shutil
@@ -10,7 +10,7 @@ from seatrial.harness.devices.vendors import VENDORS
 from seatrial.harness.nodes.pods import ContainerPlan
 from seatrial.harness.nodes.runtimes.protocol import Work
 from seatrial.harness.nodes.variables import resolve_env
-from seatrial.scheduler.api.quantity import CPU, MEMORY, QuantityError, amount
+from seatrial.harness.quantities import CPU, MEMORY, QuantityError, amount
 
 _REFERENCE = re.compile(r"\$(?:\$|\(([A-Za-z_.-][A-Za-z0-9_.-]*)\))")
 
@@ -29,10 +29,10 @@ class Limits:
 
 
 def environment(work: Work, container: ContainerPlan) -> dict[str, str]:
-    """The container's variables, the grant's included; `$(NAME)` of the pod's own is put in, in the pod's order.
+    """The container's variables with those of the grant; `$(NAME)` in the pod's variables is substituted in order.
 
     Raises:
-        Unresolved: a key of an object that must be there is not.
+        Unresolved: a required key of an object does not exist.
     """
     grant = work.grants.get(container.name)
     resolved = resolve_env(work.pod, container, {}, ip=work.ip, host_ip=work.host_ip, objects=work.objects)
@@ -41,13 +41,13 @@ def environment(work: Work, container: ContainerPlan) -> dict[str, str]:
     for variable in container.env:
         value = resolved.get(variable.name)
         if value is None:
-            continue  # an optional key that is not there
+            continue  # an optional key that does not exist
         env[variable.name] = value if variable.value_from else expanded(value, env)
     return {**env, **(grant.env if grant else {})}
 
 
 def expanded(text: str, env: Mapping[str, str]) -> str:
-    """Kubernetes' own substitution: `$(NAME)` if the name is known, `$$` for a dollar; everything else stays."""
+    """Kubernetes' substitution: `$(NAME)` if the name is known, `$$` for a dollar sign; other text stays."""
 
     def one(match: re.Match[str]) -> str:
         if match[1] is None:
@@ -58,14 +58,14 @@ def expanded(text: str, env: Mapping[str, str]) -> str:
 
 
 def words(container: ContainerPlan, env: Mapping[str, str]) -> tuple[list[str], list[str]]:
-    """`command` and `args` as they are run."""
+    """The command line: `command` and `args` after substitution."""
     return [expanded(argument, env) for argument in container.command], [
         expanded(argument, env) for argument in container.args
     ]
 
 
 def limits_of(container: ContainerPlan) -> Limits:
-    """What the container may use; an amount that is no quantity counts as none, admission has refused it before."""
+    """The limits of the container. An amount that is no quantity counts as absent; admission refuses such pods."""
     found: dict[str, int] = {}
     for name in (CPU, MEMORY):
         given = container.resources.limits.get(name)
@@ -78,14 +78,14 @@ def limits_of(container: ContainerPlan) -> Limits:
 
 
 def found_here(program: str, env: Mapping[str, str], folder: str) -> bool:
-    """Whether a program is on this machine, as `exec` would look for it from `folder`."""
+    """Whether `exec` would find a program, with `folder` as working directory."""
     if "/" in program:
         return shutil.which(program if program.startswith("/") else f"{folder}/{program}") is not None
     return shutil.which(program, path=env.get("PATH", "/usr/bin:/bin")) is not None
 
 
 def visible_cards(nodes: Sequence[str], cards: Sequence[Device]) -> dict[str, str]:
-    """What tells a vendor's libraries which cards a process may use: those whose device nodes were granted.
+    """Variables that tell vendor libraries which cards a process may use: those whose device files were granted.
 
     A vendor whose cards are in the machine and not in the grant gets an empty list, since the process could open them
     all. NVIDIA's are named by UUID, the only name that does not depend on an enumeration order.

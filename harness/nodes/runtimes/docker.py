@@ -445,7 +445,7 @@ def _in_words(work: Work, container: str) -> Iterator[None]:
 
 
 def _remove(client: docker.DockerClient, id_: str) -> None:
-    """Remove a container, whatever it does; fine if it is gone or going."""
+    """Remove a container in any state; no error if it is removed already or being removed."""
     try:
         client.api.remove_container(id_, force=True, v=True)
     except APIError as error:

@@ -4,8 +4,8 @@ import msgspec
 import pytest
 
 from seatrial.harness.nodes.pod_requests import pod_requests
+from seatrial.harness.quantities import QuantityError
 from seatrial.scheduler.api.core import PodSpec
-from seatrial.scheduler.api.quantity import QuantityError
 
 
 def spec(document: str) -> PodSpec:

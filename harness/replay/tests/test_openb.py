@@ -4,7 +4,8 @@ from pathlib import Path
 import pytest
 
 from seatrial.harness.errors import UsageError
-from seatrial.harness.replay.openb import Node, Pod, Shape, Trace, arrivals, load, preference
+from seatrial.harness.replay.openb import Node, Pod, Trace, arrivals, load, preference
+from seatrial.scheduler.packing.shapes import Shape
 
 NODES = "sn,cpu_milli,memory_mib,gpu,model\nb,8000,4096,2,T4\na,4000,2048,1,P100\nnone,9000,2048,0,\n"
 PODS = (

@@ -1,4 +1,5 @@
 import random
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -7,12 +8,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from seatrial.harness.errors import UsageError
-from seatrial.harness.replay.cluster import Cluster, Ints
-from seatrial.harness.replay.fragmentation import Fragments, typical_pods
-from seatrial.harness.replay.openb import Node, Shape
-from seatrial.harness.replay.policies import INFEASIBLE, POLICIES, Fgd, policy_named
+from seatrial.harness.replay.cluster import Cluster
+from seatrial.harness.replay.openb import Node
+from seatrial.harness.replay.policies import POLICIES, Fgd, policy_named
 from seatrial.harness.replay.replay import Run
-from seatrial.harness.replay.tests.definition import node_fragments
+from seatrial.scheduler.packing.fragments import INFEASIBLE
+from seatrial.scheduler.packing.shapes import Ints, Shape, typical_pods
+from seatrial.scheduler.packing.strategies import Outlook
+from seatrial.scheduler.packing.tests.definition import node_fragments
 
 HALF, WHOLE, PAIR = Shape(4000, 1, 1, 500), Shape(8000, 1, 1, 1000), Shape(16000, 1, 2, 1000)
 NO_GPU, SMALL = Shape(2000, 1, 0, 0), Shape(1000, 1, 1, 200)
@@ -21,8 +24,8 @@ EVERY = [HALF, WHOLE, PAIR, NO_GPU, SMALL]
 
 def run_of(policy: str, nodes: Sequence[Node], shapes: Sequence[Shape] = EVERY) -> Run:
     cluster = Cluster(nodes, shapes)
-    fragments = Fragments(typical_pods(shapes), cluster.models, cluster.cards.shape[1])
-    return Run(cluster, policy_named(policy)(cluster, fragments, random.Random(7)))  # noqa: S311 a test's draw
+    outlook = Outlook.of(Counter(shapes), cluster.models, cluster.cards.shape[1])
+    return Run(cluster, policy_named(policy)(cluster, outlook, random.Random(7)))  # noqa: S311 a test's draw
 
 
 def node(cards: int, *, cpu: int = 96_000, name: str = "n", model: str = "T4") -> Node:
@@ -63,13 +66,13 @@ def occupy(run: Run, number: int, cards: list[int], kinds: int) -> Ints:
 def test_scores_by_hand(policy: str, cards: list[int], kinds: int, shape: Shape, score: int) -> None:
     run = run_of(policy, [node(3)])
     here = occupy(run, 0, cards, kinds)
-    assert run.scored(here)[0, run.cluster.shapes.number[shape]] == score
+    assert run.scored(here)[0, run.cluster.number[shape]] == score
 
 
 def test_fgd_scores_what_the_definition_of_fragments_gives() -> None:
     run = run_of("fgd", [node(3)])
     here = occupy(run, 0, [1000, 700, 300], 1)
-    typical = typical_pods(EVERY)
+    typical = typical_pods(Counter(EVERY))
 
     before = node_fragments(96_000, [1000, 700, 300], "T4", typical)
     options = [
@@ -77,7 +80,7 @@ def test_fgd_scores_what_the_definition_of_fragments_gives() -> None:
     ]  # the third card is too small
     best = int(100 / (1 + np.exp(-(before - min(options)) / 1000)))
 
-    shape = run.cluster.shapes.number[HALF]
+    shape = run.cluster.number[HALF]
     assert run.scored(here)[0, shape] == best
     assert run.policy.card(0, shape) == 1  # the card in use: 200 left still serve a small pod
 
@@ -90,11 +93,12 @@ def test_fgd_scores_what_the_definition_of_fragments_gives() -> None:
 def test_fgd_gains_are_what_the_definition_gives_for_every_shape(cards: list[int], cpu: int, pods: list[Shape]) -> None:
     run = run_of("fgd", [node(4, cpu=cpu)], pods)
     here = occupy(run, 0, cards, 0)
-    typical = typical_pods(pods)
+    typical = typical_pods(Counter(pods))
     assert isinstance(run.policy, Fgd)
-    gains, fits = run.policy.gains(here)[0], run.cluster.feasible(here)[0]
+    gains = run.policy.outlook.fragments.gains(run.cluster.states(here), run.cluster.shapes)[0]
+    fits = run.cluster.feasible(here)[0]
     before = node_fragments(cpu, cards, "T4", typical)
-    for shape, number in run.cluster.shapes.number.items():
+    for shape, number in run.cluster.number.items():
         if fits[number]:
             after = min(node_fragments(cpu - shape.cpu_milli, left, "T4", typical) for left in outcomes(cards, shape))
             assert gains[number] == pytest.approx(before - after, abs=1e-6)
@@ -112,7 +116,7 @@ def outcomes(cards: list[int], shape: Shape) -> list[list[int]]:
 def test_balanced_sends_a_pod_without_gpu_to_the_node_with_cpu_to_spare() -> None:
     nodes = [node(8, cpu=64_000, name="tight"), node(2, cpu=64_000, name="ample")]
     run = run_of("balanced", nodes, [NO_GPU, WHOLE])
-    assert run.arrive(run.cluster.shapes.number[NO_GPU])
+    assert run.arrive(run.cluster.number[NO_GPU])
     assert [where for where, _, _ in run.log] == [1]
 
 
@@ -131,8 +135,8 @@ def test_a_card_is_shared_tightly_and_whole_cards_are_taken_from_the_first() -> 
     cluster = Cluster([node(4)], EVERY)
     cluster.cards[0] = [1000, 600, 500, 1000]
     assert cluster.tightest(0, 500) == 2
-    cluster.place(0, cluster.shapes.number[HALF], 2)
-    cluster.place(0, cluster.shapes.number[PAIR], 0)
+    cluster.place(0, cluster.number[HALF], 2)
+    cluster.place(0, cluster.number[PAIR], 0)
     assert cluster.cards[0].tolist() == [0, 600, 0, 0]
     assert (cluster.cpu[0], cluster.memory[0], cluster.kinds[0]) == (76_000, 998, 0b101)
 
@@ -191,7 +195,7 @@ def test_scores_kept_up_to_date_are_those_of_a_full_recomputation(
     run = run_of(policy, nodes, order)
     everywhere = np.arange(len(nodes))
     for shape in order:
-        number = run.cluster.shapes.number[shape]
+        number = run.cluster.number[shape]
         fitted = run.scores[number].max() > INFEASIBLE
         assert run.arrive(number) == fitted
         np.testing.assert_array_equal(run.scores, run.scored(everywhere).T)

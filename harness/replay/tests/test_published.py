@@ -1,7 +1,7 @@
 import pytest
 
 from seatrial.harness.replay.policies import POLICIES
-from seatrial.harness.replay.published import FLOORS, PUBLISHED, TOLERANCE, compare
+from seatrial.harness.replay.published import FLOORS, PUBLISHED, TOLERANCE, hold_against
 
 
 @pytest.mark.parametrize(
@@ -15,7 +15,7 @@ from seatrial.harness.replay.published import FLOORS, PUBLISHED, TOLERANCE, comp
 )
 def test_a_published_policy_must_be_near(policy: str, shift: float, ok: bool) -> None:
     means = {percent: value + shift for percent, value in PUBLISHED[policy].items()}
-    rows = compare({policy: means})
+    rows = hold_against({policy: means})
     assert [(row.arrived_percent, row.off) for row in rows] == [(100, round(shift, 2)), (130, round(shift, 2))]
     assert {row.ok for row in rows} == {ok}
 
@@ -25,7 +25,7 @@ def test_a_published_policy_must_be_near(policy: str, shift: float, ok: bool) ->
     [pytest.param(95.51, True, id="above"), pytest.param(95.5, False, id="the-floor-itself")],
 )
 def test_our_own_policy_must_be_above_its_floor(measured: float, ok: bool) -> None:
-    assert [row.ok for row in compare({"balanced": {100: 0.0, 130: measured}})] == [ok]
+    assert [row.ok for row in hold_against({"balanced": {100: 0.0, 130: measured}})] == [ok]
 
 
 def test_every_policy_is_held_against_something() -> None:

@@ -3,10 +3,12 @@ from itertools import count
 import pytest
 
 from seatrial.harness.errors import UsageError
-from seatrial.harness.replay.openb import Node, Pod, Shape, Trace
+from seatrial.harness.replay.openb import Node, Pod, Trace
+from seatrial.harness.replay.outcome import Outcome
 from seatrial.harness.replay.policies import POLICIES
-from seatrial.harness.replay.replay import Outcome, replay
+from seatrial.harness.replay.replay import replay
 from seatrial.harness.replay.series import series, spread
+from seatrial.scheduler.packing.shapes import Shape
 
 PARTS = [Shape(1000, 1, 1, 1000)] * 12 + [Shape(2000, 1, 1, 600)] * 10 + [Shape(4000, 1, 0, 0)] * 4
 TRACE = Trace(
@@ -25,6 +27,8 @@ def test_halves_fill_a_card_and_the_fifth_fails() -> None:
         "fragmented_of_idle_percent": 0.0,
         "pods": 5,
         "unplaced_pods": 1,
+        "unplaced_part_of_a_gpu": 1,
+        "largest_refused_at_percent": 125.0,
         "seconds": 2.5,
     }
     assert [row["gpu_allocated_percent"] for row in outcome.curve()] == [25, 50, 75, 100, 100]
@@ -37,7 +41,7 @@ def test_fragments_are_what_no_typical_pod_can_use() -> None:
     # Two cards have 400 left each, which is too small; the third pod and a fourth find no place.
     assert outcome.fragmented.tolist() == pytest.approx([400, 800, 800, 800])
     assert outcome.figures()["fragmented_of_idle_percent"] == 100
-    assert outcome.unplaced == 2
+    assert outcome.figures()["unplaced_pods"] == 2
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -56,7 +60,7 @@ def test_what_was_allocated_and_what_failed_add_up_to_what_arrived(policy: str) 
     assert (outcome.fragmented >= -1e-6).all()
     assert (outcome.fragmented <= outcome.capacity - outcome.allocated + 1e-6).all()
     placed_all = outcome.allocated[-1] == outcome.arrived[-1]
-    assert placed_all == (outcome.unplaced == 0)
+    assert placed_all == (outcome.figures()["unplaced_pods"] == 0)
 
 
 def test_an_unknown_policy_is_refused() -> None:
@@ -66,7 +70,13 @@ def test_an_unknown_policy_is_refused() -> None:
 
 def test_a_series_sums_up_its_seeds() -> None:
     seen: list[int] = []
-    both = series(TRACE, "bestfit", load=1.3, seeds=range(5, 7), done=lambda outcome: seen.append(outcome.unplaced))
+    both = series(
+        TRACE,
+        "bestfit",
+        load=1.3,
+        seeds=range(5, 7),
+        done=lambda outcome: seen.append(int(outcome.figures()["unplaced_pods"])),
+    )
     singles = [replay(TRACE, "bestfit", load=1.3, seed=seed).figures() for seed in (5, 6)]
 
     summary = both.summary()

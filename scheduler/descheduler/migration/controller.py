@@ -101,7 +101,7 @@ class MigrationController:
         self._arbitrating: Timer | None = None
         self._scavenger: Timer | None = None
         self._planned = self._running = False
-        self._number = 0
+        self._number = self._order = 0
         self.evictions = 0
 
     # -- life ---------------------------------------------------------------------------------------------------------
@@ -316,7 +316,8 @@ class MigrationController:
             if found is None or found["metadata"]["uid"] != pod.metadata.uid:
                 self._busy.discard(job.name)  # the pod is gone, which the informer will say too
                 return
-            body = reservation_for(job, found, self._clock.now(), self.args.default_job_ttl)
+            self._order = max(int(self._clock.now() * 1000), self._order + 1)  # milliseconds, and never the same twice
+            body = reservation_for(job, found, self._order, self.args.default_job_ttl)
             self._rest.post(RESERVATIONS_PATH, body, made)
 
         def made(response: Response) -> None:

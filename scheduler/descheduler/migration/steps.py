@@ -342,8 +342,11 @@ def with_condition(  # noqa: PLR0917 the fields of a condition
     return replace(status, conditions=(*others, condition), status=type_, phase=status.phase or PENDING)
 
 
-def reservation_for(job: PodMigrationJob, pod: dict[str, Any], now: float, ttl: str) -> dict[str, Any]:
-    """The manifest of the reservation for a job; `pod`: the whole pod as the API server has it (RSV-R58)."""
+def reservation_for(job: PodMigrationJob, pod: dict[str, Any], order: int, ttl: str) -> dict[str, Any]:
+    """The manifest of the reservation for a job; `pod`: the whole pod as the API server has it (RSV-R58).
+
+    `order`: of two reservations for one workload the new pod takes the one with the smaller order.
+    """
     template = _without_node(pod["spec"])
     metadata = pod["metadata"]
     node = pod["spec"].get("nodeName", "")
@@ -354,7 +357,7 @@ def reservation_for(job: PodMigrationJob, pod: dict[str, Any], now: float, ttl: 
         "kind": "Reservation",
         "metadata": {
             "name": job.metadata.uid,
-            "labels": {RESERVATION_CREATED_BY: KOORD_DESCHEDULER, RESERVATION_ORDER: str(int(now * 1000))},
+            "labels": {RESERVATION_CREATED_BY: KOORD_DESCHEDULER, RESERVATION_ORDER: str(order)},
         },
         "spec": {
             "template": {

@@ -71,7 +71,7 @@ class Migration(RuleBasedStateMachine):
             "metadata": {"namespace": "default", "name": "old", "uid": "old", "ownerReferences": [CONTROLLER]},
             "spec": {"nodeName": "n1", "containers": []},
         }
-        body = reservation_for(self.job, raw, self.now, "5m")
+        body = reservation_for(self.job, raw, int(self.now * 1000), "5m")
         terms = body["spec"]["template"]["spec"]["affinity"]["nodeAffinity"]
         assert "n1" in str(terms)
         body["metadata"]["uid"] = "r-uid"

@@ -187,14 +187,23 @@ class JobPreemption:
         name = self._index.key_of(pod)
         if name in self._victims:
             return self._victims[name]
+        if name == pod.uid:  # a job of its own: most pods
+            found = None
+            if may_be_evicted(pod.pod):
+                found = Victims(name, [pod], pod.pod.spec.priority, self._violations([pod]))
+            self._victims[name] = found
+            return found
         pods = [other for other in self._index.pods_of(pod) if not other.pod.deleting]
         found = None
         if name not in self._own_jobs and all(self._evictable(other) for other in pods):
-            budgets = list(self._handle.budgets.values())
-            violations = sum(broken(pods, budgets)) if budgets else 0
-            found = Victims(name, pods, max(other.pod.spec.priority for other in pods), violations)
+            found = Victims(name, pods, max(other.pod.spec.priority for other in pods), self._violations(pods))
         self._victims[name] = found
         return found
+
+    def _violations(self, pods: list[PodInfo]) -> int:
+        """The number of these pods whose eviction violates a disruption budget."""
+        budgets = self._handle.budgets
+        return sum(broken(pods, list(budgets.values()))) if budgets else 0
 
     def _evictable(self, info: PodInfo) -> bool:
         return info.pod.spec.priority < self._priority and may_be_evicted(info.pod) and info.uid not in self._own
@@ -312,4 +321,6 @@ def _kind_of(info: PodInfo) -> tuple[str, int]:
 def may_be_evicted(pod: Pod) -> bool:
     """Whether labels allow that the pod is a victim (GANG-R73)."""
     labels = pod.metadata.labels
+    if not labels:
+        return not is_reserve_pod(pod)
     return labels.get(DISABLE_PREEMPTIBLE) != "true" and labels.get(PREEMPTIBLE) != "false" and not is_reserve_pod(pod)

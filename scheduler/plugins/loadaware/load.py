@@ -111,9 +111,15 @@ class NodeLoad:
         zero = self._zero
         self.delta = self.prod_delta = self.estimated = zero
         self.prod_usage = report.system if report is not None and self.include_system else zero
-        if report is not None:
-            for pod in self.pods.values():
-                self._count(pod, report)
+        if report is None:
+            return
+        pods = list(self.pods.values())
+        for pod in pods:
+            _judge(pod, report)
+        self.estimated = _total(zero, [pod.estimate for pod in pods])
+        self.delta = _total(zero, [pod.delta for pod in pods if pod.delta is not None])
+        self.prod_delta = _total(zero, [pod.prod_delta for pod in pods if pod.prod_delta is not None])
+        self.prod_usage = _total(self.prod_usage, [pod.prod_usage for pod in pods if pod.prod_usage is not None])
 
     def add(self, uid: str, pod: AssignedPod) -> None:
         """Add a pod, or replace it."""
@@ -134,23 +140,12 @@ class NodeLoad:
                 self.prod_usage = _minus(self.prod_usage, pod.prod_usage)
 
     def _count(self, pod: AssignedPod, report: Report) -> None:
-        pod.delta = pod.prod_delta = pod.prod_usage = None
-        reported, as_prod = report.pods.get(pod.key, (None, False))
-        estimate = pod.estimate
-        self.estimated = _plus(self.estimated, estimate)
-        # A report covers a pod that was there during its whole interval and whose deadline is over.
-        counts = reported is None or pod.assigned > report.updated - report.interval or pod.deadline > report.updated
-        if counts:
-            pod.delta = _rest(estimate, reported)
+        _judge(pod, report)
+        self.estimated = _plus(self.estimated, pod.estimate)
+        if pod.delta is not None:
             self.delta = _plus(self.delta, pod.delta)
-        if not pod.prod:
-            return
-        if reported is not None and as_prod:
-            pod.prod_usage = reported
-            self.prod_usage = _plus(self.prod_usage, reported)
-            pod.prod_delta = pod.delta
-        else:  # the full estimate, also for a pod that is reported with another priority class
-            pod.prod_delta = estimate
+        if pod.prod_usage is not None:
+            self.prod_usage = _plus(self.prod_usage, pod.prod_usage)
         if pod.prod_delta is not None:
             self.prod_delta = _plus(self.prod_delta, pod.prod_delta)
 
@@ -172,6 +167,29 @@ class NodeLoad:
     def uncovered(self, *, prod: bool = False) -> list[str]:
         """Pods that count with (part of) their estimate, by namespace/name."""
         return sorted(pod.key for pod in self.pods.values() if (pod.prod_delta if prod else pod.delta) is not None)
+
+
+def _judge(pod: AssignedPod, report: Report) -> None:
+    """Find out what a pod adds to the sums of a report."""
+    reported, as_prod = report.pods.get(pod.key, _UNREPORTED)
+    estimate = pod.estimate
+    # A report covers a pod that was there during its whole interval and whose deadline is over.
+    counts = reported is None or pod.assigned > report.updated - report.interval or pod.deadline > report.updated
+    pod.delta = _rest(estimate, reported) if counts else None
+    if not pod.prod:
+        pod.prod_delta = pod.prod_usage = None
+    elif reported is not None and as_prod:
+        pod.prod_usage, pod.prod_delta = reported, pod.delta
+    else:  # the full estimate, also for a pod that is reported with another priority class
+        pod.prod_usage, pod.prod_delta = None, estimate
+
+
+_UNREPORTED: tuple[Vector | None, bool] = (None, False)
+
+
+def _total(first: Vector, others: list[Vector]) -> Vector:
+    """The sum of vectors."""
+    return tuple(map(sum, zip(first, *others, strict=True)))
 
 
 def _pairwise(combine: Callable[[int, int], int]) -> Callable[[Vector, Vector], Vector]:

@@ -1,6 +1,17 @@
 """ReservationArgs: the plugin's arguments in a configuration file."""
 
+import msgspec
+
 from seatrial.scheduler.framework.extension_points import Args
+
+
+class PreAllocationConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """Pre-allocation of pods by label, in any namespace, and whether nodes without such pods are preferred."""
+
+    enable_cluster_mode: bool = False
+    cluster_label_key: str = "pod.koordinator.sh/is-pre-allocatable"
+    cluster_priority_annotation_key: str = "pod.koordinator.sh/pre-allocatable-priority"
+    prefer_no_pre_allocated_pods: bool = False
 
 
 class ReservationArgs(Args, frozen=True):
@@ -17,10 +28,14 @@ class ReservationArgs(Args, frozen=True):
     ignored_resources: tuple[str, ...] = ()
     ignored_resource_groups: tuple[str, ...] = ()
     clean_expired_reservation_allocated: bool = False  # upstream's feature gate CleanExpiredReservationAllocated
+    pre_allocation_config: PreAllocationConfig = PreAllocationConfig()
     reservation_selector_index: dict[str, object] = {}  # noqa: RUF012 msgspec copies it for each instance
 
     def ignores(self, name: str) -> bool:
-        """Whether the free amount of a resource on the node is not checked; native resources always are."""
+        """Whether the free amount of a resource, on the node and in a Restricted reservation, is not checked.
+
+        Native resources always are.
+        """
         return "/" in name and (name in self.ignored_resources or name.split("/", 1)[0] in self.ignored_resource_groups)
 
     def check(self) -> None:

@@ -53,6 +53,7 @@ class ReservationCache(Listener):
         self._by_node: dict[str, dict[str, ReservationInfo]] = {}
         self._in: dict[str, dict[str, Amounts]] = {}  # reservation uid → pod uid → the pod's requests
         self._of: dict[str, str] = {}  # pod uid → the uid of its reservation
+        self.taken_over: dict[str, tuple[PodInfo, ...]] = {}  # by reservation; written to the pods once it is bound
         self.moved: set[str] = set()  # uids of reservations that gained or lost a pod; the status writer empties it
         # uids of pods whose reservation ended and was deleted; emptied by the same writer
         self.strays: set[str] = set()
@@ -176,6 +177,18 @@ class ReservationCache(Listener):
         if uid is not None:
             del self._in[uid][pod_uid]
             self._changed(uid)
+
+    def take_over(self, uid: str, pods: Sequence[PodInfo], node: str) -> None:
+        """Put running pods into a reservation that is being bound; the controller writes it to the pods afterwards."""
+        if pods:
+            self.taken_over[uid] = tuple(pods)
+            for info in pods:
+                self.assign(uid, info.pod, node)
+
+    def give_back(self, uid: str) -> None:
+        """Undo `take_over`."""
+        for info in self.taken_over.pop(uid, ()):
+            self.withdraw(info.uid)
 
     def _changed(self, uid: str) -> None:
         """Let the reserve pod hold what the owners do not."""

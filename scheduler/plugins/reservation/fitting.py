@@ -1,6 +1,6 @@
 """Arithmetic of reservations: what is left in one, what a pod in it may take from the node, and its score."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from seatrial.scheduler.api.quantity import Amounts
 from seatrial.scheduler.framework.extension_points import MAX_NODE_SCORE
@@ -48,9 +48,17 @@ def take_left(taken: Amounts, reserved: ReservationInfo, gone: Sequence[str]) ->
 
 
 def lacking(
-    requests: Mapping[str, int], reserved: ReservationInfo, gone: Sequence[str] = (), *, detailed: bool = False
+    requests: Mapping[str, int],
+    reserved: ReservationInfo,
+    gone: Sequence[str] = (),
+    *,
+    detailed: bool = False,
+    ignores: Callable[[str], bool] = lambda _: False,
 ) -> list[str]:
-    """Why a Restricted reservation has too little left, with Koordinator's text (RSV-R31)."""
+    """Why a Restricted reservation has too little left, with Koordinator's text (RSV-R31).
+
+    `ignores`: whether a resource is not checked by configuration.
+    """
     reasons: list[str] = []
     most = reserved.allocatable.get(PODS)
     inside = sum(uid not in gone for uid in reserved.owners)
@@ -60,7 +68,7 @@ def lacking(
     for name in strict_names(reserved):
         wanted, taken = requests.get(name, 0), used.get(name, 0)
         capacity = reserved.allocatable[name] - reserved.withheld.get(name, 0)
-        if wanted and wanted > capacity - taken:
+        if wanted and wanted > capacity - taken and not ignores(name):
             reasons.append(_reason(f"Insufficient {name}", wanted, taken, capacity, detailed=detailed))
     return reasons
 

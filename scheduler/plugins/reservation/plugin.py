@@ -14,6 +14,7 @@ import numpy as np
 from seatrial.scheduler.api.core import Pod
 from seatrial.scheduler.api.quantity import Amounts
 from seatrial.scheduler.api.reservation import (
+    CLUSTER_MODE,
     PRE_ALLOCATION_REQUIRED,
     RESERVATION_AFFINITY,
     RESERVATION_ALLOCATED,
@@ -31,6 +32,7 @@ from seatrial.scheduler.cache.resources import PODS_COLUMN
 from seatrial.scheduler.framework.accelerations import FilterBatch, ScoreBatch
 from seatrial.scheduler.framework.cluster_scope import MARK
 from seatrial.scheduler.framework.extension_points import (
+    MAX_NODE_SCORE,
     NO_METADATA_CHANGES,
     ByMaximum,
     MetadataChanges,
@@ -63,17 +65,21 @@ from seatrial.scheduler.plugins.reservation.cache import ReservationCache
 from seatrial.scheduler.plugins.reservation.diagnosis import Diagnosis
 from seatrial.scheduler.plugins.reservation.fitting import PODS, lacking, short, take_left, taken_beside, worth
 from seatrial.scheduler.plugins.reservation.matching import Match, ReservationRequest, judge
+from seatrial.scheduler.plugins.reservation.pre_allocation import (
+    DISABLED,
+    NO_POD_FITS,
+    NO_POD_MATCHES,
+    UNSUPPORTED,
+    candidates,
+    select,
+)
 from seatrial.scheduler.plugins.reservation.preemption import ReservationPreemption
 
 NO_MATCH = Status.unresolvable("node(s) no reservations match reservation affinity")
 NONE_WILL_DO = Status.unschedulable("node(s) no reservation(s) to meet the requirements")
 WRONG_NODE = Status.unresolvable("node(s) didn't match the nodeName specified by reservation")
 POLICY_CONFLICT = Status.unresolvable("node(s) reservation allocate policy conflict")
-NO_PRE_ALLOCATION = "node(s) reservation pre allocation is unsupported with current attributes"
-NO_TAKING_OVER = (
-    f"the reservation's label {PRE_ALLOCATION_REQUIRED}: "
-    'expected none, since this scheduler takes nothing from running pods, found "true"'
-)
+NONE_TO_TAKE = Status.unschedulable(NO_POD_FITS)
 PREFERRED = 1000  # raw score of the node whose reservation has the smallest order
 
 
@@ -88,6 +94,15 @@ class Seen:
     nominated: dict[str, ReservationInfo | None] = field(default_factory=dict)  # by node
 
 
+@dataclass(frozen=True, slots=True)
+class TakenOver:
+    """The pods that a reservation with preAllocation takes over, by node."""
+
+    required: bool  # a node without such a pod is not feasible
+    pods: Mapping[str, Sequence[PodInfo]]
+
+
+TAKEN_OVER: StateKey[TakenOver] = StateKey("Reservation/taken-over")
 SEEN: StateKey[Seen] = StateKey("Reservation/seen")
 OWN: StateKey[str] = StateKey("Reservation/own")  # the pod is a reserve pod; the node that it names, or ""
 OWN_UID: StateKey[str] = StateKey("Reservation/own-uid")
@@ -131,7 +146,10 @@ class Reservation(PreFilter, FilterBatch, Transformer, PostFilter, ScoreBatch, R
             state[OWN_UID] = pod.metadata.uid
             state[MARK] = f"reservation on {state[OWN]}"
             problem = self._problem(pod)
-            return Status.unresolvable(problem) if problem else SUCCESS
+            if problem:
+                return Status.unresolvable(problem)
+            known = self.reservation_cache.known.get(pod.metadata.uid)
+            return self._take_over(state, pod) if known is not None and known.spec.pre_allocation else SUCCESS
         try:
             request = ReservationRequest.of(pod)
         except AnnotationError as error:
@@ -178,12 +196,42 @@ class Reservation(PreFilter, FilterBatch, Transformer, PostFilter, ScoreBatch, R
             return f'the reservation\'s ttl: expected a duration such as "24h", found "{ttl}"'
         if reservation.spec.pre_allocation:
             if reservation.spec.allocate_policy != RESTRICTED:
-                return NO_PRE_ALLOCATION
-            if reservation.metadata.labels.get(PRE_ALLOCATION_REQUIRED) == "true":
-                return NO_TAKING_OVER
+                return UNSUPPORTED
+            clusterwide = reservation.spec.pre_allocation_policy.mode == CLUSTER_MODE
+            if clusterwide and not self.args.pre_allocation_config.enable_cluster_mode:
+                return DISABLED
         return reservation.problem
 
+    def _take_over(self, state: CycleState, pod: Pod) -> Status:
+        """Choose the running pods that a reservation with preAllocation takes over on each node (RSV-R46)."""
+        reservation = self.reservation_cache.known[pod.metadata.uid]
+        state[MARK] = f"reservation {pod.metadata.uid}"
+        config, cache = self.args.pre_allocation_config, self._handle.cache
+        required = reservation.metadata.labels.get(PRE_ALLOCATION_REQUIRED) == "true"
+        found = candidates(reservation, cache, config)
+        if required and not found:
+            return Status.unresolvable(NO_POD_MATCHES)
+        wanted, selected = self._classes.of(pod).requests, dict[str, list[PodInfo]]()
+        for name, infos in found.items():
+            node = cache.find(name)
+            if node is None:
+                continue
+            has, used = self._named(node.allocatable, wanted), self._named(node.requested, wanted)
+            free = {resource: has[resource] - used[resource] for resource in has}
+            fits = all(value <= free.get(resource, 0) for resource, value in wanted.items())
+            if fits and not required and config.prefer_no_pre_allocated_pods:
+                continue
+            pods = [(info, self._classes.of(info.pod).requests) for info in infos]
+            taken = select(wanted, free, pods, multiple=reservation.spec.pre_allocation_policy.enable_multiple)
+            if taken:
+                selected[name] = taken
+        state[TAKEN_OVER] = TakenOver(required, selected)
+        return SUCCESS
+
     def overlooked(self, state: CycleState, pod: Pod) -> Mapping[str, Sequence[PodInfo]]:
+        taken = state.get(TAKEN_OVER)
+        if taken is not None:
+            return taken.pods
         found: dict[str, list[PodInfo]] = {}
         for name, there in (state.get(MATCHED) or {}).items():
             node = self._handle.cache.find(name)
@@ -206,6 +254,9 @@ class Reservation(PreFilter, FilterBatch, Transformer, PostFilter, ScoreBatch, R
         if own is not None:
             if own and own != node.name:
                 return WRONG_NODE
+            taken = state.get(TAKEN_OVER)
+            if taken is not None and taken.required and node.name not in taken.pods:
+                return NONE_TO_TAKE
             return POLICY_CONFLICT if self._conflicts(pod.metadata.uid, node.name) else SUCCESS
         there = (state.get(MATCHED) or {}).get(node.name)
         if not there or IGNORED in state:
@@ -253,7 +304,8 @@ class Reservation(PreFilter, FilterBatch, Transformer, PostFilter, ScoreBatch, R
         taken = taken_beside(reserved, there, self._named(node.requested, seen.requests), gone)
         lacks: list[str] = []
         if reserved.restricted:
-            lacks = lacking(seen.requests, reserved, gone, detailed=bool(seen.request.name))
+            detailed = bool(seen.request.name)
+            lacks = lacking(seen.requests, reserved, gone, detailed=detailed, ignores=self.args.ignores)
         return self._short(seen.requests, node, taken), lacks
 
     def _short_alone(self, state: CycleState, there: Sequence[ReservationInfo], node: NodeInfo) -> list[str]:
@@ -298,12 +350,16 @@ class Reservation(PreFilter, FilterBatch, Transformer, PostFilter, ScoreBatch, R
         """Reasons in batches: on unchanged nodes only reserve pods are evaluated here."""
         own, columns = stacked[0].get(OWN), self._handle.columns
         codes = np.zeros(columns.capacity, np.int64)
-        statuses = [SUCCESS, WRONG_NODE, POLICY_CONFLICT]
+        statuses = [SUCCESS, WRONG_NODE, POLICY_CONFLICT, NONE_TO_TAKE]
         if own is not None:
             uid = stacked[0][OWN_UID]
             for name in self.reservation_cache.nodes() if uid in self.reservation_cache.known else ():
                 if name in columns.rows and self._conflicts(uid, name):
                     codes[columns.rows[name]] = 2
+            taken = stacked[0].get(TAKEN_OVER)
+            if taken is not None and taken.required:
+                rows = [columns.rows[name] for name in taken.pods if name in columns.rows]
+                codes[~np.isin(np.arange(len(codes)), rows)] = 3
             if own:
                 there = columns.rows.get(own, -1)
                 codes[np.arange(len(codes)) != there] = 1
@@ -356,9 +412,13 @@ class Reservation(PreFilter, FilterBatch, Transformer, PostFilter, ScoreBatch, R
         return self._nominate(*_swapped(state, pod, node))
 
     def pre_score(self, state: CycleState, pod: Pod) -> bool:
-        return MATCHED in state and IGNORED not in state
+        return TAKEN_OVER in state or (MATCHED in state and IGNORED not in state)
 
     def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
+        taken = state.get(TAKEN_OVER)
+        if taken is not None:  # RSV-R48: the fewer pods, the better
+            count = len(taken.pods.get(node.name, ()))
+            return MAX_NODE_SCORE // (1 + count) if count else MAX_NODE_SCORE
         if node.name not in (state.get(MATCHED) or {}):
             return 0
         nominated = self._nominated_on(state, pod, node)
@@ -370,8 +430,16 @@ class Reservation(PreFilter, FilterBatch, Transformer, PostFilter, ScoreBatch, R
 
     def score_batch(self, stacked: Sequence[CycleState], batch: Batch) -> Ints | None:
         state, columns = stacked[0], self._handle.columns
-        pod = state[SEEN].pod
         places = {int(row): place for place, row in enumerate(batch.rows)}
+        taken = state.get(TAKEN_OVER)
+        if taken is not None:
+            found = np.full((1, batch.size), MAX_NODE_SCORE, np.int64)
+            for name, pods in taken.pods.items():
+                place = places.get(columns.rows.get(name, -1))
+                if place is not None:
+                    found[0, place] = MAX_NODE_SCORE // (1 + len(pods))
+            return found
+        pod = state[SEEN].pod
         nodes = [node for name in state[MATCHED] if columns.rows[name] in places
                  if (node := self._handle.cache.find(name)) is not None]  # fmt: skip
         self.survey(state, pod, nodes)
@@ -383,6 +451,9 @@ class Reservation(PreFilter, FilterBatch, Transformer, PostFilter, ScoreBatch, R
     # -- going into it ------------------------------------------------------------------------------------------------
 
     def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status:
+        taken = state.get(TAKEN_OVER)
+        if taken is not None:
+            self.reservation_cache.take_over(pod.metadata.uid, taken.pods.get(node_name, ()), node_name)
         nominated = state.get(NOMINATED)
         if nominated is not None:
             self.reservation_cache.assign(nominated.uid, pod, node_name)
@@ -392,6 +463,7 @@ class Reservation(PreFilter, FilterBatch, Transformer, PostFilter, ScoreBatch, R
 
     def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
         self.reservation_cache.withdraw(pod.metadata.uid)
+        self.reservation_cache.give_back(pod.metadata.uid)
 
     def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> MetadataChanges:
         nominated = state.get(NOMINATED)

@@ -53,6 +53,13 @@ def test_unknown_paths(server: ApiServer, path: str) -> None:
     assert orjson.loads(answer.body)["reason"] == "NotFound"
 
 
+def test_an_old_client_gets_the_list(server: ApiServer) -> None:
+    """A client that knows aggregated discovery as v2beta1 only, as koord-descheduler 1.7, reads the list of groups."""
+    accept = f"{AGGREGATED.replace('v=v2;', 'v=v2beta1;')},application/json"
+    assert document(server, "/apis", accept=accept)["kind"] == "APIGroupList"
+    assert document(server, "/apis", accept=f"{AGGREGATED},{accept}")["kind"] == "APIGroupDiscoveryList"
+
+
 def test_both_forms_of_discovery_agree(server: ApiServer) -> None:
     """Every resource of the lists is in the aggregated documents, with the same verbs and subresources."""
     lists: dict[tuple[str, str], tuple[str, ...]] = {}

@@ -95,6 +95,22 @@ def test_resources_excluded_from_the_check(args: dict[str, Any], expected: tuple
 
 
 @pytest.mark.parametrize(
+    ("args", "expected"),
+    [
+        pytest.param({}, ("Reservation(s) Insufficient example.com/seats",), id="all-counts"),
+        pytest.param({"ignoredResources": ["example.com/seats"]}, (), id="ignored-by-name"),
+        pytest.param({"ignoredResourceGroups": ["example.com"]}, (), id="ignored-by-group"),
+    ],
+)
+def test_a_restricted_reservation_skips_the_same_resources(args: dict[str, Any], expected: tuple[str, ...]) -> None:
+    rig = Rig(profile(pluginConfig=[{"name": "Reservation", "args": args}]))
+    rig.node("n", more={"example.com/seats": 4})
+    hold(rig, "r", "n", {"cpu": 6000, "example.com/seats": 1}, policy=RESTRICTED)
+    assert refusal(rig, wanting(2).resources({"example.com/seats": 2}), "n") == expected
+    assert refusal(rig, wanting(7).resources({"example.com/seats": 1}), "n") == (IN_IT,)
+
+
+@pytest.mark.parametrize(
     ("name", "expected"),
     [
         pytest.param("", ("Reservation(s) Too many pods",), id="by-affinity"),

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from seatrial.harness.replay.fragmentation import Typical
+from seatrial.scheduler.packing.shapes import Typical
 
 
 def node_fragments(cpu: int, cards: Sequence[int], model: str, pods: Sequence[Typical]) -> float:

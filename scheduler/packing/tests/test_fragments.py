@@ -1,16 +1,24 @@
+"""Fragments, by the definition and by tables."""
+
+from collections import Counter
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seatrial.harness.replay.fragmentation import Fragments, Typical, typical_pods
-from seatrial.harness.replay.openb import Shape
-from seatrial.harness.replay.tests.definition import node_fragments
+from seatrial.scheduler.packing.fragments import Fragments
+from seatrial.scheduler.packing.shapes import NodeStates, Shape, Typical, typical_pods
+from seatrial.scheduler.packing.tests.definition import node_fragments
 
 HALF = Shape(4000, 0, 1, 500)
 WHOLE = Shape(8000, 0, 1, 1000)
 PAIR = Shape(16000, 0, 2, 1000)
 NO_GPU = Shape(2000, 0, 0, 0)
+
+
+def state(model: int, cpu: int, cards: list[int]) -> NodeStates:
+    return NodeStates(np.array([model]), np.array([cpu]), np.array([0]), np.array([cards]))
 
 
 @pytest.mark.parametrize(
@@ -31,7 +39,7 @@ NO_GPU = Shape(2000, 0, 0, 0)
 def test_fragments_of_a_node(cpu: int, cards: list[int], pods: list[Typical], fragments: float) -> None:
     table = Fragments(pods, ["T4"], 4)
     assert node_fragments(cpu, cards, "T4", pods) == pytest.approx(fragments)
-    assert table.of(np.array([0]), np.array([cpu]), np.array([cards]))[0] == pytest.approx(fragments)
+    assert table.of(state(0, cpu, cards))[0] == pytest.approx(fragments)
 
 
 def shapes() -> st.SearchStrategy[Shape]:
@@ -51,15 +59,15 @@ MODELS = st.sampled_from([(), ("P100",), ("P100", "T4")])
     model=st.integers(0, 1),
 )
 def test_the_tables_say_what_the_definition_says(pods: list[Shape], cards: list[int], cpu: int, model: int) -> None:
-    typical = typical_pods(pods)
+    typical = typical_pods(Counter(pods))
     table = Fragments(typical, ["P100", "T4"], 4)
-    fast = table.of(np.array([model]), np.array([cpu]), np.array([cards]))[0]
+    fast = table.of(state(model, cpu, cards))[0]
     assert fast == pytest.approx(node_fragments(cpu, cards, ["P100", "T4"][model], typical), abs=1e-6)
 
 
 def test_typical_pods_cover_what_is_wanted_and_weigh_one_together() -> None:
     pods = [HALF] * 50 + [WHOLE] * 30 + [NO_GPU] * 15 + [PAIR] * 5
-    typical = typical_pods(pods)
+    typical = typical_pods(Counter(pods))
     assert [(each.shape, round(each.weight, 4)) for each in typical] == [
         (HALF, 0.5263),
         (WHOLE, 0.3158),
@@ -69,5 +77,5 @@ def test_typical_pods_cover_what_is_wanted_and_weigh_one_together() -> None:
 
 def test_typical_pods_leave_memory_aside_and_prefer_the_larger_of_equals() -> None:
     pods = [Shape(1000, 1, 1, 500), Shape(1000, 2, 1, 500), Shape(2000, 1, 1, 500), Shape(2000, 1, 1, 500)]
-    typical = typical_pods(pods, covered=0.5)
+    typical = typical_pods(Counter(pods), covered=0.5)
     assert typical == [Typical(Shape(2000, 0, 1, 500), 1.0)]

@@ -1,0 +1,28 @@
+"""What annotations of pods and statuses of reservations say; the auditor's own reading, not the scheduler's."""
+
+import orjson
+
+from seatrial.scheduler.api.core import Pod
+from seatrial.scheduler.api.reservation import AVAILABLE, RESERVATION_ALLOCATED, RESERVATION_IGNORED, Reservation
+
+
+def reservation_uid(pod: Pod) -> str:
+    """The uid of the reservation that a pod was placed in; "" if none, or if the annotation cannot be read."""
+    content = pod.metadata.annotations.get(RESERVATION_ALLOCATED)
+    try:
+        found = orjson.loads(content) if content else {}
+    except orjson.JSONDecodeError:
+        return ""
+    uid = found.get("uid") if isinstance(found, dict) else None
+    return uid if isinstance(uid, str) else ""
+
+
+def ignores_reservations(pod: Pod) -> bool:
+    """Whether the pod may use what reservations hold, by label or by annotation."""
+    given = (pod.metadata.labels.get(RESERVATION_IGNORED), pod.metadata.annotations.get(RESERVATION_IGNORED))
+    return any(value == "true" for value in given)
+
+
+def holds_resources(reservation: Reservation) -> bool:
+    """Whether a reservation holds resources on a node."""
+    return reservation.status.phase == AVAILABLE and reservation.status.node_name != ""

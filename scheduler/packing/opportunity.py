@@ -1,0 +1,201 @@
+"""What a placement takes away from pods that only few nodes can run.
+
+Fragmentation weighs typical pods by how often they come, so rare large pods and rare models of GPU hardly count, and
+pods that could run anywhere use up the nodes that those need. Here such capacity has a price, as seats of a fare class
+have in revenue management ("bid price", Talluri and van Ryzin, The Theory and Practice of Revenue Management, 2004,
+section 3.2): while more pods of a shape are expected than there are places left for it, a place costs the GPU that such
+a pod would use. While there are places in plenty it costs nothing.
+
+Expected until the cluster is full: λ = idle GPU x pods of the shape for each GPU requested. The demand that prices
+cover is λ + 2 √λ, two standard deviations above the mean of a Poisson process, because single large pods matter. With
+r = demand / places, the price is 0 up to r = 1/2 and the whole GPU request from r = 1 on, in quarters between: so it
+changes seldom, and with it the scores of all nodes.
+
+Two things have a price:
+- places for pods with several cards, by shape. A pod that needs as much as the shape does not pay for its own place;
+- GPU of models that some pods require: pods that accept other models pay for it.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from seatrial.scheduler.packing.shapes import CARD, Flags, Floats, Ints, NodeStates, Shape, Shapes
+
+FREE_UNTIL = 0.5  # demand for each place up to which a place costs nothing
+FULL_FROM = 1.0  # and from which on it costs all of the GPU that the pod would use
+STEPS = 4  # prices between: this many
+DEVIATIONS = 2.0  # standard deviations of demand above its mean
+
+
+class Demand:
+    """The expected demand for places that are scarce. Columns [large] are over shapes with several cards."""
+
+    def __init__(self, demand: Mapping[Shape, int], models: Sequence[str]) -> None:
+        """`demand`: number of pods by shape; `models`: all GPU models of the nodes."""
+        requested = max(sum(shape.gpu_request * count for shape, count in demand.items()), 1)
+        self.models = models
+        self.large = sorted(shape for shape in demand if shape.gpus > 1)
+        self._gpus: Ints = np.array([shape.gpus for shape in self.large], np.int64)
+        self._cpu: Ints = np.array([max(shape.cpu_milli, 1) for shape in self.large], np.int64)
+        self._memory: Ints = np.array([max(shape.memory, 1) for shape in self.large], np.int64)
+        self._accepts: Flags = _table([[shape.runs_on(model) for shape in self.large] for model in models], self.large)
+        rates = [
+            sum(count for shape, count in demand.items() if shape.needs_as_much_as(large)) / requested
+            for large in self.large
+        ]
+        self._rates: Floats = np.array(rates)  # pods that need a place, for each thousandth of a GPU requested
+        self.sets = sorted({shape.models for shape in demand if shape.models and shape.gpus})
+        """Sets of models of which some pods require one."""
+        self._in_set: Flags = _table([[model in each for each in self.sets] for model in models], self.sets)
+        shares = [
+            sum(shape.gpu_request * count for shape, count in demand.items() if _within(shape, each)) / requested
+            for each in self.sets
+        ]
+        self._shares: Floats = np.array(shares)  # of all GPU requested
+
+    def __bool__(self) -> bool:
+        return bool(self.large or self.sets)
+
+    def places(self, states: NodeStates) -> Ints:
+        """How many pods of each large shape fit on each node, [node, large]."""
+        return self._fitting(states.free, states.cpu, states.memory, states.model, slice(None))
+
+    def idle(self, states: NodeStates) -> Ints:
+        """Idle GPU of each node that pods of each set of models can use, [node, set]."""
+        idle: Ints = np.where(self._in_set[states.model], states.cards.sum(axis=1)[:, None], 0)
+        return idle
+
+    def prices(self, gpu: int, places: Ints, idle: Ints) -> "Prices":
+        """The prices while `gpu` is idle in all, with the sums over all nodes of `places` [large] and `idle` [set]."""
+        mean = gpu * self._rates
+        per_place = _price((mean + DEVIATIONS * np.sqrt(mean)) / np.maximum(places, 0.5)) * self._gpus * CARD
+        return Prices(per_place, _price(gpu * self._shares / np.maximum(idle, 1)))
+
+    def payers(self, shapes: Shapes) -> "Payers":
+        """What `cost` has to know of some shapes; independent of prices."""
+        own = [
+            [shape.gpus // large.gpus if shape.needs_as_much_as(large) else 0 for large in self.large]
+            for shape in shapes.every
+        ]
+        members = [[_within(shape, each) for each in self.sets] for shape in shapes.every]
+        return Payers(shapes, np.array(own, np.int64).reshape(len(shapes), len(self.large)), _table(members, self.sets))
+
+    def cost(self, states: NodeStates, payers: "Payers", prices: "Prices") -> Floats:
+        """What placements cost others, in thousandths of a GPU, [node, shape]."""
+        shapes = payers.shapes
+        cost: Floats = np.zeros((len(states.cpu), len(shapes)))
+        priced = np.flatnonzero(prices.places)
+        if len(priced):
+            used = np.where(states.cards < CARD, states.cards, 0).max(axis=1)
+            opens = (shapes.part > 0) & (used[:, None] < shapes.part)  # no card in use has room for the part
+            after = self._fitting(
+                states.free[:, None] - shapes.whole - opens,
+                states.cpu[:, None] - shapes.cpu,
+                states.memory[:, None] - shapes.memory,
+                states.model[:, None],
+                priced,
+            )
+            before = self._fitting(states.free, states.cpu, states.memory, states.model, priced)
+            lost = np.maximum(before[:, None, :] - after - payers.own[:, priced], 0)
+            cost = (lost * prices.places[priced]).max(axis=2)
+        if prices.sets.any():
+            pays = self._in_set[states.model][:, None, :] & ~payers.members
+            cost = cost + (pays * prices.sets).max(axis=2) * shapes.request
+        return cost
+
+    def _fitting(self, free: Ints, cpu: Ints, memory: Ints, model: Ints, which: "slice | Ints") -> Ints:
+        """How many pods of some large shapes fit, [..., large]."""
+        fits = np.minimum(cpu[..., None] // self._cpu[which], memory[..., None] // self._memory[which])
+        fits = np.minimum(free[..., None] // self._gpus[which], fits)
+        found: Ints = np.where(self._accepts[model][..., which], np.maximum(fits, 0), 0)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Payers:
+    """Some shapes of pods.
+
+    `own` [shape, large]: places that the shape itself needs and does not pay for. `members` [shape, set]: the shape
+    accepts only models of the set.
+    """
+
+    shapes: Shapes
+    own: Ints
+    members: Flags
+
+
+class Prices:
+    """The price of a place for each large shape [large], and of GPU for each set of models, as a share of it [set]."""
+
+    def __init__(self, places: Floats, sets: Floats) -> None:
+        self.places, self.sets = places, sets
+        self.key = (places.tobytes(), sets.tobytes())
+        """Equal for equal prices."""
+
+    @property
+    def any(self) -> bool:
+        """Whether anything has a price."""
+        return bool(self.places.any() or self.sets.any())
+
+
+def _price(ratio: Floats) -> Floats:
+    """The price, from 0 to 1, at this demand for each place."""
+    share = np.clip((ratio - FREE_UNTIL) / (FULL_FROM - FREE_UNTIL), 0, 1)
+    price: Floats = np.ceil(share * STEPS) / STEPS
+    return price
+
+
+def _within(shape: Shape, models: tuple[str, ...]) -> bool:
+    return bool(shape.models) and set(shape.models) <= set(models)
+
+
+def _table(rows: list[list[bool]], columns: Sequence[object]) -> Flags:
+    return np.array(rows, np.bool_).reshape(len(rows), len(columns))
+
+
+class Market:
+    """The prices of one cluster, kept while its nodes change.
+
+    Sums are kept by node, so a change costs what the changed nodes cost. Prices are computed again after
+    `REFRESH_CHANGES` changes of nodes; the result depends on the sequence of changes alone.
+    """
+
+    REFRESH_CHANGES = 20
+
+    def __init__(self, demand: Demand, states: NodeStates) -> None:
+        """`states`: of all nodes."""
+        self._demand = demand
+        self._places = demand.places(states)
+        self._idle = demand.idle(states)
+        self._gpu: Ints = states.cards.sum(axis=1)
+        self._sums = self._places.sum(axis=0), self._idle.sum(axis=0)
+        self._total = int(self._gpu.sum())
+        self._changes = 0
+        self.prices = demand.prices(self._total, *self._sums)
+
+    @property
+    def nodes(self) -> int:
+        """The number of nodes."""
+        return len(self._gpu)
+
+    def change(self, nodes: Ints, states: NodeStates) -> bool:
+        """Some nodes are in these states now. Returns whether prices changed."""
+        places, idle, gpu = self._demand.places(states), self._demand.idle(states), states.cards.sum(axis=1)
+        of_places, of_idle = self._sums
+        of_places += places.sum(axis=0) - self._places[nodes].sum(axis=0)
+        of_idle += idle.sum(axis=0) - self._idle[nodes].sum(axis=0)
+        self._total += int(gpu.sum() - self._gpu[nodes].sum())
+        self._places[nodes], self._idle[nodes], self._gpu[nodes] = places, idle, gpu
+        self._changes += len(nodes)
+        if self._changes < self.REFRESH_CHANGES:
+            return False
+        before = self.prices
+        self.refresh()
+        return self.prices.key != before.key
+
+    def refresh(self) -> None:
+        """Compute the prices now."""
+        self._changes = 0
+        self.prices = self._demand.prices(self._total, *self._sums)

@@ -1,0 +1,137 @@
+"""All nodes as columns for `scheduler.packing`, kept while nodes and their pods change."""
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from seatrial.scheduler.api.device import GPU_MODEL_LABEL
+from seatrial.scheduler.cache.cache import Cache
+from seatrial.scheduler.cache.nodeinfo import NodeInfo
+from seatrial.scheduler.cache.resources import CPU_COLUMN, MEMORY_COLUMN
+from seatrial.scheduler.packing.shapes import Flags, Ints, NodeStates
+from seatrial.scheduler.plugins.deviceshare.cache import DeviceCache
+from seatrial.scheduler.plugins.fragmentation.requests import card_memory_of, idle_cards
+
+
+class Fleet:
+    """Nodes with GPUs by row of `NodeColumns`. A node without GPUs has cards with nothing left."""
+
+    def __init__(self, cache: Cache, devices: DeviceCache) -> None:
+        self._cache, self._devices = cache, devices
+        self._position = 0
+        self.models: list[str] = []
+        self.width = 1  # cards of the widest node
+        self.card_memory = 0  # bytes, of a card of the first node with GPUs
+        self._states = _nothing(0, 1)
+        self._has = np.zeros(0, np.bool_)  # rows with GPUs
+        self._unseen: set[int] = set()  # rows that changed since `unseen`
+
+    def survey(self) -> bool:
+        """Read models and widths of all nodes. Returns whether there are new ones since the last survey."""
+        models, width, memory = set(self.models), self.width, self.card_memory
+        for name, node in self._cache.nodes.items():
+            devices = self._devices.find(name)
+            if devices is not None and devices.listed and node.node is not None:
+                models.add(model_of(node))
+                width = max(width, len(devices.state.slots("gpu")))
+                memory = memory or card_memory_of(devices.state)
+        changed = len(models) != len(self.models) or width != self.width or memory != self.card_memory
+        self.models, self.width, self.card_memory = sorted(models), width, memory
+        return changed
+
+    @property
+    def nodes(self) -> int:
+        """The number of rows."""
+        return len(self._has)
+
+    def restart(self) -> NodeStates:
+        """Read all nodes anew. Returns their states; do not keep them."""
+        columns = self._cache.columns
+        self._position = columns.changes
+        self._states = _nothing(columns.count, self.width)
+        self._has = np.zeros(columns.count, np.bool_)
+        self._read(range(columns.count))
+        self._unseen.clear()
+        return self._states
+
+    def catch_up(self) -> None:
+        """Read the nodes that changed since the last call."""
+        columns = self._cache.columns
+        if columns.changes == self._position:
+            return
+        rows = columns.changed_since(self._position)
+        if rows is None or columns.count != len(self._has):
+            before = self._unseen
+            self.restart()
+            self._unseen = before
+            self._unseen.update(range(columns.count))
+            return
+        self._position = columns.changes
+        self._read(rows)
+        self._unseen.update(rows)
+
+    def unseen(self) -> tuple[Ints, NodeStates]:
+        """The rows that changed since the last call or `restart`, ascending, and their states."""
+        self.catch_up()
+        where = np.array(sorted(self._unseen), np.int64)
+        self._unseen.clear()
+        return where, self._pick(where)
+
+    def some(self, rows: Ints) -> tuple[Flags, NodeStates]:
+        """Which of some rows have GPUs, and the states of those."""
+        self.catch_up()
+        has = self._has[rows]
+        return has, self._pick(rows[has])
+
+    def _pick(self, rows: Ints) -> NodeStates:
+        states = self._states
+        return NodeStates(states.model[rows], states.cpu[rows], states.memory[rows], states.cards[rows])
+
+    def one(self, node: NodeInfo) -> NodeStates | None:
+        """One node as it is now; None if it has no GPUs or is not in the last survey."""
+        found = self._of(node)
+        if found is None:
+            return None
+        model, cpu, memory, cards = found
+        return NodeStates(np.array([model]), np.array([cpu]), np.array([memory]), np.array([cards]))
+
+    def _read(self, rows: Iterable[int]) -> None:
+        names, nodes, states = self._cache.columns.names, self._cache.nodes, self._states
+        for row in rows:
+            node = nodes.get(names[row])
+            found = self._of(node) if node is not None else None
+            self._has[row] = found is not None
+            model, cpu, memory, cards = found or (0, 0, 0, (0,) * self.width)
+            states.model[row], states.cpu[row], states.memory[row] = model, cpu, memory
+            states.cards[row] = cards
+
+    def _of(self, node: NodeInfo) -> tuple[int, int, int, tuple[int, ...]] | None:
+        if node.node is None:
+            return None
+        devices = self._devices.find(node.name)
+        if devices is None or not devices.listed:
+            return None
+        cards = idle_cards(devices.state)
+        model = model_of(node)
+        if len(cards) > self.width or model not in self.models:
+            return None  # until the next survey
+        return self.models.index(model), *free_of(node), cards + (0,) * (self.width - len(cards))
+
+
+def model_of(node: NodeInfo) -> str:
+    """The GPU model of a node by its label; "" without one."""
+    return node.known.metadata.labels.get(GPU_MODEL_LABEL, "")
+
+
+def free_of(node: NodeInfo) -> tuple[int, int]:
+    """CPU (milli) and memory (bytes) that requests leave, negative on an overcommitted node."""
+    allocatable, requested = node.allocatable, node.requested
+    return (
+        allocatable[CPU_COLUMN] - requested[CPU_COLUMN],
+        allocatable[MEMORY_COLUMN] - requested[MEMORY_COLUMN],
+    )
+
+
+def _nothing(nodes: int, width: int) -> NodeStates:
+    zeros = np.zeros(nodes, np.int64)
+    return NodeStates(zeros, zeros.copy(), zeros.copy(), np.zeros((nodes, width), np.int64))

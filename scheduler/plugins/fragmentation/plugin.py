@@ -1,0 +1,226 @@
+"""DeviceFragmentation: prefer nodes where a pod leaves the idle GPU usable for the pods to come.
+
+The score is that of a strategy of `seatrial.scheduler.packing`: 50 where a placement changes nothing, less where it
+makes GPU unusable. For a part of a card it assumes the card where that costs least; DeviceShare selects the cards.
+
+Expectations and prices change with the pods that arrive and are placed. Then the kept scores of all nodes are dropped.
+That happens between cycles and depends on the sequence of events alone.
+"""
+
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from seatrial.scheduler.api.core import Node, Pod
+from seatrial.scheduler.cache.columns import Batch, Ints
+from seatrial.scheduler.cache.listener import Listener
+from seatrial.scheduler.cache.nodeinfo import NodeInfo, PodInfo
+from seatrial.scheduler.framework.accelerations import ScoreBatch
+from seatrial.scheduler.framework.extension_points import MAX_NODE_SCORE, Scope
+from seatrial.scheduler.framework.handle import Handle
+from seatrial.scheduler.framework.state import CycleState, StateKey
+from seatrial.scheduler.packing.opportunity import Market
+from seatrial.scheduler.packing.shapes import NodeStates, Shape, Shapes
+from seatrial.scheduler.packing.strategies import STRATEGIES, Outlook, Requests
+from seatrial.scheduler.plugins.deviceshare.cache import DeviceCache
+from seatrial.scheduler.plugins.fragmentation.args import DeviceFragmentationArgs, TypicalPod
+from seatrial.scheduler.plugins.fragmentation.fleet import Fleet, free_of, model_of
+from seatrial.scheduler.plugins.fragmentation.forecast import Window
+from seatrial.scheduler.plugins.fragmentation.requests import shape_of
+
+UNTIL_LEARNT = tuple(TypicalPod(gpu, f"{gpu * 8 // 100}") for gpu in (50, 100, 200, 400, 800))
+NEUTRAL = MAX_NODE_SCORE // 2
+
+SHAPE: StateKey[Shape] = StateKey("DeviceFragmentation/shape")
+
+
+@dataclass(slots=True)
+class _Stacked:
+    """Some classes, prepared for one outlook: `order` sorts them as `Shapes` needs it, `back` undoes it."""
+
+    states: Sequence[CycleState]
+    version: int = -1
+    requests: Requests | None = None
+    back: Ints | None = None
+
+
+class DeviceFragmentation(ScoreBatch):
+    """Scores all nodes alike for a pod that requests neither CPU nor devices."""
+
+    name = "DeviceFragmentation"
+    scope = Scope.NODE_PODS
+    has_signature = True
+    common_ties = True
+
+    def __init__(self, handle: Handle, args: DeviceFragmentationArgs | None = None) -> None:
+        args = args or DeviceFragmentationArgs()
+        self._handle = handle
+        self._score = STRATEGIES[args.strategy]
+        self._devices = DeviceCache.of(handle)
+        self._fleet = Fleet(handle.cache, self._devices)
+        self._typical = args.typical_pods
+        self._window = None if args.typical_pods else Window(args.window)
+        self._reads_memory = args.strategy == "OpportunityCost"
+        self._version = 0  # of the outlook
+        self._outlook: Outlook | None = None
+        self._market: Market | None = None
+        self._stale = True  # nodes are new or have other labels
+        self._changes = 0  # placements since prices were last computed
+        observer = _Observer(self)
+        handle.cache.listen(observer)
+        handle.object_listeners.append(observer)
+
+    # -- extension points ---------------------------------------------------------------------------------------------
+
+    def pre_score(self, state: CycleState, pod: Pod) -> bool:
+        self._ready()
+        shape = shape_of(self._handle.cache.classes.of(pod), self._fleet.card_memory)
+        state[SHAPE] = shape
+        return bool(shape.cpu_milli or shape.gpus)
+
+    def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
+        return int(self.score_classes_batch(_Stacked([state]), node)[0])
+
+    def stack_scores(self, states: Sequence[CycleState]) -> _Stacked:
+        return _Stacked(states)
+
+    def score_batch(self, stacked: _Stacked, batch: Batch) -> Ints:
+        found = np.full((len(stacked.states), batch.size), NEUTRAL, np.int64)
+        outlook = self._ready()
+        has, states = self._fleet.some(batch.rows)
+        if len(states.cpu):
+            found[:, has] = self._scores(outlook, stacked, states)
+        return found
+
+    def score_classes_batch(self, stacked: _Stacked, node: NodeInfo) -> Ints:
+        outlook = self._ready()
+        states = self._fleet.one(node)
+        if states is None:
+            return np.full(len(stacked.states), NEUTRAL, np.int64)  # no GPU, so nothing to keep usable
+        return self._scores(outlook, stacked, states)[:, 0]
+
+    def score_signature(self, stacked: object, node: NodeInfo) -> Hashable:
+        devices = self._devices.find(node.name)
+        if devices is None or not devices.listed:
+            return None
+        cpu, memory = free_of(node)
+        if devices.state.cards is None:
+            devices.state.find_signatures()
+        left = (cpu, memory) if self._reads_memory else cpu
+        return devices.state.cards, model_of(node), left, self._version
+
+    def _scores(self, outlook: Outlook, stacked: _Stacked, states: NodeStates) -> Ints:
+        """The scores of all classes, [class, node]."""
+        if stacked.version != self._version or stacked.requests is None or stacked.back is None:
+            every = [state[SHAPE] for state in stacked.states]
+            order = sorted(range(len(every)), key=lambda number: not every[number].shares)
+            stacked.requests = Requests(Shapes([every[number] for number in order], self._fleet.models), outlook)
+            stacked.back = np.argsort(np.array(order, np.int64))
+            stacked.version = self._version
+        found: Ints = self._score(outlook, states, stacked.requests).astype(np.int64).T[stacked.back]
+        return found
+
+    # -- expectations and prices --------------------------------------------------------------------------------------
+
+    def _ready(self) -> Outlook:
+        """The outlook, made now if there is none or nodes are new."""
+        if self._outlook is None or self._stale:
+            fresh = self._fleet.survey()
+            self._stale = False
+            if self._outlook is None or fresh:
+                self._learn()
+        assert self._outlook is not None  # noqa: S101
+        return self._outlook
+
+    def arrived(self, uid: str, pod: Pod) -> None:
+        """A pod exists."""
+        if self._window is not None:
+            self._window.arrived(uid, self._handle.cache.classes.of(pod))
+
+    def moved(self) -> None:
+        """A pod was placed on a node, or left one."""
+        self._changes += 1
+        if self._changes >= Market.REFRESH_CHANGES and self._outlook is not None:
+            self._changes = 0
+            if self._window is not None and self._window.is_due:
+                self._fleet.survey()
+                self._learn()
+            else:
+                self._reprice()
+
+    def nodes_changed(self) -> None:
+        """A node is new, or its labels changed."""
+        self._stale = True
+
+    def _learn(self) -> None:
+        """Make the outlook anew, from the window or from the configured pods."""
+        demand: Counter[Shape] = Counter()
+        if self._window is not None:
+            for pods, count in self._window.counts.items():
+                demand[shape_of(pods, self._fleet.card_memory)] += count
+            self._window.taken()
+        if not demand:
+            for typical in self._typical or UNTIL_LEARNT:
+                demand[typical.shape] += typical.weight
+        models = self._fleet.models or [""]
+        self._outlook = Outlook.of(demand, models, self._fleet.width)
+        states = self._fleet.restart()
+        self._market = None
+        if self._reads_memory and self._outlook.demand:
+            self._market = Market(self._outlook.demand, states)
+            self._outlook = replace(self._outlook, prices=self._market.prices)
+        self._drop_scores()
+
+    def _reprice(self) -> None:
+        """Bring prices up to date with the nodes that changed."""
+        if self._market is None or self._outlook is None:
+            return
+        before = self._outlook.prices
+        rows, states = self._fleet.unseen()
+        if self._market.nodes != self._fleet.nodes:
+            self._market = Market(self._outlook.demand, self._fleet.restart())
+        elif len(rows):
+            self._market.change(rows, states)
+            self._market.refresh()
+        if self._market.prices.key != before.key:
+            self._outlook = replace(self._outlook, prices=self._market.prices)
+            self._drop_scores()
+
+    def _drop_scores(self) -> None:
+        """The kept scores of all nodes are out of date."""
+        self._version += 1
+        columns = self._handle.cache.columns
+        for row in range(columns.count):
+            if columns.known[row]:
+                columns.touch(row)
+
+
+class _Observer(Listener):
+    """Tells the plugin of pods and nodes."""
+
+    def __init__(self, plugin: DeviceFragmentation) -> None:
+        self._plugin = plugin
+
+    def pod_placed(self, info: PodInfo) -> None:
+        self._plugin.arrived(info.uid, info.pod)
+        self._plugin.moved()
+
+    def pod_gone(self, info: PodInfo) -> None:
+        self._plugin.moved()
+
+    def node_set(self, node: Node, before: Node | None) -> None:
+        self._plugin.nodes_changed()
+
+    def node_added(self, name: str) -> None:
+        self._plugin.nodes_changed()
+
+    def pod_pending(self, pod: Pod) -> None:
+        self._plugin.arrived(pod.metadata.uid, pod)
+
+    def pod_left(self, uid: str) -> None:
+        """A pod that left stays in the window: it did arrive."""
+
+    def node_changed(self, name: str, node: Node | None) -> None:
+        """The cache tells the plugin of nodes."""

@@ -1,0 +1,122 @@
+"""Processes die during migrations: scheduler, descheduler, the connection to the API server, the elected leader."""
+
+import pytest
+
+from seatrial.fixtures.descheduler import StartDescheduler
+from seatrial.fixtures.trial import Trial
+from seatrial.harness.clusters.protocol import Capability
+from seatrial.harness.subject.protocol import Subject
+from seatrial.scheduler.api.builders import pod
+from seatrial.suites.descheduling.workloads import (
+    deployment,
+    ended,
+    job,
+    jobs,
+    migrate,
+    spread_victim,
+    wait_running,
+    with_nodes,
+)
+
+pytestmark = [pytest.mark.needs(Capability.NODES)]
+
+ELECTION = {
+    "leaderElect": True, "leaseDuration": "4s", "renewDeadline": "3s", "retryPeriod": "1s",
+    "resourceNamespace": "kube-system",
+}  # fmt: skip
+
+
+@pytest.fixture
+def scheduler(subject: Subject | None) -> Subject:
+    """The scheduler, if the test may end it."""
+    if subject is None:
+        pytest.skip("needs a scheduler that the harness started; the harness did not start this one")
+    return subject
+
+
+@pytest.mark.feature("MIG-1.restart")
+@pytest.mark.case("MG-007", severity="blocker")
+@pytest.mark.parametrize("after", ["ReservationCreated", "ReservationScheduled", "Eviction"])
+def test_a_migration_survives_a_restart(cluster: Trial, start_descheduler: StartDescheduler, after: str) -> None:
+    """The descheduler is killed after a step. A new one finishes the job with the same reservation and one eviction."""
+    with_nodes(cluster, "n1", "n2")
+    name = spread_victim(cluster, "web", 3)
+    descheduler = start_descheduler({})
+    migrate(cluster, "move", name)
+    assert cluster.cluster.wait(lambda: job(cluster, "move").status.condition(after) is not None, within=60)
+    reserved = job(cluster, "move").reservation_name
+
+    descheduler.kill()
+    cluster.cluster.wait(lambda: False, within=3)
+    descheduler.start_again()
+
+    done = ended(cluster, "move")
+    assert (done.status.phase, done.reservation_name) == ("Succeeded", reserved)
+    assert len(wait_running(cluster, "web", 3)) == 3
+
+
+@pytest.mark.feature("MIG-1.scheduler-restart")
+@pytest.mark.case("MG-009", severity="critical")
+@pytest.mark.parametrize("after", ["ReservationCreated", "Eviction"])
+def test_a_migration_survives_a_restart_of_the_scheduler(
+    cluster: Trial, start_descheduler: StartDescheduler, scheduler: Subject, after: str
+) -> None:
+    """The scheduler is killed while a migration needs it. Its successor places reservation and pod; one pod moves."""
+    with_nodes(cluster, "n1", "n2")
+    name = spread_victim(cluster, "web", 3)
+    start_descheduler({})
+    migrate(cluster, "move", name)
+    assert cluster.cluster.wait(lambda: job(cluster, "move").status.condition(after) is not None, within=60)
+
+    scheduler.kill()
+    cluster.cluster.wait(lambda: False, within=3)
+    assert job(cluster, "move").open
+    scheduler.start_again()
+
+    done = ended(cluster, "move")
+    assert (done.status.phase, done.status.node_name) == ("Succeeded", "n2")
+    nodes = sorted(one.spec.node_name for one in wait_running(cluster, "web", 3))
+    assert nodes == ["n1", "n1", "n2"]
+
+
+@pytest.mark.feature("MIG-1.api-server-away")
+@pytest.mark.case("MG-010", severity="critical")
+@pytest.mark.parametrize("after", ["ReservationCreated", "Eviction"])
+def test_a_migration_survives_an_absent_api_server(
+    cluster: Trial, start_descheduler: StartDescheduler, after: str
+) -> None:
+    """The descheduler loses all connections for some seconds after a step; the job ends well, and one pod moves."""
+    with_nodes(cluster, "n1", "n2")
+    name = spread_victim(cluster, "web", 3)
+    descheduler = start_descheduler({})
+    with descheduler.troubled() as link:
+        migrate(cluster, "move", name)
+        assert cluster.cluster.wait(lambda: job(cluster, "move").status.condition(after) is not None, within=60)
+
+        link.cut()
+        cluster.cluster.wait(lambda: False, within=5)
+        assert job(cluster, "move").open
+        link.heal()
+
+        assert ended(cluster, "move").status.phase == "Succeeded"
+    assert sorted(one.spec.node_name for one in wait_running(cluster, "web", 3)) == ["n1", "n1", "n2"]
+
+
+@pytest.mark.feature("DES-1.leader-election")
+@pytest.mark.case("DC-046", severity="critical")
+def test_one_of_two_deschedulers_works(cluster: Trial, start_descheduler: StartDescheduler) -> None:
+    """The leader only pretends to evict (dryRun) and holds the Lease, so nothing moves; when it dies the other one
+    takes over and evicts."""
+    with_nodes(cluster, "n1", "n2")
+    deployment(cluster, "web", 3, like=pod("x").request(cpu=1))
+    wait_running(cluster, "web", 3)
+    strategies = {"PodLifeTime": {"maxPodLifeTimeSeconds": 1}}
+    election = {**ELECTION, "resourceName": cluster.name[:60]}
+    leader = start_descheduler(strategies, dryRun=True, deschedulingInterval="1s", leaderElection=election)
+    cluster.cluster.wait(lambda: False, within=3)  # elected by now
+    start_descheduler(strategies, deschedulingInterval="1s", leaderElection=election)
+
+    assert not cluster.cluster.wait(lambda: bool(jobs(cluster)), within=6)
+    leader.kill()
+
+    assert cluster.cluster.wait(lambda: len(jobs(cluster)) == 3, within=20), jobs(cluster)

@@ -1,0 +1,86 @@
+"""NodeMetrics of these cases: written by the case itself, or asked of the node agents through the manager."""
+
+from typing import Any
+
+import orjson
+
+from seatrial.fixtures.trial import Trial
+from seatrial.harness.clusters.simulated import expect as accepted
+from seatrial.harness.nodes.usage_model import USAGE
+from seatrial.scheduler.api.clock import rfc3339
+from seatrial.scheduler.api.slo import NODE_METRICS_PATH
+
+Manifest = dict[str, Any]
+
+# Seconds between reports of the node agent. Its first one comes so long after the NodeMetric was made: until then the
+# case alone writes. It is also the time that a pod must have been there to be covered by a report.
+COVERED = 60
+INTERVAL = 30  # seconds, the shortest there is
+SEEN_WITHIN = 2.0  # seconds until a scheduler has taken in a report, and has tried waiting pods again
+
+
+def report(
+    cluster: Trial,
+    node: str,
+    cpu: str,
+    memory: str,
+    *,
+    system: tuple[str, str] = ("0", "0"),
+    pods: dict[str, tuple[str, str, str]] | None = None,
+    age: float = 0.0,
+    peak: str = "",
+) -> None:
+    """Write a node's NodeMetric; `pods`: name → cpu, memory, priority class; `peak`: p95 of the CPU over 5 minutes."""
+    path = f"{NODE_METRICS_PATH}/{node}"
+    if cluster.call("GET", path).code == 404:
+        spec = {"metricCollectPolicy": {"reportIntervalSeconds": COVERED}}
+        cluster.apply({
+            "apiVersion": "slo.koordinator.sh/v1alpha1", "kind": "NodeMetric", "metadata": {"name": node}, "spec": spec,
+        })  # fmt: skip
+    info: Manifest = {
+        "nodeUsage": {"resources": {"cpu": cpu, "memory": memory}},
+        "systemUsage": {"resources": {"cpu": system[0], "memory": system[1]}},
+        "aggregatedNodeUsages": [
+            {"duration": "5m0s", "usage": {"p95": {"resources": {"cpu": peak or cpu, "memory": memory}}}}
+        ],
+    }
+    metrics = [
+        {"namespace": cluster.name, "name": name, "priority": priority,
+         "podUsage": {"resources": {"cpu": used, "memory": held}}}
+        for name, (used, held, priority) in (pods or {}).items()
+    ]  # fmt: skip
+    moment = rfc3339(cluster.cluster.clock.now() - age)
+    status = {"updateTime": moment, "nodeMetric": info, "podsMetric": metrics}
+    accepted(cluster.call("PATCH", f"{path}/status", {"status": status}), f"write the NodeMetric of {node}")
+
+
+def reported(cluster: Trial, node: str) -> Manifest:
+    """The status of a node's NodeMetric; empty before the first report."""
+    response = cluster.call("GET", f"{NODE_METRICS_PATH}/{node}")
+    if response.code == 404:
+        return {}
+    found: Manifest = orjson.loads(accepted(response, f"read the NodeMetric of {node}").body)
+    return found.get("status") or {}
+
+
+def next_report(cluster: Trial, node: str) -> Manifest:
+    """The first report from now on."""
+    before = reported(cluster, node).get("updateTime")
+    arrived = cluster.cluster.wait(lambda: reported(cluster, node).get("updateTime") != before, within=INTERVAL + 15)
+    assert arrived, f"expected a report of {node} after {before}"
+    return reported(cluster, node)
+
+
+def settle(cluster: Trial, seconds: float = SEEN_WITHIN) -> None:
+    """Let time pass."""
+    cluster.cluster.wait(lambda: False, within=seconds)
+
+
+def annotate(cluster: Trial, path: str, key: str, value: str | None) -> None:
+    patch = {"metadata": {"annotations": {key: value}}}
+    accepted(cluster.call("PATCH", path, patch), f"annotate {path}")
+
+
+def node_use(cluster: Trial, node: str, **amounts: str) -> None:
+    """Set what a simulated node uses besides its pods."""
+    annotate(cluster, f"/api/v1/nodes/{node}", USAGE, orjson.dumps(amounts).decode())

@@ -1,0 +1,170 @@
+"""Node agents report usage as the manager asks for it, and the scheduler follows."""
+
+import orjson
+import pytest
+
+from seatrial.fixtures.expect import Expect
+from seatrial.fixtures.manager import StartManager
+from seatrial.fixtures.trial import Trial
+from seatrial.harness.clusters.protocol import Capability
+from seatrial.harness.nodes.usage_model import USAGE
+from seatrial.scheduler.api.builders import PodBuilder, node, pod
+from seatrial.scheduler.api.numa import PRIORITY_CLASS_LABEL
+from seatrial.scheduler.api.slo import NODE_METRICS_PATH
+from seatrial.suites.loadaware.reports import INTERVAL, Manifest, next_report, node_use, reported, settle
+
+PROFILE = "load-aware"
+PACE = {
+    "colocation-config": {
+        "enable": True, "metricReportIntervalSeconds": INTERVAL, "metricAggregateDurationSeconds": 60,
+        "metricAggregatePolicy": {"durations": ["1m", "2m"]},
+    }
+}  # fmt: skip
+
+pytestmark = [pytest.mark.needs(Capability.NODES), pytest.mark.alone]
+
+
+def busy(name: str, cpu: str, memory: str = "1Gi") -> PodBuilder:
+    """A pod that asks for a core and uses more or less."""
+    use = orjson.dumps({"cpu": cpu, "memory": memory}).decode()
+    return pod(name).request(cpu=1, memory="1Gi").annotation(USAGE, use)
+
+
+@pytest.mark.feature("QOS-1.node-metric")
+@pytest.mark.case("LA-020", severity="critical")
+@pytest.mark.long(seconds=150)
+def test_usage_is_reported_with_aggregates(cluster: Trial, expect: Expect, start_manager: StartManager) -> None:
+    """Two pods, system processes and a program outside of pods: each has its entry, and the node has the sum.
+
+    The pod `a` uses 2 cores for more than two minutes, then 6: after 30 s more the mean over a minute is between the
+    two, and the last minute's p99 is 6 cores.
+    """
+    cluster.add(node("n1").cpu(32).memory("64Gi"))
+    node_use(cluster, "n1", cpu="1", memory="2Gi", hostApplications={"nginx": {"cpu": "500m", "memory": "1Gi"}})  # type: ignore[arg-type]
+    start_manager(PACE)
+    batch = busy("b", "3", "4Gi").label(PRIORITY_CLASS_LABEL, "koord-batch")
+    cluster.submit(busy("a", "2"), batch)
+    expect.running("a", "b")
+    settle(cluster, 130)
+    found = next_report(cluster, "n1")
+    assert rows(found) == {"a": ("koord-prod", "2", "1Gi"), "b": ("koord-batch", "3", "4Gi")}
+    info = found["nodeMetric"]
+    assert info["systemUsage"]["resources"] == {"cpu": "1", "memory": "2Gi"}
+    (host,) = found["hostApplicationMetric"]
+    assert (host["name"], host["usage"]["resources"]) == ("nginx", {"cpu": "500m", "memory": "1Gi"})
+    assert info["nodeUsage"]["resources"] == {"cpu": "6500m", "memory": "8Gi"}
+    assert [entry["duration"] for entry in info["aggregatedNodeUsages"]] == ["1m0s", "2m0s"]
+    for entry in info["aggregatedNodeUsages"]:
+        assert {kind: found["resources"]["cpu"] for kind, found in entry["usage"].items()} == dict.fromkeys(
+            ("avg", "p50", "p90", "p95", "p99"), "6500m"
+        )
+
+    path = f"/api/v1/namespaces/{cluster.name}/pods/a"
+    cluster.call("PATCH", path, {"metadata": {"annotations": {USAGE: '{"cpu":"6","memory":"1Gi"}'}}})
+    found = next_report(cluster, "n1")
+    peak = next(entry["usage"] for entry in found["nodeMetric"]["aggregatedNodeUsages"] if entry["duration"] == "1m0s")
+    assert peak["p99"]["resources"]["cpu"] == "10500m"
+    assert peak["avg"]["resources"]["cpu"] not in {"6500m", "10500m"}
+    assert rows(found)["a"][1] not in {"2", "6"}, "the mean of a minute in which the use changed"
+
+
+def rows(status: Manifest) -> dict[str, tuple[str, str, str]]:
+    return {
+        row["name"]: (row["priority"], row["podUsage"]["resources"]["cpu"], row["podUsage"]["resources"]["memory"])
+        for row in status["podsMetric"]
+    }
+
+
+@pytest.mark.feature("QOS-1.expiry")
+@pytest.mark.case("LA-021", severity="critical")
+@pytest.mark.long(seconds=200)
+def test_old_samples_of_the_system_expire(cluster: Trial, start_manager: StartManager) -> None:
+    """System processes use 20 cores, then 2: after more than the window of a minute the old samples count no more."""
+    cluster.add(node("n1").cpu(32).memory("64Gi"))
+    node_use(cluster, "n1", cpu="20", memory="4Gi")
+    start_manager(PACE)
+    settle(cluster, 70)
+    assert system(next_report(cluster, "n1")) == "20"
+    node_use(cluster, "n1", cpu="2", memory="4Gi")
+    settle(cluster, 65)
+    found = next_report(cluster, "n1")
+    assert system(found) == "2"
+    assert found["nodeMetric"]["nodeUsage"]["resources"]["cpu"] == "2"
+
+
+def system(status: Manifest) -> str:
+    amount: str = status["nodeMetric"]["systemUsage"]["resources"]["cpu"]
+    return amount
+
+
+@pytest.mark.feature("QOS-1.node-metric")
+@pytest.mark.case("LA-022", severity="normal")
+def test_the_manager_keeps_a_node_metric_for_each_node(cluster: Trial, start_manager: StartManager) -> None:
+    """It is made with the node, has the policy of the configuration, and goes with the node."""
+    cluster.add(node("n1"), node("n2"))
+    start_manager(PACE)
+    made = cluster.cluster.wait(lambda: bool(policy(cluster, "n1") and policy(cluster, "n2")), within=10)
+    assert made, "expected a NodeMetric for n1 and n2"
+    assert policy(cluster, "n1") == {
+        "aggregateDurationSeconds": 60, "reportIntervalSeconds": INTERVAL,
+        "nodeAggregatePolicy": {"durations": ["1m", "2m"]}, "nodeMemoryCollectPolicy": "usageWithoutPageCache",
+    }  # fmt: skip
+    cluster.cluster.remove_node("n2")
+    gone = cluster.cluster.wait(lambda: cluster.call("GET", f"{NODE_METRICS_PATH}/n2").code == 404, within=10)
+    assert gone, "expected the NodeMetric of n2 to go with its node"
+    assert policy(cluster, "n1")
+    cluster.add(node("n2"))
+
+
+def policy(cluster: Trial, name: str) -> Manifest:
+    response = cluster.call("GET", f"{NODE_METRICS_PATH}/{name}")
+    if response.code == 404:
+        return {}
+    found: Manifest = orjson.loads(response.body)["spec"]["metricCollectPolicy"]
+    return found
+
+
+@pytest.mark.profile(PROFILE)
+@pytest.mark.feature("SCORE-3.filter", "QOS-1.node-metric")
+@pytest.mark.case("LA-023", severity="critical")
+@pytest.mark.long(seconds=120)
+def test_a_pod_that_uses_more_than_it_asked_for_closes_its_node(
+    cluster: Trial, expect: Expect, start_manager: StartManager
+) -> None:
+    """From the pod's usage through the node's report to the next decision: no step is written by hand."""
+    cluster.add(node("n1").cpu(20).memory("64Gi"))
+    start_manager(PACE)
+    cluster.submit(busy("greedy", "18"))
+    expect.running("greedy")
+    settle(cluster, 30)
+    next_report(cluster, "n1")
+    settle(cluster)
+    cluster.submit(pod("a").request(cpu="10m", memory="10Mi").scheduler(PROFILE))
+    expect.pending("a", saying="node(s) cpu usage exceed threshold")
+    cluster.delete("greedy")
+    expect.bound("a", within=100)
+
+
+@pytest.mark.profile(PROFILE)
+@pytest.mark.feature("SCORE-3.filter", "QOS-1.expiry")
+@pytest.mark.case("LA-024", severity="critical")
+@pytest.mark.long(seconds=300)
+@pytest.mark.parametrize("verb", ["metrics_silent", "metrics_stale"])
+def test_a_node_whose_agent_does_not_report_takes_nobody(
+    cluster: Trial, expect: Expect, start_manager: StartManager, verb: str
+) -> None:
+    """After 180 s without a new report the node is closed, and it is open again after the next one."""
+    cluster.add(node("n1").cpu(20).memory("64Gi"))
+    node_use(cluster, "n1", cpu="1", memory="1Gi")
+    start_manager(PACE)
+    next_report(cluster, "n1")
+    cluster.inject({"node": "n1", "verb": verb, "for": 240})
+    settle(cluster, INTERVAL + 5)
+    before = reported(cluster, "n1")["updateTime"]
+    cluster.submit(pod("early").request(cpu="10m", memory="10Mi").scheduler(PROFILE))
+    expect.bound("early")
+    settle(cluster, 185)
+    assert reported(cluster, "n1")["updateTime"] == before
+    cluster.submit(pod("late").request(cpu="10m", memory="10Mi").scheduler(PROFILE))
+    expect.pending("late", saying="node(s) nodeMetric expired")
+    expect.bound("late", within=80)

@@ -1,0 +1,73 @@
+"""Quotas that change while pods come, and a scheduler that is started again."""
+
+import pytest
+
+from seatrial.fixtures.expect import Expect
+from seatrial.fixtures.trial import Trial
+from seatrial.harness.clusters.protocol import Capability
+from seatrial.harness.subject.protocol import Subject
+from seatrial.scheduler.api.builders import node, pod, quota
+from seatrial.scheduler.api.extension import KOORD_SCHEDULER
+from seatrial.scheduler.api.quota import SYSTEM_QUOTA
+from seatrial.suites.quota.test_quota import counted, make, many, named, path_of, placed, read, settle
+
+pytestmark = [pytest.mark.needs(Capability.NODES)]
+
+
+@pytest.mark.feature("QUOTA-10.in-place", "QUOTA-1.max-bound")
+@pytest.mark.case("QU-090", severity="critical")
+def test_a_quota_changes_under_load(cluster: Trial, expect: Expect) -> None:
+    """Max, weight and parent change while 40 pods come; in the end each quota has what its last max admits."""
+    cluster.add(node("n1").cpu(64))
+    make(cluster, quota(named(cluster, "p")).max(cpu=60).parent(), quota(named(cluster, "r")).max(cpu=60).parent())
+    make(cluster, *(quota(named(cluster, own)).max(cpu=2).below(named(cluster, "p")) for own in "ab"))
+    waves = [("4", "p"), ("6", "r"), ("3", "p"), ("8", "r"), ("10", "r")]
+    for number, (most, parent) in enumerate(waves):
+        cluster.submit(*(counted(cluster, f"a-{number}-{index}", "a", cpu=1) for index in range(4)))
+        cluster.submit(*(counted(cluster, f"b-{number}-{index}", "b", cpu=1) for index in range(4)))
+        labels = {"quota.scheduling.koordinator.sh/parent": named(cluster, parent)}
+        change = {"metadata": {"labels": labels}, "spec": {"max": {"cpu": most}}}
+        assert cluster.call("PATCH", path_of(cluster, named(cluster, "a")), change).ok
+    settle(cluster)
+
+    assert (placed(cluster, "a-"), placed(cluster, "b-")) == (10, 2)
+    expect.pending("a-4-3", "b-4-3", saying="Insufficient quotas")
+    assert read(cluster, named(cluster, "r"))["status"]["used"] == {"cpu": "10"}
+    assert read(cluster, named(cluster, "p"))["status"]["used"]["cpu"] == "2"
+
+
+@pytest.mark.feature("QUOTA-1.max-bound", "HIL-4.scheduler-crash")
+@pytest.mark.case("QU-091", severity="critical")
+def test_use_is_known_after_a_restart(cluster: Trial, expect: Expect, subject: Subject | None) -> None:
+    """A scheduler that is started again admits what is left of the quota, the pod that waited among it, and no more."""
+    if subject is None:
+        pytest.skip("needs a scheduler that the harness started; the harness did not start this one")
+    cluster.add(node("n1").cpu(32))
+    make(cluster, quota(named(cluster, "a")).min(cpu=2).max(cpu=4))
+    cluster.submit(*many(cluster, "a", 5))
+    expect.pending("a-4")
+    subject.kill()
+    cluster.delete("a-0")
+    subject.start_again()
+
+    expect.bound("a-4")
+    cluster.submit(counted(cluster, "late", "a", cpu=1))
+    expect.pending("late", saying="used: cpu:4")
+    settle(cluster)
+    assert read(cluster, named(cluster, "a"))["status"]["used"] == {"cpu": "4"}
+
+
+@pytest.mark.feature("QUOTA-5.default-and-system")
+@pytest.mark.case("QU-092", severity="normal")
+def test_what_the_system_uses_is_not_shared(cluster: Trial, expect: Expect) -> None:
+    """Pods of the system quota are admitted without a limit, and the others divide what they leave."""
+    cluster.add(node("n1").cpu(8))
+    make(cluster, quota(named(cluster, "a")).max(cpu=100))
+    system = pod("agent").request(cpu=5).scheduler(KOORD_SCHEDULER)
+    cluster.submit(system.label("quota.scheduling.koordinator.sh/name", SYSTEM_QUOTA))
+    expect.bound("agent")
+
+    cluster.submit(*many(cluster, "a", 4))
+
+    expect.bound("a-0", "a-1", "a-2")
+    expect.pending("a-3", saying=f"quotaName: {named(cluster, 'a')}, runtime: cpu:3, used: cpu:3")

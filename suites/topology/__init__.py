@@ -1,0 +1,1 @@
+"""Network topology: gangs gather in domains of spines and blocks."""

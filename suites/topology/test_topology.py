@@ -1,0 +1,417 @@
+"""Gangs gather in the domains of a network of spines and blocks.
+
+Nodes have A10 cards, and a member asks for one card unless the case says otherwise, so room is a number of cards. The
+scheduler's own order of nodes would spread the members.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+import pytest
+
+from seatrial.fixtures.expect import Expect
+from seatrial.fixtures.trial import Trial
+from seatrial.harness.clusters.protocol import Capability
+from seatrial.harness.subject.protocol import Subject
+from seatrial.scheduler.api.builders import NodeBuilder, PodBuilder, gang, network_topology, node, pod
+from seatrial.scheduler.api.networktopology import GATHER_SPEC, TOPOLOGIES_PATH
+from seatrial.scheduler.api.podgroup import NETWORK_TOPOLOGY_INDEX
+
+pytestmark = [pytest.mark.needs(Capability.NODES)]
+
+SPINE, BLOCK = "network.topology.nvidia.com/spine", "network.topology.nvidia.com/block"
+MUST, PREFER = "MustGather", "PreferGather"
+PATH = f"{TOPOLOGIES_PATH}/default"
+
+
+def network() -> dict[str, Any]:
+    return network_topology(("SpineLayer", SPINE), ("BlockLayer", BLOCK))
+
+
+def placed_in(name: str, spine: str, block: str, *, cards: int = 2) -> NodeBuilder:
+    """A node in the network."""
+    return node(name).gpus("a10", cards).label(SPINE, spine).label(BLOCK, block)
+
+
+def workers(group: str, count: int, *, first: int = 0) -> list[PodBuilder]:
+    """Members of a PodGroup with one card each."""
+    return [pod(f"{group}-{number}").gpus(1).in_gang(group) for number in range(first, first + count)]
+
+
+def names(group: str, count: int) -> list[str]:
+    return [f"{group}-{number}" for number in range(count)]
+
+
+def on(name: str, node_name: str, cards: int) -> PodBuilder:
+    """A pod without a gang that takes cards of one node."""
+    return pod(name).gpus(cards).select({"kubernetes.io/hostname": node_name})
+
+
+def where(cluster: Trial, group: str) -> Mapping[str, str]:
+    """The node of each bound pod of a gang."""
+    return {
+        pod.metadata.name: pod.spec.node_name
+        for pod in cluster.pods()
+        if pod.spec.node_name and pod.metadata.name.startswith(f"{group}-")
+    }
+
+
+def blocks(cluster: Trial, group: str) -> Counter[str]:
+    """The number of members in each block; nodes are named BLOCK-NUMBER."""
+    return Counter(name.rpartition("-")[0] for name in where(cluster, group).values())
+
+
+def crowded(cluster: Trial, expect: Expect) -> None:
+    """Three blocks of two nodes with two cards, of which b1 and b3 have a used card: room for 3, 4 and 3."""
+    cluster.apply(network())
+    cluster.add(
+        placed_in("b1-0", "s1", "b1"), placed_in("b1-1", "s1", "b1"),
+        placed_in("b2-0", "s1", "b2"), placed_in("b2-1", "s1", "b2"),
+        placed_in("b3-0", "s2", "b3"), placed_in("b3-1", "s2", "b3"),
+    )  # fmt: skip
+    cluster.submit(on("x", "b1-0", 1), on("y", "b3-0", 1))
+    expect.bound("x", "y")
+
+
+def domains(cluster: Trial) -> dict[str, int]:
+    """`Layer/name` of each domain in the status, with its number of nodes."""
+    rows = orjson.loads(cluster.call("GET", PATH).body).get("status", {}).get("detailStatus", [])
+    return {
+        f"{row['topologyInfo']['topologyLayer']}/{row['topologyInfo']['topologyName']}": row["nodeNum"] for row in rows
+    }
+
+
+# -- the tree ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.feature("TOPO-1.layers", "TOPO-1.status")
+@pytest.mark.case("TO-001", severity="critical")
+def test_the_status_lists_the_domains(cluster: Trial) -> None:
+    """Four nodes in three blocks of two spines: the status has the tree with the number of nodes of each domain."""
+    cluster.apply(network())
+    cluster.add(
+        placed_in("b1-0", "s1", "b1"), placed_in("b1-1", "s1", "b1"), placed_in("b2-0", "s1", "b2"),
+        placed_in("b3-0", "s2", "b3"),
+    )  # fmt: skip
+    expected = {
+        "ClusterTopologyLayer/": 4, "SpineLayer/s1": 3, "BlockLayer/b1": 2, "BlockLayer/b2": 1, "SpineLayer/s2": 1,
+        "BlockLayer/b3": 1,
+    }  # fmt: skip
+    assert cluster.cluster.wait(lambda: domains(cluster) == expected, within=30), domains(cluster)
+    assert list(domains(cluster)) == list(expected), "expected the domains depth first, children by name"
+
+
+@pytest.mark.feature("TOPO-1.follows", "TOPO-1.status")
+@pytest.mark.case("TO-002", severity="critical")
+def test_the_tree_follows_the_labels(cluster: Trial, expect: Expect) -> None:
+    """Neither block has room for a gang of four. A node of the other block is labelled anew, which completes b1; its
+    gang is bound there, and the status shows the move."""
+    cluster.apply(network())
+    cluster.add(placed_in("b1-0", "s1", "b1"), placed_in("b2-0", "s1", "b2"))
+    cluster.apply(gang("train", 4).gather("BlockLayer", MUST))
+    cluster.submit(*workers("train", 4))
+    expect.stable(seconds=5)
+    assert not where(cluster, "train")
+
+    assert cluster.call("PATCH", "/api/v1/nodes/b2-0", {"metadata": {"labels": {BLOCK: "b1"}}}).ok
+
+    expect.bound(*names("train", 4), within=40)
+    assert cluster.cluster.wait(lambda: domains(cluster).get("BlockLayer/b1") == 2, within=30), domains(cluster)
+    assert "BlockLayer/b2" not in domains(cluster)
+
+
+@pytest.mark.feature("TOPO-1.invalid")
+@pytest.mark.case("TO-003", severity="normal")
+@pytest.mark.parametrize(
+    ("layers", "told"),
+    [
+        ([("NodeTopologyLayer", "RackLayer")], '"RackLayer" not found in spec'),
+        ([("A", "B"), ("B", "A"), ("NodeTopologyLayer", "A")], "cycle"),
+        ([("A", ""), ("B", ""), ("NodeTopologyLayer", "A")], "one chain"),
+        ([("A", "")], '"NodeTopologyLayer" not found in spec'),
+    ],
+    ids=["unknown-parent", "cycle", "two-roots", "no-nodes"],
+)
+def test_layers_that_are_no_chain(cluster: Trial, expect: Expect, layers: list[tuple[str, str]], told: str) -> None:
+    """The topology is changed to layers that are no chain: an event says why, and the layers of before are used."""
+    crowded(cluster, expect)
+    assert cluster.cluster.wait(lambda: bool(domains(cluster)), within=30)
+    entries = [{"topologyLayer": name, "parentTopologyLayer": parent, "labelKey": [SPINE]} for name, parent in layers]
+    assert cluster.call("PATCH", PATH, {"spec": {"networkTopologySpec": entries}}).ok
+
+    def said() -> bool:
+        return any(told in event.message for event in cluster.events("default", namespace="default")
+                   if event.reason == "InvalidTopology")  # fmt: skip
+
+    assert cluster.cluster.wait(said, within=30), cluster.events("default", namespace="default")
+    cluster.apply(gang("train", 4).gather("BlockLayer", MUST))
+    cluster.submit(*workers("train", 4))
+    expect.bound(*names("train", 4))
+    assert blocks(cluster, "train") == {"b2": 4}
+
+
+@pytest.mark.feature("TOPO-1.left-out")
+@pytest.mark.case("TO-004", severity="critical")
+def test_a_node_without_a_spine_holds_no_gathered_gang(cluster: Trial, expect: Expect) -> None:
+    """A node of four cards has no spine label: the gang of four waits and names it, until the label is set."""
+    cluster.apply(network())
+    cluster.add(placed_in("b1-0", "s1", "b1"), node("odd-0").gpus("a10", 4).label(BLOCK, "odd"))
+    cluster.apply(gang("train", 4).gather("BlockLayer", MUST))
+    cluster.submit(*workers("train", 4))
+    expect.pending(*names("train", 4), saying='node "odd-0" missing network topology layer "SpineLayer"')
+    expect.stable(seconds=5)
+
+    assert cluster.call("PATCH", "/api/v1/nodes/odd-0", {"metadata": {"labels": {SPINE: "s2"}}}).ok
+
+    expect.bound(*names("train", 4), within=40)
+
+
+# -- gathering --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.feature("TOPO-2.must-gather")
+@pytest.mark.case("TO-010", severity="blocker")
+def test_must_gather_finds_the_only_block(cluster: Trial, expect: Expect) -> None:
+    """Ten cards are free in three blocks, four of them in b2: a gang of four that must gather in a block is there."""
+    crowded(cluster, expect)
+    cluster.apply(gang("train", 4).gather("BlockLayer", MUST))
+
+    cluster.submit(*workers("train", 4))
+
+    expect.bound(*names("train", 4))
+    assert blocks(cluster, "train") == {"b2": 4}
+
+
+@pytest.mark.feature("TOPO-2.must-gather", "TOPO-2.said")
+@pytest.mark.case("TO-011", severity="blocker")
+def test_must_gather_waits_for_one_domain(cluster: Trial, expect: Expect) -> None:
+    """No block has five of the ten free cards: the gang of five waits and says how many fit where. When a pod leaves a
+    block of four cards, that is still too few; a third node in b3 has room."""
+    crowded(cluster, expect)
+    cluster.apply(gang("train", 5).gather("BlockLayer", MUST))
+    cluster.submit(*workers("train", 5))
+    expect.pending(
+        *names("train", 5),
+        saying="desiredOfferSlot: 5, topology topologyNode BlockLayer/b1: 3;topology topologyNode BlockLayer/b2: 4;"
+        "topology topologyNode BlockLayer/b3: 3",
+    )
+    cluster.delete("x")
+    expect.stable(seconds=12)
+    assert not where(cluster, "train")
+
+    cluster.add(placed_in("b3-2", "s2", "b3"))
+
+    expect.bound(*names("train", 5), within=40)
+    assert blocks(cluster, "train") == {"b3": 5}
+
+
+@pytest.mark.feature("TOPO-2.prefer-gather")
+@pytest.mark.case("TO-012", severity="blocker")
+@pytest.mark.parametrize(
+    ("count", "expected"), [(4, {"b2": 4}), (6, {"b1": 2, "b2": 4})], ids=["one-block-has-room", "no-block-has-room"]
+)
+def test_prefer_gather_degrades(cluster: Trial, expect: Expect, count: int, expected: dict[str, int]) -> None:
+    """Four members that prefer a block are in b2, the only block with room for them. Six fit into no block: they are in
+    the two blocks of spine s1, most of them in the larger one."""
+    crowded(cluster, expect)
+    cluster.apply(gang("train", count).gather("BlockLayer", PREFER))
+
+    cluster.submit(*workers("train", count))
+
+    expect.bound(*names("train", count))
+    assert blocks(cluster, "train") == expected
+
+
+@pytest.mark.feature("TOPO-2.prefer-gather")
+@pytest.mark.case("TO-013", severity="critical")
+def test_prefer_gather_spreads_over_spines(cluster: Trial, expect: Expect) -> None:
+    """Nine members fit into no spine: they are bound all the same, on all three blocks."""
+    crowded(cluster, expect)
+    cluster.apply(gang("train", 9).gather("SpineLayer", PREFER))
+
+    cluster.submit(*workers("train", 9))
+
+    expect.bound(*names("train", 9))
+    assert blocks(cluster, "train") == {"b1": 3, "b2": 4, "b3": 2}
+
+
+@pytest.mark.feature("TOPO-2.best-domain")
+@pytest.mark.case("TO-014", severity="critical")
+def test_the_tightest_domain_is_best(cluster: Trial, expect: Expect) -> None:
+    """Block b1 has room for six, b2 for four: a gang of four takes b2, and leaves b1 to a gang of six."""
+    cluster.apply(network())
+    cluster.add(*(placed_in(f"b1-{number}", "s1", "b1") for number in range(3)))
+    cluster.add(*(placed_in(f"b2-{number}", "s1", "b2") for number in range(2)))
+    cluster.apply(gang("small", 4).gather("BlockLayer", MUST), gang("large", 6).gather("BlockLayer", MUST))
+    cluster.submit(*workers("small", 4))
+    expect.bound(*names("small", 4))
+    assert blocks(cluster, "small") == {"b2": 4}
+
+    cluster.submit(*workers("large", 6))
+
+    expect.bound(*names("large", 6))
+    assert blocks(cluster, "large") == {"b1": 6}
+
+
+@pytest.mark.feature("TOPO-2.devices")
+@pytest.mark.case("TO-015", severity="blocker")
+def test_sums_of_shares_are_no_room(cluster: Trial, expect: Expect) -> None:
+    """Members ask for 80 % of a card. The nodes of b1 have 80 % free, but on two cards; b1 comes first by name and has
+    more nodes. The gang gathers in b2, whose nodes have a free card each."""
+    cluster.apply(network())
+    cluster.add(*(placed_in(f"b1-{number}", "s1", "b1") for number in range(3)))
+    cluster.add(*(placed_in(f"b2-{number}", "s1", "b2", cards=1) for number in range(2)))
+    shares = [
+        pod(f"share-{number}-{card}").gpu_share(60).select({"kubernetes.io/hostname": f"b1-{number}"})
+        for number in range(3) for card in range(2)
+    ]  # fmt: skip
+    cluster.submit(*shares)
+    expect.bound("share-0-0", "share-0-1", *(built.name for built in shares[2:]))
+    cluster.apply(gang("train", 2).gather("BlockLayer", MUST))
+
+    cluster.submit(*(pod(name).gpu_share(80).in_gang("train") for name in names("train", 2)))
+
+    expect.bound(*names("train", 2))
+    assert blocks(cluster, "train") == {"b2": 2}
+
+
+@pytest.mark.feature("TOPO-2.multiples")
+@pytest.mark.case("TO-016", severity="normal")
+def test_members_on_a_node_are_a_multiple(cluster: Trial, expect: Expect) -> None:
+    """Four members on nodes of three cards with podCountMultiple 2: two on each of two nodes, not three and one."""
+    cluster.apply(network())
+    cluster.add(*(placed_in(f"b1-{number}", "s1", "b1", cards=3) for number in range(3)))
+    cluster.apply(gang("train", 4).gather("BlockLayer", MUST).gather("NodeTopologyLayer", PREFER, multiple=2))
+
+    cluster.submit(*workers("train", 4))
+
+    expect.bound(*names("train", 4))
+    assert sorted(Counter(where(cluster, "train").values()).values()) == [2, 2]
+
+
+@pytest.mark.feature("TOPO-2.index")
+@pytest.mark.case("TO-017", severity="normal")
+def test_neighbours_by_index_are_neighbours(cluster: Trial, expect: Expect) -> None:
+    """Six members whose index differs from the order of their names, on three nodes of two cards: members 0 and 1 share
+    a node, 2 and 3, 4 and 5."""
+    cluster.apply(network())
+    cluster.add(*(placed_in(f"b1-{number}", "s1", "b1") for number in range(3)))
+    cluster.apply(gang("train", 6).gather("BlockLayer", MUST))
+    indices = (4, 1, 2, 0, 5, 3)  # by name
+
+    cluster.submit(*(
+        built.annotation(NETWORK_TOPOLOGY_INDEX, str(index))
+        for built, index in zip(workers("train", 6), indices, strict=True)
+    ))  # fmt: skip
+
+    expect.bound(*names("train", 6))
+    node_of = {index: where(cluster, "train")[f"train-{number}"] for number, index in enumerate(indices)}
+    assert node_of[0] == node_of[1] != node_of[2] == node_of[3] != node_of[4] == node_of[5]
+
+
+@pytest.mark.feature("TOPO-2.groups")
+@pytest.mark.case("TO-018", severity="critical")
+def test_a_gang_group_gathers_as_one(cluster: Trial, expect: Expect) -> None:
+    """Two gangs of one group, of two members each: b1 has room for three, b2 for four. All four are in b2."""
+    crowded(cluster, expect)
+    ids = [f"{cluster.name}/train", f"{cluster.name}/serve"]
+    cluster.apply(
+        gang("train", 2).together_with(*ids).gather("BlockLayer", MUST),
+        gang("serve", 2).together_with(*ids).gather("BlockLayer", MUST),
+    )
+
+    cluster.submit(*workers("train", 2), *workers("serve", 2))
+
+    expect.bound(*names("train", 2), *names("serve", 2))
+    assert blocks(cluster, "train") + blocks(cluster, "serve") == {"b2": 4}
+
+
+# -- waiting ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.feature("TOPO-2.waking")
+@pytest.mark.case("TO-020", severity="critical")
+def test_a_topology_that_comes_later_wakes_the_gang(cluster: Trial, expect: Expect) -> None:
+    """Without a ClusterNetworkTopology the gang waits and says so; it is bound in one block when there is one."""
+    cluster.add(placed_in("b1-0", "s1", "b1"), placed_in("b2-0", "s1", "b2"), placed_in("b2-1", "s1", "b2"))
+    cluster.apply(gang("train", 4).gather("BlockLayer", MUST))
+    cluster.submit(*workers("train", 4))
+    expect.pending(*names("train", 4), saying="no cluster network topology")
+    expect.stable(seconds=15)  # the backoff after the failure ends
+
+    cluster.apply(network())
+
+    expect.bound(*names("train", 4), within=40)
+    assert blocks(cluster, "train") == {"b2": 4}
+
+
+@pytest.mark.feature("TOPO-2.waking")
+@pytest.mark.case("TO-021", severity="critical")
+def test_a_node_that_comes_later_wakes_the_gang(cluster: Trial, expect: Expect) -> None:
+    """A gang of six waits. Three nodes come, each in another block; only the last one completes a block of six."""
+    crowded(cluster, expect)
+    cluster.apply(gang("train", 6).gather("BlockLayer", MUST))
+    cluster.submit(*workers("train", 6))
+    expect.stable(seconds=3)
+    for block, spine in (("b1", "s1"), ("b3", "s2")):
+        cluster.add(placed_in(f"{block}-2", spine, block))
+        expect.stable(seconds=12)
+        assert not where(cluster, "train")
+
+    cluster.add(placed_in("b2-2", "s1", "b2"))
+
+    expect.bound(*names("train", 6), within=40)
+    assert blocks(cluster, "train") == {"b2": 6}
+
+
+@pytest.mark.feature("TOPO-2.restart")
+@pytest.mark.case("TO-022", severity="critical")
+def test_restarted_while_a_gang_waits(cluster: Trial, expect: Expect, subject: Subject | None) -> None:
+    """The scheduler is killed while a gang of four waits for a block; its successor gathers it when a pod leaves."""
+    if subject is None:
+        pytest.skip("needs a scheduler that the harness started; somebody else runs this one")
+    crowded(cluster, expect)
+    cluster.submit(on("z", "b2-0", 1))
+    expect.bound("z")
+    cluster.apply(gang("train", 4).gather("BlockLayer", MUST))
+    cluster.submit(*workers("train", 4))
+    expect.stable(seconds=3)
+
+    subject.kill()
+    subject.start_again()
+
+    expect.stable(seconds=5)
+    assert not where(cluster, "train")
+    cluster.delete("y")
+    expect.bound(*names("train", 4), within=40)
+    assert blocks(cluster, "train") == {"b3": 4}
+
+
+@pytest.mark.feature("TOPO-2.unknown-layer")
+@pytest.mark.case("TO-023", severity="normal")
+def test_a_layer_that_does_not_exist(cluster: Trial, expect: Expect) -> None:
+    """A gang must gather in a layer that the topology lacks: its pods name the layer, and another pod is bound."""
+    crowded(cluster, expect)
+    cluster.apply(gang("train", 2).gather("RackLayer", MUST))
+    cluster.submit(*workers("train", 2))
+    expect.pending(*names("train", 2), saying="RackLayer")
+
+    cluster.submit(pod("other").gpus(1))
+
+    expect.bound("other")
+    assert not where(cluster, "train")
+
+
+@pytest.mark.feature("TOPO-2.unreadable")
+@pytest.mark.case("TO-024", severity="normal")
+@pytest.mark.parametrize("text", ["BlockLayer", "[]", '{"gatherStrategy": [{"layer": 3}]}'])
+def test_a_spec_that_cannot_be_read(cluster: Trial, expect: Expect, text: str) -> None:
+    """The annotation is not the JSON that is expected: the gang is bound as one without it, in two spines."""
+    crowded(cluster, expect)
+    cluster.apply(gang("train", 10).annotation(GATHER_SPEC, text))
+
+    cluster.submit(*workers("train", 10))
+
+    expect.bound(*names("train", 10))
