@@ -6,16 +6,19 @@ scheduler's own order of nodes would spread the members.
 
 from collections import Counter
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
+import yaml
 
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.harness.subject.protocol import Subject
-from seatrial.scheduler.api.builders import NodeBuilder, PodBuilder, gang, network_topology, node, pod
+from seatrial.scheduler.api.builders import NodeBuilder, PodBuilder, gang, network_topology, node, pod, priority_class
+from seatrial.scheduler.api.extension import KOORD_SCHEDULER
 from seatrial.scheduler.api.networktopology import GATHER_SPEC, TOPOLOGIES_PATH
 from seatrial.scheduler.api.podgroup import NETWORK_TOPOLOGY_INDEX
 
@@ -24,6 +27,7 @@ pytestmark = [pytest.mark.needs(Capability.NODES)]
 SPINE, BLOCK = "network.topology.nvidia.com/spine", "network.topology.nvidia.com/block"
 MUST, PREFER = "MustGather", "PreferGather"
 PATH = f"{TOPOLOGIES_PATH}/default"
+RELEASED = Path(__file__).parents[1] / "manifests/v1.7/config/network-topology.config.yaml"
 
 
 def network() -> dict[str, Any]:
@@ -412,3 +416,34 @@ def test_a_spec_that_cannot_be_read(cluster: Trial, expect: Expect, text: str) -
     cluster.submit(*workers("train", 10))
 
     expect.bound(*names("train", 10))
+
+
+@pytest.mark.feature("TOPO-2.configuration-network-topology")
+@pytest.mark.case("TO-030", severity="critical")
+def test_the_released_switches(cluster: Trial, expect: Expect, seatrial_scheduler_config: Path | None) -> None:
+    """With the switches of the released configuration a gang of four gathers in b2, the only block with room. Beside it
+    there is room for six: a gang of ten with a higher priority takes the cards of the whole first gang."""
+    released = coscheduling_args(RELEASED).items()
+    if seatrial_scheduler_config is None or not released <= coscheduling_args(seatrial_scheduler_config).items():
+        pytest.skip(f"needs a scheduler with the switches of {RELEASED.name}")
+    crowded(cluster, expect)
+    cluster.apply(gang("train", 4).gather("BlockLayer", MUST))
+    cluster.submit(*(built.scheduler(KOORD_SCHEDULER) for built in workers("train", 4)))
+    expect.bound(*names("train", 4))
+    assert blocks(cluster, "train") == {"b2": 4}
+
+    cluster.apply(priority_class("trial-urgent", 9000), gang("urgent", 10))
+    cluster.submit(*(built.scheduler(KOORD_SCHEDULER).priority_class("trial-urgent") for built in workers("urgent", 10)))
+
+    expect.bound(*names("urgent", 10), within=60)
+    assert not where(cluster, "train")
+
+
+def coscheduling_args(configuration: Path) -> dict[str, Any]:
+    """The arguments of Coscheduling of the profile koord-scheduler, or of the first profile."""
+    profiles = yaml.safe_load(configuration.read_bytes())["profiles"]
+    own = next((profile for profile in profiles if profile["schedulerName"] == KOORD_SCHEDULER), profiles[0])
+    found: dict[str, Any] = next(
+        (entry["args"] for entry in own.get("pluginConfig", ()) if entry["name"] == "Coscheduling"), {}
+    )
+    return found
