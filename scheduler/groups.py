@@ -27,6 +27,7 @@ from seatrial.scheduler.cache.columns import Ints, Rows
 from seatrial.scheduler.cache.nodeinfo import PodInfo
 from seatrial.scheduler.framework.class_scores import ClassScores
 from seatrial.scheduler.framework.decisions import Decision, Evict, Reject
+from seatrial.scheduler.framework.extension_points import Transformer
 from seatrial.scheduler.framework.fit_error import FitError
 from seatrial.scheduler.framework.group_failure import GroupFailure, Unplaced
 from seatrial.scheduler.framework.groups import Attempt, Domains
@@ -469,7 +470,10 @@ class GroupEngine:
             return False  # its gate opens by its own key
         for kind, count in parked.needs.items():
             info = parked.examples[kind]
-            class_scores = self._core.runner_of(info).class_scores(info.shape)
+            runner = self._core.runner_of(info)
+            if any(isinstance(plugin, Transformer) and plugin.concerns(info.pod) for plugin in runner.profile.all):
+                continue  # room in reservations is not in the columns
+            class_scores = runner.class_scores(info.shape)
             class_scores.refresh()
             if self._places(kind, info, class_scores) < count:
                 return False
