@@ -75,6 +75,7 @@ def crowded(cluster: Trial, expect: Expect) -> None:
         placed_in("b2-0", "s1", "b2"), placed_in("b2-1", "s1", "b2"),
         placed_in("b3-0", "s2", "b3"), placed_in("b3-1", "s2", "b3"),
     )  # fmt: skip
+    in_tree(cluster, 6)
     cluster.submit(on("x", "b1-0", 1), on("y", "b3-0", 1))
     expect.bound("x", "y")
 
@@ -85,6 +86,11 @@ def domains(cluster: Trial) -> dict[str, int]:
     return {
         f"{row['topologyInfo']['topologyLayer']}/{row['topologyInfo']['topologyName']}": row["nodeNum"] for row in rows
     }
+
+
+def in_tree(cluster: Trial, nodes: int) -> None:
+    """Wait until the status counts this many nodes: Koordinator reads nodes every ten seconds."""
+    assert cluster.cluster.wait(lambda: domains(cluster).get("ClusterTopologyLayer/") == nodes, within=30)
 
 
 # -- the tree ---------------------------------------------------------------------------------------------------------
@@ -248,6 +254,7 @@ def test_the_tightest_domain_is_best(cluster: Trial, expect: Expect) -> None:
     cluster.apply(network())
     cluster.add(*(placed_in(f"b1-{number}", "s1", "b1") for number in range(3)))
     cluster.add(*(placed_in(f"b2-{number}", "s1", "b2") for number in range(2)))
+    in_tree(cluster, 5)
     cluster.apply(gang("small", 4).gather("BlockLayer", MUST), gang("large", 6).gather("BlockLayer", MUST))
     cluster.submit(*workers("small", 4))
     expect.bound(*names("small", 4))
@@ -267,6 +274,7 @@ def test_sums_of_shares_are_no_room(cluster: Trial, expect: Expect) -> None:
     cluster.apply(network())
     cluster.add(*(placed_in(f"b1-{number}", "s1", "b1") for number in range(2)))
     cluster.add(*(placed_in(f"b2-{number}", "s1", "b2", cards=1) for number in range(3)))
+    in_tree(cluster, 5)
     for number in range(2):
         cluster.submit(pod(f"share-{number}").gpu_share(40).select({"kubernetes.io/hostname": f"b1-{number}"}))
     expect.bound("share-0", "share-1")
@@ -284,6 +292,7 @@ def test_members_on_a_node_are_a_multiple(cluster: Trial, expect: Expect) -> Non
     """Four members on nodes of three cards with podCountMultiple 2: two on each of two nodes, not three and one."""
     cluster.apply(network())
     cluster.add(*(placed_in(f"b1-{number}", "s1", "b1", cards=3) for number in range(3)))
+    in_tree(cluster, 3)
     cluster.apply(gang("train", 4).gather("BlockLayer", MUST).gather("NodeTopologyLayer", PREFER, multiple=2))
 
     cluster.submit(*workers("train", 4))
@@ -299,6 +308,7 @@ def test_neighbours_by_index_are_neighbours(cluster: Trial, expect: Expect) -> N
     a node, 2 and 3, 4 and 5."""
     cluster.apply(network())
     cluster.add(*(placed_in(f"b1-{number}", "s1", "b1") for number in range(3)))
+    in_tree(cluster, 3)
     cluster.apply(gang("train", 6).gather("BlockLayer", MUST))
     indices = (4, 1, 2, 0, 5, 3)  # by name
 
@@ -433,7 +443,9 @@ def test_the_released_switches(cluster: Trial, expect: Expect, seatrial_schedule
     assert blocks(cluster, "train") == {"b2": 4}
 
     cluster.apply(priority_class("trial-urgent", 9000), gang("urgent", 10))
-    cluster.submit(*(built.scheduler(KOORD_SCHEDULER).priority_class("trial-urgent") for built in workers("urgent", 10)))
+    cluster.submit(
+        *(built.scheduler(KOORD_SCHEDULER).priority_class("trial-urgent") for built in workers("urgent", 10))
+    )
 
     expect.bound(*names("urgent", 10), within=60)
     assert not where(cluster, "train")
