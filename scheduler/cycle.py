@@ -23,6 +23,7 @@ from seatrial.scheduler.framework.timing import EVERY, PRE_BIND
 from seatrial.scheduler.groups import GroupEngine
 from seatrial.scheduler.held_reports import HeldReports
 from seatrial.scheduler.intake import Intake
+from seatrial.scheduler.permit_waiters import PermitWaiters
 from seatrial.scheduler.queue.active import Entry
 from seatrial.scheduler.queue.queue import SchedulingQueue
 from seatrial.scheduler.waking import Waker, class_key
@@ -41,6 +42,8 @@ class Core(Intake):
         self._outbox: list[Decision] = []  # decisions that timers and events made
         self.waker = Waker(self)
         self.groups = GroupEngine(self)
+        self.permits = PermitWaiters(self)
+        handle.permit_waiters = self.permits
         self._reports = HeldReports(self)
         self._diagnoses = DiagnosisLog(handle.clock)
         self.timing = handle.timing
@@ -109,7 +112,7 @@ class Core(Intake):
             return self._reject(entry, state, status)
         if runner.profile.permit:
             status = runner.permit(state, info.pod, node)
-            if not status.ok:
+            if not status.ok and not status.waits:
                 return self._reject(entry, state, status)
         self.cache.assume(info, node)
         if self.handle.nominator.nominated:
@@ -120,6 +123,9 @@ class Core(Intake):
             for group in dict.fromkeys((key, (*key[:2], ""))):  # pods that were tried without any node have no mark
                 if waiting.has_class(group):
                     self.waker.wake_class(group, class_scores)
+        if status.waits:
+            self.permits.add(entry, state, node, status.waits)
+            return []
         return [self.bind(entry, state, node)]
 
     def bind(self, entry: Entry, state: CycleState, node: str) -> Bind:
@@ -296,6 +302,10 @@ class Core(Intake):
         """Why PreEnqueue, a gate or its group keeps a pod of the queue from being placed; "" if none does."""
         if info.uid in self.groups:
             return f"has a place on node {info.node_name} and waits for the other members of its group"
+        waiter = self.permits.get(info.uid)
+        if waiter is not None:
+            names = ", ".join(waiter.pending_plugins)
+            return f"has a place on node {info.node_name} and waits on Permit for {names}"
         entry = self.queue.held.get(info.uid)
         if entry is None or entry.held is None:
             return ""

@@ -1,9 +1,9 @@
 """`bench api`: request rates of an API server, its memory for each object, and the cost of many watchers.
 
 The server is a separate process on one core. This process is the client: raw HTTPS, one connection for each request in
-flight. Each repetition starts a fresh embedded server; on another server, pods are created in a namespace that is
-deleted afterwards. Rates refer to wall time. The processor time of the server for one request is reported as well: it
-is the better figure on a shared machine.
+flight. Each repetition starts a fresh embedded server, or fresh etcd and kube-apiserver, of which the latter is
+measured; on another server, pods are created in a namespace that is deleted afterwards. Rates refer to wall time. The
+processor time of the server for one request is reported as well: it is the better figure on a shared machine.
 """
 
 import asyncio
@@ -23,6 +23,8 @@ import uvloop
 from seatrial.harness.bench.core import Progress
 from seatrial.harness.bench.raw_http import RawClient
 from seatrial.harness.bench.usage import Meter, spent_in_kernel
+from seatrial.harness.clusters.backends import EMBEDDED, ENVTEST
+from seatrial.harness.clusters.control_plane import control_plane
 from seatrial.harness.clusters.embedded import start_process
 from seatrial.harness.clusters.kubeconfig import Access, load_access
 from seatrial.harness.errors import ClusterError
@@ -77,7 +79,7 @@ class Server:
         return spent_in_kernel(self.pid) if self.pid else 0.0
 
 
-def bench_api(size: ApiSize, kubeconfig: Path | None, progress: Progress) -> dict[str, Any]:
+def bench_api(size: ApiSize, kubeconfig: Path | None, progress: Progress, *, backend: str = EMBEDDED) -> dict[str, Any]:
     """Run the benchmark and return the documented fields of `bench api`.
 
     Raises:
@@ -88,18 +90,18 @@ def bench_api(size: ApiSize, kubeconfig: Path | None, progress: Progress) -> dic
     bytes_per_pod: list[float] = []
     resident = 0.0
     for number in range(size.repeat):
-        with _server(kubeconfig) as server:
+        with _server(kubeconfig, backend) as server:
             rates = uvloop.run(_rates(server, size))
         for name, measured in rates.items():
             found[name].append(measured)
-        with _server(kubeconfig) as server:
+        with _server(kubeconfig, backend) as server:
             ratios.append(uvloop.run(_fanout(server, size)))
         progress(
             f"repetition {number + 1} of {size.repeat}: {rates['creates'].per_second:,.0f} creates/s,"
             f" {size.watchers} watchers cost {ratios[-1]:.2f} times one"
         )
     if kubeconfig is None and size.pods:
-        with _server(None) as server:
+        with _server(None, backend) as server:
             before = _resident(server.pid)
             uvloop.run(_fill(server, size))
             resident = _resident(server.pid) / 2**20
@@ -139,7 +141,7 @@ def _figures(
 
 
 @contextmanager
-def _server(kubeconfig: Path | None) -> Iterator[Server]:
+def _server(kubeconfig: Path | None, backend: str) -> Iterator[Server]:
     if kubeconfig is not None:
         access = load_access(kubeconfig)
         try:
@@ -148,6 +150,10 @@ def _server(kubeconfig: Path | None) -> Iterator[Server]:
             uvloop.run(_one(access, f"/api/v1/namespaces/{NAMESPACE}", b"", "DELETE"))
         return
     with private_folder() as folder:
+        if backend == ENVTEST:
+            with control_plane(folder, controllers=False) as plane:
+                yield Server(load_access(plane.kubeconfig), plane.processes[1].pid)
+            return
         path = folder / "kubeconfig"
         process, _ = start_process(path, fleet="", seed=0, port=0, log=folder / "log")
         try:

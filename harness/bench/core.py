@@ -8,6 +8,7 @@ import gc
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from seatrial.harness.bench.mixes import (
@@ -21,6 +22,7 @@ from seatrial.harness.bench.mixes import (
     pod_spec,
     topology_manifest,
 )
+from seatrial.harness.errors import UsageError
 from seatrial.harness.sample_statistics import percentiles, rounded, spread
 from seatrial.harness.subject.inprocess import BareCore
 
@@ -41,14 +43,21 @@ class Size:
     waiting: int = 0
 
 
-def bench_core(size: Size, mix: Mix, progress: Progress) -> dict[str, Any]:
-    """Run the benchmark and return the documented fields of `bench schedule`."""
+def bench_core(size: Size, mix: Mix, progress: Progress, *, config: Path | None = None) -> dict[str, Any]:
+    """Run the benchmark and return the documented fields of `bench schedule`. `config`: the scheduler's.
+
+    Raises:
+        UsageError: `config` is no configuration that the scheduler can use.
+    """
     rates: list[float] = []
     decisions: list[float] = []
     shares: list[float] = []
     placed = unplaced = 0
     for number in range(size.repeat):
-        core = prepared(size, mix)
+        core = prepared(size, mix, config)
+        if not core.ready:
+            name = core.scheduler_name
+            raise UsageError(f"--scheduler-config: expected a profile for scheduler {name!r}, found none")
         seconds, cpu_seconds, each, placed, unplaced = timed(core)
         shares.append(cpu_seconds / seconds)
         rates.append(size.pods / seconds)
@@ -72,7 +81,7 @@ def bench_core(size: Size, mix: Mix, progress: Progress) -> dict[str, Any]:
         "placed": placed,
         "unplaced": unplaced,
         "limit": "scheduler core (one core of one processor)",
-        "valid": not (because := starved(shares)),
+        "valid": not (because := [*starved(shares), *nothing_placed(placed, size.pods)]),
         "invalid_because": because,
     }
 
@@ -88,9 +97,14 @@ def starved(shares: Sequence[float]) -> list[str]:
     return [f"other load on the machine: a repetition got {min(shares):.0%} of a core, expected {MIN_CPU_SHARE:.0%}"]
 
 
-def prepared(size: Size, mix: Mix) -> BareCore:
+def nothing_placed(placed: int, pods: int) -> list[str]:
+    """Why figures are not valid: no pod was placed, so no placement was measured."""
+    return [] if placed or not pods else [f"no pod was placed, of {pods:,}"]
+
+
+def prepared(size: Size, mix: Mix, config: Path | None = None) -> BareCore:
     """A scheduler with all nodes added and all pods in its queue."""
-    core = BareCore(seed=size.seed)
+    core = BareCore(seed=size.seed, configuration=config)
     if mix.name in GATHER:
         core.add_network_topology(topology_manifest())
     for name in names("node", size.nodes):

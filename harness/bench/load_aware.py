@@ -5,13 +5,14 @@ are hot. The processor time of the whole is measured: decoding, updating one row
 whether waiting pods fit.
 """
 
+import gc
 import json
 import random
 import sys
 import time
 from typing import Any
 
-from seatrial.harness.bench.core import Progress, starved
+from seatrial.harness.bench.core import GC_THRESHOLDS, Progress, starved
 from seatrial.harness.bench.mixes import NODE_CPU, device_manifest, names, node_manifest, pod_spec
 from seatrial.harness.errors import SubjectError
 from seatrial.harness.sample_statistics import percentile
@@ -68,19 +69,7 @@ def bench_load_aware(
         core.add_pod(f"waiting-{number}", core.spec(pod_spec({"cpu": f"{number + 1}"}, KOORD_SCHEDULER)))
     if _decide_all(core):
         raise SubjectError("a pod was placed on a node above its usage thresholds")
-    seconds: list[float] = []
-    shares: list[float] = []
-    for number in range(rounds):
-        lines = _lines(listed, pods, MINUTE * (number + 1), chance)
-        wall, cpu = time.perf_counter(), time.process_time()
-        for line in lines:
-            core.receive_node_metric(line)
-            core.pause(MINUTE / nodes)
-            _decide_all(core)
-        spent = time.process_time() - cpu
-        shares.append(spent / (time.perf_counter() - wall))
-        seconds.append(spent)
-        progress(f"minute {number + 1} of {rounds}: {spent:.2f} s of processor time")
+    seconds, shares = _measured(core, listed, pods, rounds, chance=chance, progress=progress)
     percent = [100 * found / MINUTE for found in seconds]
     middle = percentile(sorted(percent), 50)
     return {
@@ -88,7 +77,7 @@ def bench_load_aware(
         "nodes": nodes,
         "pods_per_node": pods,
         "waiting_shapes": waiting,
-        "report_bytes": len(lines[0]),
+        "report_bytes": len(_lines(listed[:1], pods, 0.0, chance)[0]),
         "core_percent": round(middle, 2),
         "update_us": round(middle / 100 * MINUTE / nodes * 1e6, 1),
         "within_budget": middle <= CORE_BUDGET,
@@ -96,6 +85,34 @@ def bench_load_aware(
         "invalid_because": because,
         "python": sys.version.split()[0],
     }
+
+
+def _measured(
+    core: BareCore, nodes: list[str], pods: int, rounds: int, *, chance: random.Random, progress: Progress
+) -> tuple[list[float], list[float]]:
+    """For each minute, the seconds of processor time and the share of a core that this process got."""
+    seconds: list[float] = []
+    shares: list[float] = []
+    gc.collect()
+    gc.freeze()  # as the scheduler's process does after the first synchronisation, with the same thresholds
+    thresholds = gc.get_threshold()
+    gc.set_threshold(*GC_THRESHOLDS)
+    try:
+        for number in range(rounds):
+            lines = _lines(nodes, pods, MINUTE * (number + 1), chance)
+            wall, cpu = time.perf_counter(), time.process_time()
+            for line in lines:
+                core.receive_node_metric(line)
+                core.pause(MINUTE / len(nodes))
+                _decide_all(core)
+            spent = time.process_time() - cpu
+            shares.append(spent / (time.perf_counter() - wall))
+            seconds.append(spent)
+            progress(f"minute {number + 1} of {rounds}: {spent:.2f} s of processor time")
+    finally:
+        gc.set_threshold(*thresholds)
+        gc.unfreeze()
+    return seconds, shares
 
 
 def _decide_all(core: BareCore) -> int:

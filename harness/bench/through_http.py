@@ -10,7 +10,9 @@ import gc
 import os
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -18,13 +20,16 @@ import msgspec
 import orjson
 import uvloop
 
-from seatrial.harness.bench.core import Progress, Size
+from seatrial.harness.apiserver.schemas.shipped import shipped
+from seatrial.harness.bench.core import Progress, Size, nothing_placed
 from seatrial.harness.bench.mixes import Mix, device_manifest, names, node_manifest
 from seatrial.harness.bench.raw_http import RawClient
 from seatrial.harness.bench.usage import Meter, Usage
+from seatrial.harness.clusters.backends import EMBEDDED, ENVTEST
+from seatrial.harness.clusters.control_plane import control_plane
 from seatrial.harness.clusters.embedded import start_process
 from seatrial.harness.clusters.kubeconfig import Access, load_access
-from seatrial.harness.errors import ClusterError
+from seatrial.harness.errors import ClusterError, SubjectError
 from seatrial.harness.load.arrival import Arrivals
 from seatrial.harness.private_files import private_folder
 from seatrial.harness.processes import stop
@@ -34,12 +39,15 @@ from seatrial.harness.subject.process import ProcessSubject, our_command
 from seatrial.harness.subject.protocol import OURS
 from seatrial.scheduler.api.core import DEFAULT_SCHEDULER
 from seatrial.scheduler.api.device import GROUP_VERSION
+from seatrial.scheduler.api.transport import MERGE_PATCH
 from seatrial.scheduler.api.wire import Wire
 
 NAMESPACE = "default"
 PODS_PATH = f"/api/v1/namespaces/{NAMESPACE}/pods"
 DEVICES_PATH = f"/apis/{GROUP_VERSION}/devices"
 CREATORS = 16  # connections that create pods
+STARTING = 60.0  # seconds for a scheduler to start and place a first pod
+FIRST_POD = "first-pod"
 QUIET = 3.0  # seconds without a binding, after which the remaining pods count as not placed
 POLL_INTERVAL = 0.05  # seconds between two reads of the progress
 MAX_LAG_MS = 20.0  # p99 of the delay of the client in a run with a rate
@@ -110,27 +118,80 @@ class Repetition:
         return [(when - self.sent[name]) * 1000 for name, when in self.bound.items()]
 
 
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """A scheduler: `seatrial`, or the command line of another one; and its configuration file."""
+
+    subject: str = OURS
+    config: Path | None = None
+
+    def command(self, kubeconfig: Path, seed: int) -> list[str]:
+        """How to start it."""
+        if self.subject == OURS:
+            return our_command(kubeconfig, seed, self.config)
+        return foreign_command(self.subject, kubeconfig, self.config)
+
+
 def bench_http(
-    size: Size, mix: Mix, progress: Progress, *, rate: float | None = None, subject: str = OURS
+    size: Size,
+    mix: Mix,
+    progress: Progress,
+    *,
+    rate: float | None = None,
+    contender: Contender = Contender(),
+    beside: Sequence[str] = (),
+    backend: str = EMBEDDED,
 ) -> dict[str, Any]:
     """Run the benchmark and return the documented fields of `bench schedule`.
 
+    `beside`: command lines of other schedulers. Their repetitions alternate with those of `contender`, so that a change
+    of the machine's speed meets all of them, and figures are given as ratios too.
+
     Raises:
         ClusterError: the API server did not start or refused nodes.
-        SubjectError: the scheduler did not start.
+        SubjectError: a scheduler did not start.
     """
-    repetitions: list[Repetition] = []
+    contenders = [contender, *(Contender(command) for command in beside)]
+    runs: list[list[Repetition]] = [[] for _ in contenders]
     for number in range(size.repeat):
-        repetition = _repeat(size, mix, rate, subject)
-        repetitions.append(repetition)
-        p99 = percentile(sorted(repetition.latencies), 99) if repetition.bound else float("nan")
-        progress(
-            f"repetition {number + 1} of {size.repeat}: {repetition.pods_per_second:,.0f} pods/s, p99 {p99:,.1f} ms,"
-            f" {len(repetition.sent) - len(repetition.bound)} not placed; cores used:"
-            f" {', '.join(f'{name} {share:.2f}' for name, share in repetition.usage.shares.items())},"
-            f" others {repetition.usage.others:.2f}; us a pod:"
-            f" {', '.join(f'{name} {used:.0f}' for name, used in repetition.cpu_us_per_pod.items())}"
-        )
+        for one, repetitions in zip(contenders, runs, strict=True):
+            name = f"{Path(one.subject.split()[0]).name}: " if beside else ""
+            repetition = _repeat(size, mix, rate, one, backend)
+            progress(f"{name}repetition {number + 1} of {size.repeat}: {_shown(repetition)}")
+            repetitions.append(repetition)
+    figures = {**_figures(size, mix, rate, contender.subject, runs[0]), "backend": backend}
+    if beside:
+        others = [
+            _figures(size, mix, rate, one.subject, run) for one, run in zip(contenders[1:], runs[1:], strict=True)
+        ]
+        for other, run in zip(others, runs[1:], strict=True):
+            other["ratio"] = _ratio(runs[0], run)
+        figures["beside"] = others
+    return figures
+
+
+def _ratio(own: Sequence[Repetition], other: Sequence[Repetition]) -> dict[str, float]:
+    """Throughput of ours for each pod/s of the other scheduler: median, lowest and highest of the repetitions."""
+    found = [
+        one.pods_per_second / two.pods_per_second for one, two in zip(own, other, strict=True) if two.pods_per_second
+    ]
+    return rounded(spread(found), 3) if found else {}
+
+
+def _shown(repetition: Repetition) -> str:
+    p99 = percentile(sorted(repetition.latencies), 99) if repetition.bound else float("nan")
+    return (
+        f"{repetition.pods_per_second:,.0f} pods/s, p99 {p99:,.1f} ms,"
+        f" {len(repetition.sent) - len(repetition.bound)} not placed; cores used:"
+        f" {', '.join(f'{name} {share:.2f}' for name, share in repetition.usage.shares.items())},"
+        f" others {repetition.usage.others:.2f}; us a pod:"
+        f" {', '.join(f'{name} {used:.0f}' for name, used in repetition.cpu_us_per_pod.items())}"
+    )
+
+
+def _figures(
+    size: Size, mix: Mix, rate: float | None, subject: str, repetitions: Sequence[Repetition]
+) -> dict[str, Any]:
     because = sorted({reason for repetition in repetitions for reason in _invalid_reasons(repetition, rate)})
     bound = [latency for repetition in repetitions for latency in repetition.latencies]
     return {
@@ -157,26 +218,47 @@ def bench_http(
     }
 
 
-def _repeat(size: Size, mix: Mix, rate: float | None, subject: str) -> Repetition:
-    with private_folder() as folder:
-        kubeconfig = folder / "kubeconfig"
-        server, _ = start_process(kubeconfig, fleet="", seed=size.seed, port=0, log=folder / "server.log")
-        try:
-            access = load_access(kubeconfig)
-            uvloop.run(_post_nodes(access, size.nodes))
-            ours = subject == OURS
-            command = our_command(kubeconfig, size.seed) if ours else foreign_command(subject, kubeconfig)
-            with ProcessSubject(subject, command, log_file=folder / "scheduler.log") as running:
-                meter_of = {"API server": server.pid, "scheduler": running.pid, "client": os.getpid()}
-                repetition = uvloop.run(_measure(access, size, mix, rate, meter_of))
-                running.check()
-                return repetition
-        finally:
-            stop(server)
+def _repeat(size: Size, mix: Mix, rate: float | None, contender: Contender, backend: str) -> Repetition:
+    with private_folder() as folder, _server(backend, folder, size.seed) as server:
+        access = load_access(server.kubeconfig)
+        uvloop.run(_post_nodes(access, size.nodes, statuses_apart=backend == ENVTEST))
+        command = contender.command(server.kubeconfig, size.seed)
+        with ProcessSubject(contender.subject, command, log_file=folder / "scheduler.log") as running:
+            if not uvloop.run(_places_pods(access, mix)):
+                running.check()  # says why, if it has ended
+                raise SubjectError(f"{contender.subject} placed no pod within {STARTING:.0f} s\n{running.log()}")
+            meter_of = {**server.pids, "scheduler": running.pid, "client": os.getpid()}
+            repetition = uvloop.run(_measure(access, size, mix, rate, meter_of))
+            running.check()
+            return repetition
 
 
-async def _post_nodes(access: Access, count: int) -> None:
-    """Create all nodes and their Device objects.
+@dataclass(frozen=True, slots=True)
+class _Server:
+    """An API server under load, and its processes by the names that figures have."""
+
+    kubeconfig: Path
+    pids: dict[str, int]
+
+
+@contextmanager
+def _server(backend: str, folder: Path, seed: int) -> Iterator[_Server]:
+    """A fresh API server without agents of nodes."""
+    if backend == ENVTEST:
+        with control_plane(folder, list(shipped()), controllers=False) as plane:
+            etcd, server = plane.processes
+            yield _Server(plane.kubeconfig, {"API server": server.pid, "etcd": etcd.pid})
+        return
+    kubeconfig = folder / "kubeconfig"
+    process, _ = start_process(kubeconfig, fleet="", seed=seed, port=0, log=folder / "server.log")
+    try:
+        yield _Server(kubeconfig, {"API server": process.pid})
+    finally:
+        stop(process)
+
+
+async def _post_nodes(access: Access, count: int, *, statuses_apart: bool) -> None:
+    """Create all nodes and their Device objects. `statuses_apart`: kube-apiserver ignores the status of a new node.
 
     Raises:
         ClusterError: the server refused one.
@@ -186,9 +268,18 @@ async def _post_nodes(access: Access, count: int) -> None:
     try:
         everyone = list(names("node", count))
         nodes = (client.render("/api/v1/nodes", orjson.dumps(_ready_node(name))) for name in everyone)
+        statuses = (
+            client.render(
+                f"/api/v1/nodes/{name}/status",
+                orjson.dumps({"status": _ready_node(name)["status"]}),
+                method="PATCH",
+                content_type=MERGE_PATCH,
+            )
+            for name in (everyone if statuses_apart else ())
+        )
         devices = (client.render(DEVICES_PATH, orjson.dumps(device_manifest(name))) for name in everyone)
-        for what, requests in (("nodes", nodes), ("devices", devices)):
-            refused = [code for code in await client.send_all(requests) if code != 201]
+        for what, requests in (("nodes", nodes), ("statuses of nodes", statuses), ("devices", devices)):
+            refused = [code for code in await client.send_all(requests) if code not in {200, 201}]
             if refused:
                 raise ClusterError(f"{len(refused)} of {count} {what} were refused, the first with {refused[0]}")
     finally:
@@ -200,6 +291,30 @@ def _ready_node(name: str) -> dict[str, Any]:
     del node["metadata"]["uid"]  # the server assigns one
     node["status"]["conditions"] = [{"type": "Ready", "status": "True", "reason": "KubeletReady"}]
     return node
+
+
+async def _places_pods(access: Access, mix: Mix) -> bool:
+    """Whether the scheduler places a first pod within STARTING seconds. The pod is deleted again.
+
+    Other schedulers cannot be asked whether they have started, and their start must not count.
+    """
+    client = RawClient(access, connections=1)
+    await client.connect()
+    placed = asyncio.Event()
+    body = orjson.dumps({"metadata": {"name": FIRST_POD}, "spec": mix.spec(0, DEFAULT_SCHEDULER)})
+    try:
+        watched = f"{PODS_PATH}?watch=1&resourceVersion=0&fieldSelector=spec.nodeName!%3D"
+        await client.follow(watched, lambda _: placed.set())
+        await client.send_all([client.render(PODS_PATH, body)])
+        try:
+            await asyncio.wait_for(placed.wait(), STARTING)
+        except TimeoutError:
+            return False
+        at_once = orjson.dumps({"gracePeriodSeconds": 0})
+        await client.send_all([client.render(f"{PODS_PATH}/{FIRST_POD}", at_once, method="DELETE")])
+        return True
+    finally:
+        await client.close()
 
 
 async def _measure(access: Access, size: Size, mix: Mix, rate: float | None, pids: dict[str, int]) -> Repetition:
@@ -329,6 +444,7 @@ def _invalid_reasons(repetition: Repetition, rate: float | None) -> list[str]:
     if repetition.refused:
         codes = ", ".join(sorted({str(code) if code else "no answer" for code in repetition.refused}))
         found.append(f"the API server refused pods ({codes})")
+    found += nothing_placed(len(repetition.bound), len(repetition.sent))
     if repetition.twice:
         found.append("a pod was shown on two nodes")
     if repetition.watch_lost:

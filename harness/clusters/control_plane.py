@@ -38,6 +38,7 @@ LOOPBACK = "127.0.0.1"
 START_WITHIN = 120.0  # seconds: the first start reads the programs from disk
 POLL = 0.05
 LAST_LINES = 5
+_ALONE = ("--disable-admission-plugins", "ServiceAccount,TaintNodesByCondition")
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +94,13 @@ class ControlPlane:
 
 
 @contextmanager
-def control_plane(folder: Path, definitions: Sequence[dict[str, object]] = ()) -> Iterator[ControlPlane]:
+def control_plane(
+    folder: Path, definitions: Sequence[dict[str, object]] = (), *, controllers: bool = True
+) -> Iterator[ControlPlane]:
     """Start it in `folder` with custom resource definitions; stopped on exit. Files of secrets have mode 0600.
+
+    Without `controllers` no kube-controller-manager runs, and what would wait for it is switched off: service accounts
+    of pods, and the taint of new nodes. Nodes that nobody renews stay as they are written; benchmarks need that.
 
     Raises:
         ClusterError: a program is missing or ended; the message has its last log lines.
@@ -119,9 +125,14 @@ def control_plane(folder: Path, definitions: Sequence[dict[str, object]] = ()) -
                 "--initial-cluster", f"default=http://{LOOPBACK}:{peer_port}",
             ],
         )  # fmt: skip
-        server = start(API_SERVER, [str(programs.api_server), *_api_server_flags(folder, port, etcd_url)])
+        flags = _api_server_flags(folder, port, etcd_url)
+        server = start(API_SERVER, [str(programs.api_server), *flags, *(() if controllers else _ALONE)])
         _wait(url, folder / "kubeconfig", "/readyz", (etcd, server))
         _define(url, folder / "kubeconfig", definitions, (etcd, server))
+        if not controllers:
+            _wait(url, folder / "kubeconfig", "/api/v1/namespaces/default", (etcd, server))
+            yield ControlPlane(url, folder / "kubeconfig", (etcd.process, server.process))
+            return
         manager = start(
             CONTROLLER_MANAGER,
             [str(programs.controller_manager), *_controller_manager_flags(folder, manager_port)],

@@ -3,11 +3,13 @@
 import json
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter, validators
 
 from seatrial.harness.bench.api import OPERATIONS, ApiSize, bench_api
+from seatrial.harness.clusters.backends import EMBEDDED, backend_named
+from seatrial.harness.errors import UsageError
 
 Positive = Annotated[int, Parameter(validator=validators.Number(gte=1))]
 NotNegative = Annotated[int, Parameter(validator=validators.Number(gte=0))]
@@ -22,6 +24,7 @@ def api(
     repeat: Positive = 3,
     connections: Positive = 16,
     compare_kubeconfig: Path | None = None,
+    backend: Literal["embedded", "envtest"] | None = None,
     json_: Annotated[bool, Parameter(name="--json", negative="")] = False,
 ) -> None:
     """Measure creates, gets, lists and patches of 1 kB pods over HTTPS, the cost of watchers, and memory for each pod.
@@ -34,10 +37,17 @@ def api(
         repeat: Number of repetitions; figures are medians with lowest and highest.
         connections: Number of connections, each with one request in flight.
         compare_kubeconfig: Run the same against this API server instead of the embedded one.
+        backend: embedded (the default), or envtest: real etcd and kube-apiserver.
         json_: Print figures as JSON.
     """
     size = ApiSize(seconds, pods, nodes, watchers, repeat, connections)
-    figures = bench_api(size, compare_kubeconfig, lambda text: print(text, file=sys.stderr))
+    if backend is not None:
+        if compare_kubeconfig is not None:
+            raise UsageError(f"--compare-kubeconfig {compare_kubeconfig}: not with --backend, which starts a server")
+        backend_named(backend)  # what is missing is reported before anything is started
+    figures = bench_api(
+        size, compare_kubeconfig, lambda text: print(text, file=sys.stderr), backend=backend or EMBEDDED
+    )
     if json_:
         print(json.dumps(figures, indent=2))
     else:

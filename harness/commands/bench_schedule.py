@@ -9,6 +9,7 @@ from cyclopts import Parameter, validators
 
 from seatrial.harness.bench.core import Size, bench_core
 from seatrial.harness.bench.mixes import mix as mix_named
+from seatrial.harness.clusters.backends import EMBEDDED, backend_named
 from seatrial.harness.errors import UsageError
 from seatrial.harness.subject.foreign import foreign_command
 from seatrial.harness.subject.protocol import OURS
@@ -27,6 +28,9 @@ def schedule(
     through: Literal["core", "http"] = "core",
     rate: Annotated[float | None, Parameter(validator=validators.Number(gt=0))] = None,
     subject: str | None = None,
+    scheduler_config: Path | None = None,
+    beside: Annotated[list[str] | None, Parameter(negative="")] = None,
+    backend: Literal["embedded", "envtest"] | None = None,
     unschedulable: Annotated[int, Parameter(validator=validators.Number(gte=0))] = 0,
     json_: Annotated[bool, Parameter(name="--json", negative="")] = False,
 ) -> None:
@@ -45,31 +49,53 @@ def schedule(
         through: core: decisions of our scheduler only. http: API server and scheduler as separate processes.
         rate: With --through http: pods per second, arriving independently; by default as fast as possible.
         subject: With --through http: seatrial (the default), or the command line of another scheduler.
+        scheduler_config: The scheduler's configuration file.
+        beside: With --through http: the command line of another scheduler; may be repeated. Repetitions alternate, and
+            throughput is also printed as a ratio.
+        backend: With --through http: embedded (the default), or envtest: real etcd and kube-apiserver.
         unschedulable: With --through core: number of further pods that wait and fit on no node.
         json_: Print figures as JSON.
     """
     if unschedulable and through != "core":
         raise UsageError(f"--unschedulable {unschedulable} needs --through core")
-    for flag, value in (("--rate", rate), ("--subject", subject)):
-        if value is not None and through == "core":
+    for flag, value in (
+        ("--rate", rate),
+        ("--subject", subject),
+        ("--backend", backend),
+        ("--beside", beside and beside[0]),
+    ):
+        if value and through == "core":
             raise UsageError(
-                f"{flag} {value} needs --through http: the core has no time and cannot run another scheduler"
+                f"{flag} {value} needs --through http: the core has no time, no API server and no other scheduler"
             )
     if through != "core" and mix_named(mix).gang:
         raise UsageError(f"--mix {mix} needs --through core")
-    if subject not in {None, OURS}:
-        foreign_command(subject, Path("kubeconfig"))  # reports mistakes before anything is started
+    if scheduler_config is not None and not scheduler_config.is_file():
+        raise UsageError(f"--scheduler-config {scheduler_config}: expected a file, found none")
+    for command in (subject, *(beside or ())):
+        if command not in {None, OURS}:
+            foreign_command(command, Path("kubeconfig"))  # reports mistakes before anything is started
+    if backend is not None:
+        backend_named(backend)  # likewise
     size = Size(nodes, pods, repeat, run, seed, unschedulable)
 
     def progress(text: str) -> None:
         print(text, file=sys.stderr)
 
     if through == "http":
-        from seatrial.harness.bench.through_http import bench_http
+        from seatrial.harness.bench.through_http import Contender, bench_http
 
-        figures = bench_http(size, mix_named(mix), progress, rate=rate, subject=subject or "seatrial")
+        figures = bench_http(
+            size,
+            mix_named(mix),
+            progress,
+            rate=rate,
+            contender=Contender(subject or OURS, scheduler_config),
+            beside=beside or (),
+            backend=backend or EMBEDDED,
+        )
     else:
-        figures = bench_core(size, mix_named(mix), progress)
+        figures = bench_core(size, mix_named(mix), progress, config=scheduler_config)
     if json_:
         print(json.dumps(figures, indent=2))
         return
@@ -82,4 +108,10 @@ def schedule(
         print(f"latency     {latency['p50']:,} ms median, {latency['p99']:,} ms p99, from create to bound")
     print(f"placed      {figures['placed']:,}, not placed {figures['unplaced']:,}")
     print(f"limit       {figures['limit']}")
+    for other in figures.get("beside", ()):
+        theirs, ratio = other["pods_per_second"], other["ratio"]
+        times = f"{ratio['median']:g} times ({ratio['low']:g} to {ratio['high']:g})" if ratio else "no comparison"
+        print(f"beside      {other['subject']}: {theirs['median']:,.0f} pods/s; the first has {times}")
+        if not other["valid"]:
+            print("            not valid: " + "; ".join(other["invalid_because"]))
     print("valid       " + ("yes" if figures["valid"] else "no: " + "; ".join(figures["invalid_because"])))

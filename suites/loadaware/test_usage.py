@@ -103,12 +103,39 @@ def placed(cluster: Trial) -> list[str]:
 @pytest.mark.feature("SCORE-3.filter")
 @pytest.mark.case("LA-004", severity="normal")
 def test_an_old_report_closes_a_node(cluster: Trial, expect: Expect) -> None:
-    """The report of an idle node is 200 s old, its limit is 180 s; another node has no NodeMetric at all."""
+    """The report of an idle node is 200 s old, its limit is 180 s; a fresh one opens the node."""
     machines(cluster, "n1")
     report(cluster, "n1", "1", "1Gi", age=200)
     settle(cluster)
     cluster.submit(small("a"))
     expect.pending("a", saying="node(s) nodeMetric expired")
+    report(cluster, "n1", "1", "1Gi")
+    expect.bound("a")
+
+
+@pytest.mark.profile(RELEASED)
+@pytest.mark.feature("SCORE-3.filter")
+@pytest.mark.case("LA-010", severity="normal")
+def test_a_node_without_reports_takes_pods(cluster: Trial, expect: Expect) -> None:
+    """Of a hot node and one that has no NodeMetric, pods go to the second."""
+    machines(cluster, "n1", "n2")
+    report(cluster, "n1", "18", "1Gi")
+    settle(cluster)
+    cluster.submit(*(small(f"p{number}") for number in range(3)))
+    for number in range(3):
+        assert expect.bound(f"p{number}").spec.node_name == "n2"
+
+
+@pytest.mark.profile(RELEASED)
+@pytest.mark.feature("SCORE-3.filter")
+@pytest.mark.case("LA-011", severity="normal")
+def test_a_pod_that_hot_nodes_keep_away_goes_to_a_new_node(cluster: Trial, expect: Expect) -> None:
+    """A pod waits because the only node is hot; a node that is added takes it."""
+    machines(cluster, "n1")
+    report(cluster, "n1", "18", "1Gi")
+    settle(cluster)
+    cluster.submit(small("a"))
+    expect.pending("a", saying=OVER)
     machines(cluster, "n2")
     assert expect.bound("a").spec.node_name == "n2"
 
@@ -134,7 +161,8 @@ def test_peaks_decide_where_the_profile_says_so(cluster: Trial, expect: Expect) 
 def test_the_node_with_less_usage_is_preferred(cluster: Trial, expect: Expect) -> None:
     """One node is requested to 80 percent and idle, the other has no requests and is half used."""
     machines(cluster, "n1", "n2")
-    cluster.submit(pod("holder").request(cpu=16, memory="48Gi").select({"kubernetes.io/hostname": "n1"}))
+    holder = pod("holder").request(cpu=16, memory="48Gi").scheduler(RELEASED)
+    cluster.submit(holder.select({"kubernetes.io/hostname": "n1"}))
     expect.running("holder")
     settle(cluster, COVERED + 5)
     report(cluster, "n1", "1", "1Gi", pods={"holder": ("1", "1Gi", PROD)})
@@ -145,15 +173,14 @@ def test_the_node_with_less_usage_is_preferred(cluster: Trial, expect: Expect) -
         assert expect.bound(f"p{number}").spec.node_name == "n1"
 
 
-@pytest.mark.profile(RELEASED, MEAN)
 @pytest.mark.feature("SCORE-3.dominant-weight")
 @pytest.mark.case("LA-007", severity="critical")
 @pytest.mark.parametrize(
     ("profile", "where"),
     [
         # Free percent of CPU and memory: n1 40 and 90, n2 60 and 60.
-        pytest.param(RELEASED, "n2", id="dominant-resource-counts-56-against-60"),
-        pytest.param(MEAN, "n1", id="mean-65-against-60"),
+        pytest.param(RELEASED, "n2", id="dominant-resource-counts-56-against-60", marks=pytest.mark.profile(RELEASED)),
+        pytest.param(MEAN, "n1", id="mean-65-against-60", marks=pytest.mark.profile(MEAN)),
     ],
 )
 def test_the_most_used_resource_has_a_weight(cluster: Trial, expect: Expect, profile: str, where: str) -> None:
@@ -166,18 +193,20 @@ def test_the_most_used_resource_has_a_weight(cluster: Trial, expect: Expect, pro
     assert expect.bound("a").spec.node_name == where
 
 
-@pytest.mark.profile(RELEASED, MEAN)
 @pytest.mark.feature("SCORE-3.prod-usage")
 @pytest.mark.case("LA-008", severity="critical")
 @pytest.mark.long(seconds=70)
 @pytest.mark.parametrize(
     ("profile", "bound"),
-    [pytest.param(RELEASED, False, id="system-counts-60"), pytest.param(MEAN, True, id="prod-pods-alone-40")],
+    [
+        pytest.param(RELEASED, False, id="system-counts-60", marks=pytest.mark.profile(RELEASED)),
+        pytest.param(MEAN, True, id="prod-pods-alone-40", marks=pytest.mark.profile(MEAN)),
+    ],
 )
 def test_the_system_s_usage_counts_as_prod_usage(cluster: Trial, expect: Expect, profile: str, bound: bool) -> None:
     """Prod pods use 40 percent of the CPU and the system 20; prod usage is limited to 55 percent, and all to 65."""
     machines(cluster, "n1")
-    cluster.submit(pod("holder").request(cpu=1, memory="1Gi").label(PRIORITY_CLASS_LABEL, PROD))
+    cluster.submit(pod("holder").request(cpu=1, memory="1Gi").label(PRIORITY_CLASS_LABEL, PROD).scheduler(profile))
     expect.running("holder")
     settle(cluster, COVERED + 5)
     report(cluster, "n1", "12", "4Gi", system=("4", "2Gi"), pods={"holder": ("8", "2Gi", PROD)})
@@ -205,6 +234,7 @@ def test_the_released_configuration(cluster: Trial, expect: Expect) -> None:
     machines(cluster, "n1", "n2")
     for name in ("n1", "n2"):
         holder = pod(f"on-{name}").request(cpu=1, memory="1Gi").label(PRIORITY_CLASS_LABEL, PROD)
+        holder.scheduler(RELEASED)
         cluster.submit(holder.select({"kubernetes.io/hostname": name}))
         expect.running(f"on-{name}")
     settle(cluster, COVERED + 5)

@@ -117,7 +117,7 @@ def test_the_tree_follows_the_labels(cluster: Trial, expect: Expect) -> None:
 
     assert cluster.call("PATCH", "/api/v1/nodes/b2-0", {"metadata": {"labels": {BLOCK: "b1"}}}).ok
 
-    expect.bound(*names("train", 4), within=60)
+    expect.bound(*names("train", 4), within=40)
     assert cluster.cluster.wait(lambda: domains(cluster).get("BlockLayer/b1") == 2, within=30), domains(cluster)
     assert "BlockLayer/b2" not in domains(cluster)
 
@@ -165,7 +165,7 @@ def test_a_node_without_a_spine_holds_no_gathered_gang(cluster: Trial, expect: E
 
     assert cluster.call("PATCH", "/api/v1/nodes/odd-0", {"metadata": {"labels": {SPINE: "s2"}}}).ok
 
-    expect.bound(*names("train", 4), within=60)
+    expect.bound(*names("train", 4), within=40)
 
 
 # -- gathering --------------------------------------------------------------------------------------------------------
@@ -203,7 +203,7 @@ def test_must_gather_waits_for_one_domain(cluster: Trial, expect: Expect) -> Non
 
     cluster.add(placed_in("b3-2", "s2", "b3"))
 
-    expect.bound(*names("train", 5), within=60)
+    expect.bound(*names("train", 5), within=40)
     assert blocks(cluster, "train") == {"b3": 5}
 
 
@@ -339,10 +339,11 @@ def test_a_topology_that_comes_later_wakes_the_gang(cluster: Trial, expect: Expe
     cluster.apply(gang("train", 4).gather("BlockLayer", MUST))
     cluster.submit(*workers("train", 4))
     expect.pending(*names("train", 4), saying="no cluster network topology")
+    expect.stable(seconds=15)  # the backoff after the failure ends
 
     cluster.apply(network())
 
-    expect.bound(*names("train", 4), within=60)
+    expect.bound(*names("train", 4), within=40)
     assert blocks(cluster, "train") == {"b2": 4}
 
 
@@ -361,7 +362,7 @@ def test_a_node_that_comes_later_wakes_the_gang(cluster: Trial, expect: Expect) 
 
     cluster.add(placed_in("b2-2", "s1", "b2"))
 
-    expect.bound(*names("train", 6), within=60)
+    expect.bound(*names("train", 6), within=40)
     assert blocks(cluster, "train") == {"b2": 6}
 
 
@@ -384,7 +385,7 @@ def test_restarted_while_a_gang_waits(cluster: Trial, expect: Expect, subject: S
     expect.stable(seconds=5)
     assert not where(cluster, "train")
     cluster.delete("y")
-    expect.bound(*names("train", 4), within=60)
+    expect.bound(*names("train", 4), within=40)
     assert blocks(cluster, "train") == {"b3": 4}
 
 

@@ -1,8 +1,10 @@
 """Benchmarks of the core: every pod is accounted for, and what a mix says is what pods ask for."""
 
+from pathlib import Path
+
 import pytest
 
-from seatrial.harness.bench.core import Size, bench_core, starved
+from seatrial.harness.bench.core import Size, bench_core, nothing_placed, starved
 from seatrial.harness.bench.mixes import APP, HOST, MIXES, ZONE, mix
 from seatrial.harness.bench.preempt import bench_preempt
 from seatrial.harness.bench.preempt_jobs import bench_preempt_jobs
@@ -73,3 +75,30 @@ def test_each_gang_gets_the_room_of_whole_jobs(job: int) -> None:
     assert figures["victims"] >= 2 * 3 * 4, "each member wants a node, on which four pods run"
     assert figures["victims"] % job == 0, "jobs are evicted whole"
     assert figures["preemption_ms"]["p50"] > 0
+
+
+def test_figures_of_no_placement_are_not_valid() -> None:
+    assert nothing_placed(0, 1200) == ["no pod was placed, of 1,200"]
+    assert nothing_placed(1, 1200) == []
+
+
+def _configuration(folder: Path, scheduler: str, score: str = "") -> Path:
+    path = folder / "config.yaml"
+    path.write_text(
+        "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles:\n"
+        f"- schedulerName: {scheduler}\n{score}"
+    )
+    return path
+
+
+def test_a_configuration_is_measured(tmp_path: Path) -> None:
+    packing = "  plugins: {score: {enabled: [{name: DeviceFragmentation}]}}\n"
+    config = _configuration(tmp_path, "default-scheduler", packing)
+    figures = bench_core(Size(nodes=30, pods=60, repeat=1), mix("accelerators"), lambda _: None, config=config)
+    assert figures["placed"] == 60
+
+
+def test_a_configuration_for_another_scheduler_is_refused(tmp_path: Path) -> None:
+    config = _configuration(tmp_path, "somebody-else")
+    with pytest.raises(UsageError, match="expected a profile for scheduler 'default-scheduler', found none"):
+        bench_core(Size(nodes=3, pods=6, repeat=1), mix("cpu"), lambda _: None, config=config)

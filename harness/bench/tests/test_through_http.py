@@ -1,6 +1,8 @@
 """The benchmark itself: a small run with real processes, and when its figures do not count."""
 
 import re
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -8,6 +10,8 @@ from seatrial.harness.bench.core import Size
 from seatrial.harness.bench.mixes import mix
 from seatrial.harness.bench.through_http import Repetition, _invalid_reasons, bench_http
 from seatrial.harness.bench.usage import Usage
+from seatrial.harness.clusters.backends import ENVTEST
+from seatrial.harness.clusters.control_plane import missing_programs
 
 
 @pytest.mark.parametrize(
@@ -22,6 +26,13 @@ def test_every_pod_is_placed_and_accounted_for(rate: float | None, pods: int) ->
     assert figures["pods_per_second"]["median"] > 0
     assert 0 < figures["latency_ms"]["p50"] <= figures["latency_ms"]["p99"]
     assert set(figures["cpu_us_per_pod"]) == {"API server", "scheduler", "client"}
+
+
+@pytest.mark.skipif(missing_programs() is not None, reason=str(missing_programs()))
+def test_pods_are_placed_through_a_real_api_server() -> None:
+    figures = bench_http(Size(nodes=20, pods=60, repeat=1), mix("cpu"), lambda _: None, backend=ENVTEST)
+    assert (figures["placed"], figures["unplaced"], figures["backend"]) == (60, 0, "envtest")
+    assert set(figures["cpu_us_per_pod"]) == {"API server", "etcd", "scheduler", "client"}
 
 
 def _trial(**changes: object) -> Repetition:
@@ -43,6 +54,7 @@ def _trial(**changes: object) -> Repetition:
         pytest.param(_trial(), None, None, id="nothing-to-object-to"),
         pytest.param(_trial(refused=[429]), None, r"the API server refused pods \(429\)", id="refused"),
         pytest.param(_trial(refused=[0]), None, r"the API server refused pods \(no answer\)", id="no-answer"),
+        pytest.param(_trial(bound={}), 100.0, "no pod was placed, of 100", id="nothing-placed"),
         pytest.param(_trial(twice=1), None, "a pod was shown on two nodes", id="bound-twice"),
         pytest.param(_trial(watch_lost=True), None, "the watch ended", id="watch-lost"),
         pytest.param(_trial(usage=Usage(1.0, {"client": 0.95}, 0.0)), None, "the client was the limit", id="client"),
@@ -61,6 +73,17 @@ def test_why_figures_do_not_count(trial: Repetition, rate: float | None, reason:
     else:
         assert len(found) == 1
         assert re.search(reason, found[0])
+
+
+def test_another_scheduler_runs_beside_ours() -> None:
+    """The other one is our scheduler too, given by its command line."""
+    said: list[str] = []
+    other = f"{sys.executable} -m seatrial.scheduler"
+    figures = bench_http(Size(nodes=10, pods=40, repeat=2), mix("cpu"), said.append, beside=[other])
+    (beside,) = figures["beside"]
+    assert (figures["placed"], beside["placed"], beside["subject"]) == (40, 40, other)
+    assert [line.split(":")[0] for line in said] == ["seatrial", Path(sys.executable).name] * 2
+    assert beside["ratio"]["low"] <= beside["ratio"]["median"] <= beside["ratio"]["high"]
 
 
 def test_throughput_counts_the_gaps_between_bindings() -> None:

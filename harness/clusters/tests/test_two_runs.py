@@ -1,0 +1,117 @@
+"""Two runs of suites at once on a real API server that others use, one killed -9 in the middle. Skipped where the
+programs of envtest are missing.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from seatrial.harness.clusters.control_plane import control_plane, missing_programs
+from seatrial.harness.clusters.existing import WholeCluster
+from seatrial.harness.clusters.kubeconfig import load_access
+from seatrial.harness.clusters.leftovers import runs_on
+from seatrial.harness.private_files import private_folder
+from seatrial.scheduler.api.transport import Request
+
+MISSING = missing_programs()
+pytestmark = pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
+
+ROOT = Path(__file__).resolve().parents[3]
+CASES = "suites/allocation/test_gpu.py"
+OTHERS = "/api/v1/namespaces/default/configmaps"
+# Controllers of the cluster write Events about nodes into `default`, and keep them for an hour.
+NOT_LISTED = frozenset({"events"})
+WITHIN = 120.0
+
+
+@pytest.fixture
+def shared() -> Iterator[WholeCluster]:
+    """A cluster of others: a node that is not ours, and an object of theirs."""
+    with private_folder() as folder, control_plane(folder) as plane:
+        cluster = WholeCluster("shared", load_access(plane.kubeconfig), plane.kubeconfig)
+        for path, body in (
+            ("/api/v1/nodes", {"kind": "Node", "metadata": {"name": "n1", "labels": {"team": "them"}}}),
+            (OTHERS, {"kind": "ConfigMap", "metadata": {"name": "theirs"}, "data": {"a": "b"}}),
+        ):
+            assert cluster.call(Request("POST", path, orjson.dumps({"apiVersion": "v1", **body}))).code == 201
+        try:
+            yield cluster
+        finally:
+            cluster.close()
+
+
+def everything(cluster: WholeCluster) -> list[str]:
+    """Each object of each kind that the API server can list."""
+    served = orjson.loads(cluster.call(Request("GET", "/apis")).body)["groups"]
+    found = []
+    for group in ("/api/v1", *(f"/apis/{group['preferredVersion']['groupVersion']}" for group in served)):
+        kinds = orjson.loads(cluster.call(Request("GET", group)).body)["resources"]
+        for kind in kinds:
+            if "list" not in kind["verbs"] or kind["name"] in NOT_LISTED:
+                continue
+            items = orjson.loads(cluster.call(Request("GET", f"{group}/{kind['name']}")).body)["items"]
+            names = (f"{item['metadata'].get('namespace', '')}/{item['metadata']['name']}" for item in items)
+            found += [f"{kind['name']} {name}" for name in names]
+    return sorted(found)
+
+
+@contextmanager
+def run(cluster: WholeCluster, log: Path, *words: str) -> Iterator["subprocess.Popen[bytes]"]:
+    """A run of cases, as another user of the cluster starts it."""
+    assert cluster.endpoint is not None
+    command = [
+        sys.executable, "-m", "pytest", CASES, "-q", "-p", "no:cacheprovider", "--seatrial-subject=seatrial",
+        "--seatrial-backend=existing", f"--seatrial-kubeconfig={cluster.endpoint.kubeconfig}", *words,
+    ]  # fmt: skip
+    with log.open("wb") as sink:
+        process = subprocess.Popen(command, cwd=ROOT, stdout=sink, stderr=sink)  # noqa: S603 our interpreter
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def pods_of(cluster: WholeCluster, run_id: str) -> list[dict[str, Any]]:
+    answer = cluster.call(Request("GET", f"/api/v1/pods?labelSelector=seatrial.dev/run%3D{run_id}"))
+    found: list[dict[str, Any]] = orjson.loads(answer.body)["items"]
+    return found
+
+
+def until(condition: Any, what: str) -> None:
+    deadline = time.monotonic() + WITHIN
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.2)
+
+
+def test_one_of_two_runs_is_killed_and_nothing_of_either_remains(shared: WholeCluster, tmp_path: Path) -> None:
+    """The other run passes all its cases; the next run removes what the killed one left, before it begins."""
+    before = everything(shared)
+    theirs = shared.call(Request("GET", f"{OTHERS}/theirs")).body
+    with run(shared, tmp_path / "killed.log") as victim:
+        until(lambda: len(runs_on(shared)) == 1, "the first run began")
+        (killed,) = runs_on(shared)
+        with run(shared, tmp_path / "other.log") as other:
+            until(lambda: len(runs_on(shared)) == 2, "the second run began")
+            until(lambda: pods_of(shared, killed), "a case of the first run has pods")
+            os.kill(victim.pid, signal.SIGKILL)
+            victim.wait()
+            assert other.wait() == 0, (tmp_path / "other.log").read_text()
+    assert runs_on(shared) == [killed]
+    assert any(f"st-{killed}" in line for line in everything(shared))
+    with run(shared, tmp_path / "next.log", "-k", "whole") as following:
+        assert following.wait() == 0, (tmp_path / "next.log").read_text()
+    assert runs_on(shared) == []
+    # The garbage collector removes Leases of nodes that are gone.
+    until(lambda: everything(shared) == before, f"left: {set(everything(shared)) ^ set(before)}")
+    assert shared.call(Request("GET", f"{OTHERS}/theirs")).body == theirs
