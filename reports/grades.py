@@ -16,9 +16,9 @@ GRADES = (*DEVICES, *CLUSTERS)
 _CLUSTER_OF_BACKEND = {
     "virtual": "virtual",
     "envtest": "api-server",
-    "kind": "kubelet",
-    "kubeconfig": "kubelet",
-    "existing": "kubelet",
+    "kind": "api-server",  # nodes are simulated on all of them
+    "kubeconfig": "api-server",
+    "existing": "api-server",
 }
 
 

@@ -23,6 +23,7 @@ from seatrial.scheduler.framework.timing import EVERY, PRE_BIND
 from seatrial.scheduler.groups import GroupEngine
 from seatrial.scheduler.held_reports import HeldReports
 from seatrial.scheduler.intake import Intake
+from seatrial.scheduler.permit_waiters import PermitWaiters
 from seatrial.scheduler.queue.active import Entry
 from seatrial.scheduler.queue.queue import SchedulingQueue
 from seatrial.scheduler.waking import Waker, class_key
@@ -41,6 +42,8 @@ class Core(Intake):
         self._outbox: list[Decision] = []  # decisions that timers and events made
         self.waker = Waker(self)
         self.groups = GroupEngine(self)
+        self.permits = PermitWaiters(self)
+        handle.permit_waiters = self.permits
         self._reports = HeldReports(self)
         self._diagnoses = DiagnosisLog(handle.clock)
         self.timing = handle.timing
@@ -109,7 +112,7 @@ class Core(Intake):
             return self._reject(entry, state, status)
         if runner.profile.permit:
             status = runner.permit(state, info.pod, node)
-            if not status.ok:
+            if not status.ok and not status.waits:
                 return self._reject(entry, state, status)
         self.cache.assume(info, node)
         if self.handle.nominator.nominated:
@@ -117,8 +120,12 @@ class Core(Intake):
         waiting = self.queue.waiting
         if not waiting.empty:
             key = class_key(info, state)
-            if waiting.has_class(key):
-                self.waker.wake_class(key, class_scores)
+            for group in dict.fromkeys((key, (*key[:2], ""))):  # pods that were tried without any node have no mark
+                if waiting.has_class(group):
+                    self.waker.wake_class(group, class_scores)
+        if status.waits:
+            self.permits.add(entry, state, node, status.waits)
+            return []
         return [self.bind(entry, state, node)]
 
     def bind(self, entry: Entry, state: CycleState, node: str) -> Bind:
@@ -219,24 +226,27 @@ class Core(Intake):
         `info`: the pod that failed; `group`: the wake key of its group, if the group is nominated together.
         """
         nominator, nominations = self.handle.nominator, result.all_nominations(info)
-        own = {one.uid for one, _ in nominations}
+        own = {nominated.uid for nominated, _ in nominations}
         lesser = [
             other for node in dict.fromkeys(node for _, node in nominations) for other in nominator.on(node)
             if other.priority < info.priority and other.uid not in own
         ]  # fmt: skip
         cleared = self.groups.nominations.give_back_of(other.uid for other in lesser)
-        given_back = {one.info.uid for one in cleared}
+        given_back = {ended.info.uid for ended in cleared}
         for other in lesser:
             nominator.forget(other.uid)
-        decisions: list[Decision] = [*cleared, *(ClearNomination(one) for one in lesser if one.uid not in given_back)]
+        decisions: list[Decision] = [
+            *cleared,
+            *(ClearNomination(other) for other in lesser if other.uid not in given_back),
+        ]
         victims = [victim for victim in result.victims if not victim.pod.deleting]
         if group:
             assert self.handle.groups is not None  # noqa: S101
             seconds = self.handle.groups.hold_time_of(info.pod)
             decisions += self.groups.nominations.nominate(group, nominations, victims, seconds)
         else:
-            for one, node in nominations:
-                nominator.nominate(one, node)
+            for nominated, node in nominations:
+                nominator.nominate(nominated, node)
         evicted = False
         for victim in victims:
             if victim.uid in self.groups:
@@ -295,6 +305,10 @@ class Core(Intake):
         """Why PreEnqueue, a gate or its group keeps a pod of the queue from being placed; "" if none does."""
         if info.uid in self.groups:
             return f"has a place on node {info.node_name} and waits for the other members of its group"
+        waiter = self.permits.get(info.uid)
+        if waiter is not None:
+            names = ", ".join(waiter.pending_plugins)
+            return f"has a place on node {info.node_name} and waits on Permit for {names}"
         entry = self.queue.held.get(info.uid)
         if entry is None or entry.held is None:
             return ""

@@ -27,6 +27,7 @@ from seatrial.scheduler.cache.columns import Ints, Rows
 from seatrial.scheduler.cache.nodeinfo import PodInfo
 from seatrial.scheduler.framework.class_scores import ClassScores
 from seatrial.scheduler.framework.decisions import Decision, Evict, Reject
+from seatrial.scheduler.framework.extension_points import Transformer
 from seatrial.scheduler.framework.fit_error import FitError
 from seatrial.scheduler.framework.group_failure import GroupFailure, Unplaced
 from seatrial.scheduler.framework.groups import Attempt, Domains
@@ -53,6 +54,7 @@ class _Placed:
     node: str
     key: str  # of the group
     timer: Timer | None = None
+    waits: tuple[tuple[str, float], ...] = ()  # Permit plugins that have the member wait, with their seconds
 
 
 @dataclass(slots=True, eq=False)
@@ -281,11 +283,11 @@ class GroupEngine:
         status = runner.reserve(state, info.pod, node)
         if status.ok and runner.profile.permit:
             status = runner.permit(state, info.pod, node)
-        if not status.ok:
+        if not status.ok and not status.waits:
             reason = f"0/1 nodes are available: 1 {status.message}." if status.rejected else status.message
             return _Failure(reason, state=state)
         core.cache.assume(info, node)
-        placed = _Placed(entry, state, node, key)
+        placed = _Placed(entry, state, node, key, waits=status.waits)
         self._waiting[info.uid] = placed
         self._by_group.setdefault(key, {})[info.uid] = placed
         return placed
@@ -306,7 +308,10 @@ class GroupEngine:
                 member.timer.cancel()
             if nominated.nominated:
                 nominated.forget(info.uid)
-            decisions.append(core.bind(member.entry, member.state, member.node))
+            if member.waits:
+                core.permits.add(member.entry, member.state, member.node, member.waits)
+            else:
+                decisions.append(core.bind(member.entry, member.state, member.node))
         decisions += self.nominations.committed([member.entry.info.uid for member in placed])
         self._requeue(first)
         self._handle.open_gate(attempt.key)  # those that were not needed
@@ -465,7 +470,10 @@ class GroupEngine:
             return False  # its gate opens by its own key
         for kind, count in parked.needs.items():
             info = parked.examples[kind]
-            class_scores = self._core.runner_of(info).class_scores(info.shape)
+            runner = self._core.runner_of(info)
+            if any(isinstance(plugin, Transformer) and plugin.concerns(info.pod) for plugin in runner.profile.all):
+                continue  # room in reservations is not in the columns
+            class_scores = runner.class_scores(info.shape)
             class_scores.refresh()
             if self._places(kind, info, class_scores) < count:
                 return False

@@ -22,6 +22,7 @@ from seatrial.scheduler.framework.runner import Runner
 from seatrial.scheduler.framework.state import CycleState
 from seatrial.scheduler.groups import GroupEngine
 from seatrial.scheduler.held_reports import HeldReports
+from seatrial.scheduler.permit_waiters import PermitWaiters
 from seatrial.scheduler.queue.active import Entry
 from seatrial.scheduler.queue.queue import SchedulingQueue
 from seatrial.scheduler.waking import Waker, class_key
@@ -32,6 +33,7 @@ class Intake:
 
     # Parts of the core that events use. They need the whole core: `Core` makes them.
     groups: GroupEngine
+    permits: PermitWaiters
     waker: Waker
     _reports: HeldReports
 
@@ -154,6 +156,8 @@ class Intake:
                 self.groups.nominations.bound(uid)
             elif uid in self.groups.nominations and pod.metadata.deletion_timestamp:
                 self.groups.nominations.left(uid)
+        if len(self.permits) and (pod.spec.node_name or pod.metadata.deletion_timestamp):
+            self.permits.drop(uid)
         if pod.terminated:
             self.remove_pod(uid)
         elif pod.spec.node_name:
@@ -175,6 +179,7 @@ class Intake:
             self.groups.drop(uid)
             self.handle.groups.remove_pod(uid)
             self.groups.nominations.left(uid)
+        self.permits.drop(uid)
         self._leave_queue(uid)
         self._binding.pop(uid, None)
         if self.cache.remove_pod(uid) is not None:

@@ -11,7 +11,7 @@ from seatrial.scheduler.api.clock import Timer
 from seatrial.scheduler.cache.nodeinfo import PodInfo
 from seatrial.scheduler.cache.pins import pin_of
 from seatrial.scheduler.framework.class_scores import ClassScores
-from seatrial.scheduler.framework.cluster_scope import MARK, WIDE
+from seatrial.scheduler.framework.cluster_scope import ASKED, MARK, WIDE
 from seatrial.scheduler.framework.state import CycleState
 from seatrial.scheduler.framework.status import Status
 from seatrial.scheduler.queue.active import Entry
@@ -34,6 +34,7 @@ class Waker:
         self._handle = core.handle
         self._cache = core.cache
         self._queue = core.queue
+        self._label_keys = 0  # number of label keys that terms of placed pods read, when groups were formed
         self._placement_changes = 0  # value of `cache.placement_changes` when waiting pods were last tried
         self._alarm: tuple[float, Timer] | None = None
         self._cooling_gates: set[str] = set()  # wake keys of opened gates whose pods are in backoff
@@ -131,6 +132,8 @@ class Waker:
             or self._cache.placement_changes - self._placement_changes >= PLACEMENT_CHANGES_THRESHOLD
         ):
             self._placement_changes = self._cache.placement_changes
+            if self._label_keys != len(self._cache.label_keys):
+                self._regroup()
             self._wake_classes(self._queue.waiting.wide_classes())
             if self._core.groups.parked:
                 self._core.groups.wake()
@@ -138,10 +141,19 @@ class Waker:
     def _wake(self) -> None:
         """Wake the first pod of each class of waiting pods that has a feasible node now."""
         self._handle.wake_requested = False
+        if self._label_keys != len(self._cache.label_keys):
+            self._regroup()
         self._placement_changes = self._cache.placement_changes
         self._wake_classes(self._queue.waiting.classes())
         if self._core.groups.parked:
             self._core.groups.wake()
+
+    def _regroup(self) -> None:
+        """A term reads a label that none read before: pods of one group may differ in it, so that all are tried."""
+        self._label_keys = len(self._cache.label_keys)
+        wide = set(self._queue.waiting.wide_classes())
+        for entry in [entry for key in wide for entry in self._queue.waiting.members(key)]:
+            self._queue.wake(entry)
 
     def _wake_classes(self, keys: Iterable[ClassKey]) -> None:
         for key in keys:
@@ -199,5 +211,23 @@ def class_key(info: PodInfo, state: CycleState) -> ClassKey:
         claims = [volume.persistent_volume_claim.claim_name for volume in info.pod.spec.volumes
                   if volume.persistent_volume_claim]  # fmt: skip
         marked = state.get(MARK) or ""
-        mark += f"{metadata.namespace} {sorted(metadata.labels.items())} {claims} {marked}"
+        mark += f"{metadata.namespace} {_read_labels(info, state)} {claims} {marked}"
     return info.pod.spec.scheduler_name, info.shape.id, mark
+
+
+def _read_labels(info: PodInfo, state: CycleState) -> list[tuple[str, str]]:
+    """The labels of a pod that plugins of scope CLUSTER may read, sorted.
+
+    The pods of a StatefulSet or an indexed Job have labels of their own (`apps.kubernetes.io/pod-index`), which hardly
+    any selector names. Grouped by these each pod would be a group, and each is asked when a place becomes free.
+    """
+    labels = info.pod.metadata.labels
+    if not labels:
+        return []
+    keys: set[str] = set()
+    for plugin in state.get(ASKED) or (None,):
+        read = None if plugin is None else plugin.label_keys(info.pod)
+        if read is None:
+            return sorted(labels.items())
+        keys |= read
+    return sorted((key, labels[key]) for key in keys if key in labels)

@@ -112,14 +112,14 @@ class RunLease:
             log.warning("run-lease renewal-failed run=%s code=%d", self._run, response.code)
 
 
-async def _serve(kubeconfig: Path, seed: int, run: str, ready: Callable[[], None]) -> None:
+async def _serve(kubeconfig: Path, seed: int, run: str, host: str, ready: Callable[[], None]) -> None:
     loop = asyncio.get_running_loop()
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
     clock, access = WallClock(loop), load_access(kubeconfig)
     transport = ThreadedTransport(access, loop)
-    host = own_address(access.url)
+    host = host or own_address(access.url)
     selector = f"{SIMULATED_LABEL},{RUN_LABEL}={run}" if run else SIMULATED_LABEL
     agents = NodeAgents(transport, clock, seed=seed, selector=selector)
     agents.endpoints = KubeletEndpoints(agents.logs, _tls(clock.now(), host), "" if host.startswith(LOOPBACK) else host)
@@ -163,15 +163,16 @@ def _tls(now: float, host: str) -> ssl.SSLContext:
 
 
 @contextmanager
-def node_agents(kubeconfig: Path, *, seed: int, log_file: Path, run: str = "") -> Iterator[None]:
-    """The process, while entered. With `run` it renews that run's Lease, and takes care of that run's nodes only.
+def node_agents(kubeconfig: Path, *, seed: int, log_file: Path, run: str = "", host: str = "") -> Iterator[None]:
+    """The process, while entered. With `run` it renews that run's Lease, and takes care of that run's nodes only. It
+    listens on `host`, by default on the address of the route to the API server.
 
     Raises:
         ClusterError: it did not start; the message has its reason.
     """
     with log_file.open("ab") as sink:
         process = subprocess.Popen(  # noqa: S603 our own interpreter, no shell
-            [sys.executable, "-m", "seatrial.harness.clusters.agents", str(kubeconfig), str(seed), run],
+            [sys.executable, "-m", "seatrial.harness.clusters.agents", str(kubeconfig), str(seed), run, host],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=sink,
@@ -194,14 +195,14 @@ def node_agents(kubeconfig: Path, *, seed: int, log_file: Path, run: str = "") -
 
 
 def main() -> int:
-    """`python -m seatrial.harness.clusters.agents KUBECONFIG SEED RUN`: started by backends, not by users."""
+    """`python -m seatrial.harness.clusters.agents KUBECONFIG SEED RUN HOST`: started by backends, not by users."""
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname).1s %(name)s %(message)s")
 
     def ready() -> None:
         print(json.dumps({"ready": True}), flush=True)  # noqa: T201 the answer to the parent
 
     try:
-        uvloop.run(_serve(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3], ready))
+        uvloop.run(_serve(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4], ready))
     except HarnessError as error:
         print(json.dumps({"error": str(error)}), flush=True)  # noqa: T201
         return 2

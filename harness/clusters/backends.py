@@ -8,7 +8,7 @@ from seatrial.harness.clusters.protocol import ClusterBackend
 from seatrial.harness.errors import UsageError
 
 VIRTUAL, EMBEDDED, LOCAL, LOCAL_DOCKER = "virtual", "embedded", "local", "local-docker"
-ENVTEST, EXISTING = "envtest", "existing"
+ENVTEST, EXISTING, KIND = "envtest", "existing", "kind"
 BACKENDS = {  # name → where it is, and its description in the help
     EMBEDDED: (
         "seatrial.harness.clusters.embedded:EmbeddedBackend",
@@ -22,6 +22,10 @@ BACKENDS = {  # name → where it is, and its description in the help
     EXISTING: (
         "seatrial.harness.clusters.existing:ExistingBackend",
         "a cluster that runs already, with simulated nodes of the run's own",
+    ),
+    KIND: (
+        "seatrial.harness.clusters.kind:KindBackend",
+        "a kind cluster in Docker, with simulated nodes beside its own",
     ),
     LOCAL: (
         "seatrial.harness.clusters.local:LocalBackend",
@@ -44,9 +48,12 @@ def backend_named(
     context: str = "",
     fake: str = "",
     own_schedulers: bool = True,
+    kind_image: str = "",
+    kind_keep: str = "",
 ) -> ClusterBackend:
     """`fake`: what stands in for this machine's devices, where this machine is the node. `kubeconfig`, `context`: where
-    the cluster is that runs already. `own_schedulers`: the run starts the scheduler, so it gets names of its own.
+    the cluster is that runs already. `kind_image`, `kind_keep`: see kind.py. `own_schedulers`: the run starts the
+    scheduler, so it gets names of its own.
 
     Raises:
         UsageError: no such backend, or one that cannot be used here.
@@ -59,6 +66,11 @@ def backend_named(
     if fake and name not in {LOCAL, LOCAL_DOCKER}:
         raise UsageError(f"--fake {fake}: for --backend {LOCAL} and {LOCAL_DOCKER}; simulated nodes come from --fleet")
     more: dict[str, Any] = {"fake": fake} if fake else {}
+    for flag, value in (("--kind-image", kind_image), ("--kind-keep", kind_keep)):
+        if value and name != KIND:
+            raise UsageError(f"{flag} {value}: expected --backend {KIND}, found {name}")
+    if name == KIND:
+        more |= {"image": kind_image, "keep": kind_keep, "own_schedulers": own_schedulers}
     if name == EXISTING:
         more |= {"kubeconfig": kubeconfig, "context": context, "own_schedulers": own_schedulers}
     module, _, attribute = BACKENDS[name][0].partition(":")

@@ -81,8 +81,16 @@ class ExistingBackend(ClusterBackend):
     capabilities = SHARED
 
     def __init__(
-        self, *, seed: int = 0, kubeconfig: Path | None = None, context: str = "", own_schedulers: bool = True
+        self,
+        *,
+        seed: int = 0,
+        kubeconfig: Path | None = None,
+        context: str = "",
+        own_schedulers: bool = True,
+        agents_host: str = "",
     ) -> None:
+        """`agents_host`: the address of this machine that the API server reaches; by default the one of the route."""
+        self._agents_host = agents_host
         self._seed, self._kubeconfig, self._context = seed, kubeconfig, context
         self._own_schedulers = own_schedulers
 
@@ -113,7 +121,10 @@ class ExistingBackend(ClusterBackend):
                 remove_dead_runs(plain)
                 run = secrets.token_hex(3)
                 scope = RunScope(run, own_schedulers=self._own_schedulers)
-                with RunRecord(plain, run), node_agents(path, seed=self._seed, log_file=folder / "agents.log", run=run):
+                agents = node_agents(
+                    path, seed=self._seed, log_file=folder / "agents.log", run=run, host=self._agents_host
+                )
+                with RunRecord(plain, run), agents:
                     cluster = ExistingCluster(self.name, access, path, scope)
                     try:
                         cluster.add_nodes(entries)

@@ -210,6 +210,16 @@ class BareCore:
         """Whether a pod waits for its first decision."""
         return self._core.busy
 
+    def place_all(self) -> list[tuple[str, str]]:
+        """Decide until nothing is ready; the names and nodes of the pods that were bound."""
+        bound: list[tuple[str, str]] = []
+        while self._core.busy:
+            for decision in self._core.decide():
+                if isinstance(decision, Bind):
+                    self._core.bound(decision.info.uid)
+                    bound.append((decision.info.pod.metadata.name, decision.node))
+        return bound
+
     def decide(self) -> int:
         """Make one decision; the number of pods that were bound. The victims are in `evicted`."""
         bound = 0

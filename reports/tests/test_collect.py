@@ -166,7 +166,7 @@ def test_evidence_of_one_case_has_to_suffice(tmp_path: Path) -> None:
         pytest.param("simulated", "embedded", "simulated, embedded", id="embedded"),
         pytest.param("stand-in dgx-h100", "local", "stand-in, embedded", id="stand-in"),
         pytest.param("this machine's", "local", "hardware, embedded", id="machine"),
-        pytest.param("", "kind", "simulated, kubelet", id="kind"),
+        pytest.param("", "kind", "simulated, api-server", id="kind"),
     ],
 )
 def test_the_grade_of_a_run(hardware: str, backend: str, want: str) -> None:

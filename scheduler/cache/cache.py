@@ -42,6 +42,7 @@ class Cache:
         self.placement_changes = (
             0  # grows when something changed that is counted over the cluster, as affinity between pods is
         )
+        self.label_keys: set[str] = set()  # of pods, that affinity terms of placed pods read or have read
         self.namespaces: dict[str, dict[str, str]] = {}  # labels by name
         self.owners = Owners()
         self.volumes = Volumes()

@@ -78,6 +78,14 @@ class PodMatcher:
             self.namespace_selector, known.get(namespace, {})
         )
 
+    def label_keys(self) -> frozenset[str]:
+        """The keys of pod labels that the selector reads."""
+        if self.selector is None:
+            return frozenset()
+        return frozenset(
+            (*self.selector.match_labels, *(expression.key for expression in self.selector.match_expressions))
+        )
+
     def needs(self) -> list[LabelPair] | None:
         """Label pairs of which each matching pod has at least one; None if there is no such set."""
         if self.selector is None:

@@ -57,6 +57,8 @@ class Manager:
         self._writing: set[str] = set()
         self._again: set[str] = set()
         self._said: dict[str, str] = {}
+        self._gone: set[str] = set()  # nodes that were here; their NodeMetrics may become known later than their end
+        self._selective = bool(selector)
         self.writes: Counter[tuple[str, str]] = Counter()
         self.ready = self._stopped = False
         only = {"labelSelector": selector} if selector else {}
@@ -96,6 +98,8 @@ class Manager:
             self.ready = True
             log.info("manager synced nodes=%d", len(self._nodes))
             self._reconcile_all()
+            for metric in list(self._metrics.values()):
+                self._remove_if_orphan(metric)
 
     # -- objects ------------------------------------------------------------------------------------------------------
 
@@ -116,6 +120,7 @@ class Manager:
         self._metrics[name] = metric
         if before is None or before.spec != metric.spec:  # not for reports
             self._reconcile(name)
+            self._remove_if_orphan(metric)
 
     def _metric_gone(self, metric: NodeMetric) -> None:
         if self._metrics.pop(metric.metadata.name, None) is not None:
@@ -124,16 +129,24 @@ class Manager:
     def _set_node(self, node: Node) -> None:
         before = self._nodes.get(node.name)
         self._nodes[node.name] = node
+        self._gone.discard(node.name)
         known = before.metadata if before is not None else None
         if known is None or (known.labels, known.annotations) != (node.metadata.labels, node.metadata.annotations):
             self._reconcile(node.name)
 
     def _node_gone(self, node: Node) -> None:
         self._nodes.pop(node.name, None)
+        self._gone.add(node.name)
         metric = self._metrics.get(node.name)
         if metric is not None:
-            uid = metric.metadata.uid
-            self._rest.delete(f"{NODE_METRICS_PATH}/{node.name}", uid=uid, done=self._count("NodeMetric", "delete"))
+            self._remove_if_orphan(metric)
+
+    def _remove_if_orphan(self, metric: NodeMetric) -> None:
+        """Delete a NodeMetric whose node is gone. With a selector, a node that was never here may be another's."""
+        name = metric.metadata.name
+        if self.ready and name not in self._nodes and (name in self._gone or not self._selective):
+            path = f"{NODE_METRICS_PATH}/{name}"
+            self._rest.delete(path, uid=metric.metadata.uid, done=self._count("NodeMetric", "delete"))
 
     # -- writes -------------------------------------------------------------------------------------------------------
 

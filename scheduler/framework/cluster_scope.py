@@ -20,6 +20,7 @@ from seatrial.scheduler.framework.status import SUCCESS, Status
 _INFEASIBLE = -(1 << 62)
 
 WIDE: StateKey[bool] = StateKey("framework/cluster-wide")  # plugins of scope CLUSTER ran in the cycle
+ASKED: StateKey[tuple[Plugin, ...]] = StateKey("framework/asked")  # the plugins of scope CLUSTER that ran
 MARK: StateKey[str] = StateKey("framework/mark")  # separates waiting pods with equal namespace and labels
 
 
@@ -58,6 +59,7 @@ class Cycle:
         self.rejected: Status | None = None
         self._allowed: frozenset[str] | None = None
         state[WIDE] = True
+        state[ASKED] = tuple(concerned)
         state[SKIPPED] = state[SKIPPED] - self._asked
         self._pre_filter()
         if self.rejected is None:

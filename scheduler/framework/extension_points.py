@@ -27,6 +27,7 @@ from seatrial.scheduler.framework.status import PostFilterResult, Status
 from seatrial.scheduler.framework.timing import Timing
 
 MAX_NODE_SCORE = 100
+NO_LABELS = frozenset[str]()
 
 
 class Scope(IntEnum):
@@ -68,6 +69,13 @@ class Plugin(ABC):
         Called for every pod in every cycle, so it must be fast.
         """
         return True
+
+    def label_keys(self, pod: Pod) -> frozenset[str] | None:  # noqa: ARG002
+        """With scope CLUSTER: the keys of the pod's labels on which the result may depend; None: any.
+
+        Waiting pods of one class and namespace that agree in these labels are woken as one.
+        """
+        return None
 
     @property
     def version(self) -> int:
@@ -220,7 +228,8 @@ class Permit(Plugin):
     def permit(self, state: CycleState, pod: Pod, node_name: str) -> Status:
         """Approve or deny the binding after Reserve: Success, or a rejection, which runs Unreserve.
 
-        Upstream's Wait is not supported. A plugin that returns it fails the cycle with an error.
+        `Status.wait(seconds)`: the pod keeps its place until the plugin allows or rejects it through
+        `Handle.waiting_pod`. When the time ends it is rejected.
         """
 
 
@@ -298,7 +307,15 @@ def check_plugin(kind: type[Plugin]) -> None:
 
 
 _METHODS_OF_SCOPE: tuple[tuple[dict[str, object], Scope], ...] = (
-    ({"concerns": Plugin.concerns, "survey": Score.survey, "normalize": Score.normalize}, Scope.CLUSTER),
+    (
+        {
+            "concerns": Plugin.concerns,
+            "label_keys": Plugin.label_keys,
+            "survey": Score.survey,
+            "normalize": Score.normalize,
+        },
+        Scope.CLUSTER,
+    ),
     ({"only_volumes": Plugin.only_volumes}, Scope.CLUSTER),
     ({"version": Plugin.version}, Scope.NODE),
 )

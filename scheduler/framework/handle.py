@@ -1,6 +1,6 @@
 """What plugins can read of the scheduler, and register with it."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar, cast
 
@@ -60,6 +60,31 @@ class PodIntake(Protocol):
 
     def regroup_waiting(self, mark_of: Callable[[Pod], str | None]) -> None:
         """Regroup waiting pods: those with a mark wait apart from other pods of their class."""
+
+
+class WaitingPod(Protocol):
+    """A pod that has a place and waits on Permit, as upstream's framework.WaitingPod."""
+
+    @property
+    def pod(self) -> Pod: ...
+
+    @property
+    def pending_plugins(self) -> Sequence[str]:
+        """The plugins that have not allowed the pod yet."""
+
+    def allow(self, plugin: str) -> None:
+        """The plugin of this name allows the pod to be bound."""
+
+    def reject(self, plugin: str, message: str) -> None:
+        """The plugin of this name rejects the pod: it gives its place back."""
+
+
+class WaitingPods(Protocol):
+    """All pods that wait on Permit."""
+
+    def get(self, uid: str) -> WaitingPod | None: ...
+
+    def __iter__(self) -> Iterator[WaitingPod]: ...
 
 
 class ObjectListener(Protocol):
@@ -160,6 +185,7 @@ class Handle:
         self._intake: PodIntake | None = None
         self.runners: dict[str, ProfileRunner] = {}
         self.groups: PodGroups | None = None  # set by the plugin of a profile that places groups
+        self.permit_waiters: WaitingPods | None = None  # the core sets it
         self._shared: dict[type[Any], Any] = {}
 
     @property
@@ -175,6 +201,14 @@ class Handle:
     def has_shared(self, kind: type[Any]) -> bool:
         """Whether some plugin has created the shared object of this type."""
         return kind in self._shared
+
+    def waiting_pod(self, uid: str) -> WaitingPod | None:
+        """The pod of that uid if it waits on Permit (upstream's GetWaitingPod)."""
+        return self.permit_waiters.get(uid) if self.permit_waiters is not None else None
+
+    def waiting_pods(self) -> Iterator[WaitingPod]:
+        """The pods that wait on Permit (upstream's IterateOverWaitingPods)."""
+        return iter(self.permit_waiters) if self.permit_waiters is not None else iter(())
 
     def request_wake(self) -> None:
         """Have the core look again whether waiting pods fit."""

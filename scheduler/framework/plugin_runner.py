@@ -146,22 +146,23 @@ class PluginRunner:
         return SUCCESS
 
     def permit(self, state: CycleState, pod: Pod, node_name: str) -> Status:
-        """Run the Permit plugins after Reserve, as upstream's RunPermitPlugins; the first rejection runs Unreserve."""
+        """Run the Permit plugins after Reserve, as upstream's RunPermitPlugins; the first rejection runs Unreserve.
+
+        Wait, with `waits`: the pod keeps its place until these plugins allow it.
+        """
         timing = self.handle.timing
+        waits: list[tuple[str, float]] = []
         for plugin in self.profile.permit:
             if timing.paused:
                 status = plugin.permit(state, pod, node_name)
             else:
                 status = timing.ask(PERMIT, plugin, plugin.permit, state, pod, node_name)
             if status.code is Code.WAIT:
-                status = Status.error(
-                    f"running Permit plugin {plugin.name!r}: expected Success or a rejection, found Wait:"
-                    " pods that wait on Permit are not supported"
-                )
-            if not status.ok:
+                waits.append((plugin.name, status.seconds))
+            elif not status.ok:
                 self.unreserve(state, pod, node_name)
                 return status.by(plugin.name)
-        return SUCCESS
+        return Status(Code.WAIT, waits=tuple(waits)) if waits else SUCCESS
 
     def post_bind(self, state: CycleState, pod: Pod, node_name: str) -> None:
         """Tell the PostBind plugins that the API server accepted the binding."""

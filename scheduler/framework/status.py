@@ -11,7 +11,7 @@ class Code(IntEnum):
 
     SUCCESS = 0
     SKIP = 1  # the plugin does not apply to this pod
-    WAIT = 2  # Permit: wait for approval; not supported
+    WAIT = 2  # Permit: the pod waits until the plugin allows or rejects it
     UNSCHEDULABLE = 3  # rejected; removing pods might help
     UNRESOLVABLE = 4  # rejected; removing pods does not help (UnschedulableAndUnresolvable)
     ERROR = 5
@@ -26,6 +26,8 @@ class Status:
     plugin: str = ""
     nodes: frozenset[str] | None = None
     wake_key: str = ""  # PreEnqueue: ask again when this gate opens (`Handle.open_gate`)
+    seconds: float = 0.0  # Permit, Wait: for how long
+    waits: tuple[tuple[str, float], ...] = ()  # of all Permit plugins that have the pod wait: name and seconds
 
     @staticmethod
     def skip() -> "Status":
@@ -38,6 +40,11 @@ class Status:
     @staticmethod
     def unresolvable(*reasons: str) -> "Status":
         return Status(Code.UNRESOLVABLE, reasons)
+
+    @staticmethod
+    def wait(seconds: float) -> "Status":
+        """Permit: have the pod wait for `Handle.waiting_pod(uid).allow(plugin)`, at most for this time."""
+        return Status(Code.WAIT, seconds=seconds)
 
     @staticmethod
     def error(reason: str) -> "Status":

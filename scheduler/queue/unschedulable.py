@@ -94,6 +94,10 @@ class UnschedulablePods:
             self._wide -= bool(key[2])
         return entry
 
+    def members(self, key: ClassKey) -> list[Entry]:
+        """The entries of a group."""
+        return list(self._groups[key].members.values())
+
     def example(self, key: ClassKey) -> Entry:
         """Any entry of a group that is not empty."""
         return next(iter(self._groups[key].members.values()))

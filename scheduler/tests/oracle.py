@@ -3,12 +3,13 @@
 What plugins count over the cluster as pods come and go is counted anew from the pods there are.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
 
+from seatrial.scheduler.api.core import Pod
 from seatrial.scheduler.cache.columns import Ints
 from seatrial.scheduler.cache.nodeinfo import NodeInfo, PodInfo
 from seatrial.scheduler.cache.tallies import Tallies
@@ -121,3 +122,31 @@ def scores(plugin: Score, state: CycleState, info: PodInfo, nodes: list[NodeInfo
         return raw
     highest = int(raw.max())
     return np.array([plugin.normalizer.one(int(value), highest) for value in raw], np.int64)
+
+
+def judge_group(
+    core: Core, members: Sequence[Pod], satisfied: Callable[[Sequence[Pod]], bool]
+) -> dict[str, str] | None:
+    """The node of each member by uid if a Strict group is placed from scratch, one member after another.
+
+    `core` has the cluster without the members, and is changed. `satisfied`: whether these members are enough. None:
+    the group is not bound.
+    """
+    placed: list[Pod] = []
+    nodes: dict[str, str] = {}
+    for pod in members:
+        info = PodInfo(pod, core.cache.classes.of(pod))
+        runner = core.runner_of(info)
+        verdict = judge(core, runner, info)
+        if not verdict.node:
+            return None
+        with counting_anew(core):
+            state, _ = statuses(core, runner, info)
+        if not runner.reserve(state, pod, verdict.node).ok:
+            return None
+        core.cache.assume(info, verdict.node)
+        nodes[pod.metadata.uid] = verdict.node
+        placed.append(pod)
+        if satisfied(placed):
+            return nodes
+    return None

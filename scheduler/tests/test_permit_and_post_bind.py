@@ -12,7 +12,7 @@ from seatrial.scheduler.framework.decisions import Bind, Reject
 from seatrial.scheduler.framework.extension_points import Filter, Permit, Plugin, PostBind, Reserve, Scope, Transformer
 from seatrial.scheduler.framework.handle import Handle
 from seatrial.scheduler.framework.state import CycleState
-from seatrial.scheduler.framework.status import SUCCESS, Code, Status
+from seatrial.scheduler.framework.status import SUCCESS, Status
 from seatrial.scheduler.plugins.registry import PluginError
 from seatrial.scheduler.tests.rig import Rig, profile
 
@@ -78,13 +78,6 @@ def test_post_bind_waits_for_the_answer_and_does_not_follow_a_failed_binding(mon
             id="denied",
         ),
         pytest.param(Status.error("licence server down"), "SchedulerError", "licence server down", id="error"),
-        pytest.param(
-            Status(Code.WAIT),
-            "SchedulerError",
-            "running Permit plugin 'Recorder': expected Success or a rejection, found Wait:"
-            " pods that wait on Permit are not supported",
-            id="wait-is-refused",
-        ),
     ],
 )
 def test_a_pod_that_permit_does_not_approve_gives_its_reservation_back(

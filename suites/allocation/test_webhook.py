@@ -1,22 +1,16 @@
 """Koordinator's pod webhook before the scheduler: a GPU request is stored with the resources that it stands for."""
 
-import select
-import subprocess
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.promises import devices_of, parts
 from seatrial.fixtures.trial import Trial
+from seatrial.fixtures.webhook import admission_webhook
 from seatrial.harness.clusters.protocol import Capability
-from seatrial.harness.errors import ApiRefused, ClusterError
-from seatrial.harness.private_files import private_folder
-from seatrial.harness.processes import die_with_parent, stop
+from seatrial.harness.errors import ApiRefused
 from seatrial.harness.quantities import units
 from seatrial.scheduler.api.builders import node, pod
 from seatrial.scheduler.api.core import Pod
@@ -31,40 +25,12 @@ from seatrial.scheduler.api.device import (
 
 pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
 
-STARTS_WITHIN = 60.0  # seconds
-GROUP = "/apis/admissionregistration.k8s.io/v1"
-
-
-@pytest.fixture
-def certificates() -> Iterator[Path]:
-    """A folder for the webhook's private key. It is removed even if the test fails; `tmp_path` would be kept."""
-    with private_folder() as folder:
-        yield folder
-
 
 @pytest.fixture(autouse=True)
-def webhook(cluster: Trial, certificates: Path) -> Iterator[None]:
+def webhook(cluster: Trial) -> Iterator[None]:
     """The webhook as a process, called for the pods of this test only."""
-    command = [
-        sys.executable, "-m", "seatrial.scheduler.webhooks", "--port", "0", "--cert-dir", str(certificates),
-        "--namespace", cluster.name,
-    ]  # fmt: skip
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, preexec_fn=die_with_parent)  # noqa: S603, PLW1509
-    registered: list[str] = []
-    try:
-        assert process.stdout is not None
-        if not select.select([process.stdout], [], [], STARTS_WITHIN)[0]:
-            raise ClusterError(f"the webhook did not listen within {STARTS_WITHIN:.0f} s")
-        for manifest in yaml.safe_load_all(process.stdout.read()):
-            manifest["metadata"]["name"] = cluster.name
-            path = f"{GROUP}/{manifest['kind'].lower()}s"
-            cluster.accept(manifest, path)
-            registered.append(f"{path}/{cluster.name}")
+    with admission_webhook(cluster):
         yield
-    finally:
-        for path in registered:
-            cluster.call("DELETE", path)
-        stop(process)
 
 
 def asked(pod: Pod) -> dict[str, int]:

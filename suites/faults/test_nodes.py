@@ -8,7 +8,8 @@ from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.harness.clusters.run_scope import RUN_LABEL
 from seatrial.harness.nodes.faults import FAULTS_ANNOTATION
-from seatrial.scheduler.api.builders import PodBuilder, node, pod
+from seatrial.scheduler.api.builders import NodeBuilder, PodBuilder, node, pod
+from seatrial.scheduler.api.core import ZONE_LABEL
 
 pytestmark = [pytest.mark.needs(Capability.NODES, Capability.DEVICE_FAULTS)]
 
@@ -34,6 +35,15 @@ def heal(cluster: Trial, name: str) -> None:
     assert cluster.call("PATCH", f"/api/v1/nodes/{name}", body).ok
 
 
+def zoned(cluster: Trial, name: str) -> NodeBuilder:
+    """A node in a zone of the case's own.
+
+    kube-controller-manager evicts zone by zone: from one node in ten seconds, and from none while more than two nodes
+    and 55 % of a zone are not ready. In the zone of a cluster's other nodes their state would decide the case.
+    """
+    return node(name).label(ZONE_LABEL, cluster.name)
+
+
 def impatient(name: str) -> PodBuilder:
     """A pod with a short toleration of unready and unreachable nodes."""
     one = pod(name).gpus(1)
@@ -51,7 +61,7 @@ def test_a_node_that_is_not_ready(cluster: Trial, expect: Expect) -> None:
 
     A second node stays ready: where no node is, Kubernetes takes its control plane to be at fault and evicts nothing.
     """
-    cluster.add(node("n1").gpus("a10", 3), node("n2"))
+    cluster.add(zoned(cluster, "n1").gpus("a10", 3), zoned(cluster, "n2"))
     cluster.submit(impatient("a"), pod("patient").gpus(1))
     expect.running("a", "patient")
 
@@ -76,7 +86,7 @@ def test_a_node_that_is_not_ready(cluster: Trial, expect: Expect) -> None:
 @pytest.mark.long(seconds=60)
 def test_a_node_that_freezes(cluster: Trial, expect: Expect) -> None:
     """Its lease expires and it is unreachable; evicted pods cannot terminate until it recovers, and then do."""
-    cluster.add(node("n1").gpus("a10", 2), node("n2").gpus("a10", 1))
+    cluster.add(zoned(cluster, "n1").gpus("a10", 2), zoned(cluster, "n2").gpus("a10", 1))
     cluster.submit(impatient("a").select({"kubernetes.io/hostname": "n1"}))
     expect.running("a")
 
@@ -104,7 +114,7 @@ def test_a_node_that_freezes(cluster: Trial, expect: Expect) -> None:
 @pytest.mark.case("FT-022", severity="critical")
 def test_a_short_freeze_is_not_noticed(cluster: Trial, expect: Expect) -> None:
     """A node that recovers before its lease expires loses no pod, and starts pods bound meanwhile."""
-    cluster.add(node("n1").gpus("a10", 2))
+    cluster.add(zoned(cluster, "n1").gpus("a10", 2))
     cluster.submit(impatient("a"))
     before = expect.running("a")
     cluster.inject({"node": "n1", "verb": "frozen", "for": 5})

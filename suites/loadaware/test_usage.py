@@ -103,12 +103,39 @@ def placed(cluster: Trial) -> list[str]:
 @pytest.mark.feature("SCORE-3.filter")
 @pytest.mark.case("LA-004", severity="normal")
 def test_an_old_report_closes_a_node(cluster: Trial, expect: Expect) -> None:
-    """The report of an idle node is 200 s old, its limit is 180 s; another node has no NodeMetric at all."""
+    """The report of an idle node is 200 s old, its limit is 180 s; a fresh one opens the node."""
     machines(cluster, "n1")
     report(cluster, "n1", "1", "1Gi", age=200)
     settle(cluster)
     cluster.submit(small("a"))
     expect.pending("a", saying="node(s) nodeMetric expired")
+    report(cluster, "n1", "1", "1Gi")
+    expect.bound("a")
+
+
+@pytest.mark.profile(RELEASED)
+@pytest.mark.feature("SCORE-3.filter")
+@pytest.mark.case("LA-010", severity="normal")
+def test_a_node_without_reports_takes_pods(cluster: Trial, expect: Expect) -> None:
+    """Of a hot node and one that has no NodeMetric, pods go to the second."""
+    machines(cluster, "n1", "n2")
+    report(cluster, "n1", "18", "1Gi")
+    settle(cluster)
+    cluster.submit(*(small(f"p{number}") for number in range(3)))
+    for number in range(3):
+        assert expect.bound(f"p{number}").spec.node_name == "n2"
+
+
+@pytest.mark.profile(RELEASED)
+@pytest.mark.feature("SCORE-3.filter")
+@pytest.mark.case("LA-011", severity="normal")
+def test_a_pod_that_hot_nodes_keep_away_goes_to_a_new_node(cluster: Trial, expect: Expect) -> None:
+    """A pod waits because the only node is hot; a node that is added takes it."""
+    machines(cluster, "n1")
+    report(cluster, "n1", "18", "1Gi")
+    settle(cluster)
+    cluster.submit(small("a"))
+    expect.pending("a", saying=OVER)
     machines(cluster, "n2")
     assert expect.bound("a").spec.node_name == "n2"
 

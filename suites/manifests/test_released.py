@@ -56,8 +56,13 @@ def kubectl(whole_cluster: Cluster) -> list[str]:
 def test_a_released_manifest(cluster: Trial, expect: Expect, kubectl: list[str], row: dict[str, Any]) -> None:
     """kubectl applies the manifest, and its pods end as the release post describes."""
     path = HERE / row["file"]
-    cluster.add(*standing(), *map(server, row.get("servers", ())))
+    alone = [node(f"cpu-{number}").cpu(cores) for number, cores in enumerate(row.get("alone", ()))]
+    cluster.add(*(alone or standing()), *map(server, row.get("servers", ())))
     try:
+        for name in row.get("before", ()):  # pods that run before the rest of the file is applied
+            first = run([*kubectl, "apply", "-f", "-"], given=only(path, name))
+            assert first.returncode == 0, first.stderr
+            check(cluster, name, "running")
         applied = apply(cluster, kubectl, path, again=row.get("repeat", False))
         assert applied.returncode == 0, f"kubectl apply -f {row['file']}:\n{applied.stderr}"
         if row.get("needs"):
@@ -157,5 +162,16 @@ def found(cluster: Trial, name: str) -> Pod | None:
     return msgspec.convert(rows[0], Pod) if rows else None
 
 
-def run(command: list[str]) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)  # noqa: S603 a list of words
+def only(path: Path, name: str) -> str:
+    """The priority classes of a manifest, and its pod of that name."""
+    rows = [row for row in yaml.safe_load_all(path.read_bytes()) if row]
+    return yaml.safe_dump_all(
+        row for row in rows if row["kind"] == "PriorityClass" or (row["kind"], row["metadata"]["name"]) == ("Pod", name)
+    )
+
+
+def run(command: list[str], *, given: str | None = None) -> "subprocess.CompletedProcess[str]":
+    """Run a command; `given`: its standard input."""
+    return subprocess.run(  # noqa: S603 a list of words
+        command, capture_output=True, text=True, timeout=60, check=False, input=given
+    )

@@ -8,7 +8,7 @@ from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import PodBuilder, node, pod, quota
 from seatrial.scheduler.api.extension import KOORD_SCHEDULER
-from seatrial.scheduler.api.quota import IS_PARENT, QUOTAS_PATH, TOTAL_RESOURCE, TREE_ID
+from seatrial.scheduler.api.quota import IS_PARENT, QUOTAS_PATH, ROOT_QUOTA, RUNTIME, TOTAL_RESOURCE, TREE_ID
 
 pytestmark = [pytest.mark.needs(Capability.NODES)]
 
@@ -66,6 +66,14 @@ def test_trees_do_not_touch(cluster: Trial, expect: Expect) -> None:
     trees(cluster)
     cluster.add(node("rest").cpu(2).label(POOL, "rest"))
     cluster.apply(quota(f"{cluster.name}-plain").max(cpu=100).manifest)
+    root = QUOTAS_PATH.replace("/elasticquotas", f"/namespaces/koordinator-system/elasticquotas/{ROOT_QUOTA}")
+
+    def known() -> bool:
+        found = orjson.loads(cluster.call("GET", root).body).get("metadata", {}).get("annotations", {})
+        return bool(orjson.loads(found.get(RUNTIME, "{}")).get("cpu") == "2")
+
+    # A refusal keeps its message, so the total of the default tree must be known before the pods come.
+    assert cluster.cluster.wait(known, within=30)
     plain = pod("plain").request(cpu=3).quota(f"{cluster.name}-plain").scheduler(KOORD_SCHEDULER)
 
     cluster.submit(counted(cluster, "greedy", "big", 60), counted(cluster, "modest", "small", 4), plain)

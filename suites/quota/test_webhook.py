@@ -1,76 +1,44 @@
 """Admission of quotas: the API server refuses what breaks the rules, in the words of Koordinator's webhook."""
 
-import select
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
 from seatrial.fixtures.trial import Trial
+from seatrial.fixtures.webhook import CONFIGURATIONS, admission_webhook
 from seatrial.harness.clusters.protocol import Capability
-from seatrial.harness.errors import ApiRefused, ClusterError
-from seatrial.harness.private_files import private_folder
-from seatrial.harness.processes import die_with_parent, stop
+from seatrial.harness.errors import ApiRefused
 from seatrial.scheduler.api.builders import QuotaBuilder, pod, quota
 from seatrial.scheduler.api.quota import IS_PARENT, PARENT, QUOTAS_PATH, SHARED_WEIGHT, TREE_ID
 
 pytestmark = [pytest.mark.needs(Capability.NODES)]
 
-STARTS_WITHIN = 60.0  # seconds
-GROUP = "/apis/admissionregistration.k8s.io/v1"
 BY_DEFAULT = "seatrial-quota-webhook"
 DENIED = 'admission webhook "vquota.koordinator.sh" denied the request: '
 DENIED_BEFORE = 'admission webhook "mquota.koordinator.sh" denied the request: '
 
 
-@pytest.fixture
-def certificates() -> Iterator[Path]:
-    """A folder for the webhook's private key. It is removed even if the test fails; `tmp_path` would be kept."""
-    with private_folder() as folder:
-        yield folder
-
-
 @pytest.fixture(autouse=True)
-def webhook(cluster: Trial, certificates: Path) -> Iterator[None]:
+def webhook(cluster: Trial) -> Iterator[None]:
     """The webhook as a process that follows the cluster's quotas and pods. The embedded cluster has it."""
-    if cluster.call("GET", f"{GROUP}/validatingwebhookconfigurations/{BY_DEFAULT}").ok:
+    if cluster.call("GET", f"{CONFIGURATIONS}/validatingwebhookconfigurations/{BY_DEFAULT}").ok:
         yield
         return
-    with started(cluster, certificates, "--multi-quota-tree"):
+    with quota_webhook(cluster, "--multi-quota-tree"):
         yield
 
 
 @contextmanager
-def started(cluster: Trial, certificates: Path, *options: str) -> Iterator[None]:
+def quota_webhook(cluster: Trial, *options: str) -> Iterator[None]:
     """A webhook process for the pods of this trial's namespace and for all quotas."""
     endpoint = cluster.cluster.endpoint
     if endpoint is None:
         pytest.skip(f"needs a cluster that a process can reach; {cluster.cluster.name} lives in this process")
-    command = [
-        sys.executable, "-m", "seatrial.scheduler.webhooks", "--port", "0", "--cert-dir", str(certificates),
-        "--namespace", cluster.name, "--kubeconfig", str(endpoint.kubeconfig), *options,
-    ]  # fmt: skip
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, preexec_fn=die_with_parent)  # noqa: S603, PLW1509
-    registered: list[str] = []
-    try:
-        assert process.stdout is not None
-        if not select.select([process.stdout], [], [], STARTS_WITHIN)[0]:
-            raise ClusterError(f"the webhook did not listen within {STARTS_WITHIN:.0f} s")
-        for manifest in yaml.safe_load_all(process.stdout.read()):
-            manifest["metadata"]["name"] = cluster.name
-            path = f"{GROUP}/{manifest['kind'].lower()}s"
-            cluster.accept(manifest, path)
-            registered.append(f"{path}/{cluster.name}")
+    with admission_webhook(cluster, "--kubeconfig", str(endpoint.kubeconfig), *options):
         yield
-    finally:
-        for path in registered:
-            cluster.call("DELETE", path)
-        stop(process)
 
 
 def refused(cluster: Trial, wanted: QuotaBuilder) -> str:
@@ -315,7 +283,7 @@ def test_pods_of_a_tree_get_its_node_selector(cluster: Trial) -> None:
 
     cluster.submit(pod("inside").quota(f"{cluster.name}-t"), pod("outside").quota(f"{cluster.name}-x"))
 
-    stored = {one["metadata"]["name"]: one["spec"].get("affinity") for one in raw_pods(cluster)}
+    stored = {pod["metadata"]["name"]: pod["spec"].get("affinity") for pod in raw_pods(cluster)}
     required = stored["inside"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
     assert required["nodeSelectorTerms"] == [
         {"matchExpressions": [{"key": "pool", "operator": "In", "values": ["big"]}]}
@@ -325,9 +293,9 @@ def test_pods_of_a_tree_get_its_node_selector(cluster: Trial) -> None:
 
 @pytest.mark.feature("QUOTA-1.max-bound")
 @pytest.mark.case("QU-059", severity="normal")
-def test_admission_bounds_pending_pods_too(cluster: Trial, certificates: Path) -> None:
+def test_admission_bounds_pending_pods_too(cluster: Trial) -> None:
     """With EnableQuotaAdmission a pod beyond max is not even stored, whether the others have a node or not."""
-    with started(cluster, certificates, "--enable-quota-admission", "--disable-device-resource-spec"):
+    with quota_webhook(cluster, "--enable-quota-admission", "--disable-device-resource-spec"):
         own = f"{cluster.name}-a"
         cluster.apply(quota(own).max(cpu=4).manifest)
         cluster.submit(pod("one").request(cpu=3).quota(own))

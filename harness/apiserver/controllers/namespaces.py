@@ -6,8 +6,10 @@ from seatrial.harness.apiserver.errors import ApiStatusError
 from seatrial.harness.apiserver.request.options import DeleteOptions, Options
 from seatrial.harness.apiserver.storage.store import Change, CollectionKey
 from seatrial.harness.apiserver.verbs.objects import PROTECTED_NAMESPACES, Objects
+from seatrial.harness.apiserver.webhooks.attempts import Pending
 
 NAMESPACES: CollectionKey = ("", "namespaces")
+RETRY = 0.5  # seconds after which objects that a webhook kept are deleted again
 _DEFAULT_OBJECTS: dict[CollectionKey, tuple[str, ...]] = {
     ("", "serviceaccounts"): ("default",),
     ("", "configmaps"): ("kube-root-ca.crt",),
@@ -70,7 +72,7 @@ class Namespaces:
         item = namespaces.get(("", name))
         if item is None:
             return
-        left = 0
+        left, refused = 0, False
         for key, collection in self._objects.store:
             resource = self._registry.storage(key)
             if resource is None or not resource.namespaced:
@@ -78,8 +80,13 @@ class Namespaces:
             for each in list(collection.each(name)):
                 left += 1
                 if "deletionTimestamp" not in each.obj["metadata"]:
-                    _, gone = self._objects.delete(resource, each.key, DeleteOptions())
-                    left -= gone
+                    try:
+                        _, gone = self._objects.delete(resource, each.key, DeleteOptions())
+                        left -= gone
+                    except (ApiStatusError, Pending):
+                        refused = True
+        if refused:
+            self._emptied.add_after(RETRY, name)  # a webhook has to be called, or refused because of other objects
         if left:
             return  # the removal of the last object queues the namespace again
         spec = {**item.obj.get("spec", {}), "finalizers": []}

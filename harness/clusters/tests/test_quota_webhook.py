@@ -56,3 +56,22 @@ def test_a_pod_of_a_parent_quota_is_refused() -> None:
         body = orjson.dumps(pod("a").quota("p").manifest)
         response = cluster.call(Request("POST", "/api/v1/namespaces/default/pods", body))
         assert "pod can not be linked to a parentQuotaGroup,quota:p, pod:a" in response.body.decode()
+
+
+def test_a_namespace_with_a_tree_of_quotas_and_pods_goes() -> None:
+    """The webhook refuses to delete a parent before its child, and a quota before its pods: they are tried again."""
+    with EmbeddedBackend().start() as cluster:
+        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}}
+        assert cluster.call(Request("POST", "/api/v1/namespaces", orjson.dumps(body))).code == 201
+        account = Request("GET", "/api/v1/namespaces/team/serviceaccounts/default")
+        assert cluster.wait(lambda: cluster.call(account).ok, within=10)
+        path = QUOTAS.replace("default", "team")
+        for wanted in (quota("p").max(cpu=2).parent(), quota("c").max(cpu=2).below("p")):
+            assert cluster.call(Request("POST", path, orjson.dumps(wanted.manifest))).code == 201
+        pods = "/api/v1/namespaces/team/pods"
+        assert cluster.call(Request("POST", pods, orjson.dumps(pod("a").quota("c").manifest))).code == 201
+
+        assert cluster.call(Request("DELETE", "/api/v1/namespaces/team")).ok
+
+        gone = Request("GET", "/api/v1/namespaces/team")
+        assert cluster.wait(lambda: cluster.call(gone).code == 404, within=20)

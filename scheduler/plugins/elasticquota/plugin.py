@@ -69,7 +69,9 @@ class ElasticQuota(Gate, PreFilter, PostFilter, Reserve):
         found = self._cache.find(name)
         if found is None:
             return SUCCESS
-        why = self.shortage(*found, info, {})
+        placed = account is not None and account.assigned  # a placed pod that is explained: without its own use
+        own = self._cache.amounts_of(info) if placed else {}
+        why = self.shortage(*found, info, own, own if is_non_preemptible(info.pod) else {})
         if not why:
             return SUCCESS
         cache.refused.setdefault(name, set()).add(cache.wake_key_of(info.pod, name))

@@ -109,6 +109,10 @@ class InterPodAffinity(PreFilter, FilterBatch, ScoreBatch, VictimAware):
         held = self._held
         return bool(held.holders) and any(True for _ in held.about(pod))
 
+    def label_keys(self, pod: Pod) -> frozenset[str]:
+        own = [term.matcher.label_keys() for term in terms_of(pod)]
+        return frozenset(self._cache.label_keys).union(*own)
+
     # -- filter -------------------------------------------------------------------------------------------------------
 
     def pre_filter(self, state: CycleState, pod: Pod) -> Status:

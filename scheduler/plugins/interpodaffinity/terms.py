@@ -130,6 +130,7 @@ class HeldTerms(Listener):
             if not holders:
                 self._rows[term] = np.zeros(columns.capacity, np.int64)
                 self._index.add(term)
+                self._cache.label_keys |= term.matcher.label_keys()
             self.rows(term)[row] += change
             self.holders[term] = holders + change
             if not self.holders[term]:

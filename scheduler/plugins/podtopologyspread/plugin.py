@@ -129,6 +129,14 @@ class PodTopologySpread(PreFilter, FilterBatch, ScoreBatch, VictimAware):
         selector = self._cache.owners.selector_of(pod) if wanted else None
         return tuple(Constraint.read(default, pod, selector) for default in wanted) if selector is not None else ()
 
+    def label_keys(self, pod: Pod) -> frozenset[str] | None:
+        if not pod.spec.topology_spread_constraints and not self._system:
+            return None  # constraints of the configuration: which pods they count depends on services
+        constraints = (*self._constraints(pod, HARD), *self._constraints(pod, SOFT))
+        return frozenset[str]().union(
+            *(constraint.matcher.label_keys() for constraint in constraints if constraint.matcher is not None)
+        )
+
     # -- filter -------------------------------------------------------------------------------------------------------
 
     def pre_filter(self, state: CycleState, pod: Pod) -> Status:

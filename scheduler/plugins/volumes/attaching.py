@@ -9,7 +9,7 @@ from seatrial.scheduler.api.core import Pod
 from seatrial.scheduler.api.storage import READ_WRITE_ONCE_POD
 from seatrial.scheduler.cache.nodeinfo import NodeInfo, PodInfo
 from seatrial.scheduler.cache.volumes import ClaimKey, Volumes, claim_keys
-from seatrial.scheduler.framework.extension_points import Filter, PreFilter, Scope, VictimAware
+from seatrial.scheduler.framework.extension_points import NO_LABELS, Filter, PreFilter, Scope, VictimAware
 from seatrial.scheduler.framework.handle import Handle
 from seatrial.scheduler.framework.state import CycleState, StateKey
 from seatrial.scheduler.framework.status import SUCCESS, Status
@@ -55,6 +55,9 @@ class VolumeRestrictions(PreFilter, Filter, VictimAware):
 
     def concerns(self, pod: Pod) -> bool:
         return _has_claims(pod)
+
+    def label_keys(self, pod: Pod) -> frozenset[str]:
+        return NO_LABELS
 
     def pre_filter(self, state: CycleState, pod: Pod) -> Status:
         claims = self._cache.volumes.claims
@@ -102,6 +105,9 @@ class VolumeZone(PreFilter, Filter):
     def concerns(self, pod: Pod) -> bool:
         return _has_claims(pod)
 
+    def label_keys(self, pod: Pod) -> frozenset[str]:
+        return NO_LABELS
+
     def pre_filter(self, state: CycleState, pod: Pod) -> Status:
         zones: list[tuple[str, frozenset[str]]] = []
         for key in claim_keys(pod):
@@ -140,6 +146,9 @@ class NodeVolumeLimits(PreFilter, Filter):
 
     def concerns(self, pod: Pod) -> bool:
         return _has_claims(pod)
+
+    def label_keys(self, pod: Pod) -> frozenset[str]:
+        return NO_LABELS
 
     def pre_filter(self, state: CycleState, pod: Pod) -> Status:
         wanted = attached(self._volumes, pod)

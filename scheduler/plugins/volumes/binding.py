@@ -12,7 +12,7 @@ from seatrial.scheduler.api.storage import (
 )
 from seatrial.scheduler.cache.nodeinfo import NodeInfo
 from seatrial.scheduler.cache.volumes import claim_keys
-from seatrial.scheduler.framework.extension_points import Args, Filter, PreFilter, Scope
+from seatrial.scheduler.framework.extension_points import NO_LABELS, Args, Filter, PreFilter, Scope
 from seatrial.scheduler.framework.handle import Handle
 from seatrial.scheduler.framework.state import CycleState, StateKey
 from seatrial.scheduler.framework.status import SUCCESS, Status
@@ -60,6 +60,9 @@ class VolumeBinding(PreFilter, Filter):
 
     def concerns(self, pod: Pod) -> bool:
         return bool(pod.spec.volumes) and any(True for _ in claim_keys(pod))
+
+    def label_keys(self, pod: Pod) -> frozenset[str]:
+        return NO_LABELS
 
     def pre_filter(self, state: CycleState, pod: Pod) -> Status:
         volumes: list[PersistentVolume | None] = []

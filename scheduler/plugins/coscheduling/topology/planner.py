@@ -83,6 +83,8 @@ class Planner:
     def candidates(self) -> Iterator[Candidate]:
         """Domains with room for the job, in the order of GANG-R57 and GANG-R58; those of upper levels follow."""
         kept = [self.slots[self.gather] >= max(self.size, 1)]
+        if not kept[0].any():
+            return
         for level in range(self.gather + 1, self.view.bottom + 1):
             parents = self.view.parents[level]
             below = (self.slots[level] >= max(self.size, 1)) & (parents >= 0)

@@ -9,12 +9,17 @@ import numpy as np
 import pytest
 
 from seatrial.scheduler.api.builders import PodBuilder
+from seatrial.scheduler.api.slo import NODE_METRICS_PATH
 from seatrial.scheduler.cache.columns import Batch
 from seatrial.scheduler.cache.nodeinfo import PodInfo
+from seatrial.scheduler.config import ConfigError
 from seatrial.scheduler.framework.decisions import Bind, Reject
+from seatrial.scheduler.framework.explanation import explain
+from seatrial.scheduler.framework.routes import RequestContext
 from seatrial.scheduler.framework.state import CycleState
 from seatrial.scheduler.plugins.loadaware.tests.loadrig import LoadRig, asking, usage
 from seatrial.scheduler.tests.oracle import judge
+from seatrial.scheduler.tests.rig import Rig
 
 CLASSES = ("koord-prod", "koord-mid", "koord-batch", "")
 CONFIGURATIONS: dict[str, dict[str, Any]] = {
@@ -239,3 +244,80 @@ def test_an_annotation_that_cannot_be_read_is_said_and_ignored() -> None:
     assert "annotation node.koordinator.sh/raw-allocatable: 'much' is not a quantity" in said
     rig.report(node=usage("70"))
     assert rig.rejection(asking(cpu=1)) == "node(s) cpu usage exceed threshold"
+
+
+def test_an_explanation_has_the_rejection_and_the_score() -> None:
+    """`seatrial explain` shows both: n1 is hot, n2 has 85 percent of CPU and 95 of memory free with the pod."""
+    rig = LoadRig(usageThresholds={"cpu": 65})
+    for name in ("n1", "n2"):
+        rig.machine(name)
+    rig.report("n1", usage("80"))
+    rig.report("n2", usage())
+    (runner,) = rig.core.runners.values()
+    found = explain(runner, rig.info(asking()))
+    assert {name: status.message for name, status in found.rejected.items()} == {
+        "n1": "node(s) cpu usage exceed threshold"
+    }
+    assert found.rejected["n1"].plugin == "LoadAwareScheduling"
+    assert [(row.node, row.by_plugin["LoadAwareScheduling"]) for row in found.feasible] == [("n2", 90)]
+
+
+def test_the_service_and_metrics() -> None:
+    """One pod that is not reported, on one of two nodes; the other has an old report."""
+    rig = LoadRig(estimatedScalingFactors={"cpu": 100, "memory": 100})
+    for name in ("n1", "n2"):
+        rig.machine(name)
+    rig.running(asking("there", 4, "8Gi"), "n1")
+    rig.report("n1", usage("2", "1Gi"))
+    rig.report("n2", age=500)
+    handle = rig.core.handle
+    pattern = "plugins/LoadAwareScheduling/nodes/:nodeName"
+    (answer,) = (handler for found, handler in handle.routes if found == pattern)
+    found = json.loads(answer(RequestContext("GET", "", {"nodeName": "n1"}, {})).body)
+    assert found["nodeUsage"] == {"cpu": "2", "memory": "1Gi"}
+    assert found["nodeDelta"] == found["nodeEstimated"] == {"cpu": "4", "memory": "8Gi"}
+    assert found["nodeDeltaPods"] == ["default/there"]
+    assert answer(RequestContext("GET", "", {"nodeName": "absent"}, {})).code == 404
+    lines = [line for families in handle.exports for *_, samples in families() for line in samples]
+    assert 'scheduler_node_metric_updates_total{result="used"} 2' in lines
+    assert 'scheduler_node_load_nodes{state="current"} 1' in lines
+    assert 'scheduler_node_load_nodes{state="expired"} 1' in lines
+
+
+def test_profiles_without_the_plugin_follow_no_reports() -> None:
+    """Such a scheduler has no watch of NodeMetrics, no route and no column."""
+    rig = Rig()
+    handle = rig.core.handle
+    assert not any(watch.path == NODE_METRICS_PATH for watch in handle.watches)
+    assert not any("LoadAware" in pattern for pattern, _ in handle.routes)
+    assert any(watch.path == NODE_METRICS_PATH for watch in LoadRig().core.handle.watches)
+
+
+@pytest.mark.parametrize(
+    ("args", "why"),
+    [
+        pytest.param({"nodeMetricExpirationSeconds": 0}, "nodeMetricExpirationSeconds: expected 1 or more, found 0"),
+        pytest.param({"usageThresholds": {"cpu": 101}}, "usageThresholds[cpu]: expected 0 to 100, found 101"),
+        pytest.param({"prodUsageThresholds": {"cpu": -1}}, "prodUsageThresholds[cpu]: expected 0 to 100, found -1"),
+        pytest.param({"resourceWeights": {"cpu": 0}}, "resourceWeights[cpu]: expected 1 to 100, found 0"),
+        pytest.param({"dominantResourceWeight": 101}, "dominantResourceWeight: expected 0 to 100, found 101"),
+        pytest.param(
+            {"estimatedScalingFactors": {"cpu": 0}}, "estimatedScalingFactors[cpu]: expected 1 to 100, found 0"
+        ),
+        pytest.param({"resourceWeights": {"x/y": 1}}, "expected a factor for x/y, which has a weight; found none"),
+        pytest.param({"estimator": "magic"}, "estimator: expected defaultEstimator, found 'magic'"),
+        pytest.param(
+            {"aggregated": {"usageAggregationType": "p42"}},
+            "aggregated.usageAggregationType: expected one of avg, p50, p90, p95, p99, found 'p42'",
+        ),
+        pytest.param(
+            {"aggregated": {"scoreAggregatedDuration": "soon"}},
+            "aggregated.scoreAggregatedDuration: expected a duration as 5m or 300s, found 'soon'",
+        ),
+        pytest.param({"usageTresholds": {}}, "usageTresholds"),
+    ],
+)
+def test_arguments_refused(args: dict[str, Any], why: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        LoadRig(**args)
+    assert why in str(refused.value)

@@ -97,6 +97,22 @@ def test_reserved_room_counts_for_its_owners() -> None:
     assert rig.decide_all() == {"p0": "n2", "p1": "n2"}
 
 
+def test_reserved_room_wakes_its_owners() -> None:
+    """A gang waits, with room for one member in b3; a reservation of its own takes the room that a pod leaves in b2."""
+    rig = TopologyRig()
+    rig.fleet({"s1": {"b1": ("n1",), "b2": ("n2",), "b3": ("n3",)}})
+    rig.running(pod("half").request(cpu=8), "n3")
+    for name in ("n1", "n2"):
+        rig.running(pod(f"full-{name}").request(cpu=16), name)
+    rig.group(gathered(gang("job", 2), ("BlockLayer", "MustGather")))
+    rig.submit(*(member(f"p{number}", "job", cpu=8).label("app", "job") for number in range(2)))
+    assert rig.decide_all() == {}
+    rig.delete("full-n2")
+    hold(rig, "r", "n2", {"cpu": 16000}, app="job")
+    rig.clock.advance(15)
+    assert rig.decide_all() == {"p0": "n2", "p1": "n2"}
+
+
 def test_members_that_are_not_needed_do_not_hinder() -> None:
     """Three members of a gang of two, and blocks of two nodes: two are gathered in a block, the third comes alone."""
     rig = TopologyRig()

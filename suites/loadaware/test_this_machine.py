@@ -1,0 +1,44 @@
+"""The node agent of this machine reports what /proc and cgroup files say."""
+
+import orjson
+import pytest
+
+from seatrial.fixtures.expect import Expect
+from seatrial.fixtures.trial import Trial
+from seatrial.harness.clusters.protocol import Capability
+from seatrial.harness.quantities import milli, units
+from seatrial.scheduler.api.builders import pod
+from seatrial.suites.loadaware.reports import INTERVAL, next_report
+
+pytestmark = [pytest.mark.needs(Capability.CONTAINERS)]
+
+
+@pytest.mark.feature("QOS-1.node-metric")
+@pytest.mark.case("LA-025", severity="critical")
+@pytest.mark.long(seconds=100)
+def test_use_of_this_machine_is_reported(cluster: Trial, expect: Expect) -> None:
+    """One pod computes all the time, another sleeps: their use differs, and the node uses as much as they do."""
+    (only,) = orjson.loads(cluster.call("GET", "/api/v1/nodes").body)["items"]
+    name = only["metadata"]["name"]
+    policy = {"reportIntervalSeconds": INTERVAL, "aggregateDurationSeconds": 60}
+    cluster.apply({
+        "apiVersion": "slo.koordinator.sh/v1alpha1", "kind": "NodeMetric", "metadata": {"name": name},
+        "spec": {"metricCollectPolicy": policy},
+    })  # fmt: skip
+    busy, idle = pod("busy").request(cpu="500m", memory="64Mi"), pod("idle").request(cpu="500m", memory="64Mi")
+    busy.manifest["spec"]["containers"][0]["command"] = ["sh", "-c", "while :; do :; done"]
+    idle.manifest["spec"]["containers"][0]["command"] = ["sleep", "600"]
+    cluster.submit(busy, idle)
+    expect.running("busy", "idle")
+    next_report(cluster, name)
+    found = next_report(cluster, name)
+
+    used = {
+        row["name"]: milli(row["podUsage"]["resources"]["cpu"])
+        for row in found["podsMetric"] if row["namespace"] == cluster.name
+    }  # fmt: skip
+    assert used["busy"] > 50 * max(used["idle"], 1), f"milli-CPU by pod: {used}"
+    node = found["nodeMetric"]["nodeUsage"]["resources"]
+    assert milli(node["cpu"]) >= used["busy"] * 0.9
+    assert units(node["memory"]) > units(found["podsMetric"][0]["podUsage"]["resources"]["memory"]) > 0
+    assert "systemUsage" in found["nodeMetric"]

@@ -1,0 +1,54 @@
+"""Pods with affinity, spread and node terms, and helpers of the cases on them."""
+
+from typing import Any
+
+import orjson
+
+from seatrial.fixtures.expect import Expect
+from seatrial.fixtures.trial import Trial
+from seatrial.scheduler.api.builders import PodBuilder, pod
+from seatrial.scheduler.api.transport import MERGE_PATCH, Request
+
+HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+Json = dict[str, Any]
+
+
+def given(name: str, app: str = "a", **spec: Any) -> PodBuilder:
+    """A pod with the label `app` and further fields of its spec."""
+    found = pod(name).label("app", app)
+    found.manifest["spec"].update(spec)
+    return found
+
+
+def term(app: str, *, key: str = HOST, **more: Any) -> Json:
+    return {"labelSelector": {"matchLabels": {"app": app}}, "topologyKey": key, **more}
+
+
+def apart_from(app: str, **more: Any) -> Json:
+    return {"podAntiAffinity": {REQUIRED: [term(app, **more)]}}
+
+
+def spread(app: str = "a", **more: Any) -> list[Json]:
+    selector = {"labelSelector": {"matchLabels": {"app": app}}}
+    return [{"topologyKey": HOST, "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule", **selector, **more}]
+
+
+def node_terms(*terms: list[Json]) -> Json:
+    return {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [{"matchExpressions": found} for found in terms]}}}
+
+
+def expression(key: str, operator: str, *values: str) -> Json:
+    return {"key": key, "operator": operator, **({"values": list(values)} if values else {})}
+
+
+def patch(cluster: Trial, path: str, body: Json) -> None:
+    response = cluster.cluster.call(Request("PATCH", path, orjson.dumps(body), MERGE_PATCH))
+    assert response.ok, response.body
+
+
+def waits(expect: Expect, name: str, saying: str = "") -> None:
+    """The pod is refused, and stays so."""
+    expect.pending(name, saying=saying)
+    expect.stable(seconds=3)

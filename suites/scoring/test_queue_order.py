@@ -1,0 +1,105 @@
+"""The order of waiting pods, gates, other schedulers, and what follows a binding.
+
+Each case is set up where scores and chance cannot give the same result: one node is left, or none.
+"""
+
+import pytest
+
+from seatrial.fixtures.expect import Expect
+from seatrial.fixtures.trial import Trial
+from seatrial.harness.clusters.protocol import Capability
+from seatrial.scheduler.api.builders import node, priority_class
+from seatrial.suites.scoring.rules import (
+    given,
+    patch,
+    waits,
+)
+
+pytestmark = [pytest.mark.needs(Capability.NODES)]
+
+
+@pytest.mark.feature("SCORE-4.queue")
+@pytest.mark.case("SC-140", severity="critical")
+def test_the_more_important_pod_is_first(cluster: Trial, expect: Expect) -> None:
+    """Of pods that wait for one card, the more important one gets it although it came later; equal ones by age."""
+    for name, value in (("top", 100), ("middle", 50), ("bottom", 1)):
+        cluster.apply(priority_class(f"queue-{name}", value, preempts=False))
+    cluster.add(node("n1").gpus("a10", 1))
+    cluster.submit(given("holder").gpus(1).priority_class("queue-top"))
+    expect.bound("holder")
+    cluster.submit(given("low").gpus(1).priority_class("queue-bottom"))
+    expect.pending("low")
+    cluster.submit(given("high").gpus(1).priority_class("queue-middle"))
+    expect.pending("high")
+    cluster.submit(given("late").gpus(1).priority_class("queue-middle"))
+    expect.pending("late")
+    cluster.cluster.wait(lambda: False, within=15)
+    for before, after in (("holder", "high"), ("high", "late"), ("late", "low")):
+        cluster.delete(before)
+        expect.bound(after)
+
+
+@pytest.mark.feature("SCORE-4.queue")
+@pytest.mark.case("SC-141", severity="critical")
+def test_gates_hold_a_pod_back(cluster: Trial, expect: Expect) -> None:
+    """A pod with a scheduling gate is not placed on a free node; it is when the gate is removed."""
+    cluster.add(node("n1"))
+    cluster.submit(given("gated", schedulingGates=[{"name": "example.com/wait"}]), given("free"))
+    expect.bound("free")
+    expect.stable(seconds=5)
+    assert not cluster.pod("gated").spec.node_name
+    patch(cluster, f"/api/v1/namespaces/{cluster.name}/pods/gated", {"spec": {"schedulingGates": None}})
+    expect.bound("gated")
+
+
+@pytest.mark.feature("SHELL-1.profiles")
+@pytest.mark.case("SC-142", severity="critical")
+def test_pods_of_another_scheduler_are_left_alone(cluster: Trial, expect: Expect) -> None:
+    """A pod that names a scheduler that does not run is not placed."""
+    cluster.add(node("n1"))
+    cluster.submit(given("foreign").scheduler("somebody-else"), given("own"))
+    expect.bound("own")
+    expect.stable(seconds=5)
+    assert not cluster.pod("foreign").spec.node_name
+
+
+@pytest.mark.feature("SCORE-4.queue")
+@pytest.mark.case("SC-143", severity="critical")
+def test_waiting_pods_are_placed_as_room_comes(cluster: Trial, expect: Expect) -> None:
+    """Three pods that wait are all placed when a node with room for three is added, long before any retry."""
+    cluster.add(node("n1").cpu(1))
+    cluster.submit(*(given(f"p{number}").request(cpu=2) for number in range(3)))
+    for number in range(3):
+        expect.pending(f"p{number}", saying="Insufficient cpu")
+    cluster.cluster.wait(lambda: False, within=12)
+    cluster.add(node("n2").cpu(6))
+    found = expect.bound("p0", "p1", "p2", within=20)
+    assert {placed.spec.node_name for placed in found} == {"n2"}
+
+
+@pytest.mark.feature("SHELL-5.binding")
+@pytest.mark.case("SC-144", severity="normal")
+def test_the_event_of_a_binding(cluster: Trial, expect: Expect) -> None:
+    """A placed pod has an event Scheduled that names its node; a refused one has FailedScheduling with the reason."""
+    cluster.add(node("n1").cpu(1))
+    cluster.submit(given("p"), given("q").request(cpu=2))
+    expect.bound("p")
+    expect.pending("q")
+    said = {event.reason: event.message for event in cluster.events("p")}
+    assert "n1" in said.get("Scheduled", ""), f"expected an event Scheduled that names n1, found {said}"
+    refused = {event.reason: event.message for event in cluster.events("q")}
+    assert "Insufficient cpu" in refused.get("FailedScheduling", ""), f"events of the refused pod: {refused}"
+
+
+@pytest.mark.feature("SCORE-4.queue")
+@pytest.mark.case("SC-145", severity="critical")
+def test_an_ended_pod_makes_room(cluster: Trial, expect: Expect) -> None:
+    """A pod that has failed holds no CPU: a pod that waits for it is placed."""
+    cluster.add(node("n1").cpu(2))
+    cluster.submit(given("first", restartPolicy="Never").request(cpu=2))
+    expect.running("first")
+    cluster.submit(given("second").request(cpu=2))
+    waits(expect, "second", "Insufficient cpu")
+    path = f"/api/v1/namespaces/{cluster.name}/pods/first/status"
+    patch(cluster, path, {"status": {"phase": "Failed"}})
+    expect.bound("second")
