@@ -120,8 +120,9 @@ class Core(Intake):
         waiting = self.queue.waiting
         if not waiting.empty:
             key = class_key(info, state)
-            if waiting.has_class(key):
-                self.waker.wake_class(key, class_scores)
+            for group in dict.fromkeys((key, (*key[:2], ""))):  # pods that were tried without any node have no mark
+                if waiting.has_class(group):
+                    self.waker.wake_class(group, class_scores)
         if status.waits:
             self.permits.add(entry, state, node, status.waits)
             return []
@@ -225,24 +226,27 @@ class Core(Intake):
         `info`: the pod that failed; `group`: the wake key of its group, if the group is nominated together.
         """
         nominator, nominations = self.handle.nominator, result.all_nominations(info)
-        own = {one.uid for one, _ in nominations}
+        own = {nominated.uid for nominated, _ in nominations}
         lesser = [
             other for node in dict.fromkeys(node for _, node in nominations) for other in nominator.on(node)
             if other.priority < info.priority and other.uid not in own
         ]  # fmt: skip
         cleared = self.groups.nominations.give_back_of(other.uid for other in lesser)
-        given_back = {one.info.uid for one in cleared}
+        given_back = {ended.info.uid for ended in cleared}
         for other in lesser:
             nominator.forget(other.uid)
-        decisions: list[Decision] = [*cleared, *(ClearNomination(one) for one in lesser if one.uid not in given_back)]
+        decisions: list[Decision] = [
+            *cleared,
+            *(ClearNomination(other) for other in lesser if other.uid not in given_back),
+        ]
         victims = [victim for victim in result.victims if not victim.pod.deleting]
         if group:
             assert self.handle.groups is not None  # noqa: S101
             seconds = self.handle.groups.hold_time_of(info.pod)
             decisions += self.groups.nominations.nominate(group, nominations, victims, seconds)
         else:
-            for one, node in nominations:
-                nominator.nominate(one, node)
+            for nominated, node in nominations:
+                nominator.nominate(nominated, node)
         evicted = False
         for victim in victims:
             if victim.uid in self.groups:

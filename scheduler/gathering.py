@@ -106,8 +106,8 @@ class Gathering:
             if found is None or (isinstance(found, self._failure) and not found.gate and len(choice.rows) > 1):
                 found = self._place(entry, attempt.key, choice.rows)
             if isinstance(found, self._failure):
-                for one in reversed(placed):
-                    self._release(one)
+                for member in reversed(placed):
+                    self._release(member)
                 attempt.again()
                 return entry, found
             placed.append(found)

@@ -60,7 +60,7 @@ class GroupNominations:
         infos = {info.uid: info for info, _ in nominations}
         ended: list[ClearNomination] = []
         for hold in {id(hold): hold for uid in infos if (hold := self._holds.get(uid)) is not None}.values():
-            ended += [one for one in self.give_back(hold) if one.info.uid not in infos]
+            ended += [clear for clear in self.give_back(hold) if clear.info.uid not in infos]
         for info, node in nominations:
             self._nominator.nominate(info, node, key)
         nodes = frozenset(node for _, node in nominations)

@@ -154,15 +154,16 @@ def bench_http(
     contenders = [contender, *(Contender(command) for command in beside)]
     runs: list[list[Repetition]] = [[] for _ in contenders]
     for number in range(size.repeat):
-        for one, repetitions in zip(contenders, runs, strict=True):
-            name = f"{Path(one.subject.split()[0]).name}: " if beside else ""
-            repetition = _repeat(size, mix, rate, one, backend)
+        for contestant, repetitions in zip(contenders, runs, strict=True):
+            name = f"{Path(contestant.subject.split()[0]).name}: " if beside else ""
+            repetition = _repeat(size, mix, rate, contestant, backend)
             progress(f"{name}repetition {number + 1} of {size.repeat}: {_shown(repetition)}")
             repetitions.append(repetition)
     figures = {**_figures(size, mix, rate, contender.subject, runs[0]), "backend": backend}
     if beside:
         others = [
-            _figures(size, mix, rate, one.subject, run) for one, run in zip(contenders[1:], runs[1:], strict=True)
+            _figures(size, mix, rate, contender.subject, run)
+            for contender, run in zip(contenders[1:], runs[1:], strict=True)
         ]
         for other, run in zip(others, runs[1:], strict=True):
             other["ratio"] = _ratio(runs[0], run)
@@ -173,7 +174,9 @@ def bench_http(
 def _ratio(own: Sequence[Repetition], other: Sequence[Repetition]) -> dict[str, float]:
     """Throughput of ours for each pod/s of the other scheduler: median, lowest and highest of the repetitions."""
     found = [
-        one.pods_per_second / two.pods_per_second for one, two in zip(own, other, strict=True) if two.pods_per_second
+        value.pods_per_second / two.pods_per_second
+        for value, two in zip(own, other, strict=True)
+        if two.pods_per_second
     ]
     return rounded(spread(found), 3) if found else {}
 

@@ -61,8 +61,13 @@ def who(*, lab: LabFile = None, json_: Json = False) -> int:
     if json_:
         leases = [_lease_row(lease) | {"seconds_left": round(lease.expires - now)} for lease in ledger.leases]
         line = [
-            {"number": one.number, "holder": one.holder, "request": str(one.request), "since": _moment(one.since)}
-            for one in ledger.line
+            {
+                "number": waiter.number,
+                "holder": waiter.holder,
+                "request": str(waiter.request),
+                "since": _moment(waiter.since),
+            }
+            for waiter in ledger.line
         ]
         print(json.dumps({"leases": leases, "line": line, "out_of_service": ledger.out_of_service}, indent=2))
         return 0

@@ -68,7 +68,7 @@ class Claim:
             ledger = rules.without_expired(ledger, at)
             if any(lease.key == self.key for lease in ledger.leases):
                 return ledger  # an earlier write succeeded, and its answer did not arrive
-            ticket = next((one for one in ledger.line if one.key == self.key), None)
+            ticket = next((waiter for waiter in ledger.line if waiter.key == self.key), None)
             if ticket is None or ticket.expires - at.now < rules.TICKET_TTL / 2:
                 ledger = rules.enter(ledger, self._inventory, request, at, key=self.key, holder=self.holder)
             return rules.grant(ledger, self._inventory, self.key, at, fixed=fixed)[0]

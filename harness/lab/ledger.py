@@ -142,7 +142,7 @@ def grant(
 
     `fixed`: the lease is not renewed, and holds so many seconds.
     """
-    ticket = next((one for one in ledger.line if one.key == key), None)
+    ticket = next((waiter for waiter in ledger.line if waiter.key == key), None)
     if ticket is None:
         return ledger, None
     taken = {device for lease in ledger.leases for device in lease.devices}
@@ -183,7 +183,7 @@ def renew(ledger: Ledger, key: str, at: Moment) -> tuple[Ledger, DeviceLease]:
     if expires <= at.now:
         raise LeaseLost(f"{lease.machine}: {lease.why_ends}")
     new = msgspec.structs.replace(lease, expires=expires)
-    leases = tuple(new if one.key == key else one for one in ledger.leases)
+    leases = tuple(new if lease.key == key else lease for lease in ledger.leases)
     return msgspec.structs.replace(ledger, leases=leases), new
 
 

@@ -59,4 +59,4 @@ def remaining(mutants: Sequence[Mutant], file: ResultsFile | None, *, again: boo
     if file is None:
         return list(mutants)
     found = {mutant.id: file.result_of(mutant) for mutant in mutants}
-    return [one for one in mutants if (result := found[one.id]) is None or (again and not result.caught)]
+    return [mutant for mutant in mutants if (result := found[mutant.id]) is None or (again and not result.caught)]

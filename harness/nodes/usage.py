@@ -84,7 +84,7 @@ def metric_status(use: NodeUse, *, now: float, policy: CollectPolicy = DEFAULT_P
     counts for the node only.
     """
     moment = now if use.taken is None else use.taken
-    cards = {device.uuid: device for device in sorted(_measured(use.devices), key=lambda one: one.minor)}
+    cards = {device.uuid: device for device in sorted(_measured(use.devices), key=lambda device: device.minor)}
     idle = [CardUse(uuid, 0, 0.0) for uuid in cards]
     everything = [card for pod in use.pods for card in pod.cards]
     pods = []

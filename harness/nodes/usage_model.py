@@ -91,7 +91,9 @@ def read_node_script(where: str, text: str) -> NodeScript:
         return NodeScript()
     found = _object(where, text)
     applications = found.pop("hostApplications", {})
-    if not isinstance(applications, dict) or not all(isinstance(one, dict) for one in applications.values()):
+    if not isinstance(applications, dict) or not all(
+        isinstance(application, dict) for application in applications.values()
+    ):
         raise UsageError(f"{where}: hostApplications: expected an object for each name, found {applications!r:.60}")
     listed = {}
     for name, given in applications.items():

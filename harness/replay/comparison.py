@@ -63,17 +63,17 @@ def difference(
         own.append(run(trace, policy, load=LOAD, seed=seed, config=config))
         other.append(run(trace, beside, load=LOAD, seed=seed, config=config))
         done()
-    curves = [(_allocated(workload, one), _allocated(workload, two)) for one, two in zip(own, other, strict=True)]
-    figures = [(one.figures(), two.figures()) for one, two in zip(own, other, strict=True)]
+    curves = [(_allocated(workload, value), _allocated(workload, two)) for value, two in zip(own, other, strict=True)]
+    figures = [(value.figures(), two.figures()) for value, two in zip(own, other, strict=True)]
     refused = "largest_refused_at_percent"
     return Difference(
         workload,
-        {percent: round(sum(one[percent] for one, _ in curves) / len(curves), 3) for percent in AT},
-        {percent: spread([one[percent] - two[percent] for one, two in curves]) for percent in AT},
-        [seed for seed, (one, two) in zip(seeds, figures, strict=True) if one[refused] < two[refused]],
+        {percent: round(sum(curve[percent] for curve, _ in curves) / len(curves), 3) for percent in AT},
+        {percent: spread([curve[percent] - two[percent] for curve, two in curves]) for percent in AT},
+        [seed for seed, (number, two) in zip(seeds, figures, strict=True) if number[refused] < two[refused]],
         {
             key.removeprefix("unplaced_"): (
-                round(sum(one[key] for one, _ in figures) / len(figures), 2),
+                round(sum(figure[key] for figure, _ in figures) / len(figures), 2),
                 round(sum(two[key] for _, two in figures) / len(figures), 2),
             )
             for key in figures[0][0]

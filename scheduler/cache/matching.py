@@ -82,7 +82,9 @@ class PodMatcher:
         """The keys of pod labels that the selector reads."""
         if self.selector is None:
             return frozenset()
-        return frozenset((*self.selector.match_labels, *(one.key for one in self.selector.match_expressions)))
+        return frozenset(
+            (*self.selector.match_labels, *(expression.key for expression in self.selector.match_expressions))
+        )
 
     def needs(self) -> list[LabelPair] | None:
         """Label pairs of which each matching pod has at least one; None if there is no such set."""

@@ -53,8 +53,8 @@ def run(*, kubeconfig: Path | None = None, selector: str = "", address: str = "1
         manager.start()
         await stopped.wait()
         manager.stop()
-        for one in listening:
-            one.close()
+        for listener in listening:
+            listener.close()
         transport.close()
         return 0
 

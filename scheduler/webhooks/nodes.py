@@ -61,10 +61,10 @@ def _milli_text(milli: int) -> str:
     return str(milli // 1000) if milli % 1000 == 0 else f"{milli}m"
 
 
-def _differ(one: Quantity | None, other: Quantity | None) -> bool:
-    if one is None or other is None:
-        return one is not other
-    return _exact("", one) != _exact("", other)
+def _differ(before: Quantity | None, other: Quantity | None) -> bool:
+    if before is None or other is None:
+        return before is not other
+    return _exact("", before) != _exact("", other)
 
 
 def _exact(name: str, quantity: Quantity) -> Any:

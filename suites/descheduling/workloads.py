@@ -82,7 +82,7 @@ def spread_victim(cluster: Trial, app: str, replicas: int, *, cpu: int = 1) -> s
     """A workload whose pods are all on n1, while n2 is free; the name of one of its pods."""
     cordon(cluster, "n2")
     deployment(cluster, app, replicas, like=pod("x").request(cpu=cpu))
-    found = sorted(one.metadata.name for one in wait_running(cluster, app, replicas))
+    found = sorted(found.metadata.name for found in wait_running(cluster, app, replicas))
     cordon(cluster, "n2", on=False)
     return found[0]
 

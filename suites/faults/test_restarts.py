@@ -81,7 +81,7 @@ def test_nothing_is_decided_before_all_is_known(cluster: Trial, expect: Expect, 
     cluster.cluster.clock.call_later(5.0, link.heal)
     running.start_again()
     after = expect.bound("after")
-    assert not {*minors(before)} & {one.minor for one in devices_of(after)}
+    assert not {*minors(before)} & {device.minor for device in devices_of(after)}
     refused = [event.message for event in cluster.events("after") if event.reason == "FailedScheduling"]
     assert not refused, f"expected no decision before the devices were known, found {refused}"
 

@@ -237,7 +237,7 @@ def test_a_member_that_is_replaced_joins_the_gang(cluster: Trial, expect: Expect
     cluster.submit(*workers("train", 1, first=7))
 
     assert len(minors(expect.bound("train-7"))) == 1
-    assert sorted(minor for one in cluster.pods() for minor in minors(one)) == [0, 1, 2]
+    assert sorted(minor for pod in cluster.pods() for minor in minors(pod)) == [0, 1, 2]
 
 
 @pytest.mark.feature("GANG-4.groups")
@@ -281,7 +281,7 @@ def test_an_unreadable_list_of_groups_leaves_the_gang_alone(cluster: Trial, expe
     cluster.apply(gang("train", 2).annotation(GANG_GROUPS, "[ps, worker]"))
     cluster.submit(*workers("train", 2))
     expect.bound(*names("train", 2))
-    assert sorted(minor for one in cluster.pods() for minor in minors(one)) == [0, 1]
+    assert sorted(minor for pod in cluster.pods() for minor in minors(pod)) == [0, 1]
 
 
 @pytest.mark.feature("GANG-5.annotations")

@@ -241,8 +241,8 @@ def test_two_gangs_that_each_fit_alone_do_not_share_the_room(classes: Trial, exp
     classes.submit(filler("low-1", "n1", grace=2), filler("low-2", "n2", grace=5))
     expect.running("low-1", "low-2")
     classes.apply(gang("train", 2), gang("other", 2))
-    for one, two in zip(workers("train", 2), workers("other", 2), strict=True):
-        classes.submit(one, two)
+    for worker, two in zip(workers("train", 2), workers("other", 2), strict=True):
+        classes.submit(worker, two)
 
     def running() -> list[str]:
         return sorted(pod.metadata.name for pod in classes.pods() if pod.status.phase == "Running" and not pod.deleting)

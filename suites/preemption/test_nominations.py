@@ -52,7 +52,11 @@ def test_the_nominated_node_is_written(classes: Trial, expect: Expect) -> None:
     classes.submit(of("high", "high", 4))
     expect.gone("victim")
     expect.nominated("high", "n1")
-    reasons = [(one.type, one.reason) for one in classes.pod("victim").status.conditions if one.status == "True"]
+    reasons = [
+        (condition.type, condition.reason)
+        for condition in classes.pod("victim").status.conditions
+        if condition.status == "True"
+    ]
     assert ("DisruptionTarget", "PreemptionByScheduler") in reasons, f"the victim's conditions are {reasons}"
     thaw(classes, "n1")
     assert expect.bound("high").spec.node_name == "n1"
@@ -150,7 +154,7 @@ def test_of_equal_victims_the_younger_goes(classes: Trial, expect: Expect, names
     expect.running(younger)
     classes.submit(of("high", "high", 4))
     expect.bound("high")
-    assert [one.metadata.name for one in classes.pods() if one.metadata.name in names and not one.deleting] == [older]
+    assert [pod.metadata.name for pod in classes.pods() if pod.metadata.name in names and not pod.deleting] == [older]
 
 
 @pytest.mark.feature("PRE-1.budgets")

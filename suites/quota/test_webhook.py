@@ -283,7 +283,7 @@ def test_pods_of_a_tree_get_its_node_selector(cluster: Trial) -> None:
 
     cluster.submit(pod("inside").quota(f"{cluster.name}-t"), pod("outside").quota(f"{cluster.name}-x"))
 
-    stored = {one["metadata"]["name"]: one["spec"].get("affinity") for one in raw_pods(cluster)}
+    stored = {pod["metadata"]["name"]: pod["spec"].get("affinity") for pod in raw_pods(cluster)}
     required = stored["inside"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
     assert required["nodeSelectorTerms"] == [
         {"matchExpressions": [{"key": "pool", "operator": "In", "values": ["big"]}]}

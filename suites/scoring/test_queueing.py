@@ -38,7 +38,7 @@ def test_of_equal_pods_the_older_is_first(cluster: Trial, expect: Expect) -> Non
     assert cluster.call("PATCH", "/api/v1/nodes/n1", {"spec": {"unschedulable": None}}).ok
     expect.bound("m", "z")
     expect.stable(seconds=3)
-    assert sorted(one.metadata.name for one in cluster.pods() if one.spec.node_name) == ["m", "z"]
+    assert sorted(pod.metadata.name for pod in cluster.pods() if pod.spec.node_name) == ["m", "z"]
 
 
 @pytest.mark.case("SC-161", severity="critical")

@@ -23,7 +23,7 @@ def test_paths_are_relative_to_the_inventory(tmp_path: Path) -> None:
     path.write_text(yaml.safe_dump(plain(windows=[NIGHTLY])))
     found = load_inventory(path)
     assert found.leases.file == str(tmp_path / "ledger.json")
-    assert [len(one.cards) for one in found.machines] == [4, 2]
+    assert [len(machine.cards) for machine in found.machines] == [4, 2]
 
 
 @pytest.mark.parametrize(
@@ -92,8 +92,8 @@ def test_a_window_has_its_local_times_when_clocks_are_changed() -> None:
     """In Berlin the night of 2026-03-28 has no hour from 2 to 3: from 22:00 to 04:00 are five hours."""
     saturday_noon = 1_774_699_200.0  # 2026-03-28 12:00 UTC, 13:00 in Berlin
     (spans,) = [
-        one
-        for one in window(zone="Europe/Berlin")[0].occurrences(saturday_noon)
-        if saturday_noon < one[0] < saturday_noon + 24 * HOUR
+        occurrence
+        for occurrence in window(zone="Europe/Berlin")[0].occurrences(saturday_noon)
+        if saturday_noon < occurrence[0] < saturday_noon + 24 * HOUR
     ]
     assert spans == (saturday_noon + 9 * HOUR, saturday_noon + 14 * HOUR)

@@ -69,7 +69,7 @@ def test_unknown_areas_and_ids_are_refused() -> None:
 
 
 def test_files_of_the_area_come_first_then_the_quick_ones() -> None:
-    one = next(one for one in MUTANTS if one.area == "speed")
+    one = next(mutant for mutant in MUTANTS if mutant.area == "speed")
     first, others = files_of(one, all_suites=True, seconds={"allocation/test_gpu.py": 9.0, "quota/test_quota.py": 8.0})
     assert first == [SUITES / "throughput/test_costs.py"]
     assert others[-2:] == [SUITES / "quota/test_quota.py", SUITES / "allocation/test_gpu.py"]

@@ -100,4 +100,8 @@ def test_progress_tells_the_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
     asyncio.run(
         run_campaign([CAUGHT, AWAY, EQUAL], jobs=1, all_suites=False, progress=seen.append, now=lambda: seconds)
     )
-    assert [(one.done, one.total, one.seconds_left) for one in seen] == [(1, 3, 20.0), (2, 3, 10.0), (3, 3, 0.0)]
+    assert [(entry.done, entry.total, entry.seconds_left) for entry in seen] == [
+        (1, 3, 20.0),
+        (2, 3, 10.0),
+        (3, 3, 0.0),
+    ]

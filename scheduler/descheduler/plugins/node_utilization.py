@@ -117,13 +117,15 @@ def _measured(
     for name in names:
         lower, upper = low.get(name), high.get(name)
         if lower is not None and upper is not None and deviation:
-            shares = [100.0 * one.usage.get(name, 0) / one.capacity[name] for one in found if one.capacity.get(name)]
+            shares = [
+                100.0 * load.usage.get(name, 0) / load.capacity[name] for load in found if load.capacity.get(name)
+            ]
             mean = sum(shares) / len(shares) if shares else 0.0
             lower, upper = max(0.0, mean - lower), min(100.0, mean + upper)
-        for one in found:
-            capacity_of = one.capacity.get(name, 0)
-            one.low[name] = int((100.0 if lower is None else lower) * 0.01 * capacity_of)
-            one.high[name] = int((100.0 if upper is None else upper) * 0.01 * capacity_of)
+        for load in found:
+            capacity_of = load.capacity.get(name, 0)
+            load.low[name] = int((100.0 if lower is None else lower) * 0.01 * capacity_of)
+            load.high[name] = int((100.0 if upper is None else upper) * 0.01 * capacity_of)
     return found
 
 
@@ -141,15 +143,15 @@ class LowNodeUtilization(Balance):
         found = _measured(
             handle, nodes, args.thresholds, args.target_thresholds, deviation=args.use_deviation_thresholds
         )
-        targets = [one for one in found if one.is_low and not one.node.spec.unschedulable]
-        sources = [one for one in found if one.is_high and not one.is_low]
+        targets = [load for load in found if load.is_low and not load.node.spec.unschedulable]
+        sources = [load for load in found if load.is_high and not load.is_low]
         if not sources or not targets or len(targets) <= args.number_of_nodes or len(targets) == len(found):
             return
         names = [name for name in found[0].low if name in args.thresholds]
-        room = {name: sum(one.high[name] - one.usage.get(name, 0) for one in targets) for name in names}
+        room = {name: sum(load.high[name] - load.usage.get(name, 0) for load in targets) for name in names}
         limit = args.eviction_limits.node if args.eviction_limits is not None else None
-        for source in sorted(sources, key=lambda one: (-one.weight, one.node.name)):
-            _evict(self.name, handle, args, source, targets, room, lambda one: one.is_high, limit=limit)
+        for source in sorted(sources, key=lambda load: (-load.weight, load.node.name)):
+            _evict(self.name, handle, args, source, targets, room, lambda load: load.is_high, limit=limit)
 
 
 class HighNodeUtilization(Balance):
@@ -164,14 +166,14 @@ class HighNodeUtilization(Balance):
     def run(self, handle: Handle, nodes: Sequence[Node]) -> None:
         args = self._args
         found = _measured(handle, nodes, args.thresholds, {}, deviation=False)
-        sources = [one for one in found if one.is_low]
-        targets = [one for one in found if not one.is_low and not one.node.spec.unschedulable]
+        sources = [load for load in found if load.is_low]
+        targets = [load for load in found if not load.is_low and not load.node.spec.unschedulable]
         if not sources or not targets or len(sources) <= args.number_of_nodes or len(sources) == len(found):
             return
         names = list(found[0].low)
-        room = {name: sum(one.capacity.get(name, 0) - one.usage.get(name, 0) for one in targets) for name in names}
+        room = {name: sum(load.capacity.get(name, 0) - load.usage.get(name, 0) for load in targets) for name in names}
         only = args.thresholds.keys() if ONLY_THRESHOLDING in args.eviction_modes else None
-        for source in sorted(sources, key=lambda one: (one.weight, one.node.name)):
+        for source in sorted(sources, key=lambda load: (load.weight, load.node.name)):
             _evict(self.name, handle, args, source, targets, room, lambda _: True, only=only)
 
 
@@ -200,7 +202,7 @@ def _evict(  # noqa: PLR0917 the parts of one pass
             continue
         if not args.allows(pod) or not handle.may_evict(pod):
             continue
-        target = next((one for one in targets if not misfits(state, pod, one.node, _planned(handle, one))), None)
+        target = next((load for load in targets if not misfits(state, pod, load.node, _planned(handle, load))), None)
         if target is None or not handle.evict(pod, name, f"node {source.node.name} by requests"):
             continue
         gone += 1

@@ -69,7 +69,7 @@ class ScaleDownBinPack(Balance):
         if args.paused:
             return
         found = [self._sorted_out(handle, node) for node in args.nodes(nodes)]
-        candidates = [one for one in found if one.eligible]
+        candidates = [candidate for candidate in found if candidate.eligible]
         ranked = rank(handle.state, candidates, args.weights)
         if args.strategy == EVICT_DIRECTLY:
             left = args.max_pods_to_evict or 0
@@ -78,7 +78,7 @@ class ScaleDownBinPack(Balance):
                     return
                 left -= handle.evict(pod, self.name, "scale-down binpack")
             return
-        costs = [*enumerate(ranked), *((LAST, pod) for one in candidates for pod in one.skipped)]
+        costs = [*enumerate(ranked), *((LAST, pod) for candidate in candidates for pod in candidate.skipped)]
         for cost, pod in costs:
             if pod.metadata.annotations.get(DELETION_COST) != str(cost):
                 handle.patch(pod_path(pod), {"metadata": {"annotations": {DELETION_COST: str(cost)}}})
@@ -98,11 +98,11 @@ class ScaleDownBinPack(Balance):
 def rank(state: ClusterState, nodes: Sequence[NodePods], weights: Mapping[str, float]) -> list[Pod]:
     """All eligible pods, those to scale down first at the front."""
 
-    def by_node(one: NodePods) -> tuple[float, int, str]:
-        stays = _share(state, [*one.others, *one.skipped], one.node, weights)
-        goes = _share(state, one.eligible, one.node, weights)
+    def by_node(entry: NodePods) -> tuple[float, int, str]:
+        stays = _share(state, [*entry.others, *entry.skipped], entry.node, weights)
+        goes = _share(state, entry.eligible, entry.node, weights)
         score = stays / goes if goes > 0 else inf if stays > 0 else 0.0
-        return score, len(one.eligible), one.node.name
+        return score, len(entry.eligible), entry.node.name
 
     def by_pod(pod: Pod, node: Node) -> tuple[float, float, str, str]:
         created = pod.metadata.creation_timestamp
@@ -110,8 +110,8 @@ def rank(state: ClusterState, nodes: Sequence[NodePods], weights: Mapping[str, f
         return -_share(state, [pod], node, weights), -since, pod.metadata.namespace, pod.metadata.name
 
     ranked: list[Pod] = []
-    for one in sorted(nodes, key=by_node):
-        ranked += sorted(one.eligible, key=lambda pod: by_pod(pod, one.node))
+    for entry in sorted(nodes, key=by_node):
+        ranked += sorted(entry.eligible, key=lambda pod: by_pod(pod, entry.node))
     return ranked
 
 

@@ -33,8 +33,8 @@ class BalanceArgs(Args, frozen=True):
 
     def is_target(self, pod: Pod) -> bool:
         """Whether a pod selector matches, or there is none."""
-        selectors = [one.selector for one in self.pod_selectors if one.selector is not None]
-        return not selectors or any(selector_matches(one, pod.metadata.labels) for one in selectors)
+        selectors = [selector.selector for selector in self.pod_selectors if selector.selector is not None]
+        return not selectors or any(selector_matches(selector, pod.metadata.labels) for selector in selectors)
 
     def may_evict(self, handle: Handle, pod: Pod) -> bool:
         """Whether the pod is selected and may be evicted."""

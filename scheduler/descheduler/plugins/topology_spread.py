@@ -89,7 +89,7 @@ class RemovePodsViolatingTopologySpreadConstraint(Balance):
         below = [node for node in nodes if of_node.get(node.name) in smallest]
         return {
             pod.key: pod
-            for pod in _moved(sorted(domains.items(), key=lambda one: (len(one[1]), one[0])), found.max_skew)
+            for pod in _moved(sorted(domains.items(), key=lambda entry: (len(entry[1]), entry[0])), found.max_skew)
             if handle.may_evict(pod)
             and (
                 not self._args.topology_balance_node_fit

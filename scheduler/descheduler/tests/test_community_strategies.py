@@ -21,7 +21,7 @@ def evicted(name: str, state: ClusterState, args: dict[str, Any], *, protected: 
     evictor.protected = protected or set()
     kind = PLUGINS[name]
     plugin = kind(read_args(kind.args, args))  # type: ignore[call-arg]
-    plugin.run(handle, [one for _, one in sorted(state.nodes.items())])
+    plugin.run(handle, [node for _, node in sorted(state.nodes.items())])
     return evictor.evicted
 
 

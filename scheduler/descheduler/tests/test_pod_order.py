@@ -27,7 +27,7 @@ def made(number: int, priority: int, qos: str, kubernetes: str, *, later: bool =
 
 
 def numbers(pods: list[Pod]) -> list[int]:
-    return [int(one.metadata.name.removeprefix("test-")) for one in pods]
+    return [int(pod.metadata.name.removeprefix("test-")) for pod in pods]
 
 
 def test_pods_over_all_keys() -> None:
@@ -48,7 +48,7 @@ def test_pods_over_all_keys() -> None:
     ]  # fmt: skip
     reported = {"test-16", "test-17", "test-18", "test-19"}
 
-    found = numbers(sorted(pods, key=eviction_order(lambda one: 0.0 if one.metadata.name in reported else -1.0)))
+    found = numbers(sorted(pods, key=eviction_order(lambda pod: 0.0 if pod.metadata.name in reported else -1.0)))
 
     assert (found[:2], set(found[2:4]), set(found[4:6])) == ([1, 12], {18, 16}, {19, 17})
     assert found[6:] == [15, 21, 20, 23, 22, 9, 8, 11, 10, 13, 14, 2, 3, 7, 4, 6, 5]
@@ -67,8 +67,8 @@ def test_pods_by_what_they_use_of_what_is_over() -> None:
     }
     weights: dict[str, Any] = {"cpu": 1, "memory": 2, "pods": 1}
 
-    def score(one: Pod) -> float:
-        return usage_score(load, one, ["cpu", "memory"], weights, prod=False)
+    def score(pod: Pod) -> float:
+        return usage_score(load, pod, ["cpu", "memory"], weights, prod=False)
 
     assert numbers(sorted(pods, key=eviction_order(score))) == [2, 1, 3, 4]
 

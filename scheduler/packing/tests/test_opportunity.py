@@ -113,7 +113,7 @@ def test_prices_kept_while_nodes_change_are_those_of_the_nodes_as_they_are(
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "needs"),
+    ("first", "other", "needs"),
     [
         pytest.param(EIGHT, ONE, True, id="more-cards"),
         pytest.param(ONE, EIGHT, False, id="fewer-cards"),
@@ -122,5 +122,5 @@ def test_prices_kept_while_nodes_change_are_those_of_the_nodes_as_they_are(
         pytest.param(Shape(1, 0, 2, CARD), Shape(1, 0, 2, CARD, ("T4",)), False, id="any-of-one-model"),
     ],
 )
-def test_needs_as_much_as(one: Shape, other: Shape, needs: bool) -> None:
-    assert one.needs_as_much_as(other) is needs
+def test_needs_as_much_as(first: Shape, other: Shape, needs: bool) -> None:
+    assert first.needs_as_much_as(other) is needs

@@ -332,7 +332,9 @@ class GangCache(PodGroups):
         """The gather rules of a group: those of its first gang with an annotation."""
         if self.topology is None:
             return None
-        rules = next((self.gangs[one].gather for one in group.ids if self.gangs[one].gather is not None), None)
+        rules = next(
+            (self.gangs[gang_id].gather for gang_id in group.ids if self.gangs[gang_id].gather is not None), None
+        )
         return None if rules is None else GatherRequest(self._handle, self.topology, rules, group)
 
     def explanation(self, pod: Pod) -> str:

@@ -44,8 +44,8 @@ class JobIndex(Listener):
         gang = self._gangs.gangs.get(key.removeprefix("gang "))
         keys: Iterable[str] = (key,)
         if gang is not None and key.startswith("gang "):
-            keys = (f"gang {one}" for one in gang.group.ids)
-        found = [pod for one in keys for pod in self._pods.get(one, {}).values()]
+            keys = (f"gang {group_id}" for group_id in gang.group.ids)
+        found = [pod for key in keys for pod in self._pods.get(key, {}).values()]
         return sorted(found, key=lambda pod: pod.key)
 
     def pod_placed(self, info: PodInfo) -> None:

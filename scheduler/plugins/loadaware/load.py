@@ -193,8 +193,8 @@ def _total(first: Vector, others: list[Vector]) -> Vector:
 
 
 def _pairwise(combine: Callable[[int, int], int]) -> Callable[[Vector, Vector], Vector]:
-    def apply(one: Vector, other: Vector) -> Vector:
-        return tuple([combine(a, b) for a, b in zip(one, other, strict=True)])
+    def apply(vector: Vector, other: Vector) -> Vector:
+        return tuple([combine(a, b) for a, b in zip(vector, other, strict=True)])
 
     return apply
 

@@ -155,9 +155,9 @@ class LoadAwareScheduling(PreFilter, FilterBatch, ScoreBatch, Reserve):
     def stack(self, states: Sequence[CycleState]) -> _Stacked:
         incoming = [state[INCOMING] for state in states]
         return _Stacked(
-            np.array([one.estimate for one in incoming], np.int64)[..., None],
-            np.array([[one.prod] for one in incoming], np.bool_),
-            np.array([[one.of_daemon_set] for one in incoming], np.bool_),
+            np.array([change.estimate for change in incoming], np.int64)[..., None],
+            np.array([[change.prod] for change in incoming], np.bool_),
+            np.array([[change.of_daemon_set] for change in incoming], np.bool_),
         )
 
     def stack_scores(self, states: Sequence[CycleState]) -> _Stacked:
