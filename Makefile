@@ -53,7 +53,8 @@ suites: $(VENV)/.dev
 # Where the programs are missing, it says which and succeeds.
 test-real: $(VENV)/.dev
 	@if why=$$($(BIN)/python -m seatrial.harness.clusters.control_plane); then \
-		$(BIN)/pytest harness/clusters/tests/test_envtest.py harness/clusters/tests/test_two_runs.py harness/bench/tests -q && \
+		$(BIN)/pytest harness/clusters/tests/test_envtest.py harness/clusters/tests/test_two_runs.py harness/bench/tests \
+			harness/lab/tests/test_processes.py -q && \
 		$(BIN)/pytest suites --seatrial-backend=envtest --seatrial-subject=seatrial -q -n 2 --dist=worksteal \
 			-m "not alone"; \
 	else echo "test-real: not run: $$why"; fi

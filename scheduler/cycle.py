@@ -120,8 +120,9 @@ class Core(Intake):
         waiting = self.queue.waiting
         if not waiting.empty:
             key = class_key(info, state)
-            if waiting.has_class(key):
-                self.waker.wake_class(key, class_scores)
+            for group in dict.fromkeys((key, (*key[:2], ""))):  # pods that were tried without any node have no mark
+                if waiting.has_class(group):
+                    self.waker.wake_class(group, class_scores)
         if status.waits:
             self.permits.add(entry, state, node, status.waits)
             return []

@@ -285,8 +285,10 @@ def test_a_lone_pod_is_not_migrated(cluster: Trial, expect: Expect, start_desche
 @pytest.mark.parametrize(
     ("limits", "most"),
     [
-        pytest.param({"maxMigratingGlobally": 1}, 1, id="globally"),
-        pytest.param({"maxMigratingPerNamespace": 2, "maxMigratingPerNode": 3}, 2, id="per-namespace"),
+        pytest.param({"maxMigratingGlobally": 1}, 1, id="globally", marks=pytest.mark.long(20)),
+        pytest.param(
+            {"maxMigratingPerNamespace": 2, "maxMigratingPerNode": 3}, 2, id="per-namespace", marks=pytest.mark.long(15)
+        ),
         pytest.param({"maxMigratingPerNode": 3}, 3, id="per-node"),
     ],
 )

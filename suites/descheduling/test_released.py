@@ -33,6 +33,7 @@ OLD = {"PodLifeTime": {"maxPodLifeTimeSeconds": 1}}
 
 @pytest.mark.feature("DES-1.configuration-descheduler")
 @pytest.mark.case("DC-060", severity="critical")
+@pytest.mark.long(15)
 def test_the_profile_of_v0_6_evicts_by_migration_jobs(cluster: Trial, start_descheduler: StartDescheduler) -> None:
     """The profile with one strategy: its evictions are ReservationFirst jobs of five minutes, and they succeed."""
     with_nodes(cluster, "n1", "n2")
@@ -88,6 +89,7 @@ def test_v0_7_leaves_other_namespaces_alone(cluster: Trial, start_descheduler: S
 
 @pytest.mark.feature("MIG-2.configuration-migration-arbitration")
 @pytest.mark.case("DC-063", severity="critical")
+@pytest.mark.long(20)
 def test_the_arbiter_of_v1_4(cluster: Trial, start_descheduler: StartDescheduler) -> None:
     """Jobs for four pods of one workload: they run one after the other, and never more than one pod is missing."""
     with_nodes(cluster, "n1", "n2")

@@ -36,7 +36,9 @@ def scheduler(subject: Subject | None) -> Subject:
 
 @pytest.mark.feature("MIG-1.restart")
 @pytest.mark.case("MG-007", severity="blocker")
-@pytest.mark.parametrize("after", ["ReservationCreated", "ReservationScheduled", "Eviction"])
+@pytest.mark.parametrize(
+    "after", ["ReservationCreated", pytest.param("ReservationScheduled", marks=pytest.mark.long(10)), "Eviction"]
+)
 def test_a_migration_survives_a_restart(cluster: Trial, start_descheduler: StartDescheduler, after: str) -> None:
     """The descheduler is killed after a step. A new one finishes the job with the same reservation and one eviction."""
     with_nodes(cluster, "n1", "n2")
@@ -57,7 +59,7 @@ def test_a_migration_survives_a_restart(cluster: Trial, start_descheduler: Start
 
 @pytest.mark.feature("MIG-1.scheduler-restart")
 @pytest.mark.case("MG-009", severity="critical")
-@pytest.mark.parametrize("after", ["ReservationCreated", "Eviction"])
+@pytest.mark.parametrize("after", [pytest.param("ReservationCreated", marks=pytest.mark.long(10)), "Eviction"])
 def test_a_migration_survives_a_restart_of_the_scheduler(
     cluster: Trial, start_descheduler: StartDescheduler, scheduler: Subject, after: str
 ) -> None:
@@ -81,7 +83,7 @@ def test_a_migration_survives_a_restart_of_the_scheduler(
 
 @pytest.mark.feature("MIG-1.api-server-away")
 @pytest.mark.case("MG-010", severity="critical")
-@pytest.mark.parametrize("after", ["ReservationCreated", "Eviction"])
+@pytest.mark.parametrize("after", ["ReservationCreated", pytest.param("Eviction", marks=pytest.mark.long(15))])
 def test_a_migration_survives_an_absent_api_server(
     cluster: Trial, start_descheduler: StartDescheduler, after: str
 ) -> None:
@@ -104,6 +106,7 @@ def test_a_migration_survives_an_absent_api_server(
 
 @pytest.mark.feature("DES-1.leader-election")
 @pytest.mark.case("DC-046", severity="critical")
+@pytest.mark.long(25)
 def test_one_of_two_deschedulers_works(cluster: Trial, start_descheduler: StartDescheduler) -> None:
     """The leader only pretends to evict (dryRun) and holds the Lease, so nothing moves; when it dies the other one
     takes over and evicts."""

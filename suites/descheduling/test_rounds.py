@@ -227,8 +227,8 @@ def test_a_node_that_becomes_hot_later_cools(cluster: Trial, start_descheduler: 
     ("caps", "most"),
     [
         pytest.param({"maxNoOfPodsToEvictTotal": 5}, 5, id="in-total"),
-        pytest.param({"maxNoOfPodsToEvictPerNode": 2}, 4, id="per-node"),
-        pytest.param({"maxNoOfPodsToEvictPerNamespace": 3}, 3, id="per-namespace"),
+        pytest.param({"maxNoOfPodsToEvictPerNode": 2}, 4, id="per-node", marks=pytest.mark.long(15)),
+        pytest.param({"maxNoOfPodsToEvictPerNamespace": 3}, 3, id="per-namespace", marks=pytest.mark.long(15)),
     ],
 )
 def test_caps_of_a_round_hold(
