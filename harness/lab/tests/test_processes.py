@@ -11,12 +11,14 @@ import orjson
 import pytest
 import yaml
 
+from seatrial.harness.clusters.control_plane import control_plane, missing_programs
 from seatrial.harness.clusters.embedded import EmbeddedBackend, EmbeddedCluster
 from seatrial.harness.lab.errors import LabError, LeaseLost, PlaceTaken
 from seatrial.harness.lab.lab import open_lab
 from seatrial.harness.lab.ledger import PlaceRequest
 from seatrial.harness.lab.stores import ANNOTATION, LABEL
 from seatrial.harness.lab.tests.inventories import plain
+from seatrial.harness.private_files import private_folder
 from seatrial.scheduler.api.transport import Request
 
 TTL = 5.0
@@ -65,6 +67,15 @@ def api() -> Iterator[EmbeddedCluster]:
         yield cluster
 
 
+@pytest.fixture(scope="module")
+def kube_apiserver() -> Iterator[Path]:
+    """The kubeconfig of a real API server."""
+    if (why := missing_programs()) is not None:
+        pytest.skip(why)
+    with private_folder() as folder, control_plane(folder) as plane:
+        yield plane.kubeconfig
+
+
 @pytest.fixture(params=["file", "lease"])
 def lab_file(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """An inventory; a new ledger for each test."""
@@ -73,11 +84,14 @@ def lab_file(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
         cluster: EmbeddedCluster = request.getfixturevalue("api")
         assert cluster.endpoint is not None
         leases = {"kubeconfig": str(cluster.endpoint.kubeconfig), "namespace": f"lab-{os.urandom(3).hex()}"}
+    elif request.param == "kube-apiserver":
+        leases = {"kubeconfig": str(request.getfixturevalue("kube_apiserver")), "namespace": "real-lab"}
     path = tmp_path / "lab.yaml"
     path.write_text(yaml.safe_dump(plain(ttl=TTL, leases=leases)))
     return path
 
 
+@pytest.mark.parametrize("lab_file", ["file", "lease", "kube-apiserver"], indirect=True)
 def test_jobs_never_share_a_card(lab_file: Path, tmp_path: Path) -> None:
     """Four processes take one or two of four cards at a time, four times each."""
     (tmp_path / "marks").mkdir()
