@@ -68,8 +68,12 @@ def test_the_steps_are_recorded(cluster: Trial, start_descheduler: StartDeschedu
         "BoundPodReady", "Eviction", "PodBoundReservation", "ReservationBound", "ReservationCreated",
         "ReservationScheduled",
     ]  # fmt: skip
-    reasons = [event.reason for event in cluster.events("recorded", namespace="default")]
-    assert reasons == [
+
+    def reasons() -> list[str]:
+        return [event.reason for event in cluster.events("recorded", namespace="default")]
+
+    cluster.cluster.wait(lambda: "Complete" in reasons(), within=10)  # events follow the status that they are about
+    assert reasons() == [
         "ReservationCreated", "ReservationScheduled", "Evicting", "EvictComplete", "PodBoundReservation",
         "BoundPodReady", "Complete",
     ]  # fmt: skip
