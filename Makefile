@@ -11,8 +11,7 @@ ARGS   ?=
 help:
 	@echo "make run    suites, load and sign-off report on the embedded cluster (ARGS='...' goes to seatrial run)"
 	@echo "make nightly  the suites with their long cases; results are kept and pushed (docs/lab.md)"
-	@echo "make test   lint, types, import contracts, documentation, own tests, the suites in virtual time, most on embedded clusters"
-	@echo "make suites-real-time  the suites that make test judges in virtual time only, on an embedded cluster; not steady yet"
+	@echo "make test   lint, types, import contracts, documentation, own tests, the suites in virtual time and on embedded clusters"
 	@echo "make test-real  the suites on real etcd, kube-apiserver and kube-controller-manager (docs/backends.md)"
 	@echo "make test-interpreters  install and run seatrial with each of python3.12, 3.13 and 3.14 that is on PATH"
 	@echo "make docs   the documentation site in build/site; a warning or a broken link is an error"
@@ -49,13 +48,7 @@ own-tests: $(VENV)/.dev
 
 suites: $(VENV)/.dev
 	$(BIN)/pytest suites --seatrial-subject=inprocess -q
-	$(BIN)/pytest suites --seatrial-subject=seatrial -n 4 --dist=worksteal $(addprefix --ignore=,$(NOT_STEADY))
-
-# Cases that are judged in virtual time by `make suites`, and that sometimes fail in real time beside other clusters.
-NOT_STEADY := suites/quota/test_quota.py suites/quota/test_trees.py
-
-suites-real-time: $(VENV)/.dev
-	$(BIN)/pytest $(NOT_STEADY) --seatrial-subject=seatrial
+	$(BIN)/pytest suites --seatrial-subject=seatrial -n 4 --dist=worksteal
 
 # Where the programs are missing, it says which and succeeds.
 test-real: $(VENV)/.dev

@@ -208,10 +208,7 @@ class Intake:
         self.queue.remove(uid)
         info = PodInfo(pod, self.cache.classes.of(pod))
         runner = self._runner(info)
-        if pod.status.nominated_node_name and not self.handle.nominator.node_of(uid):
-            self.handle.nominator.nominate(info, pod.status.nominated_node_name)
-            if runner.groups is not None and runner.groups.is_member(pod):
-                self.groups.nominations.adopt(info)
+        self._adopt_nomination(info)
         status = runner.pre_enqueue(pod)
         self.queue.add(
             info,
@@ -221,6 +218,19 @@ class Intake:
         )
         if not status.ok and status.wake_key:
             self._reports.held(info.uid)
+
+    def adopt_nominations(self) -> None:
+        """Take the nominations over that another scheduler has written, the leader before this one."""
+        for _, entry in list(self.queue.entries()):
+            self._adopt_nomination(entry.info)
+
+    def _adopt_nomination(self, info: PodInfo) -> None:
+        node = info.pod.status.nominated_node_name
+        if node and not self.handle.nominator.node_of(info.uid):
+            self.handle.nominator.nominate(info, node)
+            groups = self._runner(info).groups
+            if groups is not None and groups.is_member(info.pod):
+                self.groups.nominations.adopt(info)
 
     def _leave_queue(self, uid: str) -> None:
         self.queue.remove(uid)

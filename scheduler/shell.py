@@ -120,6 +120,7 @@ class Shell:
 
     def lead(self) -> None:
         """Become the leader: start to decide."""
+        self.core.adopt_nominations()
         self._leading = True
         if self._running:
             self._start_controllers()

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from seatrial.harness.audit.annotations import holds_resources, ignores_reservations, reservation_uid
+from seatrial.harness.audit.indices import NOBODY, QUOTA_LABEL
 from seatrial.harness.audit.invariants import (
     Binding,
     BindingInvariant,
@@ -25,7 +26,6 @@ from seatrial.scheduler.api.reservation import (
 
 LOST_AFTER = 60.0  # seconds without any word of the scheduler about a pending pod
 GANG_WITHIN = 120.0  # seconds in which the members of a gang may be bound one after another
-QUOTA_LABEL = "quota.scheduling.koordinator.sh/name"
 _PREEMPTED = "PreemptionByScheduler"
 
 # -- reservations -----------------------------------------------------------------------------------------------------
@@ -37,11 +37,7 @@ def _reservation(binding: Binding) -> Reservation | None:
 
 
 def _owners_of(state: ClusterState, uid: str) -> list[PodRecord]:
-    return [
-        record
-        for record in state.pods.values()
-        if record.node and not record.pod.terminated and reservation_uid(record.pod) == uid
-    ]
+    return list(state.indices.by_reservation.get(uid, NOBODY).values())
 
 
 def _same_node(binding: Binding) -> Breach | None:
@@ -116,8 +112,10 @@ def _reserved_amounts(binding: Binding) -> Breach | None:
     """Pods outside of reservations leave what reservations hold: requests and the unused rests fit on the node."""
     if binding.node is None or ignores_reservations(binding.pod) or reservation_uid(binding.pod):
         return None
+    if not len(binding.state.reservations):
+        return None
     have = amounts(binding.node.status.allocatable)
-    total: Amounts = used_on(binding.all())
+    total: Amounts = dict(binding.use.amounts)
     held: list[str] = []
     for reservation in binding.state.reservations:
         if not holds_resources(reservation) or reservation.status.node_name != binding.record.node:
@@ -180,10 +178,8 @@ def _nominated_room(binding: Binding) -> Breach | None:
     priority = binding.pod.spec.priority
     nominated = [
         entry
-        for entry in binding.state.pending.values()
-        if entry.pod.status.nominated_node_name == binding.record.node
-        and entry.pod.spec.priority > priority
-        and not entry.pod.deleting
+        for entry in binding.state.indices.nominated.get(binding.record.node, NOBODY).values()
+        if entry.pod.spec.priority > priority and not entry.pod.deleting
     ]
     if not nominated:
         return None
@@ -204,6 +200,8 @@ def _nominated_room(binding: Binding) -> Breach | None:
 def _no_inversion(binding: Binding) -> Breach | None:
     """Of pods that differ in priority only, the more important one is bound first, unless it was refused before."""
     pod = binding.pod
+    if max(binding.state.indices.pending_priorities, default=pod.spec.priority) <= pod.spec.priority:
+        return None
     for other in binding.state.pending.values():
         if (
             other.pod.spec.priority > pod.spec.priority
@@ -273,11 +271,7 @@ def _quota_bounds(binding: Binding) -> Breach | None:
     quota = next((known for known in binding.state.quotas.values() if known.name == name), None)
     if not name or quota is None:
         return None
-    members = [
-        record
-        for record in binding.state.pods.values()
-        if record.node and not record.pod.terminated and record.pod.metadata.labels.get(QUOTA_LABEL) == name
-    ]
+    members = list(binding.state.indices.by_quota.get(name, NOBODY).values())
     used = dict(used_on(members))
     for record in members:  # with the gate ElasticQuotaIgnorePodOverhead overhead does not count; the rule fits both
         for resource, amount in amounts(record.pod.spec.overhead).items():

@@ -178,7 +178,7 @@ def _sum(binding: Binding, resources: frozenset[str] | None) -> Breach | None:
     mine = {(kind, share.minor) for kind, share in shares_of(binding.record)}
     totals: dict[tuple[Where, str], int] = {}
     holders: dict[Where, list[PodRecord]] = {}
-    for record in binding.all():
+    for record in binding.use.with_devices.values():
         for kind, share in shares_of(record):
             where = (kind, share.minor)
             if where in mine:
@@ -220,7 +220,7 @@ def _whole_alone(binding: Binding) -> Breach | None:
         for kind, share in shares_of(binding.record)
         if kind == "gpu"
     }
-    for other in binding.others():
+    for other in binding.others_with_devices():
         for kind, share in shares_of(other):
             where = (kind, share.minor)
             if where in mine and (mine[where] or amounts(share.resources).get(GPU_MEMORY_RATIO, 0) >= 100):
@@ -242,7 +242,7 @@ def _functions_once(binding: Binding) -> Breach | None:
     mine = list(_functions(binding.record))
     if len(mine) != len(set(mine)):
         return Breach(f"got a virtual function twice: {mine}")
-    for other in binding.others():
+    for other in binding.others_with_devices():
         both = set(mine) & set(_functions(other))
         if both:
             return Breach(f"got the virtual function {min(both)[1]}, which {other.key} has", (other,))
@@ -317,7 +317,7 @@ def _exclusive_switch(binding: Binding) -> Breach | None:
             continue
         mine = {place[1] for place in _places(binding, kind)}
         listed = _listed(binding)
-        for other in binding.others():
+        for other in binding.others_with_devices():
             for of, share in shares_of(other):
                 info = listed.get((of, share.minor))
                 if of == kind and info is not None and info.topology is not None and info.topology.pcie_id in mine:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum, auto
 
+from seatrial.harness.audit.indices import NodeUse
 from seatrial.harness.audit.state import ClusterState, PodRecord
 from seatrial.scheduler.api.core import Node, Pod
 from seatrial.scheduler.api.device import Device
@@ -36,6 +37,15 @@ class Binding:
     def others(self) -> Iterator[PodRecord]:
         """The other pods that occupy resources of the node."""
         return (record for record in self.state.on_node(self.record.node) if record.uid != self.record.uid)
+
+    def others_with_devices(self) -> Iterator[PodRecord]:
+        """The other pods of the node whose annotation has devices."""
+        return (record for record in self.use.with_devices.values() if record.uid != self.record.uid)
+
+    @property
+    def use(self) -> NodeUse:
+        """What the pods of the node occupy."""
+        return self.state.use_of(self.record.node)
 
     def all(self) -> Iterator[PodRecord]:
         return self.state.on_node(self.record.node)

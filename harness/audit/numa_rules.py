@@ -72,7 +72,9 @@ def _stable(change: Change) -> Breach | None:
 
 def _cpus_once(binding: Binding) -> Breach | None:
     mine = _cpus(binding.record)
-    for other in binding.others() if mine else ():
+    for other in binding.use.with_numa.values() if mine else ():
+        if other.uid == binding.record.uid:
+            continue
         both = mine & _cpus(other)
         if both:
             return Breach(f"got CPU {min(both)} of {binding.record.node}, which {other.key} has", (other,))
@@ -192,7 +194,7 @@ def _zone_sums(binding: Binding) -> Breach | None:
         if zone.type == "Node" and digits.isdigit():
             have[int(digits)] = amounts({resource.name: resource.allocatable for resource in zone.resources})
     used: dict[tuple[int, str], int] = {}
-    for record in binding.all():
+    for record in binding.use.with_numa.values():
         try:
             parts = record.numa.numa_node_resources
         except msgspec.DecodeError:

@@ -139,7 +139,7 @@ def _overcommitted(binding: Binding, wanted: Callable[[str], bool]) -> Breach | 
     if binding.node is None:
         return None
     have = amounts(binding.node.status.allocatable)
-    used = used_on(binding.all())
+    used = binding.use.amounts
     for name in binding.record.requests:
         if wanted(name) and name in have and used.get(name, 0) > have[name]:
             pods = tuple(other for other in binding.others() if name in other.requests)
@@ -152,7 +152,7 @@ def _places(binding: Binding) -> Breach | None:
     if binding.node is None:
         return None
     have = amounts(binding.node.status.allocatable).get(PODS)
-    count = sum(1 for _ in binding.all())
+    count = len(binding.use.pods)
     if have is None or count <= have:
         return None
     return Breach(f"node {binding.node.name} has places for {have} pods and got {count}")
@@ -160,7 +160,9 @@ def _places(binding: Binding) -> Breach | None:
 
 def _host_ports(binding: Binding) -> Breach | None:
     own = set(_ports(binding.pod))
-    for other in binding.others():
+    for other in binding.use.with_ports.values() if own else ():
+        if other.uid == binding.record.uid:
+            continue
         for protocol, address, number in _ports(other.pod):
             for mine in own:
                 if (mine[0], mine[2]) == (protocol, number) and (
@@ -230,8 +232,8 @@ def _anti_affinity(binding: Binding) -> Breach | None:
 def _anti_affinity_of_others(binding: Binding) -> Breach | None:
     if binding.node is None:
         return None
-    for other in binding.state.pods.values():
-        if other.uid == binding.record.uid or not other.node or other.pod.terminated:
+    for other in binding.state.indices.with_anti_affinity.values():
+        if other.uid == binding.record.uid:
             continue
         for term in _required(other.pod, anti=True):
             there = binding.state.nodes.get(other.node)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from seatrial.harness.allocations import Allocations, parse_allocations
+from seatrial.harness.audit.indices import Indices, NodeUse
 from seatrial.harness.audit.requests import requests_of
 from seatrial.harness.quantities import Amounts
 from seatrial.scheduler.api.core import Node, Pod, PodDisruptionBudget
@@ -130,7 +131,7 @@ class ClusterState:
 
     def __init__(self) -> None:
         self.pods: dict[str, PodRecord] = {}  # by uid
-        self.by_node: dict[str, dict[str, PodRecord]] = {}
+        self.indices = Indices()
         self.pending: dict[str, PodRecord] = {}
         self.nodes: Versions[Node] = Versions()
         self.devices: Versions[Device] = Versions()
@@ -144,12 +145,17 @@ class ClusterState:
 
     def on_node(self, name: str) -> Iterator[PodRecord]:
         """The pods that occupy resources of a node: bound there, and not ended. Terminating pods occupy them too."""
-        return (record for record in self.by_node.get(name, {}).values() if not record.pod.terminated)
+        use = self.indices.nodes.get(name)
+        return iter(use.pods.values() if use is not None else ())
+
+    def use_of(self, name: str) -> NodeUse:
+        """What the pods of a node occupy."""
+        return self.indices.nodes.get(name) or NodeUse()
 
     def place(self, record: PodRecord) -> None:
         """Update the indices after a change of the pod."""
+        self.indices.update(record)
         if record.node:
-            self.by_node.setdefault(record.node, {})[record.uid] = record
             self.pending.pop(record.uid, None)
         elif not record.pod.terminated:
             self.pending[record.uid] = record
@@ -159,8 +165,5 @@ class ClusterState:
         record = self.pods.pop(uid, None)
         if record is not None:
             self.pending.pop(uid, None)
-            there = self.by_node.get(record.node, {})
-            there.pop(uid, None)
-            if not there:
-                self.by_node.pop(record.node, None)
+            self.indices.remove(uid)
         return record

@@ -1,32 +1,15 @@
 """`seatrial audit`: check the invariants of scheduling on a cluster that runs, without writing to it."""
 
 import json
-from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 from cyclopts import Parameter, validators
 
-from seatrial.harness.audit.auditor import INVARIANTS, Auditor
-from seatrial.harness.audit.follower import Follower
-from seatrial.harness.clusters.kubeconfig import load_access
-from seatrial.harness.clusters.remote import RemoteCluster
-from seatrial.harness.errors import ClusterError, UsageError
-from seatrial.scheduler.api.builders import NodeBuilder
-
-
-class AuditedCluster(RemoteCluster):
-    """A cluster that is read and never written to."""
-
-    def add_nodes(self, nodes: Iterable[NodeBuilder | Mapping[str, Any]]) -> None:  # noqa: ARG002
-        raise ClusterError("an audit adds no nodes")
-
-    def remove_node(self, name: str) -> None:
-        raise ClusterError(f"an audit does not remove node {name!r}")
-
-    def inject(self, fault: Mapping[str, Any]) -> None:
-        raise ClusterError(f"an audit makes nothing fail: {dict(fault)}")
+from seatrial.harness.audit.auditor import INVARIANTS
+from seatrial.harness.audit.existing import auditing
+from seatrial.harness.errors import UsageError
 
 
 def audit(
@@ -57,19 +40,10 @@ def audit(
         return 0
     if kubeconfig is None:
         raise UsageError("audit: --kubeconfig FILE is needed: the cluster to check; --list shows the invariants")
-    cluster = AuditedCluster("audited", load_access(kubeconfig), kubeconfig)
-    auditor = Auditor()
-    follower = Follower(auditor, cluster.transport, cluster.call, cluster.clock)
-    try:
-        follower.start()
-        if "Pod" in follower.absent or "Node" in follower.absent:
-            raise ClusterError(f"{kubeconfig}: pods and nodes must be readable for an audit, and were refused")
+    with auditing(kubeconfig) as (auditor, follower, cluster):
         auditor.check_bound(cluster.clock.monotonic())
         cluster.wait(lambda: False, within=seconds)
         auditor.check_state(cluster.clock.monotonic())
-    finally:
-        follower.close()
-        cluster.close()
     violations = [
         violation for violation in auditor.violations if not namespace or violation.pod.startswith(f"{namespace}/")
     ]

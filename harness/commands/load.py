@@ -37,7 +37,9 @@ def load(
     web: Annotated[bool, Parameter(negative="")] = False,
     json_: Annotated[bool, Parameter(name="--json", negative="")] = False,
 ) -> int:
-    """Submit pods at a given rate and print how fast they were bound. Exits with 1 if a pod was lost or bound twice.
+    """Submit pods at a given rate and print how fast they were bound.
+
+    Exits with 1 if a pod was lost or bound twice, or an invariant of the auditor was broken meanwhile.
 
     Without --kubeconfig, an embedded cluster and our scheduler are started, and stopped afterwards. With it, the
     scheduler of that cluster is measured. The pods are created in a new namespace, which is deleted afterwards.
@@ -71,14 +73,18 @@ def load(
     if samples is not None:
         check_writable("--samples", samples)
     with _target(kubeconfig, backend=backend or EMBEDDED, fleet=fleet, subject=subject, seed=seed) as where:
+        from seatrial.harness.audit.existing import auditing
         from seatrial.harness.load.run import run_load
 
-        result = run_load(settings, where, progress=_say, samples=samples).as_json()
+        with auditing(where) as (auditor, _, cluster):
+            result = run_load(settings, where, progress=_say, samples=samples).as_json()
+            auditor.check_state(cluster.clock.monotonic())
+        result["violations"] = [str(violation) for violation in auditor.violations]
     if json_:
         print(json.dumps(result, indent=2))
     else:
         _show(result)
-    return 0 if result["bound_once"] and result["created"] else 1
+    return 0 if result["bound_once"] and result["created"] and not result["violations"] else 1
 
 
 def _say(text: str) -> None:
@@ -136,4 +142,5 @@ def _show(result: dict[str, Any]) -> None:
     busy = validity["client_cpu_share"]
     print(f"generator   sent {late:g} ms late at p99, used {busy:.0%} of a core, watch lag {behind:g} ms at p99")
     print("valid       " + ("yes" if result["valid"] else "no: " + "; ".join(result["invalid_because"])))
+    print("audit       " + ("; ".join(result["violations"]) or "no violation"))
     print(f"samples     {result['samples']}")

@@ -53,7 +53,7 @@ def mutate(
         ids: IDs of mutants; by default all.
         area: Only mutants of these areas.
         jobs: Number of processes side by side; by default the number of cores.
-        timeout: Seconds for each group of suites; a mutant with which they do not end counts as caught.
+        timeout: Seconds of processor time for a group of suites; a mutant with which they do not end counts as caught.
         quick: Run only the suites of each mutant's area.
         results: Write each result to this file as it comes, and take over those that it has already.
         again: Of the mutants in the results file, run those again that got away.

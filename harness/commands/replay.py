@@ -15,7 +15,7 @@ from seatrial.harness.replay.openb import load as load_trace
 from seatrial.harness.replay.outcome import Outcome
 from seatrial.harness.replay.plot import check_target, draw
 from seatrial.harness.replay.policies import POLICIES, policy_named
-from seatrial.harness.replay.published import Comparison, hold_against
+from seatrial.harness.replay.published import Comparison, check_workload, hold_against
 from seatrial.harness.replay.series import Series, series
 from seatrial.harness.replay.through_scheduler import POLICY as SCHEDULER
 
@@ -50,8 +50,8 @@ def openb(
         seeds: Number of replays, with consecutive seeds from --seed; figures are means with their spread.
         curve: Add one row for each whole percent arrived.
         plot: Draw allocation and fragmentation against arrivals into this PNG file.
-        check: Compare with the published results of the default trace, which are means of 10 seeds; exit with 1 if one
-            is too far off.
+        check: Compare with the published results of the workload that the name of the pod file says, which are means of
+            10 seeds; exit with 1 if one is too far off.
         scheduler_config: The scheduler's configuration file, for --policy scheduler.
         json_: Print figures as JSON.
     """
@@ -62,6 +62,8 @@ def openb(
         raise UsageError(f"--check compares with published results: expected --load 1.3, found --load {load:g}")
     if plot:
         check_target(plot)
+    if check:
+        check_workload(workload_of(pods))
     trace = load_trace(nodes, pods)
     with interruptible():
         every = [
@@ -75,7 +77,7 @@ def openb(
             )
             for name in names
         ]
-    comparisons = hold_against({each.policy: each.allocated() for each in every}) if check else []
+    comparisons = hold_against(workload_of(pods), {each.policy: each.allocated() for each in every}) if check else []
     if plot:
         draw({each.policy: each.curve() for each in every}, plot)
     if json_:

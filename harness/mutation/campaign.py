@@ -7,6 +7,7 @@ Before all, the suites run over the original: a suite that fails without a mutan
 import asyncio
 import contextlib
 import os
+import signal
 import sys
 import tempfile
 import time
@@ -19,7 +20,8 @@ from seatrial.harness.errors import UsageError
 from seatrial.harness.mutation.catalogue import PACKAGE, Mutant
 from seatrial.harness.mutation.child import Result
 
-TIMEOUT = 300.0  # seconds for a group of suites; the original takes about 80 for all
+TIMEOUT = 300.0  # seconds of processor time for a group of suites; the original takes about 80 for all
+MAX_WAIT = 10  # times as many seconds of real time: a process that waits for ever uses no processor time
 MAX_SLOWDOWN = 5  # times the original's seconds, when that is more: a busy machine hangs no mutant
 SUITES = (PACKAGE / "suites").resolve()
 
@@ -77,7 +79,7 @@ async def _run_one(mutant: Mutant, groups: Sequence[Sequence[Path]], *, subject:
 async def _run_files(name: str, files: Sequence[Path], *, subject: str, limit: float) -> Result:
     with tempfile.TemporaryDirectory(prefix="seatrial-mutant-") as folder:
         out = Path(folder) / "result.json"
-        command = [sys.executable, "-m", "seatrial.harness.mutation.child", str(out), name]
+        command = [sys.executable, "-m", "seatrial.harness.mutation.child", str(out), name, str(limit)]
         command += [*map(str, files), "-c", str(SUITES / "pytest.run.ini"), "-p", "seatrial.testing"]
         command += [
             "--import-mode=importlib",
@@ -92,19 +94,25 @@ async def _run_files(name: str, files: Sequence[Path], *, subject: str, limit: f
             env={**os.environ, "PYTHONHASHSEED": "0"},
         )
         try:
-            said, _ = await asyncio.wait_for(process.communicate(), limit)
+            said, _ = await asyncio.wait_for(process.communicate(), limit * MAX_WAIT)
         except TimeoutError:
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
             await process.wait()
-            return Result(name, True, "", "", "hung", f"the suites did not end within {limit:g} s", limit)
+            return _hung(name, limit)
         finally:
             if process.returncode is None:
                 process.kill()
         if out.exists():
             return msgspec.json.decode(out.read_bytes(), type=Result)
+        if process.returncode == -signal.SIGXCPU:
+            return _hung(name, limit)
         last = said.decode(errors="replace").strip().splitlines()[-1:] or [""]
         return Result(name, True, "", "", "broken", f"exit status {process.returncode}: {last[0][:300]}")
+
+
+def _hung(name: str, limit: float) -> Result:
+    return Result(name, True, "", "", "hung", f"the suites did not end within {limit:g} s", limit)
 
 
 async def run_baseline(files: Sequence[Path], *, subject: str = "inprocess", limit: float = TIMEOUT) -> Result:

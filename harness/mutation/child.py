@@ -1,10 +1,13 @@
 """One mutant in a process of its own: an import hook applies it, then pytest runs the suites and stops at a failure.
 
-`python -m seatrial.harness.mutation.child RESULT MUTANT PYTEST-ARGUMENTS`; an empty MUTANT runs the original.
+`python -m seatrial.harness.mutation.child RESULT MUTANT SECONDS PYTEST-ARGUMENTS`; an empty MUTANT runs the original.
+The process is ended after so many seconds of processor time, which a busy machine does not change.
 """
 
 import importlib.abc
 import importlib.machinery
+import math
+import resource
 import sys
 import time
 import types
@@ -105,7 +108,8 @@ class FirstFailure:
 
 def main(arguments: Sequence[str]) -> int:
     """Run; returns pytest's exit status. The result is written even where nothing fails."""
-    file, name, *rest = arguments
+    file, name, seconds, *rest = arguments
+    resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(float(seconds)), resource.RLIM_INFINITY))
     result = Result(name)
     if name:
         (mutant,) = select(load(), ids=[name])

@@ -4,6 +4,7 @@
 """
 
 import logging
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +17,7 @@ from msgspec.structs import replace
 from seatrial.harness.clusters.faulty import FaultyTransport, Link
 from seatrial.harness.clusters.protocol import Cluster
 from seatrial.harness.errors import SubjectError, UsageError
+from seatrial.harness.subject.footprint import objects_of
 from seatrial.harness.subject.protocol import IN_PROCESS, Subject
 from seatrial.scheduler.api.clock import SimClock
 from seatrial.scheduler.api.core import DEFAULT_SCHEDULER, Node, Pod, PodSpec
@@ -122,6 +124,9 @@ class InProcess(Subject):
 
     def log(self) -> str:
         return "\n".join(self._kept.lines)
+
+    def objects(self) -> Counter[str]:
+        return objects_of(self._shell)
 
     def check(self) -> None:
         if not self._shell.ready:

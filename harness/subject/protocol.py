@@ -4,6 +4,7 @@ Whatever it is, all that the harness knows of it is that pods get bound.
 """
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -33,6 +34,10 @@ class Subject(ABC):
     @abstractmethod
     def log(self) -> str:
         """Return its log so far, for evidence; empty if there is none."""
+
+    def objects(self) -> Counter[str] | None:
+        """The objects of its state by type, to find leaks; None where it is another process."""
+        return None
 
     @abstractmethod
     def ask(self, method: str, path: str, body: bytes = b"") -> Response | None:

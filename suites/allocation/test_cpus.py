@@ -143,6 +143,23 @@ def test_exclusive_pods_keep_apart(cluster: Trial, expect: Expect, exclusive: st
     assert len(cpu_numa_nodes(cluster, first) | cpu_numa_nodes(cluster, second)) == 1 + (exclusive == NUMA_NODE_LEVEL)
 
 
+@pytest.mark.feature("CPU-2.pcpu-level")
+@pytest.mark.case("CP-013", severity="critical")
+def test_an_exclusive_pod_leaves_shared_cores_alone(cluster: Trial, expect: Expect) -> None:
+    """Two threads of two cores are all that is left on the NUMA node that packing prefers; another exclusive pod has
+    the other two: the pod goes to the other NUMA node. One that is not exclusive takes them."""
+    cluster.add(node("n1").server(MACHINE).label(NUMA_ALLOCATE_STRATEGY_LABEL, "MostAllocated"))
+    cluster.submit(bound(pod("filler"), 28).bind_cpus(FULL_PCPUS))
+    expect.running("filler")
+    cluster.submit(bound(pod("first"), 2).bind_cpus(SPREAD_BY_PCPUS, exclusive=PCPU_LEVEL))
+    first = expect.running("first")
+    cluster.submit(bound(pod("second"), 2).bind_cpus(SPREAD_BY_PCPUS, exclusive=PCPU_LEVEL))
+    second = expect.running("second")
+    assert not set(cores(cluster, first)) & set(cores(cluster, second))
+    cluster.submit(bound(pod("third"), 2).bind_cpus(SPREAD_BY_PCPUS))
+    assert set(cores(cluster, expect.running("third"))) == set(cores(cluster, first))
+
+
 @pytest.mark.feature("CPU-2.as-much-as-possible")
 @pytest.mark.case("CP-006", severity="normal")
 def test_exclusive_is_a_preference(cluster: Trial, expect: Expect) -> None:

@@ -121,6 +121,20 @@ def test_the_node_is_unlocked_for_the_next_slice(cluster: Trial, expect: Expect)
 
 
 @pytest.mark.profile(PLUGINS)
+@pytest.mark.feature("DEV-12.dynamic-smlu")
+@pytest.mark.case("DS-077", severity="critical")
+def test_the_node_is_locked_while_a_slice_is_cut(cluster: Trial, expect: Expect) -> None:
+    """The node is frozen, so that its plugin does not answer: the lock stays, and the next slice waits for it."""
+    cluster.add(node("n1").gpus(CARD, 1))
+    cluster.inject({"node": "n1", "verb": "frozen"})
+    cluster.submit(slice_of("first", 20, 8 << 30).scheduler(PLUGINS))
+    expect.bound("first")
+    assert LOCK in cluster.node("n1")["metadata"].get("annotations", {}), "expected the lock of the first slice"
+    cluster.submit(slice_of("second", 20, 8 << 30).scheduler(PLUGINS))
+    expect.pending("second")
+
+
+@pytest.mark.profile(PLUGINS)
 @pytest.mark.feature("DEV-12.full-card")
 @pytest.mark.case("DS-074", severity="normal")
 def test_whole_cards_need_no_lock(cluster: Trial, expect: Expect) -> None:

@@ -49,6 +49,7 @@ def test_the_profile_of_v0_6_evicts_by_migration_jobs(cluster: Trial, start_desc
 
 @pytest.mark.feature("DES-2.configuration-safer-descheduling")
 @pytest.mark.case("DC-061", severity="critical")
+@pytest.mark.long(15)
 def test_the_caps_and_namespaces_of_v0_7(cluster: Trial, start_descheduler: StartDescheduler) -> None:
     """30 old pods in the canary's namespace on two nodes: five of each node get a job, and of the pods with a running
     job no more than one is still there."""

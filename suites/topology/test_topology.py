@@ -6,16 +6,19 @@ scheduler's own order of nodes would spread the members.
 
 from collections import Counter
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
+import yaml
 
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.harness.subject.protocol import Subject
-from seatrial.scheduler.api.builders import NodeBuilder, PodBuilder, gang, network_topology, node, pod
+from seatrial.scheduler.api.builders import NodeBuilder, PodBuilder, gang, network_topology, node, pod, priority_class
+from seatrial.scheduler.api.extension import KOORD_SCHEDULER
 from seatrial.scheduler.api.networktopology import GATHER_SPEC, TOPOLOGIES_PATH
 from seatrial.scheduler.api.podgroup import NETWORK_TOPOLOGY_INDEX
 
@@ -24,6 +27,7 @@ pytestmark = [pytest.mark.needs(Capability.NODES)]
 SPINE, BLOCK = "network.topology.nvidia.com/spine", "network.topology.nvidia.com/block"
 MUST, PREFER = "MustGather", "PreferGather"
 PATH = f"{TOPOLOGIES_PATH}/default"
+RELEASED = Path(__file__).parents[1] / "manifests/v1.7/config/network-topology.config.yaml"
 
 
 def network() -> dict[str, Any]:
@@ -71,6 +75,7 @@ def crowded(cluster: Trial, expect: Expect) -> None:
         placed_in("b2-0", "s1", "b2"), placed_in("b2-1", "s1", "b2"),
         placed_in("b3-0", "s2", "b3"), placed_in("b3-1", "s2", "b3"),
     )  # fmt: skip
+    in_tree(cluster, 6)
     cluster.submit(on("x", "b1-0", 1), on("y", "b3-0", 1))
     expect.bound("x", "y")
 
@@ -81,6 +86,11 @@ def domains(cluster: Trial) -> dict[str, int]:
     return {
         f"{row['topologyInfo']['topologyLayer']}/{row['topologyInfo']['topologyName']}": row["nodeNum"] for row in rows
     }
+
+
+def in_tree(cluster: Trial, nodes: int) -> None:
+    """Wait until the status counts this many nodes: Koordinator reads nodes every ten seconds."""
+    assert cluster.cluster.wait(lambda: domains(cluster).get("ClusterTopologyLayer/") == nodes, within=30)
 
 
 # -- the tree ---------------------------------------------------------------------------------------------------------
@@ -244,6 +254,7 @@ def test_the_tightest_domain_is_best(cluster: Trial, expect: Expect) -> None:
     cluster.apply(network())
     cluster.add(*(placed_in(f"b1-{number}", "s1", "b1") for number in range(3)))
     cluster.add(*(placed_in(f"b2-{number}", "s1", "b2") for number in range(2)))
+    in_tree(cluster, 5)
     cluster.apply(gang("small", 4).gather("BlockLayer", MUST), gang("large", 6).gather("BlockLayer", MUST))
     cluster.submit(*workers("small", 4))
     expect.bound(*names("small", 4))
@@ -258,23 +269,21 @@ def test_the_tightest_domain_is_best(cluster: Trial, expect: Expect) -> None:
 @pytest.mark.feature("TOPO-2.devices")
 @pytest.mark.case("TO-015", severity="blocker")
 def test_sums_of_shares_are_no_room(cluster: Trial, expect: Expect) -> None:
-    """Members ask for 80 % of a card. The nodes of b1 have 80 % free, but on two cards; b1 comes first by name and has
-    more nodes. The gang gathers in b2, whose nodes have a free card each."""
+    """Members ask for 80 % of a card. Each of the two nodes of b1 has 160 % free, but on two cards: 100 % and 60 %. By
+    sums b1 has room for four members and b2 for three; on cards b1 has room for two, which makes it the tightest."""
     cluster.apply(network())
-    cluster.add(*(placed_in(f"b1-{number}", "s1", "b1") for number in range(3)))
-    cluster.add(*(placed_in(f"b2-{number}", "s1", "b2", cards=1) for number in range(2)))
-    shares = [
-        pod(f"share-{number}-{card}").gpu_share(60).select({"kubernetes.io/hostname": f"b1-{number}"})
-        for number in range(3) for card in range(2)
-    ]  # fmt: skip
-    cluster.submit(*shares)
-    expect.bound("share-0-0", "share-0-1", *(built.name for built in shares[2:]))
+    cluster.add(*(placed_in(f"b1-{number}", "s1", "b1") for number in range(2)))
+    cluster.add(*(placed_in(f"b2-{number}", "s1", "b2", cards=1) for number in range(3)))
+    in_tree(cluster, 5)
+    for number in range(2):
+        cluster.submit(pod(f"share-{number}").gpu_share(40).select({"kubernetes.io/hostname": f"b1-{number}"}))
+    expect.bound("share-0", "share-1")
     cluster.apply(gang("train", 2).gather("BlockLayer", MUST))
 
     cluster.submit(*(pod(name).gpu_share(80).in_gang("train") for name in names("train", 2)))
 
     expect.bound(*names("train", 2))
-    assert blocks(cluster, "train") == {"b2": 2}
+    assert sorted(where(cluster, "train").values()) == ["b1-0", "b1-1"]
 
 
 @pytest.mark.feature("TOPO-2.multiples")
@@ -283,6 +292,7 @@ def test_members_on_a_node_are_a_multiple(cluster: Trial, expect: Expect) -> Non
     """Four members on nodes of three cards with podCountMultiple 2: two on each of two nodes, not three and one."""
     cluster.apply(network())
     cluster.add(*(placed_in(f"b1-{number}", "s1", "b1", cards=3) for number in range(3)))
+    in_tree(cluster, 3)
     cluster.apply(gang("train", 4).gather("BlockLayer", MUST).gather("NodeTopologyLayer", PREFER, multiple=2))
 
     cluster.submit(*workers("train", 4))
@@ -298,6 +308,7 @@ def test_neighbours_by_index_are_neighbours(cluster: Trial, expect: Expect) -> N
     a node, 2 and 3, 4 and 5."""
     cluster.apply(network())
     cluster.add(*(placed_in(f"b1-{number}", "s1", "b1") for number in range(3)))
+    in_tree(cluster, 3)
     cluster.apply(gang("train", 6).gather("BlockLayer", MUST))
     indices = (4, 1, 2, 0, 5, 3)  # by name
 
@@ -415,3 +426,36 @@ def test_a_spec_that_cannot_be_read(cluster: Trial, expect: Expect, text: str) -
     cluster.submit(*workers("train", 10))
 
     expect.bound(*names("train", 10))
+
+
+@pytest.mark.feature("TOPO-2.configuration-network-topology")
+@pytest.mark.case("TO-030", severity="critical")
+def test_the_released_switches(cluster: Trial, expect: Expect, seatrial_scheduler_config: Path | None) -> None:
+    """With the switches of the released configuration a gang of four gathers in b2, the only block with room. Beside it
+    there is room for six: a gang of ten with a higher priority takes the cards of the whole first gang."""
+    released = coscheduling_args(RELEASED).items()
+    if seatrial_scheduler_config is None or not released <= coscheduling_args(seatrial_scheduler_config).items():
+        pytest.skip(f"needs a scheduler with the switches of {RELEASED.name}")
+    crowded(cluster, expect)
+    cluster.apply(gang("train", 4).gather("BlockLayer", MUST))
+    cluster.submit(*(built.scheduler(KOORD_SCHEDULER) for built in workers("train", 4)))
+    expect.bound(*names("train", 4))
+    assert blocks(cluster, "train") == {"b2": 4}
+
+    cluster.apply(priority_class("trial-urgent", 9000), gang("urgent", 10))
+    cluster.submit(
+        *(built.scheduler(KOORD_SCHEDULER).priority_class("trial-urgent") for built in workers("urgent", 10))
+    )
+
+    expect.bound(*names("urgent", 10), within=60)
+    assert not where(cluster, "train")
+
+
+def coscheduling_args(configuration: Path) -> dict[str, Any]:
+    """The arguments of Coscheduling of the profile koord-scheduler, or of the first profile."""
+    profiles = yaml.safe_load(configuration.read_bytes())["profiles"]
+    own = next((profile for profile in profiles if profile["schedulerName"] == KOORD_SCHEDULER), profiles[0])
+    found: dict[str, Any] = next(
+        (entry["args"] for entry in own.get("pluginConfig", ()) if entry["name"] == "Coscheduling"), {}
+    )
+    return found

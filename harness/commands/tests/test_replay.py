@@ -13,7 +13,7 @@ Seatrial = Callable[..., int]
 @pytest.fixture
 def replay(tmp_path: Path) -> Seatrial:
     """`seatrial replay openb` on a made-up trace: 6 cards, and pods that ask for 5.5."""
-    nodes, pods = tmp_path / "nodes.csv", tmp_path / "pods.csv"
+    nodes, pods = tmp_path / "nodes.csv", tmp_path / "openb_pod_list_default.csv"
     nodes.write_text("sn,cpu_milli,memory_mib,gpu,model\na,32000,100,4,T4\nb,32000,100,2,P100\n")
     rows = [f"p{number},1000,1,1,{milli}," for number, milli in enumerate([500] * 5 + [1000] * 3)] + ["q,1,1,0,0,"]
     pods.write_text("\n".join(["name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec", *rows]))
@@ -63,12 +63,12 @@ def test_the_table_has_a_line_a_policy(replay: Seatrial, capsys: pytest.CaptureF
 
 def test_check_is_refused_for_a_trace_too_coarse(replay: Seatrial) -> None:
     """Pods of half a card, on six cards, arrive at 125 % and at 133 %, not at 130 %."""
-    with pytest.raises(UsageError, match=r"no pod of this trace arrives at 1[03]0 %"):
+    with pytest.raises(UsageError, match=r"no pod arrives at 1[03]0 %: this is not the published workload 'default'"):
         replay("--check")
 
 
 def test_check_exits_with_1_when_a_figure_is_off(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    nodes, pods = tmp_path / "nodes.csv", tmp_path / "pods.csv"
+    nodes, pods = tmp_path / "nodes.csv", tmp_path / "openb_pod_list_default.csv"
     nodes.write_text("sn,cpu_milli,memory_mib,gpu,model\na,32000,1000,4,T4\n")
     rows = [f"p{number},1,1,1,10" for number in range(400)]  # one pod a quarter percent: every card fills up
     pods.write_text("\n".join(["name,cpu_milli,memory_mib,num_gpu,gpu_milli", *rows]))
@@ -77,6 +77,12 @@ def test_check_exits_with_1_when_a_figure_is_off(tmp_path: Path, capsys: pytest.
 
     assert code == 1
     assert "OFF random         at 130 %: measured 100.00, target 87.47" in capsys.readouterr().out
+
+
+def test_check_is_refused_for_a_workload_without_published_results(tmp_path: Path) -> None:
+    pods = tmp_path / "mine.csv"
+    with pytest.raises(UsageError, match="no results are published for workload 'mine'; known"):
+        cli.app(["replay", "openb", "--nodes", str(pods), "--pods", str(pods), "--check"])
 
 
 def test_plot_is_a_picture(replay: Seatrial, tmp_path: Path) -> None:

@@ -496,3 +496,19 @@ def test_a_member_that_waits_for_its_own_gang_is_no_victim_but_gives_its_place_b
     found.run()
     assert (found.where("a"), found.where("b")) == ("node-1", "node-1")
     assert found.message("l1") in {"preempted", "0/1 nodes are available: 1 Insufficient cpu."}
+
+
+def test_a_new_leader_takes_the_nominations_over() -> None:
+    """It has followed the cluster: the members came without a nomination, which the former leader wrote later."""
+    found = rig("node-1")
+    found.group(gang("train", 2).waiting_time(60))
+    found.running(low("victim", cpu=32), "node-1")
+    found.submit(high("a"), high("b"))
+    for name in ("a", "b"):
+        old = found.pods[name]
+        found.core.set_pod(replace(old, status=replace(old.status, nominated_node_name="node-1")))
+    assert nominated(found, "a", "b") == ["", ""]
+    found.core.adopt_nominations()
+    found.clock.advance(1)
+    assert nominated(found, "a", "b") == ["node-1", "node-1"]
+    assert len(found.core.groups.nominations) == 1

@@ -1,0 +1,46 @@
+"""An auditor beside whatever goes on in a cluster that a kubeconfig names. It only reads."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from seatrial.harness.audit.auditor import Auditor
+from seatrial.harness.audit.follower import Follower
+from seatrial.harness.clusters.kubeconfig import load_access
+from seatrial.harness.clusters.remote import RemoteCluster
+from seatrial.harness.errors import ClusterError
+from seatrial.scheduler.api.builders import NodeBuilder
+
+
+class AuditedCluster(RemoteCluster):
+    """A cluster that is read and never written to."""
+
+    def add_nodes(self, nodes: Iterable[NodeBuilder | Mapping[str, Any]]) -> None:  # noqa: ARG002
+        raise ClusterError("an audit adds no nodes")
+
+    def remove_node(self, name: str) -> None:
+        raise ClusterError(f"an audit does not remove node {name!r}")
+
+    def inject(self, fault: Mapping[str, Any]) -> None:
+        raise ClusterError(f"an audit makes nothing fail: {dict(fault)}")
+
+
+@contextmanager
+def auditing(kubeconfig: Path) -> Iterator[tuple[Auditor, Follower, AuditedCluster]]:
+    """Follow the cluster while entered.
+
+    Raises:
+        ClusterError: its pods or nodes may not be read.
+    """
+    cluster = AuditedCluster("audited", load_access(kubeconfig), kubeconfig)
+    auditor = Auditor()
+    follower = Follower(auditor, cluster.transport, cluster.call, cluster.clock)
+    try:
+        follower.start()
+        if "Pod" in follower.absent or "Node" in follower.absent:
+            raise ClusterError(f"{kubeconfig}: pods and nodes must be readable for an audit, and were refused")
+        yield auditor, follower, cluster
+    finally:
+        follower.close()
+        cluster.close()

@@ -1,0 +1,63 @@
+"""Gangs that users describe wrongly: the pods say what is wrong, and other pods are bound."""
+
+import pytest
+
+from seatrial.scheduler.api.builders import PodBuilder, gang, pod
+from seatrial.scheduler.api.podgroup import GANG_GROUPS, GANG_MODE
+from seatrial.scheduler.plugins.coscheduling.tests.gangs import GangRig, light, member
+
+
+def others_are_bound(rig: GangRig) -> None:
+    """The queue is not stuck."""
+    rig.submit(pod("other").request(cpu=1))
+    for _ in range(3):
+        rig.run()
+        rig.clock.advance(301)
+    rig.run()
+    assert rig.where("other") == "n"
+
+
+def test_gangs_that_list_each_other_in_a_circle_say_which_gang_is_missing() -> None:
+    """a lists b, b lists c, c lists a: no list is the same as that of a gang in it."""
+    rig = GangRig()
+    rig.node("n", cpu="16")
+    for own, next_one in ("ab", "bc", "ca"):
+        rig.group(gang(own, 1).together_with(f"default/{own}", f"default/{next_one}"))
+    rig.submit(*(member(f"p-{name}", name) for name in "abc"))
+    others_are_bound(rig)
+    assert rig.placed() == ["other"]
+    for own, missing in ("ab", "bc", "ca"):
+        assert f"default/{missing} has 0 placed and 0 bound of 1" in rig.message(f"p-{own}")
+
+
+def test_a_minimum_above_the_members_is_told_with_both_numbers() -> None:
+    rig = GangRig()
+    rig.node("n", cpu="16")
+    rig.group(gang("train", 9))
+    rig.submit(member("a", "train"), member("b", "train"))
+    others_are_bound(rig)
+    assert "default/train has 2 of 9 members" in rig.held("a")
+    assert "default/train has 2 of 9 members" in rig.message("a"), "the pod's condition says it as well"
+
+
+@pytest.mark.parametrize(
+    ("built", "words"),
+    [
+        pytest.param(light("a", "train", "two"), "min-available", id="minimum-is-no-number"),
+        pytest.param(light("a", "train", None), "min-available", id="no-minimum"),
+        pytest.param(light("a", "train", "2").annotation(GANG_MODE, "strict"), "mode", id="unknown-mode"),
+        pytest.param(light("a", "train", "2").annotation(GANG_GROUPS, "{"), "groups", id="groups-are-no-json"),
+        pytest.param(
+            light("a", "train", "2").annotation(GANG_GROUPS, '["x"]'), "groups", id="groups-without-namespace"
+        ),
+        pytest.param(member("a", "absent"), "PodGroup default/absent does not exist", id="no-pod-group"),
+    ],
+)
+def test_what_is_not_understood_is_told_on_the_pod(built: PodBuilder, words: str) -> None:
+    """One member of two, so that the gang waits and says what it lacks."""
+    rig = GangRig()
+    rig.node("n", cpu="16")
+    rig.submit(built)
+    others_are_bound(rig)
+    assert words in rig.held("a")
+    assert words in rig.message("a")
