@@ -68,8 +68,12 @@ def test_the_steps_are_recorded(cluster: Trial, start_descheduler: StartDeschedu
         "BoundPodReady", "Eviction", "PodBoundReservation", "ReservationBound", "ReservationCreated",
         "ReservationScheduled",
     ]  # fmt: skip
-    reasons = [event.reason for event in cluster.events("recorded", namespace="default")]
-    assert reasons == [
+
+    def reasons() -> list[str]:
+        return [event.reason for event in cluster.events("recorded", namespace="default")]
+
+    cluster.cluster.wait(lambda: "Complete" in reasons(), within=10)  # events follow the status that they are about
+    assert reasons() == [
         "ReservationCreated", "ReservationScheduled", "Evicting", "EvictComplete", "PodBoundReservation",
         "BoundPodReady", "Complete",
     ]  # fmt: skip
@@ -243,6 +247,7 @@ def test_cheap_pods_migrate_first(cluster: Trial, start_descheduler: StartDesche
 
 @pytest.mark.feature("MIG-2.filter", "MIG-1.reservation-first")
 @pytest.mark.case("MG-023", severity="critical")
+@pytest.mark.long(15)
 def test_jobs_of_one_workload_fill_their_own_reservations(cluster: Trial, start_descheduler: StartDescheduler) -> None:
     """Four pods of one workload migrate at once: each new pod is in the reservation of its job."""
     with_nodes(cluster, "n1", "n2")

@@ -8,8 +8,8 @@ from seatrial import suites
 from seatrial.fixtures.descheduler import StartDescheduler
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
+from seatrial.harness.go_durations import go_duration
 from seatrial.scheduler.api.builders import pod
-from seatrial.scheduler.api.reservation import seconds
 from seatrial.suites.descheduling.test_rounds import PER_POD, hot_node, on
 from seatrial.suites.descheduling.workloads import (
     OFF,
@@ -42,13 +42,14 @@ def test_the_profile_of_v0_6_evicts_by_migration_jobs(cluster: Trial, start_desc
     start_descheduler(OLD, base=MANIFESTS / "v0.6/config/descheduler.config.yaml")
 
     assert cluster.cluster.wait(lambda: len(jobs(cluster)) == 4, within=15), jobs(cluster)
-    assert {(one.spec.mode, seconds(one.spec.ttl or "")) for one in jobs(cluster)} == {("ReservationFirst", 300.0)}
+    assert {(one.spec.mode, go_duration(one.spec.ttl or "")) for one in jobs(cluster)} == {("ReservationFirst", 300.0)}
     moved = cluster.cluster.wait(lambda: any(one.status.phase == "Succeeded" for one in jobs(cluster)), within=60)
     assert moved, [(one.spec.pod_ref.name, one.status) for one in jobs(cluster)]
 
 
 @pytest.mark.feature("DES-2.configuration-safer-descheduling")
 @pytest.mark.case("DC-061", severity="critical")
+@pytest.mark.long(15)
 def test_the_caps_and_namespaces_of_v0_7(cluster: Trial, start_descheduler: StartDescheduler) -> None:
     """30 old pods in the canary's namespace on two nodes: five of each node get a job, and of the pods with a running
     job no more than one is still there."""

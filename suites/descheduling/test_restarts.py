@@ -83,7 +83,8 @@ def test_a_migration_survives_a_restart_of_the_scheduler(
 
 @pytest.mark.feature("MIG-1.api-server-away")
 @pytest.mark.case("MG-010", severity="critical")
-@pytest.mark.parametrize("after", ["ReservationCreated", pytest.param("Eviction", marks=pytest.mark.long(15))])
+@pytest.mark.long(15)
+@pytest.mark.parametrize("after", ["ReservationCreated", "Eviction"])
 def test_a_migration_survives_an_absent_api_server(
     cluster: Trial, start_descheduler: StartDescheduler, after: str
 ) -> None:

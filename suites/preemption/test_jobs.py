@@ -276,6 +276,7 @@ def test_the_condition_of_a_victim_names_the_gang(classes: Trial, expect: Expect
 
 @pytest.mark.feature("PRE-2.nominate")
 @pytest.mark.case("JP-020", severity="critical")
+@pytest.mark.needs(Capability.VIRTUAL_TIME)  # simulated containers end soon, whatever their grace period is
 def test_each_member_has_its_nominated_node(classes: Trial, expect: Expect) -> None:
     """While the victims terminate, status.nominatedNodeName of the members names both nodes."""
     hosts(classes, n1=1, n2=1)
@@ -312,6 +313,7 @@ def test_a_smaller_pod_does_not_get_the_nominated_room(classes: Trial, expect: E
 
 @pytest.mark.feature("PRE-3.given-back")
 @pytest.mark.case("JP-031", severity="critical")
+@pytest.mark.needs(Capability.VIRTUAL_TIME)  # as above
 def test_the_room_is_given_back_when_a_member_is_deleted(classes: Trial, expect: Expect) -> None:
     """A gang of two without its second member: the card that is free already goes to the pod that waits for it."""
     hosts(classes, n1=1, n2=1)

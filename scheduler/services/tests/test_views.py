@@ -98,6 +98,7 @@ def test_services_list_themselves() -> None:
             "/apis/v1/nodes/:nodeName",
             "/apis/v1/plugins/Coscheduling/gang/:namespace/:name",
             "/apis/v1/plugins/Coscheduling/gangs",
+            "/apis/v1/plugins/Coscheduling/networktopology",
             "/apis/v1/plugins/DeviceShare/nodeDeviceSummaries",
             "/apis/v1/plugins/DeviceShare/nodeDeviceSummaries/:name",
             "/apis/v1/plugins/ElasticQuota/quotas",

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from seatrial.scheduler.api.networktopology import ClusterNetworkTopology, TopologyLayer
+from seatrial.scheduler.framework.routes import RequestContext
 from seatrial.scheduler.plugins.coscheduling.topology.layers import LayersError, chain
 from seatrial.scheduler.plugins.coscheduling.topology.tests.fleets import BLOCK, LAYERS, SPINE, TopologyRig, topology
 
@@ -150,3 +151,17 @@ class TreeMachine(RuleBasedStateMachine):
 
 TestTree = TreeMachine.TestCase
 TestTree.settings = settings(max_examples=80, stateful_step_count=25, deadline=None, derandomize=True)
+
+
+def test_the_services_route_tells_the_tree() -> None:
+    """Layers, domains, what is wrong with the object, and the nodes that are left out."""
+    rig = TopologyRig()
+    rig.fleet({"s1": {"b1": ("n1",)}})
+    rig.node("odd", labels={BLOCK: "b1"})
+    rig.tree.set_object(topology([("A", "", "a")]))
+    handler = dict(rig.core.handle.routes)["plugins/Coscheduling/networktopology"]
+    found = msgspec.json.decode(handler(RequestContext("GET", "", {}, {})).body)
+    assert found["layers"] == ["SpineLayer", "BlockLayer"]
+    assert [entry["nodeNum"] for entry in found["detailStatus"]] == [1, 1, 1]
+    assert found["nodesWithoutLayer"] == {"odd": "SpineLayer"}
+    assert found["problem"] == 'topology layer "NodeTopologyLayer" not found in spec'
