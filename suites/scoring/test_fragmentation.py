@@ -14,7 +14,7 @@ from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import PodBuilder, node, pod, pods
 from seatrial.scheduler.api.core import DEFAULT_SCHEDULER
 
-FEWER = "fewer-fragments"
+FEWER, RARE = "fewer-fragments", "rare-large-pods"
 
 pytestmark = [pytest.mark.needs(Capability.NODES), pytest.mark.profile(FEWER)]
 
@@ -89,3 +89,18 @@ def test_a_mixture_leaves_no_less_than_spreading_does(cluster: Trial, expect: Ex
         large = [pod.gpus(4).request(cpu=32).on(**{"for": profile}) for pod in pods(f"large-{profile}", 4)]
         fits[profile] = fitting(cluster, large, profile)
     assert fits[FEWER] >= fits[DEFAULT_SCHEDULER], f"whole machines left: {fits}"
+
+
+@pytest.mark.feature("DEV-4.less-fragmentation")
+@pytest.mark.case("SC-023", severity="normal")
+@pytest.mark.profile(RARE)
+def test_the_only_node_for_a_rare_large_pod_is_kept(cluster: Trial, expect: Expect) -> None:
+    """One pod in a hundred has four cards, so its share of all pods alone keeps no node free for it.
+
+    The node with three cards has more CPU to spare, so it is the worse fit for small pods.
+    """
+    cluster.add(node("large").gpus("a10", 4).cpu(64), node("small").gpus("a10", 3).cpu(128))
+    found = place(cluster, expect, [pod.gpus(1).request(cpu=8) for pod in pods("one", 3)], RARE)
+
+    assert found == ["small"] * 3
+    assert fitting(cluster, [pod("four").gpus(4).request(cpu=32)], RARE) == 1
