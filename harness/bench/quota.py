@@ -142,7 +142,7 @@ def _placed_per_second(quotas: int, placing: int, nodes: int, seed: int) -> tupl
         core.add_pod(name, spec, {QUOTA_NAME: f"quota-{number % placing:05}"})  # equal pods with and without quotas
     if not core.ready:  # this also settles what follows from the last quota
         raise SubjectError(f"bench quota: expected {pods} pods to wait for their placement, found none")
-    seconds, cpu_seconds, _, placed, _ = timed(core)
+    seconds, cpu_seconds, _, placed = timed(core)
     if placed != pods:
         raise SubjectError(f"bench quota: expected {pods} pods to be placed, found {placed}")
     return pods / seconds, cpu_seconds / seconds
