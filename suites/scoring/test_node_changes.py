@@ -136,8 +136,8 @@ def test_overhead_counts(cluster: Trial, expect: Expect) -> None:
         if response.ok:
             one.manifest["spec"]["runtimeClassName"] = runtime
         cluster.submit(one)
-    waits(expect, "large", "Insufficient cpu")
     expect.bound("small")
+    waits(expect, "large", "Insufficient cpu")
 
 
 @pytest.mark.feature("SCORE-4.fit")
