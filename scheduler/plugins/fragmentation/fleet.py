@@ -22,12 +22,14 @@ class Fleet:
         self.models: list[str] = []
         self.width = 1  # cards of the widest node
         self.card_memory = 0  # bytes, of a card of the first node with GPUs
+        self.is_outdated = False  # a node has more cards, or another model, than the last survey found
         self._states = _nothing(0, 1)
         self._has = np.zeros(0, np.bool_)  # rows with GPUs
         self._unseen: set[int] = set()  # rows that changed since `unseen`
 
     def survey(self) -> bool:
         """Read models and widths of all nodes. Returns whether there are new ones since the last survey."""
+        self.is_outdated = False
         models, width, memory = set(self.models), self.width, self.card_memory
         for name, node in self._cache.nodes.items():
             devices = self._devices.find(name)
@@ -114,7 +116,8 @@ class Fleet:
         cards = idle_cards(devices.state)
         model = model_of(node)
         if len(cards) > self.width or model not in self.models:
-            return None  # until the next survey
+            self.is_outdated = True  # as where a Device object comes after its node
+            return None
         return self.models.index(model), *free_of(node), cards + (0,) * (self.width - len(cards))
 
 

@@ -88,6 +88,7 @@ class DeviceFragmentation(ScoreBatch):
 
     def score_batch(self, stacked: _Stacked, batch: Batch) -> Ints:
         found = np.full((len(stacked.states), batch.size), NEUTRAL, np.int64)
+        self._fleet.catch_up()
         outlook = self._ready()
         has, states = self._fleet.some(batch.rows)
         if len(states.cpu):
@@ -97,6 +98,9 @@ class DeviceFragmentation(ScoreBatch):
     def score_classes_batch(self, stacked: _Stacked, node: NodeInfo) -> Ints:
         outlook = self._ready()
         states = self._fleet.one(node)
+        if states is None and self._fleet.is_outdated:
+            outlook = self._ready()
+            states = self._fleet.one(node)
         if states is None:
             return np.full(len(stacked.states), NEUTRAL, np.int64)  # no GPU, so nothing to keep usable
         return self._scores(outlook, stacked, states)[:, 0]
@@ -126,7 +130,7 @@ class DeviceFragmentation(ScoreBatch):
 
     def _ready(self) -> Outlook:
         """The outlook, made now if there is none or nodes are new."""
-        if self._outlook is None or self._stale:
+        if self._outlook is None or self._stale or self._fleet.is_outdated:
             fresh = self._fleet.survey()
             self._stale = False
             if self._outlook is None or fresh:

@@ -200,3 +200,12 @@ def test_classes_share_one_order_of_equal_nodes() -> None:
         rig.node(f"n{number}", gpus=8)
     asked = [builder.gpus(1).request(cpu=number + 1) for number, builder in enumerate(pods("p", 6))]
     assert len(set(where(rig, *asked))) == 1
+
+
+def test_devices_that_come_after_their_node_count() -> None:
+    """A node is scored before its Device object exists. Afterwards its cards are seen, with fixed expectations too."""
+    rig = Rig(fragmentation(strategy="FGD", typicalPods=[{"gpu": 100, "cpu": "8"}]))
+    rig.node("n", cpu="8")
+    assert scores(rig, pod("p").request(cpu=1)) == {"n": 50}
+    rig.device("n", 4)
+    assert scores(rig, pod("p").request(cpu=1)) == {"n": 1}  # four cards lose their CPU: 100 / (1 + e^4)
