@@ -1,7 +1,5 @@
 """The descheduler under test: ours in this process on simulated time, ours as a process, or another binary."""
 
-import os
-import shlex
 import subprocess
 import sys
 from abc import ABC, abstractmethod
@@ -19,6 +17,7 @@ from seatrial.harness.clusters.troubled import TroubledWay
 from seatrial.harness.errors import SubjectError, UsageError
 from seatrial.harness.private_files import private_folder
 from seatrial.harness.processes import die_with_parent, stop
+from seatrial.harness.subject.foreign import binary_words
 from seatrial.harness.subject.services import ask, free_port
 from seatrial.scheduler.api.transport import Response
 from seatrial.scheduler.descheduler.app import ConfigError, build_descheduler, build_routes
@@ -205,16 +204,7 @@ def command_of(text: str) -> list[str]:
     Raises:
         UsageError: its first word is no executable file, or a quote is left open.
     """
-    try:
-        words = shlex.split(text)
-    except ValueError as error:
-        raise UsageError(f"descheduler {text!r}: expected a command line as for a shell; {error}") from error
-    if not words or not Path(words[0]).is_file():
-        raise UsageError(f"no descheduler {text!r}: expected {OURS}, or the path of a binary with its flags")
-    if not os.access(words[0], os.X_OK):
-        raise UsageError(f"descheduler {text!r}: {words[0]} may not be executed")
-    if "/" not in words[0]:
-        words[0] = f"./{words[0]}"  # the file that was found is meant, not another one on PATH
+    words = binary_words(text, "descheduler", f"{OURS}, or the path of a binary with its flags")
     return words if any("{config}" in word for word in words) else [*words, "--config", "{config}"]
 
 

@@ -12,6 +12,25 @@ from seatrial.harness.errors import UsageError
 KIND = "KubeSchedulerConfiguration"
 
 
+def binary_words(text: str, role: str, expected: str) -> list[str]:
+    """A command line given by the user as a list of words. `role` and `expected` are for messages.
+
+    Raises:
+        UsageError: its first word is no executable file, or a quote is left open.
+    """
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise UsageError(f"{role} {text!r}: expected a command line as for a shell; {error}") from error
+    if not words or not Path(words[0]).is_file():
+        raise UsageError(f"no {role} {text!r}: expected {expected}")
+    if not os.access(words[0], os.X_OK):
+        raise UsageError(f"{role} {text!r}: {words[0]} may not be executed")
+    if "/" not in words[0]:
+        words[0] = f"./{words[0]}"  # the file that was found is meant, not another one on PATH
+    return words
+
+
 def foreign_command(text: str, kubeconfig: Path, config: Path | None = None) -> list[str]:
     """A command line given by the user as a list of words.
 
@@ -20,16 +39,7 @@ def foreign_command(text: str, kubeconfig: Path, config: Path | None = None) -> 
     Raises:
         UsageError: its first word is no executable file, or a quote is left open.
     """
-    try:
-        words = shlex.split(text)
-    except ValueError as error:
-        raise UsageError(f"subject {text!r}: expected a command line as for a shell; {error}") from error
-    if not words or not Path(words[0]).is_file():
-        raise UsageError(f"no subject {text!r}: expected inprocess, seatrial, deployed, none, or the path of a binary")
-    if not os.access(words[0], os.X_OK):
-        raise UsageError(f"subject {text!r}: {words[0]} may not be executed")
-    if "/" not in words[0]:
-        words[0] = f"./{words[0]}"  # the file that was found is meant, not another one on PATH
+    words = binary_words(text, "subject", "inprocess, seatrial, deployed, none, or the path of a binary")
     given = {"kubeconfig": kubeconfig} | ({"config": config} if config is not None else {})
     for flag, path in given.items():
         if not any(f"{{{flag}}}" in word for word in words):
