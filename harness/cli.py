@@ -47,6 +47,10 @@ COMMANDS = {  # name → module and function, and the text of `seatrial --help`
         "seatrial.harness.commands.manager:manager",
         "Keep NodeMetrics and CPU normalization ratios on any API server.",
     ),
+    "device-plugin": (
+        "seatrial.harness.commands.device_plugin:device_plugin",
+        "Give containers of a real kubelet the devices that the scheduler allocated.",
+    ),
     "vgpu-monitor": (
         "seatrial.harness.commands.vgpu_monitor:vgpu_monitor",
         "Metrics of shared cards under HAMi's names.",
