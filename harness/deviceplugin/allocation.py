@@ -6,7 +6,6 @@ listed without devices and whose limit is the number of IDs. HAMi's plugin relie
 lets only one pod at a time be bound to it.
 """
 
-import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -98,23 +97,23 @@ def find_target(
     return Target(pod, container, ledger.admit(pod, {}).shares, hami)
 
 
-def response_of(grant: ContainerGrant, root: Path = Path("/")) -> ContainerAllocateResponse:
-    """A grant as kubelet wants it. `root` has the /dev of a stand-in, whose device nodes are files: they are mounted.
+def response_of(grant: ContainerGrant, root: Path = Path("/"), *, simulated: bool = False) -> ContainerAllocateResponse:
+    """A grant as kubelet wants it. `root` has /dev.
 
-    Device nodes that do not exist are left out: a vendor's container runtime makes them, by the environment.
+    Device nodes that do not exist are left out: a vendor's container runtime makes them, by the environment. The nodes
+    of `simulated` devices are files, made here where the stand-in has none, and mounted.
     """
     mounts = [PluginMount(mount.container, mount.host, mount.read_only) for mount in grant.mounts]
     specs: list[DeviceSpec] = []
     for node in grant.nodes:
         host = root / node.removeprefix("/")
-        try:
-            mode = host.stat().st_mode
-        except OSError:
-            continue
-        if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
-            specs.append(DeviceSpec(node, str(host), "rw"))
-        else:
+        if simulated:
+            if not host.exists():
+                host.parent.mkdir(parents=True, exist_ok=True)
+                host.touch()
             mounts.append(PluginMount(node, str(host)))
+        elif host.is_char_device():
+            specs.append(DeviceSpec(node, str(host), "rw"))
     return ContainerAllocateResponse(dict(grant.env), tuple(mounts), tuple(specs), dict(grant.annotations))
 
 

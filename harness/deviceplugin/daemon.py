@@ -95,6 +95,7 @@ async def serve(options: Options, access: Access, ready: Callable[[], object] = 
         plugin = DevicePlugin(
             hardware.devices, kubelet, _pods_of(transport, options.node, loop),
             root=cards.root if cards is not None else options.dev_root,
+            simulated=cards is not None,
             hami=lambda: HamiHost(hardware.driver("nvidia").driver, SHIPPED),
         )  # fmt: skip
         report.start()

@@ -37,10 +37,14 @@ class DevicePlugin:
         pods: Pods,
         *,
         root: Path = Path("/"),
+        simulated: bool = False,
         hami: Callable[[], HamiHost] = HamiHost,
     ) -> None:
-        """`devices`: as last read. `pods`: the node's pods, read from the API server now. `root`: has /dev."""
-        self._devices, self._kubelet, self._pods, self._root, self._hami = devices, kubelet, pods, root, hami
+        """`devices`: as last read. `pods`: the node's pods, read from the API server now. `root`: has /dev. `simulated`: see
+        `response_of`.
+        """
+        self._devices, self._kubelet, self._pods, self._hami = devices, kubelet, pods, hami
+        self._root, self._simulated = root, simulated
         self._endpoints: dict[str, Endpoint] = {}
         self._told: Sequence[Device] = ()  # the devices that kubelet knows of
         self._incarnation: tuple[int, int] | None = None
@@ -110,7 +114,7 @@ class DevicePlugin:
             target.pod.key, target.container.name, resource, len(ids),
             ",".join(str(device.minor) for device in promised),
         )  # fmt: skip
-        return response_of(grant, self._root)
+        return response_of(grant, self._root, simulated=self._simulated)
 
     async def _target(self, resource: str, count: int) -> Target:
         """
