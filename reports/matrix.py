@@ -42,7 +42,7 @@ def column_of(info: RunInfo) -> Column:
 
 
 def _counts(cases: Iterable[Case]) -> str:
-    found = Counter(case.verdict for case in cases)
+    found: Counter[str] = Counter(case.verdict for case in cases)
     return ", ".join(f"{found[verdict]} {verdict}" for verdict in _SHOWN if found[verdict]) or "not run"
 
 
