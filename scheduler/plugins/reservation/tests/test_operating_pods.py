@@ -1,5 +1,6 @@
 """Pods in operating mode Reservation: other pods take the place of a running pod (RSV-R23)."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import orjson
@@ -27,10 +28,10 @@ def offering(name: str = "offer", **resources: Any) -> PodBuilder:
     return built.annotation(RESERVATION_OWNERS, orjson.dumps(OWNERS).decode())
 
 
-def ready(rig: Rig, placed: Pod, *, on: bool = True, **annotations: str) -> Pod:
+def ready(rig: Rig, placed: Pod, annotations: Mapping[str, str] | None = None, *, on: bool = True) -> Pod:
     """The pod runs and is Ready, or not."""
     status = replace(placed.status, phase="Running", conditions=(Condition("Ready", "True" if on else "False"),))
-    metadata = replace(placed.metadata, annotations={**placed.metadata.annotations, **annotations})
+    metadata = replace(placed.metadata, annotations={**placed.metadata.annotations, **(annotations or {})})
     changed = replace(placed, status=status, metadata=metadata)
     rig.core.set_pod(changed)
     return changed
@@ -84,12 +85,12 @@ def test_the_current_owner_closes_the_place() -> None:
     """The annotation names an owner that this scheduler did not place; without it the place is open again."""
     rig = small()
     placed = ready(
-        rig, rig.running(offering(), "n"), **{CURRENT_OWNER: '{"kind":"Pod","namespace":"d","name":"x","uid":"u-x"}'}
+        rig, rig.running(offering(), "n"), {CURRENT_OWNER: '{"kind":"Pod","namespace":"d","name":"x","uid":"u-x"}'}
     )
     rig.submit(owner("a", cpu=5))
     rig.run()
     assert rig.where("a") == ""
-    ready(rig, placed, **{CURRENT_OWNER: ""})
+    ready(rig, placed, {CURRENT_OWNER: ""})
     rig.clock.advance(2.0)
     rig.run()
     assert rig.where("a") == "n"
@@ -134,7 +135,7 @@ def test_cards_are_taken_over() -> None:
     annotations = rig.binding("offer").annotations
     placed = rig.pods["offer"]
     placed = replace(placed, spec=replace(placed.spec, node_name="n"))
-    ready(rig, placed, **annotations)
+    ready(rig, placed, annotations)
     rig.submit(pod("stranger").request(cpu=1).gpus(1), owner("a", cpu=1).gpus(1))
     rig.run()
     assert (rig.where("a"), rig.where("stranger")) == ("n", "")
