@@ -155,7 +155,7 @@ def test_pods_that_turn_out_not_to_be_needed_stay() -> None:
 
 
 def test_multiples_hold_for_nominations_too() -> None:
-    """Each node has room for one member of two where it is free. With podCountMultiple 2 on nodes, members go by two."""
+    """Each node has room for one member of two. With podCountMultiple 2 on nodes, members go there by two."""
     found = rig()
     for number in range(1, 9):
         found.running(low(f"on-{number}", 10, 8), f"node-{number}")
