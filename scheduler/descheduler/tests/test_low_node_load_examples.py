@@ -57,7 +57,10 @@ def evictions(
             continue
         state.set_node(node(name, memory="3000", pods=allowed, unschedulable=cordoned and name == "n3"))
         for key, amount in there:
-            fields = {**(BATCH if key in batch else {}), "namespace": (namespaces or {}).get(key, "default")}
+            fields: dict[str, Any] = {
+                **(BATCH if key in batch else {}),
+                "namespace": (namespaces or {}).get(key, "default"),
+            }
             state.set_pod(pod(key, name, cpu="400m", memory=str(amount) if amount else "", **fields))
         used = {key: {"cpu": "400m", "memory": str(amount)} for key, amount in there}
         state.set_metric(usage(name, used, at=clock.now()))
