@@ -188,17 +188,14 @@ class Auditor:
         else:
             self.state.groups[key] = PodGroup(key, int((found.get("spec") or {}).get("minMember") or 0))
 
-    def _quota(self, body: Any, gone: bool, at: float) -> None:  # noqa: ARG002
+    def _quota(self, body: Any, gone: bool, at: float) -> None:
         found = _plain(body)
-        key = f"{found['metadata']['namespace']}/{found['metadata']['name']}"
+        name = found["metadata"]["name"]
         try:
             most = amounts((found.get("spec") or {}).get("max") or {})
         except QuantityError:
             most = {}
-        if gone:
-            self.state.quotas.pop(key, None)
-        else:
-            self.state.quotas[key] = Quota(key, found["metadata"]["name"], most)
+        self.state.quotas.set(name, None if gone else Quota(name, most), at)
 
     # -- judging ------------------------------------------------------------------------------------------------------
 
