@@ -1,5 +1,6 @@
 """The score of `network-topology-selector`: example E28, and pods that do without it."""
 
+from collections.abc import Mapping, Sequence
 from random import Random
 
 import numpy as np
@@ -14,7 +15,10 @@ from seatrial.scheduler.plugins.coscheduling.topology.tests.fleets import CLUSTE
 from seatrial.scheduler.tests.oracle import judge
 
 # Cluster T with node-9 in b1.
-CLUSTER = {**CLUSTER_T, "s1": {"b1": ("node-8", "node-1", "node-9"), "b2": ("node-7", "node-2")}}
+CLUSTER: Mapping[str, Mapping[str, Sequence[str]]] = {
+    **CLUSTER_T,
+    "s1": {"b1": ("node-8", "node-1", "node-9"), "b2": ("node-7", "node-2")},
+}
 
 
 def selected(name: str, value: str = "ring", *, cpu: int = 16) -> PodBuilder:
