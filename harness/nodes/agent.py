@@ -17,7 +17,7 @@ from seatrial.fake_devices.machine import Machine
 from seatrial.harness.errors import UsageError
 from seatrial.harness.nodes import topology
 from seatrial.harness.nodes.faults import FAULTS_ANNOTATION, FaultScript
-from seatrial.harness.nodes.fleet import ENTRY_ANNOTATION, SIMULATED_LABEL, checked_entry, kubelet_of
+from seatrial.harness.nodes.fleet import ENTRY_ANNOTATION, SIMULATED_LABEL, checked_entry, kubelet_of, processor_of
 from seatrial.harness.nodes.follow import Follower, HeadMeta
 from seatrial.harness.nodes.hardware import NodeHardware, machine_of
 from seatrial.harness.nodes.leases import Leases
@@ -213,7 +213,7 @@ class NodeAgents:
             runtime=self._runtime,
             writer=self._writer,
             clock=self._clock,
-            topology=topology.manifest(seen.name, seen.uid, machine, kubelet_of(entry)),
+            topology=topology.manifest(seen.name, seen.uid, machine, kubelet_of(entry), processor_of(entry)),
             kubelet=(kubelet.host, kubelet.port) if kubelet is not None else None,
             seed=self._seed,
         )
