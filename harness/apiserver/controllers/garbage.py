@@ -107,7 +107,7 @@ class GarbageCollector:
         return FOREGROUND in (item.obj["metadata"].get("finalizers") or ())
 
     def _unblocked(self, place: Place, item: Item) -> Item:
-        """The object, stored so that it blocks no owner. Its own dependents are in deletion: the owners form a cycle."""
+        """The object, stored so that it blocks no owner. Its dependents are in deletion: the owners form a cycle."""
         metadata = item.obj["metadata"]
         references = [{**reference, "blockOwnerDeletion": False} for reference in metadata["ownerReferences"]]
         return self._write(place, item, {**metadata, "ownerReferences": references})

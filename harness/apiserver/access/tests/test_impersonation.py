@@ -37,8 +37,8 @@ def ask(
     [
         pytest.param({"impersonate_user": "u"}, {"username": "u", "groups": ["system:authenticated"]}, id="a-user"),
         pytest.param(
-            {"impersonate_user": "u", "impersonate_group": "g, h", "impersonate_uid": "7", "impersonate_extra_scope": "s"},
-            {"username": "u", "uid": "7", "groups": ["g", "h", "system:authenticated"], "extra": {"scope": ["s"]}},
+            {"impersonate_user": "u", "impersonate_group": "g, h", "impersonate_uid": "7", "impersonate_extra_s": "t"},
+            {"username": "u", "uid": "7", "groups": ["g", "h", "system:authenticated"], "extra": {"s": ["t"]}},
             id="groups-uid-and-extra",
         ),
         pytest.param(
@@ -49,7 +49,7 @@ def ask(
         ),
     ],
 )  # fmt: skip
-def test_who_one_becomes(server: ApiServer, headers: dict[str, str], user: dict[str, Any]) -> None:
+def test_who_one_becomes(server: ApiServer, headers: dict[str, Any], user: dict[str, Any]) -> None:
     code, found = ask(server, "POST", f"{_REVIEWS}/selfsubjectreviews", {}, **headers)
     assert (code, found["status"]["userInfo"]) == (201, user)
 
