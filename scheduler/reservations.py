@@ -157,7 +157,7 @@ class ReservationController:
 
     def _sync(self, uid: str) -> None:
         reserved = self._book.find(uid)
-        if reserved is None:
+        if reserved is None or reserved.pod is not None:  # a pod in operating mode Reservation has no such status
             return
         owners = self._book.pods_in(uid)
         inside = {info.uid: reserved.owners[info.uid] for info in owners if info.uid in reserved.owners}

@@ -30,6 +30,7 @@ from seatrial.harness.apiserver.transport.listener import HttpServer
 from seatrial.harness.apiserver.webhooks.calling import HttpsCaller
 from seatrial.harness.clusters.local_node import LocalNode, local_agent
 from seatrial.harness.clusters.quota_webhook import GROUP, QuotaWebhook
+from seatrial.harness.clusters.run_scope import NODES_OF_NO_RUN
 from seatrial.harness.errors import ClusterError, HarnessError
 from seatrial.harness.nodes.agent import NodeAgents
 from seatrial.harness.nodes.fleet import load_fleet, node_manifest
@@ -126,7 +127,7 @@ def _nodes(
             agent.start()
             yield agent
         return
-    agents = NodeAgents(transport, clock, seed=serving.seed)
+    agents = NodeAgents(transport, clock, seed=serving.seed, selector=NODES_OF_NO_RUN)
     agents.start()
     for entry in entries:
         transport.call(Request("POST", "/api/v1/nodes", orjson.dumps(node_manifest(entry))))
