@@ -33,6 +33,7 @@ COMMANDS = {  # name → module and function, and the text of `seatrial --help`
     ),
     "report": ("seatrial.reports.commands:report", "The sign-off page, from the files of runs."),
     "compare": ("seatrial.reports.commands:compare", "Changed verdicts and figures between two runs."),
+    "matrix": ("seatrial.reports.commands:matrix", "Suite by backend: passed, failed and skipped cases."),
     "explain": ("seatrial.harness.commands.explain:explain", "Why a pod is on its node, or not placed."),
     "differential": (
         "seatrial.harness.commands.differential:differential",
