@@ -200,7 +200,7 @@ class NodeAgents:
             machine = machine_of(entry)
         except UsageError as error:
             self._refused[seen.uid] = text
-            self._cannot_boot(seen.name, str(error))
+            self._cannot_boot(seen, str(error))
             return None
         hardware = NodeHardware(seen.name, machine, seed=self._seed)
         number = next(self._numbers)
@@ -238,15 +238,16 @@ class NodeAgents:
             self._homes[head.uid] = agent.name
             agent.pod_set(head.uid, head.deletion_timestamp is not None, msgspec.Raw(raw))
 
-    def _cannot_boot(self, name: str, why: str) -> None:
+    def _cannot_boot(self, seen: _NodeMeta, why: str) -> None:
         """Report a mistake in the Node's annotation as a condition of the Node."""
-        log.warning("node cannot-boot node=%s why=%s", name, why)
+        log.warning("node cannot-boot node=%s why=%s", seen.name, why)
         now = self._clock.timestamp()
         condition = {
             "type": "Ready", "status": "False", "reason": "FleetEntryRefused", "message": why,
             "lastHeartbeatTime": now, "lastTransitionTime": now,
         }  # fmt: skip
-        self._writer.strategic(f"{NODES}/{name}/status", {"status": {"conditions": [condition]}})
+        patch = {"metadata": {"uid": seen.uid}, "status": {"conditions": [condition]}}
+        self._writer.strategic(f"{NODES}/{seen.name}/status", patch)
 
     def _node_gone(self, head: HeadMeta) -> None:
         self._refused.pop(head.uid, None)
