@@ -181,6 +181,7 @@ state = "/run/containerd"
         "cgroupRoot": f"/{cgroup}",
         "containerRuntimeEndpoint": f"unix://{SOCKET}",
         "failSwapOn": False,
+        "nodeStatusUpdateFrequency": "1s",  # 10 s by default: a sick device would be counted that long
         "failCgroupV1": False,
         "enforceNodeAllocatable": ["pods"],
         "evictionHard": {"memory.available": "100Mi", "nodefs.available": "1%", "imagefs.available": "1%"},

@@ -25,17 +25,17 @@ def device_plugin(
 ) -> int:
     """Register this machine's devices with its kubelet until Ctrl-C; run it as root on each node with devices.
 
-    Containers get the devices that the scheduler wrote into their pod's annotation device-allocated, whichever IDs kubelet
-    counts. A pod without that annotation is refused.
+    Containers get the devices that the scheduler wrote into their pod's annotation device-allocated, whichever IDs
+    kubelet counts. A pod without that annotation is refused.
 
     Args:
         kubeconfig: Kubeconfig of the cluster; without it, the service account of the pod that this runs in.
         node: The node's name; by default the machine's own.
         kubelet_folder: Folder of kubelet's sockets.
-        fake: Simulate the devices: a server of the catalogue, MODEL or MODEL:COUNT, as in dgx-h100 or a10:2. Their faults
-            are those of the Node's annotation seatrial.dev/faults.
-        report: Write the Device object, the Node's labels and koordinator.sh/gpu-memory, as Koordinator's agents do. Use
-            --no-report beside them.
+        fake: Simulate the devices: a server of the catalogue, MODEL or MODEL:COUNT, as in dgx-h100 or a10:2. Their
+            faults are those of the Node's annotation seatrial.dev/faults.
+        report: Write the Device object, the Node's labels and koordinator.sh/gpu-memory, as Koordinator's agents do.
+            Use --no-report beside them.
         xpu_file: Also keep koord-device-daemon's file for koordlet, as in /var/run/koordlet/xpu-device-infos/ic-device.
         dev_root: Folder that holds /dev.
         verbose: Log each allocation.

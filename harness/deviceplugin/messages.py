@@ -1,8 +1,7 @@
 """Messages of kubelet's gRPC interfaces: device plugins (v1beta1) and pod resources (v1).
 
 Field numbers and names are those of k8s.io/kubelet `pkg/apis/deviceplugin/v1beta1/api.proto` and
-`pkg/apis/podresources/v1/api.proto`. `Annotated` has the field's number (protobuf.py). Fields that neither side uses here
-are left out.
+`pkg/apis/podresources/v1/api.proto`; `Annotated` has the number. Fields that neither side uses here are left out.
 """
 
 from collections.abc import Mapping

@@ -19,6 +19,7 @@ def classes(cluster: Trial) -> Trial:
     """Priority classes from low to top."""
     values = {"low": 1000, "middle": 5000, "high": 9000, "top": 12000}
     cluster.apply(*(priority_class(f"trial-{name}", value) for name, value in values.items()))
+    cluster.apply(priority_class("trial-middle-patient", values["middle"], preempts=False))
     return cluster
 
 
@@ -115,7 +116,7 @@ def test_a_nomination_ends_with_its_pod(classes: Trial, expect: Expect) -> None:
     expect.gone("first", "second")
     expect.nominated("high", "n1")
     end(classes, "first")
-    classes.submit(of("middle", "next", 4).never_preempts())
+    classes.submit(of("middle-patient", "next", 4))
     expect.pending("next")
     end(classes, "high")
     assert expect.bound("next").spec.node_name == "n1"

@@ -74,7 +74,9 @@ def test_two_waiting_pods_with_different_promises_are_refused(cards: list[Device
     [
         pytest.param([], [], "no pod that kubelet is starting has a container with 1 nvidia.com/gpu", id="no-pod"),
         pytest.param([pod("a", {GPU: 1}, {0: 100})], [], "no pod that kubelet is starting", id="not-listed"),
-        pytest.param([pod("a", {GPU: 2}, {0: 100})], [listed("a")], "no pod that kubelet is starting", id="other-count"),
+        pytest.param(
+            [pod("a", {GPU: 2}, {0: 100})], [listed("a")], "no pod that kubelet is starting", id="other-count"
+        ),
         pytest.param(
             [pod("a", {GPU: 1}, None)], [listed("a")], "pod default/a: expected the annotation", id="no-annotation"
         ),
