@@ -18,7 +18,7 @@ help:
 	@echo "make nightly  the suites with their long cases; results are kept and pushed (docs/lab.md)"
 	@echo "make test   lint, types, import contracts, documentation, own tests, the suites in virtual time and on embedded clusters"
 	@echo "make suites-real-time  the suites that make test judges in virtual time only, on embedded clusters"
-	@echo "make test-real  the suites on real etcd, kube-apiserver and kube-controller-manager (docs/backends.md)"
+	@echo "make test-real  the suites on real etcd, kube-apiserver, kube-controller-manager and kubelet (docs/backends.md)"
 	@echo "make test-interpreters  install and run seatrial with each of python3.12, 3.13 and 3.14 that is on PATH"
 	@echo "make docs   the documentation site in build/site; a warning or a broken link is an error"
 	@echo "make lock   resolve the dependencies anew and write the lock files (needs uv)"
@@ -72,6 +72,13 @@ test-real: $(VENV)/.dev
 		$(BIN)/pytest suites --seatrial-backend=envtest --seatrial-subject=seatrial -q -n 2 --dist=worksteal \
 			-m "not alone"; \
 	else echo "test-real: not run: $$why"; fi
+	@if why=$$($(BIN)/python -m seatrial.harness.clusters.machine_kubelet); then \
+		$(BIN)/pytest harness/clusters/tests/test_kubelet.py -q && \
+		$(BIN)/pytest $(ON_THIS_MACHINE) --seatrial-backend=kubelet --seatrial-fake=a10:2 --seatrial-subject=seatrial -q; \
+	else echo "test-real: no kubelet: $$why"; fi
+
+# Suites of this machine as a node.
+ON_THIS_MACHINE := suites/allocation/test_machine.py suites/faults/test_machine.py suites/isolation/test_machine.py
 
 # Skips, with the reason, the interpreters that are not on PATH. Packages are installed from the package index.
 test-interpreters: $(VENV)/.dev

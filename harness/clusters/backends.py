@@ -59,8 +59,8 @@ def backend_named(
     kind_keep: str = "",
 ) -> ClusterBackend:
     """`fake`: what stands in for this machine's devices, where this machine is the node. `kubeconfig`, `context`: where
-    the cluster is that runs already. `kind_image`, `kind_config`, `kind_keep`: see kind.py. `own_schedulers`: the run starts the
-    scheduler, so it gets names of its own.
+    the cluster is that runs already. `kind_image`, `kind_config`, `kind_keep`: see kind.py. `own_schedulers`: the run
+    starts the scheduler, so it gets names of its own.
 
     Raises:
         UsageError: no such backend, or one that cannot be used here.

@@ -44,8 +44,8 @@ class KindBackend(ClusterBackend):
         keep: str = "",
         own_schedulers: bool = True,
     ) -> None:
-        """`image`: the node image, by default kind's own, which it pulls. `config`: a file of kind's Cluster. `keep`: the name of a cluster that is created
-        if it is not there, and that stays.
+        """`image`: the node image, by default kind's own, which it pulls. `config`: a file of kind's Cluster.
+        `keep`: the name of a cluster that is created if it is not there, and that stays.
 
         Raises:
             UsageError: `keep` cannot be the name of a cluster, or `config` is no file.

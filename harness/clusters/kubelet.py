@@ -63,7 +63,8 @@ class KubeletCluster(LocalCluster):
 
         if not self.wait(ready, within=READY_WITHIN):
             raise ClusterError(
-                f"node {self.node!r} (this machine's kubelet) was not Ready with its devices within {READY_WITHIN:.0f} s"
+                f"node {self.node!r} (this machine's kubelet) was not Ready with its devices within"
+                f" {READY_WITHIN:.0f} s"
             )
 
     def add_nodes(self, nodes: Iterable[NodeBuilder | Mapping[str, Any]]) -> None:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 import yaml
 
@@ -235,10 +236,7 @@ class _Namespace:
         """Start a program; its output goes to `NAME.log` in the folder."""
         log = self._folder / f"{name}.log"
         with log.open("ab") as sink:
-            process = subprocess.Popen(  # noqa: S603
-                [*self._enter(), *command], stdin=subprocess.DEVNULL, stdout=sink, stderr=sink, process_group=0,
-                preexec_fn=die_with_parent,
-            )  # fmt: skip
+            process = _popen([*self._enter(), *command], stdout=sink, stderr=sink)
         self.processes = [one for one in self.processes if one.name != name]
         found = _Inside(name, process, log)
         self.processes.append(found)
@@ -261,16 +259,15 @@ def _namespace(folder: Path) -> Iterator[_Namespace]:
     """
     ready = folder / "namespaces"
     script = " && ".join([
-        f"mount --bind '{folder}/run' /run", f"mount --bind '{folder}/lib' /var/lib", f"mount --bind '{folder}/log' /var/log",
+        f"mount --bind '{folder}/run' /run",
+        f"mount --bind '{folder}/lib' /var/lib",
+        f"mount --bind '{folder}/log' /var/log",
         "mount -t proc proc /proc", f"touch '{ready}'", "exec sleep 2147483647",
     ])  # fmt: skip
     command = [
         _tool("unshare"), "--mount", "--pid", "--fork", "--kill-child", "--propagation", "private", "sh", "-c", script
     ]  # fmt: skip
-    process = subprocess.Popen(  # noqa: S603
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, process_group=0,
-        preexec_fn=die_with_parent,
-    )  # fmt: skip
+    process = _popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     space: _Namespace | None = None
     try:
         deadline = time.monotonic() + STARTS_WITHIN
@@ -289,6 +286,17 @@ def _namespace(folder: Path) -> Iterator[_Namespace]:
         stop(process)  # unshare then kills the first process, and the kernel all others
         if process.stderr is not None:
             process.stderr.close()
+
+
+def _popen(command: Sequence[str], *, stdout: int | IO[bytes], stderr: int | IO[bytes]) -> "subprocess.Popen[bytes]":
+    return subprocess.Popen(  # noqa: S603
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=stdout,
+        stderr=stderr,
+        process_group=0,  # Ctrl-C is for whoever started us
+        preexec_fn=die_with_parent,  # noqa: PLW1509 one call into libc, which is loaded
+    )
 
 
 def _wait(until: Callable[[], bool], process: _Inside, what: str) -> None:
@@ -362,3 +370,15 @@ def _restore_forwarding(before: str) -> None:
     with contextlib.suppress(OSError):
         if FORWARD.read_text(encoding="ascii") != before:
             FORWARD.write_text(before, encoding="ascii")
+
+
+def main() -> int:
+    """`python -m seatrial.harness.clusters.machine_kubelet`: prints what is missing; status 0 if nothing is."""
+    why = missing_parts()
+    if why is not None:
+        print(why)  # noqa: T201 read by the Makefile
+    return int(why is not None)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

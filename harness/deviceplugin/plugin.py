@@ -40,8 +40,8 @@ class DevicePlugin:
         simulated: bool = False,
         hami: Callable[[], HamiHost] = HamiHost,
     ) -> None:
-        """`devices`: as last read. `pods`: the node's pods, read from the API server now. `root`: has /dev. `simulated`: see
-        `response_of`.
+        """`devices`: as last read. `pods`: the node's pods, read from the API server now. `root`: has /dev.
+        `simulated`: see `response_of`.
         """
         self._devices, self._kubelet, self._pods, self._hami = devices, kubelet, pods, hami
         self._root, self._simulated = root, simulated

@@ -118,11 +118,19 @@ def test_cards_of_this_machine_are_given_once(cluster: Trial, expect: Expect) ->
     names = [f"a{minor}" for minor in uuids]
     cluster.submit(*(pod(name).gpus(1) for name in names))
 
+    def card(name: str) -> str:
+        """A process is told UUIDs by the variable of CUDA, a container minors by that of NVIDIA's runtime."""
+        env = cluster.container(name).env
+        if "CUDA_VISIBLE_DEVICES" in env:
+            return env["CUDA_VISIBLE_DEVICES"]
+        listed = env.get("NVIDIA_VISIBLE_DEVICES", "")
+        return uuids[int(listed)] if listed.isdigit() else ""
+
     found: dict[int, str] = {}
     for name in names:
         (minor,) = promised(expect.running(name))
-        cluster.cluster.wait(lambda name=name: "CUDA_VISIBLE_DEVICES" in cluster.container(name).env, within=10.0)  # type: ignore[misc]
-        found[minor] = cluster.container(name).env["CUDA_VISIBLE_DEVICES"]
+        cluster.cluster.wait(lambda name=name: bool(card(name)), within=10.0)  # type: ignore[misc]
+        found[minor] = card(name)
     assert found == uuids
     cluster.submit(pod("late").gpus(1))
     expect.pending("late", saying="Insufficient")

@@ -114,7 +114,6 @@ class FakeKubelet:
         server = grpc.aio.server()
         handler = grpc.unary_unary_rpc_method_handler(answer, lambda data: decode(data, kind), encode)
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, {method: handler}),))
-        path.unlink(missing_ok=True)
         server.add_insecure_port(f"unix:{path}")
         await server.start()
         self._servers.append(server)

@@ -65,7 +65,9 @@ def test_each_resource_of_a_container_is_asked_for_once(cards: list[Device]) -> 
 
 def test_two_waiting_pods_with_different_promises_are_refused(cards: list[Device]) -> None:
     pods = [pod("a", {GPU_CORE: 50}, {0: 50}), pod("b", {GPU_CORE: 50}, {1: 50})]
-    with pytest.raises(NoPromise, match="pods default/a, default/b all wait for 50 koordinator.sh/gpu-core, with diff"):
+    with pytest.raises(
+        NoPromise, match=r"pods default/a, default/b all wait for 50 koordinator\.sh/gpu-core, with diff"
+    ):
         find_target(pods, [listed("a"), listed("b")], cards, GPU_CORE, 50)
 
 
