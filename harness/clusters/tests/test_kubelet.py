@@ -59,10 +59,11 @@ def run(cluster: KubeletCluster, *pods: PodBuilder) -> list[dict[str, Any]]:
     """Create pods, wait until they run, and return them."""
     names = [one.manifest["metadata"]["name"] for one in pods]
     for one in pods:
-        body = orjson.dumps(one.manifest)
-        assert cluster.wait(
-            lambda body=body: cluster.call(Request("POST", PODS, body)).code in {201, 409}, within=WITHIN
-        )  # type: ignore[misc]
+
+        def created(body: bytes = orjson.dumps(one.manifest)) -> bool:
+            return cluster.call(Request("POST", PODS, body)).code in {201, 409}
+
+        assert cluster.wait(created, within=WITHIN), "the API server takes no pods"
     for name in names:
 
         def phase(name: str = name) -> bool:
