@@ -17,7 +17,7 @@ def device_plugin(
     kubeconfig: Path | None = None,
     node: str | None = None,
     kubelet_folder: Path = Path("/var/lib/kubelet"),
-    fake: str = "",
+    fake: Annotated[str, Parameter(env_var="SEATRIAL_FAKE")] = "",
     report: bool = True,
     xpu_file: Path | None = None,
     dev_root: Path = Path("/"),

@@ -98,7 +98,7 @@ def find_target(
 
 
 def response_of(grant: ContainerGrant, root: Path = Path("/"), *, simulated: bool = False) -> ContainerAllocateResponse:
-    """A grant as kubelet wants it. `root` has /dev.
+    """A grant as kubelet wants it. `root` has the host's /dev, which this process may see elsewhere.
 
     Device nodes that do not exist are left out: a vendor's container runtime makes them, by the environment. The nodes
     of `simulated` devices are files, made here where the stand-in has none, and mounted.
@@ -113,7 +113,7 @@ def response_of(grant: ContainerGrant, root: Path = Path("/"), *, simulated: boo
                 host.touch()
             mounts.append(PluginMount(node, str(host)))
         elif host.is_char_device():
-            specs.append(DeviceSpec(node, str(host), "rw"))
+            specs.append(DeviceSpec(node, node, "rw"))
     return ContainerAllocateResponse(dict(grant.env), tuple(mounts), tuple(specs), dict(grant.annotations))
 
 
