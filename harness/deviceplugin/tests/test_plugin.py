@@ -72,17 +72,18 @@ def test_all_resources_are_registered_with_healthy_devices() -> None:
 
 
 def test_a_container_gets_the_card_of_the_annotation() -> None:
-    """The second card is promised; kubelet alone would take the first. Half of it is left for the next pod."""
+    """The card whose IDs come last is promised; kubelet alone would take the first. The next pod gets its other half."""
 
     async def scenario(rig: Rig) -> None:
         await rig.up()
-        rig.pods = [pod("a", {GPU_CORE: 50}, {1: 50}), pod("b", {GPU_CORE: 50}, {1: 50})]
+        card = max(rig.hardware.devices(), key=lambda device: device.uuid)
+        rig.pods = [pod(name, {GPU_CORE: 50}, {card.minor: 50}) for name in ("a", "b")]
         for name in ("a", "b"):
             answer = await rig.kubelet.admit(name, GPU_CORE, 50)
-            assert answer.envs["NVIDIA_VISIBLE_DEVICES"] == "1"
-            assert "/dev/nvidia1" in [mount.container_path for mount in answer.mounts]
+            assert answer.envs["NVIDIA_VISIBLE_DEVICES"] == str(card.minor)
+            assert f"/dev/nvidia{card.minor}" in [mount.container_path for mount in answer.mounts]
             counted = {owner_of(one) for one in rig.kubelet.devices["default", name, "main"][GPU_CORE]}
-            assert counted == {rig.ids[1]}
+            assert counted == {card.uuid}
 
     on_rig(scenario)
 
