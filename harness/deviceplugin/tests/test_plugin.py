@@ -72,7 +72,7 @@ def test_all_resources_are_registered_with_healthy_devices() -> None:
 
 
 def test_a_container_gets_the_card_of_the_annotation() -> None:
-    """The card whose IDs come last is promised; kubelet alone would take the first. The next pod gets its other half."""
+    """The card whose IDs come last is promised; kubelet alone takes the first. The next pod gets its other half."""
 
     async def scenario(rig: Rig) -> None:
         await rig.up()
