@@ -4,7 +4,7 @@ import ssl
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -24,6 +24,7 @@ class Server:
     base: str  # path prefix, usually ""
     tls: ssl.SSLContext | None
     authorization: str  # value of the Authorization header, "" if none
+    token_file: Path | None = None  # of a pod's service account: kubelet writes a new token into it every hour
 
 
 def load_server(path: Path | None) -> Server:
@@ -34,7 +35,7 @@ def load_server(path: Path | None) -> Server:
     """
     from kubernetes import config  # imported late: it takes 0.25 s
     from kubernetes.client import Configuration
-    from kubernetes.config import kube_config
+    from kubernetes.config import incluster_config, kube_config
 
     found = Configuration()
     try:
@@ -46,6 +47,7 @@ def load_server(path: Path | None) -> Server:
                 config.load_kube_config(config_file=given, client_configuration=found, temp_file_path=folder)
             else:
                 config.load_incluster_config(client_configuration=found)
+                return replace(_server(found), token_file=Path(incluster_config.SERVICE_TOKEN_FILENAME))
             return _server(found)
     except KubeconfigError:
         raise
@@ -87,6 +89,8 @@ def _server(found: "object") -> Server:
             tls.verify_mode = ssl.CERT_NONE
         if found.cert_file:  # type: ignore[attr-defined]
             tls.load_cert_chain(found.cert_file, found.key_file)  # type: ignore[attr-defined]
-    authorization: str = found.get_api_key_with_prefix("authorization") or ""  # type: ignore[attr-defined]
+    # The official client names the key `BearerToken` since version 36.
+    keys = map(found.get_api_key_with_prefix, ("authorization", "BearerToken"))  # type: ignore[attr-defined]
+    authorization: str = next(filter(None, keys), "")
     port = url.port or (443 if tls else 80)
     return Server(url.hostname, port, url.path.rstrip("/"), tls, authorization)
