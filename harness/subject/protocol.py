@@ -55,6 +55,13 @@ class Subject(ABC):
             SubjectError: it did not start.
         """
 
+    def ensure_started(self) -> None:  # noqa: B027 not every subject can be killed
+        """Start it again if it was killed and not started: for the cases after one that failed in between.
+
+        Raises:
+            SubjectError: it did not start.
+        """
+
     @abstractmethod
     def troubled(self) -> AbstractContextManager[Link]:
         """Its way to the API server as one that can be made to fail; one that is a process is started anew for it."""
