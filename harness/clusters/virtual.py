@@ -14,7 +14,9 @@ from seatrial.harness.nodes.fleet import load_fleet
 from seatrial.scheduler.api.clock import SimClock
 from seatrial.scheduler.api.transport import Request, Response
 
-CAPABILITIES = frozenset({Capability.VIRTUAL_TIME, Capability.NODES, Capability.DEVICE_FAULTS, Capability.OWN_CLUSTER})
+CAPABILITIES = frozenset(
+    {Capability.VIRTUAL_TIME, Capability.NODES, Capability.HARDWARE, Capability.DEVICE_FAULTS, Capability.OWN_CLUSTER}
+)
 
 
 class VirtualCluster(SimulatedNodes):
