@@ -37,6 +37,7 @@ LENT_ANNOTATION = "seatrial.dev/lent"
 FREE_WITHIN = 600.0  # seconds that a case waits for nodes that other cases have
 OCCUPIED_WITHIN = 120.0  # seconds for the start of the pod that occupies the rest, and for its end
 TRIES = 5  # to change a node that somebody else changes at the same moment
+CRITICAL = "system-node-critical"  # every cluster has this PriorityClass
 _HOSTNAME = "kubernetes.io/hostname"
 _COUNTED = ("koordinator.sh/", "nvidia.com/")  # resources of a card that nodes have too, as amounts
 
@@ -165,6 +166,7 @@ class LentNodes:
         name = f"occupied-{node.name}"[:63].rstrip("-.")
         built = pod(name).resources(dict(amounts)).label(RUN_LABEL, self._scope.run).node_name(node.name)
         built.manifest["spec"]["tolerations"] = [{"operator": "Exists"}]
+        built.priority_class(CRITICAL)  # a case that preempts does not preempt it
         shares = {kind: [_whole(found) for found in group] for kind, group in devices.items() if group}
         if shares:
             built.annotation(DEVICE_ALLOCATED, to_json(shares).decode())

@@ -131,7 +131,8 @@ def open_subject(
 
             def command(kubeconfig: Path) -> list[str]:
                 if name == OURS:
-                    return [*our_command(kubeconfig, seed, _renamed(config, cluster, folder)), "--port", PORT]
+                    own = _renamed(config or _plain(cluster, folder), cluster, folder)
+                    return [*our_command(kubeconfig, seed, own), "--port", PORT]
                 own = _renamed(config or _plain(cluster, folder), cluster, folder)
                 return foreign_command(name, kubeconfig, _for_this_run(own, kubeconfig, folder))
 
