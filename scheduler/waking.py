@@ -83,7 +83,7 @@ class Waker:
             opened |= self._regate()
         now = self._handle.clock.monotonic()
         if self._core.groups.parked:
-            opened |= self._core.groups.behind(opened)
+            opened |= self._core.groups.parked.behind(opened)
         for key in sorted(opened):
             for entry in self._queue.held.first_of_classes(key, now):
                 self._ask_again(entry, key)
@@ -136,7 +136,7 @@ class Waker:
                 self._regroup()
             self._wake_classes(self._queue.waiting.wide_classes())
             if self._core.groups.parked:
-                self._core.groups.wake()
+                self._core.groups.parked.wake()
 
     def _wake(self) -> None:
         """Wake the first pod of each class of waiting pods that has a feasible node now."""
@@ -146,7 +146,7 @@ class Waker:
         self._placement_changes = self._cache.placement_changes
         self._wake_classes(self._queue.waiting.classes())
         if self._core.groups.parked:
-            self._core.groups.wake()
+            self._core.groups.parked.wake()
 
     def _regroup(self) -> None:
         """A term reads a label that none read before: pods of one group may differ in it, so that all are tried."""

@@ -27,6 +27,7 @@ FREE_UNTIL = 0.5  # demand for each place up to which a place costs nothing
 FULL_FROM = 1.0  # and from which on it costs all of the GPU that the pod would use
 STEPS = 4  # prices between: this many
 DEVIATIONS = 2.0  # standard deviations of demand above its mean
+_ALL = slice(None)
 
 
 class Demand:
@@ -37,10 +38,12 @@ class Demand:
         requested = max(sum(shape.gpu_request * count for shape, count in demand.items()), 1)
         self.models = models
         self.large = sorted(shape for shape in demand if shape.gpus > 1)
-        self._gpus: Ints = np.array([shape.gpus for shape in self.large], np.int64)
-        self._cpu: Ints = np.array([max(shape.cpu_milli, 1) for shape in self.large], np.int64)
-        self._memory: Ints = np.array([max(shape.memory, 1) for shape in self.large], np.int64)
-        self._accepts: Flags = _table([[shape.runs_on(model) for shape in self.large] for model in models], self.large)
+        # Floats, because dividing 64-bit integers takes five times as long; rounding down is exact below 2^53.
+        self._gpus: Floats = np.array([shape.gpus for shape in self.large], np.float64)
+        self._cpu: Floats = np.array([max(shape.cpu_milli, 1) for shape in self.large], np.float64)
+        self._memory: Floats = np.array([max(shape.memory, 1) for shape in self.large], np.float64)
+        accepts = _table([[shape.runs_on(model) for shape in self.large] for model in models], self.large)
+        self._accepts: Floats = accepts.astype(np.float64)  # [model, large], 1 or 0
         rates = [
             sum(count for shape, count in demand.items() if shape.needs_as_much_as(large)) / requested
             for large in self.large
@@ -60,7 +63,7 @@ class Demand:
 
     def places(self, states: NodeStates) -> Ints:
         """How many pods of each large shape fit on each node, [node, large]."""
-        return self._fitting(states.free, states.cpu, states.memory, states.model, slice(None))
+        return self._fitting(states.free, states.cpu, states.memory, states.model).astype(np.int64)
 
     def idle(self, states: NodeStates) -> Ints:
         """Idle GPU of each node that pods of each set of models can use, [node, set]."""
@@ -85,45 +88,73 @@ class Demand:
     def cost(self, states: NodeStates, payers: "Payers", prices: "Prices") -> Floats:
         """What placements cost others, in thousandths of a GPU, [node, shape]."""
         shapes = payers.shapes
+        bill = payers.bill(prices)
         cost: Floats = np.zeros((len(states.cpu), len(shapes)))
-        priced = np.flatnonzero(prices.places)
-        if len(priced):
-            used = np.where(states.cards < CARD, states.cards, 0).max(axis=1)
-            opens = (shapes.part > 0) & (used[:, None] < shapes.part)  # no card in use has room for the part
-            after = self._fitting(
-                states.free[:, None] - shapes.whole - opens,
-                states.cpu[:, None] - shapes.cpu,
-                states.memory[:, None] - shapes.memory,
+        if len(bill.priced):
+            cards = states.cards
+            free = states.free[:, None] - payers.whole
+            shared = shapes.shared
+            if shared:
+                used = np.where(cards < CARD, cards, 0).max(axis=1)
+                free[:, :shared] -= used[:, None] < shapes.part[:shared]  # no card in use has room for the part
+            places = self._fitting(
+                free,
+                states.cpu[:, None] - payers.cpu,
+                states.memory[:, None] - payers.memory,
                 states.model[:, None],
-                priced,
+                bill.priced,
             )
-            before = self._fitting(states.free, states.cpu, states.memory, states.model, priced)
-            lost = np.maximum(before[:, None, :] - after - payers.own[:, priced], 0)
-            cost = (lost * prices.places[priced]).max(axis=2)
-        if prices.sets.any():
+            lost = places[:, -1:] - places[:, :-1]
+            lost -= bill.own
+            np.maximum(lost, 0, out=lost)
+            lost *= bill.places
+            cost = lost.max(axis=2)
+        if bill.pays_for_sets:
             pays = self._in_set[states.model][:, None, :] & ~payers.members
             cost = cost + (pays * prices.sets).max(axis=2) * shapes.request
         return cost
 
-    def _fitting(self, free: Ints, cpu: Ints, memory: Ints, model: Ints, which: "slice | Ints") -> Ints:
+    def _fitting(self, free: Ints, cpu: Ints, memory: Ints, model: Ints, which: "slice | Ints" = _ALL) -> Floats:
         """How many pods of some large shapes fit, [..., large]."""
-        fits = np.minimum(cpu[..., None] // self._cpu[which], memory[..., None] // self._memory[which])
-        fits = np.minimum(free[..., None] // self._gpus[which], fits)
-        found: Ints = np.where(self._accepts[model][..., which], np.maximum(fits, 0), 0)
-        return found
+        fits: Floats = cpu[..., None] / self._cpu[which]
+        np.minimum(fits, memory[..., None] / self._memory[which], out=fits)
+        np.minimum(fits, free[..., None] / self._gpus[which], out=fits)
+        np.floor(fits, out=fits)
+        np.maximum(fits, 0, out=fits)
+        fits *= self._accepts[model][..., which]
+        return fits
+
+
+class Payers:
+    """Some shapes of pods, and what they take of a node: an array each, with a last entry that takes nothing."""
+
+    def __init__(self, shapes: Shapes, own: Ints, members: Flags) -> None:
+        """`own` [shape, large]: places that the shape itself needs and does not pay for.
+
+        `members` [shape, set]: the shape accepts only models of the set.
+        """
+        self.shapes, self.members = shapes, members
+        self.cpu, self.memory, self.whole = (np.append(each, 0) for each in (shapes.cpu, shapes.memory, shapes.whole))
+        self._own = own
+        self._bill: tuple[Prices, _Bill] | None = None
+
+    def bill(self, prices: "Prices") -> "_Bill":
+        """What these prices say of these shapes."""
+        if self._bill is None or self._bill[0] is not prices:
+            priced = np.flatnonzero(prices.places)
+            own = self._own[:, priced].astype(np.float64)
+            self._bill = prices, _Bill(priced, prices.places[priced], own, bool(prices.sets.any()))
+        return self._bill[1]
 
 
 @dataclass(frozen=True, slots=True)
-class Payers:
-    """Some shapes of pods.
+class _Bill:
+    """`priced`: the large shapes whose places have a price; `places` [priced]: it; `own` [shape, priced]."""
 
-    `own` [shape, large]: places that the shape itself needs and does not pay for. `members` [shape, set]: the shape
-    accepts only models of the set.
-    """
-
-    shapes: Shapes
-    own: Ints
-    members: Flags
+    priced: Ints
+    places: Floats
+    own: Floats
+    pays_for_sets: bool
 
 
 class Prices:

@@ -91,7 +91,7 @@ class DryRun:
     def state_of(self, unplaced: Unplaced) -> CycleState:
         """The state of the member's class with all changes. Fork it before use."""
         info = unplaced.info
-        key = info.pod.spec.scheduler_name, info.shape.id
+        key = unplaced.kind
         known = None if WIDE in unplaced.state else self._states.get(key)
         if known is None:
             state = unplaced.state.fork()
