@@ -25,7 +25,7 @@ from seatrial.suites.descheduling.workloads import (
     with_nodes,
 )
 
-pytestmark = [pytest.mark.needs(Capability.NODES)]
+pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
 
 
 @pytest.mark.feature("MIG-1.reservation-first")

@@ -19,7 +19,7 @@ from seatrial.suites.descheduling.workloads import (
     with_nodes,
 )
 
-pytestmark = [pytest.mark.needs(Capability.NODES)]
+pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
 
 ELECTION = {
     "leaderElect": True, "leaseDuration": "4s", "renewDeadline": "3s", "retryPeriod": "1s",
