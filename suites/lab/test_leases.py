@@ -30,7 +30,7 @@ cards = [f"{os.environ['SEATRIAL_LAB_MACHINE']}-{card}" for card in os.environ["
 marks = [Path(sys.argv[1]) / card for card in cards]
 for mark in marks:
     os.close(os.open(mark, os.O_CREAT | os.O_EXCL))
-time.sleep(0.3)
+time.sleep(2)  # longer than the jobs start one after another
 for mark in marks:
     mark.unlink()
 print("held", os.environ["SEATRIAL_LAB_TOKEN"], *cards, flush=True)
