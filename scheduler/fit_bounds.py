@@ -5,7 +5,7 @@ passed. A class whose sums are too small is not looked at any further. Otherwise
 pass all filters, and its result stays for all nodes that do not change.
 """
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -134,13 +134,13 @@ class FitBounds:
         for layout in self._layouts.values():
             if layout.domains is None:
                 continue
-            domains = layout.domains[rows]
-            inside = domains >= 0
             layout.best = None
+            domains = layout.domains[rows]
             if isinstance(classes, slice):
-                np.add.at(layout.sums, (classes, domains[inside]), change[:, inside])
+                for place in np.flatnonzero((domains >= 0) & change.any(axis=0)).tolist():
+                    layout.sums[:, domains[place]] += change[:, place]
             else:
-                np.add.at(layout.sums[classes], domains[inside], change[0, inside])
+                layout.sums[classes] += _by_domain(domains, change[0], layout.sums.shape[1])
 
     def _layout(self, domains: Domains) -> _Layout:
         shape, version = domains.shape(), domains.version
@@ -150,14 +150,18 @@ class FitBounds:
             sums = np.zeros((len(self._slots), 0), np.int64)
             if rows is not None:
                 size = int(rows.max(initial=-1)) + 1
-                sums = np.zeros((len(self._slots), size), np.int64)
-                inside = rows >= 0
-                np.add.at(sums, (slice(None), rows[inside]), self._slots[:, inside])
+                sums = np.array([_by_domain(rows, slots, size) for slots in self._slots], np.int64)
             found = self._layouts[shape] = _Layout(version, rows, sums)
         return found
 
 
-def bound(free: Ints, vector: tuple[tuple[int, int], ...], rows: Rows) -> Ints:
+def _by_domain(domains: Ints, values: Ints, size: int) -> Ints:
+    """The sum of values of each domain, [domain]; nodes outside have the domain -1."""
+    inside = domains >= 0
+    return np.bincount(domains[inside], weights=values[inside], minlength=size).astype(np.int64)
+
+
+def bound(free: Ints, vector: Sequence[tuple[int, int]], rows: Rows) -> Ints:
     """For feasible rows, how many pods with these requests fit at most, [row]."""
     slots = np.full(len(rows), MANY, np.int64)
     for column, amount in vector:

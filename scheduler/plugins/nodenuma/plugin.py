@@ -388,7 +388,8 @@ class NodeNUMAResource(PreFilter, FilterBatch, ScoreBatch, Reserve, PreBind, Vic
         if isinstance(outcome, Status):
             return None
         if outcome.mask is not None:
-            state[PLANNED] = {**(state.get(PLANNED) or {}), info.uid: outcome.mask}
+            planned = state.get(PLANNED)
+            state[PLANNED] = {**(planned or {}), info.uid: outcome.mask}
         return outcome.allocation if outcome.allocation != NOTHING else None
 
 
