@@ -58,8 +58,8 @@ def schedule(
             throughput is also printed as a ratio.
         backend: With --through http: embedded (the default), or envtest: real etcd and kube-apiserver.
         unschedulable: With --through core: number of further pods that wait and fit on no node.
-        trace: With --through core: CSV file of a recorded trace (docs/performance.md), of which the first --pods pods come
-            and leave in simulated time, instead of --mix.
+        trace: With --through core: CSV file of a recorded trace (docs/performance.md), of which the first --pods pods
+            come and leave in simulated time, instead of --mix.
         json_: Print figures as JSON.
     """
     if unschedulable and through != "core":
