@@ -12,7 +12,7 @@ from seatrial.scheduler.api.device import Device
 from seatrial.scheduler.api.networktopology import ClusterNetworkTopology
 from seatrial.scheduler.api.numa import NodeResourceTopology
 from seatrial.scheduler.api.quota import ElasticQuota
-from seatrial.scheduler.api.reservation import Reservation
+from seatrial.scheduler.api.reservation import OPERATING_MODE, Reservation
 from seatrial.scheduler.api.slo import NodeMetric
 from seatrial.scheduler.api.wire import ObjectMeta
 from seatrial.scheduler.cache.nodeinfo import PodInfo
@@ -162,7 +162,7 @@ class Intake:
             self.remove_pod(uid)
         elif pod.spec.node_name:
             self._leave_queue(uid)
-            self.cache.set_pod(pod)
+            self.cache.set_pod(self.handle.as_counted(pod) if OPERATING_MODE in pod.metadata.labels else pod)
         else:
             for listener in self.handle.object_listeners:
                 listener.pod_pending(pod)
@@ -186,6 +186,8 @@ class Intake:
             self.handle.wake_requested = True
         for listener in self.handle.object_listeners:
             listener.pod_left(uid)
+        for left in self.handle.pod_left:
+            left(uid)
 
     def pod_deleted(self, pod: Pod) -> None:
         """A pod is gone, or left the watch because it ended; `pod` is its last state."""

@@ -87,10 +87,11 @@ def load(
         from seatrial.harness.audit.existing import auditing
         from seatrial.harness.load.run import run_load
 
-        with auditing(where) as (auditor, _, cluster):
+        with auditing(where) as (audit, cluster):
             result = run_load(settings, where, progress=_say, samples=samples).as_json()
-            auditor.check_state(cluster.clock.monotonic())
-        result["violations"] = [str(violation) for violation in auditor.violations]
+            audit.settle(cluster.clock.monotonic())
+            audit.check_state()
+        result["violations"] = [str(violation) for violation in audit.violations]
     if json_:
         print(json.dumps(result, indent=2))
     else:

@@ -18,6 +18,7 @@ from seatrial.scheduler.framework.groups import DomainChoice, DomainOffer, Domai
 from seatrial.scheduler.framework.handle import Handle
 from seatrial.scheduler.plugins.coscheduling.gang import GangGroup
 from seatrial.scheduler.plugins.coscheduling.topology.planner import Offers, Planner
+from seatrial.scheduler.plugins.coscheduling.topology.selector import SelectorPeers
 from seatrial.scheduler.plugins.coscheduling.topology.tree import NONE_THERE, NetworkTopology
 
 TRIES = 8  # domains of one level that are tried
@@ -108,14 +109,8 @@ class GatherRequest(Domains):
 
     def _peers(self, info: PodInfo, count: int) -> Ints:
         """Existing pods with the selector value of the job, [node] (GANG-R58)."""
-        peers = np.zeros(count, np.int64)
         value = info.pod.metadata.annotations.get(TOPOLOGY_SELECTOR)
-        if value:
-            for node in self._handle.cache:
-                peers[node.row] = sum(
-                    other.pod.metadata.annotations.get(TOPOLOGY_SELECTOR) == value for other in node.pods.values()
-                )
-        return peers
+        return SelectorPeers.of(self._handle).rows(value) if value else np.zeros(count, np.int64)
 
 
 class GatherPlan(DomainPlan):
