@@ -90,7 +90,7 @@ def replayed(core: BareCore, trace: Trace, clock: Callable[[], float] = time.per
     specs = {name: core.spec(pod_spec(dict(s.requests), core.scheduler_name)) for name, s in trace.shapes.items()}
     found, now = Replayed(), 0.0
     leaving: list[tuple[float, str]] = []  # a heap: when, which pod
-    stays = {}
+    stays: dict[str, float | None] = {}
     placements = hashlib.sha256()
 
     def pass_until(then: float) -> None:
