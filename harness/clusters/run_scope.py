@@ -184,7 +184,7 @@ class RunScope:
         if isinstance(value, str):
             if value in self._lent:
                 return self._lent[value]
-            if value in self._names:
+            if value in self._names or value.partition("/")[0] in self._names:  # also NAMESPACE/NAME, as of gangs
                 return self.prefix + value
             if value[:1] in {"{", "["} and (decoded := _decoded(value.encode())) is not None:
                 changed = self.value(decoded)
