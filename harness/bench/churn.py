@@ -1,9 +1,9 @@
 """`bench churn`: memory of our scheduler's core while pods come and go without end.
 
 Pods of the mix `accelerators` are placed until the cluster holds a given number; from then on the oldest one leaves
-for each that comes. A pod that fits nowhere leaves at once. Names never repeat. The memory of this process is read after
-each tenth of the placements. What the first two tenths add is warming up: results for shapes and states of nodes that
-are seen for the first time.
+for each that comes. A pod that fits nowhere leaves at once. Names never repeat. The memory of this process is read
+after each tenth of the placements. What the first two tenths add is warming up: results for shapes and states of nodes
+that are seen for the first time.
 """
 
 import gc
