@@ -120,13 +120,14 @@ class Reservations(RuleBasedStateMachine):
     def delete(self, name: str) -> None:
         self._write(name, None)
 
-    @rule(name=st.sampled_from(OFFERS), cores=CORES)
-    def offer(self, name: str, cores: int) -> None:
-        """A pod in operating mode Reservation, not Ready yet."""
+    @rule(name=st.sampled_from(OFFERS), cores=CORES, ready=st.booleans())
+    def offer(self, name: str, cores: int, ready: bool) -> None:
+        """A pod in operating mode Reservation, Ready or not yet."""
         if f"uid-{name}" not in self.objects:
             built = pod(name).request(cpu=cores).label(OPERATING_MODE, "Reservation")
             built.annotation(RESERVATION_OWNERS, '[{"labelSelector": {"matchLabels": {"app": "a"}}}]')
             self._run(built)
+            self.change_readiness(name, ready)
 
     @rule(name=st.sampled_from(OFFERS), ready=st.booleans())
     def change_readiness(self, name: str, ready: bool) -> None:
@@ -227,4 +228,4 @@ def cores_of(found: Pod) -> int:
 
 
 TestReservations = Reservations.TestCase
-TestReservations.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
+TestReservations.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
