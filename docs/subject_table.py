@@ -1,7 +1,7 @@
 """Print a table of docs/subjects.md from run folders: `python docs/subject_table.py RUN…`.
 
-For each suite file: how many of the tests that gave a verdict passed. Then each test that failed or was broken, with its
-case ID and the first line of its reason.
+For each suite file: how many of the tests that gave a verdict passed. Then each test that failed or was broken, with
+its case ID and the first line of its reason.
 """
 
 import sys
