@@ -193,9 +193,8 @@ class NodeAgents:
             if ratios != known.ratios:
                 known.ratios = ratios
                 self._clock.call_later(STATUS_WITHIN, known.agent.report_status)
-            if (
-                found.status.given_up and not known.given_up
-            ):  # as a kubelet, which compares its status every ten seconds
+            if found.status.given_up and not known.given_up:
+                # As a kubelet, which compares its status every ten seconds.
                 self._clock.call_later(STATUS_WITHIN, known.agent.report_status)
             known.given_up = found.status.given_up
             known.agent.set_amplified(found.status.allocatable if ratios else {})
