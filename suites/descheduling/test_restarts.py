@@ -110,7 +110,7 @@ def test_a_migration_survives_an_absent_api_server(
 
 
 @pytest.mark.feature("MIG-1.api-server-restart")
-@pytest.mark.case("MG-011", severity="critical")
+@pytest.mark.case("MG-012", severity="critical")
 @pytest.mark.needs(Capability.SERVER_RESTART)
 @pytest.mark.long(15)
 @pytest.mark.parametrize("after", ["ReservationCreated", "Eviction"])
