@@ -9,6 +9,7 @@ import contextlib
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO
 
@@ -115,7 +117,7 @@ def machine_kubelet(
     """
     forward = FORWARD.read_text(encoding="ascii")
     cgroup = f"{_CGROUP_PREFIX}{os.getpid()}-{started_at(os.getpid())}"
-    _remove_abandoned_cgroups()
+    remove_abandoned_cgroups()
     with ExitStack() as stack:
         stack.callback(_restore_forwarding, forward)
         stack.callback(_remove_cgroups, cgroup)
@@ -219,7 +221,7 @@ class _Inside:
         with contextlib.suppress(OSError):
             for child in children.read_text(encoding="ascii").split():
                 with contextlib.suppress(ProcessLookupError):
-                    os.kill(int(child), 15)
+                    os.kill(int(child), signal.SIGTERM)
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(10.0)
         stop(self.process)
@@ -245,6 +247,11 @@ class _Namespace:
     def run(self, command: Sequence[str]) -> "subprocess.CompletedProcess[str]":
         """Run a command to its end."""
         return subprocess.run([*self._enter(), *command], capture_output=True, text=True, check=False)  # noqa: S603
+
+    def end(self) -> None:
+        """Kill the first process; the kernel kills all others in the namespaces."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self._first, signal.SIGKILL)
 
     def _enter(self) -> list[str]:
         return [_tool("nsenter"), f"--mount=/proc/{self._first}/ns/mnt", f"--pid=/proc/{self._first}/ns/pid"]
@@ -283,7 +290,9 @@ def _namespace(folder: Path) -> Iterator[_Namespace]:
     finally:
         for one in reversed(space.processes if space is not None else []):
             one.stop()
-        stop(process)  # unshare then kills the first process, and the kernel all others
+        if space is not None:
+            space.end()
+        stop(process)
         if process.stderr is not None:
             process.stderr.close()
 
@@ -295,7 +304,8 @@ def _popen(command: Sequence[str], *, stdout: int | IO[bytes], stderr: int | IO[
         stdout=stdout,
         stderr=stderr,
         process_group=0,  # Ctrl-C is for whoever started us
-        preexec_fn=die_with_parent,  # noqa: PLW1509 one call into libc, which is loaded
+        # one call into libc, which is loaded; unshare ignores SIGTERM while its child lives
+        preexec_fn=partial(die_with_parent, signal.SIGKILL),  # noqa: PLW1509
     )
 
 
@@ -358,7 +368,8 @@ def _remove_cgroups(name: str) -> None:
             time.sleep(POLL)  # a killed process stays in its group until the kernel has released it
 
 
-def _remove_abandoned_cgroups() -> None:
+def remove_abandoned_cgroups() -> None:
+    """Remove the groups of processes that have ended."""
     for hierarchy in _hierarchies():
         for folder in hierarchy.glob(f"{_CGROUP_PREFIX}*-*"):
             pid, _, start = folder.name.removeprefix(_CGROUP_PREFIX).partition("-")

@@ -5,6 +5,8 @@ import json
 import os
 import shutil
 import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,7 @@ import pytest
 
 from seatrial.harness.allocations import parse_allocations
 from seatrial.harness.clusters.kubelet import KubeletBackend, KubeletCluster
-from seatrial.harness.clusters.machine_kubelet import CGROUPS, PLUGIN, missing_parts
+from seatrial.harness.clusters.machine_kubelet import CGROUPS, PLUGIN, missing_parts, remove_abandoned_cgroups
 from seatrial.harness.nodes.faults import FAULTS_ANNOTATION
 from seatrial.harness.subject.protocol import OURS, open_subject
 from seatrial.scheduler.api.builders import PodBuilder, pod
@@ -35,14 +37,14 @@ def cluster() -> Iterator[KubeletCluster]:
         folder = str(found.machine.folder)
         with open_subject(OURS, found):
             yield found
-        assert len(leftovers(folder)) > 3, "the check below would see nothing"
-    assert leftovers(folder) == set()
+        assert len(leftovers(folder, os.getpid())) > 3, "the check below would see nothing"
+    assert leftovers(folder, os.getpid()) == set()
 
 
-def leftovers(folder: str) -> set[str]:
+def leftovers(folder: str, pid: int) -> set[str]:
     """What a kubelet and its containers leave on a machine: processes, mounts, control groups."""
     found = {line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines() if folder in line}
-    found |= {str(group) for group in CGROUPS.glob(f"**/seatrial-kubelet-{os.getpid()}-*")}
+    found |= {str(group) for group in CGROUPS.glob(f"**/seatrial-kubelet-{pid}-*")}
     for process in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
             if folder.encode() in process.read_bytes():
@@ -100,6 +102,29 @@ def inside(cluster: KubeletCluster, name: str) -> list[str]:
 def allocatable(cluster: KubeletCluster, resource: str) -> str:
     found: str = read(cluster, f"/api/v1/nodes/{cluster.node}")["status"]["allocatable"].get(resource, "")
     return found
+
+
+def test_a_killed_run_leaves_no_process() -> None:
+    """SIGKILL to the run while a kubelet runs: the kernel ends the rest. Control groups go when the next run starts."""
+    script = (
+        "import time\n"
+        "from seatrial.harness.clusters.kubelet import KubeletBackend\n"
+        "with KubeletBackend(fake='a10:1').start() as cluster:\n"
+        "    print(cluster.machine.folder, flush=True)\n"
+        "    time.sleep(600)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as process:  # noqa: S603
+        try:
+            assert process.stdout is not None
+            folder = process.stdout.readline().strip()
+            assert len(leftovers(folder, process.pid)) > 3
+        finally:
+            process.kill()
+    deadline = time.monotonic() + WITHIN
+    while any(path.startswith("/proc/") for path in leftovers(folder, process.pid)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    remove_abandoned_cgroups()
+    assert leftovers(folder, process.pid) == set()
 
 
 def test_the_container_gets_what_the_scheduler_allocated(cluster: KubeletCluster) -> None:
