@@ -213,7 +213,8 @@ class Binder:
                 self._events.normal(victim, "Preempted", "Preempting", text, related=by)
             elif response.code not in _TAKEN:  # 409: another pod has the name now
                 log.warning("evict failed pod=%s tries=%d why=%s", victim.key, tries, refusal(response))
-                if tries < MAX_DELETES:  # the other victims go: without this one they went in vain
+                # A single pod preempts again; a group waits for all its victims, and the others go already.
+                if decision.preemptor and tries < MAX_DELETES:
                     self._clock.call_later(2.0 ** (tries - 1), lambda: delete(tries + 1))
 
         def marked(response: Response) -> None:

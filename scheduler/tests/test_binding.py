@@ -7,10 +7,11 @@ import pytest
 from seatrial.scheduler.api.builders import pod
 from seatrial.scheduler.api.transport import Request, Response
 from seatrial.scheduler.binding import Binder
+from seatrial.scheduler.cache.nodeinfo import PodInfo
 from seatrial.scheduler.client.events import EventRecorder, cut
 from seatrial.scheduler.client.rest import Rest
 from seatrial.scheduler.config import Configuration
-from seatrial.scheduler.framework.decisions import Bind
+from seatrial.scheduler.framework.decisions import Bind, Evict
 from seatrial.scheduler.tests.rig import Rig
 from seatrial.scheduler.tests.scripted import Scripted, ok, refused
 
@@ -246,8 +247,8 @@ def test_a_node_that_cannot_be_marked_gets_no_pod_this_time() -> None:
     assert scene.rig.where("p") == "n", "a conflict over the node is none over the pod"
 
 
-def preempting(*codes: int) -> Scene:
-    """A full node with a pod that has to go; the API server answers its deletion with these codes, and then 200."""
+def preempting(*codes: int, preemptor: str = "default/train") -> Scene:
+    """A pod is evicted for a group; the API server answers its deletion with these codes, and then 200."""
     scene = Scene()
     scene.rig.node("n", cpu="4")
     scene.rig.running(pod("low").request(cpu=4).priority(1), "n")
@@ -259,8 +260,11 @@ def preempting(*codes: int) -> Scene:
         return refused(answers.pop(0), "Reason", "said by the test")
 
     scene.api.answer = answer
-    scene.rig.submit(pod("high").request(cpu=4).priority(10))
-    scene.work()
+    cache = scene.rig.core.cache
+    victim, high = cache.placed("uid-low"), scene.rig.pod(pod("high").request(cpu=4).priority(10))
+    assert victim is not None
+    scene.binder.execute(Evict(victim, PodInfo(high, cache.classes.of(high)), "n", preemptor))
+    scene.rig.clock.settle()
     return scene
 
 
@@ -291,3 +295,9 @@ def test_deletions_end_after_six_tries() -> None:
     for _ in range(120):
         scene.rig.clock.advance(1)
     assert len(scene.paths("DELETE")) == 6
+
+
+def test_the_deletion_for_a_single_pod_is_left_to_its_next_attempt() -> None:
+    scene = preempting(500, preemptor="")
+    scene.rig.clock.advance(60)
+    assert len(scene.paths("DELETE")) == 1
