@@ -165,6 +165,7 @@ class QuotaTopology:
         if known is None:
             raise QuotaRefusal(f"UpdateQuota quota not exist in quotaInfoMap:{name}")
         self._check_self(new)
+        self._check_topology(new, old)
         self.set_quota(new)
 
     def delete(self, quota: ElasticQuota) -> None:
