@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 FIRST_LOOK, LONGEST_LOOK = 0.1, 5.0  # seconds before a binding without a response is read back
 _decode_pod = decoder(Pod)
-MAX_DELETES = 6  # of one victim, after 1, 2, 4, 8 and 16 s
+MAX_DELETES = 6  # of one victim, after 1, 2, 4, 8 and 16 s; `Rest` tries transient failures again by itself
 _TAKEN = frozenset({404, 409})  # gone, or bound by another scheduler: a retry cannot help
 
 

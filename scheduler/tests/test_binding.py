@@ -269,7 +269,7 @@ def preempting(*codes: int, preemptor: str = "default/train") -> Scene:
 
 
 def test_a_deletion_that_failed_is_tried_again() -> None:
-    scene = preempting(500, 429)
+    scene = preempting(403, 403)
     assert len(scene.paths("DELETE")) == 1
     scene.rig.clock.advance(1)
     scene.rig.clock.advance(1.9)
@@ -291,13 +291,13 @@ def test_a_victim_that_is_gone_is_not_deleted_again(code: int) -> None:
 
 
 def test_deletions_end_after_six_tries() -> None:
-    scene = preempting(*[500] * 20)
+    scene = preempting(*[403] * 20)
     for _ in range(120):
         scene.rig.clock.advance(1)
     assert len(scene.paths("DELETE")) == 6
 
 
 def test_the_deletion_for_a_single_pod_is_left_to_its_next_attempt() -> None:
-    scene = preempting(500, preemptor="")
+    scene = preempting(403, preemptor="")
     scene.rig.clock.advance(60)
     assert len(scene.paths("DELETE")) == 1
