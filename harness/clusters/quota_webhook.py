@@ -59,7 +59,7 @@ class QuotaWebhook:
             self._failures = 0
             if self._process is None:
                 self._start()
-            if not self._widened and call.url.endswith("-elasticquota"):
+            if not self._widened and "-elasticquota" in call.url:
                 self._widened = True
                 self.on_first_quota()
         self._caller.call(call, done)

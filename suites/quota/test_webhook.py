@@ -249,7 +249,7 @@ def test_a_quantity_of_a_million_digits_is_refused(cluster: Trial) -> None:
 
 
 @pytest.mark.feature("QUOTA-5.unlabelled")
-@pytest.mark.case("QU-060", severity="normal")
+@pytest.mark.case("QU-097", severity="normal")
 def test_a_pod_without_a_label_is_checked_by_its_namespace(cluster: Trial) -> None:
     """The quota named like the namespace is a parent: a pod there without a label of a quota is refused."""
     cluster.apply(quota(cluster.name).max(cpu=4).parent().manifest)
