@@ -196,7 +196,7 @@ class PostFilter(Plugin):
 
 class Score(Plugin):
     normalizer: ClassVar["ByMaximum | None"] = None
-    common_ties: ClassVar[bool] = False  # equally good nodes have one order for all classes, not one for each class
+    common_ties: bool = False  # equally good nodes have one order for all classes, not one for each class
 
     @abstractmethod
     def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
