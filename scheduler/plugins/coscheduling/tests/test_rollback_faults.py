@@ -107,7 +107,7 @@ class Ledger:
             self.held.discard(pod.metadata.uid)
             unreserve(state, pod, node)
 
-        runner.reserve, runner.unreserve = reserved, unreserved  # type: ignore[method-assign]
+        vars(runner).update(reserve=reserved, unreserve=unreserved)
 
     def act(self, kind: str, value: Any) -> None:
         """One event, after which no attempt is open."""
