@@ -14,15 +14,17 @@ import signal
 import sys
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import orjson
 import uvloop
 
-from seatrial.harness.apiserver.access.credentials import identify, kubeconfig, make_credentials, server_context
-from seatrial.harness.apiserver.access.identity import Identity
+from seatrial.harness.apiserver.access.authentication import authenticate
+from seatrial.harness.apiserver.access.credentials import kubeconfig, make_credentials, server_context
 from seatrial.harness.apiserver.assembly import build_server
+from seatrial.harness.apiserver.bootstrap.endpoint import publish_endpoint
 from seatrial.harness.apiserver.transport.inprocess import InProcessTransport
 from seatrial.harness.apiserver.transport.listener import HttpServer
 from seatrial.harness.apiserver.webhooks.calling import HttpsCaller
@@ -79,13 +81,7 @@ async def _serve(
     server = build_server(clock, seed=serving.seed, authority=credentials.signer)
     caller = HttpsCaller()
     transport = InProcessTransport(server, clock)
-
-    def who(header: str, certificate: dict[str, object] | None) -> Identity | None:
-        scheme, _, token = header.partition(" ")
-        known = identify(credentials, header, certificate)
-        return known or (server.tokens.identify(token.strip()) if scheme.lower() == "bearer" else None)
-
-    listener = HttpServer(server, who)
+    listener = HttpServer(server, partial(authenticate, credentials, server.tokens))
     resources = contextlib.ExitStack()  # to be released at the end
     folder = resources.enter_context(private_folder())
     tls = server_context(credentials, folder)
@@ -96,6 +92,7 @@ async def _serve(
         raise ClusterError(_cannot_listen(serving, error)) from error
     host = f"[{serving.host}]" if ":" in serving.host else serving.host
     url = f"https://{host}:{port}"
+    publish_endpoint(server.store, serving.host, port)
     write_private(serving.kubeconfig, kubeconfig(credentials, url))
     webhook = QuotaWebhook(caller, credentials, serving.kubeconfig, folder)
     resources.callback(webhook.close)

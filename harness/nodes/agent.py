@@ -17,7 +17,7 @@ from seatrial.fake_devices.machine import Machine
 from seatrial.harness.errors import UsageError
 from seatrial.harness.nodes import topology
 from seatrial.harness.nodes.faults import FAULTS_ANNOTATION, FaultScript
-from seatrial.harness.nodes.fleet import ENTRY_ANNOTATION, SIMULATED_LABEL, checked_entry, kubelet_of
+from seatrial.harness.nodes.fleet import ENTRY_ANNOTATION, SIMULATED_LABEL, checked_entry, kubelet_of, processor_of
 from seatrial.harness.nodes.follow import Follower, HeadMeta
 from seatrial.harness.nodes.hardware import NodeHardware, machine_of
 from seatrial.harness.nodes.leases import Leases
@@ -200,7 +200,7 @@ class NodeAgents:
             machine = machine_of(entry)
         except UsageError as error:
             self._refused[seen.uid] = text
-            self._cannot_boot(seen.name, str(error))
+            self._cannot_boot(seen, str(error))
             return None
         hardware = NodeHardware(seen.name, machine, seed=self._seed)
         number = next(self._numbers)
@@ -213,7 +213,7 @@ class NodeAgents:
             runtime=self._runtime,
             writer=self._writer,
             clock=self._clock,
-            topology=topology.manifest(seen.name, seen.uid, machine, kubelet_of(entry)),
+            topology=topology.manifest(seen.name, seen.uid, machine, kubelet_of(entry), processor_of(entry)),
             kubelet=(kubelet.host, kubelet.port) if kubelet is not None else None,
             seed=self._seed,
         )
@@ -238,15 +238,16 @@ class NodeAgents:
             self._homes[head.uid] = agent.name
             agent.pod_set(head.uid, head.deletion_timestamp is not None, msgspec.Raw(raw))
 
-    def _cannot_boot(self, name: str, why: str) -> None:
+    def _cannot_boot(self, seen: _NodeMeta, why: str) -> None:
         """Report a mistake in the Node's annotation as a condition of the Node."""
-        log.warning("node cannot-boot node=%s why=%s", name, why)
+        log.warning("node cannot-boot node=%s why=%s", seen.name, why)
         now = self._clock.timestamp()
         condition = {
             "type": "Ready", "status": "False", "reason": "FleetEntryRefused", "message": why,
             "lastHeartbeatTime": now, "lastTransitionTime": now,
         }  # fmt: skip
-        self._writer.strategic(f"{NODES}/{name}/status", {"status": {"conditions": [condition]}})
+        patch = {"metadata": {"uid": seen.uid}, "status": {"conditions": [condition]}}
+        self._writer.strategic(f"{NODES}/{seen.name}/status", patch)
 
     def _node_gone(self, head: HeadMeta) -> None:
         self._refused.pop(head.uid, None)

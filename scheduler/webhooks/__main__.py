@@ -1,4 +1,4 @@
-"""`python -m seatrial.scheduler.webhooks`: the pod webhook as a process."""
+"""The program `seatrial webhooks`: the admission webhooks of pods, quotas and nodes as a process."""
 
 import asyncio
 import logging
@@ -22,7 +22,7 @@ from seatrial.scheduler.webhooks.quota_topology import QuotaGates, QuotaTopology
 from seatrial.scheduler.webhooks.registration import configurations
 from seatrial.scheduler.webhooks.reviews import routes
 
-app = cyclopts.App(name="python -m seatrial.scheduler.webhooks", help=__doc__, result_action="return_value")
+app = cyclopts.App(name="seatrial webhooks", result_action="return_value")
 
 
 @app.default

@@ -41,6 +41,8 @@ def register(handle: Handle) -> None:
 def _set(handle: Handle, book: ReservationCache, reservation: Reservation) -> None:
     """A reservation was added or changed: its reserve pod is handled like any pod."""
     uid = reservation.metadata.uid
+    if _is_older(reservation, book.known.get(uid)):
+        return
     before = book.find(uid)
     try:
         pod = book.set(reservation)
@@ -57,6 +59,14 @@ def _set(handle: Handle, book: ReservationCache, reservation: Reservation) -> No
         _regroup(handle, book)
     if before is not None and found is None:
         handle.request_wake()
+
+
+def _is_older(found: Reservation, known: Reservation | None) -> bool:
+    """Whether a newer version is known, from the answer to a request of this scheduler."""
+    if known is None:
+        return False
+    versions = found.metadata.resource_version, known.metadata.resource_version
+    return all(version.isdecimal() for version in versions) and int(versions[0]) < int(versions[1])
 
 
 def _regroup(handle: Handle, book: ReservationCache) -> None:
