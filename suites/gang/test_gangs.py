@@ -242,10 +242,11 @@ def test_a_member_that_is_replaced_joins_the_gang(cluster: Trial, expect: Expect
 
 @pytest.mark.feature("GANG-4.groups")
 @pytest.mark.case("GA-030", severity="blocker")
-def test_roles_in_one_group_start_together(cluster: Trial, expect: Expect) -> None:
+@pytest.mark.parametrize("order", [("ps", "worker"), ("worker", "ps")], ids=["ps-first", "workers-first"])
+def test_roles_in_one_group_start_together(cluster: Trial, expect: Expect, order: tuple[str, str]) -> None:
     """A group of a parameter server and two workers with two cards each on four cards: the workers alone would fit."""
     cluster.add(node("n1").gpus("a10", 4))
-    ids = [f"{cluster.name}/ps", f"{cluster.name}/worker"]
+    ids = [f"{cluster.name}/{name}" for name in order]
     cluster.apply(gang("ps", 1).together_with(*ids), gang("worker", 2).together_with(*ids))
     cluster.submit(*workers("worker", 2, cards=2), *workers("ps", 1))
     expect.stable(seconds=5)
@@ -271,6 +272,35 @@ def test_a_group_waits_for_its_missing_gang(cluster: Trial, expect: Expect) -> N
     cluster.submit(*workers("ps", 1))
 
     expect.bound("ps-0", "worker-0", "worker-1")
+
+
+@pytest.mark.feature("GANG-1.match-policy")
+@pytest.mark.case("GA-033", severity="critical")
+@pytest.mark.parametrize(
+    ("policy", "beside_one", "beside_none"),
+    [
+        pytest.param("once-satisfied", True, True, id="once-satisfied"),
+        pytest.param("waiting-and-running", True, False, id="waiting-and-running"),
+        pytest.param("only-waiting", False, False, id="only-waiting"),
+    ],
+)
+def test_which_members_count_for_the_minimum(
+    cluster: Trial, expect: Expect, policy: str, *, beside_one: bool, beside_none: bool
+) -> None:
+    """A gang of two is bound. A third member comes beside one that is left, and a fourth when none is left."""
+    cluster.add(node("n1").gpus("a10", 4))
+    cluster.apply(gang("train", 2).match_policy(policy))
+    cluster.submit(*workers("train", 2))
+    expect.bound("train-0", "train-1")
+    cluster.delete("train-0")
+    cluster.submit(*workers("train", 1, first=2))
+    expect.stable(seconds=10)
+    assert ("train-2" in bound(cluster)) == beside_one
+
+    cluster.delete("train-1", "train-2")
+    cluster.submit(*workers("train", 1, first=3))
+    expect.stable(seconds=10)
+    assert ("train-3" in bound(cluster)) == beside_none
 
 
 @pytest.mark.feature("GANG-4.unreadable")
