@@ -66,6 +66,10 @@ BENCHMARKS = {
         "seatrial.harness.commands.bench_api:api",
         "Request rates of the API server, and its memory for each object.",
     ),
+    "churn": (
+        "seatrial.harness.commands.bench_churn:churn",
+        "Memory of the scheduler's core while pods come and go.",
+    ),
     "start": ("seatrial.harness.commands.bench_start:start", "Start-up time of a cluster."),
     "deschedule": (
         "seatrial.harness.commands.bench_deschedule:deschedule",
