@@ -67,6 +67,10 @@ BENCHMARKS = {
         "Time of a LowNodeLoad round on a large cluster.",
     ),
     "gang-day": ("seatrial.harness.commands.bench_gang_day:gang_day", "A day of gangs in virtual time, with a digest."),
+    "hostile": (
+        "seatrial.harness.commands.bench_hostile:hostile",
+        "Latency of a client while another one orders costly computations.",
+    ),
     "preempt": ("seatrial.harness.commands.bench_preempt:preempt", "Time of a preemption decision on a full cluster."),
     "load-aware": ("seatrial.harness.commands.bench_load_aware:load_aware", "What usage reports cost the scheduler."),
     "quota": ("seatrial.harness.commands.bench_quota:quota", "What elastic quotas cost the scheduler."),

@@ -119,8 +119,10 @@ def too_old(requested: int, oldest: int) -> ApiStatusError:
     return expired(f"too old resource version: {requested} ({oldest})")
 
 
-def too_large(limit: int) -> ApiStatusError:
-    return ApiStatusError(413, "RequestEntityTooLarge", f"Request entity too large: limit is {limit}")
+def too_large(limit: int, of: str = "") -> ApiStatusError:
+    """413; `of` names what is limited, if it is not the number of bytes."""
+    what = f"{limit} {of}".strip()
+    return ApiStatusError(413, "RequestEntityTooLarge", f"Request entity too large: limit is {what}")
 
 
 def too_many(message: str, *, retry_after: int, causes: Sequence[Mapping[str, str]] = ()) -> ApiStatusError:

@@ -347,7 +347,7 @@ class ApiServer:
                 "PatchOptions", "meta.k8s.io", "", f'PatchOptions.meta.k8s.io "" is invalid: fieldManager: {text}',
                 [{"reason": "FieldValueRequired", "message": text, "field": "fieldManager"}],
             )  # fmt: skip
-        patch = context.decoded(yaml_too=kind == APPLY_PATCH, any_type=kind == JSON_PATCH)
+        patch = context.decoded(resource, yaml_too=kind == APPLY_PATCH, any_type=kind == JSON_PATCH)
         stored = resource
         if multi_version.is_second(resource) and isinstance(patch, dict):
             stored, patch = self._stored(resource), multi_version.patch_to_stored(resource, patch)

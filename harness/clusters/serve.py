@@ -23,6 +23,7 @@ import uvloop
 from seatrial.harness.apiserver.access.credentials import identify, kubeconfig, make_credentials, server_context
 from seatrial.harness.apiserver.access.identity import Identity
 from seatrial.harness.apiserver.assembly import build_server
+from seatrial.harness.apiserver.long_computations import SWITCH_INTERVAL, in_thread
 from seatrial.harness.apiserver.transport.inprocess import InProcessTransport
 from seatrial.harness.apiserver.transport.listener import HttpServer
 from seatrial.harness.apiserver.webhooks.calling import HttpsCaller
@@ -84,6 +85,8 @@ async def _serve(
         known = identify(credentials, header, certificate)
         return known or (server.tokens.identify(token.strip()) if scheme.lower() == "bearer" else None)
 
+    server.admission.long.start = in_thread(loop)
+    sys.setswitchinterval(SWITCH_INTERVAL)
     listener = HttpServer(server, who)
     resources = contextlib.ExitStack()  # to be released at the end
     folder = resources.enter_context(private_folder())

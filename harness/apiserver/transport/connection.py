@@ -20,6 +20,7 @@ import httptools
 from seatrial.harness.apiserver import errors
 from seatrial.harness.apiserver.access.identity import Identity
 from seatrial.harness.apiserver.errors import ApiStatusError
+from seatrial.harness.apiserver.long_computations import executor
 from seatrial.harness.apiserver.request.bodies import BODY_LIMIT, as_json, is_slow
 from seatrial.harness.apiserver.server import ApiServer
 from seatrial.harness.apiserver.streams.line import Line, Session
@@ -374,7 +375,7 @@ class Connection(asyncio.Protocol):
                 self._answer(self._server.fault(error, parsed.method, parsed.path), close=parsed.close)
             self._serve()
 
-        self._loop.run_in_executor(None, as_json, parsed.body).add_done_callback(done)
+        self._loop.run_in_executor(executor(), as_json, parsed.body).add_done_callback(done)
 
     def _refuse(self, error: ApiStatusError) -> None:
         """Queue the error as the last response and discard further input."""

@@ -168,8 +168,9 @@ class Objects:
         write = write_of("CREATE", resource, key, options, generated=generated) if call_webhooks else None
         try:
             wanted = self._admission.create(
-                resource, namespace, body, options.warnings, strictness=options.field_validation, write=write
-            )
+                resource, namespace, body, options.warnings,
+                strictness=options.field_validation, write=write, attempt=options.attempt,
+            )  # fmt: skip
             kept = self.conversions.kept(resource, body, options.attempt)
         except Pending as pending:
             pending.attempt.identity = GeneratedIdentity(name, metadata["uid"], now)
@@ -385,8 +386,9 @@ class Objects:
             if write is not None:
                 requested = orjson.loads(orjson.dumps(body))  # fields that webhooks add have no owner
             self._admission.update(
-                resource, body, old.obj, subresource, options.warnings, strictness=options.field_validation, write=write
-            )
+                resource, body, old.obj, subresource, options.warnings,
+                strictness=options.field_validation, write=write, attempt=options.attempt,
+            )  # fmt: skip
         ledger = (
             WriteLedger(entries)
             if entries is not None
