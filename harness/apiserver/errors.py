@@ -101,8 +101,8 @@ def method_not_allowed() -> ApiStatusError:
     return ApiStatusError(405, "MethodNotAllowed", message)
 
 
-def not_acceptable() -> ApiStatusError:
-    message = "only the following media types are accepted: application/json, application/yaml"
+def not_acceptable(why: str = "") -> ApiStatusError:
+    message = f"only the following media types are accepted: application/json, application/yaml{why}"
     return ApiStatusError(406, "NotAcceptable", message)
 
 

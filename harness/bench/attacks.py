@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import orjson
 
+from seatrial.harness.apiserver.request.bodies import VALUES_LIMIT
 from seatrial.scheduler.api.transport import APPLY_PATCH, JSON, JSON_PATCH, STRATEGIC_MERGE_PATCH
 
 YAML: Final = "application/yaml"
@@ -14,7 +15,7 @@ CORE: Final = f"/api/v1/namespaces/{NAMESPACE}"
 PODS: Final = f"{CORE}/pods"
 DEFINITIONS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _BODY: Final = 3 * 1024 * 1024 - 4096  # bytes, just below the limit of a body
-_VALUES: Final = 20_000
+_MANY: Final = VALUES_LIMIT - 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +133,12 @@ def _long_rules(number: int) -> Sending:
     return made.setup[0]
 
 
+def _large_definition(number: int) -> Sending:
+    """A definition with as many values as one may have."""
+    fields = {f"field{at}": {"type": "string", "description": "a field", "maxLength": 9} for at in range(14_000)}
+    return _custom(f"large-{number}", {"type": "object", "properties": fields}, lambda _: {}).setup[0]
+
+
 def _policy(number: int) -> Sending:
     """A dry run of a config map that a policy with many costly expressions judges."""
     return _post(f"{CORE}/configmaps?dryRun=All", _config(f"judged-{number}", **{f"k{at}": "v" for at in range(300)}))
@@ -172,17 +179,17 @@ def _copies(_: int) -> Sending:
 
 
 def _operations(_: int) -> Sending:
-    operations = [{"op": "add", "path": "/data/a", "value": "1"}] * 60_000
+    operations = [{"op": "add", "path": "/data/a", "value": "1"}] * 4_500
     return Sending("PATCH", f"{CORE}/configmaps/patched?dryRun=All", orjson.dumps(operations), JSON_PATCH)
 
 
 def _strategic(_: int) -> Sending:
-    body = {"spec": {"tolerations": [{"key": f"k{at}", "operator": "Exists"} for at in range(_VALUES)]}}
+    body = {"spec": {"tolerations": [{"key": f"k{at}", "operator": "Exists"} for at in range(_MANY // 3)]}}
     return Sending("PATCH", f"{PODS}/patched?dryRun=All", orjson.dumps(body), STRATEGIC_MERGE_PATCH)
 
 
 def _applied(number: int) -> Sending:
-    body = orjson.dumps(pod(f"applied-{number}", containers=_containers(_VALUES)))
+    body = orjson.dumps(pod(f"applied-{number}", containers=_containers(_MANY // 3)))
     return Sending("PATCH", f"{PODS}/applied-{number}?fieldManager=hostile&dryRun=All", body, APPLY_PATCH)
 
 
@@ -200,21 +207,23 @@ ATTACKS: Final[Sequence[Attack]] = (
     _custom(
         "enum",
         {"type": "array", "items": {"type": "string", "enum": [f"v{at}" for at in range(3000)]}},
-        lambda _: ["x"] * _VALUES,
+        lambda _: ["x"] * _MANY,
     ),
     _custom(
         "set",
         {"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "integer"}},
-        lambda _: list(range(300_000)),
+        lambda _: list(range(_MANY)),
     ),
     _custom("rule", _rules("self.all(x, self.all(y, x + y >= 0))", 10), lambda _: _NUMBERS),
-    _custom("rule-on-values", _rules("self.all(x, x >= 0)", 1), lambda _: _NUMBERS * 100),
+    _custom("rule-on-values", _rules("self.all(x, x >= 0)", 1), lambda _: _NUMBERS * 19),
     _custom(
         "combined",
         {"type": "array", "items": {"type": "integer", "anyOf": [{"minimum": at} for at in range(200)]}},
         lambda _: [-1] * 5000,
     ),
     Attack("long-rules", _long_rules),
+    Attack("definition", _large_definition),
+    Attack("too-many-values", lambda number: _post(PODS, pod(f"m-{number}", containers=_containers(40_000)))),
     Attack("policy", _policy, _policy_setup()),
     Attack("merge-bomb", lambda _: Sending("POST", f"{CORE}/configmaps", _merge_bomb(12, 9), YAML)),
     Attack(
@@ -225,17 +234,19 @@ ATTACKS: Final[Sequence[Attack]] = (
     ),
     Attack("yaml-text", lambda _: Sending("POST", f"{CORE}/configmaps", b"x: " + b"a" * _BODY, YAML)),
     Attack("json-values", lambda _: _post(f"{CORE}/configmaps", b'{"x": [' + b"1," * (_BODY // 2) + b"1]}")),
-    Attack("json-fields", lambda _: _post(PODS, {"metadata": {"name": "x"}, **{f"f{at}": 1 for at in range(200_000)}})),
+    Attack("json-fields", lambda _: _post(PODS, {"metadata": {"name": "x"}, **{f"f{at}": 1 for at in range(_MANY)}})),
     Attack(
-        "containers", lambda number: _post(f"{PODS}?dryRun=All", pod(f"c-{number}", containers=_containers(40_000)))
+        "containers", lambda number: _post(f"{PODS}?dryRun=All", pod(f"c-{number}", containers=_containers(_MANY // 3)))
     ),
     Attack(
         "same-containers",
-        lambda number: _post(PODS, pod(f"s-{number}", containers=[{"name": "same", "image": "a:1"}] * 40_000)),
+        lambda number: _post(PODS, pod(f"s-{number}", containers=[{"name": "same", "image": "a:1"}] * (_MANY // 3))),
     ),
     Attack(
         "tolerations",
-        lambda number: _post(f"{PODS}?dryRun=All", pod(f"t-{number}", tolerations=[{"operator": "Exists"}] * 60_000)),
+        lambda number: _post(
+            f"{PODS}?dryRun=All", pod(f"t-{number}", tolerations=[{"operator": "Exists"}] * (_MANY // 2))
+        ),
     ),
     Attack(
         "quantity",
@@ -252,7 +263,7 @@ ATTACKS: Final[Sequence[Attack]] = (
         "labels",
         lambda _: _post(
             f"{CORE}/configmaps?dryRun=All",
-            {"metadata": {"name": "x", "labels": {f"a/{at}": "-" for at in range(60_000)}}},
+            {"metadata": {"name": "x", "labels": {f"a/{at}": "-" for at in range(_MANY)}}},
         ),
     ),
     Attack("replicas", lambda number: _workload("ReplicaSet", number, replicas=2_000_000_000)),

@@ -59,14 +59,16 @@ class ReplicaSets:
             if pause > 0:
                 self._queue.add_after(pause, item.key)
                 return None
-            for _ in range(min(short, BURST)):
+            burst = self._pacing.burst(len(pods))
+            for _ in range(min(short, burst)):
                 pod = self._control.pod_from(self._resource, item, spec.get("template") or {})
                 pod["metadata"]["generateName"] = f"{item.key[1]}-"
                 try:
                     self._control.create_pod(self._component, self._resource, item, pod)
                 except ApiStatusError as refused:
                     return None if refused.code == 404 else refused
-            if short > BURST:
+            if short > burst:
+                self._queue.end_iteration()
                 now = self._control.clock.monotonic()
                 self._queue.add_after(self._pacing.after_burst(item.key, now, len(pods)), item.key)
         elif short < 0:

@@ -34,7 +34,7 @@ _FORMATS = {
 }
 
 
-MAX_COST = 2_000_000  # steps of one validation, 0.1 s at most; see `match_cost`
+MAX_COST = 1_200_000  # steps of one validation, 0.1 s at most; see `match_cost`
 _CHECK_COST = 60  # steps that checking one value takes
 
 
@@ -139,7 +139,8 @@ def _prune(node: _Node, value: Any, path: str, pruned: list[str]) -> None:
     if isinstance(value, list):
         if node.items is not None:
             for number, item in enumerate(value):
-                _prune(node.items, item, f"{path}[{number}]", pruned)
+                if type(item) is dict or type(item) is list:
+                    _prune(node.items, item, f"{path}[{number}]", pruned)
         return
     if not isinstance(value, dict):
         return
@@ -167,7 +168,8 @@ def _default(node: _Node, value: Any) -> None:
                     _default(node.additional, field)
     elif isinstance(value, list) and node.items is not None:
         for item in value:
-            _default(node.items, item)
+            if type(item) is dict or type(item) is list:
+                _default(node.items, item)
 
 
 def _check(node: _Node, value: Any, path: str, causes: _Causes) -> None:
@@ -255,8 +257,13 @@ def _check_list(node: _Node, value: list[Any], path: str, causes: _Causes) -> No
     kind = schema.get("x-kubernetes-list-type")
     if kind in {"set", "map"}:
         keys = schema.get("x-kubernetes-list-map-keys") or ()
-        seen: set[bytes] = set()
+        seen: set[Any] = set()
         for number, item in enumerate(value):
+            if type(item) is str or type(item) is int:
+                if item in seen:
+                    causes.append(Cause(f"{path}[{number}]", "FieldValueDuplicate", f"Duplicate value: {_shown(item)}"))
+                seen.add(item)
+                continue
             row = {key: item.get(key) for key in keys} if kind == "map" and isinstance(item, dict) else item
             mark = orjson.dumps(row, option=orjson.OPT_SORT_KEYS)
             if mark in seen:
