@@ -215,7 +215,7 @@ ATTACKS: Final[Sequence[Attack]] = (
         lambda _: list(range(_MANY)),
     ),
     _custom("rule", _rules("self.all(x, self.all(y, x + y >= 0))", 10), lambda _: _NUMBERS),
-    _custom("rule-on-values", _rules("self.all(x, x >= 0)", 1), lambda _: _NUMBERS * 19),
+    _custom("rule-on-values", _rules("self.all(x, x >= 0)", 1), lambda _: _NUMBERS * 15),
     _custom(
         "combined",
         {"type": "array", "items": {"type": "integer", "anyOf": [{"minimum": at} for at in range(200)]}},

@@ -19,7 +19,7 @@ from seatrial.harness.apiserver.protobuf.decoding import CONTENT_TYPE as PROTOBU
 BODY_LIMIT = 3 * 1024 * 1024  # bytes, as upstream
 DEPTH_LIMIT = 200  # levels of objects and lists
 EXPANSION_LIMIT = 10_000  # values that expanding aliases may add to a YAML document
-VALUES_LIMIT = 20_000  # values of a body; checking, defaulting and merging take up to 5 µs each
+VALUES_LIMIT = 16_000  # values of a body; checking, defaulting and merging take up to 5 µs each
 DEFINITION_VALUES_LIMIT = 60_000  # of the body of a CustomResourceDefinition, which is mostly copied
 _DEFINITIONS = ("apiextensions.k8s.io", "customresourcedefinitions")
 YAML_LIMIT = 100_000  # values of a YAML document; decoding takes about 10 µs each

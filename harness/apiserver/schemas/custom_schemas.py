@@ -34,7 +34,7 @@ _FORMATS = {
 }
 
 
-MAX_COST = 1_200_000  # steps of one validation, 0.1 s at most; see `match_cost`
+MAX_COST = 1_000_000  # steps of one validation, 0.1 s at most; see `match_cost`
 _CHECK_COST = 60  # steps that checking one value takes
 
 

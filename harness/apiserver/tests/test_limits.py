@@ -141,10 +141,11 @@ def test_a_body_with_too_many_values_is_refused(api: Api) -> None:
 
 
 def test_a_patch_cannot_make_an_object_larger_than_etcd_stores(api: Api) -> None:
-    api.do("POST", CONFIGS, {"metadata": {"name": "a"}, "data": {"a": "x" * 1_000_000}})
-    code, status = api.ask("PATCH", f"{CONFIGS}/a", {"data": {"b": "x" * 900_000}}, MERGE_PATCH)
+    api.do("POST", DEFINITIONS, definition({"type": "object", "x-kubernetes-preserve-unknown-fields": True}))
+    api.do("POST", SAMPLES, sample({"a": "x" * 1_000_000}))
+    code, status = api.ask("PATCH", f"{SAMPLES}/a", {"spec": {"b": "x" * 900_000}}, MERGE_PATCH)
     assert (code, status["message"]) == (413, "Request entity too large: limit is 1572864")
-    assert "b" not in api.do("GET", f"{CONFIGS}/a")["data"]
+    assert "b" not in api.do("GET", f"{SAMPLES}/a")["spec"]
 
 
 def test_an_enumeration_is_not_repeated_for_each_value(api: Api) -> None:
