@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, Protocol, TypeVar
 
 from seatrial.harness.apiserver import errors
-from seatrial.harness.apiserver.webhooks.attempts import MAX_TRIES, Attempt, Pending, own_attempt
+from seatrial.harness.apiserver.attempts import MAX_TRIES, Attempt, Pending, own_attempt
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)

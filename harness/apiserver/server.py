@@ -20,6 +20,7 @@ from seatrial.harness.apiserver.access.rbac import MASTERS, Access, Act
 from seatrial.harness.apiserver.access.reviews import review
 from seatrial.harness.apiserver.access.tokens import Tokens
 from seatrial.harness.apiserver.admission.chain import Admission
+from seatrial.harness.apiserver.attempts import FIRST, Attempt, Call, Pending
 from seatrial.harness.apiserver.controllers.definitions import Definitions
 from seatrial.harness.apiserver.discovery import openapi_protobuf
 from seatrial.harness.apiserver.discovery.documents import Discovery, version
@@ -37,7 +38,6 @@ from seatrial.harness.apiserver.verbs.logs import Source, read_log
 from seatrial.harness.apiserver.verbs.objects import PATCHES, Objects
 from seatrial.harness.apiserver.verbs.reads import Reads
 from seatrial.harness.apiserver.verbs.subresources import bind, evict, patched_scale, rescaled, scale_of
-from seatrial.harness.apiserver.webhooks.attempts import FIRST, Attempt, Call, Pending
 from seatrial.harness.conversation import Containers
 from seatrial.scheduler.api.clock import Clock
 from seatrial.scheduler.api.transport import (

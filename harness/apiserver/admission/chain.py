@@ -10,6 +10,7 @@ import orjson
 
 from seatrial.harness.apiserver import errors
 from seatrial.harness.apiserver.admission.pod_specs import Completed, PodSpecCache, Priority
+from seatrial.harness.apiserver.attempts import Attempt
 from seatrial.harness.apiserver.cel.expressions import LOOP_EXPRESSIONS, MAX_EXPRESSIONS, expression_length
 from seatrial.harness.apiserver.defaults.kinds import default
 from seatrial.harness.apiserver.defaults.qos import qos_class
@@ -21,7 +22,6 @@ from seatrial.harness.apiserver.schemas.custom_schemas import CustomSchema
 from seatrial.harness.apiserver.schemas.shapes import conform, report_unknown_fields
 from seatrial.harness.apiserver.storage.store import Collection, Object, Store
 from seatrial.harness.apiserver.validation.kinds import validate
-from seatrial.harness.apiserver.webhooks.attempts import Attempt
 from seatrial.harness.apiserver.webhooks.dispatch import Webhooks, Write
 from seatrial.scheduler.api.clock import Clock
 

@@ -3,6 +3,7 @@
 Follows `pkg/controller/replicaset`. The controller reads the store itself, so upstream's expectations are not needed.
 """
 
+from seatrial.harness.apiserver.attempts import Pending
 from seatrial.harness.apiserver.controllers.control import Control, with_condition, without_condition
 from seatrial.harness.apiserver.controllers.owners import controller_of
 from seatrial.harness.apiserver.controllers.pacing import Pacing
@@ -11,7 +12,6 @@ from seatrial.harness.apiserver.controllers.work_queue import WorkQueue
 from seatrial.harness.apiserver.discovery.resources import Resource
 from seatrial.harness.apiserver.errors import ApiStatusError
 from seatrial.harness.apiserver.storage.store import CollectionKey, Item, Key, Object
-from seatrial.harness.apiserver.webhooks.attempts import Pending
 
 REPLICA_SETS: CollectionKey = ("apps", "replicasets")
 REPLICATION_CONTROLLERS: CollectionKey = ("", "replicationcontrollers")

@@ -10,6 +10,7 @@ import msgspec
 from seatrial.harness.apiserver import errors
 from seatrial.harness.apiserver.access.identity import Identity
 from seatrial.harness.apiserver.access.rbac import Act
+from seatrial.harness.apiserver.attempts import FIRST, Attempt
 from seatrial.harness.apiserver.discovery.resources import Resource
 from seatrial.harness.apiserver.request.bodies import decode, values_limit
 from seatrial.harness.apiserver.request.negotiation import Format
@@ -17,7 +18,6 @@ from seatrial.harness.apiserver.request.options import DeleteOptions, Options
 from seatrial.harness.apiserver.schemas.shapes import conform, report_unknown_fields
 from seatrial.harness.apiserver.storage.paging import flag
 from seatrial.harness.apiserver.storage.store import Key, Object
-from seatrial.harness.apiserver.webhooks.attempts import FIRST, Attempt
 from seatrial.scheduler.api.transport import Request
 
 _VERBS = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update"}

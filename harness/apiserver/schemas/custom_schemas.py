@@ -11,11 +11,11 @@ from typing import Any
 
 import orjson
 
+from seatrial.harness.apiserver.attempts import Attempt
 from seatrial.harness.apiserver.field_errors import Cause
 from seatrial.harness.apiserver.long_computations import LongComputations
 from seatrial.harness.apiserver.patterns import compiled, match_cost
 from seatrial.harness.apiserver.schemas.custom_rules import has_rules, rule_causes, seen_by_rules
-from seatrial.harness.apiserver.webhooks.attempts import Attempt
 
 _PRESERVE = "x-kubernetes-preserve-unknown-fields"
 _EMBEDDED = "x-kubernetes-embedded-resource"

@@ -1,13 +1,14 @@
 """Long CEL computations: the request waits for a thread, and other requests are served meanwhile."""
 
 from collections.abc import Callable
+from typing import Any
 
 import orjson
 import pytest
 
 from seatrial.harness.apiserver import long_computations
 from seatrial.harness.apiserver.schemas.tests.test_structural import DEFINITIONS, definition
-from seatrial.harness.apiserver.tests.asking import CONFIGS, Api, Object, config
+from seatrial.harness.apiserver.tests.asking import CONFIGS, Api, Object
 from seatrial.harness.apiserver.tests.test_limits import SAMPLES, sample
 from seatrial.harness.apiserver.webhooks.tests.test_policies import bound, policy
 from seatrial.scheduler.api.transport import JSON, Request
@@ -113,7 +114,7 @@ def test_a_write_waits_for_a_policy(api: Api, thread: Thread) -> None:
     costly = {"expression": "object.data.all(a, object.data.all(b, a + b != 'x'))"}
     bound(api, policy(costly))
     data = {f"k{at}": "v" for at in range(40)}
-    answers = send(api, "POST", CONFIGS, config("x", **data))
+    answers = send(api, "POST", CONFIGS, {"metadata": {"name": "x"}, "data": data})
     assert answers == []
     assert thread.run() == 1
     assert answers[0][0] == 201
@@ -126,7 +127,7 @@ def test_all_expressions_of_a_policy_share_one_limit(api: Api, monkeypatch: pyte
     costly = {"expression": "object.data.all(a, object.data.all(b, a + b != 'x'))"}
     bound(api, policy(*[costly] * 10))
     data = {f"k{at}": "v" for at in range(20)}
-    code, status = api.ask("POST", CONFIGS, config("x", **data))
+    code, status = api.ask("POST", CONFIGS, {"metadata": {"name": "x"}, "data": data})
     assert code == 422
     assert "actual cost limit exceeded" in status["message"]
 
@@ -134,12 +135,12 @@ def test_all_expressions_of_a_policy_share_one_limit(api: Api, monkeypatch: pyte
 def test_an_error_of_the_computation_is_a_fault_of_its_request(
     api: Api, thread: Thread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from seatrial.harness.apiserver.schemas import custom_schemas
+    from seatrial.harness.apiserver.schemas import custom_rules, custom_schemas
 
     api.do("POST", DEFINITIONS, definition(FIELD))
-    right = custom_schemas.rule_causes
+    right = custom_rules.rule_causes
 
-    def broken(*given: Object, on_loop: bool) -> object:
+    def broken(*given: Any, on_loop: bool) -> object:
         if on_loop:
             return right(*given, on_loop=on_loop)
         raise TypeError("a fault")

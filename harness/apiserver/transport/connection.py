@@ -19,6 +19,7 @@ import httptools
 
 from seatrial.harness.apiserver import errors
 from seatrial.harness.apiserver.access.identity import Identity
+from seatrial.harness.apiserver.attempts import FIRST, Attempt, Pending
 from seatrial.harness.apiserver.errors import ApiStatusError
 from seatrial.harness.apiserver.long_computations import executor
 from seatrial.harness.apiserver.request.bodies import BODY_LIMIT, as_json, is_slow
@@ -29,7 +30,6 @@ from seatrial.harness.apiserver.transport.header_cache import HeaderCache, Parse
 from seatrial.harness.apiserver.transport.large_requests import LARGE_FROM, LargeRequests
 from seatrial.harness.apiserver.transport.response_head import encoded
 from seatrial.harness.apiserver.transport.watch_stream import WatchWriter
-from seatrial.harness.apiserver.webhooks.attempts import FIRST, Attempt, Pending
 from seatrial.scheduler.api.transport import Request, Response
 
 log = logging.getLogger(__name__)

@@ -13,6 +13,7 @@ from seatrial.harness.apiserver import errors
 from seatrial.harness.apiserver.access.delegation_checks import GRANTING_GROUPS, check_delegation
 from seatrial.harness.apiserver.access.rbac import Access
 from seatrial.harness.apiserver.admission.chain import Admission
+from seatrial.harness.apiserver.attempts import GeneratedIdentity, Pending
 from seatrial.harness.apiserver.defaults.initial_status import set_initial_status
 from seatrial.harness.apiserver.discovery.resources import Resource
 from seatrial.harness.apiserver.patching.apply import ApplyConflict, apply
@@ -32,7 +33,6 @@ from seatrial.harness.apiserver.verbs import field_owners
 from seatrial.harness.apiserver.verbs.field_owners import schema_of
 from seatrial.harness.apiserver.verbs.identifiers import IdentifierSource
 from seatrial.harness.apiserver.verbs.update_rules import narrowed
-from seatrial.harness.apiserver.webhooks.attempts import GeneratedIdentity, Pending
 from seatrial.harness.apiserver.webhooks.conversions import Conversions
 from seatrial.harness.apiserver.webhooks.parking import PendingWrites
 from seatrial.scheduler.api.clock import Clock, rfc3339

@@ -9,6 +9,7 @@ import orjson
 import yaml
 
 from seatrial.harness.apiserver import errors
+from seatrial.harness.apiserver.attempts import Attempt
 from seatrial.harness.apiserver.discovery.resources import Resource
 from seatrial.harness.apiserver.patching.managed_fields import with_encoded_entries, with_entries
 from seatrial.harness.apiserver.printers.tables import IncludeObject, table
@@ -29,7 +30,6 @@ from seatrial.harness.apiserver.storage.watch import Channel, Encode, Reader, Su
 from seatrial.harness.apiserver.streams.responses import Streaming
 from seatrial.harness.apiserver.verbs import multi_version
 from seatrial.harness.apiserver.verbs.field_owners import entries_text
-from seatrial.harness.apiserver.webhooks.attempts import Attempt
 from seatrial.harness.apiserver.webhooks.conversions import Conversions
 from seatrial.scheduler.api.clock import Clock
 from seatrial.scheduler.api.transport import Response

@@ -14,12 +14,12 @@ import orjson
 
 from seatrial.harness.apiserver import errors
 from seatrial.harness.apiserver.access.identity import Identity
+from seatrial.harness.apiserver.attempts import MAX_TRIES, Answer, Attempt, Call, Pending, own_attempt
 from seatrial.harness.apiserver.discovery.resources import Registry, Resource
 from seatrial.harness.apiserver.long_computations import LongComputations
 from seatrial.harness.apiserver.patching.patch import PatchError, json_patch
 from seatrial.harness.apiserver.storage.store import Change, Object, Store
 from seatrial.harness.apiserver.webhooks.addresses import authorities, find_address, url_of
-from seatrial.harness.apiserver.webhooks.attempts import MAX_TRIES, Answer, Attempt, Call, Pending, own_attempt
 from seatrial.harness.apiserver.webhooks.conditions import Undecided, conditions_hold
 from seatrial.harness.apiserver.webhooks.policies import BINDINGS, POLICIES, Policies
 from seatrial.harness.apiserver.webhooks.rules import GROUP, MUTATING, VALIDATING, Webhook, read_webhooks

@@ -11,6 +11,7 @@ import msgspec
 import orjson
 
 from seatrial.harness.apiserver import errors
+from seatrial.harness.apiserver.attempts import Attempt
 from seatrial.harness.apiserver.cel.checking import check
 from seatrial.harness.apiserver.cel.expressions import (
     VALUES_A_STEP,
@@ -26,7 +27,6 @@ from seatrial.harness.apiserver.errors import ApiStatusError
 from seatrial.harness.apiserver.field_errors import Causes, invalid, required
 from seatrial.harness.apiserver.long_computations import LongComputations
 from seatrial.harness.apiserver.storage.store import Change, Item, Object, Store
-from seatrial.harness.apiserver.webhooks.attempts import Attempt
 from seatrial.harness.apiserver.webhooks.rules import GROUP, Rule, read_rule, selectors_match
 from seatrial.harness.label_selectors import LabelSelector
 

@@ -1,4 +1,4 @@
-"""State of requests that wait for webhooks: `handle` never blocks, so such a request is executed again.
+"""State of requests that wait for webhooks or long computations: `handle` never blocks, so they are executed again.
 
 The caller keeps an `Attempt` per request. If a response is missing, `Pending` aborts the execution; once the responses
 have arrived, the next execution finds them in the attempt. Responses are keyed by webhook and exact review: if the
