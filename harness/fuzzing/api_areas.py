@@ -24,7 +24,6 @@ from seatrial.scheduler.api.transport import (
     MERGE_PATCH,
     STRATEGIC_MERGE_PATCH,
     Request,
-    Response,
 )
 
 _ALL: Final = (*OBJECTS, CUSTOM)
