@@ -53,6 +53,10 @@ COMMANDS = {  # name → module and function, and the text of `seatrial --help`
     ),
     "audit": ("seatrial.harness.commands.audit:audit", "Check the invariants of scheduling on a cluster that runs."),
     "mutate": ("seatrial.harness.commands.mutate:mutate", "Run the suites over seeded faults of our scheduler."),
+    "fuzz": (
+        "seatrial.harness.commands.fuzz:fuzz",
+        "Give random inputs to the API server and to readers of files.",
+    ),
     "isolation": ("seatrial.harness.commands.isolation:isolation", "HAMi-core's limits, measured on a real GPU."),
 }
 
