@@ -1,4 +1,4 @@
-"""`seatrial report` and `seatrial compare`: pages and verdicts from the files of runs."""
+"""`seatrial report`, `seatrial compare` and `seatrial matrix`: pages and verdicts from the files of runs."""
 
 import json
 from dataclasses import asdict
@@ -7,11 +7,13 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter, validators
 
+from seatrial.harness.errors import UsageError
 from seatrial.reports.allure import build_html
 from seatrial.reports.collect import Collection, collect, fingerprint
 from seatrial.reports.compare import Comparison, FigureChange
 from seatrial.reports.compare import compare as hold_against
 from seatrial.reports.figures import short
+from seatrial.reports.matrix import matrix as table_of
 from seatrial.reports.policy import read_policy
 from seatrial.reports.release import release_of
 from seatrial.reports.signoff import headline, stamp_of, write_markdown, write_signoff
@@ -131,3 +133,21 @@ def _moved(figure: FigureChange) -> str:
     ratio = f" ({figure.ratio:.3f} of base)" if figure.ratio is not None else ""
     of = f" [{figure.labels}]" if figure.labels else ""
     return f"{figure.name}{of}: {short(figure.base)} -> {short(figure.new)} {figure.unit}{ratio}"
+
+
+def matrix(*folders: Path, output: Path | None = None) -> int:
+    """Print the table suite by backend of several runs as Markdown, with failures and the reasons of skips.
+
+    Args:
+        folders: Run folders, or folders that hold run folders. Of a case in several runs on the same backend with the
+            same subject, the newest verdict counts.
+        output: File to write instead of standard output.
+    """
+    if not folders:
+        raise UsageError("matrix: expected run folders, found none")
+    table = table_of(collect(folders).runs)
+    if output is None:
+        print(table, end="")
+    else:
+        output.write_text(table)
+    return 0

@@ -5,16 +5,22 @@ placed there. Slots can be an upper bound, for members of several classes and fo
 domain where a member cannot be placed after all is given up, and the next one is tried.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from seatrial.scheduler.framework.fit_error import FitError
+from seatrial.scheduler.framework.group_failure import Unplaced
 from seatrial.scheduler.framework.groups import Attempt, DomainChoice, DomainOffer
+from seatrial.scheduler.framework.state import CycleState
 from seatrial.scheduler.queue.active import Entry
-from seatrial.scheduler.slots import SlotCounter
+from seatrial.scheduler.slots import COSCHEDULING, SlotCounter, Slots
 
 if TYPE_CHECKING:
     from seatrial.scheduler.cycle import Core
+
+Kind = tuple[str, int]  # scheduler name, class
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +32,7 @@ class Gathered:
     failed: Entry | None = None
     reason: str = ""
     gate: Any = None  # the placement's failure by a gate, as a quota: no other domain can help
+    slots: Mapping[Kind, Slots] | None = None  # by kind of `entries`, if slots in the domains are missing
 
 
 class Gathering:
@@ -53,22 +60,36 @@ class Gathering:
             needed = [entry for entry in entries if entry.info.uid in minimal]
             if len(needed) < len(entries):
                 found = self._try(attempt, needed)
-                found = Gathered(
-                    needed, [entry for entry in entries if entry.info.uid not in minimal], found.failed, found.reason,
-                    found.gate,
-                )  # fmt: skip
+                found = replace(found, left=[entry for entry in entries if entry.info.uid not in minimal])
         if found.failed is not None:
             for entry in entries:
                 if entry.info.uid in own:
-                    nominator.nominate(entry.info, own[entry.info.uid])
+                    nominator.nominate(entry.info, own[entry.info.uid], attempt.key)
         return found
+
+    def unplaced(self, found: Gathered) -> list[Unplaced]:
+        """The members that have no place, in the order in which they are placed, with what preemption reads."""
+        assert found.slots is not None  # noqa: S101
+        numbers = Counter(_kind(entry) for entry in found.entries)
+        of_kind: dict[Kind, tuple[FitError, CycleState]] = {}
+        members: list[Unplaced] = []
+        for entry in found.entries:
+            info, kind = entry.info, _kind(entry)
+            if kind not in of_kind:
+                class_scores = self._core.runner_of(info).class_scores(info.shape)
+                nowhere = class_scores.select_within(info, (), COSCHEDULING)
+                state = nowhere.state if isinstance(nowhere, FitError) else None
+                failure = self._counter.failure(info, found.slots[kind], numbers[kind])
+                of_kind[kind] = failure, state or class_scores.state
+            members.append(Unplaced(info, *of_kind[kind]))
+        return members
 
     def _try(self, attempt: Attempt, entries: Sequence[Entry]) -> Gathered:
         domains = attempt.domains
         assert domains is not None  # noqa: S101
-        classes: dict[tuple[str, int], list[Entry]] = {}
+        classes: dict[Kind, list[Entry]] = {}
         for entry in entries:
-            classes.setdefault((entry.info.pod.spec.scheduler_name, entry.info.shape.id), []).append(entry)
+            classes.setdefault(_kind(entry), []).append(entry)
         slots = [self._counter.count([entry.info for entry in members]) for members in classes.values()]
         wanted = [len(members) for members in classes.values()]
         offer = DomainOffer([each.count for each in slots], wanted, slots[0].scores)
@@ -77,9 +98,7 @@ class Gathering:
         order = list(entries)
         if len(classes) > 1 and not attempt.ordered:
             rank = dict(zip(classes, scarce, strict=True))
-            order.sort(key=lambda entry: (
-                -entry.info.priority, rank[entry.info.pod.spec.scheduler_name, entry.info.shape.id]
-            ))  # fmt: skip
+            order.sort(key=lambda entry: (-entry.info.priority, rank[_kind(entry)]))
         tried: list[str] = []
         for choice in plan.choices():
             failed = self._place_in(attempt, choice, order, exactly=len(classes) == 1)
@@ -93,7 +112,8 @@ class Gathering:
         members = list(classes.values())[worst]
         fit_error = self._counter.failure(members[0].info, slots[worst], wanted[worst]).message()
         failed_at = order[min(plan.best_slots(), len(order) - 1)]
-        return Gathered(entries, (), failed_at, plan.failure(fit_error, tried))
+        known = dict(zip(classes, slots, strict=True))
+        return Gathered(order, (), failed_at, plan.failure(fit_error, tried), slots=known)
 
     def _place_in(
         self, attempt: Attempt, choice: DomainChoice, entries: Sequence[Entry], *, exactly: bool
@@ -113,3 +133,7 @@ class Gathering:
             placed.append(found)
             attempt.placed(entry.info.uid)
         return None
+
+
+def _kind(entry: Entry) -> Kind:
+    return entry.info.pod.spec.scheduler_name, entry.info.shape.id

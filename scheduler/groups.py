@@ -10,39 +10,34 @@ Members of groups that are not strict keep their places and wait, each until its
 A Strict group that failed may preempt: the members that have places keep them during the search, so that only the
 others need room. Then all are rolled back and nominated (`group_nominations`).
 
-A group that failed is parked: it is asked again when a class of its members has at least as many places as the group
-needs (an upper bound, computed over the columns), after its backoff, or when the gate that held a member back opens.
+A group that failed is parked (`parked_groups`) until it may fit.
 """
 
-from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from seatrial.scheduler.api.clock import Timer
 from seatrial.scheduler.api.podgroup import go_text
-from seatrial.scheduler.cache.columns import Ints, Rows
-from seatrial.scheduler.cache.nodeinfo import PodInfo
-from seatrial.scheduler.framework.class_scores import ClassScores
 from seatrial.scheduler.framework.decisions import Decision, Evict, Reject
-from seatrial.scheduler.framework.extension_points import Transformer
 from seatrial.scheduler.framework.fit_error import FitError
-from seatrial.scheduler.framework.group_failure import GroupFailure, Unplaced
-from seatrial.scheduler.framework.groups import Attempt, Domains
+from seatrial.scheduler.framework.group_failure import GatherFailure, GroupFailure, Unplaced
+from seatrial.scheduler.framework.groups import Attempt
 from seatrial.scheduler.framework.runner import Runner
 from seatrial.scheduler.framework.state import CycleState
 from seatrial.scheduler.framework.status import Code, PostFilterResult, Status
-from seatrial.scheduler.gathering import Gathering
+from seatrial.scheduler.gathering import Gathered, Gathering
 from seatrial.scheduler.group_nominations import GroupNominations
+from seatrial.scheduler.parked_groups import ParkedGroups
 from seatrial.scheduler.queue.active import Entry
 
 if TYPE_CHECKING:
     from seatrial.scheduler.cycle import Core
 
 COSCHEDULING = "Coscheduling"
-AWAITS_VICTIMS = "not eligible due to terminating pod on the nominated node."
+_AWAITS_VICTIMS = PostFilterResult(
+    Status.unschedulable("preemption: not eligible due to terminating pod on the nominated node.")
+)
 
 
 @dataclass(slots=True, eq=False)
@@ -69,16 +64,6 @@ class _Failure:
 
 
 @dataclass(slots=True, eq=False)
-class _Parked:
-    """A group that could not be placed."""
-
-    needs: Counter[tuple[str, int]]  # (scheduler name, class) → number of places
-    examples: dict[tuple[str, int], PodInfo]
-    gate: str = ""
-    domains: Domains | None = None
-
-
-@dataclass(slots=True, eq=False)
 class _Plan:
     placed: list[_Placed] = field(default_factory=list)
     failures: list[tuple[Entry, _Failure]] = field(default_factory=list)
@@ -86,6 +71,7 @@ class _Plan:
     enough: bool = False  # with the failed members the group could be bound
     preemption: PostFilterResult | None = None
     left: Sequence[Entry] = ()  # members that were taken from the queue and have no place
+    gathered: Gathered | None = None  # no domain has room for the group
 
     @property
     def failed(self) -> Entry | None:
@@ -104,11 +90,9 @@ class GroupEngine:
         self._handle = core.handle
         self._waiting: dict[str, _Placed] = {}  # by pod uid
         self._by_group: dict[str, dict[str, _Placed]] = {}
-        self._parked: dict[str, _Parked] = {}
+        self.parked = ParkedGroups(core)
         self.nominations = GroupNominations(core)
-        self._slots: dict[tuple[str, int], tuple[int, int]] = {}  # by class: columns.changes, places
         self._gathering = Gathering(core, self._place, self._release, _Failure)
-        self._fits: dict[Hashable, tuple[int, bool]] = {}  # by class, number and kind of domains: columns.changes
 
     def __contains__(self, uid: object) -> bool:
         """Whether this pod is placed and waits for its group."""
@@ -116,11 +100,6 @@ class GroupEngine:
 
     def __len__(self) -> int:
         return len(self._waiting)
-
-    @property
-    def parked(self) -> int:
-        """The number of groups that wait for room."""
-        return len(self._parked)
 
     # -- one attempt --------------------------------------------------------------------------------------------------
 
@@ -134,7 +113,7 @@ class GroupEngine:
         if isinstance(attempt, Status):
             self._core.waker.hold(entry, attempt.wake_key, attempt)
             return [self._told(entry, attempt)]
-        self._parked.pop(attempt.key, None)
+        self.parked.remove(attempt.key)
         plan = _Plan()
         if attempt.domains is not None:
             return self._gather(attempt, plan, entry)
@@ -187,23 +166,31 @@ class GroupEngine:
 
     def _preemption(self, attempt: Attempt, plan: _Plan, runner: Runner) -> PostFilterResult | None:
         """Ask PostFilter for room for all members that failed; None if it was not asked."""
-        if not (plan.enough and plan.failures and runner.group_post_filters):
+        if not runner.group_post_filters:
+            return None
+        if plan.gathered is not None:
+            return self._gathered_preemption(attempt, plan.gathered, runner)
+        if not (plan.enough and plan.failures):
             return None
         if self.nominations.awaits_victims(member.info.uid for member, _ in plan.failures):
-            return PostFilterResult(Status.unschedulable("preemption: " + AWAITS_VICTIMS))
+            return _AWAITS_VICTIMS
         unplaced: list[Unplaced] = []
         for member, failure in plan.failures:
             assert failure.fit is not None  # noqa: S101
             class_scores = self._core.runner_of(member.info).class_scores(member.info.shape)
             unplaced.append(Unplaced(member.info, failure.fit, failure.state or class_scores.state))
         placed = [one.entry.info for one in plan.placed]
-        group = GroupFailure(attempt.name, unplaced[0].info, unplaced, placed)
-        found = None
-        for plugin in runner.group_post_filters:
-            found = plugin.post_filter_group(group)
-            if found.status.code is not Code.UNSCHEDULABLE:
-                break
-        return found
+        return _post_filter(runner, GroupFailure(attempt.name, unplaced[0].info, unplaced, placed))
+
+    def _gathered_preemption(self, attempt: Attempt, found: Gathered, runner: Runner) -> PostFilterResult | None:
+        """The same for a group that no domain has room for; only Strict groups preempt."""
+        if not attempt.strict or found.slots is None or found.failed is None or attempt.domains is None:
+            return None
+        if self.nominations.awaits_victims(entry.info.uid for entry in found.entries):
+            return _AWAITS_VICTIMS
+        gather = GatherFailure(attempt.domains, {kind: slots.count for kind, slots in found.slots.items()})
+        unplaced = self._gathering.unplaced(found)
+        return _post_filter(runner, GroupFailure(attempt.name, found.failed.info, unplaced, gather=gather))
 
     def _gather(self, attempt: Attempt, plan: _Plan, first: Entry) -> list[Decision]:
         """Place the whole group in one domain of the network, whatever its mode is."""
@@ -212,6 +199,7 @@ class GroupEngine:
         if found.failed is not None:
             plan.failures.append((found.failed, found.gate or _Failure(found.reason)))
             plan.statuses = attempt.statuses(found.failed.info, found.reason)
+            plan.gathered = found
         elif attempt.satisfied:
             decisions = self._commit(attempt, first)
             for entry in found.left:
@@ -238,7 +226,7 @@ class GroupEngine:
         for (name, shape), info in kinds.items():
             class_scores = self._core.runners[name].class_scores(info.shape)
             class_scores.refresh()
-            places[name, shape] = self._places((name, shape), info, class_scores)
+            places[name, shape] = self.parked.places((name, shape), info, class_scores)
 
         def rank(uid: str) -> tuple[int, int]:
             info = infos[uid]
@@ -344,7 +332,8 @@ class GroupEngine:
         if attempt.domains is not None:
             minimal = frozenset(attempt.minimal)
             needed = [entry for entry in entries if entry.info.uid in minimal]
-        self._park(attempt.key, needed, failure, attempt.domains)
+        gate = failure.gate if failure is not None else ""
+        self.parked.add(attempt.key, [entry.info for entry in needed], gate, attempt.domains)
         decisions: list[Decision] = []
         words = ", ".join(found.status.reasons) if found is not None else ""
         clears = found is not None and found.clear_nomination
@@ -438,89 +427,11 @@ class GroupEngine:
         self._core.waker.wait(entry, placed.state)
         self._core.later(Reject(entry.info, text))
 
-    # -- groups that wait for room ------------------------------------------------------------------------------------
 
-    def _park(
-        self, key: str, entries: Iterable[Entry], failure: _Failure | None, domains: Domains | None = None
-    ) -> None:
-        needs: Counter[tuple[str, int]] = Counter()
-        examples: dict[tuple[str, int], PodInfo] = {}
-        for entry in entries:
-            info = entry.info
-            kind = info.pod.spec.scheduler_name, info.shape.id
-            needs[kind] += 1
-            examples[kind] = info
-        self._parked[key] = _Parked(needs, examples, failure.gate if failure is not None else "", domains)
-
-    def behind(self, gates: set[str]) -> set[str]:
-        """Keys of parked groups of which a member was held back by one of these gates."""
-        return {key for key, parked in self._parked.items() if parked.gate in gates}
-
-    def wake(self) -> None:
-        """Open the gates of parked groups that may fit now."""
-        held = self._core.queue.held
-        for key in list(self._parked):
-            if key not in held:
-                del self._parked[key]
-            elif self._may_fit(self._parked[key]):
-                self._handle.open_gate(key)
-
-    def _may_fit(self, parked: _Parked) -> bool:
-        if parked.gate:
-            return False  # its gate opens by its own key
-        for kind, count in parked.needs.items():
-            info = parked.examples[kind]
-            runner = self._core.runner_of(info)
-            if any(isinstance(plugin, Transformer) and plugin.concerns(info.pod) for plugin in runner.profile.all):
-                continue  # room in reservations is not in the columns
-            class_scores = runner.class_scores(info.shape)
-            class_scores.refresh()
-            if self._places(kind, info, class_scores) < count:
-                return False
-            if parked.domains is not None and not self._fits_domain(parked.domains, kind, count, class_scores):
-                return False
-        return True
-
-    def _fits_domain(self, domains: Domains, kind: tuple[str, int], count: int, class_scores: ClassScores) -> bool:
-        """Whether some domain may have room for this many pods of a class; the result is kept until a node changes."""
-        key, changes = (kind, count, domains.kind()), self._core.cache.columns.changes
-        known = self._fits.get(key)
-        if known is not None and known[0] == changes:
-            return known[1]
-        info = class_scores.entry.shape
-        fits = True
-        if class_scores.feasible:
-            columns = self._core.cache.columns
-            rows = np.flatnonzero(class_scores.key >= 0)
-            slots = np.zeros(columns.count, np.int64)
-            slots[rows] = _bound(columns.free, info.vector, rows)
-            fits = domains.may_fit(slots, count)
-        if len(self._fits) > 4096:
-            self._fits.clear()
-        self._fits[key] = changes, fits
-        return fits
-
-    def _places(self, kind: tuple[str, int], info: PodInfo, class_scores: ClassScores) -> int:
-        """An upper bound for the number of pods of this class that fit now."""
-        columns = self._core.cache.columns
-        known = self._slots.get(kind)
-        if known is not None and known[0] == columns.changes:
-            return known[1]
-        if not class_scores.feasible:
-            count = 1 << 30 if class_scores.feasible_for(info) else 0  # places in reservations are not counted
-        else:
-            rows = np.flatnonzero(class_scores.key >= 0)
-            count = int(_bound(columns.free, info.shape.vector, rows).sum())
-        if len(self._slots) > 4096:
-            self._slots.clear()
-        self._slots[kind] = columns.changes, count
-        return count
-
-
-def _bound(free: Ints, vector: Sequence[tuple[int, int]], rows: Rows) -> Ints:
-    """For feasible rows, how many pods with these requests fit at most, [row]."""
-    slots = np.full(len(rows), 1 << 30, np.int64)
-    for column, amount in vector:
-        if amount:
-            np.minimum(slots, free[column, rows] // amount, out=slots)
-    return np.maximum(slots, 1)
+def _post_filter(runner: Runner, group: GroupFailure) -> PostFilterResult | None:
+    found = None
+    for plugin in runner.group_post_filters:
+        found = plugin.post_filter_group(group)
+        if found.status.code is not Code.UNSCHEDULABLE:
+            break
+    return found

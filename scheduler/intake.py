@@ -12,7 +12,7 @@ from seatrial.scheduler.api.device import Device
 from seatrial.scheduler.api.networktopology import ClusterNetworkTopology
 from seatrial.scheduler.api.numa import NodeResourceTopology
 from seatrial.scheduler.api.quota import ElasticQuota
-from seatrial.scheduler.api.reservation import Reservation
+from seatrial.scheduler.api.reservation import OPERATING_MODE, Reservation
 from seatrial.scheduler.api.slo import NodeMetric
 from seatrial.scheduler.api.wire import ObjectMeta
 from seatrial.scheduler.cache.nodeinfo import PodInfo
@@ -35,7 +35,7 @@ class Intake:
     groups: GroupEngine
     permits: PermitWaiters
     waker: Waker
-    _reports: HeldReports
+    reports: HeldReports
 
     def __init__(self, handle: Handle, runners: Mapping[str, Runner], queue: SchedulingQueue) -> None:
         self.handle = handle
@@ -162,7 +162,7 @@ class Intake:
             self.remove_pod(uid)
         elif pod.spec.node_name:
             self._leave_queue(uid)
-            self.cache.set_pod(pod)
+            self.cache.set_pod(self.handle.as_counted(pod) if OPERATING_MODE in pod.metadata.labels else pod)
         else:
             for listener in self.handle.object_listeners:
                 listener.pod_pending(pod)
@@ -186,6 +186,8 @@ class Intake:
             self.handle.wake_requested = True
         for listener in self.handle.object_listeners:
             listener.pod_left(uid)
+        for left in self.handle.pod_left:
+            left(uid)
 
     def pod_deleted(self, pod: Pod) -> None:
         """A pod is gone, or left the watch because it ended; `pod` is its last state."""
@@ -217,7 +219,7 @@ class Intake:
             grouped=runner.groups is not None and runner.groups.is_member(pod),
         )
         if not status.ok and status.wake_key:
-            self._reports.held(info.uid)
+            self.reports.held(info.uid)
 
     def adopt_nominations(self) -> None:
         """Take the nominations over that another scheduler has written, the leader before this one."""

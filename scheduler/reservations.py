@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from seatrial.scheduler.api.clock import Clock, Timer
@@ -18,6 +19,7 @@ from seatrial.scheduler.api.reservation import (
     allocation,
 )
 from seatrial.scheduler.api.transport import Done, Response
+from seatrial.scheduler.api.wire import decoder
 from seatrial.scheduler.cache.nodeinfo import PodInfo
 from seatrial.scheduler.client.events import EventRecorder
 from seatrial.scheduler.client.rest import Rest, pod_path, refusal
@@ -29,6 +31,8 @@ from seatrial.scheduler.plugins.reservation.cache import ReservationCache
 from seatrial.scheduler.plugins.reservation.plugin import Reservation as ReservationPlugin
 
 log = logging.getLogger(__name__)
+
+_decode = decoder(Reservation)
 
 NOT_ACTIVE = "reservation is not active"
 RETRY_PAUSE = 1.0  # seconds before a status that was refused is written again
@@ -93,6 +97,7 @@ class ReservationController:
                 return
             settled()
             self._core.bound(decision.info.uid)
+            self._take_in(response)
             self._hand_over(reservation)
             note = f"Successfully assigned {reservation.name} to {decision.node}"
             self._events.normal(decision.info.pod, "Scheduled", "Binding", note)
@@ -106,6 +111,15 @@ class ReservationController:
             self._failed(decision, str(error), settled, retry=False)
             return
         self._write(reservation, status, written, version=version)
+
+    def _take_in(self, response: Response) -> None:
+        """Use the reservation as the API server answers it: its event may be late, and its owners may come before."""
+        try:
+            found = _decode(response.body)
+        except msgspec.MsgspecError:
+            return
+        if found.available:
+            self._core.set_reservation(found)
 
     def _hand_over(self, reservation: Reservation) -> None:
         """Write to the pods that a reservation has taken over that they are in it."""
@@ -157,7 +171,7 @@ class ReservationController:
 
     def _sync(self, uid: str) -> None:
         reserved = self._book.find(uid)
-        if reserved is None:
+        if reserved is None or reserved.pod is not None:  # a pod in operating mode Reservation has no such status
             return
         owners = self._book.pods_in(uid)
         inside = {info.uid: reserved.owners[info.uid] for info in owners if info.uid in reserved.owners}

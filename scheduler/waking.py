@@ -83,7 +83,7 @@ class Waker:
             opened |= self._regate()
         now = self._handle.clock.monotonic()
         if self._core.groups.parked:
-            opened |= self._core.groups.behind(opened)
+            opened |= self._core.groups.parked.behind(opened)
         for key in sorted(opened):
             for entry in self._queue.held.first_of_classes(key, now):
                 self._ask_again(entry, key)
@@ -100,6 +100,8 @@ class Waker:
             if closed is None:
                 self._queue.release(entry)  # its cycle has the next pod asked
             else:
+                if entry.held != closed:
+                    self._core.reports.changed(entry.info.uid)
                 entry.held = closed
             return
         status = self._core.runner_of(entry.info).pre_enqueue(entry.info.pod)
@@ -136,7 +138,7 @@ class Waker:
                 self._regroup()
             self._wake_classes(self._queue.waiting.wide_classes())
             if self._core.groups.parked:
-                self._core.groups.wake()
+                self._core.groups.parked.wake()
 
     def _wake(self) -> None:
         """Wake the first pod of each class of waiting pods that has a feasible node now."""
@@ -146,7 +148,7 @@ class Waker:
         self._placement_changes = self._cache.placement_changes
         self._wake_classes(self._queue.waiting.classes())
         if self._core.groups.parked:
-            self._core.groups.wake()
+            self._core.groups.parked.wake()
 
     def _regroup(self) -> None:
         """A term reads a label that none read before: pods of one group may differ in it, so that all are tried."""

@@ -1,9 +1,10 @@
 """Builds a complete API server: store, admission, controllers, and the objects that every cluster starts with."""
 
 from seatrial.harness.apiserver.access.authority import Authority
-from seatrial.harness.apiserver.access.rbac import bootstrap_roles
 from seatrial.harness.apiserver.admission.chain import SYSTEM_CLASSES
 from seatrial.harness.apiserver.admission.cluster_ips import SERVICES, ClusterIps
+from seatrial.harness.apiserver.bootstrap.endpoint import store_service
+from seatrial.harness.apiserver.bootstrap.objects import store_bootstrap_objects
 from seatrial.harness.apiserver.controllers.autoscalers import Autoscalers
 from seatrial.harness.apiserver.controllers.budgets import Budgets
 from seatrial.harness.apiserver.controllers.certificates import Certificates
@@ -26,7 +27,7 @@ from seatrial.harness.apiserver.request.options import Options
 from seatrial.harness.apiserver.schemas.shipped import shipped
 from seatrial.harness.apiserver.server import ApiServer
 from seatrial.harness.apiserver.storage.store import Object
-from seatrial.scheduler.api.clock import Clock
+from seatrial.scheduler.api.clock import Clock, rfc3339
 
 KOORDINATOR = "koordinator-system"  # Koordinator's components keep their objects here; its CRDs ship with us
 _LIMITED = frozenset({("", "pods"), ("", "persistentvolumeclaims")})
@@ -72,8 +73,9 @@ def build_server(
     for definition in shipped():
         _create(server, DEFINITIONS, definition)
     _create(server, NAMESPACES, {"metadata": {"name": KOORDINATOR}})
-    for role in bootstrap_roles():
-        _create(server, ("rbac.authorization.k8s.io", f"{role['kind'].lower()}s"), role)
+    now = rfc3339(clock.now())
+    store_bootstrap_objects(server.store, server.registry, now, authority.pem.decode() if authority else "")
+    store_service(server.store, now)
     return server
 
 

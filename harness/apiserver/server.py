@@ -6,7 +6,6 @@ the result in the format that the client asked for.
 
 import logging
 import re
-import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -16,6 +15,7 @@ import orjson
 
 from seatrial.harness.apiserver import errors
 from seatrial.harness.apiserver.access.identity import ADMIN, Identity
+from seatrial.harness.apiserver.access.impersonation import impersonated, impersonates
 from seatrial.harness.apiserver.access.rbac import MASTERS, Access, Act
 from seatrial.harness.apiserver.access.reviews import review
 from seatrial.harness.apiserver.access.tokens import Tokens
@@ -52,7 +52,6 @@ from seatrial.scheduler.api.transport import (
 log = logging.getLogger(__name__)
 
 _BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
-_OPEN = frozenset({"healthz", "livez", "readyz", "version"})  # no authorization needed
 _DELETE_RETURNS_OBJECT = frozenset(  # upstream's registries with ReturnDeletedObject
     [("", plural) for plural in (
         "persistentvolumeclaims", "persistentvolumes", "pods", "podtemplates", "resourcequotas", "serviceaccounts",
@@ -88,7 +87,7 @@ class ApiServer:
         self.logs: Source = _no_logs
         self.containers: Containers | None = None  # None: there are only simulated containers
         self.access = Access(self.store)
-        self.tokens = Tokens(self.store, clock, secrets.token_bytes(32))
+        self.tokens = Tokens(self.store, clock)
         self.requests = self.faults = 0
 
     # -- entry points -------------------------------------------------------------------------------------------------
@@ -108,8 +107,8 @@ class ApiServer:
                 else {}
             )
             accept = request.headers.get("accept", "")
-            if "impersonate-user" in request.headers:
-                identity = self._impersonated(request, identity)
+            if impersonates(request.headers):
+                identity = impersonated(request.headers, identity, self.access)
             context = RequestContext(request, identity, query, negotiate(accept) if accept else PLAIN, attempt=attempt)
             answer = self._route(path, context)
         except RecursionError:
@@ -148,15 +147,6 @@ class ApiServer:
 
         attempt_with(FIRST)
 
-    def _impersonated(self, request: Request, identity: Identity) -> Identity:
-        """The identity that the client impersonates, if RBAC allows it."""
-        name = request.headers["impersonate-user"]
-        groups = [group.strip() for group in request.headers.get("impersonate-group", "").split(",") if group.strip()]
-        self.access.check(identity, Act("impersonate", resource="users", name=name))
-        for group in groups:
-            self.access.check(identity, Act("impersonate", resource="groups", name=group))
-        return Identity(name, tuple(dict.fromkeys((*groups, "system:authenticated"))))
-
     def _route(self, path: str, context: RequestContext) -> Response | Streaming:
         parts = path.strip("/").split("/")
         if "%" in path:
@@ -174,7 +164,7 @@ class ApiServer:
     def _document(self, parts: list[str], context: RequestContext) -> Response:
         """Paths that are not resources: health, metrics, version, discovery, OpenAPI."""
         head, rest = parts[0], parts[1:]
-        if head not in _OPEN and MASTERS not in context.identity.groups:
+        if MASTERS not in context.identity.groups:
             self.access.check(context.identity, Act("get", path="/" + "/".join(parts)))
         aggregated = context.format.shape == "APIGroupDiscoveryList"
         if context.format.shape == OPENAPI_PROTOBUF and parts != ["openapi", "v2"]:
@@ -202,8 +192,13 @@ class ApiServer:
             data = self.openapi.document(rest) if rest != ["v2", "protobuf"] else None
             if data is not None:
                 return Response(200, data, _PLAIN_HEADERS)
+        elif parts == [".well-known", "openid-configuration"]:
+            found = self.tokens.issuer_document()
+        elif parts == ["openid", "v1", "jwks"]:
+            found = self.tokens.keys_document()
         elif not head:
             paths = [
+                "/.well-known/openid-configuration",
                 "/api",
                 "/apis",
                 "/healthz",
@@ -211,6 +206,7 @@ class ApiServer:
                 "/metrics",
                 "/openapi/v2",
                 "/openapi/v3",
+                "/openid/v1/jwks",
                 "/readyz",
                 "/version",
             ]

@@ -1,6 +1,6 @@
 """Invariants of claims beyond single pods: reservations, nominations, gangs, quotas and the order of the queue."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from seatrial.harness.audit.annotations import holds_resources, ignores_reservations, reservation_uid
 from seatrial.harness.audit.indices import NOBODY, QUOTA_LABEL
@@ -13,7 +13,7 @@ from seatrial.harness.audit.invariants import (
     StateInvariant,
 )
 from seatrial.harness.audit.placement_rules import selects, used_on
-from seatrial.harness.audit.state import GRACE, ClusterState, PodRecord
+from seatrial.harness.audit.state import GRACE, ClusterState, PodRecord, Quota
 from seatrial.harness.quantities import Amounts, amounts
 from seatrial.scheduler.api.core import PREEMPT_NEVER, Pod
 from seatrial.scheduler.api.extension import DISABLE_PREEMPTIBLE, POD_GROUP_LABEL
@@ -267,21 +267,27 @@ def _gangs_whole(state: ClusterState, at: float) -> Iterator[tuple[PodRecord | N
 
 
 def _quota_bounds(binding: Binding) -> Breach | None:
+    """The sum of the quota's pods fits into one of the recent versions of its max."""
     name = binding.pod.metadata.labels.get(QUOTA_LABEL)
-    quota = next((known for known in binding.state.quotas.values() if known.name == name), None)
-    if not name or quota is None:
+    if not name or binding.state.quotas.get(name) is None:
         return None
     members = list(binding.state.indices.by_quota.get(name, NOBODY).values())
     used = dict(used_on(members))
     for record in members:  # with the gate ElasticQuotaIgnorePodOverhead overhead does not count; the rule fits both
         for resource, amount in amounts(record.pod.spec.overhead).items():
             used[resource] = used.get(resource, 0) - amount
-    for resource in binding.record.requests:
-        if resource in quota.most and used.get(resource, 0) > quota.most[resource]:
-            return Breach(
-                f"quota {name} has a max of {quota.most[resource]} of {resource}; its pods use {used[resource]}"
-            )
-    return None
+    first: Breach | None = None
+    for quota in filter(None, binding.state.quotas.recent(name, binding.at)):
+        over = next((resource for resource in binding.record.requests if _exceeds(quota, used, resource)), None)
+        if over is None:
+            return None
+        said = f"quota {name} has a max of {quota.most[over]} of {over}; its pods use {used[over]}"
+        first = first or Breach(said)
+    return first
+
+
+def _exceeds(quota: Quota, used: Mapping[str, int], resource: str) -> bool:
+    return resource in quota.most and used.get(resource, 0) > quota.most[resource]
 
 
 CHANGES = (

@@ -5,8 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from seatrial.harness.audit.auditor import Auditor
-from seatrial.harness.audit.follower import Follower
+from seatrial.harness.audit.running import RunningAudit, audited
 from seatrial.harness.clusters.kubeconfig import load_access
 from seatrial.harness.clusters.remote import RemoteCluster
 from seatrial.harness.errors import ClusterError
@@ -27,20 +26,18 @@ class AuditedCluster(RemoteCluster):
 
 
 @contextmanager
-def auditing(kubeconfig: Path) -> Iterator[tuple[Auditor, Follower, AuditedCluster]]:
+def auditing(kubeconfig: Path) -> Iterator[tuple[RunningAudit, AuditedCluster]]:
     """Follow the cluster while entered.
 
     Raises:
         ClusterError: its pods or nodes may not be read.
     """
     cluster = AuditedCluster("audited", load_access(kubeconfig), kubeconfig)
-    auditor = Auditor()
-    follower = Follower(auditor, cluster.transport, cluster.call, cluster.clock)
     try:
-        follower.start()
-        if "Pod" in follower.absent or "Node" in follower.absent:
-            raise ClusterError(f"{kubeconfig}: pods and nodes must be readable for an audit, and were refused")
-        yield auditor, follower, cluster
+        with audited(cluster) as audit:
+            absent = audit.follower.absent
+            if "Pod" in absent or "Node" in absent:
+                raise ClusterError(f"{kubeconfig}: pods and nodes must be readable for an audit, and were refused")
+            yield audit, cluster
     finally:
-        follower.close()
         cluster.close()

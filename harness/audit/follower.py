@@ -1,6 +1,6 @@
 """Feeds an auditor from an API server: lists and watches each kind that it takes.
 
-Kinds that are not served, or may not be read, are left out.
+Kinds that are not served, or may not be read, are left out. Events of different watches are put in order first.
 """
 
 from collections.abc import Callable
@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 import msgspec
 
 from seatrial.harness.audit.auditor import Auditor
+from seatrial.harness.audit.ordering import WINDOW, EventOrder
 from seatrial.scheduler.api.clock import Clock
 from seatrial.scheduler.api.transport import Request, Response, Stream, Transport
 from seatrial.scheduler.api.wire import RawList
@@ -40,10 +41,21 @@ class Follower:
     """Runs from `start` to `close`. It only reads."""
 
     def __init__(
-        self, auditor: Auditor, transport: Transport, call: Callable[[Request], Response], clock: Clock
+        self,
+        auditor: Auditor,
+        transport: Transport,
+        call: Callable[[Request], Response],
+        clock: Clock,
+        *,
+        window: float = WINDOW,
     ) -> None:
-        """`call` carries out one request and waits for its answer."""
+        """`call` carries out one request and waits for its answer.
+
+        `window` is the time in seconds for which events are held back to be ordered. 0 where all watches deliver in the
+        order of the changes, as in virtual time.
+        """
         self._auditor, self._transport, self._call, self._clock = auditor, transport, call, clock
+        self._order = EventOrder(clock, window)
         self._streams: dict[str, Stream] = {}
         self._versions: dict[str, str] = {}
         self._uids: dict[str, dict[str, bytes]] = {}  # of each kind: the last body by uid, to find what a gap hid
@@ -51,14 +63,25 @@ class Follower:
         self._closed = False
 
     def start(self) -> None:
+        """List all kinds and watch them from there. The auditor knows what was listed when this returns."""
         for kind in PATHS:
             self._list(kind)
+        self._order.flush()
+
+    def judged_until(self) -> float:
+        """The time of the clock up to which the auditor knows all events that have arrived."""
+        return self._order.oldest()
+
+    def flush(self) -> None:
+        """Hand over all events that have arrived, also those that were not held back long enough to be in order."""
+        self._order.flush()
 
     def close(self) -> None:
         self._closed = True
         for stream in self._streams.values():
             stream.close()
         self._streams.clear()
+        self._order.flush()
 
     def _list(self, kind: str) -> None:
         response = self._call(Request("GET", PATHS[kind]))
@@ -71,13 +94,14 @@ class Follower:
         for raw in found.items or ():
             body = bytes(raw)
             now[_uid(body)] = body
+        version = found.metadata.resource_version
         for uid, body in before.items():
             if uid not in now:
-                self._auditor.observe(kind, "DELETED", msgspec.Raw(body), self._clock.monotonic())
+                self._observe(kind, "DELETED", body, version)
         for body in now.values():
-            self._auditor.observe(kind, "ADDED", msgspec.Raw(body), self._clock.monotonic())
+            self._observe(kind, "ADDED", body, version)
         self._uids[kind] = now
-        self._versions[kind] = found.metadata.resource_version
+        self._versions[kind] = version
         self._watch(kind)
 
     def _watch(self, kind: str) -> None:
@@ -103,7 +127,10 @@ class Follower:
             self._uids[kind].pop(head.uid, None)
         elif event.type in {"ADDED", "MODIFIED"}:
             self._uids[kind][head.uid] = body
-        self._auditor.observe(kind, event.type, msgspec.Raw(body), self._clock.monotonic())
+        self._observe(kind, event.type, body, head.resource_version)
+
+    def _observe(self, kind: str, event: str, body: bytes, version: str) -> None:
+        self._order.add(kind, version, lambda at: self._auditor.observe(kind, event, msgspec.Raw(body), at))
 
     def _on_end(self, kind: str, response: Response) -> None:
         self._streams.pop(kind, None)

@@ -121,7 +121,6 @@ class PodGroup:
 class Quota:
     """The parts of an ElasticQuota that the auditor reads."""
 
-    key: str
     name: str
     most: Amounts
 
@@ -140,7 +139,7 @@ class ClusterState:
         self.namespaces: dict[str, dict[str, str]] = {}
         self.budgets: dict[str, PodDisruptionBudget] = {}
         self.groups: dict[str, PodGroup] = {}
-        self.quotas: dict[str, Quota] = {}
+        self.quotas: Versions[Quota] = Versions()  # by name
         self.ended: list[str] = []  # keys of pods that are gone, for timelines
 
     def on_node(self, name: str) -> Iterator[PodRecord]:

@@ -9,9 +9,9 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import orjson
@@ -91,6 +91,7 @@ class ControlPlane:
     url: str
     kubeconfig: Path
     processes: tuple["subprocess.Popen[bytes]", ...]
+    api_server: "ApiServerProcess"
 
 
 @contextmanager
@@ -129,9 +130,10 @@ def control_plane(
         server = start(API_SERVER, [str(programs.api_server), *flags, *(() if controllers else _ALONE)])
         _wait(url, folder / "kubeconfig", "/readyz", (etcd, server))
         _define(url, folder / "kubeconfig", definitions, (etcd, server))
+        restartable = ApiServerProcess(server, lambda: _wait(url, folder / "kubeconfig", "/readyz", (etcd, server)))
         if not controllers:
             _wait(url, folder / "kubeconfig", "/api/v1/namespaces/default", (etcd, server))
-            yield ControlPlane(url, folder / "kubeconfig", (etcd.process, server.process))
+            yield ControlPlane(url, folder / "kubeconfig", (etcd.process, server.process), restartable)
             return
         manager = start(
             CONTROLLER_MANAGER,
@@ -139,7 +141,8 @@ def control_plane(
         )
         everything = (etcd, server, manager)
         _wait(url, folder / "kubeconfig", "/api/v1/namespaces/default/serviceaccounts/default", everything)
-        yield ControlPlane(url, folder / "kubeconfig", tuple(supervised.process for supervised in everything))
+        processes = tuple(supervised.process for supervised in everything)
+        yield ControlPlane(url, folder / "kubeconfig", processes, restartable)
 
 
 def free_ports(count: int) -> list[int]:
@@ -208,11 +211,32 @@ def _write_secrets(credentials: Credentials, folder: Path, url: str) -> None:
         write_private(folder / name, data)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Process:
+    """A program that was started; `start` replaces `process` by a new one of the same command."""
+
     name: str
-    process: "subprocess.Popen[bytes]"
+    command: list[str]
     log: Path
+    process: "subprocess.Popen[bytes]" = field(init=False)
+
+    def start(self) -> None:
+        """
+        Raises:
+            ClusterError: it cannot be started.
+        """
+        with self.log.open("ab") as sink:
+            try:
+                self.process = subprocess.Popen(  # noqa: S603 a list of words, no shell
+                    self.command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=sink,
+                    stderr=sink,
+                    process_group=0,  # Ctrl-C is for whoever started us
+                    preexec_fn=die_with_parent,  # noqa: PLW1509 one call into libc, which is loaded
+                )
+            except OSError as error:
+                raise ClusterError(f"{self.command[0]}: cannot be started: {error.strerror}") from error
 
     def check(self) -> None:
         code = self.process.poll()
@@ -223,22 +247,34 @@ class _Process:
 
 @contextmanager
 def _process(name: str, command: list[str], log: Path) -> Iterator[_Process]:
-    with log.open("ab") as sink:
-        try:
-            process = subprocess.Popen(  # noqa: S603 a list of words, no shell
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=sink,
-                stderr=sink,
-                process_group=0,  # Ctrl-C is for whoever started us
-                preexec_fn=die_with_parent,  # noqa: PLW1509 one call into libc, which is loaded
-            )
-        except OSError as error:
-            raise ClusterError(f"{command[0]}: cannot be started: {error.strerror}") from error
+    found = _Process(name, command, log)
+    found.start()
     try:
-        yield _Process(name, process, log)
+        yield found
     finally:
-        stop(process)
+        stop(found.process)
+
+
+@dataclass(frozen=True, slots=True)
+class ApiServerProcess:
+    """The kube-apiserver, which may be killed and started again; etcd keeps its objects."""
+
+    _process: _Process
+    _wait_until_ready: Callable[[], None]
+
+    def end(self) -> None:
+        """Kill it."""
+        self._process.process.kill()
+        self._process.process.wait()
+
+    def start_again(self) -> None:
+        """Start it and wait until it is ready.
+
+        Raises:
+            ClusterError: it ended, or did not become ready.
+        """
+        self._process.start()
+        self._wait_until_ready()
 
 
 def _wait(url: str, kubeconfig: Path, path: str, processes: Sequence[_Process]) -> None:

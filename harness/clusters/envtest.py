@@ -8,10 +8,10 @@ import orjson
 
 from seatrial.harness.apiserver.schemas.shipped import shipped
 from seatrial.harness.clusters.agents import node_agents
-from seatrial.harness.clusters.control_plane import control_plane, missing_programs
+from seatrial.harness.clusters.control_plane import ControlPlane, control_plane, missing_programs
 from seatrial.harness.clusters.embedded import CAPABILITIES
 from seatrial.harness.clusters.kubeconfig import load_access
-from seatrial.harness.clusters.protocol import ClusterBackend
+from seatrial.harness.clusters.protocol import Capability, ClusterBackend
 from seatrial.harness.clusters.remote import RemoteCluster
 from seatrial.harness.clusters.simulated import SimulatedNodes, expect
 from seatrial.harness.private_files import private_folder
@@ -23,14 +23,21 @@ NAMESPACES = ("koordinator-system",)  # Koordinator's components keep their obje
 class EnvtestCluster(RemoteCluster, SimulatedNodes):
     """A control plane of child processes, and a child process that runs the nodes."""
 
-    capabilities = CAPABILITIES
+    capabilities = CAPABILITIES | {Capability.SERVER_RESTART}
+    plane: ControlPlane
+
+    def end_api_server(self) -> None:
+        self.plane.api_server.end()
+
+    def start_api_server(self) -> None:
+        self.plane.api_server.start_again()
 
 
 class EnvtestBackend(ClusterBackend):
     """Starts and stops the processes."""
 
     name = "envtest"
-    capabilities = CAPABILITIES
+    capabilities = EnvtestCluster.capabilities
 
     def __init__(self, *, seed: int = 0) -> None:
         self._seed = seed
@@ -49,6 +56,7 @@ class EnvtestBackend(ClusterBackend):
             node_agents(plane.kubeconfig, seed=self._seed, log_file=folder / "agents.log"),
         ):
             cluster = EnvtestCluster(self.name, load_access(plane.kubeconfig), plane.kubeconfig)
+            cluster.plane = plane
             try:
                 for name in NAMESPACES:
                     body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}

@@ -25,6 +25,7 @@ class Capability(StrEnum):
     OWN_CLUSTER = "a cluster that nobody else uses"
     CONTAINERS = "containers that really run"
     REAL_DEVICES = "real devices"
+    SERVER_RESTART = "an API server that the test may end and start again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +73,18 @@ class Cluster(ABC):
             UsageError: an entry names what the catalogue does not have.
             ClusterError: the backend cannot add nodes, or they did not become Ready.
         """
+
+    def end_api_server(self) -> None:
+        """End the API server at once, as by a kill. All connections break; its objects are kept.
+
+        Raises:
+            NotImplementedError: the cluster lacks the capability SERVER_RESTART.
+        """
+        raise NotImplementedError(f"{self.name}: {Capability.SERVER_RESTART}")
+
+    def start_api_server(self) -> None:
+        """Start the API server again, with the objects that it had; returns when it answers."""
+        raise NotImplementedError(f"{self.name}: {Capability.SERVER_RESTART}")
 
     @abstractmethod
     def remove_node(self, name: str) -> None:

@@ -13,10 +13,12 @@ from urllib.parse import parse_qsl, quote, unquote, urlencode
 import orjson
 
 from seatrial.harness.errors import ClusterError
+from seatrial.harness.nodes.fleet import SIMULATED_LABEL
 from seatrial.scheduler.api.core import DEFAULT_SCHEDULER
 from seatrial.scheduler.api.transport import Request, Response
 
 RUN_LABEL = "seatrial.dev/run"
+NODES_OF_NO_RUN = f"{SIMULATED_LABEL},!{RUN_LABEL}"  # for agents of a cluster; each run has agents for its own nodes
 KEPT_NAMESPACES = frozenset({"default", "kube-system", "kube-public", "kube-node-lease", "koordinator-system"})
 CLUSTER_SCOPED = {  # resource → kind of what a run may make outside of namespaces
     "nodes": "Node",

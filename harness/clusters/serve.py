@@ -14,21 +14,24 @@ import signal
 import sys
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import orjson
 import uvloop
 
-from seatrial.harness.apiserver.access.credentials import identify, kubeconfig, make_credentials, server_context
-from seatrial.harness.apiserver.access.identity import Identity
+from seatrial.harness.apiserver.access.authentication import authenticate
+from seatrial.harness.apiserver.access.credentials import kubeconfig, make_credentials, server_context
 from seatrial.harness.apiserver.assembly import build_server
+from seatrial.harness.apiserver.bootstrap.endpoint import publish_endpoint
 from seatrial.harness.apiserver.long_computations import SWITCH_INTERVAL, in_thread
 from seatrial.harness.apiserver.transport.inprocess import InProcessTransport
 from seatrial.harness.apiserver.transport.listener import HttpServer
 from seatrial.harness.apiserver.webhooks.calling import HttpsCaller
 from seatrial.harness.clusters.local_node import LocalNode, local_agent
 from seatrial.harness.clusters.quota_webhook import GROUP, QuotaWebhook
+from seatrial.harness.clusters.run_scope import NODES_OF_NO_RUN
 from seatrial.harness.errors import ClusterError, HarnessError
 from seatrial.harness.nodes.agent import NodeAgents
 from seatrial.harness.nodes.fleet import load_fleet, node_manifest
@@ -79,15 +82,9 @@ async def _serve(
     server = build_server(clock, seed=serving.seed, authority=credentials.signer)
     caller = HttpsCaller()
     transport = InProcessTransport(server, clock)
-
-    def who(header: str, certificate: dict[str, object] | None) -> Identity | None:
-        scheme, _, token = header.partition(" ")
-        known = identify(credentials, header, certificate)
-        return known or (server.tokens.identify(token.strip()) if scheme.lower() == "bearer" else None)
-
     server.admission.long.start = in_thread(loop)
     sys.setswitchinterval(SWITCH_INTERVAL)
-    listener = HttpServer(server, who)
+    listener = HttpServer(server, partial(authenticate, credentials, server.tokens))
     resources = contextlib.ExitStack()  # to be released at the end
     folder = resources.enter_context(private_folder())
     tls = server_context(credentials, folder)
@@ -98,6 +95,7 @@ async def _serve(
         raise ClusterError(_cannot_listen(serving, error)) from error
     host = f"[{serving.host}]" if ":" in serving.host else serving.host
     url = f"https://{host}:{port}"
+    publish_endpoint(server.store, serving.host, port)
     write_private(serving.kubeconfig, kubeconfig(credentials, url))
     webhook = QuotaWebhook(caller, credentials, serving.kubeconfig, folder)
     resources.callback(webhook.close)
@@ -132,7 +130,7 @@ def _nodes(
             agent.start()
             yield agent
         return
-    agents = NodeAgents(transport, clock, seed=serving.seed)
+    agents = NodeAgents(transport, clock, seed=serving.seed, selector=NODES_OF_NO_RUN)
     agents.start()
     for entry in entries:
         transport.call(Request("POST", "/api/v1/nodes", orjson.dumps(node_manifest(entry))))

@@ -14,7 +14,10 @@ from seatrial.harness.nodes.fleet import load_fleet
 from seatrial.scheduler.api.clock import SimClock
 from seatrial.scheduler.api.transport import Request, Response
 
-CAPABILITIES = frozenset({Capability.VIRTUAL_TIME, Capability.NODES, Capability.DEVICE_FAULTS, Capability.OWN_CLUSTER})
+CAPABILITIES = frozenset({
+    Capability.VIRTUAL_TIME, Capability.NODES, Capability.DEVICE_FAULTS, Capability.OWN_CLUSTER,
+    Capability.SERVER_RESTART,
+})  # fmt: skip
 
 
 class VirtualCluster(SimulatedNodes):
@@ -55,6 +58,14 @@ class VirtualCluster(SimulatedNodes):
             self.clock.run_until(due)
             self.clock.settle()
         return True
+
+    def end_api_server(self) -> None:
+        self._transport.end_server()
+        self.clock.settle()
+
+    def start_api_server(self) -> None:
+        self._transport.start_server()
+        self.clock.settle()
 
     def close(self) -> None:
         self._agents.stop()

@@ -40,10 +40,12 @@ def audit(
         return 0
     if kubeconfig is None:
         raise UsageError("audit: --kubeconfig FILE is needed: the cluster to check; --list shows the invariants")
-    with auditing(kubeconfig) as (auditor, follower, cluster):
+    with auditing(kubeconfig) as (running, cluster):
+        auditor, follower = running.auditor, running.follower
         auditor.check_bound(cluster.clock.monotonic())
         cluster.wait(lambda: False, within=seconds)
-        auditor.check_state(cluster.clock.monotonic())
+        running.settle(cluster.clock.monotonic())
+        running.check_state()
     violations = [
         violation for violation in auditor.violations if not namespace or violation.pod.startswith(f"{namespace}/")
     ]

@@ -6,8 +6,7 @@ from typing import Annotated
 
 from cyclopts import Parameter, validators
 
-from seatrial.harness.bench.preempt import bench_preempt
-from seatrial.harness.bench.preempt_jobs import bench_preempt_jobs
+from seatrial.harness.bench.preempt import Preemptors, bench_preempt
 
 Positive = Annotated[int, Parameter(validator=validators.Number(gte=1))]
 
@@ -39,16 +38,12 @@ def preempt(
     def progress(text: str) -> None:
         print(text, file=sys.stderr)
 
-    if gang:
-        preemptions = preemptions or 10
-        figures = bench_preempt_jobs(nodes, pods, preemptions, progress, gang=gang, job=job, repeat=repeat, seed=seed)
-    else:
-        preemptions = preemptions or 500
-        figures = bench_preempt(nodes, pods, preemptions, progress, repeat=repeat, seed=seed)
+    preemptors = Preemptors(preemptions or (10 if gang else 500), gang, job)
+    figures = bench_preempt(nodes, pods, preemptors, progress, repeat=repeat, seed=seed)
     if json_:
         print(json.dumps(figures, indent=2))
         return
     each = figures["preemption_ms"]
-    print(f"{nodes:,} nodes full of {pods:,} pods, {preemptions:,} preemptions, {figures['victims']:,} victims")
+    print(f"{nodes:,} nodes full of {pods:,} pods, {preemptors.count:,} preemptions, {figures['victims']:,} victims")
     print(f"a preemption  {each['p50']} ms median, {each['p99']} ms p99, {each['highest']} ms at most")
     print(f"budget        {figures['budget_ms']} ms: {'met' if figures['within_budget'] else 'not met'}")

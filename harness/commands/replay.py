@@ -8,12 +8,13 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter, validators
 
+from seatrial.harness.commands.written import check_writable
 from seatrial.harness.errors import UsageError
 from seatrial.harness.interrupts import interruptible
-from seatrial.harness.replay.comparison import AT, Difference, difference, workload_of
+from seatrial.harness.replay.comparison import AT, Difference, difference, markdown, workload_of
 from seatrial.harness.replay.openb import load as load_trace
 from seatrial.harness.replay.outcome import Outcome
-from seatrial.harness.replay.plot import check_target, draw
+from seatrial.harness.replay.plot import check_target, draw, draw_comparison
 from seatrial.harness.replay.policies import POLICIES, policy_named
 from seatrial.harness.replay.published import Comparison, check_workload, hold_against
 from seatrial.harness.replay.series import Series, series
@@ -96,6 +97,8 @@ def compare(
     seed: int = 42,
     seeds: Positive = 10,
     within: Annotated[float | None, Parameter(validator=validators.Number(gte=0))] = None,
+    plot: Path | None = None,
+    table: Path | None = None,
     scheduler_config: Path | None = None,
     json_: Annotated[bool, Parameter(name="--json", negative="")] = False,
 ) -> int:
@@ -110,6 +113,8 @@ def compare(
         seeds: Number of replays of each workload and policy; both see the same arrivals.
         within: Exit with 1 if a mean difference is below minus this many percentage points, or one of the largest pods
             is refused earlier with any seed.
+        plot: Draw what both allocate at all loads, and what no policy can exceed, into this PNG file.
+        table: Write the differences into this file, as a Markdown table.
         scheduler_config: The scheduler's configuration file, for the policy scheduler.
         json_: Print figures as JSON.
     """
@@ -118,6 +123,10 @@ def compare(
             policy_named(name)
     if scheduler_config is not None and SCHEDULER not in (policy, beside):
         raise UsageError(f"--scheduler-config needs the policy {SCHEDULER}, found {policy} and {beside}")
+    if plot:
+        check_target(plot)
+    if table:
+        check_writable("--table", table)
     found: list[Difference] = []
     with interruptible():
         for number, path in enumerate(pods, start=1):
@@ -129,6 +138,12 @@ def compare(
                     _print_header()
                 _print_difference(row)
             found.append(row)
+    if not json_:
+        _print_unplaced(found, policy, beside)
+    if plot:
+        draw_comparison(found, policy, beside, plot)
+    if table:
+        table.write_text(markdown(found, policy, beside) + "\n", encoding="utf-8")
     if json_:
         rows = [row.document() for row in found]
         print(json.dumps({"policy": policy, "beside": beside, "seeds": seeds, "workloads": rows}, indent=2))
@@ -146,6 +161,16 @@ def _print_difference(row: Difference) -> None:
     earlier = ", ".join(f"seed {seed}" for seed in row.earlier) or "never"
     cells = "".join(f"{cell:>16}" for cell in points)
     print(f"{row.workload:14}{cells}{row.allocated[130]:>20.2f}  {earlier}", flush=True)
+
+
+def _print_unplaced(rows: list[Difference], policy: str, beside: str) -> None:
+    print(f"\nunplaced pods by size at 130 %: {policy} ({beside}); where the difference is lowest")
+    for row in rows:
+        sizes = ", ".join(
+            f"{size.replace('_', ' ')} {own:g} ({other:g})" for size, (own, other) in row.unplaced.items()
+        )
+        lowest, where = row.lowest
+        print(f"{row.workload:14}{sizes}; {lowest:+.2f} at {where} %")
 
 
 def _progress(name: str, replays: int) -> Callable[[Outcome], None]:

@@ -11,6 +11,7 @@
         labels: {pool: train}
         taints: [{key: dedicated, value: train, effect: NoSchedule}]
         kubelet: {topology_policy: SingleNUMANodePodLevel, full_pcpus_only: true, reserved_cpus: 0-1}
+        processor: {model: "XEON PLATINUM 8269CY", hyper_threading: true, turbo: true}
 
 An entry without its range has the format of `seatrial.scheduler.api.builders.NodeBuilder.manifest`.
 """
@@ -25,7 +26,7 @@ import yaml
 
 from seatrial.harness.errors import UsageError
 from seatrial.harness.nodes.hardware import machine_of
-from seatrial.harness.nodes.topology import PLAIN, Kubelet
+from seatrial.harness.nodes.topology import ANY_PROCESSOR, PLAIN, Kubelet, Processor
 from seatrial.scheduler.api.core import HOSTNAME_LABEL
 from seatrial.scheduler.api.extension import BLOCK_LABEL, SPINE_LABEL
 from seatrial.scheduler.api.wire import to_json
@@ -69,6 +70,7 @@ class NodeEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
     labels: dict[str, str] = {}
     taints: tuple[NodeTaint, ...] = ()
     kubelet: Kubelet = PLAIN
+    processor: Processor = ANY_PROCESSOR
 
     def __post_init__(self) -> None:
         self.kubelet.check()  # msgspec turns the ValueError into a ValidationError
@@ -163,6 +165,11 @@ def checked_entry(entry: Mapping[str, Any]) -> Entry:
 def kubelet_of(entry: Mapping[str, Any]) -> Kubelet:
     """The kubelet settings of a checked entry."""
     return msgspec.convert(entry.get("kubelet", {}), Kubelet)
+
+
+def processor_of(entry: Mapping[str, Any]) -> Processor:
+    """The CPU model of a checked entry."""
+    return msgspec.convert(entry.get("processor", {}), Processor)
 
 
 def node_manifest(entry: Mapping[str, Any]) -> dict[str, Any]:

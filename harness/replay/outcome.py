@@ -48,6 +48,19 @@ class Outcome:
         found["largest_refused_at_percent"] = self._percent(self.arrived[large[0] if len(large) else -1])
         return found
 
+    def unplaced(self, percent: int) -> dict[str, int]:
+        """Unplaced pods by size among those that arrived until `percent` of the capacity, rounded, had arrived."""
+        here = (np.rint(100 * self.arrived / self.capacity) <= percent) & ~self.placed
+        return {
+            SIZES.get(size, f"{size:g}_gpus"): int((here & (self.gpus == size)).sum())
+            for size in np.unique(self.gpus).tolist()
+        }
+
+    def counts(self) -> dict[int, int]:
+        """Whole percent arrived → number of pods until the last one at whose arrival the figure rounds to it."""
+        percent = np.rint(100 * self.arrived / self.capacity).astype(np.int64)
+        return {int(each): int(np.flatnonzero(percent == each)[-1]) + 1 for each in np.unique(percent)}
+
     def curve(self) -> list[dict[str, float | int]]:
         """A row per whole percent arrived: means over the pods at whose arrival the figure rounds to that percent."""
         percent = np.rint(100 * self.arrived / self.capacity).astype(np.int64)

@@ -4,8 +4,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from seatrial.harness.errors import UsageError
+from seatrial.harness.replay.comparison import Difference
 from seatrial.harness.replay.series import Row
 
+_FROM = 80  # percent arrived: below, all policies place all pods
 _PANELS = (("gpu_allocated_percent", "GPU allocated"), ("fragmented_percent", "GPU idle and fragmented"))
 
 
@@ -19,6 +21,31 @@ def check_target(path: Path) -> None:
         raise UsageError(f"--plot {path}: expected a name that ends in .png, found {path.suffix or 'no ending'!r}")
     if not path.parent.is_dir():
         raise UsageError(f"--plot {path}: expected a folder {path.parent}, found none")
+
+
+def draw_comparison(rows: Sequence[Difference], policy: str, beside: str, path: Path) -> None:
+    """Write a PNG with a panel for each workload: allocated by two policies, and the bound, from 80 % arrived on."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    width = min(len(rows), 4)
+    height = -(-len(rows) // width)
+    figure = Figure(figsize=(3.4 * width, 2.6 * height), layout="constrained")
+    FigureCanvasAgg(figure)
+    every = figure.subplots(height, width, squeeze=False).ravel()
+    for axes, row in zip(every, rows, strict=False):
+        percents = [percent for percent in row.curves if percent >= _FROM]
+        for place, (name, style) in enumerate(((policy, "-"), (beside, "--"), ("no policy exceeds", ":"))):
+            axes.plot(percents, [row.curves[percent][place] for percent in percents], style, label=name)
+        axes.set_title(row.workload, fontsize=9)
+        axes.tick_params(labelsize=7)
+        axes.grid(visible=True, alpha=0.3)
+    every[0].legend(fontsize=7)
+    for axes in every[len(rows) :]:
+        axes.set_axis_off()
+    figure.supxlabel("GPU request arrived, % of capacity", fontsize=9)
+    figure.supylabel("GPU allocated, % of capacity", fontsize=9)
+    figure.savefig(path, dpi=110)
 
 
 def draw(curves: Mapping[str, Sequence[Row]], path: Path) -> None:

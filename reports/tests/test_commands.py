@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from seatrial.harness.cli import app
+from seatrial.harness.errors import UsageError
 from seatrial.reports.tests.sample import FEATURES_YAML, sample_run
 
 
@@ -78,3 +79,26 @@ def test_compare_as_json(tmp_path: Path, capsys: Capture) -> None:
     assert {figure["name"] for figure in said["figures"] if figure["regressed"]} == {"create_to_bound", "decisions"}
     assert said["lost"] == 0
     assert said["notes"] == []
+
+
+def test_matrix_of_two_backends(tmp_path: Path, capsys: Capture) -> None:
+    """Of three runs two have the same cases on the same backend: the newer one, in which all pass, counts."""
+    older = sample_run(tmp_path / "older", seed=7)
+    newer = sample_run(tmp_path / "newer", seed=8, failing=False)
+    other = sample_run(tmp_path / "other", seed=7, backend="envtest")
+    assert seatrial("matrix", newer, older, other) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert said[0] == "| suite | seatrial-scheduler, embedded | seatrial-scheduler, envtest |"
+    cells = {line.split(" | ")[0]: line.split(" | ")[1:] for line in said[2 : said.index("")]}
+    assert cells["| isolation"] == ["4 skipped", "4 skipped |"]
+    assert cells["| preemption"] == ["4 passed", "3 passed, 1 failed |"]
+    assert cells["| topology"] == ["4 passed", "3 passed, 1 broken |"]
+    against = said[said.index("seatrial-scheduler, envtest:") :]
+    assert any(line.startswith("- failed: preemption/") and "evicted 3 pods where 2" in line for line in against)
+    assert not any(line.startswith("- failed") for line in said[: said.index("seatrial-scheduler, envtest:")])
+    assert "- 4 skipped: needs a real GPU; the embedded backend has none (--backend local on a GPU machine)" in against
+
+
+def test_matrix_of_nothing_is_refused() -> None:
+    with pytest.raises(UsageError, match="expected run folders, found none"):
+        seatrial("matrix")

@@ -299,6 +299,11 @@ class NodeBuilder:
         self.manifest["kubelet"] = {key: value for key, value in said.items() if value}
         return self
 
+    def processor(self, model: str, *, hyper_threading: bool = False, turbo: bool = False) -> Self:
+        """The CPU model that the node agent reports."""
+        self.manifest["processor"] = {"model": model, "hyper_threading": hyper_threading, "turbo": turbo}
+        return self
+
     def numa_policy(self, policy: str) -> Self:
         """The node's NUMA topology policy by its label: BestEffort, Restricted or SingleNUMANode."""
         return self.label(numa.NUMA_TOPOLOGY_POLICY_LABEL, policy)

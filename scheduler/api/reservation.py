@@ -35,6 +35,10 @@ RESIZE_ALLOCATABLE = "scheduling.koordinator.sh/reservation-resize-allocatable"
 PRIORITY_LABEL = "koordinator.sh/priority"
 PRE_ALLOCATION_REQUIRED = "scheduling.koordinator.sh/pre-allocation-required"
 
+OPERATING_MODE = "scheduling.koordinator.sh/operating-mode"
+RESERVATION_OWNERS = "scheduling.koordinator.sh/reservation-owners"
+CURRENT_OWNER = "scheduling.koordinator.sh/reservation-current-owner"
+
 PENDING, AVAILABLE, SUCCEEDED, FAILED = "Pending", "Available", "Succeeded", "Failed"
 SCHEDULED, READY = "Scheduled", "Ready"  # condition types
 EXPIRED, UNSCHEDULABLE = "Expired", "Unschedulable"  # reasons; the others equal phases and condition types
@@ -208,6 +212,35 @@ class AnnotationError(ValueError):
 def is_reserve_pod(pod: Pod) -> bool:
     """Whether the pod is the reserve pod of a reservation."""
     return bool(pod.metadata.annotations) and pod.metadata.annotations.get(RESERVE_POD) == "true"
+
+
+def is_operating_reservation(pod: Pod) -> bool:
+    """Whether the pod offers its place to other pods: operating mode `Reservation` (RSV-R23)."""
+    return bool(pod.metadata.labels) and pod.metadata.labels.get(OPERATING_MODE) == "Reservation"
+
+
+def owners_of(pod: Pod) -> tuple[ReservationOwner, ...]:
+    """Who may use the place of a pod in operating mode `Reservation`.
+
+    Raises:
+        AnnotationError: the annotation is invalid.
+    """
+    found = pod.metadata.annotations.get(RESERVATION_OWNERS)
+    expected = "a list of reservation owners"
+    owners: tuple[ReservationOwner, ...] = (
+        _read(RESERVATION_OWNERS, found, tuple[ReservationOwner, ...], expected) if found else ()
+    )
+    return owners
+
+
+def current_owner_of(pod: Pod) -> str:
+    """The uid of the pod that uses the place of a pod in operating mode `Reservation`; "" if none.
+
+    Raises:
+        AnnotationError: the annotation is invalid.
+    """
+    found = pod.metadata.annotations.get(CURRENT_OWNER)
+    return str(_read(CURRENT_OWNER, found, ObjectReference, "an object reference").uid) if found else ""
 
 
 def affinity_of(pod: Pod) -> ReservationAffinity | None:

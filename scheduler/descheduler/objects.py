@@ -30,6 +30,7 @@ class ContainerStatus(core.ContainerStatus, frozen=True):
 class PodStatus(core.PodStatus, frozen=True):
     container_statuses: tuple[ContainerStatus, ...] = ()
     init_container_statuses: tuple[ContainerStatus, ...] = ()
+    ephemeral_container_statuses: tuple[ContainerStatus, ...] = ()
     qos_class: str = ""
 
 

@@ -80,6 +80,15 @@ class ScoreBatch(Score):
         raise AssertionError(f"{self.name} has no node signature")
 
     @property
+    def revision(self) -> int:
+        """A number that grows when the scores of all nodes change for a reason that is not on the nodes, as prices do.
+
+        Only this plugin scores again then, and only nodes that are feasible. Without a normalizer; read before each
+        decision if it is overridden.
+        """
+        return 0
+
+    @property
     def monotone(self) -> bool:
         """With a normalizer: whether a placement on a node never raises the node's raw score for any class."""
         return False

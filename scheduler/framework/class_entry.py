@@ -30,6 +30,8 @@ class ClassEntry:
         self.tops = [-1] * len(self.highest)  # a row that has it; -1: unknown, -2: no node is feasible
         self.raised = 0
         self.uses_signatures = rules.uses_signatures
+        self.revised = rules.revised
+        self.revisions = [-1] * len(self.revised)  # at which its row was last scored by these plugins
         self.batch_key: tuple[Hashable, ...] = rules.batch_key
         self.salt = 0 if rules.common_ties else cache.columns.ties.salt(shape.digest)
         self._cache = cache

@@ -147,8 +147,22 @@ class ClassScores:
                             matrix.judge(self._entry, np.array([row], np.intp))
                 else:
                     matrix.judge(self._entry, np.array(changed, np.intp))
+        if self._entry.revised:
+            self._revise(matrix)
         if self._normalizer.update():
             matrix.rekey(self._entry)
+
+    def _revise(self, matrix: ScoreMatrix) -> None:
+        """Score the nodes again with plugins whose scores changed on all of them."""
+        entry = self._entry
+        for number, (score, weight) in enumerate(entry.revised):
+            before, entry.revisions[number] = entry.revisions[number], score.revision
+            if before == entry.revisions[number]:
+                continue
+            if entry.uses_signatures:
+                matrix.rescore(entry, score, weight)
+            else:
+                matrix.rekey(entry)
 
     def judge_nodes(self, *, everything: bool = False) -> None:
         """Run the plugins of scope NODE for node objects that changed."""

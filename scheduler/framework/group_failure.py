@@ -1,11 +1,16 @@
 """What PostFilter gets of a pod group that could not be placed, or of a pod without a group."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+from seatrial.scheduler.cache.columns import Ints
 from seatrial.scheduler.cache.nodeinfo import PodInfo
 from seatrial.scheduler.framework.fit_error import FitError
 from seatrial.scheduler.framework.state import CycleState
+
+if TYPE_CHECKING:
+    from seatrial.scheduler.framework.groups import Domains
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +21,22 @@ class Unplaced:
     failure: FitError
     state: CycleState
 
+    @property
+    def kind(self) -> tuple[str, int]:
+        """The scheduler name and the class: members of one kind fit on the same nodes."""
+        return self.info.pod.spec.scheduler_name, self.info.shape.id
+
+
+@dataclass(frozen=True, slots=True)
+class GatherFailure:
+    """No domain has room for a group that is placed in one domain.
+
+    `slots`: by kind of members, how many fit on each node now, [node].
+    """
+
+    domains: "Domains"
+    slots: Mapping[tuple[str, int], Ints]
+
 
 @dataclass(frozen=True, slots=True)
 class GroupFailure:
@@ -25,3 +46,4 @@ class GroupFailure:
     trigger: PodInfo  # the member that failed first: its priority and preemption policy count for all
     unplaced: Sequence[Unplaced]  # members that the group needs, in the order in which they are placed
     placed: Sequence[PodInfo] = ()
+    gather: GatherFailure | None = None  # None: members may be on any nodes

@@ -170,11 +170,15 @@ class Handle:
         self.cache = cache
         self.seed = seed
         self.nominator = Nominator()
+        self.invalidations = 0  # how often all kept results were dropped
         self.budgets: dict[str, PodDisruptionBudget] = {}  # by namespace/name
         self.debug = DebugFlags()
         self.timing = Timing(clock)
         self.complaints: list[str] = []  # what is wrong with objects; the shell logs and empties it
         self.wake_requested = False  # a node may have become feasible for waiting pods; the core resets it
+        # What a pod on a node that has a label of operating modes counts with; the plugin Reservation replaces it.
+        self.as_counted: Callable[[Pod], Pod] = lambda pod: pod
+        self.pod_left: list[Callable[[str], None]] = []  # called with the uid of each pod that is gone or has ended
         self.opened_gates: set[str] = set()  # wake keys whose held pods are to be asked again; the core empties it
         self.regate_requested = False  # gate keys of pods in the queue may have changed; the core resets it
         self.watches: list[Watch] = []
@@ -261,5 +265,6 @@ class Handle:
 
     def invalidate_class_scores(self) -> None:
         """Drop the kept results of all profiles."""
+        self.invalidations += 1
         for runner in self.runners.values():
             runner.invalidate_class_scores()

@@ -27,6 +27,7 @@ class ReservationInfo:
         default_factory=dict
     )  # annotations about CPUs and NUMA nodes, those of owners included
     owners: dict[str, Amounts] = field(default_factory=dict)  # requests of its pods, by uid
+    pod: Pod | None = None  # the running pod whose place it is, in operating mode Reservation
 
     @property
     def uid(self) -> str:

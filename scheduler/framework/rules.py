@@ -40,6 +40,15 @@ class ClassRules:
         return [plugin for plugin in plugins if type(plugin).version is not Plugin.version]
 
     @property
+    def revised(self) -> list[tuple[ScoreBatch, int]]:
+        """Scores of scope NODE_PODS that can change on all nodes at once (`ScoreBatch.revision`)."""
+        return [
+            (score, weight)
+            for score, weight in self.moving_scores
+            if isinstance(score, ScoreBatch) and type(score).revision is not ScoreBatch.revision
+        ]
+
+    @property
     def common_ties(self) -> bool:
         """Whether equally good nodes have the same order for this class as for others (`Score.common_ties`)."""
         scores = (*self.node_scores, *self.moving_scores, *self.moving_normalized, *self.cycle_scores)

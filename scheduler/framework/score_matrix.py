@@ -7,7 +7,8 @@ infeasible. The other arrays are its parts, as far as updates need them:
 - `node_ok`, `node_total`: results that depend on the node object alone;
 - `exact`: scores that have no bound;
 - `base`, [node, class]: the part of the key that placements do not change;
-- `raw`: raw values of scores that are normalised over all feasible nodes, one array for each plugin.
+- `raw`: raw values of scores that are normalised over all feasible nodes, one array for each plugin;
+- `revised`: scores that can change on all nodes at once, one array for each plugin, as they are counted in the key.
 
 A placement does not run filters and scores again for each class. If all plugins have node signatures (`signatures.py`),
 the new keys are sums of results kept by signature, and are exact.
@@ -80,7 +81,9 @@ class ScoreMatrix:
         self._raised = 0  # how often a raw score rose above the largest of some class
         self._numbers: dict[str, int] = {}  # plugin name of a normalised score → position in `raw`
         self._highest_ever = MAX_NODE_SCORE
+        self._revised_numbers: dict[str, int] = {}  # plugin name of a score with revisions → position in `revised`
         self.raw: list[Ints] = []
+        self.revised: list[Ints] = []
         self.highest: list[Ints] = []
         self._divisor: list[Ints] = []  # the same for classes with exact keys, [class], at least 1
         self.capacity = 0
@@ -97,6 +100,7 @@ class ScoreMatrix:
         self.base: Ints = np.full((width, classes), REFUSED, np.int64)  # [node, class]
         self.salt: Ints = np.zeros((classes, 1), np.int64)
         self.raw = [np.full((classes, width), NO_RAW, np.int64) for _ in self.raw]
+        self.revised = [np.zeros((classes, width), np.int64) for _ in self.revised]
         self.highest = [np.zeros((classes, 1), np.int64) for _ in self.highest]
         self._divisor = [np.ones(classes, np.int64) for _ in self.highest]
         self.pending.clear()
@@ -117,6 +121,10 @@ class ScoreMatrix:
                 self.raw.append(np.full((self._room, self._width), NO_RAW, np.int64))
                 self.highest.append(np.zeros((self._room, 1), np.int64))
                 self._divisor.append(np.ones(self._room, np.int64))
+        for revised, _ in entry.revised:
+            if revised.name not in self._revised_numbers:
+                self._revised_numbers[revised.name] = len(self.revised)
+                self.revised.append(np.zeros((self._room, self._width), np.int64))
         if self._spare:
             index = self._spare.pop()
             self._entries[index] = entry
@@ -179,6 +187,13 @@ class ScoreMatrix:
             signature = signature_of(stacked, node)
             found = known(signature)
             total = total + (add(signature, node) if found is None else found)
+        for number, signature_of, stacked, known, add in plan.signatures.revised:
+            signature = signature_of(stacked, node)
+            found = known(signature)
+            if found is None:
+                found = add(signature, node)
+            self.revised[number][:, row] = found
+            total = total + found
         for plugin in plan.signatures.normalized:
             signature = plugin.signature(plugin.stacked, node)
             raw, scaled = plugin.both.get(signature) or plugin.add_both(signature, node)
@@ -235,7 +250,9 @@ class ScoreMatrix:
         return change
 
     def _make_plan(self) -> Plan:
-        self._plan = make_plan([entry for entry in self._entries if entry is not None], self._numbers, self._room)
+        self._plan = make_plan(
+            [entry for entry in self._entries if entry is not None], self._numbers, self._revised_numbers, self._room
+        )
         return self._plan
 
     # -- judging ------------------------------------------------------------------------------------------------------
@@ -274,6 +291,8 @@ class ScoreMatrix:
                 if weight != 1:
                     values *= weight
                 total += values
+                if score.name in self._revised_numbers:
+                    self.revised[self._revised_numbers[score.name]].reshape(-1)[where] = values << TIE_BITS
                 if not has_delta_bound(score):
                     exact = values if exact is None else exact + values
         if exact is not None:
@@ -324,6 +343,8 @@ class ScoreMatrix:
         for score, weight in rules.moving_scores:
             value = score.score(state, pod, node) * weight
             total += value
+            if score.name in self._revised_numbers:
+                self.revised[self._revised_numbers[score.name]][index, row] = value << TIE_BITS
             if not has_delta_bound(score):
                 exact += value
         self.exact[index, row] = exact
@@ -334,6 +355,21 @@ class ScoreMatrix:
             self.raw[number][index, row] = value
             total += _normalizer(score).one(value, entry.highest[order]) * weight
         self.key[index, row] = (max(total, 0) << TIE_BITS) + tie
+
+    def rescore(self, entry: ClassEntry, score: ScoreBatch, weight: int) -> None:
+        """Score a class with exact keys again with one plugin, whose scores changed on all nodes.
+
+        Infeasible nodes are left out: they are scored when they change, which they must before they are feasible.
+        """
+        key = self.key[entry.index, : self._columns.count]
+        rows = np.flatnonzero(key >= 0)
+        if len(rows):
+            stacked = entry.stack_scores(score, [entry.state])
+            values = entry.values(score, stacked, Batch(self._columns, rows), np.ones((1, len(rows)), np.bool_))
+            new = np.zeros(len(rows), np.int64) if values is None else values[0] * (weight << TIE_BITS)
+            counted = self.revised[self._revised_numbers[score.name]][entry.index]
+            key[rows] += new - counted[rows]
+            counted[rows] = new
 
     # -- normalising --------------------------------------------------------------------------------------------------
 

@@ -84,8 +84,10 @@ class Normalized(Remembered):
 class SignatureCache:
     """For some classes: everything that a placement changes in their keys, plugin by plugin."""
 
-    def __init__(self, entries: Iterable[ClassEntry], numbers: dict[str, int], room: int) -> None:
-        """`numbers`: position in `ScoreMatrix.raw` by plugin name; `room`: length of the class axis."""
+    def __init__(
+        self, entries: Iterable[ClassEntry], numbers: dict[str, int], revised: dict[str, int], room: int
+    ) -> None:
+        """`numbers`, `revised`: position in `ScoreMatrix.raw` and `.revised`, by plugin; `room`: number of classes."""
         filters: dict[FilterBatch, list[ClassEntry]] = {}
         scores: dict[tuple[ScoreBatch, int], list[ClassEntry]] = {}
         normalized: dict[tuple[ScoreBatch, int], list[ClassEntry]] = {}
@@ -97,7 +99,7 @@ class SignatureCache:
                 for score, weight in found:
                     assert isinstance(score, ScoreBatch)  # noqa: S101
                     kind.setdefault((score, weight), []).append(entry)
-        sums = [
+        refusals = [
             Remembered(
                 _refusals(plugin.filter_classes_batch),
                 plugin.filter_signature,
@@ -107,8 +109,8 @@ class SignatureCache:
             )
             for plugin, group in filters.items()
         ]
-        sums += [
-            Remembered(
+        by_score = {
+            score: Remembered(
                 _weighted(score.score_classes_batch, weight),
                 score.score_signature,
                 score.stack_scores([entry.state for entry in group]),
@@ -116,9 +118,12 @@ class SignatureCache:
                 room,
             )
             for (score, weight), group in scores.items()
-        ]
-        # Tuples, because every decision runs this loop.
+        }
+        kept = [(score.name, found) for score, found in by_score.items() if score.name in revised]
+        sums = refusals + [found for score, found in by_score.items() if score.name not in revised]
+        # Tuples, because every decision runs these loops.
         self.sums = [(entry.signature, entry.stacked, entry.memo.get, entry.add) for entry in sums]
+        self.revised = [(revised[name], e.signature, e.stacked, e.memo.get, e.add) for name, e in kept]
         self.normalized = [
             Normalized(score, weight, numbers[score.name], group, room) for (score, weight), group in normalized.items()
         ]

@@ -50,8 +50,11 @@ class Plan:
     unknown: bool  # a score has neither a bound nor a batch method: the node must be judged again
 
 
-def make_plan(entries: Sequence[ClassEntry], numbers: dict[str, int], room: int) -> Plan:
-    """The plan for these classes. `numbers`: position in `ScoreMatrix.raw` by plugin; `room`: length of columns."""
+def make_plan(entries: Sequence[ClassEntry], numbers: dict[str, int], revised: dict[str, int], room: int) -> Plan:
+    """The plan for these classes.
+
+    `numbers`, `revised`: position in `ScoreMatrix.raw` and `.revised` by plugin; `room`: length of columns.
+    """
     quick = [entry for entry in entries if entry.uses_signatures]
     rest = [entry for entry in entries if not entry.uses_signatures]
     bounded: dict[Hashable, Part] = {}
@@ -76,7 +79,7 @@ def make_plan(entries: Sequence[ClassEntry], numbers: dict[str, int], room: int)
             assert isinstance(part.score, ScoreBatch)  # noqa: S101
             part.stacked = part.score.stack_scores([entry.state for entry in rest if entry.index in set(part.classes)])
     return Plan(
-        SignatureCache(quick, numbers, room),
+        SignatureCache(quick, numbers, revised, room),
         np.array([entry.index for entry in quick], np.intp),
         sum(1 << entry.index for entry in quick),
         bool(rest),

@@ -51,6 +51,8 @@ class Fragments:
         self.gpu_per_cpu = gpu / cpu if cpu else float(CARD)
         """Thousandths of a GPU that typical pods request with a thousandth of a core, pods without GPU included."""
         self._flat = self.by_card.reshape(-1)
+        self._flat_free = self.by_free.reshape(-1)
+        self._width = width + 1
         self.several = bool(self.by_free.any())
         """Some typical pod requests several cards; if not, `by_free` is nothing but zeros."""
 
@@ -84,11 +86,13 @@ class Fragments:
         row = self.row(states.model[:, None], cpu[:, None] - shapes.cpu)
         each = self.cards(row, cards[:, None, :])
         after: Floats = each.sum(axis=2)
-        after -= shapes.whole * self.by_card[row, CARD]
-        if self.several:
-            free = states.free[:, None] - shapes.whole
-            after += np.where(shapes.part > 0, 0, self.by_free[row, np.maximum(free, 0)])
         shared = shapes.shared
+        if shared < len(shapes):
+            row_of_whole, whole = row[:, shared:], shapes.whole[shared:]
+            after[:, shared:] -= whole * self._flat.take(row_of_whole * (CARD + 1) + CARD)
+            if self.several:
+                free = np.maximum(states.free[:, None] - whole, 0)
+                after[:, shared:] += self._flat_free.take(row_of_whole * self._width + free)
         if shared:
             options = self._shares(row[:, :shared], cards[:, None, :], shapes.part[:shared, None], each[:, :shared])
             after[:, :shared] += options.max(axis=2)
@@ -110,11 +114,17 @@ class Fragments:
     def _shares(self, row: Ints, cards: Ints, part: Ints | np.int64, before: Floats) -> Floats:
         """The change of a node's worth [..., card] if a part is taken from it; -inf if the card is too small."""
         left = cards - part
-        change = self.cards(row, np.maximum(left, 0)) - before
+        change = self.cards(row, np.maximum(left, 0))
+        change -= before
         if self.several:
             free = cards == CARD
-            change += self.by_free[row[..., None], np.maximum(free.sum(axis=-1, keepdims=True) - free, 0)]
-        return np.where(left >= 0, change, INFEASIBLE)
+            whole = free.sum(axis=-1)
+            start = row * self._width
+            opened = self._flat_free.take(start + np.maximum(whole - 1, 0))
+            kept = self._flat_free.take(start + whole)
+            change += np.where(free, opened[..., None], kept[..., None])
+        np.putmask(change, left < 0, INFEASIBLE)
+        return change
 
     def stranded(self, states: NodeStates, shapes: Shapes) -> Floats:
         """The growth by a placement [node, shape] of GPU that is idle without CPU for it.

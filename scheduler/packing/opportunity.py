@@ -27,6 +27,7 @@ FREE_UNTIL = 0.5  # demand for each place up to which a place costs nothing
 FULL_FROM = 1.0  # and from which on it costs all of the GPU that the pod would use
 STEPS = 4  # prices between: this many
 DEVIATIONS = 2.0  # standard deviations of demand above its mean
+_ALL = slice(None)
 
 
 class Demand:
@@ -37,10 +38,13 @@ class Demand:
         requested = max(sum(shape.gpu_request * count for shape, count in demand.items()), 1)
         self.models = models
         self.large = sorted(shape for shape in demand if shape.gpus > 1)
-        self._gpus: Ints = np.array([shape.gpus for shape in self.large], np.int64)
-        self._cpu: Ints = np.array([max(shape.cpu_milli, 1) for shape in self.large], np.int64)
-        self._memory: Ints = np.array([max(shape.memory, 1) for shape in self.large], np.int64)
-        self._accepts: Flags = _table([[shape.runs_on(model) for shape in self.large] for model in models], self.large)
+        # Floats, because dividing 64-bit integers takes five times as long; rounding down is exact below 2^53.
+        self._gpus: Floats = np.array([shape.gpus for shape in self.large], np.float64)
+        self._cpu: Floats = np.array([max(shape.cpu_milli, 1) for shape in self.large], np.float64)
+        self._memory: Floats = np.array([max(shape.memory, 1) for shape in self.large], np.float64)
+        accepts = _table([[shape.runs_on(model) for shape in self.large] for model in models], self.large)
+        self._accepts: Floats = accepts.astype(np.float64)  # [model, large], 1 or 0
+        self._accepts_all = bool(accepts.all())
         rates = [
             sum(count for shape, count in demand.items() if shape.needs_as_much_as(large)) / requested
             for large in self.large
@@ -60,7 +64,7 @@ class Demand:
 
     def places(self, states: NodeStates) -> Ints:
         """How many pods of each large shape fit on each node, [node, large]."""
-        return self._fitting(states.free, states.cpu, states.memory, states.model, slice(None))
+        return self._fitting(states.free, states.cpu, states.memory, states.model).T.astype(np.int64)
 
     def idle(self, states: NodeStates) -> Ints:
         """Idle GPU of each node that pods of each set of models can use, [node, set]."""
@@ -85,45 +89,84 @@ class Demand:
     def cost(self, states: NodeStates, payers: "Payers", prices: "Prices") -> Floats:
         """What placements cost others, in thousandths of a GPU, [node, shape]."""
         shapes = payers.shapes
+        bill = payers.bill(prices, self._in_set)
         cost: Floats = np.zeros((len(states.cpu), len(shapes)))
-        priced = np.flatnonzero(prices.places)
-        if len(priced):
-            used = np.where(states.cards < CARD, states.cards, 0).max(axis=1)
-            opens = (shapes.part > 0) & (used[:, None] < shapes.part)  # no card in use has room for the part
-            after = self._fitting(
-                states.free[:, None] - shapes.whole - opens,
-                states.cpu[:, None] - shapes.cpu,
-                states.memory[:, None] - shapes.memory,
-                states.model[:, None],
-                priced,
+        if len(bill.priced):
+            cards = states.cards
+            free = states.free - payers.whole
+            shared = shapes.shared
+            if shared:
+                used = np.where(cards < CARD, cards, 0).max(axis=1)
+                free[:shared] -= used < payers.part  # no card in use has room for the part
+            places = self._fitting(
+                free, states.cpu - payers.cpu, states.memory - payers.memory, states.model, bill.priced
             )
-            before = self._fitting(states.free, states.cpu, states.memory, states.model, priced)
-            lost = np.maximum(before[:, None, :] - after - payers.own[:, priced], 0)
-            cost = (lost * prices.places[priced]).max(axis=2)
-        if prices.sets.any():
-            pays = self._in_set[states.model][:, None, :] & ~payers.members
-            cost = cost + (pays * prices.sets).max(axis=2) * shapes.request
+            lost = places[:, -1:] - places[:, :-1]
+            lost -= bill.own
+            np.maximum(lost, 0, out=lost)
+            lost *= bill.places
+            cost = lost.max(axis=0).T
+        if bill.for_sets is not None:
+            cost = cost + bill.for_sets[states.model]
         return cost
 
-    def _fitting(self, free: Ints, cpu: Ints, memory: Ints, model: Ints, which: "slice | Ints") -> Ints:
-        """How many pods of some large shapes fit, [..., large]."""
-        fits = np.minimum(cpu[..., None] // self._cpu[which], memory[..., None] // self._memory[which])
-        fits = np.minimum(free[..., None] // self._gpus[which], fits)
-        found: Ints = np.where(self._accepts[model][..., which], np.maximum(fits, 0), 0)
-        return found
+    def _fitting(self, free: Ints, cpu: Ints, memory: Ints, model: Ints, which: "slice | Ints" = _ALL) -> Floats:
+        """How many pods of some large shapes fit, [large, ..., node]; `model` [node], the others [..., node].
+
+        Nodes are the last axis and large shapes the first: operations then run over long rows, for many nodes as well
+        as for one node and many shapes.
+        """
+        own = (slice(None), *(None,) * free.ndim)
+        fits: Floats = cpu / self._cpu[which][own]
+        np.minimum(fits, memory / self._memory[which][own], out=fits)
+        np.minimum(fits, free / self._gpus[which][own], out=fits)
+        np.floor(fits, out=fits)
+        np.maximum(fits, 0, out=fits)
+        if not self._accepts_all:
+            accepts = self._accepts[model].T[which]
+            fits *= accepts.reshape(len(accepts), *(1,) * (free.ndim - 1), -1)
+        return fits
+
+
+class Payers:
+    """Some shapes of pods, and what they take of a node: [shape, 1], with a last entry that takes nothing."""
+
+    def __init__(self, shapes: Shapes, own: Ints, members: Flags) -> None:
+        """`own` [shape, large]: places that the shape itself needs and does not pay for.
+
+        `members` [shape, set]: the shape accepts only models of the set.
+        """
+        self.shapes, self.members = shapes, members
+        taken = (np.append(each, 0)[:, None] for each in (shapes.cpu, shapes.memory, shapes.whole))
+        self.cpu, self.memory, self.whole = taken
+        self.part = shapes.part[: shapes.shared, None]
+        self._own = own
+        self._bill: tuple[Prices, _Bill] | None = None
+
+    def bill(self, prices: "Prices", in_set: Flags) -> "_Bill":
+        """What these prices say of these shapes. `in_set` [model, set]."""
+        if self._bill is None or self._bill[0] is not prices:
+            priced = np.flatnonzero(prices.places)
+            own = self._own[:, priced].T[..., None].astype(np.float64)
+            for_sets: Floats | None = None
+            if prices.sets.any():
+                pays = in_set[:, None, :] & ~self.members
+                for_sets = (pays * prices.sets).max(axis=2) * self.shapes.request
+            self._bill = prices, _Bill(priced, prices.places[priced, None, None], own, for_sets)
+        return self._bill[1]
 
 
 @dataclass(frozen=True, slots=True)
-class Payers:
-    """Some shapes of pods.
+class _Bill:
+    """`priced`: the large shapes whose places have a price; `places` [priced, 1, 1]: it; `own` [priced, shape, 1].
 
-    `own` [shape, large]: places that the shape itself needs and does not pay for. `members` [shape, set]: the shape
-    accepts only models of the set.
+    `for_sets` [model, shape]: what a shape pays on a model that others require; None: nothing has such a price.
     """
 
-    shapes: Shapes
-    own: Ints
-    members: Flags
+    priced: Ints
+    places: Floats
+    own: Floats
+    for_sets: Floats | None
 
 
 class Prices:

@@ -20,6 +20,7 @@ from seatrial.scheduler.framework.restored import as_seen, restore, share
 from seatrial.scheduler.framework.runner import Runner
 from seatrial.scheduler.framework.state import SKIPPED, CycleState
 from seatrial.scheduler.framework.status import Status
+from seatrial.scheduler.plugins.coscheduling.topology.selector import SelectorPeers
 from seatrial.scheduler.plugins.interpodaffinity.terms import HeldTerms
 
 
@@ -31,7 +32,7 @@ class Verdict:
     message: str = ""
 
 
-COUNTED = frozenset({Tallies, HeldTerms})
+COUNTED = frozenset({Tallies, HeldTerms, SelectorPeers})
 
 
 @contextmanager

@@ -24,7 +24,7 @@ def test_without_plugins_the_defaults_run() -> None:
     assert profile.weights == {
         "TaintToleration": 3, "NodeAffinity": 2, "NodeResourcesFit": 1, "NodeNUMAResource": 1, "DeviceShare": 1,
         "PodTopologySpread": 2, "InterPodAffinity": 2, "NodeResourcesBalancedAllocation": 1, "ImageLocality": 1,
-        "Reservation": 5000,
+        "Reservation": 5000, "Coscheduling": 1,
     }  # fmt: skip
 
 

@@ -7,7 +7,13 @@ import msgspec
 import pytest
 
 from seatrial.scheduler.api.builders import ReservationBuilder, pod, reservation
-from seatrial.scheduler.api.reservation import RESERVATION_ALLOCATED, RESERVATIONS_PATH, RESIZE_ALLOCATABLE, Reservation
+from seatrial.scheduler.api.reservation import (
+    RESERVATION_ALLOCATED,
+    RESERVATIONS_PATH,
+    RESIZE_ALLOCATABLE,
+    Reservation,
+    ReservationStatus,
+)
 from seatrial.scheduler.api.transport import Request, Response
 from seatrial.scheduler.config import Configuration
 from seatrial.scheduler.plugins.reservation.cache import ReservationCache
@@ -54,6 +60,27 @@ def test_placing_one_is_writing_its_status() -> None:
     (event,) = scene.api.bodies("POST", "/namespaces/default/events")
     assert (event["regarding"]["kind"], event["regarding"]["name"]) == ("Reservation", "r")
     assert scene.binder.in_flight == 0
+
+
+def test_owners_use_it_before_its_event_comes() -> None:
+    """The watch of reservations is broken. The answer to the status makes it available, and an old event is ignored."""
+    scene = Held(cpu="4")
+    scene.show(of(3))
+    (before,) = ReservationCache.of(scene.rig.core.handle).known.values()
+    scene.answers(f"{RESERVATIONS_PATH}/r/status", Response(200, available(before)))
+    scene.work()
+    scene.rig.core.set_reservation(before)
+    scene.rig.submit(pod("owner").label("app", "a").request(cpu=3))
+    scene.work()
+    assert scene.rig.where("owner") == "n"
+    assert RESERVATION_ALLOCATED in scene.api.bodies("POST", "/binding")[0]["metadata"]["annotations"]
+
+
+def available(reservation: Reservation) -> bytes:
+    """The reservation as the API server answers it once it has its node, with a newer version."""
+    metadata = msgspec.structs.replace(reservation.metadata, resource_version="8")
+    status = ReservationStatus("Available", node_name="n", allocatable={"cpu": "3"})
+    return msgspec.json.encode(msgspec.structs.replace(reservation, metadata=metadata, status=status))
 
 
 def test_its_devices_are_written_before_it_counts() -> None:

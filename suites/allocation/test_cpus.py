@@ -58,6 +58,17 @@ def test_cpus_of_their_own(cluster: Trial, expect: Expect, qos: str, policy: str
     assert len(cpu_numa_nodes(cluster, a)) == 1
 
 
+@pytest.mark.feature("CPU-1.policies")
+@pytest.mark.case("CP-014", severity="normal")
+def test_more_cpus_than_cores_are_still_spread(cluster: Trial, expect: Expect) -> None:
+    """40 CPUs of a machine with 32 cores: each core gives one, and eight give both."""
+    cluster.add(node("n1").server(MACHINE))
+    cluster.submit(bound(pod("a"), 40).bind_cpus(SPREAD_BY_PCPUS))
+
+    given = sorted(cores(cluster, expect.running("a")).values())
+    assert given == [1] * 24 + [2] * 8
+
+
 @pytest.mark.feature("CPU-1.default-by-config")
 @pytest.mark.profile(SPREAD_CPUS)
 @pytest.mark.case("CP-012", severity="critical")

@@ -1,15 +1,19 @@
 """GPU allocation: whole cards, several cards, and shares by percent or by bytes."""
 
+import json
+
 import pytest
 
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.promises import devices_of, first_of
 from seatrial.fixtures.trial import Trial
+from seatrial.harness.allocations import device_allocations
+from seatrial.harness.audit.running import RunningAudit
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.harness.quantities import units
 from seatrial.scheduler.api.builders import node, pod
 from seatrial.scheduler.api.core import Pod
-from seatrial.scheduler.api.device import GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, GPU_SHARED
+from seatrial.scheduler.api.device import DEVICE_ALLOCATED, GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, GPU_SHARED
 
 pytestmark = [pytest.mark.needs(Capability.NODES)]
 
@@ -187,6 +191,27 @@ def test_an_unhealthy_card_is_not_given_out(cluster: Trial, expect: Expect) -> N
     assert cluster.cluster.wait(lambda: len([pod for pod in cluster.pods() if pod.spec.node_name]) == 1, within=30)
     expect.stable(seconds=2)
     assert [minors(pod) for pod in cluster.pods() if pod.spec.node_name] == [[1]]
+
+
+@pytest.mark.feature("DEV-1.whole-cards")
+@pytest.mark.case("DS-014", severity="critical")
+def test_an_allocation_that_another_component_changes(
+    cluster: Trial, expect: Expect, seatrial_audit: RunningAudit
+) -> None:
+    """Another component moves a running pod from card 0 to card 1 in its annotation: the next pod gets card 0."""
+    cluster.add(node("n1").gpus("a10", 2))
+    cluster.submit(pod("a").gpus(1))
+    a = expect.running("a")
+    assert minors(a) == [0]
+    seatrial_audit.auditor.excuse("AUD-202", a.metadata.uid)
+    share = device_allocations(a)["gpu"][0]
+    other = next(card for card in cluster.device("n1")["spec"]["devices"] if card["minor"] == 1)
+    moved = {"gpu": [{"minor": 1, "id": other["id"], "resources": share.resources}]}
+    body = {"metadata": {"annotations": {DEVICE_ALLOCATED: json.dumps(moved)}}}
+    assert cluster.call("PATCH", f"/api/v1/namespaces/{cluster.name}/pods/a", body).ok
+
+    cluster.submit(pod("b").gpus(1))
+    assert minors(expect.bound("b")) == [0]
 
 
 @pytest.mark.feature("DEV-1.refusals")

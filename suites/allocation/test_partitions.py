@@ -100,6 +100,22 @@ def test_honoured_tables_are_the_only_way(cluster: Trial, expect: Expect) -> Non
 
 
 @pytest.mark.feature("DEV-6.honor")
+@pytest.mark.case("DS-038", severity="critical")
+def test_a_change_of_the_device_object_alone_is_noticed(cluster: Trial, expect: Expect) -> None:
+    """A pod waits for a row of three cards. The Device object alone changes, its label to Prefer: the pod gets them."""
+    partitioned(cluster, table_of(BY_COUNT), HONOR)
+    cluster.submit(pod("three").gpus(3))
+    expect.pending("three", saying="Unsupported number of GPU requests")
+    before = cluster.node("n1")["status"]["allocatable"]
+
+    relabel = {"metadata": {"labels": {GPU_PARTITION_POLICY_LABEL: PREFER}}}
+    assert cluster.call("PATCH", "/apis/scheduling.koordinator.sh/v1alpha1/devices/n1", relabel).ok
+
+    assert len(minors(expect.running("three"))) == 3
+    assert cluster.node("n1")["status"]["allocatable"] == before
+
+
+@pytest.mark.feature("DEV-6.honor")
 @pytest.mark.case("DS-042", severity="critical")
 def test_preferred_tables_give_way(cluster: Trial, expect: Expect) -> None:
     """Where the table is a preference, a number of cards without a row is allocated by topology."""

@@ -420,6 +420,29 @@ def test_a_numa_node_is_held(cluster: Trial, expect: Expect, policy: str, qos: s
     check_arrival(cluster, a)
 
 
+@pytest.mark.feature("DEV-1.reserved-cards", "NUMA-4.cards-and-cpus", "RSV-2.policies")
+@pytest.mark.case("RV-035", severity="critical")
+def test_a_restricted_owner_gets_no_card_beside_its_reservation(cluster: Trial, expect: Expect) -> None:
+    """The NUMA node of the reserved card has no CPUs left, the other one has all: the owner waits for its own card."""
+    cluster.add(node("n1").server("dgx-h100").numa_policy("SingleNUMANode"))
+    cluster.reserve(reservation("held").like(owner("x").gpus(1)).for_labels(app="owner").many().policy("Restricted"))
+    reserved = minors(Pod(expect.available("held").metadata))
+    cluster.submit(pod("elsewhere").request(cpu=4).gpus(4))
+    expect.bound("elsewhere")
+    cluster.submit(pod("beside").request(cpu=110).gpus(3))
+    beside = expect.bound("beside")
+    assert len({card // 4 for card in (*reserved, *minors(beside))}) == 1
+    cluster.delete("elsewhere")
+
+    cluster.submit(owner("a", cpu=4).gpus(1).into_reservation())
+    expect.pending("a", saying="Unaligned NUMA Hint")
+    expect.stable(seconds=5)
+    cluster.delete("beside")
+
+    a = expect.bound("a")
+    assert (reservation_of(a), minors(a)) == ("held", reserved)
+
+
 @pytest.mark.feature("RSV-4.inside")
 @pytest.mark.case("RV-040", severity="critical")
 @pytest.mark.profile(RESERVING)

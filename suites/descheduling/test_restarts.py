@@ -105,6 +105,29 @@ def test_a_migration_survives_an_absent_api_server(
     assert sorted(one.spec.node_name for one in wait_running(cluster, "web", 3)) == ["n1", "n1", "n2"]
 
 
+@pytest.mark.feature("MIG-1.api-server-restart")
+@pytest.mark.case("MG-012", severity="critical")
+@pytest.mark.needs(Capability.SERVER_RESTART)
+@pytest.mark.long(15)
+@pytest.mark.parametrize("after", ["ReservationCreated", "Eviction"])
+def test_a_migration_survives_a_restart_of_the_api_server(
+    cluster: Trial, start_descheduler: StartDescheduler, after: str
+) -> None:
+    """The API server is killed after a step, for the scheduler, the descheduler and the nodes alike. With its objects
+    it comes back, but watches cannot go on from where they were: the job ends well, and one pod moves."""
+    with_nodes(cluster, "n1", "n2")
+    name = spread_victim(cluster, "web", 3)
+    start_descheduler({})
+    migrate(cluster, "move", name)
+    assert cluster.cluster.wait(lambda: job(cluster, "move").status.condition(after) is not None, within=60)
+
+    cluster.restart_api_server(away=5)
+
+    assert job(cluster, "move").open
+    assert ended(cluster, "move").status.phase == "Succeeded"
+    assert sorted(found.spec.node_name for found in wait_running(cluster, "web", 3)) == ["n1", "n1", "n2"]
+
+
 @pytest.mark.feature("DES-1.leader-election")
 @pytest.mark.case("DC-046", severity="critical")
 @pytest.mark.long(25)

@@ -14,8 +14,6 @@ from seatrial.suites.quota.test_quota import counted, make, many, named, path_of
 pytestmark = [pytest.mark.needs(Capability.NODES)]
 
 
-# The auditor hears of quotas and of bindings on separate watches: in real time it may judge by a max that was changed.
-@pytest.mark.needs(Capability.VIRTUAL_TIME)
 @pytest.mark.feature("QUOTA-10.in-place", "QUOTA-1.max-bound")
 @pytest.mark.case("QU-090", severity="critical")
 def test_a_quota_changes_under_load(cluster: Trial, expect: Expect) -> None:

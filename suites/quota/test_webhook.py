@@ -32,12 +32,12 @@ def webhook(cluster: Trial) -> Iterator[None]:
 
 
 @contextmanager
-def quota_webhook(cluster: Trial, *options: str) -> Iterator[None]:
+def quota_webhook(cluster: Trial, *options: str, name: str = "") -> Iterator[None]:
     """A webhook process for the pods of this trial's namespace and for all quotas."""
     endpoint = cluster.cluster.endpoint
     if endpoint is None:
         pytest.skip(f"needs a cluster that a process can reach; {cluster.cluster.name} lives in this process")
-    with admission_webhook(cluster, "--kubeconfig", str(endpoint.kubeconfig), *options):
+    with admission_webhook(cluster, "--kubeconfig", str(endpoint.kubeconfig), *options, name=name):
         yield
 
 
@@ -295,7 +295,8 @@ def test_pods_of_a_tree_get_its_node_selector(cluster: Trial) -> None:
 @pytest.mark.case("QU-059", severity="normal")
 def test_admission_bounds_pending_pods_too(cluster: Trial) -> None:
     """With EnableQuotaAdmission a pod beyond max is not even stored, whether the others have a node or not."""
-    with quota_webhook(cluster, "--enable-quota-admission", "--disable-device-resource-spec"):
+    options = ("--enable-quota-admission", "--disable-device-resource-spec")
+    with quota_webhook(cluster, *options, name="of-the-case"):
         own = f"{cluster.name}-a"
         cluster.apply(quota(own).max(cpu=4).manifest)
         cluster.submit(pod("one").request(cpu=3).quota(own))

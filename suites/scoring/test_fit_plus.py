@@ -1,11 +1,13 @@
 """NodeResourcesFitPlus and ScarceResourceAvoidance, each as the only scorer of a profile."""
 
+import orjson
 import pytest
 
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import PodBuilder, node, pod, pods
+from seatrial.scheduler.api.transport import STRATEGIC_MERGE_PATCH, Request
 
 FIT_PLUS, CARDS_FIRST, SCARCE = "fit-plus", "fit-plus-cards-first", "scarce-cards"
 
@@ -83,3 +85,29 @@ def test_pods_with_cards_use_them(cluster: Trial, expect: Expect) -> None:
     cluster.add(node("cards").gpus("a10", 2).cpu(64), node("plain").cpu(16))
     where = one_by_one(cluster, expect, [pod.gpus(1) for pod in pods("a", 2)], SCARCE)
     assert where == ["cards", "cards"]
+
+
+@pytest.mark.profile(SCARCE)
+@pytest.mark.feature("SCORE-2.use-them")
+@pytest.mark.case("SC-006", severity="normal")
+@pytest.mark.parametrize("names", [("x", "y"), ("y", "x")])
+def test_every_requested_resource_counts_as_requested(cluster: Trial, expect: Expect, names: tuple[str, str]) -> None:
+    """A pod with CPUs and a scarce resource goes to the node that has no other scarce resource.
+
+    The other node has many more resources, so the percentage would speak for it if what is requested were not counted.
+    """
+    plain, other = names
+    cluster.add(node("x"), node("y"))
+    offer(cluster, plain, {"example.com/card": "8"})
+    kinds = {f"example.com/kind-{number}": "8" for number in range(20)}
+    offer(cluster, other, {"example.com/card": "8", "example.com/scarce": "8", **kinds})
+    asked = [builder.resources({"cpu": 1, "example.com/card": 1}) for builder in pods("a", 4)]
+    assert one_by_one(cluster, expect, asked, SCARCE) == [plain] * 4
+
+
+def offer(cluster: Trial, name: str, amounts: dict[str, str]) -> None:
+    """Add extended resources to a node, as a device plugin does."""
+    body = orjson.dumps({"status": {"capacity": amounts, "allocatable": amounts}})
+    request = Request("PATCH", f"/api/v1/nodes/{name}/status", body, STRATEGIC_MERGE_PATCH)
+    answer = cluster.cluster.call(request)
+    assert answer.ok, answer.body

@@ -72,8 +72,6 @@ def test_a_label_comes_and_goes(cluster: Trial, expect: Expect) -> None:
     waits(expect, "p2")
 
 
-# The auditor hears of nodes and of bindings on separate watches: in real time it may judge by a taint that is gone.
-@pytest.mark.needs(Capability.VIRTUAL_TIME)
 @pytest.mark.feature("SCORE-4.selectors")
 @pytest.mark.case("SC-152", severity="critical")
 def test_a_taint_comes_and_goes(cluster: Trial, expect: Expect) -> None:

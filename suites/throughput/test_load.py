@@ -12,7 +12,7 @@ import yaml
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.occupancy import occupancy
 from seatrial.fixtures.trial import Trial
-from seatrial.harness.audit.auditor import Auditor
+from seatrial.harness.audit.running import RunningAudit
 from seatrial.harness.clusters.protocol import Capability, Cluster
 from seatrial.harness.load.bounds import Bounds, out_of_bounds
 from seatrial.harness.load.run import run_load
@@ -33,7 +33,7 @@ pytestmark = [pytest.mark.needs(Capability.NODES), pytest.mark.alone]
 def test_every_pod_is_bound_once(  # noqa: PLR0917
     request: pytest.FixtureRequest,
     fleet: Cluster,
-    seatrial_auditor: Auditor,
+    seatrial_audit: RunningAudit,
     results: ResultsWriter | None,
     seed: int,
     row: dict[str, Any],
@@ -48,7 +48,7 @@ def test_every_pod_is_bound_once(  # noqa: PLR0917
     settings = LoadSettings(seed=seed, **{key: value for key, value in row.items() if key not in {"name", "bounds"}})
     bounds = Bounds.of(row["bounds"])
     begun = fleet.clock.now()
-    violations_before = len(seatrial_auditor.violations)
+    violations_before = len(seatrial_audit.violations)
 
     result = run_load(settings, fleet.endpoint.kubeconfig, samples=tmp_path / "samples.jsonl")
 
@@ -61,8 +61,9 @@ def test_every_pod_is_bound_once(  # noqa: PLR0917
     assert result.created > 0, "the load created nothing"
     assert result.rebound == 0, f"{result.rebound} of {result.created} pods were bound more than once"
     assert result.unbound == 0, f"{result.unbound} of {result.created} pods were never bound"
-    seatrial_auditor.check_state(fleet.clock.monotonic())
-    violations = seatrial_auditor.violations[violations_before:]
+    seatrial_audit.settle(fleet.clock.monotonic())
+    seatrial_audit.check_state()
+    violations = seatrial_audit.violations[violations_before:]
     assert not violations, "\n".join(map(str, violations))
     if not result.valid:
         pytest.skip(f"the load is not valid: {'; '.join(result.invalid_because)}")

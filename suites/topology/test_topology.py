@@ -19,7 +19,7 @@ from seatrial.harness.clusters.protocol import Capability
 from seatrial.harness.subject.protocol import Subject
 from seatrial.scheduler.api.builders import NodeBuilder, PodBuilder, gang, network_topology, node, pod, priority_class
 from seatrial.scheduler.api.extension import KOORD_SCHEDULER
-from seatrial.scheduler.api.networktopology import GATHER_SPEC, TOPOLOGIES_PATH
+from seatrial.scheduler.api.networktopology import GATHER_SPEC, TOPOLOGIES_PATH, TOPOLOGY_SELECTOR
 from seatrial.scheduler.api.podgroup import NETWORK_TOPOLOGY_INDEX
 
 pytestmark = [pytest.mark.needs(Capability.NODES)]
@@ -413,6 +413,26 @@ def test_a_layer_that_does_not_exist(cluster: Trial, expect: Expect) -> None:
 
     expect.bound("other")
     assert not where(cluster, "train")
+
+
+@pytest.mark.feature("TOPO-2.selector")
+@pytest.mark.case("TO-025", severity="normal")
+def test_pods_with_one_selector_come_close(cluster: Trial, expect: Expect) -> None:
+    """A pod with a selector fills a node of block b2. The next one has room on a free node of b1, and on a node of b2
+    where a card of four is used: other scores prefer the free node, the selector prefers the block of its peer."""
+    cluster.apply(network())
+    cluster.add(
+        placed_in("b1-0", "s1", "b1", cards=4), placed_in("b2-0", "s1", "b2", cards=4),
+        placed_in("b2-1", "s1", "b2", cards=4),
+    )  # fmt: skip
+    in_tree(cluster, 3)
+    cluster.submit(on("peer", "b2-0", 4).annotation(TOPOLOGY_SELECTOR, "ring"), on("other", "b2-1", 1))
+    expect.bound("peer", "other")
+
+    cluster.submit(pod("next").gpus(1).annotation(TOPOLOGY_SELECTOR, "ring"))
+
+    expect.bound("next")
+    assert cluster.pod("next").spec.node_name == "b2-1"
 
 
 @pytest.mark.feature("TOPO-2.unreadable")

@@ -20,7 +20,7 @@ def check_grant(access: Access, by: Identity, resource: Resource, body: Object, 
     """Check that the writer holds all permissions that a role or binding grants.
 
     Raises:
-        ApiStatusError: 403, it grants permissions that the writer does not hold.
+        ApiStatusError: 403, it grants permissions that the writer does not hold; 404, the role does not exist.
     """
     if MASTERS in by.groups or by is CONTROLLERS:
         return
@@ -42,6 +42,8 @@ def check_grant(access: Access, by: Identity, resource: Resource, body: Object, 
         freely = Act("bind", GROUP, plural, namespace=namespace, name=role.get("name") or "")
     if access.allows(by, freely):
         return
+    if "roleRef" in body and not access.has_role(body["roleRef"], namespace):
+        raise errors.not_found(freely.resource, GROUP, freely.name)
     missing = [rule for rule in rules if not all(access.allows(by, act) for act in _acts(rule, namespace))]
     if missing:
         groups = " ".join(f'"{group}"' for group in by.groups)

@@ -1,16 +1,30 @@
 """Identities of API clients."""
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """A user's name and groups."""
+    """A user's name and groups, and what the credential says beyond them."""
 
     name: str
     groups: tuple[str, ...] = ()
+    uid: str = ""
+    extra: tuple[tuple[str, tuple[str, ...]], ...] = ()  # key → values
+
+    @property
+    def user_info(self) -> dict[str, Any]:
+        """The UserInfo of reviews and of webhooks."""
+        found: dict[str, Any] = {"username": self.name}
+        if self.uid:
+            found["uid"] = self.uid
+        found["groups"] = list(self.groups)
+        if self.extra:
+            found["extra"] = {name: list(values) for name, values in self.extra}
+        return found
 
 
 ADMIN = Identity("seatrial-admin", ("system:masters", "system:authenticated"))
+ANONYMOUS: Final = Identity("system:anonymous", ("system:unauthenticated",))
 CONTROLLERS: Final = Identity("system:kube-controller-manager", ("system:authenticated",))

@@ -5,22 +5,20 @@ Members of the group `system:masters` are allowed everything, without evaluation
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-import yaml
 
 from seatrial.harness.apiserver import errors
 from seatrial.harness.apiserver.access.identity import Identity
-from seatrial.harness.apiserver.storage.store import Object, Store
+from seatrial.harness.apiserver.storage.store import Item, Object, Store
 from seatrial.harness.label_selectors import LabelSelector
 
 MASTERS: Final = "system:masters"
 _GROUP: Final = "rbac.authorization.k8s.io"
 _SUBRESOURCES_ONLY: Final = "*/"
 Rule = Mapping[str, Any]
+_Bound = dict[tuple[str, str, str], list[Object]]  # (namespace, kind of subject, name) → role references
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +43,7 @@ class Access:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self._indexes: dict[str, tuple[int, _Bound]] = {}  # kind of binding → revision of its collection, index
 
     def allows(self, identity: Identity, act: Act) -> bool:
         """Whether the identity is allowed to do it."""
@@ -72,21 +71,42 @@ class Access:
 
     def rules(self, identity: Identity, namespace: str) -> Iterator[Rule]:
         """The rules that apply to the identity in the namespace; cluster-wide rules if it is empty."""
-        for item in self._store.collection((_GROUP, "clusterrolebindings")).each():
-            if _binds(item.obj, identity, ""):
-                yield from self.rules_of(item.obj["roleRef"], "")
-        if namespace:
-            for item in self._store.collection((_GROUP, "rolebindings")).each(namespace):
-                if _binds(item.obj, identity, namespace):
-                    yield from self.rules_of(item.obj["roleRef"], namespace)
+        subjects = (("User", identity.name), *(("Group", group) for group in identity.groups))
+        for place, plural in (("", "clusterrolebindings"), (namespace, "rolebindings")):
+            if place or plural == "clusterrolebindings":
+                bound = self._bound(plural)
+                for kind, name in subjects:
+                    for reference in bound.get((place, kind, name), ()):
+                        yield from self.rules_of(reference, place)
+
+    def _bound(self, plural: str) -> _Bound:
+        """The role references of all bindings of one kind, by subject; computed again when a binding has changed."""
+        collection = self._store.collection((_GROUP, plural))
+        known = self._indexes.get(plural)
+        if known is None or known[0] != collection.changed:
+            found: _Bound = {}
+            for item in collection.each():
+                for subject in item.obj.get("subjects") or ():
+                    kind, name = str(subject.get("kind")), str(subject.get("name", ""))
+                    if kind == "ServiceAccount":
+                        kind, name = "User", f"system:serviceaccount:{subject.get('namespace') or item.key[0]}:{name}"
+                    found.setdefault((item.key[0], kind, name), []).append(item.obj["roleRef"])
+            known = self._indexes[plural] = (collection.changed, found)
+        return known[1]
+
+    def has_role(self, reference: Mapping[str, Any], namespace: str) -> bool:
+        """Whether the role that a binding in `namespace` references exists."""
+        return self._role(reference, namespace) is not None
+
+    def _role(self, reference: Mapping[str, Any], namespace: str) -> Item | None:
+        name = str(reference.get("name", ""))
+        if reference.get("kind") == "Role":
+            return self._store.collection((_GROUP, "roles")).get((namespace, name))
+        return self._store.collection((_GROUP, "clusterroles")).get(("", name))
 
     def rules_of(self, reference: Mapping[str, Any], namespace: str) -> Iterator[Rule]:
         """The rules of the role that a binding in `namespace` references; empty if the role does not exist."""
-        name = reference.get("name", "")
-        if reference.get("kind") == "Role":
-            found = self._store.collection((_GROUP, "roles")).get((namespace, name))
-        else:
-            found = self._store.collection((_GROUP, "clusterroles")).get(("", name))
+        found = self._role(reference, namespace)
         if found is None:
             return
         yield from found.obj.get("rules") or ()
@@ -96,20 +116,6 @@ class Access:
                 labels = item.obj["metadata"].get("labels") or {}
                 if any(msgspec.convert(selector, LabelSelector).matches(labels) for selector in selectors):
                     yield from item.obj.get("rules") or ()
-
-
-def _binds(binding: Object, identity: Identity, namespace: str) -> bool:
-    for subject in binding.get("subjects") or ():
-        kind, name = subject.get("kind"), subject.get("name", "")
-        if kind == "User":
-            found = name == identity.name
-        elif kind == "Group":
-            found = name in identity.groups
-        else:
-            found = identity.name == f"system:serviceaccount:{subject.get('namespace') or namespace}:{name}"
-        if found:
-            return True
-    return False
 
 
 def _covers(rule: Rule, act: Act) -> bool:
@@ -132,13 +138,3 @@ def _covers(rule: Rule, act: Act) -> bool:
         )
         and (not names or act.name in names)
     )
-
-
-@cache
-def _bootstrap() -> tuple[Object, ...]:
-    return tuple(yaml.safe_load_all(Path(__file__).with_name("roles.yaml").read_text()))
-
-
-def bootstrap_roles() -> list[Object]:
-    """The roles and bindings that every cluster starts with (upstream's bootstrap policy)."""
-    return [{**obj, "metadata": dict(obj["metadata"])} for obj in _bootstrap()]

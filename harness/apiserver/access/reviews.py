@@ -20,7 +20,7 @@ def review(kind: str, body: Object, identity: Identity, access: Access, tokens: 
     spec: dict[str, Any] = body.get("spec") or {}
     match kind:
         case "SelfSubjectReview":
-            status: Object = {"userInfo": _user(identity)}
+            status: Object = {"userInfo": identity.user_info}
         case "SelfSubjectAccessReview":
             status = _verdict(identity, spec, access)
         case "SubjectAccessReview" | "LocalSubjectAccessReview":
@@ -29,15 +29,22 @@ def review(kind: str, body: Object, identity: Identity, access: Access, tokens: 
         case "SelfSubjectRulesReview":
             status = _rules(identity, spec.get("namespace") or "", access)
         case "TokenReview":
-            found = tokens.identify(str(spec.get("token") or ""))
-            status = {"authenticated": False} if found is None else {"authenticated": True, "user": _user(found)}
+            status = _token_status(spec, tokens)
         case _:
             raise errors.method_not_allowed()
-    return {**body, "status": status}
+    return {**body, "metadata": body.get("metadata") or {}, "status": status}
 
 
-def _user(identity: Identity) -> Object:
-    return {"username": identity.name, "groups": list(identity.groups)}
+def _token_status(spec: dict[str, Any], tokens: Tokens) -> Object:
+    """Follows `pkg/registry/authentication/tokenreview`."""
+    token, wanted = str(spec.get("token") or ""), list(spec.get("audiences") or ())
+    if not token:
+        raise errors.bad_request("token is required for TokenReview in authentication")
+    found = tokens.identify(token, wanted)
+    if found is None:
+        return {"user": {}, "error": "invalid bearer token"}
+    audiences = [audience for audience in tokens.audiences(token) if not wanted or audience in wanted]
+    return {"authenticated": True, "user": found.user_info, "audiences": audiences}
 
 
 def _verdict(identity: Identity, spec: dict[str, Any], access: Access) -> Object:

@@ -86,19 +86,31 @@ class GarbageCollector:
         blocking = False
         for dependent in list(self._dependents.get(uid, {})):
             found = self._item(dependent)
-            if found is None:
+            if found is None or dependent == place:
                 continue
+            dependents = self._dependents.get(found.obj["metadata"]["uid"])
+            if "deletionTimestamp" not in found.obj["metadata"]:
+                if dependents and any(self._in_foreground(each) for each in dependents):
+                    found = self._unblocked(dependent, found)
+                self._delete(dependent, found, "Foreground" if dependents else "Background")
             owners = found.obj["metadata"].get("ownerReferences") or ()
             if any(owner.get("uid") == uid and owner.get("blockOwnerDeletion") for owner in owners):
                 blocking = True
-            if "deletionTimestamp" not in found.obj["metadata"]:
-                self._delete(
-                    dependent,
-                    found,
-                    "Foreground" if self._dependents.get(found.obj["metadata"]["uid"]) else "Background",
-                )
         if not blocking:
             self._release(place, item, FOREGROUND)
+
+    def _in_foreground(self, place: Place) -> bool:
+        """Whether the object waits for its dependents in order to be removed."""
+        item = self._item(place)
+        if item is None or "deletionTimestamp" not in item.obj["metadata"]:
+            return False
+        return FOREGROUND in (item.obj["metadata"].get("finalizers") or ())
+
+    def _unblocked(self, place: Place, item: Item) -> Item:
+        """The object, stored so that it blocks no owner. Its dependents are in deletion: the owners form a cycle."""
+        metadata = item.obj["metadata"]
+        references = [{**reference, "blockOwnerDeletion": False} for reference in metadata["ownerReferences"]]
+        return self._write(place, item, {**metadata, "ownerReferences": references})
 
     def _orphan(self, place: Place, item: Item) -> None:
         uid = item.obj["metadata"]["uid"]

@@ -168,6 +168,12 @@ class Collection:
         if listener in self._listeners:
             self._listeners.remove(listener)
 
+    def forget_history(self) -> None:
+        """Forget all changes; the objects stay. A watch from an older revision is refused."""
+        if self.history:
+            self.forgotten = self.history[-1].version
+            self.history.clear()
+
     def _record(self, change: Change) -> None:
         if len(self.history) == self.history.maxlen:
             self.forgotten = self.history[0].version
@@ -258,6 +264,11 @@ class Store:
         if found is None:
             found = self._collections[key] = Collection(self, key, self._history)
         return found
+
+    def forget_history(self) -> None:
+        """Forget the changes of all collections, as a server does that is started again."""
+        for collection in self._collections.values():
+            collection.forget_history()
 
     def __iter__(self) -> Iterator[tuple[CollectionKey, Collection]]:
         return iter(list(self._collections.items()))

@@ -7,13 +7,15 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
 import orjson
 import uvloop
 
-from seatrial.harness.apiserver.access.credentials import Credentials, identify, make_credentials, server_context
+from seatrial.harness.apiserver.access.authentication import authenticate
+from seatrial.harness.apiserver.access.credentials import Credentials, make_credentials, server_context
 from seatrial.harness.apiserver.assembly import build_server
 from seatrial.harness.apiserver.server import ApiServer
 from seatrial.harness.apiserver.transport.listener import HttpServer
@@ -139,7 +141,7 @@ def served(make: Callable[[Clock], ApiServer] | None = None) -> Iterator[Served]
         clock = WallClock(loop)
         credentials = make_credentials(["127.0.0.1"], clock.now())
         api = make(clock) if make is not None else build_server(clock, authority=credentials.signer)
-        http = HttpServer(api, lambda header, certificate: identify(credentials, header, certificate))
+        http = HttpServer(api, partial(authenticate, credentials, api.tokens))
         with tempfile.TemporaryDirectory() as folder:
             port = await http.listen("127.0.0.1", 0, server_context(credentials, Path(folder)))
         found = Served(port, credentials, api, http)

@@ -47,8 +47,6 @@ PIPELINE = 64  # requests of one connection that may be queued
 AT_ONCE = 16  # requests of one connection that are carried out before other connections run
 GATHER = 64 * 1024  # bytes of responses that are written at once
 
-_OPEN_PATHS = ("/healthz", "/livez", "/readyz", "/version")
-
 Identify = Callable[[str, dict[str, object] | None], Identity | None]
 
 
@@ -335,7 +333,7 @@ class Connection(asyncio.Protocol):
     def _carry_out(self, parsed: ParsedRequest, attempt: Attempt = FIRST, *, admitted: bool = False) -> None:
         method, path, headers, close = parsed.method, parsed.path, parsed.headers, parsed.close
         identity = self._identity_of(headers.get("authorization", ""))
-        if identity is None and not path.startswith(_OPEN_PATHS):
+        if identity is None:
             self._answer(errors.unauthorized(), close=close)
             return
         content_type = headers.get("content-type", "")
@@ -348,7 +346,7 @@ class Connection(asyncio.Protocol):
                 return
         request = Request(method, path, parsed.body, content_type, headers)
         try:
-            found = self._server.handle(request, identity or Identity("system:anonymous"), attempt)
+            found = self._server.handle(request, identity, attempt)
         except Pending as pending:
             self._busy = True  # other connections go on
             self._clear_deadline()

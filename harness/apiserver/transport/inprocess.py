@@ -1,6 +1,7 @@
 """The in-process transport: for clients that share the server's process and clock. No sockets, no threads."""
 
 from typing import Self
+from weakref import WeakSet
 
 from seatrial.harness.apiserver.access.identity import ADMIN, Identity
 from seatrial.harness.apiserver.attempts import Pending
@@ -9,27 +10,55 @@ from seatrial.harness.apiserver.streams.responses import Closable, Streaming
 from seatrial.scheduler.api.clock import Clock
 from seatrial.scheduler.api.transport import Done, OnLine, Request, Response, Stream
 
+NO_ANSWER = Response(0, b"connection refused")
+
 
 class InProcessTransport:
     """Sends requests to the server. Responses are delivered by `clock.call_soon`, never from within the call."""
 
     def __init__(self, server: ApiServer, clock: Clock, identity: Identity = ADMIN) -> None:
         self._server, self._clock, self._identity = server, clock, identity
+        self._streams: WeakSet[_Stream] = WeakSet()
+        self._ended = False
+
+    def end_server(self) -> None:
+        """The server is gone: streams break, and requests on their way and new ones get no answer."""
+        self._ended = True
+        for stream in list(self._streams):
+            stream.broken()
+
+    def start_server(self) -> None:
+        """The server is back, with its objects and without its history of changes."""
+        self._ended = False
+        self._server.store.forget_history()
 
     def send(self, request: Request, done: Done) -> None:
         def finished(found: Response | Streaming) -> None:
             done(found if isinstance(found, Response) else Response(200))
 
-        self._clock.call_soon(lambda: self._server.carry_out(request, self._identity, finished))
+        def arrived() -> None:
+            if self._ended:
+                done(NO_ANSWER)
+            else:
+                self._server.carry_out(request, self._identity, finished)
+
+        self._clock.call_soon(arrived)
 
     def stream(self, request: Request, on_line: OnLine, on_end: Done) -> Stream:
-        return _Stream(self._clock, on_line, on_end).open(self._server, request, self._identity)
+        stream = _Stream(self._clock, on_line, on_end)
+        self._streams.add(stream)
+        if self._ended:
+            self._clock.call_soon(stream.broken)
+            return stream
+        return stream.open(self._server, request, self._identity)
 
     def call(self, request: Request) -> Response:
         """The response at once, for callers outside of clock callbacks.
 
         The call cannot wait for a webhook in another process; the response is an error then.
         """
+        if self._ended:
+            return NO_ANSWER
         try:
             found = self._server.handle(request, self._identity)
         except Pending as pending:
@@ -73,6 +102,12 @@ class _Stream(Stream):
     def end(self) -> None:
         if not self._closed:
             self._clock.call_soon(lambda: None if self._closed else self._on_end(Response(200)))
+
+    def broken(self) -> None:
+        """The connection is gone; what was sent and not yet read is lost."""
+        if not self._closed:
+            self.close()
+            self._on_end(NO_ANSWER)
 
     def close(self) -> None:
         self._closed = True

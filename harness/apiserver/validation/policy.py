@@ -11,6 +11,7 @@ from seatrial.harness.apiserver.schemas.custom_rules import check_rules
 from seatrial.harness.apiserver.schemas.structural import check_approval, check_schemas
 from seatrial.harness.apiserver.validation.placement import check_label_selector
 from seatrial.harness.apiserver.validation.resources import NOT_NEGATIVE
+from seatrial.harness.apiserver.validation.urls import check_https_url
 from seatrial.harness.apiserver.validation.workloads import check_count_or_percent
 from seatrial.harness.apiserver.webhooks.policies import check_expression
 
@@ -151,6 +152,8 @@ def check_webhooks(obj: Object, causes: Causes, *, mutating: bool) -> None:
         if bool(client.get("url")) == bool(client.get("service")):
             problem = "exactly one of url or service is required"
             causes.append(required(f"{path}.clientConfig", problem))
+        elif client.get("url"):
+            check_https_url(str(client["url"]), f"{path}.clientConfig.url", causes)
 
 
 def _check_webhook_rule(rule: Object, path: str, causes: Causes) -> None:
@@ -261,9 +264,8 @@ def _check_conversion(conversion: Object, causes: Causes) -> None:
     if bool(client.get("url")) == bool(client.get("service")):
         problem = "exactly one of url or service is required"
         causes.append(required(f"{path}.webhook.clientConfig", problem))
-    elif client.get("url") and not str(client["url"]).startswith("https://"):
-        problem = "'https' is the only allowed URL scheme; desired format: https://host[/path]"
-        causes.append(invalid(f"{path}.webhook.clientConfig.url", client["url"], problem))
+    elif client.get("url"):
+        check_https_url(str(client["url"]), f"{path}.webhook.clientConfig.url", causes)
     versions = webhook.get("conversionReviewVersions") or []
     if not versions:
         causes.append(required(f"{path}.webhook.conversionReviewVersions"))

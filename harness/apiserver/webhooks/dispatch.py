@@ -216,7 +216,7 @@ class Webhooks:
             },
             "name": "" if write.generated and body is not None and "uid" not in body["metadata"] else write.name,
             "operation": write.operation,
-            "userInfo": {"username": write.by.name, "groups": list(write.by.groups)},
+            "userInfo": write.by.user_info,
             "object": self._in_version(body, version, write) if body is not None else None,
             "oldObject": self._in_version(old, version, write) if old is not None else None,
             "dryRun": write.dry_run,

@@ -6,8 +6,7 @@ import pytest
 
 from seatrial.harness.bench.core import Size, bench_core, nothing_placed, starved
 from seatrial.harness.bench.mixes import APP, HOST, MIXES, ZONE, mix
-from seatrial.harness.bench.preempt import bench_preempt
-from seatrial.harness.bench.preempt_jobs import bench_preempt_jobs
+from seatrial.harness.bench.preempt import Preemptors, bench_preempt
 from seatrial.harness.errors import UsageError
 
 
@@ -41,7 +40,7 @@ def test_half_of_the_affinity_mix_insists_on_being_apart() -> None:
 
 @pytest.mark.parametrize("each", [1, 2, 4, 8])
 def test_each_preemption_makes_room_and_is_timed(each: int) -> None:
-    figures = bench_preempt(20, 20 * each, 8, lambda _: None)
+    figures = bench_preempt(20, 20 * each, Preemptors(8), lambda _: None)
     assert figures["victims"] >= 8
     times = figures["preemption_ms"]
     assert 0 < times["p50"] <= times["p99"] <= times["highest"]
@@ -51,7 +50,7 @@ def test_each_preemption_makes_room_and_is_timed(each: int) -> None:
 @pytest.mark.parametrize(("nodes", "pods"), [(10, 30), (10, 15), (10, 160), (10, 5)])
 def test_pods_that_would_not_fill_the_nodes_are_refused(nodes: int, pods: int) -> None:
     with pytest.raises(UsageError, match="expected --pods to be 1, 2, 4 or 8 times --nodes"):
-        bench_preempt(nodes, pods, 1, lambda _: None)
+        bench_preempt(nodes, pods, Preemptors(1), lambda _: None)
 
 
 @pytest.mark.parametrize(
@@ -71,7 +70,7 @@ def test_figures_of_a_starved_process_are_not_valid(shares: list[float], valid: 
 
 @pytest.mark.parametrize("job", [1, 4])
 def test_each_gang_gets_the_room_of_whole_jobs(job: int) -> None:
-    figures = bench_preempt_jobs(20, 80, 2, lambda _: None, gang=3, job=job)
+    figures = bench_preempt(20, 80, Preemptors(2, gang=3, job=job), lambda _: None)
     assert figures["victims"] >= 2 * 3 * 4, "each member wants a node, on which four pods run"
     assert figures["victims"] % job == 0, "jobs are evicted whole"
     assert figures["preemption_ms"]["p50"] > 0

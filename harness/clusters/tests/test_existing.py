@@ -18,6 +18,7 @@ from seatrial.harness.clusters.leftovers import LEASE, lease_body, lease_path, r
 from seatrial.harness.clusters.run_scope import RUN_LABEL
 from seatrial.harness.clusters.simulated import expect
 from seatrial.harness.errors import UsageError
+from seatrial.harness.nodes.fleet import node_manifest
 from seatrial.scheduler.api.builders import node
 from seatrial.scheduler.api.transport import MERGE_PATCH, Request
 
@@ -117,6 +118,19 @@ def test_a_run_whose_clock_is_wrong_is_not_removed(shared: EmbeddedCluster, monk
     assert len(waited) == 1
     shared.call(Request("DELETE", f"{lease_path('late01')}/{LEASE}"))
     assert remove_dead_runs(shared) == ["late01"]
+
+
+def test_agents_of_the_cluster_leave_nodes_of_runs_alone(shared: EmbeddedCluster) -> None:
+    """A run has agents of its own. The node of a run is created first, so other agents had the time to take it."""
+    entry = {"name": "st-other1-n1", "labels": {RUN_LABEL: "other1"}}
+    create(shared, KINDS[0], node_manifest(entry))
+    shared.add_nodes([node("plain")])
+    try:
+        found = orjson.loads(shared.call(Request("GET", f"{KINDS[0]}/st-other1-n1")).body)
+        assert not found.get("status", {}).get("conditions")
+    finally:
+        shared.remove_node("plain")
+        shared.call(Request("DELETE", f"{KINDS[0]}/st-other1-n1"))
 
 
 SCRIPT = """

@@ -126,10 +126,12 @@ def compare(*arguments: str) -> int:
 
 def test_compare_has_a_line_for_each_workload(traces: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert compare(*traces, "--policy", "fgd", "--beside", "fgd", "--within", "0") == 0
-    header, line = capsys.readouterr().out.splitlines()
+    header, line, _, _, sizes = capsys.readouterr().out.splitlines()
     assert header.startswith("workload")
     assert line.split()[:13] == ["mixed", *["+0.00", "±", "0.00"] * 4]
     assert line.endswith("never")
+    assert sizes.startswith("mixed         part of a gpu ")
+    assert ", 4 gpus 0 (0); +0.00 at " in sizes
 
 
 def test_compare_exits_with_1_when_large_pods_are_refused_earlier(
@@ -158,3 +160,20 @@ def test_compare_through_the_scheduler(traces: list[str], capsys: pytest.Capture
 def test_compare_refuses_a_wrong_option(traces: list[str], arguments: list[str], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         compare(*traces, *arguments)
+
+
+def test_compare_has_curves_a_bound_and_unplaced_pods(
+    traces: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    picture, table = tmp_path / "curves.png", tmp_path / "table.md"
+    cli.app(["replay", "compare", *traces, "--policy", "bestfit", "--json", "--plot", str(picture),
+             "--table", str(table)])  # fmt: skip
+    (row,) = json.loads(capsys.readouterr().out)["workloads"]
+    assert all(max(each["policy"], each["beside"]) <= each["bound"] + 0.01 for each in row["curve"])
+    assert row["curve"][-1]["bound"] == 100  # 130 % arrived
+    assert set(row["unplaced_at_100_percent"]) == set(row["unplaced"]) == {"part_of_a_gpu", "4_gpus"}
+    assert row["lowest"]["difference_points"] == min(round(each["policy"] - each["beside"], 3) for each in row["curve"])
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    head, _, line = table.read_text().splitlines()
+    assert head.endswith("4 gpus unplaced at 100 %: bestfit (fgd) |")
+    assert line.startswith("| mixed | ")

@@ -1,24 +1,27 @@
 """LowNodeUtilization and HighNodeUtilization: balance or compact nodes by requests (RSV-R97).
 
-Follow descheduler: pkg/framework/plugins/nodeutilization. Usage by metrics (`metricsUtilization`) is not built;
-LowNodeLoad does that.
+Follow descheduler: pkg/framework/plugins/nodeutilization. With `metricsUtilization` LowNodeUtilization goes by real
+usage. It is read from NodeMetrics here, upstream from metrics.k8s.io; Prometheus is not read.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import msgspec
 
 from seatrial.scheduler.api.core import Node
-from seatrial.scheduler.api.quantity import Amounts, amounts
+from seatrial.scheduler.api.quantity import PODS, Amounts, amounts
 from seatrial.scheduler.descheduler.args import Args, ArgsError, Namespaces
 from seatrial.scheduler.descheduler.framework import Balance, Handle
 from seatrial.scheduler.descheduler.node_fit import misfits
 from seatrial.scheduler.descheduler.objects import Pod
 from seatrial.scheduler.descheduler.pod_order import kubernetes_qos
 
-BASIC = ("cpu", "memory", "pods")
+BASIC = ("cpu", "memory", PODS)
 ONLY_THRESHOLDING = "OnlyThresholdingResources"
+KUBERNETES_METRICS = "KubernetesMetrics"
+REPORT_EXPIRES = 180.0  # seconds; a node with an older report takes no part
 _QOS = {"BestEffort": 0, "Burstable": 1, "Guaranteed": 2}
 
 
@@ -44,13 +47,30 @@ class UtilizationArgs(Args, frozen=True):
         return self.evictable_namespaces is None or self.evictable_namespaces.allows(pod.metadata.namespace)
 
 
+class MetricsUtilization(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """Where usage comes from; `metrics_server` is the older spelling of the source KubernetesMetrics."""
+
+    metrics_server: bool = False
+    source: str = ""
+    prometheus: Any = None
+
+    def check(self) -> None:
+        if self.source not in {"", KUBERNETES_METRICS}:
+            raise ArgsError(f"metricsUtilization.source: expected {KUBERNETES_METRICS}, found {self.source!r}")
+        if not self.source and not self.metrics_server:
+            raise ArgsError(f"metricsUtilization: expected source {KUBERNETES_METRICS}, found none")
+
+
 class LowNodeUtilizationArgs(UtilizationArgs, frozen=True):
     target_thresholds: dict[str, float] = {}  # noqa: RUF012 msgspec copies it for each instance
     use_deviation_thresholds: bool = False
     eviction_limits: EvictionLimits | None = None
+    metrics_utilization: MetricsUtilization | None = None
 
     def check(self) -> None:
         super().check()
+        if self.metrics_utilization is not None:
+            self.metrics_utilization.check()
         check_percents("targetThresholds", self.target_thresholds)
         if self.thresholds.keys() != self.target_thresholds.keys():
             raise ArgsError(
@@ -82,14 +102,15 @@ def check_percents(field: str, percents: Mapping[str, float]) -> None:
 
 
 @dataclass(slots=True)
-class _Requested:
-    """One node; `usage` changes as evictions are planned."""
+class _Load:
+    """One node; `usage` and `planned` change as evictions are planned."""
 
     node: Node
     capacity: Amounts
-    usage: Amounts
-    low: Amounts
-    high: Amounts
+    usage: Amounts  # requests, or real usage
+    low: Amounts = field(default_factory=dict)
+    high: Amounts = field(default_factory=dict)
+    planned: Amounts = field(default_factory=dict)  # requests of pods that this round sends here
 
     @property
     def is_low(self) -> bool:
@@ -105,16 +126,31 @@ class _Requested:
         return sum(self.usage.get(name, 0) / self.capacity[name] for name in self.low if self.capacity.get(name))
 
 
-def _measured(
-    handle: Handle, nodes: Sequence[Node], low: Mapping[str, float], high: Mapping[str, float], *, deviation: bool
-) -> list[_Requested]:
-    """Nodes with their bounds; a basic resource without a threshold limits nothing."""
-    names = sorted({*low, *BASIC})
-    found = []
+def _by_requests(handle: Handle, nodes: Sequence[Node]) -> list[_Load]:
+    return [_Load(node, amounts(node.status.allocatable), dict(handle.state.requested_on(node.name))) for node in nodes]
+
+
+def _by_reports(handle: Handle, nodes: Sequence[Node]) -> list[_Load]:
+    """Nodes with their real usage; those without a current report are left out."""
+    found, now = [], handle.clock.now()
     for node in nodes:
-        capacity = amounts(node.status.allocatable)
-        found.append(_Requested(node, capacity, dict(handle.state.requested_on(node.name)), {}, {}))
-    for name in names:
+        report = handle.state.usage.get(node.name)
+        if report is None or report.updated is None or now - report.updated >= REPORT_EXPIRES:
+            continue
+        pods = handle.pods_on(node.name)
+        used = dict(report.system)
+        for pod in pods:
+            for name, value in report.pods.get(pod.key, {}).items():
+                used[name] = used.get(name, 0) + value
+        found.append(_Load(node, amounts(node.status.allocatable), {**used, PODS: len(pods)}))
+    return found
+
+
+def _set_bounds(
+    found: Sequence[_Load], low: Mapping[str, float], high: Mapping[str, float], *, deviation: bool = False
+) -> None:
+    """Set the bounds of nodes; a basic resource without a threshold limits nothing."""
+    for name in sorted({*low, *BASIC}):
         lower, upper = low.get(name), high.get(name)
         if lower is not None and upper is not None and deviation:
             shares = [
@@ -126,7 +162,6 @@ def _measured(
             capacity_of = load.capacity.get(name, 0)
             load.low[name] = int((100.0 if lower is None else lower) * 0.01 * capacity_of)
             load.high[name] = int((100.0 if upper is None else upper) * 0.01 * capacity_of)
-    return found
 
 
 class LowNodeUtilization(Balance):
@@ -140,9 +175,9 @@ class LowNodeUtilization(Balance):
 
     def run(self, handle: Handle, nodes: Sequence[Node]) -> None:
         args = self._args
-        found = _measured(
-            handle, nodes, args.thresholds, args.target_thresholds, deviation=args.use_deviation_thresholds
-        )
+        real = args.metrics_utilization is not None
+        found = _by_reports(handle, nodes) if real else _by_requests(handle, nodes)
+        _set_bounds(found, args.thresholds, args.target_thresholds, deviation=args.use_deviation_thresholds)
         targets = [load for load in found if load.is_low and not load.node.spec.unschedulable]
         sources = [load for load in found if load.is_high and not load.is_low]
         if not sources or not targets or len(targets) <= args.number_of_nodes or len(targets) == len(found):
@@ -151,7 +186,7 @@ class LowNodeUtilization(Balance):
         room = {name: sum(load.high[name] - load.usage.get(name, 0) for load in targets) for name in names}
         limit = args.eviction_limits.node if args.eviction_limits is not None else None
         for source in sorted(sources, key=lambda load: (-load.weight, load.node.name)):
-            _evict(self.name, handle, args, source, targets, room, lambda load: load.is_high, limit=limit)
+            _evict(self.name, handle, args, source, targets, room, lambda load: load.is_high, limit=limit, real=real)
 
 
 class HighNodeUtilization(Balance):
@@ -165,7 +200,8 @@ class HighNodeUtilization(Balance):
 
     def run(self, handle: Handle, nodes: Sequence[Node]) -> None:
         args = self._args
-        found = _measured(handle, nodes, args.thresholds, {}, deviation=False)
+        found = _by_requests(handle, nodes)
+        _set_bounds(found, args.thresholds, {})
         sources = [load for load in found if load.is_low]
         targets = [load for load in found if not load.is_low and not load.node.spec.unschedulable]
         if not sources or not targets or len(sources) <= args.number_of_nodes or len(sources) == len(found):
@@ -181,15 +217,19 @@ def _evict(  # noqa: PLR0917 the parts of one pass
     name: str,
     handle: Handle,
     args: UtilizationArgs,
-    source: _Requested,
-    targets: Sequence[_Requested],
+    source: _Load,
+    targets: Sequence[_Load],
     room: Amounts,
-    goes_on: Callable[[_Requested], bool],
+    goes_on: Callable[[_Load], bool],
     *,
     limit: int | None = None,
     only: Collection[str] | None = None,
+    real: bool = False,
 ) -> None:
-    """Evict from one node, pods of low priority first, while the source needs it and the targets have room."""
+    """Evict from one node, pods of low priority first, while the source needs it and the targets have room.
+
+    `real`: usage is counted, not requests; pods without a report stay then.
+    """
     state, gone = handle.state, 0
     pods = sorted(
         handle.pods_on(source.node.name), key=lambda pod: (pod.spec.priority, _QOS[kubernetes_qos(pod)], pod.key)
@@ -197,23 +237,27 @@ def _evict(  # noqa: PLR0917 the parts of one pass
     for pod in pods:
         if not goes_on(source) or any(value <= 0 for value in room.values()) or (limit is not None and gone >= limit):
             return
-        requests = {**state.requests(pod), "pods": 1}
-        if only is not None and not any(requests.get(wanted) for wanted in only if wanted != "pods"):
+        requests = {**state.requests(pod), PODS: 1}
+        if only is not None and not any(requests.get(wanted) for wanted in only if wanted != PODS):
+            continue
+        counted: Amounts | None = requests
+        if real:
+            report = state.usage[source.node.name].pods.get(pod.key)
+            counted = None if report is None else {**report, PODS: 1}
+        if counted is None:
             continue
         if not args.allows(pod) or not handle.may_evict(pod):
             continue
-        target = next((load for load in targets if not misfits(state, pod, load.node, _planned(handle, load))), None)
-        if target is None or not handle.evict(pod, name, f"node {source.node.name} by requests"):
+        target = next((load for load in targets if not misfits(state, pod, load.node, load.planned)), None)
+        if target is None or not handle.evict(
+            pod, name, f"node {source.node.name} by {'usage' if real else 'requests'}"
+        ):
             continue
         gone += 1
         for resource, value in requests.items():
+            target.planned[resource] = target.planned.get(resource, 0) + value
+        for resource, value in counted.items():
             source.usage[resource] = source.usage.get(resource, 0) - value
             target.usage[resource] = target.usage.get(resource, 0) + value
             if resource in room:
                 room[resource] -= value
-
-
-def _planned(handle: Handle, target: _Requested) -> Amounts:
-    """The requests that this round has planned for the target."""
-    known = handle.state.requested_on(target.node.name)
-    return {name: value - known.get(name, 0) for name, value in target.usage.items()}

@@ -35,37 +35,6 @@ class CommonArgs(Args, frozen=True):
                     yield pod
 
 
-class PodLifeTimeArgs(CommonArgs, frozen=True):
-    max_pod_life_time_seconds: int | None = None
-    states: tuple[str, ...] = ()
-    including_init_containers: bool = False
-
-    def check(self) -> None:
-        super().check()
-        if self.max_pod_life_time_seconds is None and not self.states:
-            raise ArgsError("expected maxPodLifeTimeSeconds or states")
-
-
-class PodLifeTime(Deschedule):
-    """Evicts pods of some age, in some state, or both; the oldest first."""
-
-    name = "PodLifeTime"
-    args = PodLifeTimeArgs
-
-    def __init__(self, args: PodLifeTimeArgs) -> None:
-        self._args = args
-
-    def run(self, handle: Handle, nodes: Sequence[Node]) -> None:
-        args, limit = self._args, self._args.max_pod_life_time_seconds
-        found = [
-            (-age(handle, pod), pod.key, pod) for pod in args.pods(handle, nodes, ended=True)
-            if (limit is None or age(handle, pod) > limit)
-            and (not args.states or set(args.states) & states(pod, init=args.including_init_containers))
-        ]  # fmt: skip
-        for _, _, pod in sorted(found, key=lambda entry: entry[:2]):
-            handle.evict(pod, self.name, "pod has been running for too long" if limit else "pod is in a listed state")
-
-
 class RemoveFailedPodsArgs(CommonArgs, frozen=True):
     min_pod_lifetime_seconds: int = 3600
     reasons: tuple[str, ...] = ()
@@ -90,16 +59,11 @@ class RemoveFailedPods(Deschedule):
             if pod.status.phase != "Failed" or owners & set(args.exclude_owner_kinds):
                 continue
             init = args.including_init_containers
-            codes = {
-                container.state.terminated.exit_code
-                for container in containers(pod, init=init)
-                if container.state.terminated is not None
-            }
             if age(handle, pod) < args.min_pod_lifetime_seconds:
                 continue
             if args.reasons and not set(args.reasons) & states(pod, init=init):
                 continue
-            if args.exit_codes and not set(args.exit_codes) & codes:
+            if args.exit_codes and not set(args.exit_codes) & exit_codes(pod, init=init):
                 continue
             handle.evict(pod, self.name, "pod has failed")
 
@@ -221,14 +185,22 @@ def age(handle: Handle, pod: Pod) -> float:
     return handle.clock.now() - from_rfc3339(created) if created else 0.0
 
 
-def containers(pod: Pod, *, init: bool) -> tuple[ContainerStatus, ...]:
-    return (*pod.status.container_statuses, *(pod.status.init_container_statuses if init else ()))
+def containers(pod: Pod, *, init: bool, ephemeral: bool = False) -> tuple[ContainerStatus, ...]:
+    status = pod.status
+    inits, ephemerals = status.init_container_statuses, status.ephemeral_container_statuses
+    return (*status.container_statuses, *(inits if init else ()), *(ephemerals if ephemeral else ()))
 
 
-def states(pod: Pod, *, init: bool) -> set[str]:
+def exit_codes(pod: Pod, *, init: bool, ephemeral: bool = False) -> set[int]:
+    """The exit codes of containers that have ended."""
+    found = (container.state.terminated for container in containers(pod, init=init, ephemeral=ephemeral))
+    return {terminated.exit_code for terminated in found if terminated is not None}
+
+
+def states(pod: Pod, *, init: bool, ephemeral: bool = False) -> set[str]:
     """Phase, reason of the pod, and reasons for which containers wait or have ended."""
     found = {pod.status.phase, pod.status.reason}
-    for container in containers(pod, init=init):
+    for container in containers(pod, init=init, ephemeral=ephemeral):
         if container.state.waiting is not None:
             found.add(container.state.waiting.reason)
         if container.state.terminated is not None:

@@ -6,8 +6,8 @@ from seatrial.scheduler.descheduler.plugins.custom_priority import CustomPriorit
 from seatrial.scheduler.descheduler.plugins.fragmentation_aware import FragmentationAware
 from seatrial.scheduler.descheduler.plugins.low_node_load import LowNodeLoad
 from seatrial.scheduler.descheduler.plugins.node_utilization import HighNodeUtilization, LowNodeUtilization
+from seatrial.scheduler.descheduler.plugins.pod_life_time import PodLifeTime
 from seatrial.scheduler.descheduler.plugins.pod_strategies import (
-    PodLifeTime,
     RemoveFailedPods,
     RemovePodsHavingTooManyRestarts,
     RemovePodsViolatingNodeAffinity,

@@ -15,13 +15,21 @@ from seatrial.scheduler.descheduler.state import ClusterState
 CONTROLLER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "rs", "uid": "rs", "controller": True}
 
 
-def node(name: str, *, cpu: str = "4", memory: str = "8Gi", labels: dict[str, str] | None = None, **spec: Any) -> Node:
+def node(
+    name: str,
+    *,
+    cpu: str = "4",
+    memory: str = "8Gi",
+    pods: int = 110,
+    labels: dict[str, str] | None = None,
+    **spec: Any,
+) -> Node:
     return msgspec.convert(
         {
             "metadata": {"name": name, "uid": name, "labels": labels or {}},
             "spec": spec,
             "status": {
-                "allocatable": {"cpu": cpu, "memory": memory, "pods": "110"},
+                "allocatable": {"cpu": cpu, "memory": memory, "pods": str(pods)},
                 "conditions": [{"type": "Ready", "status": "True"}],
             },
         },

@@ -10,7 +10,7 @@ from seatrial.scheduler.descheduler.plugins.node_utilization import HighNodeUtil
 from seatrial.scheduler.descheduler.plugins.registry import PLUGINS
 from seatrial.scheduler.descheduler.plugins.topology_spread import TopologySpreadArgs
 from seatrial.scheduler.descheduler.state import ClusterState
-from seatrial.scheduler.descheduler.tests.cluster import RecordingEvictor, handle_of, node, pod
+from seatrial.scheduler.descheduler.tests.cluster import RecordingEvictor, handle_of, node, pod, usage
 
 
 def evicted(name: str, state: ClusterState, args: dict[str, Any], *, protected: set[str] | None = None) -> list[str]:
@@ -197,6 +197,30 @@ def test_requests_are_levelled(counts: dict[str, int], args: dict[str, Any], wan
     assert {name.split("-")[0] for name in found} <= {"n1"}
 
 
+BY_USAGE = {**LOW, "metricsUtilization": {"source": "KubernetesMetrics"}}
+
+
+@pytest.mark.parametrize(
+    ("used", "args", "age", "want"),
+    [
+        pytest.param("800m", BY_USAGE, 0.0, 2, id="down-to-the-target"),
+        pytest.param("800m", {**BY_USAGE, "metricsUtilization": {"metricsServer": True}}, 0.0, 2, id="older-spelling"),
+        pytest.param("400m", BY_USAGE, 0.0, 0, id="usage-below-the-target"),
+        pytest.param("800m", LOW, 0.0, 0, id="by-requests"),
+        pytest.param("800m", BY_USAGE, 180.0, 0, id="stale-reports"),
+    ],
+)
+def test_usage_is_levelled(used: str, args: dict[str, Any], age: float, want: int) -> None:
+    """Four pods of n1 request 100m of 4 cores each, and use 800m or 400m: 80 or 40 percent. n2 is idle."""
+    state, now = loaded({"n1": 5, "n2": 1}, cpu="100m"), SimClock().now()
+    names = [f"n1-{number}" for number in range(4)]
+    state.set_metric(usage("n1", {name: {"cpu": used} for name in names}, at=now - age))
+    state.set_metric(usage("n2", {"n2-0": {"cpu": "100m"}}, at=now - age))
+    found = evicted("LowNodeUtilization", state, args)
+    assert len(found) == want
+    assert "n1-4" not in found  # it has no report
+
+
 @pytest.mark.parametrize(
     ("counts", "args", "want"),
     [
@@ -232,6 +256,12 @@ def test_nodes_are_emptied(counts: dict[str, int], args: dict[str, Any], want: l
             "expected at most targetThresholds.cpu .50.",
         ),
         (LowNodeUtilizationArgs, {**LOW, "thresholds": {"cpu": 101}}, "expected a percentage of 0 to 100, found 101"),
+        (
+            LowNodeUtilizationArgs,
+            {**LOW, "metricsUtilization": {"source": "Prometheus"}},
+            "metricsUtilization.source: expected KubernetesMetrics, found 'Prometheus'",
+        ),
+        (LowNodeUtilizationArgs, {**LOW, "metricsUtilization": {}}, "expected source KubernetesMetrics, found none"),
         (HighNodeUtilizationArgs, {}, "thresholds: expected at least one resource, found none"),
         (HighNodeUtilizationArgs, {"thresholds": {"cpu": 1}, "evictionModes": ["All"]}, "expected OnlyThresholding"),
         (

@@ -65,6 +65,13 @@ class GangCache(PodGroups):
     def gang_of(self, uid: str) -> Gang | None:
         return self._gang_of.get(uid)
 
+    def gathers(self, uid: str) -> bool:
+        """Whether the pod is placed with its group in one domain; a pod that comes later is placed alone."""
+        gang = self._gang_of.get(uid)
+        if gang is None or gang.once_satisfied:
+            return False
+        return any(gang_id in self.gangs and self.gangs[gang_id].gather is not None for gang_id in gang.group.ids)
+
     def set_pod(self, pod: Pod) -> None:
         uid, name = pod.metadata.uid, gang_name(pod)
         known = self._gang_of.get(uid)

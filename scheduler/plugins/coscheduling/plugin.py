@@ -1,11 +1,17 @@
 """Coscheduling: holds members of incomplete gangs back, marks pods that are bound together, and preempts whole jobs.
 
+It also scores nodes for pods with `network-topology-selector`, so that pods with one value come close to each other.
 The engine (`seatrial.scheduler.groups`) places a gang group as one decision. With `enablePreemption` a gang group or
 pod that fits nowhere may evict whole jobs of lower priority (`preemption`). Follows Koordinator
 `pkg/scheduler/plugins/coscheduling`; deviations are in scheduler/DESIGN.md.
 """
 
+from collections.abc import Sequence
+
+import numpy as np
+
 from seatrial.scheduler.api.core import Pod
+from seatrial.scheduler.api.networktopology import TOPOLOGY_SELECTOR
 from seatrial.scheduler.api.podgroup import (
     BIND_GANG_GROUP,
     BIND_MEMBER_COUNT,
@@ -14,9 +20,12 @@ from seatrial.scheduler.api.podgroup import (
     gang_name,
 )
 from seatrial.scheduler.api.reservation import is_reserve_pod
-from seatrial.scheduler.cache.nodeinfo import PodInfo
+from seatrial.scheduler.cache.columns import Batch, Ints, Rows
+from seatrial.scheduler.cache.nodeinfo import NodeInfo, PodInfo
+from seatrial.scheduler.framework.accelerations import ScoreBatch
 from seatrial.scheduler.framework.extension_points import (
     NO_METADATA_CHANGES,
+    ByMaximum,
     MetadataChanges,
     PostFilter,
     PreBind,
@@ -27,19 +36,24 @@ from seatrial.scheduler.framework.fit_error import FitError
 from seatrial.scheduler.framework.group_failure import GroupFailure, Unplaced
 from seatrial.scheduler.framework.groups import GroupScheduling
 from seatrial.scheduler.framework.handle import Handle
-from seatrial.scheduler.framework.state import CycleState
+from seatrial.scheduler.framework.state import CycleState, StateKey
 from seatrial.scheduler.framework.status import SUCCESS, PostFilterResult, Status
 from seatrial.scheduler.plugins.coscheduling.args import CoschedulingArgs
 from seatrial.scheduler.plugins.coscheduling.cache import GangCache
 from seatrial.scheduler.plugins.coscheduling.jobs import JobIndex
 from seatrial.scheduler.plugins.coscheduling.preemption import JobPreemption
+from seatrial.scheduler.plugins.coscheduling.topology.selector import SelectorPeers, positions
+
+SELECTED: StateKey[str] = StateKey("Coscheduling/selector")
+POSITIONS: StateKey[dict[str, int]] = StateKey("Coscheduling/positions")
 
 
-class Coscheduling(PreEnqueue, PostFilter, PreBind, GroupScheduling):
+class Coscheduling(PreEnqueue, PostFilter, ScoreBatch, PreBind, GroupScheduling):
     """Gangs. All profiles share one `GangCache`; the arguments of the first profile count."""
 
     name = "Coscheduling"
-    scope = Scope.NODE
+    scope = Scope.CLUSTER
+    normalizer = ByMaximum(reverse=True)
 
     def __init__(self, handle: Handle, args: CoschedulingArgs | None = None) -> None:
         args = args or CoschedulingArgs()
@@ -49,6 +63,45 @@ class Coscheduling(PreEnqueue, PostFilter, PreBind, GroupScheduling):
         self._jobs: JobIndex | None = None
         if args.enable_preemption:
             self._jobs = handle.shared(JobIndex, lambda: JobIndex(handle.cache, self.cache))
+        self._topology = self.cache.topology
+        if self._topology is not None:
+            SelectorPeers.of(handle)  # counts from the start
+
+    # -- pods that attract each other -------------------------------------------------------------------------------
+
+    def concerns(self, pod: Pod) -> bool:
+        """Pods with a selector, but not members that gather: their nodes are planned."""
+        annotations = pod.metadata.annotations
+        if not annotations or TOPOLOGY_SELECTOR not in annotations:
+            return False
+        topology = self._topology
+        if topology is None or not topology.ready or not annotations[TOPOLOGY_SELECTOR]:
+            return False
+        return not self.cache.gathers(pod.metadata.uid)
+
+    def label_keys(self, pod: Pod) -> frozenset[str]:
+        return frozenset()
+
+    def pre_score(self, state: CycleState, pod: Pod) -> bool:
+        state[SELECTED] = pod.metadata.annotations.get(TOPOLOGY_SELECTOR, "")
+        return self.concerns(pod)
+
+    def survey(self, state: CycleState, pod: Pod, nodes: Sequence[NodeInfo]) -> None:
+        found = self._positions(state, np.array([node.row for node in nodes], np.intp))
+        state[POSITIONS] = {node.name: int(position) for node, position in zip(nodes, found, strict=True)}
+
+    def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
+        return state[POSITIONS][node.name]
+
+    def score_batch(self, stacked: Sequence[CycleState], batch: Batch) -> Ints:
+        (state,) = stacked
+        return self._positions(state, batch.rows)[None]
+
+    def _positions(self, state: CycleState, rows: Rows) -> Ints:
+        assert self._topology is not None  # noqa: S101
+        return positions(self._topology.view(), rows, SelectorPeers.of(self._handle).rows(state[SELECTED]))
+
+    # -- gangs --------------------------------------------------------------------------------------------------------
 
     def pre_enqueue(self, pod: Pod) -> Status:
         return self.cache.pre_enqueue(pod) if gang_name(pod) else SUCCESS

@@ -140,8 +140,8 @@ class DeviceState:
     """A template and the used amounts of its devices."""
 
     __slots__ = (
-        "_states", "_sums", "cards", "choices", "fits", "frees", "functions", "level", "scores", "shown", "template",
-        "unsteady", "used",
+        "_states", "_sums", "cards", "choices", "fits", "frees", "functions", "idle", "level", "scores", "shown",
+        "template", "unsteady", "used",
     )  # fmt: skip
 
     def __init__(
@@ -156,6 +156,7 @@ class DeviceState:
         self.fits: dict[object, Status] = {}  # by request; filled and read by the allocator
         self.scores: dict[object, int] = {}  # by request; filled and read by the allocator
         self.shown: NDArray[np.int64] | None = None  # the row of the cache's column; filled and read there
+        self.idle: tuple[int, ...] | None = None  # what is left on each GPU; filled and read by DeviceFragmentation
         self.unsteady = False  # a request was refused that may fit after more allocations; set by the allocator
         self._sums: dict[str, tuple[Amounts, Amounts]] = {}
         self.cards: object = None  # shared by states with the same free amounts on as many GPUs, whatever their order

@@ -23,6 +23,7 @@ class Fleet:
         self.width = 1  # cards of the widest node
         self.card_memory = 0  # bytes, of a card of the first node with GPUs
         self.is_outdated = False  # a node has more cards, or another model, than the last survey found
+        self._numbers: dict[str, int] = {}  # position in `models`
         self._states = _nothing(0, 1)
         self._has = np.zeros(0, np.bool_)  # rows with GPUs
         self._unseen: set[int] = set()  # rows that changed since `unseen`
@@ -39,6 +40,7 @@ class Fleet:
                 memory = memory or card_memory_of(devices.state)
         changed = len(models) != len(self.models) or width != self.width or memory != self.card_memory
         self.models, self.width, self.card_memory = sorted(models), width, memory
+        self._numbers = {model: number for number, model in enumerate(self.models)}
         return changed
 
     @property
@@ -113,12 +115,14 @@ class Fleet:
         devices = self._devices.find(node.name)
         if devices is None or not devices.listed:
             return None
-        cards = idle_cards(devices.state)
-        model = model_of(node)
-        if len(cards) > self.width or model not in self.models:
+        cards = devices.state.idle
+        if cards is None:
+            cards = devices.state.idle = idle_cards(devices.state)
+        model = self._numbers.get(model_of(node))
+        if len(cards) > self.width or model is None:
             self.is_outdated = True  # as where a Device object comes after its node
             return None
-        return self.models.index(model), *free_of(node), cards + (0,) * (self.width - len(cards))
+        return model, *free_of(node), cards + (0,) * (self.width - len(cards))
 
 
 def model_of(node: NodeInfo) -> str:

@@ -3,8 +3,8 @@
 The score is that of a strategy of `seatrial.scheduler.packing`: 50 where a placement changes nothing, less where it
 makes GPU unusable. For a part of a card it assumes the card where that costs least; DeviceShare selects the cards.
 
-Expectations and prices change with the pods that arrive and are placed. Then the kept scores of all nodes are dropped.
-That happens between cycles and depends on the sequence of events alone.
+Expectations and prices change with the pods that arrive and are placed, and with them the scores of all nodes. That
+happens between cycles and depends on the sequence of events alone.
 """
 
 from collections import Counter
@@ -38,12 +38,15 @@ SHAPE: StateKey[Shape] = StateKey("DeviceFragmentation/shape")
 
 @dataclass(slots=True)
 class _Stacked:
-    """Some classes, prepared for one outlook: `order` sorts them as `Shapes` needs it, `back` undoes it."""
+    """Some classes, prepared for the expectations with number `learnt`; `back` restores their order in `states`."""
 
     states: Sequence[CycleState]
-    version: int = -1
+    learnt: int = -1
     requests: Requests | None = None
     back: Ints | None = None
+
+
+ALONE: StateKey[_Stacked] = StateKey("DeviceFragmentation/alone")
 
 
 class DeviceFragmentation(ScoreBatch):
@@ -52,18 +55,19 @@ class DeviceFragmentation(ScoreBatch):
     name = "DeviceFragmentation"
     scope = Scope.NODE_PODS
     has_signature = True
-    common_ties = True
 
     def __init__(self, handle: Handle, args: DeviceFragmentationArgs | None = None) -> None:
         args = args or DeviceFragmentationArgs()
         self._handle = handle
         self._score = STRATEGIES[args.strategy]
+        self.common_ties = args.common_ties
         self._devices = DeviceCache.of(handle)
         self._fleet = Fleet(handle.cache, self._devices)
         self._typical = args.typical_pods
         self._window = None if args.typical_pods else Window(args.window)
         self._reads_memory = args.strategy == "OpportunityCost"
-        self._version = 0  # of the outlook
+        self._version = 0  # of the outlook, prices included
+        self._learnt = 0  # of what it expects
         self._outlook: Outlook | None = None
         self._market: Market | None = None
         self._stale = True  # nodes are new or have other labels
@@ -72,19 +76,24 @@ class DeviceFragmentation(ScoreBatch):
         handle.cache.listen(observer)
         handle.object_listeners.append(observer)
 
+    @property
+    def revision(self) -> int:
+        return self._version
+
     # -- extension points ---------------------------------------------------------------------------------------------
 
     def pre_score(self, state: CycleState, pod: Pod) -> bool:
         self._ready()
         shape = shape_of(self._handle.cache.classes.of(pod), self._fleet.card_memory)
         state[SHAPE] = shape
+        state[ALONE] = _Stacked([state])
         return bool(shape.cpu_milli or shape.gpus)
 
     def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
-        return int(self.score_classes_batch(_Stacked([state]), node)[0])
+        return int(self.score_classes_batch(state[ALONE], node)[0])
 
     def stack_scores(self, states: Sequence[CycleState]) -> _Stacked:
-        return _Stacked(states)
+        return states[0][ALONE] if len(states) == 1 else _Stacked(states)
 
     def score_batch(self, stacked: _Stacked, batch: Batch) -> Ints:
         found = np.full((len(stacked.states), batch.size), NEUTRAL, np.int64)
@@ -117,14 +126,14 @@ class DeviceFragmentation(ScoreBatch):
 
     def _scores(self, outlook: Outlook, stacked: _Stacked, states: NodeStates) -> Ints:
         """The scores of all classes, [class, node]."""
-        if stacked.version != self._version or stacked.requests is None or stacked.back is None:
+        if stacked.learnt != self._learnt or stacked.requests is None or stacked.back is None:
             every = [state[SHAPE] for state in stacked.states]
             order = sorted(range(len(every)), key=lambda number: not every[number].shares)
             stacked.requests = Requests(Shapes([every[number] for number in order], self._fleet.models), outlook)
             stacked.back = np.argsort(np.array(order, np.int64))
-            stacked.version = self._version
-        found: Ints = self._score(outlook, states, stacked.requests).astype(np.int64).T[stacked.back]
-        return found
+            stacked.learnt = self._learnt
+        found: Ints = self._score(outlook, states, stacked.requests).astype(np.int64).T
+        return found if len(found) == 1 else found[stacked.back]
 
     # -- expectations and prices --------------------------------------------------------------------------------------
 
@@ -169,13 +178,14 @@ class DeviceFragmentation(ScoreBatch):
             for typical in self._typical or UNTIL_LEARNT:
                 demand[typical.shape] += typical.weight
         models = self._fleet.models or [""]
+        self._learnt += 1
         self._outlook = Outlook.of(demand, models, self._fleet.width)
         states = self._fleet.restart()
         self._market = None
         if self._reads_memory and self._outlook.demand:
             self._market = Market(self._outlook.demand, states)
             self._outlook = replace(self._outlook, prices=self._market.prices)
-        self._drop_scores()
+        self._version += 1
 
     def _reprice(self) -> None:
         """Bring prices up to date with the nodes that changed."""
@@ -190,15 +200,7 @@ class DeviceFragmentation(ScoreBatch):
             self._market.refresh()
         if self._market.prices.key != before.key:
             self._outlook = replace(self._outlook, prices=self._market.prices)
-            self._drop_scores()
-
-    def _drop_scores(self) -> None:
-        """The kept scores of all nodes are out of date."""
-        self._version += 1
-        columns = self._handle.cache.columns
-        for row in range(columns.count):
-            if columns.known[row]:
-                columns.touch(row)
+            self._version += 1
 
 
 class _Observer(Listener):

@@ -14,8 +14,16 @@ class PreAllocationConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=Tru
     prefer_no_pre_allocated_pods: bool = False
 
 
+class SelectorIndexArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """Labels of reservations by which nodes are found for a `reservationSelector`."""
+
+    enabled: bool = False
+    key_prefixes: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()
+
+
 class ReservationArgs(Args, frozen=True):
-    """Times are in seconds. The workers and the selector index have no effect: the lookup here is by owner."""
+    """Times are in seconds. The workers have no effect."""
 
     enable_preemption: bool = False
     min_candidate_nodes_percentage: int = 10
@@ -29,7 +37,7 @@ class ReservationArgs(Args, frozen=True):
     ignored_resource_groups: tuple[str, ...] = ()
     clean_expired_reservation_allocated: bool = False  # upstream's feature gate CleanExpiredReservationAllocated
     pre_allocation_config: PreAllocationConfig = PreAllocationConfig()
-    reservation_selector_index: dict[str, object] = {}  # noqa: RUF012 msgspec copies it for each instance
+    reservation_selector_index: SelectorIndexArgs = SelectorIndexArgs()
 
     def ignores(self, name: str) -> bool:
         """Whether the free amount of a resource, on the node and in a Restricted reservation, is not checked.
@@ -54,3 +62,14 @@ class ReservationArgs(Args, frozen=True):
         ):
             if value <= 0:
                 raise ValueError(f"{name}: expected more than 0, found {value}")
+        for name in self.ignored_resources:
+            if "/" not in name or _is_native(name.split("/", 1)[0]):
+                raise ValueError(f"ignoredResources: expected names such as example.com/gpu, found {name!r}")
+        for group in self.ignored_resource_groups:
+            if "/" in group or _is_native(group):
+                raise ValueError(f"ignoredResourceGroups: expected groups such as example.com, found {group!r}")
+
+
+def _is_native(group: str) -> bool:
+    """Whether resources of this group are Kubernetes' own."""
+    return group == "kubernetes.io" or group.endswith(".kubernetes.io")

@@ -19,6 +19,7 @@ from seatrial.scheduler.api.reservation import (
     HIGHEST_PRIORITY,
     Reservation,
     allocated_to,
+    current_owner_of,
     is_reserve_pod,
     restricted_to,
     withheld,
@@ -33,8 +34,11 @@ from seatrial.scheduler.plugins.deviceshare.cache import DeviceCache
 from seatrial.scheduler.plugins.deviceshare.reservation_rest import still_held
 from seatrial.scheduler.plugins.nodenuma.cache import NumaCache
 from seatrial.scheduler.plugins.nodenuma.reservation_rest import still_held as numa_still_held
+from seatrial.scheduler.plugins.reservation.args import SelectorIndexArgs
+from seatrial.scheduler.plugins.reservation.operating_pods import as_reservation, offers_place
 from seatrial.scheduler.plugins.reservation.owners import OwnerIndex
-from seatrial.scheduler.plugins.reservation.reserve_pods import reserve_pod, template_requests
+from seatrial.scheduler.plugins.reservation.reserve_pods import carrying, reserve_pod, template_requests
+from seatrial.scheduler.plugins.reservation.selector_index import SelectorIndex
 
 
 class ReservationCache(Listener):
@@ -57,6 +61,7 @@ class ReservationCache(Listener):
         self.moved: set[str] = set()  # uids of reservations that gained or lost a pod; the status writer empties it
         # uids of pods whose reservation ended and was deleted; emptied by the same writer
         self.strays: set[str] = set()
+        self.indexes: dict[SelectorIndexArgs, SelectorIndex] = {}
 
     @staticmethod
     def of(handle: Handle) -> "ReservationCache":
@@ -69,6 +74,10 @@ class ReservationCache(Listener):
             return reservation_cache
 
         return handle.shared(ReservationCache, make)
+
+    def index(self, args: SelectorIndexArgs) -> SelectorIndex:
+        """The index of these arguments; profiles with equal arguments share it. Call before the first event."""
+        return self.indexes.setdefault(args, SelectorIndex(args))
 
     # -- questions ----------------------------------------------------------------------------------------------------
 
@@ -116,13 +125,59 @@ class ReservationCache(Listener):
         if not reservation.available:
             return reserve_pod(reservation)
         reserved = self._parsed(reservation)
+        self._admit(reserved)
+        self.moved.add(uid)
+        return self._pod(reserved)
+
+    def set_operating(self, pod: Pod) -> Pod:
+        """A pod on a node, in operating mode Reservation, was added or changed. Returns it without its owners' part.
+
+        Raises:
+            ValueError: its annotations cannot be understood; it offers nothing then.
+        """
+        uid = pod.metadata.uid
+        self._withdraw(uid)
+        if not offers_place(pod):
+            return pod
+        reservation, current = as_reservation(pod), current_owner_of(pod)
+        requests = self._cache.classes.of(pod).requests
+        marks = pod.metadata.annotations
+        inside = self._in.setdefault(uid, {})
+        for owner in [owner for owner in inside if self._of.get(owner) != uid]:
+            del inside[owner]  # named as the current owner before
+        if current:
+            inside.setdefault(current, {})
+        reserved = ReservationInfo(
+            reservation,
+            {**requests},
+            renamed(withheld(reservation)),
+            restricted_to(reservation),
+            "",
+            marks.get(DEVICE_ALLOCATED, ""),
+            {name: marks[name] for name in (RESOURCE_STATUS, RESOURCE_SPEC) if name in marks},
+            inside,
+            pod,
+        )
+        self._admit(reserved)
+        return self._pod(reserved)
+
+    def remove_operating(self, uid: str) -> None:
+        """A pod is gone. If it offered its place, the place is gone too; the pod in it stays."""
+        found = self._available.get(uid)
+        if found is not None and found.pod is not None:
+            self._withdraw(uid)
+            if not self._in[uid]:
+                del self._in[uid]
+
+    def _admit(self, reserved: ReservationInfo) -> None:
+        uid, reservation = reserved.uid, reserved.reservation
         reserved.group = self.owners.add(reservation.spec.owners)
         self._available[uid] = reserved
         self._by_group.setdefault(reserved.group, {})[uid] = reserved
         self._by_node.setdefault(reserved.node, {})[uid] = reserved
+        for index in self.indexes.values():
+            index.add(uid, reserved.node, reservation.metadata.labels)
         self._cache.placement_changes += 1
-        self.moved.add(uid)
-        return self._pod(reserved)
 
     def remove(self, uid: str) -> None:
         """Remove a reservation; its pods stay where they are."""
@@ -138,6 +193,8 @@ class ReservationCache(Listener):
             return
         self._cache.placement_changes += 1
         self.owners.remove(reserved.group)
+        for index in self.indexes.values():
+            index.remove(uid)
         for table, key in ((self._by_group, reserved.group), (self._by_node, reserved.node)):
             del table[key][uid]
             if not table[key]:
@@ -207,8 +264,13 @@ class ReservationCache(Listener):
 
     def pod_without(self, reserved: ReservationInfo, gone: Sequence[str]) -> Pod:
         """The reserve pod as it would be without the pods `gone` in the reservation."""
-        pod = reserve_pod(reserved.reservation, reserved.left(gone))
-        pod = replace(pod, spec=replace(pod.spec, priority=HIGHEST_PRIORITY))  # never a victim (RSV-R44)
+        if reserved.pod is None:
+            pod = reserve_pod(reserved.reservation, reserved.left(gone))
+            pod = replace(pod, spec=replace(pod.spec, priority=HIGHEST_PRIORITY))  # never a victim (RSV-R44)
+        else:
+            pod, left_over = reserved.pod, reserved.left(gone)
+            if left_over != reserved.allocatable:
+                pod = replace(pod, spec=carrying(pod.spec, left_over))
         others = [uid for uid in reserved.owners if uid not in gone]
         left: dict[str, str] = {}  # annotations with the rest only
         devices = self._devices.find(reserved.node) if reserved.annotation else None

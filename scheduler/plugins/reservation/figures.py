@@ -22,7 +22,8 @@ def phases(reservation_cache: ReservationCache) -> Iterator[Sample]:
 
 def resources(reservation_cache: ReservationCache) -> Iterator[Sample]:
     """For each available reservation and resource: the amount, the allocated amount, and their ratio."""
-    for reserved in sorted(reservation_cache, key=lambda entry: entry.name):
+    own = (reserved for reserved in reservation_cache if reserved.pod is None)
+    for reserved in sorted(own, key=lambda entry: entry.name):
         allocated = reserved.allocated
         for name, value in sorted(reserved.allocatable.items()):
             unit, size = _UNITS.get(name, ("raw", 1))

@@ -6,7 +6,7 @@ reservation on a node, and nominates the one that the pod goes into.
 Follows Koordinator pkg/scheduler/plugins/reservation; deviations are in scheduler/DESIGN.md.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -14,6 +14,7 @@ import numpy as np
 from seatrial.scheduler.api.core import Pod
 from seatrial.scheduler.api.quantity import Amounts
 from seatrial.scheduler.api.reservation import (
+    ALIGNED,
     CLUSTER_MODE,
     PRE_ALLOCATION_REQUIRED,
     RESERVATION_AFFINITY,
@@ -23,6 +24,7 @@ from seatrial.scheduler.api.reservation import (
     RESTRICTED,
     AnnotationError,
     allocation,
+    is_operating_reservation,
     is_reserve_pod,
     seconds,
 )
@@ -105,7 +107,7 @@ class TakenOver:
 TAKEN_OVER: StateKey[TakenOver] = StateKey("Reservation/taken-over")
 SEEN: StateKey[Seen] = StateKey("Reservation/seen")
 OWN: StateKey[str] = StateKey("Reservation/own")  # the pod is a reserve pod; the node that it names, or ""
-OWN_UID: StateKey[str] = StateKey("Reservation/own-uid")
+OWN_POLICY: StateKey[str] = StateKey("Reservation/own-policy")  # its allocate policy
 GONE: StateKey[tuple[str, ...]] = StateKey("Reservation/gone")  # uids of the pods that a dry run removes
 PREFERRED_NODE: StateKey[str] = StateKey("Reservation/preferred-node")
 
@@ -123,6 +125,7 @@ class Reservation(PreFilter, FilterBatch, Transformer, PostFilter, ScoreBatch, R
         self._classes = handle.cache.classes
         self.reservation_cache = ReservationCache.of(handle)
         self._owners = self.reservation_cache.owners
+        self._index = self.reservation_cache.index(self.args.reservation_selector_index)
         self._aware_in: dict[str, list[ReservationAware]] = {}  # profile → plugins that hold something for reservations
         enough = DefaultPreemptionArgs(
             min_candidate_nodes_percentage=self.args.min_candidate_nodes_percentage,
@@ -136,6 +139,8 @@ class Reservation(PreFilter, FilterBatch, Transformer, PostFilter, ScoreBatch, R
             RESERVATION_AFFINITY in annotations or RESERVATION_IGNORED in annotations or is_reserve_pod(pod)
         ):
             return True
+        if is_operating_reservation(pod):
+            return True
         return bool(self._owners) and (self._owners.knows(pod) or RESERVATION_IGNORED in pod.metadata.labels)
 
     # -- which nodes are seen otherwise -------------------------------------------------------------------------------
@@ -143,13 +148,16 @@ class Reservation(PreFilter, FilterBatch, Transformer, PostFilter, ScoreBatch, R
     def pre_filter(self, state: CycleState, pod: Pod) -> Status:
         if is_reserve_pod(pod):
             state[OWN] = pod.metadata.annotations.get(RESERVATION_NODE, "")
-            state[OWN_UID] = pod.metadata.uid
             state[MARK] = f"reservation on {state[OWN]}"
             problem = self._problem(pod)
             if problem:
                 return Status.unresolvable(problem)
-            known = self.reservation_cache.known.get(pod.metadata.uid)
-            return self._take_over(state, pod) if known is not None and known.spec.pre_allocation else SUCCESS
+            known = self.reservation_cache.known[pod.metadata.uid]
+            state[OWN_POLICY] = known.spec.allocate_policy
+            return self._take_over(state, pod) if known.spec.pre_allocation else SUCCESS
+        if is_operating_reservation(pod):
+            state[OWN], state[OWN_POLICY], state[MARK] = "", ALIGNED, "operating as a reservation"
+            return SUCCESS
         try:
             request = ReservationRequest.of(pod)
         except AnnotationError as error:
@@ -167,7 +175,7 @@ class Reservation(PreFilter, FilterBatch, Transformer, PostFilter, ScoreBatch, R
                 if reserved.open:
                     matched.setdefault(reserved.node, []).append(reserved)
         else:
-            for reserved in self.reservation_cache.of_groups(groups):
+            for reserved in self._candidates(request, groups):
                 node = self._handle.cache.find(reserved.node)
                 if node is None or not reserved.open:
                     continue
@@ -186,6 +194,18 @@ class Reservation(PreFilter, FilterBatch, Transformer, PostFilter, ScoreBatch, R
             state[REQUIRED] = True
             return Status.only(frozenset(matched)) if matched else NO_MATCH
         return SUCCESS
+
+    def _candidates(self, request: ReservationRequest, groups: Sequence[str]) -> Iterator[ReservationInfo]:
+        """The available reservations of these owners, without those that the index of selectors excludes."""
+        affinity = request.affinity
+        nodes = None
+        if self._index.enabled and affinity is not None and not affinity.name:
+            nodes = self._index.nodes(affinity.reservation_selector)
+        if nodes is None:
+            yield from self.reservation_cache.of_groups(groups)
+            return
+        for node in nodes:
+            yield from (found for found in self.reservation_cache.on(node).values() if found.group in groups)
 
     def _problem(self, pod: Pod) -> str:
         reservation = self.reservation_cache.known.get(pod.metadata.uid)
@@ -257,19 +277,16 @@ class Reservation(PreFilter, FilterBatch, Transformer, PostFilter, ScoreBatch, R
             taken = state.get(TAKEN_OVER)
             if taken is not None and taken.required and node.name not in taken.pods:
                 return NONE_TO_TAKE
-            return POLICY_CONFLICT if self._conflicts(pod.metadata.uid, node.name) else SUCCESS
+            return POLICY_CONFLICT if self._conflicts(state[OWN_POLICY], node.name) else SUCCESS
         there = (state.get(MATCHED) or {}).get(node.name)
         if not there or IGNORED in state:
             return SUCCESS
         return self._filter_owner(state, pod, there, node)
 
-    def _conflicts(self, uid: str, name: str) -> bool:
-        """Whether a reservation on the node has an incompatible allocate policy (RSV-R28)."""
-        there, reservation = self.reservation_cache.on(name), self.reservation_cache.known.get(uid)
-        if not there or reservation is None:
-            return False
-        loose = not reservation.spec.allocate_policy
-        return any((not other.reservation.spec.allocate_policy) != loose for other in there.values())
+    def _conflicts(self, policy: str, name: str) -> bool:
+        """Whether a reservation on the node has an allocate policy that is incompatible with `policy` (RSV-R28)."""
+        there = self.reservation_cache.on(name)
+        return any(bool(other.reservation.spec.allocate_policy) != bool(policy) for other in there.values())
 
     def _filter_owner(self, state: CycleState, pod: Pod, there: Sequence[ReservationInfo], node: NodeInfo) -> Status:
         """Whether a matching reservation fits, or the node beside them (RSV-R29 to RSV-R33)."""
@@ -352,9 +369,9 @@ class Reservation(PreFilter, FilterBatch, Transformer, PostFilter, ScoreBatch, R
         codes = np.zeros(columns.capacity, np.int64)
         statuses = [SUCCESS, WRONG_NODE, POLICY_CONFLICT, NONE_TO_TAKE]
         if own is not None:
-            uid = stacked[0][OWN_UID]
-            for name in self.reservation_cache.nodes() if uid in self.reservation_cache.known else ():
-                if name in columns.rows and self._conflicts(uid, name):
+            policy = stacked[0][OWN_POLICY]
+            for name in self.reservation_cache.nodes():
+                if name in columns.rows and self._conflicts(policy, name):
                     codes[columns.rows[name]] = 2
             taken = stacked[0].get(TAKEN_OVER)
             if taken is not None and taken.required:

@@ -1,13 +1,17 @@
 """What Reservation adds to the scheduler: Reservation objects, which are scheduled as pods, a route and metrics."""
 
 from collections.abc import Iterator
+from typing import Any
 
+from seatrial.scheduler.api.core import Pod
 from seatrial.scheduler.api.reservation import RESERVATIONS_PATH, Reservation
 from seatrial.scheduler.framework.exposition import Family, sample
 from seatrial.scheduler.framework.handle import Handle, Watch
-from seatrial.scheduler.framework.routes import json
+from seatrial.scheduler.framework.routes import RequestContext, json
+from seatrial.scheduler.plugins.reservation.args import SelectorIndexArgs
 from seatrial.scheduler.plugins.reservation.cache import UNREADABLE, ReservationCache
 from seatrial.scheduler.plugins.reservation.figures import phases, resources
+from seatrial.scheduler.plugins.reservation.selector_index import SelectorIndex
 from seatrial.scheduler.plugins.reservation.summary import summary_of
 
 PLUGIN = "Reservation"
@@ -28,12 +32,17 @@ def register(handle: Handle) -> None:
         f"plugins/{PLUGIN}/nodeReservations/:nodeName",
         lambda request: json(summary_of(book, handle.cache, request.parameters["nodeName"])),
     )
+    handle.serve(f"plugins/{PLUGIN}/reservationSelectorIndex", lambda request: json(_index_view(book, request)))
     handle.export(lambda: _families(book))
+    handle.as_counted = lambda pod: _as_counted(handle, book, pod)
+    handle.pod_left.append(book.remove_operating)
 
 
 def _set(handle: Handle, book: ReservationCache, reservation: Reservation) -> None:
     """A reservation was added or changed: its reserve pod is handled like any pod."""
     uid = reservation.metadata.uid
+    if _is_older(reservation, book.known.get(uid)):
+        return
     before = book.find(uid)
     try:
         pod = book.set(reservation)
@@ -47,10 +56,23 @@ def _set(handle: Handle, book: ReservationCache, reservation: Reservation) -> No
     handle.intake.set_pod(pod)
     found = book.find(uid)
     if found is not None and (before is None or before.reservation.spec != reservation.spec):
-        owners = book.owners
-        handle.intake.regroup_waiting(lambda pod: str(owners.groups(pod)) if owners.knows(pod) else None)
+        _regroup(handle, book)
     if before is not None and found is None:
         handle.request_wake()
+
+
+def _is_older(found: Reservation, known: Reservation | None) -> bool:
+    """Whether a newer version is known, from the answer to a request of this scheduler."""
+    if known is None:
+        return False
+    versions = found.metadata.resource_version, known.metadata.resource_version
+    return all(version.isdecimal() for version in versions) and int(versions[0]) < int(versions[1])
+
+
+def _regroup(handle: Handle, book: ReservationCache) -> None:
+    """Pods that wait may match a reservation that was added, and match other ones than the rest of their class."""
+    owners = book.owners
+    handle.intake.regroup_waiting(lambda pod: str(owners.groups(pod)) if owners.knows(pod) else None)
 
 
 def _remove(handle: Handle, book: ReservationCache, uid: str) -> None:
@@ -59,9 +81,31 @@ def _remove(handle: Handle, book: ReservationCache, uid: str) -> None:
     handle.intake.remove_pod(uid)
 
 
+def _as_counted(handle: Handle, book: ReservationCache, pod: Pod) -> Pod:
+    """What a pod on a node counts with: one in operating mode Reservation counts without what its owners use."""
+    uid = pod.metadata.uid
+    before = book.find(uid)
+    try:
+        counted = book.set_operating(pod)
+    except UNREADABLE as error:
+        handle.complaints.append(f"pod {pod.metadata.key}: {error}")
+        return pod
+    found = book.find(uid)
+    if (before is None) != (found is None):
+        _regroup(handle, book)
+    return counted
+
+
+def _index_view(book: ReservationCache, request: RequestContext) -> dict[str, Any]:
+    """The index of the first profile that has one, else an index that is off."""
+    index = next((index for index in book.indexes.values() if index.enabled), SelectorIndex(SelectorIndexArgs()))
+    return index.view(detail=request.query.get("detail") == "true")
+
+
 def _families(book: ReservationCache) -> Iterator[Family]:
     for name, help_, samples in (
         ("scheduler_reservation_status_phase", "Which phase each reservation is in.", phases),
         ("scheduler_reservation_resource", "How much of each available reservation is used.", resources),
     ):
         yield name, "gauge", help_, [sample(name, labels, value) for labels, value in samples(book)]
+    yield from next((index.families() for index in book.indexes.values() if index.enabled), ())

@@ -52,7 +52,7 @@ def reserve_pod(reservation: Reservation, holding: Amounts | None = None) -> Pod
         asked = pod_requests(spec)
         holding = asked if PODS in asked else None
     if holding is not None:
-        spec = _carrying(spec, {name: value for name, value in holding.items() if name != PODS})
+        spec = carrying(spec, {name: value for name, value in holding.items() if name != PODS})
     return Pod(
         ObjectMeta(
             name=own.uid,
@@ -90,7 +90,7 @@ def _template(reservation: Reservation) -> PodTemplate:
         raise ValueError(f"spec.template: {error}") from None
 
 
-def _carrying(spec: PodSpec, holding: Amounts) -> PodSpec:
+def carrying(spec: PodSpec, holding: Amounts) -> PodSpec:
     """The same pod requesting exactly these amounts, all in one additional container."""
     bare = tuple(replace(container, resources=ResourceRequirements()) for container in spec.containers)
     filler = Container(FILLER, resources=ResourceRequirements(requests=dict(quantities(holding))))

@@ -2,7 +2,7 @@
 
 Keys are Koordinator's; empty values are left out. `allocatable`, `reserved` and `allocated` are quantities;
 `availableResource` (what is left for owners) and `allocatedResource` are numbers, cpu in thousandths, and ports are
-listed, as in the route of nodes. Reservations made of running pods are not included, so every `kind` is Reservation.
+listed, as in the route of nodes. A pod in operating mode Reservation is listed with `kind` Pod.
 """
 
 from collections.abc import Iterable
@@ -29,13 +29,14 @@ def summary_of(reservation_cache: ReservationCache, cache: Cache, node: str) -> 
 
 def _item(reserved: ReservationInfo, cache: Cache) -> dict[str, Any]:
     reservation, allocated, left = reserved.reservation, reserved.allocated, reserved.left()
-    own = host_ports(reserve_pod(reservation).spec)
+    own = host_ports((reserved.pod or reserve_pod(reservation)).spec)
     owners = [placed.pod for uid in sorted(reserved.owners) if (placed := cache.placed(uid)) is not None]
     used = [port for pod in owners for port in host_ports(pod.spec)]
     return _filled({
         "name": reserved.name,
+        "namespace": reserved.pod.metadata.namespace if reserved.pod is not None else "",
         "uid": reserved.uid,
-        "kind": "Reservation",
+        "kind": "Pod" if reserved.pod is not None else "Reservation",
         "available": reservation.available,
         "allocateOnce": reservation.spec.allocate_once,
         "allocatable": dict(quantities(reserved.allocatable)),

@@ -10,10 +10,13 @@ from typing import Any
 
 import pytest
 import uvloop
+from msgspec.structs import replace
 
 from seatrial.scheduler.__main__ import listen
 from seatrial.scheduler.api.builders import pod
 from seatrial.scheduler.api.numa import NUMA_TOPOLOGY_POLICY_LABEL
+from seatrial.scheduler.api.reservation import OPERATING_MODE, RESERVATION_OWNERS
+from seatrial.scheduler.api.wire import Condition
 from seatrial.scheduler.config import Configuration
 from seatrial.scheduler.framework.decisions import Bind, Reject
 from seatrial.scheduler.framework.explanation import explain
@@ -23,7 +26,7 @@ from seatrial.scheduler.plugins.reservation.tests.reservations import hold, insi
 from seatrial.scheduler.services.http import MAX_BODY, serve
 from seatrial.scheduler.services.metrics import Metrics
 from seatrial.scheduler.services.views import routes_of
-from seatrial.scheduler.tests.rig import Rig
+from seatrial.scheduler.tests.rig import Rig, profile
 
 
 class Served:
@@ -106,6 +109,7 @@ def test_services_list_themselves() -> None:
             "/apis/v1/plugins/NodeNUMAResource/nodes/:nodeName",
             "/apis/v1/plugins/NodeNUMAResources/cpuTopologyOptions/:nodeName",
             "/apis/v1/plugins/Reservation/nodeReservations/:nodeName",
+            "/apis/v1/plugins/Reservation/reservationSelectorIndex",
         ]
     }
 
@@ -390,3 +394,30 @@ def test_reservations_of_a_node() -> None:
         "assignedPods": [{"Namespace": "default", "Name": "p", "UID": "uid-p", "Requests": {"cpu": "1"}, "Ports": []}],
     }
     assert served.json("/apis/v1/plugins/Reservation/nodeReservations/nowhere") == {}
+
+
+def test_the_index_of_reservation_selectors() -> None:
+    args = {"reservationSelectorIndex": {"enabled": True, "keys": ["tier"]}}
+    rig = Rig(profile(pluginConfig=[{"name": "Reservation", "args": args}]))
+    rig.node("n")
+    hold(rig, "r", "n", {"cpu": 4000}, labels={"tier": "gold"})
+    served = Served(rig)
+    path = "/apis/v1/plugins/Reservation/reservationSelectorIndex"
+    assert served.json(path)["byKey"] == {"tier": {"nodes": 1, "reservations": 1}}
+    assert served.json(f"{path}?detail=true")["byKeyValue"]["tier"]["gold"]["byNode"] == {"n": ["r"]}
+    assert Served(Rig()).json(path) == {"enabled": False, "prefixes": [], "indexedReservations": 0}
+
+
+def test_a_pod_whose_place_others_may_take_is_listed() -> None:
+    rig = Rig()
+    rig.node("n")
+    owners = '[{"labelSelector": {"matchLabels": {"app": "a"}}}]'
+    offer = pod("offer").request(cpu=4).label(OPERATING_MODE, "Reservation").annotation(RESERVATION_OWNERS, owners)
+    placed = rig.running(offer, "n")
+    status = replace(placed.status, phase="Running", conditions=(Condition("Ready", "True"),))
+    rig.core.set_pod(replace(placed, status=status))
+    inside(rig, "p", "n", "uid-offer", cpu=1)
+    (found,) = Served(rig).json("/apis/v1/plugins/Reservation/nodeReservations/n")["items"]
+    assert (found["name"], found["namespace"], found["kind"]) == ("offer", "default", "Pod")
+    assert (found["allocateOnce"], found["allocatePolicy"]) == (True, "Aligned")
+    assert (found["allocatable"], found["allocated"]) == ({"cpu": "4"}, {"cpu": "1"})

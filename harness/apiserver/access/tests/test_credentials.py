@@ -58,7 +58,8 @@ def test_keys_do_not_stay_on_disk(tmp_path: Path) -> None:
 def test_over_tls(tmp_path: Path) -> None:
     with served() as place:
         with place.connect() as wire:
-            assert wire.ask("GET", "/api/v1/nodes", authorization="")[0] == 401
+            assert wire.ask("GET", "/api/v1/nodes", authorization="")[0] == 403
+            assert wire.ask("GET", "/version", authorization="Bearer wrong")[0] == 401
             for path in ("/healthz", "/livez", "/readyz", "/version"):
                 assert wire.ask("GET", path, authorization="")[0] == 200
         cert, key = tmp_path / "c", tmp_path / "k"

@@ -122,9 +122,12 @@ def token_of(server: ApiServer, seconds: int) -> str:
 
 def test_a_token_is_valid_until_it_expires(server: ApiServer, clock: SimClock) -> None:
     token = token_of(server, 600)
-    assert server.tokens.identify(token) == Identity(
+    found = server.tokens.identify(token)
+    assert found is not None
+    assert (found.name, found.groups) == (
         ROBOT.name, ("system:serviceaccounts", "system:serviceaccounts:default", "system:authenticated")
-    )
+    )  # fmt: skip
+    assert found.uid == ask(server, "GET", "/api/v1/namespaces/default/serviceaccounts/robot")[1]["metadata"]["uid"]
     clock.advance(599)
     assert server.tokens.identify(token) is not None
     clock.advance(2)
@@ -216,3 +219,15 @@ def test_bindings_cannot_grant_permissions_the_writer_lacks(server: ApiServer, r
     assert ask(server, "POST", path, binding("maker", "maker"))[0] == 201
 
     assert ask(server, "POST", path, binding("more", role), identity=SOMEONE)[0] == expected
+
+
+def test_a_binding_to_a_missing_role_is_not_found(server: ApiServer) -> None:
+    """Members of system:masters may bind roles that do not exist yet; others get 404, since nothing can be checked."""
+    bind(server, MAKER, USER, "default")
+    path = f"{RBAC}/namespaces/default/rolebindings"
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "none"}
+    body = {"metadata": {"name": "early"}, "roleRef": reference, "subjects": [USER]}
+    code, answer = ask(server, "POST", path, body, identity=SOMEONE)
+    assert (code, answer["reason"]) == (404, "NotFound")
+    assert answer["message"] == 'clusterroles.rbac.authorization.k8s.io "none" not found'
+    assert ask(server, "POST", path, body)[0] == 201

@@ -82,8 +82,8 @@ def test_an_object_is_created_and_read(wire: Wire) -> None:
         pytest.param("PROPFIND", PODS, b"", {}, 405, "does not allow", id="unknown-verb"),
         pytest.param("GET", PODS, b"", {"accept": "image/png"}, 406, "media types", id="picture-wanted"),
         pytest.param("GET", PODS, b"", {"authorization": "Bearer wrong"}, 401, "Unauthorized", id="wrong-token"),
-        pytest.param("GET", PODS, b"", {"authorization": "Basic YTpi"}, 401, "Unauthorized", id="no-such-scheme"),
-        pytest.param("GET", PODS, b"", {"authorization": ""}, 401, "Unauthorized", id="no-token"),
+        pytest.param("GET", PODS, b"", {"authorization": "Basic YTpi"}, 403, "system:anonymous", id="no-such-scheme"),
+        pytest.param("GET", PODS, b"", {"authorization": ""}, 403, "system:anonymous", id="no-token"),
     ],
 )  # fmt: skip
 def test_a_bad_request_gets_a_status_and_the_connection_stays_open(  # noqa: PLR0917

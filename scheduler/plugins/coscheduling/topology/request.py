@@ -18,6 +18,7 @@ from seatrial.scheduler.framework.groups import DomainChoice, DomainOffer, Domai
 from seatrial.scheduler.framework.handle import Handle
 from seatrial.scheduler.plugins.coscheduling.gang import GangGroup
 from seatrial.scheduler.plugins.coscheduling.topology.planner import Offers, Planner
+from seatrial.scheduler.plugins.coscheduling.topology.selector import SelectorPeers
 from seatrial.scheduler.plugins.coscheduling.topology.tree import NONE_THERE, NetworkTopology
 
 TRIES = 8  # domains of one level that are tried
@@ -65,10 +66,21 @@ class GatherRequest(Domains):
         ]
 
     def plan(self, offer: DomainOffer, infos: Sequence[PodInfo]) -> "GatherPlan":
+        return self._plan(self._group, offer, infos)
+
+    def plan_unheard(self, offer: DomainOffer, infos: Sequence[PodInfo]) -> "GatherPlan":
+        """The plan for nodes that are not as offered yet: the words of the last attempt stay."""
+        return self._plan(GangGroup(self._group.ids), offer, infos)
+
+    def tell(self, words: str) -> None:
+        """Set what explanations say about the last attempt."""
+        self._group.gathering = words
+
+    def _plan(self, group: GangGroup, offer: DomainOffer, infos: Sequence[PodInfo]) -> "GatherPlan":
         topology = self._topology
         if not topology.ready:
             problem = "" if topology.problem == NONE_THERE else f": ClusterNetworkTopology default: {topology.problem}"
-            return GatherPlan(None, self._group, infos, NONE_THERE + problem, multiples={}, notes=[])
+            return GatherPlan(None, group, infos, NONE_THERE + problem, multiples={}, notes=[])
         level = self.gather_level()
         offers = Offers(offer.slots, offer.wanted, offer.scores, self._peers(infos[0], len(offer.scores)))
         multiples = self.multiples()
@@ -79,32 +91,23 @@ class GatherRequest(Domains):
             more = f" and {len(topology.missing) - 1} more" if len(topology.missing) > 1 else ""
             notes.append(f'node "{name}" missing network topology layer "{layer}"{more}')
         rounded = {planner.view.layers[one]: k for one, k in multiples.items()}
-        return GatherPlan(planner, self._group, infos, "", multiples=rounded, notes=notes, empty=level is None)
+        return GatherPlan(planner, group, infos, "", multiples=rounded, notes=notes, empty=level is None)
 
-    def may_fit(self, slots: Ints, wanted: int) -> bool:
+    def shape(self) -> Hashable:
+        return frozenset(rule.layer for rule in self._rules if rule.strategy == MUST_GATHER)
+
+    @property
+    def version(self) -> int:
+        return self._topology.changes
+
+    def rows(self) -> Ints | None:
         level = self.gather_level() if self._topology.ready else None
-        if level is None:
-            return False
-        view = self._topology.view()
-        domains = view.domains[level][: len(slots)]
-        inside = domains >= 0
-        if not inside.any():
-            return False
-        return bool(np.bincount(domains[inside], weights=slots[: len(domains)][inside]).max() >= wanted)
-
-    def kind(self) -> Hashable:
-        return self.gather_level() if self._topology.ready else None, self._topology.changes
+        return None if level is None else self._topology.view().domains[level]
 
     def _peers(self, info: PodInfo, count: int) -> Ints:
         """Existing pods with the selector value of the job, [node] (GANG-R58)."""
-        peers = np.zeros(count, np.int64)
         value = info.pod.metadata.annotations.get(TOPOLOGY_SELECTOR)
-        if value:
-            for node in self._handle.cache:
-                peers[node.row] = sum(
-                    other.pod.metadata.annotations.get(TOPOLOGY_SELECTOR) == value for other in node.pods.values()
-                )
-        return peers
+        return SelectorPeers.of(self._handle).rows(value) if value else np.zeros(count, np.int64)
 
 
 class GatherPlan(DomainPlan):

@@ -1,5 +1,7 @@
 """DeviceFragmentation: what it reads of pods, where it sends them, and what it learns from those that arrived."""
 
+from copy import deepcopy
+from random import Random
 from typing import Any
 
 import pytest
@@ -11,7 +13,9 @@ from seatrial.scheduler.config import ConfigError, expand
 from seatrial.scheduler.framework.explanation import explain
 from seatrial.scheduler.packing.shapes import Shape
 from seatrial.scheduler.plugins.fragmentation.forecast import FIRST, Window
+from seatrial.scheduler.plugins.fragmentation.plugin import DeviceFragmentation
 from seatrial.scheduler.plugins.fragmentation.requests import shape_of
+from seatrial.scheduler.tests.oracle import judge
 from seatrial.scheduler.tests.rig import Rig, profile
 
 GIB = 1 << 30
@@ -194,12 +198,19 @@ def test_arguments_that_make_no_sense(args: dict[str, Any], message: str) -> Non
 
 
 def test_classes_share_one_order_of_equal_nodes() -> None:
-    """Pods of all classes fill the same nodes: of twelve equal ones, six pods with a card each need one."""
-    rig = Rig(fragmentation(strategy="FGD", typicalPods=[{"gpu": 100}]))
-    for number in range(12):
-        rig.node(f"n{number}", gpus=8)
-    asked = [builder.gpus(1).request(cpu=number + 1) for number, builder in enumerate(pods("p", 6))]
-    assert len(set(where(rig, *asked))) == 1
+    """Pods of all classes fill the same nodes: of twelve equal ones, six pods with a card each need one.
+
+    With an order for each class they are on several.
+    """
+    used = {}
+    for common in (True, False):
+        rig = Rig(fragmentation(strategy="FGD", typicalPods=[{"gpu": 100}], commonTies=common))
+        for number in range(12):
+            rig.node(f"n{number}", gpus=8)
+        asked = [builder.gpus(1).request(cpu=number + 1) for number, builder in enumerate(pods("p", 6))]
+        used[common] = len(set(where(rig, *asked)))
+    assert used[True] == 1
+    assert used[False] > 2
 
 
 def test_devices_that_come_after_their_node_count() -> None:
@@ -209,3 +220,31 @@ def test_devices_that_come_after_their_node_count() -> None:
     assert scores(rig, pod("p").request(cpu=1)) == {"n": 50}
     rig.device("n", 4)
     assert scores(rig, pod("p").request(cpu=1)) == {"n": 1}  # four cards lose their CPU: 100 / (1 + e^4)
+
+
+@pytest.mark.parametrize("strategy", ["FGD", "OpportunityCost"])
+def test_kept_scores_follow_expectations_and_prices(strategy: str) -> None:
+    """Each pod goes where scores from scratch send it, while what is expected and what places cost changes."""
+    rig = Rig(fragmentation(strategy=strategy))
+    for number in range(12):
+        rig.node(f"n{number}", cpu="96", gpus=8, labels={GPU_MODEL_LABEL: "T4" if number % 3 else "P100"})
+    draw = Random(7)  # noqa: S311 for the pods of a test
+    kinds = [
+        *(pod("p").gpu_share(share).request(cpu=share // 20) for share in (20, 50, 70)),
+        *(pod("p").gpus(cards).request(cpu=4 * cards) for cards in (1, 2, 4, 8)),
+        pod("p").gpus(1).request(cpu=4).select({GPU_MODEL_LABEL: "P100"}),
+        pod("p").request(cpu=6),
+    ]
+    placed = 0
+    for number in range(150):
+        builder = deepcopy(draw.choices(kinds, (9, 9, 9, 6, 2, 1, 1, 2, 6))[0])
+        builder.manifest["metadata"]["name"] = f"p{number}"
+        one = rig.pod(builder)
+        info = PodInfo(one, rig.core.cache.classes.of(one))
+        expected = judge(rig.core, rig.core.runner_of(info), info).node
+        (found,) = where(rig, builder)
+        assert found == expected, number
+        placed += bool(found)
+    score = next(score for score, _ in rig.core.runner_of(info).scores if isinstance(score, DeviceFragmentation))
+    assert placed > 100
+    assert score.revision > 2

@@ -1,0 +1,45 @@
+"""An auditor that follows a cluster while something else goes on there."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from seatrial.harness.audit.auditor import Auditor, Violation
+from seatrial.harness.audit.follower import Follower
+from seatrial.harness.audit.ordering import WINDOW
+from seatrial.harness.clusters.protocol import Capability, Cluster
+
+
+class RunningAudit:
+    """The auditor of one cluster with its follower."""
+
+    def __init__(self, auditor: Auditor, follower: Follower, cluster: Cluster) -> None:
+        self.auditor, self.follower = auditor, follower
+        self._cluster = cluster
+
+    @property
+    def violations(self) -> list[Violation]:
+        return self.auditor.violations
+
+    def check_state(self) -> None:
+        """Judge pods that wait and groups, as of the time up to which all events are known."""
+        self._cluster.wait(lambda: True, within=0)  # takes in what has arrived
+        self.auditor.check_state(self.follower.judged_until())
+
+    def settle(self, since: float) -> None:
+        """Wait until events that arrived before `since`, a time of the cluster's clock, are judged in their order."""
+        if self.follower.judged_until() < since:
+            self._cluster.wait(lambda: self.follower.judged_until() >= since, within=4 * WINDOW)
+
+
+@contextmanager
+def audited(cluster: Cluster) -> Iterator[RunningAudit]:
+    """Follow the cluster while entered."""
+    auditor = Auditor()
+    in_order = Capability.VIRTUAL_TIME in cluster.capabilities  # the watches of one process deliver as the changes come
+    window = 0.0 if in_order else WINDOW
+    follower = Follower(auditor, cluster.transport, cluster.call, cluster.clock, window=window)
+    try:
+        follower.start()
+        yield RunningAudit(auditor, follower, cluster)
+    finally:
+        follower.close()

@@ -1,0 +1,129 @@
+"""The possible victims of job-level preemption: jobs that may be evicted, their cost, and their nodes."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from seatrial.scheduler.api.core import Pod
+from seatrial.scheduler.api.extension import DISABLE_PREEMPTIBLE
+from seatrial.scheduler.api.quota import PREEMPTIBLE
+from seatrial.scheduler.api.reservation import is_reserve_pod
+from seatrial.scheduler.cache.nodeinfo import NodeInfo, PodInfo
+from seatrial.scheduler.framework.group_failure import GroupFailure
+from seatrial.scheduler.framework.handle import Handle
+from seatrial.scheduler.plugins.coscheduling.jobs import JobIndex
+from seatrial.scheduler.plugins.defaultpreemption.dry_run import broken
+
+# Violated budgets, cost, whether there are victims, pods of these jobs on other nodes, name of the node.
+Rank = tuple[int, int, bool, int, str]
+
+
+@dataclass(slots=True, eq=False)
+class Victims:
+    """A job that is evicted whole or not at all."""
+
+    name: str
+    pods: list[PodInfo]
+    priority: int  # the highest of its pods
+    violations: int  # of disruption budgets, if it is evicted
+    cost: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class Candidate:
+    """A node with its possible victims."""
+
+    node: NodeInfo
+    jobs: list[Victims]
+    leaving: list[PodInfo]  # terminating pods: they go without an eviction
+    version: int = 0
+
+    def rank(self) -> Rank:
+        """The order in which nodes are tried, smallest first."""
+        violations = cost = elsewhere = 0
+        for job in self.jobs:
+            violations += job.violations
+            cost += job.cost
+            elsewhere += len(job.pods)
+        if elsewhere:
+            elsewhere -= sum(pod.node_name == self.node.name for job in self.jobs for pod in job.pods)
+        return violations, cost, bool(self.jobs), elsewhere, self.node.name
+
+    def copy(self) -> "Candidate":
+        return Candidate(self.node, list(self.jobs), list(self.leaving))
+
+
+class PossibleVictims:
+    """The search for victims of one group."""
+
+    def __init__(self, handle: Handle, index: JobIndex, group: GroupFailure) -> None:
+        self._handle, self._index = handle, index
+        self._priority = group.trigger.priority
+        self._own = {unplaced.info.uid for unplaced in group.unplaced} | {info.uid for info in group.placed}
+        self._own_jobs = {index.key_of(info) for info in group.placed}
+        self._jobs: dict[str, Victims | None] = {}  # None: it may not be evicted
+
+    def on(self, rows: Iterable[int], *, empty: bool = False) -> dict[int, Candidate]:
+        """The nodes of these rows with their possible victims; `empty`: also nodes that have none."""
+        found: dict[int, Candidate] = {}
+        lowest = self._handle.cache.lowest_priority
+        hopeless = lowest is None or lowest >= self._priority
+        if hopeless and not empty:
+            return found
+        names, find, priority = self._handle.columns.names, self._handle.cache.find, self._priority
+        for row in rows:
+            node = find(names[row])
+            if node is None:
+                continue
+            jobs: dict[str, Victims] = {}
+            leaving: list[PodInfo] = []
+            for pod in () if hopeless else node.pods.values():
+                if pod.pod.spec.priority >= priority or pod.uid in self._own:
+                    continue
+                if pod.pod.deleting:
+                    leaving.append(pod)
+                    continue
+                job = self._job_of(pod)
+                if job is not None:
+                    jobs[job.name] = job
+            if jobs or leaving or empty:
+                found[row] = Candidate(node, list(jobs.values()), leaving)
+        present = {job.priority for job in self._jobs.values() if job is not None}
+        position = {value: number for number, value in enumerate(sorted(present))}  # GANG-R76
+        for job in self._jobs.values():
+            if job is not None:
+                job.cost = position[job.priority]
+        return found
+
+    def _job_of(self, pod: PodInfo) -> Victims | None:
+        """The job of a possible victim; None if one of its pods may not be evicted."""
+        name = self._index.key_of(pod)
+        if name in self._jobs:
+            return self._jobs[name]
+        if name == pod.uid:  # a job of its own: most pods
+            found = None
+            if may_be_evicted(pod.pod):
+                found = Victims(name, [pod], pod.pod.spec.priority, self._violations([pod]))
+            self._jobs[name] = found
+            return found
+        pods = [other for other in self._index.pods_of(pod) if not other.pod.deleting]
+        found = None
+        if name not in self._own_jobs and all(self._evictable(other) for other in pods):
+            found = Victims(name, pods, max(other.pod.spec.priority for other in pods), self._violations(pods))
+        self._jobs[name] = found
+        return found
+
+    def _violations(self, pods: list[PodInfo]) -> int:
+        """The number of these pods whose eviction violates a disruption budget."""
+        budgets = self._handle.budgets
+        return sum(broken(pods, list(budgets.values()))) if budgets else 0
+
+    def _evictable(self, info: PodInfo) -> bool:
+        return info.pod.spec.priority < self._priority and may_be_evicted(info.pod) and info.uid not in self._own
+
+
+def may_be_evicted(pod: Pod) -> bool:
+    """Whether labels allow that the pod is a victim (GANG-R73)."""
+    labels = pod.metadata.labels
+    if not labels:
+        return not is_reserve_pod(pod)
+    return labels.get(DISABLE_PREEMPTIBLE) != "true" and labels.get(PREEMPTIBLE) != "false" and not is_reserve_pod(pod)

@@ -1,0 +1,148 @@
+"""Places of running pods, the index of reservation selectors, and the released configuration of preemption.
+
+Cases of plain reservations are in test_reservations.py.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+import yaml
+
+from seatrial.fixtures.cluster import Ask
+from seatrial.fixtures.expect import Expect
+from seatrial.fixtures.features import suites_folder
+from seatrial.fixtures.profiles import SHIPPED
+from seatrial.fixtures.promises import reservation_of
+from seatrial.fixtures.trial import Trial
+from seatrial.harness.clusters.protocol import Capability
+from seatrial.scheduler.api.builders import PodBuilder, node, pod, priority_class, reservation
+from seatrial.scheduler.api.reservation import (
+    OPERATING_MODE,
+    RESERVATION_AFFINITY,
+    RESERVATION_OWNERS,
+    RESERVATIONS_PATH,
+)
+from seatrial.suites.allocation.test_reservations import RESERVING, SMALL, owner
+
+pytestmark = [pytest.mark.needs(Capability.NODES)]
+
+INDEXED = "indexed-reservations"
+
+
+def offering(name: str, count: int) -> PodBuilder:
+    """A pod whose place pods of the owners may take once it is Ready."""
+    owners = orjson.dumps([{"labelSelector": {"matchLabels": {"app": "owner"}}}]).decode()
+    built = pod(name).request(cpu=count).label(OPERATING_MODE, "Reservation")
+    return built.annotation(RESERVATION_OWNERS, owners)
+
+
+@pytest.mark.feature("RSV-2.operating-mode")
+@pytest.mark.case("RV-080", severity="critical")
+def test_the_place_of_a_running_pod_serves_one_owner(cluster: Trial, expect: Expect) -> None:
+    """Two pods require a reservation. The only one is the place of a running pod in operating mode Reservation: the
+    first takes it, the second waits, and takes it when the first one ends."""
+    cluster.add(node("n1").cpu(SMALL), node("n2").cpu(SMALL))
+    cluster.submit(owner("a", cpu=2).into_reservation())
+    expect.pending("a", saying="no reservations match reservation affinity")
+
+    cluster.submit(offering("offer", 3))
+
+    offer = expect.running("offer")
+    a = expect.running("a")
+    assert (reservation_of(a), a.spec.node_name) == ("offer", offer.spec.node_name)
+    cluster.submit(owner("b", cpu=2).into_reservation())
+    expect.pending("b", saying="no reservations match reservation affinity")
+    expect.stable(seconds=20)
+    cluster.delete("a")
+    assert reservation_of(expect.running("b")) == "offer"
+    cluster.delete("offer")
+    assert cluster.pod("b").spec.node_name == offer.spec.node_name
+
+
+def choosing(name: str, **selector: str) -> PodBuilder:
+    """An owner that requires a reservation with these labels."""
+    affinity = orjson.dumps({"reservationSelector": {f"trial-{key}": value for key, value in selector.items()}})
+    return owner(name, cpu=1).annotation(RESERVATION_AFFINITY, affinity.decode()).scheduler(INDEXED)
+
+
+def index_of(services: Ask) -> dict[str, Any]:
+    answer = services("GET", "/apis/v1/plugins/Reservation/reservationSelectorIndex?detail=true")
+    assert answer.code == 200, answer.body
+    found: dict[str, Any] = orjson.loads(answer.body)
+    return found
+
+
+@pytest.mark.feature("RSV-3.selector-index")
+@pytest.mark.case("RV-081", severity="normal")
+@pytest.mark.profile(INDEXED)
+def test_selectors_are_found_by_an_index(cluster: Trial, expect: Expect, services: Ask) -> None:
+    """Reservations on three nodes: selectors by an indexed key, by a prefix and by another label find the right one,
+    and a value that no reservation has finds none. The index shows them, and leaves a deleted one out."""
+    cluster.add(*(node(f"n{number}").cpu(SMALL) for number in range(3)))
+    tiers = {"gold": "ops", "silver": "web", "iron": "db"}
+    for number, (tier, team) in enumerate(tiers.items()):
+        there = pod("x").request(cpu=2).select({"kubernetes.io/hostname": f"n{number}"})
+        held = reservation(tier).like(there).for_labels(app="owner").many()
+        held.label("trial-tier", tier).label(f"trial-team-{team}", "yes").label("trial-rack", f"r{number}")
+        cluster.reserve(held)
+        expect.available(tier)
+
+    cluster.submit(
+        choosing("by-key", tier="silver"),
+        choosing("by-prefix", **{"team-db": "yes"}),
+        choosing("by-rack", rack="r0"),
+        choosing("wrong-value", **{"team-db": "no"}),
+        choosing("nobody", tier="wood"),
+    )
+
+    placed = [reservation_of(found) for found in expect.bound("by-key", "by-prefix", "by-rack")]
+    assert placed == ["silver", "iron", "gold"]
+    expect.pending("wrong-value", "nobody", saying="no reservations match reservation affinity")
+    found = index_of(services)
+    assert (found["enabled"], found["indexedReservations"]) == (True, 3)
+    assert found["byPrefix"]["trial-team-"]["nodes"] == 3
+    assert found["byKeyValue"]["trial-tier"]["gold"]["nodes"] == 1
+    metrics = services("GET", "/metrics").body.decode()
+    assert 'scheduler_reservation_selector_index_query_total{result="miss"} ' in metrics
+    cluster.call("DELETE", f"{RESERVATIONS_PATH}/silver")
+    assert cluster.cluster.wait(lambda: index_of(services)["indexedReservations"] == 2, within=10)
+
+
+@pytest.mark.feature("RSV-4.configuration-reservation-preemption")
+@pytest.mark.case("RV-042", severity="critical")
+@pytest.mark.profile(RESERVING)
+def test_the_released_configuration_of_preemption(cluster: Trial, expect: Expect) -> None:
+    """The announcement's arguments, and what they do: the plugin Reservation, and not DefaultPreemption, makes room for
+    a Reservation. Of two pods the one of lower priority goes; one that may not be preempted stays."""
+    folder = suites_folder()
+    announced = plugins_of(folder / "manifests/v1.6/config/reservation-preemption.config.yaml", "koord-scheduler")
+    assert announced == plugins_of(folder / SHIPPED, RESERVING), "the profile must be that of the announcement"
+    cluster.apply(priority_class("trial-middle", 1000), priority_class("trial-high", 2000))
+    cluster.add(node("n1").cpu(SMALL))
+    cluster.submit(
+        pod("spared").request(cpu=2).label("scheduling.koordinator.sh/disable-preemptible", "true"),
+        pod("low").request(cpu=3),
+        pod("middle").request(cpu=3).priority_class("trial-middle"),
+    )
+    expect.bound("spared", "low", "middle")
+
+    wanted = pod("x").request(cpu=3).priority_class("trial-high").scheduler(RESERVING)
+    cluster.reserve(reservation("held").like(wanted).for_labels(app="owner"))
+
+    expect.gone("low")
+    assert expect.available("held").status.node_name == "n1"
+    assert {found.metadata.name for found in cluster.pods() if not found.deleting} == {"spared", "middle"}
+
+
+def plugins_of(path: Path, name: str) -> dict[str, Any]:
+    """Plugins and arguments of one profile in a configuration file."""
+    found = next(
+        profile for profile in yaml.safe_load(path.read_bytes())["profiles"] if profile["schedulerName"] == name
+    )
+    arguments = {
+        entry["name"]: {key: value for key, value in entry["args"].items() if key not in {"apiVersion", "kind"}}
+        for entry in found["pluginConfig"]
+    }
+    return {"plugins": found["plugins"], "arguments": arguments}

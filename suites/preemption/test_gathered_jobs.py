@@ -1,0 +1,91 @@
+"""Job-level preemption for gangs that gather in a network of spines and blocks.
+
+A member asks for one card of an A10 node. The pods in the way are full pods of lower priority.
+"""
+
+import pytest
+
+from seatrial.fixtures.expect import Expect
+from seatrial.fixtures.trial import Trial
+from seatrial.harness.clusters.protocol import Capability
+from seatrial.scheduler.api.builders import gang, network_topology
+from seatrial.scheduler.api.builders import node as node_builder
+from seatrial.suites.preemption.test_jobs import PREEMPTING, classes, filler, left, names, nominated, workers
+
+__all__ = ["classes"]
+
+pytestmark = [pytest.mark.needs(Capability.NODES), pytest.mark.profile(PREEMPTING)]
+
+SPINE, BLOCK = "network.topology.nvidia.com/spine", "network.topology.nvidia.com/block"
+
+
+def blocks(cluster: Trial, **nodes: tuple[str, ...]) -> None:
+    """Blocks with their nodes of one card each, all below one spine."""
+    cluster.apply(network_topology(("SpineLayer", SPINE), ("BlockLayer", BLOCK)))
+    cluster.add(*(
+        node_builder(name).gpus("a10", 1).label("host", name).label(SPINE, "s1").label(BLOCK, block)
+        for block, listed in nodes.items() for name in listed
+    ))  # fmt: skip
+
+
+@pytest.mark.feature("PRE-2.gather")
+@pytest.mark.case("JP-040", severity="blocker")
+def test_the_victims_are_in_the_domain_that_the_gang_fits_in(classes: Trial, expect: Expect) -> None:
+    """Two blocks of two nodes. In each a pod is in the way; that of b1 is cheaper, but an important pod is beside it:
+    a gang of two fits in b2 alone. The pod of b2 is evicted, and the gang runs there."""
+    blocks(classes, b1=("n1", "n2"), b2=("n3", "n4"))
+    classes.submit(
+        filler("low", "n1"), filler("boss", "n2", priority="trial-top"), filler("middle", "n3", priority="trial-middle")
+    )
+    expect.running("low", "boss", "middle")
+    classes.apply(gang("train", 2).gather("BlockLayer", "MustGather"))
+
+    classes.submit(*workers("train", 2))
+
+    expect.running(*names("train", 2))
+    assert sorted(classes.pod(name).spec.node_name.rpartition("-")[2][-2:] for name in names("train", 2)) == [
+        "n3",
+        "n4",
+    ]
+    assert left(classes) == ["boss", "low"]
+
+
+@pytest.mark.feature("PRE-2.gather")
+@pytest.mark.case("JP-041", severity="blocker")
+def test_nobody_is_evicted_where_no_domain_would_have_room(classes: Trial, expect: Expect) -> None:
+    """Each block has a node with an important pod: without the two low pods there would be room for two members, but
+    in two blocks. Nobody is evicted, and the members say how many would fit."""
+    blocks(classes, b1=("n1", "n2"), b2=("n3", "n4"))
+    classes.submit(
+        filler("low-1", "n1"), filler("boss-2", "n2", priority="trial-top"), filler("low-3", "n3"),
+        filler("boss-4", "n4", priority="trial-top"),
+    )  # fmt: skip
+    expect.running("low-1", "boss-2", "low-3", "boss-4")
+    classes.apply(gang("train", 2).gather("BlockLayer", "MustGather"))
+
+    classes.submit(*workers("train", 2))
+
+    expect.pending(*names("train", 2))
+    expect.stable(seconds=12)
+    assert left(classes) == ["boss-2", "boss-4", "low-1", "low-3"]
+    assert nominated(classes, *names("train", 2)) == ["", ""]
+    said = [c.message for name in names("train", 2) for c in classes.pod(name).status.conditions if c.message]
+    assert any("BlockLayer/b1: 1" in text.partition("preemption: ")[2] for text in said), said
+
+
+@pytest.mark.feature("PRE-2.gather-cost")
+@pytest.mark.case("JP-042", severity="critical")
+def test_of_equal_domains_the_cheapest_victims_go(classes: Trial, expect: Expect) -> None:
+    """Both blocks are full. The pods of b2 have the lower priority: they go, although b1 is first by name."""
+    blocks(classes, b1=("n1", "n2"), b2=("n3", "n4"))
+    classes.submit(
+        filler("middle-1", "n1", priority="trial-middle"), filler("middle-2", "n2", priority="trial-middle"),
+        filler("low-3", "n3"), filler("low-4", "n4"),
+    )  # fmt: skip
+    expect.running("middle-1", "middle-2", "low-3", "low-4")
+    classes.apply(gang("train", 2).gather("BlockLayer", "MustGather"))
+
+    classes.submit(*workers("train", 2))
+
+    expect.running(*names("train", 2))
+    assert left(classes) == ["middle-1", "middle-2"]
