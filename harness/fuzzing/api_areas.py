@@ -102,13 +102,15 @@ class _Session:
     def __init__(self) -> None:
         self.clock = SimClock()
         self.server: ApiServer = build_server(self.clock)
+        self.server.fault = _raised  # type: ignore[method-assign]
         self.clock.settle()
 
     def send(self, request: Request) -> int:
         """Carry out a request, then the controllers. Returns the code.
 
         Raises:
-            FaultError: the server has a fault.
+            FaultError: the answer is a 5xx.
+            Exception: a fault of the server or of a controller.
         """
         found = self.server.handle(request)
         if isinstance(found, Streaming):
@@ -121,6 +123,11 @@ class _Session:
         self.clock.settle()
         self.clock.advance(2)
         return code
+
+
+def _raised(error: BaseException, _method: str, _path: str) -> ApiStatusError:
+    """Instead of a log line and a 500: the traceback belongs to the report."""
+    raise error
 
 
 def _is_meant(code: int, body: bytes) -> bool:

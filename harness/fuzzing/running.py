@@ -4,6 +4,7 @@ A fault is an exception that is not the area's own error, a 500, or an input tha
 time. Hypothesis makes and shrinks the inputs; the seed and the number of inputs determine them.
 """
 
+import logging
 import signal
 import time
 import traceback
@@ -53,6 +54,14 @@ class Fault:
 def fuzz(area: Area, inputs: int, seed: int) -> tuple[int, list[Fault]]:
     """Run the area on `inputs` inputs. Returns the number that was run, and the faults, one of each kind."""
     faults: dict[str, Fault] = {}
+    logging.disable()  # a fault's traceback is in the answer's place; thousands of lines would hide the figures
+    try:
+        return _fuzz(area, inputs, seed, faults)
+    finally:
+        logging.disable(logging.NOTSET)
+
+
+def _fuzz(area: Area, inputs: int, seed: int, faults: dict[str, Fault]) -> tuple[int, list[Fault]]:
     count = 0
     while count < inputs and len(faults) < MAX_FAULTS:
         ran, fault = _until_fault(area, inputs - count, seed + count, frozenset(faults))
