@@ -125,8 +125,9 @@ class _Session:
         return code
 
 
-def _raised(error: BaseException, _method: str, _path: str) -> ApiStatusError:
+def _raised(error: BaseException, method: str, path: str) -> ApiStatusError:
     """Instead of a log line and a 500: the traceback belongs to the report."""
+    del method, path
     raise error
 
 
