@@ -16,7 +16,7 @@ from seatrial.harness.clusters.simulated import expect as accepted
 from seatrial.scheduler.api.builders import pod
 from seatrial.suites.descheduling.workloads import OFF, ended, jobs, migrate, running, with_nodes
 
-pytestmark = [pytest.mark.needs(Capability.NODES)]
+pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 GROUP = "apps.kruise.io"

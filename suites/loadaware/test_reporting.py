@@ -21,7 +21,7 @@ PACE = {
     }
 }  # fmt: skip
 
-pytestmark = [pytest.mark.needs(Capability.NODES), pytest.mark.alone]
+pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER), pytest.mark.alone]
 
 
 def busy(name: str, cpu: str, memory: str = "1Gi") -> PodBuilder:

@@ -32,7 +32,7 @@ KUBECTL = shutil.which("kubectl")
 WITHIN = 30.0
 QUOTA_NAMESPACE = "koordinator-system"
 
-pytestmark = [pytest.mark.needs(Capability.NODES)]
+pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
 
 
 def entries() -> Iterator[Any]:
