@@ -335,6 +335,7 @@ def test_the_condition_of_a_victim_names_the_gang(classes: Trial, expect: Expect
     hosts(classes, n1=1)
     classes.submit(filler("low", "n1", grace=20))
     expect.running("low")
+    classes.inject({"node": "n1", "verb": "frozen"})  # the victim stays terminating
     classes.apply(gang("train", 1))
 
     classes.submit(*workers("train", 1))
