@@ -92,7 +92,7 @@ def check_role(obj: Object, causes: Causes, *, namespaced: bool) -> None:
 
 def check_role_binding(obj: Object, old: Object | None, causes: Causes, *, namespaced: bool) -> None:
     role = obj.get("roleRef") or {}
-    if role.get("apiGroup") != _RBAC:
+    if role.get("apiGroup") not in {_RBAC, None}:
         causes.append(unsupported("roleRef.apiGroup", role.get("apiGroup") or "", (_RBAC,)))
     kinds = ("ClusterRole", "Role") if namespaced else ("ClusterRole",)
     if role.get("kind") not in kinds:
@@ -125,9 +125,13 @@ def check_webhooks(obj: Object, causes: Causes, *, mutating: bool) -> None:
         if name in names:
             causes.append(invalid(f"{path}.name", name, "must be unique"))
         names.add(name)
-        if not webhook.get("admissionReviewVersions"):
+        versions = webhook.get("admissionReviewVersions")
+        if not versions:
             problem = "must specify one of v1, v1beta1"
             causes.append(required(f"{path}.admissionReviewVersions", problem))
+        elif not {"v1", "v1beta1"} & set(versions):
+            problem = "must include at least one of v1, v1beta1"
+            causes.append(invalid(f"{path}.admissionReviewVersions", versions, problem))
         _one_of(webhook.get("failurePolicy"), _FAILURE, f"{path}.failurePolicy", causes)
         _one_of(webhook.get("matchPolicy"), _MATCH, f"{path}.matchPolicy", causes)
         if webhook.get("sideEffects") is None:
@@ -149,9 +153,14 @@ def check_webhooks(obj: Object, causes: Causes, *, mutating: bool) -> None:
                 condition.get("expression"), f"{path}.matchConditions[{at}].expression", _CONDITION_VARIABLES, causes
             )
         client = webhook.get("clientConfig") or {}
-        if bool(client.get("url")) == bool(client.get("service")):
+        service = client.get("service")
+        if (client.get("url") is None) == (service is None):
             problem = "exactly one of url or service is required"
             causes.append(required(f"{path}.clientConfig", problem))
+        elif service is not None:
+            for field in ("name", "namespace"):
+                if not service.get(field):
+                    causes.append(required(f"{path}.clientConfig.service.{field}", f"service {field} is required"))
         elif client.get("url"):
             check_https_url(str(client["url"]), f"{path}.clientConfig.url", causes)
 
