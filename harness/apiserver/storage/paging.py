@@ -72,6 +72,8 @@ def check_options(query: Mapping[str, str], *, watch: bool) -> None:
                 "Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
             )
         if match and not initial:
+            if match != "NotOlderThan":
+                raise _match_refused(match)
             raise _invalid(
                 "resourceVersionMatch",
                 "Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
@@ -94,6 +96,19 @@ def check_options(query: Mapping[str, str], *, watch: bool) -> None:
         raise _invalid(
             "resourceVersionMatch", 'Forbidden: resourceVersionMatch "Exact" is forbidden for resourceVersion "0"'
         )
+
+
+def _match_refused(match: str) -> ApiStatusError:
+    """The error for a watch with a `resourceVersionMatch` that no watch may have."""
+    refused = _invalid(
+        "resourceVersionMatch",
+        "Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
+    )
+    text = f'Unsupported value: "{match}": supported values: "NotOlderThan"'
+    refused.details["causes"].append(
+        {"reason": "FieldValueNotSupported", "message": text, "field": "resourceVersionMatch"}
+    )
+    return refused
 
 
 def _invalid(field: str, text: str) -> ApiStatusError:

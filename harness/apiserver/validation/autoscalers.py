@@ -111,7 +111,7 @@ def _check_rules(rules: Object, path: str, causes: Causes) -> None:
         causes.append(invalid(f"{path}.stabilizationWindowSeconds", window, problem))
     if select is not None and select not in _SELECT:
         causes.append(unsupported(f"{path}.selectPolicy", select, _SELECT))
-    if not rules.get("policies"):
+    if rules.get("policies") == []:  # null: admission sets the default
         causes.append(required(f"{path}.policies", "must specify at least one Policy"))
     for index, policy in enumerate(rules.get("policies") or ()):
         own = f"{path}.policies[{index}]"

@@ -223,9 +223,18 @@ def check_custom_resource(obj: Object, old: Object | None, causes: Causes) -> No
             problem = "must contain unique version names"
             causes.append(invalid("spec.versions", [entry.get("name") for entry in versions], problem))
         seen.add(called)
-        if not (version.get("schema") or {}).get("openAPIV3Schema"):
+        _check_version(version, causes)
+        if (version.get("schema") or {}).get("openAPIV3Schema") is None:
             problem = "schemas are required"
             causes.append(required(f"spec.versions[{index}].schema.openAPIV3Schema", problem))
+    if not versions:
+        problem = "must have at least one stored version"
+        causes.append(invalid("status.storedVersions", [], problem))
+    if spec.get("preserveUnknownFields"):
+        problem = (
+            "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead"
+        )
+        causes.append(invalid("spec.preserveUnknownFields", True, problem))
     if sum(1 for version in versions if version.get("storage")) != 1:
         listed = [version.get("name") for version in versions]
         problem = "must have exactly one version marked as storage version"
@@ -247,6 +256,20 @@ def check_custom_resource(obj: Object, old: Object | None, causes: Causes) -> No
             for field in ("kind", "plural"):
                 was = (before.get("names") or {}).get(field)
                 causes.extend(immutable(f"spec.names.{field}", names.get(field), was))
+
+
+def _check_version(version: Object, causes: Causes) -> None:
+    """Check subresources and columns. Upstream reports the paths of the former one-version form."""
+    scale = (version.get("subresources") or {}).get("scale")
+    if scale is not None:
+        for field in ("specReplicasPath", "statusReplicasPath"):
+            if not scale.get(field):
+                causes.append(required(f"spec.subresources.scale.{field}"))
+    for index, column in enumerate(version.get("additionalPrinterColumns") or ()):
+        path = f"spec.additionalPrinterColumns[{index}]"
+        for field, name in (("name", "name"), ("type", "type"), ("jsonPath", "JSONPath")):
+            if not column.get(field):
+                causes.append(required(f"{path}.{name}"))
 
 
 @lru_cache(maxsize=64)

@@ -14,6 +14,8 @@ def check_api_service(obj: Object, causes: Causes) -> None:
     if name != f"{version}.{group}":
         problem = f'must be `spec.version+"."+spec.group`: {version}.{group}'
         causes.append(invalid("metadata.name", name, problem))
+    if not group and version != "v1":
+        causes.append(required("spec.group", "only v1 may have an empty group and it better be legacy kube"))
     if group:
         causes.extend(invalid("spec.group", group, problem) for problem in subdomain(group))
     causes.extend(invalid("spec.version", version, problem) for problem in dns_1035(version))

@@ -137,6 +137,8 @@ def check_claim(obj: Object, old: Object | None, causes: Causes) -> None:
             for part in ("kind", "name"):
                 if not spec[field].get(part):
                     causes.append(required(f"spec.{field}.{part}"))
+                    if field == "dataSource" and spec.get("dataSourceRef") is None:  # upstream copies it
+                        causes.append(required(f"spec.dataSourceRef.{part}"))
     if old is not None:
         _check_claim_update(spec, old, causes)
 

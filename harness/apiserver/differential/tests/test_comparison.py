@@ -14,6 +14,7 @@ from seatrial.harness.apiserver.differential.comparison import (
     known_differences,
     outcome,
 )
+from seatrial.harness.apiserver.differential.page import PAGE, written
 from seatrial.harness.apiserver.differential.recorded import NAMESPACE, NOT_RECORDED, recorded
 from seatrial.harness.apiserver.streams.responses import Streaming
 from seatrial.harness.apiserver.tests.asking import Api
@@ -59,6 +60,12 @@ def test_every_known_difference_is_one() -> None:
     found = [row for row in compare(InProcess(), recorded(), calls(NAMESPACE), known) if row is not None]
     unused = [entry.pattern.pattern for entry in known if not any(entry.pattern.search(row.text) for row in found)]
     assert unused == []
+
+
+def test_the_page_lists_the_known_differences() -> None:
+    """A failure means: run `python -m seatrial.harness.apiserver.differential.page`."""
+    page = PAGE.read_text()
+    assert written(page) == page
 
 
 def test_a_difference_is_told_with_its_reason_if_it_is_known() -> None:

@@ -148,7 +148,15 @@ def workload(labels: Object, **spec: Any) -> Object:
             ['spec.template.metadata.labels: Invalid value: {"app":"b"}: `selector` does not match template `labels`'],
             id="selector-misses-the-template",
         ),
-        pytest.param(workload({"app": "a"}, selector=None), None, ["spec.selector: Required value"], id="no-selector"),
+        pytest.param(
+            workload({"app": "a"}, selector=None),
+            None,
+            [
+                "spec.selector: Required value",
+                'spec.template.metadata.labels: Invalid value: {"app":"a"}: `selector` does not match template `labels`',
+            ],
+            id="no-selector",
+        ),
         pytest.param(
             workload({"app": "a"}, selector={}),
             None,
