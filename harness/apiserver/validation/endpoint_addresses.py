@@ -84,11 +84,12 @@ def _check_endpoint(endpoint: Object, kind: str, path: str, causes: Causes) -> N
             causes.extend(invalid(own, address, problem) for problem in subdomain(address))
             continue
         parsed = _parsed(address)
-        if parsed is None or f"IPv{parsed.version}" != kind:
-            causes.append(invalid(own, address, f"must be an {kind} address"))
         if parsed is None:
+            causes.append(invalid(own, address, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"))
             continue
-        _check_special(parsed, address, own if f"IPv{parsed.version}" == kind else f"{path}.addresses", causes)
+        if f"IPv{parsed.version}" != kind:
+            causes.append(invalid(f"{path}.addresses", address, f"must be an {kind} address"))
+        _check_special(parsed, address, own, causes)
     if name is not None:
         causes.extend(invalid(f"{path}.hostname", name, problem) for problem in dns_label(name))
 
@@ -109,11 +110,9 @@ def _parsed(text: Any) -> IPv4Address | IPv6Address | None:
 
 
 def _check_special(address: IPv4Address | IPv6Address, text: str, path: str, causes: Causes) -> None:
-    """Refuse addresses that point to the sender's own machine or link."""
+    """Refuse addresses that no other machine can reach. Loopback is allowed: webhooks and pods run on this machine."""
     if address.is_unspecified:
         causes.append(invalid(path, text, "may not be unspecified (0.0.0.0 or ::)"))
-    if address.is_loopback:
-        causes.append(invalid(path, text, "may not be in the loopback range (127.0.0.0/8, ::1/128)"))
     if address.is_link_local:
         causes.append(invalid(path, text, "may not be in the link-local range (169.254.0.0/16, fe80::/10)"))
     if address.is_multicast and (address.packed[:3] == b"\xe0\x00\x00" or address.packed[:2] == b"\xff\x02"):

@@ -22,6 +22,8 @@ LABEL = (
     " '[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
 )
 
+NO_MATCH = "`selector` does not match template `labels`"
+
 
 def told(causes: list[Cause]) -> list[str]:
     return [f"{cause.field}: {cause.message}" for cause in causes]
@@ -153,7 +155,7 @@ def workload(labels: Object, **spec: Any) -> Object:
             None,
             [
                 "spec.selector: Required value",
-                'spec.template.metadata.labels: Invalid value: {"app":"a"}: `selector` does not match template `labels`',
+                f'spec.template.metadata.labels: Invalid value: {{"app":"a"}}: {NO_MATCH}',
             ],
             id="no-selector",
         ),

@@ -6,7 +6,9 @@ from urllib.parse import quote
 import pytest
 
 from seatrial.harness.apiserver.storage.store import Snapshots
-from seatrial.harness.apiserver.tests.asking import CONFIGS, PODS, Api, config, pod
+from seatrial.harness.apiserver.streams.responses import Streaming
+from seatrial.harness.apiserver.tests.asking import CONFIGS, PODS, Api, Lines, config, pod
+from seatrial.scheduler.api.transport import Request
 
 
 @pytest.fixture
@@ -193,3 +195,33 @@ def test_response_formats(api: Api, accept: str, kind: str, item: str) -> None:
     if item:
         assert {listed["kind"] for listed in found["items"]} == {item}
         assert "data" not in found["items"][0]
+
+
+def test_the_old_paths_of_watches(api: Api) -> None:
+    """`/api/v1/watch/…` is a watch whatever the query says; other methods are not allowed."""
+    api.do("POST", CONFIGS, config("a"))
+    for path in ("/api/v1/watch/configmaps", "/api/v1/watch/namespaces/default/configmaps/a"):
+        found = api.server.handle(Request("GET", path))
+        assert isinstance(found, Streaming)
+        reader = Lines()
+        found.start(reader)
+        api.clock.settle()
+        assert reader.short() == ["ADDED a"]
+    assert api.ask("POST", "/api/v1/watch/configmaps", config("b"))[0] == 405
+    assert api.ask("GET", "/api/v1/watch/none")[0] == 404
+
+
+def test_an_object_at_a_revision_that_does_not_exist_yet(api: Api) -> None:
+    api.do("POST", CONFIGS, config("a"))
+    code, found = api.ask("GET", f"{CONFIGS}/a?resourceVersion={api.version + 1}")
+    assert (code, found["details"]["causes"][0]["reason"]) == (504, "ResourceVersionTooLarge")
+    assert api.ask("GET", f"{CONFIGS}/a?resourceVersion={api.version}")[0] == 200
+
+
+def test_services_are_selected_by_type_and_address(api: Api) -> None:
+    path = "/api/v1/namespaces/default/services"
+    for name, spec in (("a", {"clusterIP": "None"}), ("b", {"type": "ExternalName", "externalName": "x.y"})):
+        api.do("POST", path, {"metadata": {"name": name}, "spec": {"ports": [{"port": 1}], **spec}})
+    for selector, expected in (("spec.clusterIP%3DNone", "a"), ("spec.type%3DExternalName", "b")):
+        found = api.do("GET", f"{path}?fieldSelector={selector}")
+        assert [item["metadata"]["name"] for item in found["items"]] == [expected]
