@@ -252,12 +252,13 @@ class ApiServer:
 
     def _resource(self, group: str, version: str, parts: list[str], context: RequestContext) -> Response | Streaming:
         method = context.request.method
-        if parts[0] == "watch" and len(parts) > 1:  # the old form of a watch
+        legacy = parts[0] == "watch" and len(parts) > 1  # the old form of a watch
+        if legacy:
             parts = parts[1:]
             context.query = {**context.query, "watch": "1"}
-            if method not in {"GET", "HEAD"} and self._target(group, version, parts):
-                raise errors.method_not_allowed()
         target = self._target(group, version, parts)
+        if legacy and method not in {"GET", "HEAD"}:
+            raise errors.method_not_allowed()
         if target.resource.key in DEPRECATED:
             context.warnings.append(DEPRECATED[target.resource.key])
         if MASTERS not in context.identity.groups:

@@ -9,7 +9,7 @@ from seatrial.harness.apiserver.tests.asking import PODS, Api, pod
 from seatrial.scheduler.api.transport import JSON, MERGE_PATCH, Request, Response
 
 NAMESPACE = "/api/v1/namespaces/default"
-SAFE = {
+SAFE: dict[str, Any] = {
     "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
     "containers": [{
         "name": "main", "image": "i",
