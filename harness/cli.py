@@ -39,15 +39,6 @@ COMMANDS = {  # name → module and function, and the text of `seatrial --help`
         "seatrial.harness.commands.differential:differential",
         "Send the same requests to two API servers and list different answers.",
     ),
-    "scheduler": ("seatrial.harness.commands.scheduler:scheduler", "Run our scheduler against any API server."),
-    "descheduler": (
-        "seatrial.harness.commands.descheduler:descheduler",
-        "Run our descheduler against any API server.",
-    ),
-    "manager": (
-        "seatrial.harness.commands.manager:manager",
-        "Keep NodeMetrics and CPU normalization ratios on any API server.",
-    ),
     "vgpu-monitor": (
         "seatrial.harness.commands.vgpu_monitor:vgpu_monitor",
         "Metrics of shared cards under HAMi's names.",
@@ -57,10 +48,27 @@ COMMANDS = {  # name → module and function, and the text of `seatrial --help`
     "isolation": ("seatrial.harness.commands.isolation:isolation", "HAMi-core's limits, measured on a real GPU."),
 }
 
+PROGRAMS = {  # of scheduler/; each takes all its flags itself, `--help` too
+    "scheduler": ("seatrial.harness.commands.programs:scheduler", "Run our scheduler against any API server."),
+    "descheduler": ("seatrial.harness.commands.programs:descheduler", "Run our descheduler against any API server."),
+    "manager": (
+        "seatrial.harness.commands.programs:manager",
+        "Keep NodeMetrics and CPU normalization ratios on any API server.",
+    ),
+    "webhooks": (
+        "seatrial.harness.commands.programs:webhooks",
+        "Serve our admission webhooks for pods, quotas and nodes to any API server.",
+    ),
+}
+
 BENCHMARKS = {
     "api": (
         "seatrial.harness.commands.bench_api:api",
         "Request rates of the API server, and its memory for each object.",
+    ),
+    "churn": (
+        "seatrial.harness.commands.bench_churn:churn",
+        "Memory of the scheduler's core while pods come and go.",
     ),
     "start": ("seatrial.harness.commands.bench_start:start", "Start-up time of a cluster."),
     "deschedule": (
@@ -123,10 +131,9 @@ lab = cyclopts.App(name="lab", help="Machines and cards of a lab: who holds whic
 app.command(lab)
 for parent, table in ((app, COMMANDS), (bench, BENCHMARKS), (replay, REPLAYS), (lab, LABS)):
     for name, (where, text) in table.items():
-        if name in {"scheduler", "descheduler", "manager"}:  # hands all its flags on, --help too
-            parent.command(where, name=name, help=text, help_flags=[], version_flags=[])
-        else:
-            parent.command(where, name=name, help=text)
+        parent.command(where, name=name, help=text)
+for name, (where, text) in PROGRAMS.items():
+    app.command(where, name=name, help=text, help_flags=[], version_flags=[])
 app.register_install_completion_command(help="Install completion for this shell (bash, zsh or fish), and exit.")
 
 
@@ -134,9 +141,9 @@ def refuse_empty(words: list[str]) -> None:
     """Refuse empty arguments: they usually come from unset shell variables, and an empty path means this folder.
 
     Raises:
-        UsageError: an argument is empty. Flags of `seatrial scheduler` are not checked.
+        UsageError: an argument is empty. Flags of the programs of `scheduler/` are not checked.
     """
-    if words[:1] in (["scheduler"], ["descheduler"]):
+    if words and words[0] in PROGRAMS:
         return
     for before, word in zip(["seatrial", *words], words, strict=False):
         flag, equals, value = word.partition("=")

@@ -1,4 +1,4 @@
-"""`python -m seatrial.scheduler`: the scheduler as a process, connected to an API server."""
+"""The program `seatrial scheduler`: the scheduler as a process, connected to an API server."""
 
 import asyncio
 import contextlib
@@ -32,7 +32,7 @@ HANDOVER_TIMEOUT = 5.0  # seconds for bindings under way and the release of the 
 POLL_INTERVAL = 0.01
 DEFAULT_PORTS = (10251, 10252)  # published examples of Koordinator's API use the second
 
-app = cyclopts.App(name="python -m seatrial.scheduler", help=__doc__, result_action="return_value")
+app = cyclopts.App(name="seatrial scheduler", result_action="return_value")
 
 
 GC_THRESHOLDS = (

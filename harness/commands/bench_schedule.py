@@ -9,11 +9,14 @@ from cyclopts import Parameter, validators
 
 from seatrial.harness.bench.core import Size, bench_core
 from seatrial.harness.bench.mixes import mix as mix_named
+from seatrial.harness.bench.trace import bench_trace
 from seatrial.harness.clusters.backends import EMBEDDED, backend_named
 from seatrial.harness.errors import UsageError
+from seatrial.harness.load.trace import load_trace
 from seatrial.harness.subject.foreign import foreign_command
 from seatrial.harness.subject.protocol import OURS
 
+MIX = "accelerators"
 Positive = Annotated[int, Parameter(validator=validators.Number(gte=1))]
 
 
@@ -21,7 +24,7 @@ def schedule(
     *,
     nodes: Positive = 5000,
     pods: Positive = 20000,
-    mix: str = "accelerators",
+    mix: str = MIX,
     run: Positive = 1,
     repeat: Positive = 3,
     seed: int = 0,
@@ -32,6 +35,7 @@ def schedule(
     beside: Annotated[list[str] | None, Parameter(negative="")] = None,
     backend: Literal["embedded", "envtest"] | None = None,
     unschedulable: Annotated[int, Parameter(validator=validators.Number(gte=0))] = 0,
+    trace: Path | None = None,
     json_: Annotated[bool, Parameter(name="--json", negative="")] = False,
 ) -> None:
     """Place pods on a cluster of 8-GPU nodes and print throughput and latency.
@@ -54,6 +58,8 @@ def schedule(
             throughput is also printed as a ratio.
         backend: With --through http: embedded (the default), or envtest: real etcd and kube-apiserver.
         unschedulable: With --through core: number of further pods that wait and fit on no node.
+        trace: With --through core: CSV file of a recorded trace (docs/performance.md), of which the first --pods pods
+            come and leave in simulated time, instead of --mix.
         json_: Print figures as JSON.
     """
     if unschedulable and through != "core":
@@ -77,12 +83,26 @@ def schedule(
             foreign_command(command, Path("kubeconfig"))  # reports mistakes before anything is started
     if backend is not None:
         backend_named(backend)  # likewise
+    if trace is not None:
+        refused = {
+            "--through http": through != "core",
+            f"--mix {mix}": mix != MIX,
+            f"--run {run}": run > 1,
+            f"--unschedulable {unschedulable}": unschedulable > 0,
+        }
+        for flag, wrong in refused.items():
+            if wrong:
+                other = "; `seatrial load --trace` runs one on a cluster" if through != "core" else ""
+                raise UsageError(f"{flag} cannot be used with --trace{other}")
+        recorded = load_trace(trace, count=pods)
     size = Size(nodes, pods, repeat, run, seed, unschedulable)
 
     def progress(text: str) -> None:
         print(text, file=sys.stderr)
 
-    if through == "http":
+    if trace is not None:
+        figures = bench_trace(recorded, nodes, progress, repeat=repeat, seed=seed, config=scheduler_config)
+    elif through == "http":
         from seatrial.harness.bench.through_http import Contender, bench_http
 
         figures = bench_http(
@@ -100,13 +120,18 @@ def schedule(
         print(json.dumps(figures, indent=2))
         return
     speed = figures["pods_per_second"]
-    print(f"{nodes:,} nodes, {pods:,} pods, mix {mix} ({figures['shapes']} shapes, {run} in a row), through {through}")
+    what = f"trace {figures['trace']}" if trace is not None else f"mix {mix}"
+    row = "as recorded" if trace is not None else f"{run} in a row"
+    print(f"{nodes:,} nodes, {figures['pods']:,} pods, {what} ({figures['shapes']} shapes, {row}), through {through}")
     print(f"throughput  {speed['median']:,.0f} pods/s (lowest {speed['low']:,.0f}, highest {speed['high']:,.0f})")
     if decision := figures.get("decision_us"):
         print(f"a decision  {decision['p50']} us median, {decision['p99']} us p99")
     elif latency := figures["latency_ms"]:
         print(f"latency     {latency['p50']:,} ms median, {latency['p99']:,} ms p99, from create to bound")
     print(f"placed      {figures['placed']:,}, not placed {figures['unplaced']:,}")
+    if trace is not None:
+        most = f"at most {figures['most_at_a_time']:,} at a time"
+        print(f"left        {figures['left']:,}, {most}; digest {figures['digest']}")
     print(f"limit       {figures['limit']}")
     for other in figures.get("beside", ()):
         theirs, ratio = other["pods_per_second"], other["ratio"]

@@ -7,12 +7,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from cyclopts import Parameter
+from cyclopts import Parameter, validators
 
 from seatrial.harness.clusters.backends import EMBEDDED, backend_named
 from seatrial.harness.commands.written import check_writable
 from seatrial.harness.errors import UsageError
 from seatrial.harness.load.settings import LoadSettings
+from seatrial.harness.load.trace import load_trace
 
 PAGE_PORT = 8089
 
@@ -20,11 +21,14 @@ PAGE_PORT = 8089
 def load(
     *,
     users: int = 20,
-    rate: float = 10.0,
-    arrivals: Literal["poisson", "constant", "burst", "ramp"] = "poisson",
-    seconds: float = 10.0,
-    mix: str = "mixed",
-    hold: float = 1.0,
+    rate: float | None = None,
+    arrivals: Literal["poisson", "constant", "burst", "ramp"] | None = None,
+    seconds: float | None = None,
+    mix: str | None = None,
+    hold: float | None = None,
+    trace: Path | None = None,
+    speed: float | None = None,
+    pods: Annotated[int | None, Parameter(validator=validators.Number(gte=1))] = None,
     drain: float = 30.0,
     processes: int = 1,
     kubeconfig: Path | None = None,
@@ -46,11 +50,16 @@ def load(
 
     Args:
         users: Largest number of requests in flight.
-        rate: Pods per second; for a ramp, at its end.
-        arrivals: poisson: independently. constant: evenly. burst: every 2 s at once. ramp: from 0 up to the rate.
-        seconds: Duration of the arrivals.
-        mix: Mix of pod shapes: mixed, whole, shared, bytes, cpu, or a YAML file of shapes.
-        hold: Seconds from a pod's binding to its deletion; rate x hold pods must fit into the fleet.
+        rate: Pods per second, by default 10; for a ramp, at its end.
+        arrivals: poisson (the default): independently. constant: evenly. burst: every 2 s at once. ramp: from 0 up to
+            the rate.
+        seconds: Duration of the arrivals, by default 10.
+        mix: Mix of pod shapes: mixed (the default), whole, shared, bytes, cpu, or a YAML file of shapes.
+        hold: Seconds from a pod's binding to its deletion, by default 1; rate x hold pods must fit into the fleet.
+        trace: CSV file of a recorded trace (docs/performance.md) that says when pods come, what they request and how
+            long they stay, instead of rate, arrivals, seconds, mix and hold.
+        speed: With --trace: how many times as fast as recorded; 1 by default.
+        pods: With --trace: only the first so many pods.
         drain: Longest wait for bindings and deletions after the last arrival, in seconds.
         processes: Number of load processes over which the users are spread.
         kubeconfig: Kubeconfig of the cluster; without it, a cluster is started.
@@ -63,10 +72,12 @@ def load(
         web: Serve Locust's page until Ctrl-C.
         json_: Print figures as JSON.
     """
-    settings = LoadSettings(
-        users=users, rate=rate, arrivals=arrivals, seconds=seconds, mix=mix, hold=hold, drain=drain,
-        processes=processes, seed=seed, scheduler=scheduler_name, web_port=PAGE_PORT if web else 0,
-    )  # fmt: skip
+    common: dict[str, Any] = {
+        "users": users, "drain": drain, "processes": processes, "seed": seed, "scheduler": scheduler_name,
+        "web_port": PAGE_PORT if web else 0,
+    }  # fmt: skip
+    without = {"rate": rate, "arrivals": arrivals, "seconds": seconds, "mix": mix, "hold": hold}
+    settings = _settings(common, without, trace, {"speed": speed, "pods": pods})
     if kubeconfig is not None and (backend is not None or fleet is not None):
         flag = "--backend" if backend is not None else "--fleet"
         raise UsageError(f"{flag} applies to a cluster that this command starts; it cannot be used with --kubeconfig")
@@ -86,6 +97,22 @@ def load(
     else:
         _show(result)
     return 0 if result["bound_once"] and result["created"] and not result["violations"] else 1
+
+
+def _settings(
+    common: dict[str, Any], without: dict[str, Any], trace: Path | None, of_trace: dict[str, Any]
+) -> LoadSettings:
+    """The settings of options that were given; `without` a trace, or `of_trace`."""
+    refused = without if trace is not None else of_trace
+    for name, value in refused.items():
+        if value is not None:
+            rule = "cannot be used with --trace, which says it" if trace is not None else "needs --trace"
+            raise UsageError(f"--{name} {value} {rule}")
+    given = {name: value for name, value in (without | of_trace).items() if value is not None}
+    if trace is None:
+        return LoadSettings(**common, **given)
+    seconds = load_trace(trace, speed=given.get("speed", 1.0), count=given.get("pods")).seconds
+    return LoadSettings(**common, **given, trace=str(trace.absolute()), seconds=max(seconds, 1.0))
 
 
 def _say(text: str) -> None:

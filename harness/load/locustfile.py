@@ -40,6 +40,7 @@ class Load:
         self.record = Record()
         self.bodies = PodBodies(WORKER.settings, WORKER.part)
         self.tasks = TaskQueue(creations(WORKER))
+        self.stays: dict[str, float] = {}  # by pod: seconds from its binding to its deletion
         self.due: Queue[Task] = Queue()
         self.busy = 0  # requests that users are executing
         self.connected = 0  # users that have a connection
@@ -139,7 +140,7 @@ class Load:
     def _event(self, kind: str, pod: dict[str, Any]) -> None:
         bound = self.record.event(kind, pod, self.now())
         if bound is not None and kind != "DELETED":
-            self.add(Task("delete", bound, self.now() + WORKER.settings.hold))
+            self.add(Task("delete", bound, self.now() + self.stays.pop(bound, WORKER.settings.hold)))
 
 
 _SELECTOR = "labelSelector=" + quote(f"{PART_LABEL}={WORKER.part}")
@@ -195,6 +196,8 @@ class PodUser(FastHttpUser):  # type: ignore[misc]  # Locust has no types for us
     def _create(self, asked: Task) -> None:
         record = LOAD.record
         body = LOAD.bodies.body(asked.shape, asked.pod)
+        if asked.stay is not None:
+            LOAD.stays[asked.pod] = asked.stay
         record.send(asked.pod, asked.shape, due=asked.due, now=LOAD.now())
         answer = self.client.post(PODS, data=body, name="create pod")
         if answer.status_code == 201:
@@ -217,7 +220,7 @@ class PodUser(FastHttpUser):  # type: ignore[misc]  # Locust has no types for us
         LOAD.record.throttled += 1
         said = (answer.headers or {}).get("Retry-After", "")
         wait = float(said) if said.isdigit() else RETRY_AFTER
-        LOAD.tasks.add(Task(asked.verb, asked.pod, LOAD.now() + wait, asked.shape))
+        LOAD.tasks.add(Task(asked.verb, asked.pod, LOAD.now() + wait, asked.shape, asked.stay))
 
 
 def _failure(verb: str, answer: Any) -> str:

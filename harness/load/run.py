@@ -23,7 +23,7 @@ from seatrial.harness.load.figures import LoadResult, summarise
 from seatrial.harness.load.record import Part, Progress
 from seatrial.harness.load.settings import LOAD_LABEL, WORKER_VARIABLE, LoadSettings, StartSignal, WorkerSettings
 from seatrial.harness.load.task_queue import PodBodies
-from seatrial.harness.load.workload import crowding, mix
+from seatrial.harness.load.workload import crowding
 from seatrial.harness.processes import die_with_parent, stop
 from seatrial.scheduler.api.transport import Request, Response
 
@@ -78,7 +78,9 @@ def run_load(
 def _fullness(settings: LoadSettings, cluster: RemoteTransport) -> dict[str, float]:
     answer = _expect(cluster.call(Request("GET", "/api/v1/nodes")), "list nodes", 200)
     offers = [node.get("status", {}).get("allocatable", {}) for node in orjson.loads(answer.body)["items"]]
-    return crowding(mix(settings.mix), settings.rate * settings.hold, offers)
+    trace = settings.recorded()
+    alive = settings.rate * settings.hold if trace is None else trace.alive()
+    return crowding(settings.demand(), alive, offers)
 
 
 @contextmanager
@@ -107,7 +109,7 @@ def _wait_for_admission(settings: LoadSettings, cluster: RemoteTransport, namesp
     A new namespace refuses pods with 403 until its service account exists; that is waited for.
     """
     bodies = PodBodies(settings, 0)
-    for shape in mix(settings.mix).shapes:
+    for shape in settings.demand().shapes:
         request = Request("POST", f"/api/v1/namespaces/{namespace}/pods?dryRun=All", bodies.body(shape.name, "trial"))
         answers: list[Response] = []
 

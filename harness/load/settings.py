@@ -1,10 +1,13 @@
 """Settings of a load (`LoadSettings`), and the file that each load process gets (`WorkerSettings`)."""
 
+from pathlib import Path
+
 import msgspec
 
 from seatrial.harness.errors import UsageError
 from seatrial.harness.load.arrival import Arrivals
-from seatrial.harness.load.workload import mix
+from seatrial.harness.load.trace import Trace, load_trace
+from seatrial.harness.load.workload import Mix, mix
 
 WORKER_VARIABLE = "SEATRIAL_LOAD"  # in the environment of a load process: the path of its settings
 PART_LABEL = "seatrial.dev/load-part"  # on each pod: which process made it, and watches it
@@ -29,10 +32,13 @@ class LoadSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     seed: int = 0
     scheduler: str = ""  # schedulerName of the pods; empty: the server's default
     web_port: int = 0  # of Locust's page; 0: none
+    trace: str = ""  # a file with the pods' arrivals, requests and durations, instead of rate, arrivals, mix and hold
+    speed: float = 1.0  # how many times as fast the trace's time passes
+    pods: int | None = None  # of the trace, the first so many
 
     def __post_init__(self) -> None:
         self.plan()
-        mix(self.mix)
+        self.demand()
         for name, whole in (("users", self.users), ("processes", self.processes)):
             if whole < 1:
                 raise UsageError(f"{name}: expected 1 or more, found {whole}")
@@ -43,6 +49,15 @@ class LoadSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise UsageError(f"processes: expected at most as many as users ({self.users}), found {self.processes}")
         if self.web_port and self.processes > 1:
             raise UsageError(f"the web page shows one process; expected --processes 1, found {self.processes}")
+
+    def recorded(self) -> Trace | None:
+        """The trace, if there is one: its file is read."""
+        return load_trace(Path(self.trace), speed=self.speed, count=self.pods) if self.trace else None
+
+    def demand(self) -> Mix:
+        """The shapes of the pods."""
+        trace = self.recorded()
+        return mix(self.mix) if trace is None else trace.mix()
 
     def plan(self) -> Arrivals:
         """The arrival process of these settings."""

@@ -22,6 +22,7 @@ class Task:
     pod: str
     due: float
     shape: str = ""
+    stay: float | None = None  # seconds from the binding to the deletion; None: as the settings say
 
 
 class TaskQueue:
@@ -50,6 +51,14 @@ class TaskQueue:
 def creations(worker: WorkerSettings) -> Iterator[Task]:
     """The creations of this process: every `processes`-th arrival of the plan, beginning with number `part`."""
     settings = worker.settings
+    trace = settings.recorded()
+    if trace is not None:
+        pods = itertools.islice(enumerate(trace.pods), worker.part, None, settings.processes)
+        end = trace.seconds
+        return (
+            Task("create", f"load-{number:07}", pod.at, pod.shape, end - pod.at if pod.stay is None else pod.stay)
+            for number, pod in pods
+        )
     due = settings.plan().times(settings.seed)
     shapes = mix(settings.mix).draw(settings.seed)
     numbered = itertools.islice(enumerate(zip(due, shapes, strict=False)), worker.part, None, settings.processes)
@@ -60,7 +69,7 @@ class PodBodies:
     """PodBodies of create requests: each shape is rendered once, and the pod's name is inserted."""
 
     def __init__(self, settings: LoadSettings, part: int) -> None:
-        self._rendered = {shape.name: _rendered(shape, settings, part) for shape in mix(settings.mix).shapes}
+        self._rendered = {shape.name: _rendered(shape, settings, part) for shape in settings.demand().shapes}
 
     def body(self, shape: str, name: str) -> bytes:
         before, after = self._rendered[shape]

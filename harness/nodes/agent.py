@@ -17,7 +17,7 @@ from seatrial.fake_devices.machine import Machine
 from seatrial.harness.errors import UsageError
 from seatrial.harness.nodes import topology
 from seatrial.harness.nodes.faults import FAULTS_ANNOTATION, FaultScript
-from seatrial.harness.nodes.fleet import ENTRY_ANNOTATION, SIMULATED_LABEL, checked_entry, kubelet_of
+from seatrial.harness.nodes.fleet import ENTRY_ANNOTATION, SIMULATED_LABEL, checked_entry, kubelet_of, processor_of
 from seatrial.harness.nodes.follow import Follower, HeadMeta
 from seatrial.harness.nodes.hardware import NodeHardware, machine_of
 from seatrial.harness.nodes.leases import Leases
@@ -30,7 +30,7 @@ from seatrial.scheduler.api.clock import Clock
 from seatrial.scheduler.api.numa import AMPLIFICATION_RATIO, NODE_RESERVATION
 from seatrial.scheduler.api.slo import CollectPolicy
 from seatrial.scheduler.api.transport import Transport
-from seatrial.scheduler.api.wire import ResourceList, Wire, decoder
+from seatrial.scheduler.api.wire import Condition, ResourceList, Wire, decoder
 
 log = logging.getLogger(__name__)
 
@@ -58,6 +58,12 @@ class _NodeMeta(Wire, frozen=True):
 
 class _NodeStatus(Wire, frozen=True):
     allocatable: ResourceList = msgspec.field(default_factory=dict)
+    conditions: tuple[Condition, ...] = ()
+
+    @property
+    def given_up(self) -> bool:
+        """Whether the node lifecycle controller missed the node's Lease and has set Ready to Unknown."""
+        return any(found.type == "Ready" and found.status == "Unknown" for found in self.conditions)
 
 
 class _NodeSeen(Wire, frozen=True):
@@ -84,11 +90,12 @@ _decode_pod = decoder(_PodSeen)
 class _Node:
     """A node and what runs beside its agent."""
 
-    __slots__ = ("agent", "booted", "entry", "faults", "machine", "ratios", "reserved")
+    __slots__ = ("agent", "booted", "entry", "faults", "given_up", "machine", "ratios", "reserved")
 
     def __init__(self, agent: NodeAgent, faults: FaultScript, entry: str, machine: Machine) -> None:
         self.agent, self.faults, self.entry, self.machine = agent, faults, entry, machine
         self.booted = False
+        self.given_up = False
         self.ratios = ""  # the amplification ratios that the Node showed last
         self.reserved: str | None = None  # for processes outside containers, as the NodeResourceTopology says it
 
@@ -186,6 +193,10 @@ class NodeAgents:
             if ratios != known.ratios:
                 known.ratios = ratios
                 self._clock.call_later(STATUS_WITHIN, known.agent.report_status)
+            if found.status.given_up and not known.given_up:
+                # As a kubelet, which compares its status every ten seconds.
+                self._clock.call_later(STATUS_WITHIN, known.agent.report_status)
+            known.given_up = found.status.given_up
             known.agent.set_amplified(found.status.allocatable if ratios else {})
             known.agent.usage.set_node(seen.annotations.get(RESOURCES_ANNOTATION, ""))
             for problem in known.faults.follow(seen.annotations.get(FAULTS_ANNOTATION, "")):
@@ -200,7 +211,7 @@ class NodeAgents:
             machine = machine_of(entry)
         except UsageError as error:
             self._refused[seen.uid] = text
-            self._cannot_boot(seen.name, str(error))
+            self._cannot_boot(seen, str(error))
             return None
         hardware = NodeHardware(seen.name, machine, seed=self._seed)
         number = next(self._numbers)
@@ -213,7 +224,7 @@ class NodeAgents:
             runtime=self._runtime,
             writer=self._writer,
             clock=self._clock,
-            topology=topology.manifest(seen.name, seen.uid, machine, kubelet_of(entry)),
+            topology=topology.manifest(seen.name, seen.uid, machine, kubelet_of(entry), processor_of(entry)),
             kubelet=(kubelet.host, kubelet.port) if kubelet is not None else None,
             seed=self._seed,
         )
@@ -238,15 +249,16 @@ class NodeAgents:
             self._homes[head.uid] = agent.name
             agent.pod_set(head.uid, head.deletion_timestamp is not None, msgspec.Raw(raw))
 
-    def _cannot_boot(self, name: str, why: str) -> None:
+    def _cannot_boot(self, seen: _NodeMeta, why: str) -> None:
         """Report a mistake in the Node's annotation as a condition of the Node."""
-        log.warning("node cannot-boot node=%s why=%s", name, why)
+        log.warning("node cannot-boot node=%s why=%s", seen.name, why)
         now = self._clock.timestamp()
         condition = {
             "type": "Ready", "status": "False", "reason": "FleetEntryRefused", "message": why,
             "lastHeartbeatTime": now, "lastTransitionTime": now,
         }  # fmt: skip
-        self._writer.strategic(f"{NODES}/{name}/status", {"status": {"conditions": [condition]}})
+        patch = {"metadata": {"uid": seen.uid}, "status": {"conditions": [condition]}}
+        self._writer.strategic(f"{NODES}/{seen.name}/status", patch)
 
     def _node_gone(self, head: HeadMeta) -> None:
         self._refused.pop(head.uid, None)

@@ -373,7 +373,9 @@ class NodeAgent:
             if plugin.assigned in answers and meta.annotations.get(plugin.assigned) != "true":
                 patch = {"metadata": {"annotations": answers}}
                 self._writer.merge(pod_path(meta.namespace, meta.name), patch)
-                self._writer.merge(f"{NODES}/{self.name}", {"metadata": {"annotations": {plugin.lock: None}}})
+                self._writer.merge(
+                    f"{NODES}/{self.name}", {"metadata": {"uid": self.uid, "annotations": {plugin.lock: None}}}
+                )
 
     def _changed(self, run: _PodRun, states: tuple[ContainerState, ...]) -> None:
         """The runtime says that containers have changed."""

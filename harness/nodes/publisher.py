@@ -69,7 +69,7 @@ class Publisher:
 
     def mark(self, labels: Mapping[str, str], taints: Sequence[Manifest] = (), done: Done | None = None) -> None:
         """Set labels of the node, and its taints if there are any."""
-        patch: Manifest = {"metadata": {"labels": labels}}
+        patch: Manifest = {"metadata": {"labels": labels, "uid": self._uid}}
         if taints:
             patch["spec"] = {"taints": list(taints)}
         self._writer.strategic(f"{NODES}/{self._name}", patch, done)
@@ -180,7 +180,9 @@ class Publisher:
                 **self._facts,
             },
         }
-        self._writer.strategic(f"{NODES}/{self._name}/status", {"status": status})
+        # With its UID the write is refused where the node was deleted and another one has its name: a late status
+        # would give that node this machine's capacity.
+        self._writer.strategic(f"{NODES}/{self._name}/status", {"metadata": {"uid": self._uid}, "status": status})
 
 
 def _ready(now: str) -> Manifest:

@@ -55,11 +55,31 @@ class Kubelet(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
 PLAIN = Kubelet()
 
 
+class Processor(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The CPU model that a node reports, in the format of fleet files."""
+
+    model: str = "Simulated CPU"
+    vendor: str = ""
+    hyper_threading: bool | None = None  # None: as the CPUs of the machine are numbered
+    turbo: bool = False
+
+    def report(self, machine: Machine) -> numa.CpuBasicInfo:
+        threads = _threads(machine) == 2 if self.hyper_threading is None else self.hyper_threading
+        return numa.CpuBasicInfo(self.model, threads, self.turbo, self.vendor)
+
+
+ANY_PROCESSOR = Processor()
+
+
+def _threads(machine: Machine) -> int:
+    """Threads per core: two if the number of CPUs allows it."""
+    return 2 if machine.cpu % (2 * max(machine.numa, 1)) == 0 else 1
+
+
 def cpus_of(machine: Machine) -> list[Manifest]:
-    """Every CPU with its core, socket and NUMA node; two threads per core if the number of CPUs allows it."""
+    """Every CPU with its core, socket and NUMA node."""
     nodes = max(machine.numa, 1)
-    threads = 2 if machine.cpu % (2 * nodes) == 0 else 1
-    cores = machine.cpu // threads
+    cores = machine.cpu // _threads(machine)
     sockets = min(nodes, MAX_SOCKETS)
     found = []
     for number in range(machine.cpu):
@@ -112,7 +132,9 @@ def reservation(machine: Machine, written: str) -> str | None:
     return to_json(msgspec.structs.replace(found, reserved_cpus=cpuset_text(chosen))).decode()
 
 
-def manifest(node: str, node_uid: str, machine: Machine, kubelet: Kubelet = PLAIN) -> Manifest:
+def manifest(
+    node: str, node_uid: str, machine: Machine, kubelet: Kubelet = PLAIN, processor: Processor = ANY_PROCESSOR
+) -> Manifest:
     """The NodeResourceTopology object, owned by its Node."""
     policy = {"policy": "static" if kubelet.full_pcpus_only else "none"} | (
         {"options": {"full-pcpus-only": "true"}} if kubelet.full_pcpus_only else {}
@@ -129,6 +151,7 @@ def manifest(node: str, node_uid: str, machine: Machine, kubelet: Kubelet = PLAI
             "labels": {"app.kubernetes.io/managed-by": "Koordinator"},
             "annotations": {
                 numa.CPU_TOPOLOGY: _cpu_topology(machine),
+                numa.CPU_BASIC_INFO: to_json(processor.report(machine)).decode(),
                 **{key: to_json(value).decode() for key, value in annotations.items()},
             },
             "ownerReferences": [

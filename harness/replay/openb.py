@@ -5,18 +5,16 @@ GPU-Sharing Workloads with Fragmentation Gradient Descent" (USENIX ATC '23). Col
 of the files: CPU in thousandths of a core, memory in MiB, GPU in thousandths of a card.
 """
 
-import csv
 import random
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from seatrial.harness.csv_rows import Row, rows
 from seatrial.harness.errors import UsageError
 from seatrial.scheduler.packing.shapes import CARD, Shape
 
 _NODE_COLUMNS = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
 _POD_COLUMNS = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
-_DIGITS = 12  # sums over a trace stay within 64 bits
 _MODELS = "gpu_spec"  # the traces with more multi-GPU pods lack it
 
 
@@ -108,7 +106,7 @@ def arrivals(trace: Trace, load: float, seed: int) -> list[Shape]:
 
 def _nodes(path: Path) -> tuple[Node, ...]:
     nodes: dict[str, Node] = {}
-    for row in _rows(path, _NODE_COLUMNS):
+    for row in rows(path, _NODE_COLUMNS):
         gpus = row.number("gpu")
         if gpus:
             node = Node(row.word("sn"), row.number("cpu_milli"), row.number("memory_mib"), gpus, row.word("model"))
@@ -123,7 +121,7 @@ def _nodes(path: Path) -> tuple[Node, ...]:
 def _pods(path: Path, known: frozenset[str], fleet: Path) -> tuple[Pod, ...]:
     pods: dict[str, Pod] = {}
     shapes: dict[Shape, Shape] = {}  # one object for each shape: there are few
-    for row in _rows(path, _POD_COLUMNS):
+    for row in rows(path, _POD_COLUMNS):
         name = row.word("name")
         if name in pods:
             raise row.refusal("name", "a name that no other line has", name)
@@ -140,7 +138,7 @@ def _pods(path: Path, known: frozenset[str], fleet: Path) -> tuple[Pod, ...]:
     return tuple(pods[name] for name in sorted(pods))
 
 
-def _check_gpus(row: "_Row", gpus: int, milli: int) -> None:
+def _check_gpus(row: Row, gpus: int, milli: int) -> None:
     if gpus == 0:
         fits, expected = milli == 0, "0 for a pod without GPU"
     elif gpus == 1:
@@ -149,48 +147,3 @@ def _check_gpus(row: "_Row", gpus: int, milli: int) -> None:
         fits, expected = milli == CARD, f"{CARD} for a pod with {gpus} GPUs (only one card can be shared)"
     if not fits:
         raise row.refusal("gpu_milli", expected, str(milli))
-
-
-@dataclass(frozen=True, slots=True)
-class _Row:
-    path: Path
-    line: int
-    cells: dict[str, str | None]
-
-    def refusal(self, column: str, expected: str, found: str) -> UsageError:
-        return UsageError(f"{self.path}, line {self.line}, column {column}: expected {expected}, found {found!r}")
-
-    def text(self, column: str, absent: str | None = None) -> str:
-        value = self.cells.get(column, absent)
-        if value is None:
-            raise self.refusal(column, "a value", "the end of the line")
-        return value.strip()
-
-    def word(self, column: str) -> str:
-        value = self.text(column)
-        if not value:
-            raise self.refusal(column, "a name", value)
-        return value
-
-    def number(self, column: str) -> int:
-        value = self.text(column)
-        if not (value.isascii() and value.isdigit() and len(value) <= _DIGITS):  # int() would take "1_000" and "-1"
-            raise self.refusal(column, f"a whole number, 0 or more, of at most {_DIGITS} digits", value)
-        return int(value)
-
-
-def _rows(path: Path, columns: tuple[str, ...]) -> Iterator[_Row]:
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            reader = csv.DictReader(file, strict=True)
-            header = reader.fieldnames or []
-            missing = [column for column in columns if column not in header]
-            if missing:
-                found = ", ".join(header) or "an empty file"
-                raise UsageError(
-                    f"{path}, line 1: expected columns {', '.join(columns)}; {missing[0]} is missing; found {found}"
-                )
-            for cells in reader:
-                yield _Row(path, reader.line_num, cells)
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise UsageError(f"{path}: expected a readable CSV file; {error}") from None

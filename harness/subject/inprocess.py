@@ -166,6 +166,8 @@ class BareCore:
         except ConfigError as error:
             raise UsageError(f"--scheduler-config: {error}") from error
         self.evicted: list[str] = []
+        self.bound: list[tuple[str, str]] = []
+        """Names and nodes of the pods that `decide` has bound; the caller clears it."""
         self.last: tuple[str, Mapping[str, str]] = ("", {})
         """The node and the annotations of the pod that was bound last."""
 
@@ -234,5 +236,6 @@ class BareCore:
             if isinstance(decision, Bind):
                 self._core.bound(decision.info.uid)
                 self.last = decision.node, decision.annotations
+                self.bound.append((decision.info.pod.metadata.name, decision.node))
                 bound += 1
         return bound

@@ -132,12 +132,20 @@ def test_ctrl_c_is_answered(folder: Path) -> None:
 
 @pytest.mark.parametrize("file", ["broken.yaml", "binary.yaml", "list.yaml", "empty.yaml", "odd.yaml", "a folder"])
 def test_our_scheduler_refuses_what_is_no_kubeconfig(folder: Path, file: str) -> None:
-    """It is the only command that replaces this process, so that its own words are what a user sees."""
+    """The scheduler replaces this process, so its own message is what a user sees."""
     command = [sys.executable, "-m", "seatrial", "scheduler", "--kubeconfig", file]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False)  # noqa: S603
     assert done.returncode == 2, done.stderr
     assert f"kubeconfig {file}" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("program", list(cli.PROGRAMS))
+def test_help_of_a_program_names_its_command(folder: Path, program: str) -> None:
+    command = [sys.executable, "-m", "seatrial", program, "--help"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False)  # noqa: S603
+    assert done.stdout.startswith(f"Usage: seatrial {program} ")
+    assert "--kubeconfig" in done.stdout
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -274,6 +274,11 @@ class NodeBuilder:
         """Cards by model name of the catalogue, of any vendor."""
         return self.devices(model, count)
 
+    def cards(self, count: int, *, vendor: str = "nvidia") -> Self:
+        """Cards of any model of the vendor: nvidia, huawei, cambricon or amd."""
+        self.manifest.setdefault("devices", []).append({"vendor": vendor, "count": count})
+        return self
+
     def nics(self, model: str, count: int) -> Self:
         return self.devices(model, count)
 
@@ -297,6 +302,11 @@ class NodeBuilder:
             "reserved_cpus": reserved_cpus,
         }
         self.manifest["kubelet"] = {key: value for key, value in said.items() if value}
+        return self
+
+    def processor(self, model: str, *, hyper_threading: bool = False, turbo: bool = False) -> Self:
+        """The CPU model that the node agent reports."""
+        self.manifest["processor"] = {"model": model, "hyper_threading": hyper_threading, "turbo": turbo}
         return self
 
     def numa_policy(self, policy: str) -> Self:

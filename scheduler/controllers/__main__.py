@@ -1,4 +1,4 @@
-"""`python -m seatrial.scheduler.controllers`: the manager as a process, against any API server."""
+"""The program `seatrial manager`: the controllers as a process, against any API server."""
 
 import asyncio
 import logging
@@ -15,7 +15,7 @@ from seatrial.scheduler.client.kubeconfig import KubeconfigError, load_server
 from seatrial.scheduler.controllers.app import build_manager, build_routes
 from seatrial.scheduler.services.http import serve
 
-app = cyclopts.App(name="python -m seatrial.scheduler.controllers", help=__doc__, result_action="return_value")
+app = cyclopts.App(name="seatrial manager", result_action="return_value")
 
 
 @app.default

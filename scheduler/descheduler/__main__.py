@@ -1,4 +1,4 @@
-"""`python -m seatrial.scheduler.descheduler`: the descheduler as a process, against any API server."""
+"""The program `seatrial descheduler`: the descheduler as a process, against any API server."""
 
 import asyncio
 import logging
@@ -22,7 +22,7 @@ from seatrial.scheduler.descheduler.shell import Shell
 from seatrial.scheduler.services.flags import level_of
 from seatrial.scheduler.services.http import serve
 
-app = cyclopts.App(name="python -m seatrial.scheduler.descheduler", help=__doc__, result_action="return_value")
+app = cyclopts.App(name="seatrial descheduler", result_action="return_value")
 
 GIVE_UP_WITHIN = 5.0  # seconds for releasing the Lease
 

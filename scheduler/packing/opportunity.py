@@ -44,6 +44,7 @@ class Demand:
         self._memory: Floats = np.array([max(shape.memory, 1) for shape in self.large], np.float64)
         accepts = _table([[shape.runs_on(model) for shape in self.large] for model in models], self.large)
         self._accepts: Floats = accepts.astype(np.float64)  # [model, large], 1 or 0
+        self._accepts_all = bool(accepts.all())
         rates = [
             sum(count for shape, count in demand.items() if shape.needs_as_much_as(large)) / requested
             for large in self.large
@@ -63,7 +64,7 @@ class Demand:
 
     def places(self, states: NodeStates) -> Ints:
         """How many pods of each large shape fit on each node, [node, large]."""
-        return self._fitting(states.free, states.cpu, states.memory, states.model).astype(np.int64)
+        return self._fitting(states.free, states.cpu, states.memory, states.model).T.astype(np.int64)
 
     def idle(self, states: NodeStates) -> Ints:
         """Idle GPU of each node that pods of each set of models can use, [node, set]."""
@@ -88,45 +89,47 @@ class Demand:
     def cost(self, states: NodeStates, payers: "Payers", prices: "Prices") -> Floats:
         """What placements cost others, in thousandths of a GPU, [node, shape]."""
         shapes = payers.shapes
-        bill = payers.bill(prices)
+        bill = payers.bill(prices, self._in_set)
         cost: Floats = np.zeros((len(states.cpu), len(shapes)))
         if len(bill.priced):
             cards = states.cards
-            free = states.free[:, None] - payers.whole
+            free = states.free - payers.whole
             shared = shapes.shared
             if shared:
                 used = np.where(cards < CARD, cards, 0).max(axis=1)
-                free[:, :shared] -= used[:, None] < shapes.part[:shared]  # no card in use has room for the part
+                free[:shared] -= used < payers.part  # no card in use has room for the part
             places = self._fitting(
-                free,
-                states.cpu[:, None] - payers.cpu,
-                states.memory[:, None] - payers.memory,
-                states.model[:, None],
-                bill.priced,
+                free, states.cpu - payers.cpu, states.memory - payers.memory, states.model, bill.priced
             )
             lost = places[:, -1:] - places[:, :-1]
             lost -= bill.own
             np.maximum(lost, 0, out=lost)
             lost *= bill.places
-            cost = lost.max(axis=2)
-        if bill.pays_for_sets:
-            pays = self._in_set[states.model][:, None, :] & ~payers.members
-            cost = cost + (pays * prices.sets).max(axis=2) * shapes.request
+            cost = lost.max(axis=0).T
+        if bill.for_sets is not None:
+            cost = cost + bill.for_sets[states.model]
         return cost
 
     def _fitting(self, free: Ints, cpu: Ints, memory: Ints, model: Ints, which: "slice | Ints" = _ALL) -> Floats:
-        """How many pods of some large shapes fit, [..., large]."""
-        fits: Floats = cpu[..., None] / self._cpu[which]
-        np.minimum(fits, memory[..., None] / self._memory[which], out=fits)
-        np.minimum(fits, free[..., None] / self._gpus[which], out=fits)
+        """How many pods of some large shapes fit, [large, ..., node]; `model` [node], the others [..., node].
+
+        Nodes are the last axis and large shapes the first: operations then run over long rows, for many nodes as well
+        as for one node and many shapes.
+        """
+        own = (slice(None), *(None,) * free.ndim)
+        fits: Floats = cpu / self._cpu[which][own]
+        np.minimum(fits, memory / self._memory[which][own], out=fits)
+        np.minimum(fits, free / self._gpus[which][own], out=fits)
         np.floor(fits, out=fits)
         np.maximum(fits, 0, out=fits)
-        fits *= self._accepts[model][..., which]
+        if not self._accepts_all:
+            accepts = self._accepts[model].T[which]
+            fits *= accepts.reshape(len(accepts), *(1,) * (free.ndim - 1), -1)
         return fits
 
 
 class Payers:
-    """Some shapes of pods, and what they take of a node: an array each, with a last entry that takes nothing."""
+    """Some shapes of pods, and what they take of a node: [shape, 1], with a last entry that takes nothing."""
 
     def __init__(self, shapes: Shapes, own: Ints, members: Flags) -> None:
         """`own` [shape, large]: places that the shape itself needs and does not pay for.
@@ -134,27 +137,36 @@ class Payers:
         `members` [shape, set]: the shape accepts only models of the set.
         """
         self.shapes, self.members = shapes, members
-        self.cpu, self.memory, self.whole = (np.append(each, 0) for each in (shapes.cpu, shapes.memory, shapes.whole))
+        taken = (np.append(each, 0)[:, None] for each in (shapes.cpu, shapes.memory, shapes.whole))
+        self.cpu, self.memory, self.whole = taken
+        self.part = shapes.part[: shapes.shared, None]
         self._own = own
         self._bill: tuple[Prices, _Bill] | None = None
 
-    def bill(self, prices: "Prices") -> "_Bill":
-        """What these prices say of these shapes."""
+    def bill(self, prices: "Prices", in_set: Flags) -> "_Bill":
+        """What these prices say of these shapes. `in_set` [model, set]."""
         if self._bill is None or self._bill[0] is not prices:
             priced = np.flatnonzero(prices.places)
-            own = self._own[:, priced].astype(np.float64)
-            self._bill = prices, _Bill(priced, prices.places[priced], own, bool(prices.sets.any()))
+            own = self._own[:, priced].T[..., None].astype(np.float64)
+            for_sets: Floats | None = None
+            if prices.sets.any():
+                pays = in_set[:, None, :] & ~self.members
+                for_sets = (pays * prices.sets).max(axis=2) * self.shapes.request
+            self._bill = prices, _Bill(priced, prices.places[priced, None, None], own, for_sets)
         return self._bill[1]
 
 
 @dataclass(frozen=True, slots=True)
 class _Bill:
-    """`priced`: the large shapes whose places have a price; `places` [priced]: it; `own` [shape, priced]."""
+    """`priced`: the large shapes whose places have a price; `places` [priced, 1, 1]: it; `own` [priced, shape, 1].
+
+    `for_sets` [model, shape]: what a shape pays on a model that others require; None: nothing has such a price.
+    """
 
     priced: Ints
     places: Floats
     own: Floats
-    pays_for_sets: bool
+    for_sets: Floats | None
 
 
 class Prices:

@@ -26,7 +26,7 @@ CONFIG = {
 }
 WITHIN = 40.0  # seconds; a node's status is written again within ten
 
-pytestmark = [pytest.mark.needs(Capability.NODES), pytest.mark.alone]
+pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER), pytest.mark.alone]
 
 
 def model(cluster: Trial, name: str, cpu: str, *, threads: bool = False, turbo: bool = False) -> None:
@@ -114,6 +114,24 @@ def test_pods_are_scheduled_by_the_amplified_amount(
 
 def bound(cluster: Trial) -> list[str]:
     return [found.metadata.name for found in cluster.pods() if found.spec.node_name]
+
+
+@pytest.mark.feature("CPU-4.reported")
+@pytest.mark.case("LA-033", severity="critical")
+@pytest.mark.long(seconds=60)
+def test_the_model_that_the_agent_reports_decides(cluster: Trial, start_manager: StartManager) -> None:
+    """Nodes of three CPU models: agents report them, and nothing is written by hand. One has a ratio with and one
+    without hyper-threading, and a model that the table lacks leaves its node as it is."""
+    cluster.add(
+        node("fast").cpu(16).memory("64Gi").processor(FAST),
+        node("threads").cpu(16).memory("64Gi").processor(FAST, hyper_threading=True),
+        node("unknown").cpu(16).memory("64Gi").processor("Other CPU"),
+    )
+    start_manager(CONFIG, webhook=True)
+
+    expect_cpu(cluster, "fast", "24")
+    expect_cpu(cluster, "threads", "19200m")
+    assert (allocatable(cluster, "unknown"), annotation(cluster, "unknown", CPU_NORMALIZATION_RATIO)) == ("16", "")
 
 
 @pytest.mark.feature("CPU-4.manifest-cpu-normalization")

@@ -328,13 +328,16 @@ class Admission:
             if self._default_revision != classes.changed:
                 self._default_revision, self._default = classes.changed, _default_priority(classes)
             value, name, policy = self._default
-        given = spec.get("priority")
-        if given is not None and given != value:
-            why = (
-                "the integer value of priority must not be provided in pod spec;"
-                f" priority admission controller computed {value} from the given PriorityClass name"
-            )
-            raise errors.forbidden("pods", "", str(body["metadata"].get("name", "")), why)
+        for what, given, computed in (
+            ("the integer value of priority", spec.get("priority"), value),
+            ("the string value of PreemptionPolicy", spec.get("preemptionPolicy"), policy),
+        ):
+            if given is not None and given != computed:
+                why = (
+                    f"{what} ({given}) must not be provided in pod spec;"
+                    f" priority admission controller computed {computed} from the given PriorityClass name"
+                )
+                raise errors.forbidden("pods", "", str(body["metadata"].get("name", "")), why)
         return Priority(value, name, policy)
 
     def _check_single_global_default(self, body: Object) -> None:

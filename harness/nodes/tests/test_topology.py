@@ -3,12 +3,13 @@
 import json
 from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from seatrial.harness.errors import UsageError
 from seatrial.harness.nodes.agent import NodeAgents
-from seatrial.harness.nodes.fleet import checked_entry, node_manifest, parse_fleet
+from seatrial.harness.nodes.fleet import checked_entry, node_manifest, parse_fleet, processor_of
 from seatrial.harness.nodes.hardware import machine_of
 from seatrial.harness.nodes.tests.little_api import LittleApi
 from seatrial.harness.nodes.topology import Kubelet, cpus_of, manifest, reservation, zones_of
@@ -128,3 +129,23 @@ def test_what_others_wrote_stays(api: LittleApi) -> None:
     found = api.get(f"{TOPOLOGIES}/n")
     assert found["metadata"]["labels"] == {"theirs": "x", "app.kubernetes.io/managed-by": "Koordinator"}
     assert len(found["zones"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("cpus", "processor", "want"),
+    [
+        (8, {}, ("Simulated CPU", True, False)),
+        (7, {}, ("Simulated CPU", False, False)),  # an odd number: one thread per core
+        (8, {"model": "x", "hyper_threading": False, "turbo": True}, ("x", False, True)),
+    ],
+)
+def test_the_cpu_model_is_reported(cpus: int, processor: dict[str, Any], want: tuple[str, bool, bool]) -> None:
+    entry = checked_entry({"name": "n", "cpu": cpus, "processor": processor})
+    found = manifest("n", "uid", machine_of(entry), processor=processor_of(entry))
+    info = json.loads(found["metadata"]["annotations"]["node.koordinator.sh/cpu-basic-info"])
+    assert (info["cpuModel"], info.get("hyperThreadEnabled", False), info.get("turboEnabled", False)) == want
+
+
+def test_an_unknown_field_of_a_processor_is_refused() -> None:
+    with pytest.raises(UsageError, match="unknown field `modle`"):
+        checked_entry({"name": "n", "processor": {"modle": "x"}})

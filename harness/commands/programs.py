@@ -1,0 +1,36 @@
+"""`seatrial scheduler`, `descheduler`, `manager`, `webhooks`: the programs of `scheduler/`, against any API server.
+
+Each becomes that program: all flags, `--help` too, are passed to it, and signals reach it directly.
+"""
+
+import os
+import sys
+from typing import Annotated, NoReturn
+
+from cyclopts import Parameter
+
+Words = Annotated[str, Parameter(allow_leading_hyphen=True)]
+
+
+def scheduler(*words: Words) -> None:
+    """Run our scheduler until it is stopped."""
+    _become("seatrial.scheduler", words)
+
+
+def descheduler(*words: Words) -> None:
+    """Run our descheduler until it is stopped."""
+    _become("seatrial.scheduler.descheduler", words)
+
+
+def manager(*words: Words) -> None:
+    """Run our manager of NodeMetrics and CPU normalization until it is stopped."""
+    _become("seatrial.scheduler.controllers", words)
+
+
+def webhooks(*words: Words) -> None:
+    """Serve our admission webhooks until they are stopped."""
+    _become("seatrial.scheduler.webhooks", words)
+
+
+def _become(module: str, words: tuple[str, ...]) -> NoReturn:
+    os.execv(sys.executable, [sys.executable, "-m", module, *words])  # noqa: S606 our own interpreter, no shell
