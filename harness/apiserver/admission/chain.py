@@ -11,10 +11,13 @@ import orjson
 from seatrial.harness.apiserver import errors
 from seatrial.harness.apiserver.admission.pod_admission import PodAdmission
 from seatrial.harness.apiserver.admission.pod_specs import Completed, PodSpecCache, Priority
+from seatrial.harness.apiserver.attempts import Attempt
+from seatrial.harness.apiserver.cel.expressions import LOOP_EXPRESSIONS, MAX_EXPRESSIONS, expression_length
 from seatrial.harness.apiserver.defaults.kinds import default
 from seatrial.harness.apiserver.defaults.qos import qos_class
 from seatrial.harness.apiserver.discovery.resources import Registry, Resource
 from seatrial.harness.apiserver.field_errors import Cause, message
+from seatrial.harness.apiserver.long_computations import LongComputations, NeedsThread
 from seatrial.harness.apiserver.names import check_metadata, check_new_finalizers, subdomain
 from seatrial.harness.apiserver.schemas.custom_schemas import CustomSchema
 from seatrial.harness.apiserver.schemas.shapes import conform, report_unknown_fields
@@ -37,6 +40,8 @@ _FREE_FINALIZERS = frozenset({
     ("admissionregistration.k8s.io", "validatingwebhookconfigurations"),
     ("admissionregistration.k8s.io", "mutatingwebhookconfigurations"),
 })  # fmt: skip
+# Kinds with CEL expressions that are compiled when the object is stored.
+_EXPRESSION_GROUPS = frozenset({"apiextensions.k8s.io", "admissionregistration.k8s.io", "resource.k8s.io"})
 
 Hook = Callable[[Resource, Object, Object | None, str], None]
 Concerns = Callable[[Resource, str], bool]  # (resource, namespace) → whether the hook applies
@@ -52,7 +57,8 @@ class Admission:
         self._pods = PodAdmission(store)
         # store revision, priority of pods without a class
         self._default_revision, self._default = -1, Priority(0, "", "")
-        self.webhooks = Webhooks(store, registry)
+        self.long = LongComputations()
+        self.webhooks = Webhooks(store, registry, self.long)
         self.hooks: list[Hook] = []  # further admission plugins: (resource, object, old, subresource)
         # plugins that are called only where their second function is true
         self.plugins: list[tuple[Hook, Concerns]] = []
@@ -67,11 +73,12 @@ class Admission:
         *,
         strictness: str,
         write: Write | None = None,
+        attempt: Attempt | None = None,
     ) -> Object:
         """Admit a new object, completing `body` in place.
 
         Returns the object with defaults but without admission's additions, for field ownership. `write` describes the
-        write for webhooks; None if none can match.
+        write for webhooks; None if none can match. `attempt` is None if the writer cannot wait.
 
         Raises:
             ApiStatusError: it is not admitted.
@@ -97,7 +104,7 @@ class Admission:
             hook(resource, body, None, "")
         if write is not None:
             self._mutate(write, body, None)
-        self._check(resource, body, None, "")
+        self._check(resource, body, None, "", attempt)
         if write is not None:
             self.webhooks.validate(write, body, None)
         for hook in self.last:
@@ -114,6 +121,7 @@ class Admission:
         *,
         strictness: str,
         write: Write | None = None,
+        attempt: Attempt | None = None,
     ) -> None:
         """Admit an update, completing `body` in place.
 
@@ -126,7 +134,7 @@ class Admission:
                 self._mutate(write, body, old)
             if resource.custom is not None:
                 self._complete(resource, body, warnings, strictness)
-                self._check(resource, body, old, subresource)
+                self._check(resource, body, old, subresource, attempt)
             elif resource.key == ("", "pods"):
                 _keep_transition_times(body, old)
             if write is not None:
@@ -138,7 +146,7 @@ class Admission:
             hook(resource, body, old, subresource)
         if write is not None:
             self._mutate(write, body, old)
-        self._check(resource, body, old, subresource)
+        self._check(resource, body, old, subresource, attempt)
         if write is not None:
             self.webhooks.validate(write, body, old)
         for hook in self.last:
@@ -204,13 +212,41 @@ class Admission:
             found = self._customs[id(resource.custom)] = CustomSchema(resource.custom)
         return found
 
-    def _check(self, resource: Resource, body: Object, old: Object | None, subresource: str) -> None:
-        causes: list[Cause] = validate(resource.group, resource.kind, body, old, subresource=subresource)
+    def _check(
+        self,
+        resource: Resource,
+        body: Object,
+        old: Object | None,
+        subresource: str,
+        attempt: Attempt | None = None,
+    ) -> None:
+        causes: list[Cause]
+        if resource.group in _EXPRESSION_GROUPS and expression_length(body):
+            causes = self._check_expressions(resource, body, old, subresource, attempt)
+        else:
+            causes = validate(resource.group, resource.kind, body, old, subresource=subresource)
         if resource.custom is not None:
-            causes += self._custom(resource).problems(body, old)
+            causes += self._custom(resource).problems(body, old, long=self.long, attempt=attempt)
         elif old is None and "finalizers" in body["metadata"] and resource.key not in _FREE_FINALIZERS:
             check_new_finalizers(body["metadata"], causes)
         self.refuse(resource, body, causes)
+
+    def _check_expressions(
+        self, resource: Resource, body: Object, old: Object | None, subresource: str, attempt: Attempt | None
+    ) -> list[Cause]:
+        """Validate an object with CEL expressions: compiling many of them takes seconds."""
+        length = expression_length(body)
+        if length > MAX_EXPRESSIONS:
+            raise errors.too_large(MAX_EXPRESSIONS, "characters of all CEL expressions")
+
+        def compute(*, on_loop: bool) -> list[Cause]:
+            if on_loop and length > LOOP_EXPRESSIONS:
+                raise NeedsThread
+            return validate(resource.group, resource.kind, body, old, subresource=subresource)
+
+        key = orjson.dumps([resource.kind, subresource, body.get("metadata"), body.get("spec"), body.get("webhooks")])
+        key += orjson.dumps(old)
+        return list(self.long.result(key, compute, attempt))
 
     @staticmethod
     def refuse(resource: Resource, body: Object, causes: list[Cause]) -> None:
