@@ -14,7 +14,7 @@ from seatrial.harness.errors import ApiRefused
 from seatrial.scheduler.api.builders import QuotaBuilder, pod, quota
 from seatrial.scheduler.api.quota import IS_PARENT, PARENT, QUOTAS_PATH, SHARED_WEIGHT, TREE_ID
 
-pytestmark = [pytest.mark.needs(Capability.NODES)]
+pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
 
 BY_DEFAULT = "seatrial-quota-webhook"
 DENIED = 'admission webhook "vquota.koordinator.sh" denied the request: '
@@ -246,6 +246,18 @@ def test_a_quantity_of_a_million_digits_is_refused(cluster: Trial) -> None:
     large = quota(f"{cluster.name}-b").min(cpu="1" + "0" * 1_000_000).max(cpu=2)
     assert cluster.call("POST", path_of(cluster, "").rstrip("/"), large.manifest).code in {400, 413, 422}
     cluster.apply(quota(f"{cluster.name}-b").min(cpu=1).max(cpu=2).manifest)
+
+
+@pytest.mark.feature("QUOTA-5.unlabelled")
+@pytest.mark.case("QU-097", severity="normal")
+def test_a_pod_without_a_label_is_checked_by_its_namespace(cluster: Trial) -> None:
+    """The quota named like the namespace is a parent: a pod there without a label of a quota is refused."""
+    cluster.apply(quota(cluster.name).max(cpu=4).parent().manifest)
+
+    with pytest.raises(ApiRefused) as error:
+        cluster.submit(pod("plain"))
+
+    assert f"pod can not be linked to a parentQuotaGroup,quota:{cluster.name}, pod:plain" in str(error.value)
 
 
 @pytest.mark.feature("QUOTA-2.refusals")
