@@ -48,9 +48,12 @@ def _check(data: bytes) -> None:
         elif isinstance(event, yaml.CollectionStartEvent):
             opened.append((event.anchor, expanded))
         if len(opened) > MAX_DEPTH:
-            raise yaml.YAMLError(f"line {event.start_mark.line + 1}: expected at most {MAX_DEPTH} levels, found more")
+            raise yaml.YAMLError(f"line {_line(event)}: expected at most {MAX_DEPTH} levels, found more")
         if expanded > values + MAX_EXPANSION:
             raise yaml.YAMLError(
-                f"line {event.start_mark.line + 1}: expected aliases and merge keys that add at most {MAX_EXPANSION}"
-                " values, found more"
+                f"line {_line(event)}: expected aliases and merge keys that add at most {MAX_EXPANSION} values, found more"
             )
+
+
+def _line(event: yaml.Event) -> int:
+    return event.start_mark.line + 1 if event.start_mark is not None else 0
