@@ -51,7 +51,8 @@ def _check(data: bytes) -> None:
             raise yaml.YAMLError(f"line {_line(event)}: expected at most {MAX_DEPTH} levels, found more")
         if expanded > values + MAX_EXPANSION:
             raise yaml.YAMLError(
-                f"line {_line(event)}: expected aliases and merge keys that add at most {MAX_EXPANSION} values, found more"
+                f"line {_line(event)}: expected aliases and merge keys that add at most {MAX_EXPANSION} values,"
+                " found more"
             )
 
 
