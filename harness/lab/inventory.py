@@ -27,6 +27,7 @@ import yaml
 
 from seatrial.harness.errors import UsageError
 from seatrial.harness.lab.windows import Window
+from seatrial.scheduler.api.yaml_files import read_yaml
 
 MIN_TTL, MAX_TTL = 5.0, 3600.0  # seconds
 MAX_DEVICES = 10_000  # of a lab: its ledger is one object of the API server
@@ -96,10 +97,10 @@ def load_inventory(path: Path) -> Inventory:
         UsageError: there is no such file, or it has a mistake; the message names what was expected and found.
     """
     try:
-        content = yaml.safe_load(path.read_bytes())
+        content = read_yaml(path)
     except OSError as error:
         raise UsageError(f"inventory {path}: cannot be read: {error.strerror}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except yaml.YAMLError as error:
         raise UsageError(f"inventory {path}: expected YAML: {error}") from error
     return parse_inventory(content, where=path)
 

@@ -30,6 +30,7 @@ from seatrial.harness.nodes.topology import ANY_PROCESSOR, PLAIN, Kubelet, Proce
 from seatrial.scheduler.api.core import HOSTNAME_LABEL
 from seatrial.scheduler.api.extension import BLOCK_LABEL, SPINE_LABEL
 from seatrial.scheduler.api.wire import to_json
+from seatrial.scheduler.api.yaml_files import read_yaml
 
 Entry = dict[str, Any]
 
@@ -94,7 +95,7 @@ def load_fleet(fleet: Path | str | None = None) -> list[Entry]:
     """
     path = fleet_path(fleet or DEFAULT)
     try:
-        content = yaml.load(path.read_bytes(), Loader=_Loader)  # noqa: S506 a safe loader, in C where there is one
+        content = read_yaml(path)
     except OSError as error:
         raise UsageError(f"fleet {path}: cannot be read: {error.strerror}") from error
     except yaml.YAMLError as error:
@@ -230,6 +231,3 @@ def _add_network(entries: list[Entry], network: Network, where: str) -> None:
         block = number // network.nodes_per_block
         marks = {SPINE_LABEL: f"spine-{block // network.blocks_per_spine}", BLOCK_LABEL: f"block-{block}"}
         entry["labels"] = {**marks, **entry.get("labels", {})}
-
-
-_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
