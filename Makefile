@@ -11,7 +11,7 @@ ARGS   ?=
 export PYTHONPYCACHEPREFIX := $(abspath $(VENV))/bytecode
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run nightly test test-real lint types contract docs own-tests suites suites-real-time lock clean help
+.PHONY: run nightly test test-real lint types contract docs own-tests suites suites-real-time fuzz lock clean help
 
 help:
 	@echo "make run    suites, load and sign-off report on the embedded cluster (ARGS='...' goes to seatrial run)"
@@ -19,6 +19,7 @@ help:
 	@echo "make test   lint, types, import contracts, documentation, own tests, the suites in virtual time and on embedded clusters"
 	@echo "make suites-real-time  the suites that make test judges in virtual time only, on embedded clusters"
 	@echo "make test-real  the suites on real etcd, kube-apiserver and kube-controller-manager (docs/backends.md)"
+	@echo "make fuzz   random inputs for the API server and all readers of files (INPUTS=..., SEED=...)"
 	@echo "make test-interpreters  install and run seatrial with each of python3.12, 3.13 and 3.14 that is on PATH"
 	@echo "make docs   the documentation site in build/site; a warning or a broken link is an error"
 	@echo "make lock   resolve the dependencies anew and write the lock files (needs uv)"
@@ -64,14 +65,23 @@ REAL_TIME_APART := suites/descheduling suites/gang suites/quota suites/topology 
 suites-real-time: $(VENV)/.dev
 	$(BIN)/pytest $(REAL_TIME_APART) --seatrial-subject=seatrial -n 2 --dist=loadfile
 
-# Where the programs are missing, it says which and succeeds.
+# Where the programs are missing, it says which and succeeds. The limits are in seconds; both together, and `make test` before
+# them, stay below the 90 minutes of a CI job. Past a limit it fails, and all processes have been ended.
+REAL_RESULTS ?= build/test-real
 test-real: $(VENV)/.dev
 	@if why=$$($(BIN)/python -m seatrial.harness.clusters.control_plane); then \
-		$(BIN)/pytest harness/clusters/tests/test_envtest.py harness/clusters/tests/test_two_runs.py harness/bench/tests \
-			harness/lab/tests/test_processes.py -q && \
-		$(BIN)/pytest suites --seatrial-backend=envtest --seatrial-subject=seatrial -q -n 2 --dist=worksteal \
-			-m "not alone"; \
+		timeout --signal=INT --kill-after=60 900 $(BIN)/pytest harness/clusters/tests/test_envtest.py \
+			harness/clusters/tests/test_two_runs.py harness/clusters/tests/test_cluster_role.py \
+			harness/clusters/tests/test_lent_nodes.py harness/bench/tests harness/lab/tests/test_processes.py -q && \
+		{ timeout --signal=INT --kill-after=60 2700 $(BIN)/seatrial run --backend envtest --workers 2 \
+			--report $(REAL_RESULTS); status=$$?; $(BIN)/seatrial matrix $(REAL_RESULTS); exit $$status; }; \
 	else echo "test-real: not run: $$why"; fi
+
+# INPUTS, SEED: of `seatrial fuzz`.
+INPUTS ?= 100000
+SEED   ?= 1
+fuzz: $(VENV)/.dev
+	$(BIN)/seatrial fuzz --inputs $(INPUTS) --seed $(SEED)
 
 # Skips, with the reason, the interpreters that are not on PATH. Packages are installed from the package index.
 test-interpreters: $(VENV)/.dev

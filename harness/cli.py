@@ -45,6 +45,10 @@ COMMANDS = {  # name → module and function, and the text of `seatrial --help`
     ),
     "audit": ("seatrial.harness.commands.audit:audit", "Check the invariants of scheduling on a cluster that runs."),
     "mutate": ("seatrial.harness.commands.mutate:mutate", "Run the suites over seeded faults of our scheduler."),
+    "fuzz": (
+        "seatrial.harness.commands.fuzz:fuzz",
+        "Give random inputs to the API server and to readers of files.",
+    ),
     "isolation": ("seatrial.harness.commands.isolation:isolation", "HAMi-core's limits, measured on a real GPU."),
 }
 
@@ -66,12 +70,20 @@ BENCHMARKS = {
         "seatrial.harness.commands.bench_api:api",
         "Request rates of the API server, and its memory for each object.",
     ),
+    "churn": (
+        "seatrial.harness.commands.bench_churn:churn",
+        "Memory of the scheduler's core while pods come and go.",
+    ),
     "start": ("seatrial.harness.commands.bench_start:start", "Start-up time of a cluster."),
     "deschedule": (
         "seatrial.harness.commands.bench_deschedule:deschedule",
         "Time of a LowNodeLoad round on a large cluster.",
     ),
     "gang-day": ("seatrial.harness.commands.bench_gang_day:gang_day", "A day of gangs in virtual time, with a digest."),
+    "hostile": (
+        "seatrial.harness.commands.bench_hostile:hostile",
+        "Latency of a client while another one orders costly computations.",
+    ),
     "preempt": ("seatrial.harness.commands.bench_preempt:preempt", "Time of a preemption decision on a full cluster."),
     "load-aware": ("seatrial.harness.commands.bench_load_aware:load_aware", "What usage reports cost the scheduler."),
     "quota": ("seatrial.harness.commands.bench_quota:quota", "What elastic quotas cost the scheduler."),

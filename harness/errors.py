@@ -19,6 +19,10 @@ class ClusterError(HarnessError):
     """A cluster could not be started, reached or cleaned."""
 
 
+class HardwareMissingError(ClusterError):
+    """No node that is marked for trials has the hardware that a case states; the case is skipped."""
+
+
 class ApiRefused(ClusterError):
     """The API server refused a request that the harness expected to succeed."""
 

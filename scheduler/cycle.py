@@ -44,7 +44,7 @@ class Core(Intake):
         self.groups = GroupEngine(self)
         self.permits = PermitWaiters(self)
         handle.permit_waiters = self.permits
-        self._reports = HeldReports(self)
+        self.reports = HeldReports(self)
         self._diagnoses = DiagnosisLog(handle.clock)
         self.timing = handle.timing
         self._untimed = 0  # cycles left before the next one that is timed

@@ -35,7 +35,7 @@ class Intake:
     groups: GroupEngine
     permits: PermitWaiters
     waker: Waker
-    _reports: HeldReports
+    reports: HeldReports
 
     def __init__(self, handle: Handle, runners: Mapping[str, Runner], queue: SchedulingQueue) -> None:
         self.handle = handle
@@ -219,7 +219,7 @@ class Intake:
             grouped=runner.groups is not None and runner.groups.is_member(pod),
         )
         if not status.ok and status.wake_key:
-            self._reports.held(info.uid)
+            self.reports.held(info.uid)
 
     def adopt_nominations(self) -> None:
         """Take the nominations over that another scheduler has written, the leader before this one."""

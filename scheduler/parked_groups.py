@@ -1,36 +1,37 @@
 """Groups that could not be placed, and when they are asked again.
 
 A parked group is asked when each class of its members has at least as many places as the group needs (an upper bound,
-computed over the columns), after its backoff, or when the gate that held a member back opens.
+`fit_bounds`), after its backoff, or when the gate that held a member back opens. Groups of one shape have the same
+needs: they are looked at once.
 """
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from seatrial.scheduler.cache.columns import Ints, Rows
 from seatrial.scheduler.cache.nodeinfo import PodInfo
+from seatrial.scheduler.fit_bounds import FitBounds, Kind, bound
 from seatrial.scheduler.framework.class_scores import ClassScores
-from seatrial.scheduler.framework.extension_points import Transformer
 from seatrial.scheduler.framework.groups import Domains
 
 if TYPE_CHECKING:
     from seatrial.scheduler.cycle import Core
 
-Kind = tuple[str, int]  # scheduler name, class
+
+MAX_CLASSES = 512  # beyond, classes that no parked group needs any more are forgotten
 
 
 @dataclass(slots=True, eq=False)
-class _Parked:
-    """A group that could not be placed."""
+class _Shape:
+    """The parked groups with the same needs."""
 
     needs: Counter[Kind]  # number of places
     examples: dict[Kind, PodInfo]
-    gate: str = ""
-    domains: Domains | None = None
+    domains: Domains | None
+    keys: dict[str, None] = field(default_factory=dict)
 
 
 class ParkedGroups:
@@ -38,95 +39,87 @@ class ParkedGroups:
 
     def __init__(self, core: "Core") -> None:
         self._core = core
-        self._parked: dict[str, _Parked] = {}
-        self._slots: dict[Kind, tuple[int, int]] = {}  # by class: columns.changes, places
-        self._fits: dict[Hashable, tuple[int, bool]] = {}  # by class, number and kind of domains: columns.changes
+        self._gates: dict[str, str] = {}  # by key of the group: the gate that it waits for, or ""
+        self._shapes: dict[Hashable, _Shape] = {}
+        self._shape_of: dict[str, Hashable] = {}  # of the groups that wait for room
+        self._places: dict[Kind, tuple[int, int]] = {}  # by class: columns.changes, places
+        self._bounds = FitBounds(core)
 
     def __len__(self) -> int:
-        return len(self._parked)
+        return len(self._gates)
 
     def add(self, key: str, members: Iterable[PodInfo], gate: str, domains: Domains | None) -> None:
         """Park a group that needs places for these members. `gate`: wake key of the gate that held one back, or ""."""
+        self.remove(key)
+        self._gates[key] = gate
+        if gate:
+            return  # its gate opens by its own key
         needs: Counter[Kind] = Counter()
         examples: dict[Kind, PodInfo] = {}
         for info in members:
             kind = info.pod.spec.scheduler_name, info.shape.id
             needs[kind] += 1
             examples[kind] = info
-        self._parked[key] = _Parked(needs, examples, gate, domains)
+        shape = frozenset(needs.items()), None if domains is None else domains.shape()
+        self._shape_of[key] = shape
+        self._shapes.setdefault(shape, _Shape(needs, examples, domains)).keys[key] = None
 
     def remove(self, key: str) -> None:
-        self._parked.pop(key, None)
+        self._gates.pop(key, None)
+        shape = self._shape_of.pop(key, None)
+        if shape is not None:
+            keys = self._shapes[shape].keys
+            del keys[key]
+            if not keys:
+                del self._shapes[shape]
 
     def behind(self, gates: set[str]) -> set[str]:
         """Keys of parked groups of which a member was held back by one of these gates."""
-        return {key for key, parked in self._parked.items() if parked.gate in gates}
+        return {key for key, gate in self._gates.items() if gate in gates}
 
     def wake(self) -> None:
         """Open the gates of parked groups that may fit now."""
-        held = self._core.queue.held
-        for key in list(self._parked):
-            if key not in held:
-                del self._parked[key]
-            elif self._may_fit(self._parked[key]):
-                self._core.handle.open_gate(key)
+        held, bounds = self._core.queue.held, self._bounds
+        for key in [key for key in self._gates if key not in held]:
+            self.remove(key)
+        if len(bounds) > MAX_CLASSES:
+            bounds.trim({kind for shape in self._shapes.values() for kind in shape.needs})
+        for shape in self._shapes.values():
+            for kind, info in shape.examples.items():
+                bounds.add(kind, info)
+        bounds.update()
+        for shape in self._shapes.values():
+            if all(self._may_fit(shape, kind, count) for kind, count in shape.needs.items()):
+                for key in shape.keys:
+                    self._core.handle.open_gate(key)
 
-    def _may_fit(self, parked: _Parked) -> bool:
-        if parked.gate:
-            return False  # its gate opens by its own key
-        for kind, count in parked.needs.items():
-            info = parked.examples[kind]
-            runner = self._core.runner_of(info)
-            if any(isinstance(plugin, Transformer) and plugin.concerns(info.pod) for plugin in runner.profile.all):
-                continue  # room in reservations is not in the columns
-            class_scores = runner.class_scores(info.shape)
-            class_scores.refresh()
-            if self.places(kind, info, class_scores) < count:
-                return False
-            if parked.domains is not None and not self._fits_domain(parked.domains, kind, count, class_scores):
-                return False
-        return True
-
-    def _fits_domain(self, domains: Domains, kind: Kind, count: int, class_scores: ClassScores) -> bool:
-        """Whether some domain may have room for this many pods of a class; the result is kept until a node changes."""
-        key, changes = (kind, count, domains.kind()), self._core.cache.columns.changes
-        known = self._fits.get(key)
-        if known is not None and known[0] == changes:
-            return known[1]
-        info = class_scores.entry.shape
-        fits = True
-        if class_scores.feasible:
-            columns = self._core.cache.columns
-            rows = np.flatnonzero(class_scores.key >= 0)
-            slots = np.zeros(columns.count, np.int64)
-            slots[rows] = _bound(columns.free, info.vector, rows)
-            fits = domains.may_fit(slots, count)
-        if len(self._fits) > 4096:
-            self._fits.clear()
-        self._fits[key] = changes, fits
-        return fits
+    def _may_fit(self, shape: _Shape, kind: Kind, count: int) -> bool:
+        """Whether there may be as many places for one class as a group needs."""
+        info, bounds, domains = shape.examples[kind], self._bounds, shape.domains
+        runner = self._core.runner_of(info)
+        if any(plugin.concerns(info.pod) for plugin in runner.transformers):
+            return True  # room in reservations is not in the columns
+        if runner.requests_bound and not bounds.may_fit(kind, domains, count):
+            return False
+        class_scores = runner.class_scores(info.shape)
+        class_scores.refresh()
+        if not class_scores.feasible:
+            return class_scores.feasible_for(info)  # places in reservations are not counted
+        bounds.count_feasible(kind, class_scores)
+        return bounds.may_fit(kind, domains, count)
 
     def places(self, kind: Kind, info: PodInfo, class_scores: ClassScores) -> int:
         """An upper bound for the number of pods of this class that fit now."""
         columns = self._core.cache.columns
-        known = self._slots.get(kind)
+        known = self._places.get(kind)
         if known is not None and known[0] == columns.changes:
             return known[1]
         if not class_scores.feasible:
             count = 1 << 30 if class_scores.feasible_for(info) else 0  # places in reservations are not counted
         else:
             rows = np.flatnonzero(class_scores.key >= 0)
-            count = int(_bound(columns.free, info.shape.vector, rows).sum())
-        if len(self._slots) > 4096:
-            self._slots.clear()
-        self._slots[kind] = columns.changes, count
+            count = int(bound(columns.free, info.shape.vector, rows).sum())
+        if len(self._places) > 4096:
+            self._places.clear()
+        self._places[kind] = columns.changes, count
         return count
-
-
-def _bound(free: Ints, vector: Sequence[tuple[int, int]], rows: Rows) -> Ints:
-    """For feasible rows, how many pods with these requests fit at most, [row]."""
-    slots = np.full(len(rows), 1 << 30, np.int64)
-    for column, amount in vector:
-        if amount:
-            np.minimum(slots, free[column, rows] // amount, out=slots)
-    return np.maximum(slots, 1)

@@ -100,6 +100,8 @@ class Waker:
             if closed is None:
                 self._queue.release(entry)  # its cycle has the next pod asked
             else:
+                if entry.held != closed:
+                    self._core.reports.changed(entry.info.uid)
                 entry.held = closed
             return
         status = self._core.runner_of(entry.info).pre_enqueue(entry.info.pod)

@@ -101,8 +101,8 @@ def method_not_allowed() -> ApiStatusError:
     return ApiStatusError(405, "MethodNotAllowed", message)
 
 
-def not_acceptable() -> ApiStatusError:
-    message = "only the following media types are accepted: application/json, application/yaml"
+def not_acceptable(why: str = "") -> ApiStatusError:
+    message = f"only the following media types are accepted: application/json, application/yaml{why}"
     return ApiStatusError(406, "NotAcceptable", message)
 
 
@@ -119,8 +119,10 @@ def too_old(requested: int, oldest: int) -> ApiStatusError:
     return expired(f"too old resource version: {requested} ({oldest})")
 
 
-def too_large(limit: int) -> ApiStatusError:
-    return ApiStatusError(413, "RequestEntityTooLarge", f"Request entity too large: limit is {limit}")
+def too_large(limit: int, of: str = "") -> ApiStatusError:
+    """413; `of` names what is limited, if it is not the number of bytes."""
+    what = f"{limit} {of}".strip()
+    return ApiStatusError(413, "RequestEntityTooLarge", f"Request entity too large: limit is {what}")
 
 
 def too_many(message: str, *, retry_after: int, causes: Sequence[Mapping[str, str]] = ()) -> ApiStatusError:

@@ -6,6 +6,7 @@ Scripts and people match on the messages, so they are upstream's to the letter (
 import json
 from typing import Any, NamedTuple
 
+MAX_SHOWN = 10_000  # characters of a value in a message; upstream shows all
 _QUOTE = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r"})
 
 
@@ -78,4 +79,6 @@ def shown(value: Any) -> str:
 
 
 def quoted(text: str) -> str:
+    if len(text) > MAX_SHOWN:
+        text = f"{text[:MAX_SHOWN]}... ({len(text)} characters)"
     return f'"{text.translate(_QUOTE)}"'

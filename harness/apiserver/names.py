@@ -14,6 +14,7 @@ from seatrial.harness.apiserver.field_errors import Causes, forbidden, invalid, 
 Object = dict[str, Any]
 Rule = Callable[[str], tuple[str, ...]]  # a name → upstream's messages on what is wrong with it; empty if valid
 
+MAX_CHECKED = 1024  # characters of a name that are checked and cached; longer ones are invalid anyway
 _MAX_ANNOTATIONS_SIZE = 256 * 1024  # bytes, keys and values together
 _LABEL, _SUBDOMAIN = 63, 253
 
@@ -176,16 +177,16 @@ def port_name(name: str) -> tuple[str, ...]:
 
 def check_labels(labels: dict[str, str], path: str, causes: Causes) -> None:
     for key, value in labels.items():
-        for problem in qualified(key):
+        for problem in qualified(key[:MAX_CHECKED]):
             causes.append(invalid(path, key, problem))
-        for problem in label_value(value):
+        for problem in label_value(value[:MAX_CHECKED]):
             causes.append(invalid(path, value, problem))
 
 
 def check_annotations(annotations: dict[str, str], path: str, causes: Causes) -> None:
     size = 0
     for key, value in annotations.items():
-        for problem in qualified(key.lower()):
+        for problem in qualified(key[:MAX_CHECKED].lower()):
             causes.append(invalid(path, key, problem))
         size += len(key) + len(value)
     # a character is at most four bytes: skip the exact count for small annotations
@@ -201,14 +202,15 @@ def check_metadata(metadata: Object, rule: Rule, causes: Causes) -> None:
     if not name:
         causes.append(required("metadata.name", "name or generateName is required"))
     else:
-        for problem in rule(name):
+        for problem in rule(name[:MAX_CHECKED]):
             causes.append(invalid("metadata.name", name, problem))
     if generate := metadata.get("generateName"):
         # a suffix is appended after the dash
-        for problem in rule(f"{generate[:-1]}a" if generate.endswith("-") else generate):
+        start = generate[:MAX_CHECKED]
+        for problem in rule(f"{start[:-1]}a" if start.endswith("-") else start):
             causes.append(invalid("metadata.generateName", generate, problem))
     if namespace := metadata.get("namespace"):
-        for problem in dns_label(namespace):
+        for problem in dns_label(namespace[:MAX_CHECKED]):
             causes.append(invalid("metadata.namespace", namespace, problem))
     _check_rest(metadata, causes)
 

@@ -20,6 +20,7 @@ from seatrial.harness.apiserver.access.rbac import MASTERS, Access, Act
 from seatrial.harness.apiserver.access.reviews import review
 from seatrial.harness.apiserver.access.tokens import Tokens
 from seatrial.harness.apiserver.admission.chain import Admission
+from seatrial.harness.apiserver.attempts import FIRST, Attempt, Call, Pending
 from seatrial.harness.apiserver.controllers.definitions import Definitions
 from seatrial.harness.apiserver.discovery import openapi_protobuf
 from seatrial.harness.apiserver.discovery.documents import Discovery, version
@@ -37,7 +38,6 @@ from seatrial.harness.apiserver.verbs.logs import Source, read_log
 from seatrial.harness.apiserver.verbs.objects import PATCHES, Objects
 from seatrial.harness.apiserver.verbs.reads import Reads
 from seatrial.harness.apiserver.verbs.subresources import bind, evict, patched_scale, rescaled, scale_of
-from seatrial.harness.apiserver.webhooks.attempts import FIRST, Attempt, Call, Pending
 from seatrial.harness.conversation import Containers
 from seatrial.scheduler.api.clock import Clock
 from seatrial.scheduler.api.transport import (
@@ -343,7 +343,7 @@ class ApiServer:
                 "PatchOptions", "meta.k8s.io", "", f'PatchOptions.meta.k8s.io "" is invalid: fieldManager: {text}',
                 [{"reason": "FieldValueRequired", "message": text, "field": "fieldManager"}],
             )  # fmt: skip
-        patch = context.decoded(yaml_too=kind == APPLY_PATCH, any_type=kind == JSON_PATCH)
+        patch = context.decoded(resource, yaml_too=kind == APPLY_PATCH, any_type=kind == JSON_PATCH)
         stored = resource
         if multi_version.is_second(resource) and isinstance(patch, dict):
             stored, patch = self._stored(resource), multi_version.patch_to_stored(resource, patch)

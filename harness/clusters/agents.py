@@ -28,7 +28,7 @@ from seatrial.harness.clusters.kubeconfig import Access, load_access
 from seatrial.harness.clusters.kubelet_endpoints import LOOPBACK, KubeletEndpoints
 from seatrial.harness.clusters.leftovers import LEASE, RENEW_PERIOD, lease_body, lease_path
 from seatrial.harness.clusters.remote import RemoteTransport
-from seatrial.harness.clusters.run_scope import NODES_OF_NO_RUN, RUN_LABEL
+from seatrial.harness.clusters.run_scope import NODES_OF_NO_RUN
 from seatrial.harness.errors import ClusterError, HarnessError
 from seatrial.harness.nodes.agent import NodeAgents
 from seatrial.harness.nodes.fleet import SIMULATED_LABEL
@@ -120,7 +120,7 @@ async def _serve(kubeconfig: Path, seed: int, run: str, host: str, ready: Callab
     clock, access = WallClock(loop), load_access(kubeconfig)
     transport = ThreadedTransport(access, loop)
     host = host or own_address(access.url)
-    selector = f"{SIMULATED_LABEL},{RUN_LABEL}={run}" if run else NODES_OF_NO_RUN
+    selector = f"{SIMULATED_LABEL}={run}" if run else NODES_OF_NO_RUN
     agents = NodeAgents(transport, clock, seed=seed, selector=selector)
     agents.endpoints = KubeletEndpoints(agents.logs, _tls(clock.now(), host), "" if host.startswith(LOOPBACK) else host)
     agents.start()

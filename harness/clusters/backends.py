@@ -8,6 +8,7 @@ from seatrial.harness.clusters.protocol import ClusterBackend
 from seatrial.harness.errors import UsageError
 
 VIRTUAL, EMBEDDED, LOCAL, LOCAL_DOCKER = "virtual", "embedded", "local", "local-docker"
+SIMULATED, REAL = "simulated", "real"  # nodes that cases get
 ENVTEST, EXISTING, KIND = "envtest", "existing", "kind"
 BACKENDS = {  # name → where it is, and its description in the help
     EMBEDDED: (
@@ -50,10 +51,11 @@ def backend_named(
     own_schedulers: bool = True,
     kind_image: str = "",
     kind_keep: str = "",
+    nodes: str = "",
 ) -> ClusterBackend:
     """`fake`: what stands in for this machine's devices, where this machine is the node. `kubeconfig`, `context`: where
     the cluster is that runs already. `kind_image`, `kind_keep`: see kind.py. `own_schedulers`: the run starts the
-    scheduler, so it gets names of its own.
+    scheduler, so it gets names of its own. `nodes`: simulated (default), or real nodes of the cluster, which are lent.
 
     Raises:
         UsageError: no such backend, or one that cannot be used here.
@@ -71,8 +73,17 @@ def backend_named(
             raise UsageError(f"{flag} {value}: expected --backend {KIND}, found {name}")
     if name == KIND:
         more |= {"image": kind_image, "keep": kind_keep, "own_schedulers": own_schedulers}
+    if nodes not in {"", SIMULATED, REAL}:
+        raise UsageError(f"--nodes {nodes}: expected {SIMULATED} or {REAL}")
+    if nodes == REAL and name != EXISTING:
+        raise UsageError(f"--nodes {REAL}: backend {name!r} has no nodes of others; use --backend {EXISTING}")
     if name == EXISTING:
-        more |= {"kubeconfig": kubeconfig, "context": context, "own_schedulers": own_schedulers}
+        more |= {
+            "nodes": nodes or SIMULATED,
+            "kubeconfig": kubeconfig,
+            "context": context,
+            "own_schedulers": own_schedulers,
+        }
     module, _, attribute = BACKENDS[name][0].partition(":")
     backend: ClusterBackend = getattr(importlib.import_module(module), attribute)(seed=seed, **more)
     why = backend.probe()

@@ -16,13 +16,17 @@ from seatrial.harness.private_files import write_private
 from seatrial.harness.processes import started_at
 
 STOP_WITHIN = 15.0
+REMOVED_WITHIN = 180.0  # for the removal of nodes from somebody's cluster
 DEFAULT_NAME = "seatrial"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
 
 @dataclass(frozen=True, slots=True)
 class Detached:
-    """A running cluster: its processes (server first), each with its start time, to detect reused ids."""
+    """A running cluster: its processes (server first), each with its start time, to detect reused ids.
+
+    Without `kubeconfig` it is nodes on somebody's cluster, whose kubeconfig stays.
+    """
 
     name: str
     url: str
@@ -82,13 +86,16 @@ def end(cluster: Detached) -> None:
     for pid, start in reversed(cluster.processes):
         if started_at(pid) == start:
             os.kill(pid, signal.SIGTERM)
-            deadline = time.monotonic() + STOP_WITHIN  # real processes end in real time
+            deadline = time.monotonic() + (
+                STOP_WITHIN if cluster.kubeconfig else REMOVED_WITHIN
+            )  # real processes end in real time
             while started_at(pid) == start and time.monotonic() < deadline:
                 time.sleep(0.02)
             if started_at(pid) == start:
                 os.kill(pid, signal.SIGKILL)
     (state_folder() / f"{cluster.name}.json").unlink(missing_ok=True)
-    Path(cluster.kubeconfig).unlink(missing_ok=True)
+    if cluster.kubeconfig:
+        Path(cluster.kubeconfig).unlink(missing_ok=True)
     log_file(cluster.name).unlink(missing_ok=True)
 
 

@@ -18,7 +18,7 @@ from seatrial.harness.errors import ClusterError
 from seatrial.harness.private_files import private_folder
 from seatrial.harness.processes import die_with_parent, stop
 
-CAPABILITIES = frozenset({Capability.NODES, Capability.DEVICE_FAULTS, Capability.OWN_CLUSTER})
+CAPABILITIES = frozenset({Capability.NODES, Capability.HARDWARE, Capability.DEVICE_FAULTS, Capability.OWN_CLUSTER})
 START_WITHIN = 60.0
 
 

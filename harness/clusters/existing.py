@@ -12,11 +12,14 @@ from typing import Any
 import yaml
 
 from seatrial.harness.clusters.agents import node_agents
+from seatrial.harness.clusters.backends import REAL, SIMULATED
 from seatrial.harness.clusters.embedded import CAPABILITIES
 from seatrial.harness.clusters.kubeconfig import Access, content_of, load_access
-from seatrial.harness.clusters.leftovers import RunRecord, remove_dead_runs
+from seatrial.harness.clusters.leftovers import RunRecord, remove_dead_runs, run_namespace
+from seatrial.harness.clusters.lent_nodes import LENT_ANNOTATION, LentNodes
 from seatrial.harness.clusters.protocol import Capability, ClusterBackend
 from seatrial.harness.clusters.remote import RemoteCluster, RemoteTransport
+from seatrial.harness.clusters.requirements import TRIALS_LABEL
 from seatrial.harness.clusters.run_scope import RunScope
 from seatrial.harness.clusters.simulated import DEVICES, SimulatedNodes
 from seatrial.harness.errors import ClusterError, UsageError
@@ -27,6 +30,7 @@ from seatrial.scheduler.api.builders import NodeBuilder
 from seatrial.scheduler.api.transport import Done, OnLine, Request, Response, Stream
 
 SHARED = CAPABILITIES - {Capability.OWN_CLUSTER}
+LENT = frozenset({Capability.HARDWARE})  # where nodes of the cluster are lent instead of simulated
 _FILES = {"clusters": ("certificate-authority",), "users": ("client-certificate", "client-key", "tokenFile")}
 
 
@@ -55,17 +59,33 @@ class ExistingCluster(RemoteCluster, SimulatedNodes):
 
     capabilities = SHARED
 
-    def __init__(self, name: str, access: Access, kubeconfig: Path, scope: RunScope) -> None:
+    def __init__(
+        self, name: str, access: Access, kubeconfig: Path, scope: RunScope, lent: LentNodes | None = None
+    ) -> None:
         super().__init__(name, access, kubeconfig)
-        self.scope = scope
+        self.scope, self._lent = scope, lent
+        if lent is not None:
+            self.capabilities = LENT
         self._transport = ScopedTransport(access, self)
 
     def add_nodes(self, nodes: Iterable[NodeBuilder | Mapping[str, Any]]) -> None:
+        if self._lent is not None:
+            given = [node.manifest if isinstance(node, NodeBuilder) else node for node in nodes]
+            if given:
+                self._lent.lend(given)
+            return
         entries = [checked_entry(node.manifest if isinstance(node, NodeBuilder) else node) for node in nodes]
         super().add_nodes([self.scope.entry(entry) for entry in entries])
 
     def remove_node(self, name: str) -> None:
-        """Remove the node and its Device: the garbage collector may not know the kind yet (it looks every 30 s)."""
+        """Remove the node and its Device: the garbage collector may not know the kind yet (it looks every 30 s).
+
+        A node that was lent is given back instead.
+        """
+        if self._lent is not None:
+            if self._lent.is_lent(name):
+                self._lent.give_back(name)
+            return
         self.call(Request("DELETE", f"{DEVICES}/{name}"))
         super().remove_node(name)
         self.call(Request("DELETE", f"{TOPOLOGIES}/{name}"))
@@ -88,8 +108,13 @@ class ExistingBackend(ClusterBackend):
         context: str = "",
         own_schedulers: bool = True,
         agents_host: str = "",
+        nodes: str = SIMULATED,
     ) -> None:
-        """`agents_host`: the address of this machine that the API server reaches; by default the one of the route."""
+        """`agents_host`: the address of this machine that the API server reaches; by default the one of the route.
+        `nodes`: simulated, or real for nodes of the cluster that are marked for trials."""
+        self._real = nodes == REAL
+        if self._real:
+            self.capabilities = LENT
         self._agents_host = agents_host
         self._seed, self._kubeconfig, self._context = seed, kubeconfig, context
         self._own_schedulers = own_schedulers
@@ -125,11 +150,14 @@ class ExistingBackend(ClusterBackend):
                     path, seed=self._seed, log_file=folder / "agents.log", run=run, host=self._agents_host
                 )
                 with RunRecord(plain, run), agents:
-                    cluster = ExistingCluster(self.name, access, path, scope)
+                    lent = LentNodes(plain, scope, run_namespace(run)) if self._real else None
+                    cluster = ExistingCluster(self.name, access, path, scope, lent)
                     try:
                         cluster.add_nodes(entries)
                         yield cluster
                     finally:
+                        if lent is not None:
+                            lent.give_all_back()
                         cluster.close()
             finally:
                 plain.close()
@@ -158,7 +186,7 @@ def with_context(kubeconfig: Path, context: str, target: Path) -> Path:
     return target
 
 
-def plan(kubeconfig: Path, context: str) -> list[str]:
+def plan(kubeconfig: Path, context: str, nodes: str = SIMULATED) -> list[str]:
     """What a run makes on the cluster and removes again, for --dry-run; nothing is written.
 
     Raises:
@@ -170,7 +198,10 @@ def plan(kubeconfig: Path, context: str) -> list[str]:
         f"on {access.url}; RUN is six random characters",
         "Namespace st-RUN, with the Lease `run` that says whether the run lives",
         "Namespaces st-RUN-trial-…, one for each case, and what cases create in them",
-        "Nodes st-RUN-…, simulated, with label and taint seatrial.dev/run=RUN; Leases in kube-node-lease",
+        "Nodes st-RUN-…, simulated, with label and taint seatrial.dev/run=RUN; Leases in kube-node-lease"
+        if nodes == SIMULATED
+        else f"on nodes with label {TRIALS_LABEL}=true, for the time of a case: label and taint seatrial.dev/run=RUN,"
+        f" labels and taints of the case, annotation {LENT_ANNOTATION}, a pod that occupies what the case does not use",
         "Devices, NodeResourceTopologies, NodeMetrics, Reservations, PriorityClasses st-RUN-…",
         "CustomResourceDefinitions of Koordinator that are missing, with label seatrial.dev/definitions",
         "removed at the end, and after a crash by the next run or `seatrial clean`",

@@ -11,6 +11,7 @@ from typing import Any, Self
 import orjson
 
 from seatrial.harness.apiserver.schemas.shipped import shipped
+from seatrial.harness.clusters.lent_nodes import is_lent, restore
 from seatrial.harness.clusters.protocol import Cluster
 from seatrial.harness.clusters.run_scope import CLUSTER_SCOPED, RUN_LABEL
 from seatrial.harness.clusters.simulated import expect
@@ -149,6 +150,9 @@ def remove_run(cluster: Cluster, run: str) -> None:
     own = run_namespace(run)
     for namespace in _named(cluster, "namespaces", run):
         cluster.call(Request("DELETE", f"{_NAMESPACES}/{namespace}/pods?gracePeriodSeconds=0"))
+    for node in _list(cluster, f"/api/v1/nodes?{chosen}"):
+        if is_lent(node):
+            restore(cluster, node["metadata"]["name"])
     for resource, group in _GROUPS.items():
         for name in _named(cluster, resource, run):
             if name != own:
@@ -172,6 +176,8 @@ def _named(cluster: Cluster, resource: str, run: str) -> list[str]:
     found = []
     for item in _list(cluster, f"{_GROUPS[resource]}/{resource}"):
         metadata = item["metadata"]
+        if resource == "nodes" and not metadata["name"].startswith(f"st-{run}-"):
+            continue  # a node of the cluster that was lent; it is given back, never deleted
         if (metadata.get("labels") or {}).get(RUN_LABEL) == run or metadata["name"].startswith(f"st-{run}-"):
             found.append(str(metadata["name"]))
     return found

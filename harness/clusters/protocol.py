@@ -21,6 +21,7 @@ class Capability(StrEnum):
 
     VIRTUAL_TIME = "time that the test moves"
     NODES = "nodes that the test adds and removes"
+    HARDWARE = "nodes with the hardware that the test states"  # simulated, or lent nodes of the cluster
     DEVICE_FAULTS = "devices that fail on request"
     OWN_CLUSTER = "a cluster that nobody else uses"
     CONTAINERS = "containers that really run"
@@ -69,7 +70,10 @@ class Cluster(ABC):
     def add_nodes(self, nodes: Iterable[NodeBuilder | Mapping[str, Any]]) -> None:
         """Add nodes described as in a fleet file and wait until they are Ready with their Device objects.
 
+        Where nodes are lent instead, they have the stated cards and NICs free, and at least the rest.
+
         Raises:
+            HardwareMissingError: no lent node has what an entry states.
             UsageError: an entry names what the catalogue does not have.
             ClusterError: the backend cannot add nodes, or they did not become Ready.
         """

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from seatrial.harness.apiserver.access.credentials import Credentials
-from seatrial.harness.apiserver.webhooks.attempts import Answer, Call
+from seatrial.harness.apiserver.attempts import Answer, Call
 from seatrial.harness.apiserver.webhooks.calling import HttpsCaller
 from seatrial.harness.private_files import write_private
 from seatrial.harness.processes import die_with_parent, stop

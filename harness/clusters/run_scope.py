@@ -6,7 +6,7 @@ tests see their own names. A request that would change anything else is refused 
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
@@ -18,7 +18,7 @@ from seatrial.scheduler.api.core import DEFAULT_SCHEDULER
 from seatrial.scheduler.api.transport import Request, Response
 
 RUN_LABEL = "seatrial.dev/run"
-NODES_OF_NO_RUN = f"{SIMULATED_LABEL},!{RUN_LABEL}"  # for agents of a cluster; each run has agents for its own nodes
+NODES_OF_NO_RUN = f"{SIMULATED_LABEL}=true"  # for agents of a cluster; each run has agents for its own nodes
 KEPT_NAMESPACES = frozenset({"default", "kube-system", "kube-public", "kube-node-lease", "koordinator-system"})
 CLUSTER_SCOPED = {  # resource → kind of what a run may make outside of namespaces
     "nodes": "Node",
@@ -47,10 +47,23 @@ class RunScope:
         self.run, self.prefix = run, f"st-{run}-"
         self._own_schedulers = own_schedulers
         self._names: set[str] = set()  # as tests write them
+        self._tolerated: dict[str, list[dict[str, Any]]] = {}  # taints that lent nodes had before, by name
+        self._lent: dict[str, str] = {}  # as tests write them → nodes of the cluster that are lent
 
     def scheduler_name(self, name: str) -> str:
         """The schedulerName on the API server."""
         return self.prefix + name if self._own_schedulers else name
+
+    def lend(self, name: str, node: str, taints: Iterable[Mapping[str, Any]] = ()) -> None:
+        """From now on `name` is a node of the cluster, which the run only reads; its pods tolerate `taints`."""
+        self._lent[name] = node
+        self._tolerated[name] = [
+            {"key": taint["key"], "operator": "Exists", "effect": taint["effect"]} for taint in taints
+        ]
+
+    def unlend(self, name: str) -> None:
+        self._lent.pop(name, None)
+        self._tolerated.pop(name, None)
 
     def outgoing(self, request: Request) -> Request:
         """The request as it is sent.
@@ -70,7 +83,10 @@ class RunScope:
         if resource not in CLUSTER_SCOPED or (resource == "namespaces" and name in KEPT_NAMESPACES):
             self._only_reads(request, path)
             return _with(request, path, self._query(query), body)
-        if name and not name.startswith(_SYSTEM):
+        if name in self._lent:
+            self._only_reads(request, path)
+            name = self._lent[name]
+        elif name and not name.startswith(_SYSTEM):
             self._names.add(name)
             name = self.prefix + name
         elif name:
@@ -86,7 +102,15 @@ class RunScope:
 
     def incoming(self, body: bytes) -> bytes:
         """A response's body or a watch's line, with the names that tests write."""
-        return body.replace(self.prefix.encode(), b"")
+        plain = body.replace(self.prefix.encode(), b"")
+        if not self._lent or (decoded := _decoded(plain)) is None:
+            return plain
+        names = {node: name for name, node in self._lent.items()}
+        pattern = re.compile(rf"(?<![\w.-])(?:{'|'.join(map(re.escape, names))})(?![\w.-])")
+        ending = b"\n" if plain.endswith(b"\n") else b""
+        return (
+            orjson.dumps(_in_strings(decoded, lambda text: pattern.sub(lambda found: names[found[0]], text))) + ending
+        )
 
     def response(self, response: Response) -> Response:
         return Response(response.code, self.incoming(response.body), response.headers)
@@ -96,7 +120,7 @@ class RunScope:
         taint = {"key": RUN_LABEL, "value": self.run, "effect": "NoSchedule"}
         return {
             **entry,
-            "labels": {**(entry.get("labels") or {}), RUN_LABEL: self.run},
+            "labels": {**(entry.get("labels") or {}), RUN_LABEL: self.run, SIMULATED_LABEL: self.run},
             "taints": [*(entry.get("taints") or ()), taint],
         }
 
@@ -117,6 +141,8 @@ class RunScope:
 
     def _field(self, part: str) -> str:
         key, equals, value = part.partition("=")
+        if value in self._lent:
+            return f"{key}{equals}{self._lent[value]}"
         return f"{key}{equals}{self.prefix}{value}" if value in self._names else part
 
     def _body(self, body: Any, method: str) -> Any:
@@ -127,7 +153,7 @@ class RunScope:
         outside = kind in _KINDS and name not in KEPT_NAMESPACES
         if outside and isinstance(name, str):
             self._names.add(name)
-        found: dict[str, Any] = {key: self._value(value) for key, value in body.items()}
+        found: dict[str, Any] = {key: self.value(value) for key, value in body.items()}
         if name is not None and not outside:
             found["metadata"]["name"] = name
         if method == "POST" and kind is not None and metadata is not None:
@@ -146,19 +172,22 @@ class RunScope:
         if not spec.get("nodeName"):
             spec["nodeSelector"] = {**(spec.get("nodeSelector") or {}), RUN_LABEL: self.run}
         own = {"key": RUN_LABEL, "operator": "Equal", "value": self.run, "effect": "NoSchedule"}
-        spec["tolerations"] = [*(spec.get("tolerations") or ()), own]
+        of_others = [taint for taints in self._tolerated.values() for taint in taints]
+        spec["tolerations"] = [*(spec.get("tolerations") or ()), own, *of_others]
 
-    def _value(self, value: Any) -> Any:
+    def value(self, value: Any) -> Any:
         """The value with the prefix before every string that is a name of this run, in JSON inside strings too."""
         if isinstance(value, dict):
-            return {key: self._value(item) for key, item in value.items()}
+            return {key: self.value(item) for key, item in value.items()}
         if isinstance(value, list):
-            return [self._value(item) for item in value]
+            return [self.value(item) for item in value]
         if isinstance(value, str):
-            if value in self._names:
+            if value in self._lent:
+                return self._lent[value]
+            if value in self._names or value.partition("/")[0] in self._names:  # also NAMESPACE/NAME, as of gangs
                 return self.prefix + value
             if value[:1] in {"{", "["} and (decoded := _decoded(value.encode())) is not None:
-                changed = self._value(decoded)
+                changed = self.value(decoded)
                 return orjson.dumps(changed).decode() if changed != decoded else value
         return value
 
@@ -173,3 +202,12 @@ def _decoded(data: bytes) -> Any:
         return orjson.loads(data)
     except orjson.JSONDecodeError:
         return None
+
+
+def _in_strings(value: Any, change: Callable[[str], str]) -> Any:
+    """The same JSON with each string value changed; keys stay."""
+    if isinstance(value, dict):
+        return {key: _in_strings(item, change) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_in_strings(item, change) for item in value]
+    return change(value) if isinstance(value, str) else value

@@ -25,6 +25,7 @@ from seatrial.harness.apiserver.access.authentication import authenticate
 from seatrial.harness.apiserver.access.credentials import kubeconfig, make_credentials, server_context
 from seatrial.harness.apiserver.assembly import build_server
 from seatrial.harness.apiserver.bootstrap.endpoint import publish_endpoint
+from seatrial.harness.apiserver.long_computations import SWITCH_INTERVAL, in_thread
 from seatrial.harness.apiserver.transport.inprocess import InProcessTransport
 from seatrial.harness.apiserver.transport.listener import HttpServer
 from seatrial.harness.apiserver.webhooks.calling import HttpsCaller
@@ -81,6 +82,8 @@ async def _serve(
     server = build_server(clock, seed=serving.seed, authority=credentials.signer)
     caller = HttpsCaller()
     transport = InProcessTransport(server, clock)
+    server.admission.long.start = in_thread(loop)
+    sys.setswitchinterval(SWITCH_INTERVAL)
     listener = HttpServer(server, partial(authenticate, credentials, server.tokens))
     resources = contextlib.ExitStack()  # to be released at the end
     folder = resources.enter_context(private_folder())

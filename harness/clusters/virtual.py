@@ -15,7 +15,7 @@ from seatrial.scheduler.api.clock import SimClock
 from seatrial.scheduler.api.transport import Request, Response
 
 CAPABILITIES = frozenset({
-    Capability.VIRTUAL_TIME, Capability.NODES, Capability.DEVICE_FAULTS, Capability.OWN_CLUSTER,
+    Capability.VIRTUAL_TIME, Capability.NODES, Capability.HARDWARE, Capability.DEVICE_FAULTS, Capability.OWN_CLUSTER,
     Capability.SERVER_RESTART,
 })  # fmt: skip
 

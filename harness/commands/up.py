@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 from cyclopts import Parameter, validators
 
 from seatrial.harness.clusters import detached
-from seatrial.harness.clusters.backends import EMBEDDED, ENVTEST, LOCAL_DOCKER, backend_named
+from seatrial.harness.clusters.backends import EMBEDDED, ENVTEST, EXISTING, LOCAL_DOCKER, backend_named
 from seatrial.harness.clusters.kubeconfig import is_ours
 from seatrial.harness.clusters.local_node import LocalNode
 from seatrial.harness.errors import UsageError
@@ -25,9 +25,10 @@ Port = Annotated[int, Parameter(validator=validators.Number(gte=0, lte=65535))]
 
 def up(
     *,
-    backend: Literal["embedded", "envtest", "local", "local-docker"] = "embedded",
+    backend: Literal["embedded", "envtest", "existing", "local", "local-docker"] = "embedded",
     fleet: str = "default",
     kubeconfig: Path | None = None,
+    context: str = "",
     subject: str = OURS,
     detach: Annotated[bool, Parameter(negative="")] = False,
     name: str = detached.DEFAULT_NAME,
@@ -40,11 +41,15 @@ def up(
 
     Args:
         backend: embedded: the embedded API server with simulated nodes. envtest: real etcd, kube-apiserver and
-            kube-controller-manager with simulated nodes, without --detach, --host and --port. local: the embedded
-            server with this machine as the only node, its pods as processes; local-docker: as Docker containers.
+            kube-controller-manager with simulated nodes, without --detach, --host and --port. existing: simulated nodes
+            and a scheduler beside the nodes of a cluster that runs already; all is removed in the end. local: the
+            embedded server with this machine as the only node, its pods as processes; local-docker: as Docker
+            containers.
         fleet: A fleet file, or the name of a shipped one; `none` starts without nodes.
         kubeconfig: File for the kubeconfig (mode 0600), by default ./seatrial.kubeconfig; removed with the cluster.
-            An existing file that seatrial did not write is refused.
+            An existing file that seatrial did not write is refused. With existing: the kubeconfig of that cluster,
+            which is only read.
+        context: With existing: the context in the kubeconfig, by default its current one.
         subject: The scheduler: seatrial (ours), none, or the path of a binary.
         detach: Return once the cluster answers; `seatrial down` ends it.
         name: Name of the cluster, if there are several.
@@ -53,8 +58,16 @@ def up(
         seed: Decides identities, delays and ties.
         fake: With local: stand-ins for this machine's devices, as in dgx-h100 or a10:2.
     """
-    if fleet not in {"default", NONE} and backend not in {EMBEDDED, ENVTEST}:
+    if fleet not in {"default", NONE} and backend not in {EMBEDDED, ENVTEST, EXISTING}:
         raise UsageError(f"--fleet {fleet}: backend {backend!r} has one node, this machine, and takes no fleet")
+    if backend == EXISTING:
+        from seatrial.harness.commands.up_existing import ExistingOptions, up_existing
+
+        if port or host != LOOPBACK:
+            raise UsageError(f"--host, --port: not with --backend {EXISTING}, whose API server runs already")
+        return up_existing(ExistingOptions(kubeconfig, context, fleet, subject, seed), name=name, detach=detach)
+    if context:
+        raise UsageError(f"--context {context}: expected --backend {EXISTING}, found {backend}")
     backend_named(backend, fake=fake)
     if backend == ENVTEST and (detach or port or host != LOOPBACK):
         raise UsageError(f"--detach, --host, --port: not with --backend {ENVTEST}, which listens on {LOOPBACK} only")

@@ -30,7 +30,7 @@ from seatrial.scheduler.api.clock import Clock
 from seatrial.scheduler.api.numa import AMPLIFICATION_RATIO, NODE_RESERVATION
 from seatrial.scheduler.api.slo import CollectPolicy
 from seatrial.scheduler.api.transport import Transport
-from seatrial.scheduler.api.wire import ResourceList, Wire, decoder
+from seatrial.scheduler.api.wire import Condition, ResourceList, Wire, decoder
 
 log = logging.getLogger(__name__)
 
@@ -58,6 +58,12 @@ class _NodeMeta(Wire, frozen=True):
 
 class _NodeStatus(Wire, frozen=True):
     allocatable: ResourceList = msgspec.field(default_factory=dict)
+    conditions: tuple[Condition, ...] = ()
+
+    @property
+    def given_up(self) -> bool:
+        """Whether the node lifecycle controller missed the node's Lease and has set Ready to Unknown."""
+        return any(found.type == "Ready" and found.status == "Unknown" for found in self.conditions)
 
 
 class _NodeSeen(Wire, frozen=True):
@@ -84,11 +90,12 @@ _decode_pod = decoder(_PodSeen)
 class _Node:
     """A node and what runs beside its agent."""
 
-    __slots__ = ("agent", "booted", "entry", "faults", "machine", "ratios", "reserved")
+    __slots__ = ("agent", "booted", "entry", "faults", "given_up", "machine", "ratios", "reserved")
 
     def __init__(self, agent: NodeAgent, faults: FaultScript, entry: str, machine: Machine) -> None:
         self.agent, self.faults, self.entry, self.machine = agent, faults, entry, machine
         self.booted = False
+        self.given_up = False
         self.ratios = ""  # the amplification ratios that the Node showed last
         self.reserved: str | None = None  # for processes outside containers, as the NodeResourceTopology says it
 
@@ -186,6 +193,10 @@ class NodeAgents:
             if ratios != known.ratios:
                 known.ratios = ratios
                 self._clock.call_later(STATUS_WITHIN, known.agent.report_status)
+            if found.status.given_up and not known.given_up:
+                # As a kubelet, which compares its status every ten seconds.
+                self._clock.call_later(STATUS_WITHIN, known.agent.report_status)
+            known.given_up = found.status.given_up
             known.agent.set_amplified(found.status.allocatable if ratios else {})
             known.agent.usage.set_node(seen.annotations.get(RESOURCES_ANNOTATION, ""))
             for problem in known.faults.follow(seen.annotations.get(FAULTS_ANNOTATION, "")):

@@ -4,7 +4,7 @@
     nodes:
       - name: h100-[0-3]            # four nodes; [00-15] keeps the zeros; or `name: h100` with `count: 4`
         server: dgx-h100            # a whole machine of the catalogue, or
-        devices: [{model: a10, count: 2}, {model: connectx-7, count: 1}]
+        devices: [{model: a10, count: 2}, {model: connectx-7, count: 1}]    # or {vendor: nvidia, count: 2}
         cpu: 64                     # each optional: the machine's own if left out
         memory: 512Gi
         pods: 110
@@ -37,19 +37,32 @@ Entry = dict[str, Any]
 FLEETS = Path(__file__).parent / "fleets"
 DEFAULT = "default"
 MAX_NODES = 100_000
+ANY_MODEL = {  # vendor → the model that simulated nodes get where a node's entry leaves it open
+    "nvidia": "a10",
+    "huawei": "ascend-910b3",
+    "cambricon": "mlu370-x8",
+    "amd": "mi300x",
+}
 
-SIMULATED_LABEL = "seatrial.dev/simulated"
+SIMULATED_LABEL = "seatrial.dev/simulated"  # "true", or the run whose agents care for the node
 ENTRY_ANNOTATION = "seatrial.dev/node"
 
 _RANGE = re.compile(r"(?P<before>[^\[\]]*)\[(?P<first>\d+)-(?P<last>\d+)\](?P<after>[^\[\]]*)", re.ASCII)
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", re.ASCII)
 
 
-class DeviceGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Some devices of one model."""
+class DeviceGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Some devices of one model; with `vendor` any model of cards of that vendor."""
 
-    model: str
+    model: str = ""
+    vendor: str = ""
     count: int = 1
+
+    def __post_init__(self) -> None:
+        if bool(self.model) == bool(self.vendor):
+            raise ValueError(f"devices: expected `model` or `vendor`, found {'both' if self.model else 'neither'}")
+        if self.vendor and self.vendor not in ANY_MODEL:
+            raise ValueError(f"devices: expected a vendor of {', '.join(ANY_MODEL)}, found {self.vendor!r}")
 
 
 class NodeTaint(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -133,7 +146,7 @@ def parse_fleet(content: Any, *, where: str) -> list[Entry]:
     for number, node in enumerate(file.nodes):
         at = f"fleet {where}: nodes[{number}]"
         try:
-            machine_of(msgspec.to_builtins(node))
+            machine_of(_with_models(node))
         except UsageError as error:
             raise UsageError(f"{at}: {error}") from error
         entries += [_entry(node, name) for name in _names(node, at)]
@@ -181,7 +194,7 @@ def node_manifest(entry: Mapping[str, Any]) -> dict[str, Any]:
         "kind": "Node",
         "metadata": {
             "name": name,
-            "labels": {HOSTNAME_LABEL: name, **(entry.get("labels") or {}), SIMULATED_LABEL: "true"},
+            "labels": {HOSTNAME_LABEL: name, SIMULATED_LABEL: "true", **(entry.get("labels") or {})},
             "annotations": {ENTRY_ANNOTATION: to_json(entry).decode()},
         },
     }
@@ -191,9 +204,19 @@ def node_manifest(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _entry(node: NodeEntry, name: str) -> Entry:
-    found: Entry = msgspec.to_builtins(node)
+    found = _with_models(node)
     found.pop("count", None)
     return {**found, "name": name}
+
+
+def _with_models(node: NodeEntry) -> Entry:
+    """The entry as plain data, with a model for each group of devices."""
+    found: Entry = msgspec.to_builtins(node)
+    if "devices" in found:
+        found["devices"] = [
+            {"model": group.model or ANY_MODEL[group.vendor], "count": group.count} for group in node.devices
+        ]
+    return found
 
 
 def _names(node: NodeEntry, at: str) -> Iterable[str]:

@@ -19,28 +19,31 @@ Owner = tuple[str, str]  # namespace and name of a pod
 
 _BUSY = (0, 1, 2, 5, 6)  # user, nice, system, irq, softirq in a line of /proc/stat
 _WITHOUT_PAGE_CACHE = frozenset({"inactive_anon", "active_anon", "unevictable"})
+_PAGE_CACHE = frozenset({"active_file", "inactive_file"})
 _KIB = 1024
+
+Counters = tuple[float, float, float]  # CPU seconds, bytes without page cache, bytes of page cache
 
 
 @dataclass(slots=True)
 class _Series:
-    """Samples of one pod or of the node: moment, milli-CPU, bytes."""
+    """Samples of one pod or of the node: moment, milli-CPU, bytes without page cache, bytes of page cache."""
 
-    rows: deque[tuple[float, float, float]] = field(default_factory=deque)
+    rows: deque[tuple[float, float, float, float]] = field(default_factory=deque)
     counter: float | None = None  # CPU seconds at the last look
     moment: float = 0.0
 
-    def look(self, now: float, seconds: float, memory: float) -> None:
+    def look(self, now: float, seconds: float, memory: float, cache: float) -> None:
         """Take in a counter of CPU seconds and the present bytes; a counter that fell begins anew."""
         if self.counter is not None and now > self.moment and seconds >= self.counter:
-            self.rows.append((now, (seconds - self.counter) / (now - self.moment) * 1000, memory))
+            self.rows.append((now, (seconds - self.counter) / (now - self.moment) * 1000, memory, cache))
             while self.rows[0][0] < now - KEPT:
                 self.rows.popleft()
         self.counter, self.moment = seconds, now
 
     def samples(self) -> Samples:
-        rows = np.array(self.rows, np.float64).reshape(-1, 3)
-        return Samples(rows[:, 0], rows[:, 1], rows[:, 2])
+        rows = np.array(self.rows, np.float64).reshape(-1, 4)
+        return Samples(rows[:, 0], rows[:, 1], rows[:, 2], rows[:, 3])
 
 
 class LocalLoad:
@@ -51,7 +54,7 @@ class LocalLoad:
         self._root = root
         self._ticks = os.sysconf("SC_CLK_TCK")
         self._page = os.sysconf("SC_PAGE_SIZE")
-        self._node, self._system = _Series(), deque[tuple[float, float, float]]()
+        self._node, self._system = _Series(), deque[tuple[float, float, float, float]]()
         self._pods: dict[Owner, _Series] = {}
 
     def look(self, now: float, owners: Mapping[int, Owner]) -> None:
@@ -67,10 +70,10 @@ class LocalLoad:
         self._pods = {owner: series for owner, series in self._pods.items() if owner in pids}
         for owner, own in pids.items():
             try:
-                seconds, memory = self._of_pod(own)
+                used = self._of_pod(own)
             except (OSError, ValueError, IndexError):
                 continue
-            self._pods.setdefault(owner, _Series()).look(now, seconds, memory)
+            self._pods.setdefault(owner, _Series()).look(now, *used)
         self._look_at_system(now)
 
     def _look_at_system(self, now: float) -> None:
@@ -79,9 +82,8 @@ class LocalLoad:
         rows = self._node.rows
         if not rows or rows[-1][0] != now or len(fresh) < len(self._pods):
             return
-        _, cpu, memory = rows[-1]
-        rest = max(cpu - sum(row[1] for row in fresh), 0.0), max(memory - sum(row[2] for row in fresh), 0.0)
-        self._system.append((now, *rest))
+        cpu, memory, cache = (max(rows[-1][place] - sum(row[place] for row in fresh), 0.0) for place in (1, 2, 3))
+        self._system.append((now, cpu, memory, cache))
         while self._system[0][0] < now - KEPT:
             self._system.popleft()
 
@@ -95,20 +97,23 @@ class LocalLoad:
 
     # -- files --------------------------------------------------------------------------------------------------------
 
-    def _of_node(self) -> tuple[float, float]:
-        """CPU seconds, and MemTotal - MemAvailable in bytes."""
+    def _of_node(self) -> Counters:
+        """CPU seconds; in bytes MemTotal - MemAvailable, and what MemTotal - MemFree is more than that."""
         first = self._read("proc/stat").splitlines()[0].split()[1:]
         memory = dict(line.split(":", 1) for line in self._read("proc/meminfo").splitlines() if ":" in line)
-        total, available = (int(memory[name].split()[0]) * _KIB for name in ("MemTotal", "MemAvailable"))
-        return sum(int(first[place]) for place in _BUSY) / self._ticks, float(total - available)
+        amounts = (int(memory[name].split()[0]) * _KIB for name in ("MemTotal", "MemAvailable", "MemFree"))
+        total, available, free = amounts
+        busy = sum(int(first[place]) for place in _BUSY) / self._ticks
+        return busy, float(total - available), float(max(available - free, 0))
 
-    def _of_pod(self, pids: Sequence[int]) -> tuple[float, float]:
+    def _of_pod(self, pids: Sequence[int]) -> Counters:
         groups = {group for pid in pids if (group := self._group_of(pid)) is not None}
         if groups and len(groups) == len(pids):
             parts = [self._of_group(*group) for group in groups]
         else:
             parts = [self._of_process(pid) for pid in self._descendants(pids)]
-        return sum(part[0] for part in parts), sum(part[1] for part in parts)
+        seconds, memory, cache = (sum(part[place] for part in parts) for place in range(3))
+        return seconds, memory, cache
 
     def _group_of(self, pid: int) -> tuple[Path, Path] | None:
         """The folders with the CPU and memory files of the process's control group; None if it is not its own."""
@@ -130,14 +135,17 @@ class LocalLoad:
         lines = (line.split(":", 2) for line in self._read(f"proc/{pid}/cgroup").splitlines())
         return {controller: path for _, controllers, path in lines for controller in controllers.split(",")}
 
-    def _of_group(self, cpu: Path, memory: Path) -> tuple[float, float]:
+    def _of_group(self, cpu: Path, memory: Path) -> Counters:
         rows = dict(line.split() for line in (memory / "memory.stat").read_text().splitlines())
         prefix = "total_" if "total_inactive_anon" in rows else ""
-        used = sum(int(rows.get(f"{prefix}{name}", 0)) for name in _WITHOUT_PAGE_CACHE)
+        used, cache = (
+            float(sum(int(rows.get(f"{prefix}{name}", 0)) for name in names))
+            for names in (_WITHOUT_PAGE_CACHE, _PAGE_CACHE)
+        )
         if (cpu / "cpuacct.usage").is_file():
-            return int((cpu / "cpuacct.usage").read_text()) / 1e9, float(used)
+            return int((cpu / "cpuacct.usage").read_text()) / 1e9, used, cache
         stat = dict(line.split() for line in (cpu / "cpu.stat").read_text().splitlines())
-        return int(stat["usage_usec"]) / 1e6, float(used)
+        return int(stat["usage_usec"]) / 1e6, used, cache
 
     def _descendants(self, pids: Sequence[int]) -> Iterator[int]:
         """The processes and all below them."""
@@ -150,14 +158,15 @@ class LocalLoad:
             except OSError:
                 continue
 
-    def _of_process(self, pid: int) -> tuple[float, float]:
-        """CPU seconds of the process and its ended children, and resident bytes without file pages."""
+    def _of_process(self, pid: int) -> Counters:
+        """CPU seconds of the process and its ended children, resident bytes without file pages, and file pages."""
         try:
             fields = self._read(f"proc/{pid}/stat").rpartition(")")[2].split()
             resident, shared = self._read(f"proc/{pid}/statm").split()[1:3]
         except OSError:
-            return 0.0, 0.0  # it ended meanwhile
-        return sum(map(int, fields[11:15])) / self._ticks, float((int(resident) - int(shared)) * self._page)
+            return 0.0, 0.0, 0.0  # it ended meanwhile
+        seconds = sum(map(int, fields[11:15])) / self._ticks
+        return seconds, float((int(resident) - int(shared)) * self._page), float(int(shared) * self._page)
 
     def _read(self, path: str) -> str:
         return (self._root / path).read_text(encoding="ascii", errors="replace")

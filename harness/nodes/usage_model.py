@@ -27,8 +27,9 @@ log = logging.getLogger(__name__)
 USAGE = "seatrial.dev/usage"
 PERIOD = 15.0  # seconds between two samples
 KEPT = 3600.0  # seconds that the use of the past is kept
-_FIELDS = frozenset({CPU, MEMORY, "noise"})
-_EXPECTED = 'expected {"cpu": quantity, "memory": quantity, "noise": percent}'
+PAGE_CACHE = "pageCache"
+_FIELDS = frozenset({CPU, MEMORY, PAGE_CACHE, "noise"})
+_EXPECTED = 'expected {"cpu": quantity, "memory": quantity, "pageCache": quantity, "noise": percent}'
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,7 @@ class Script:
     cpu: int | None = None
     memory: int | None = None
     noise: float = 0.0
+    page_cache: int = 0
 
 
 NOTHING = Script()
@@ -78,7 +80,7 @@ def read_script(where: str, given: str | Mapping[str, Any]) -> Script:
         raise UsageError(f"{where}: expected amounts of 0 and more, found {str(given)[:60]!r}")
     if isinstance(noise, bool) or not isinstance(noise, int | float) or not 0 <= noise <= 100:
         raise UsageError(f"{where}: expected noise of 0 to 100 percent, found {noise!r}")
-    return Script(used.get(CPU), used.get(MEMORY), float(noise))
+    return Script(used.get(CPU), used.get(MEMORY), float(noise), used.get(PAGE_CACHE, 0))
 
 
 def read_node_script(where: str, text: str) -> NodeScript:
@@ -144,7 +146,7 @@ class Use:
         own = times[times >= self._steps[0][0]]
         if self.ended is not None:
             own = own[own < self.ended]
-        cpu, memory = np.zeros(len(own)), np.zeros(len(own))
+        cpu, memory, cache = np.zeros(len(own)), np.zeros(len(own)), np.zeros(len(own))
         for since, script in self._steps:
             after = own >= since
             factor: Floats | float = 1.0
@@ -152,7 +154,8 @@ class Use:
                 factor = 1 + script.noise / 100 * (2 * _random(self._key, own[after]) - 1)
             cpu[after] = (script.cpu or 0) * factor
             memory[after] = (script.memory or 0) * factor
-        return Samples(own, cpu, memory)
+            cache[after] = script.page_cache
+        return Samples(own, cpu, memory, cache)
 
 
 def sample_times(now: float, seconds: float) -> Floats:

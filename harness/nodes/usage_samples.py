@@ -26,22 +26,38 @@ from seatrial.scheduler.api.slo import (
 Manifest = dict[str, Any]
 Floats = NDArray[np.float64]
 
+WITH_PAGE_CACHE = "usageWithPageCache"
 MIN_WINDOW = 60.0  # seconds; koordlet's minimum of aggregateDurationSeconds
 PERCENTILES = {P50: 0.5, P90: 0.9, P95: 0.95, P99: 0.99}
 
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """Samples in the order of time. `times`: seconds since 1970, [sample]; `cpu` in milli-CPU and `memory` in bytes."""
+    """Samples in the order of time. `times`: seconds since 1970, [sample]; `cpu` in milli-CPU and `memory` in bytes.
+
+    `memory` is without page cache, `page_cache` is that in bytes; None: there is none.
+    """
 
     times: Floats
     cpu: Floats
     memory: Floats
+    page_cache: Floats | None = None
 
     def since(self, moment: float) -> "Samples":
         """The samples at `moment` and later."""
         first = int(np.searchsorted(self.times, moment))
-        return Samples(self.times[first:], self.cpu[first:], self.memory[first:])
+        cache = self.page_cache[first:] if self.page_cache is not None else None
+        return Samples(self.times[first:], self.cpu[first:], self.memory[first:], cache)
+
+    def by(self, policy: CollectPolicy) -> "Samples":
+        """The samples with the memory that the policy counts (QOS-KM-2, QOS-KM-14).
+
+        Cold pages are not measured here, so `usageWithHotPageCache` counts no page cache, as in koordlet without its
+        collector of cold pages.
+        """
+        if policy.node_memory_collect_policy != WITH_PAGE_CACHE or self.page_cache is None:
+            return self
+        return Samples(self.times, self.cpu, self.memory + self.page_cache)
 
     def __len__(self) -> int:
         return len(self.times)
@@ -65,7 +81,7 @@ def reported(samples: Samples, policy: CollectPolicy, now: float) -> Amounts | N
     Deviation from koordlet, which has a default of 300 s: without `aggregateDurationSeconds` the last sample counts.
     """
     window = window_of(policy)
-    found = samples.since(now - window)
+    found = samples.by(policy).since(now - window)
     if not len(found):
         return None
     return found.last() if policy.aggregate_duration_seconds is None else found.mean()
@@ -74,6 +90,7 @@ def reported(samples: Samples, policy: CollectPolicy, now: float) -> Amounts | N
 def aggregates(samples: Samples, policy: CollectPolicy, now: float) -> list[Manifest]:
     """`aggregatedNodeUsages`: an entry for each duration, without usage where samples cover less than half of it."""
     found: list[Manifest] = []
+    samples = samples.by(policy)
     for text in durations_of(policy):
         seconds = go_duration(text) or 0.0
         entry: Manifest = {"duration": go_text(seconds), "usage": {}}
@@ -103,9 +120,11 @@ def longest(policy: CollectPolicy) -> float:
 
 def total(times: Floats, parts: Iterable[Samples]) -> Samples:
     """The sum of samples that were taken at some of `times`."""
-    cpu, memory = np.zeros(len(times)), np.zeros(len(times))
+    cpu, memory, cache = np.zeros(len(times)), np.zeros(len(times)), np.zeros(len(times))
     for part in parts:
         at = np.searchsorted(times, part.times)
         cpu[at] += part.cpu
         memory[at] += part.memory
-    return Samples(times, cpu, memory)
+        if part.page_cache is not None:
+            cache[at] += part.page_cache
+    return Samples(times, cpu, memory, cache)

@@ -57,6 +57,7 @@ class ProcessSubject(Subject):
         self._cleanup = ExitStack()
         self._process: subprocess.Popen[bytes] | None = None
         self._said_before = 0  # how much of the log is from before the last start
+        self._killed = False  # by `kill`, and not started again
 
     def __enter__(self) -> Self:
         if self._log_file is None:
@@ -98,6 +99,7 @@ class ProcessSubject(Subject):
 
     def kill(self) -> None:
         assert self._process is not None  # noqa: S101
+        self._killed = True
         self._process.kill()
         self._process.wait()
 
@@ -105,6 +107,11 @@ class ProcessSubject(Subject):
         assert self._log_file is not None  # noqa: S101
         self._said_before = len(self.log())
         self._start(self._log_file)
+        self._killed = False
+
+    def ensure_started(self) -> None:
+        if self._killed:
+            self.start_again()
 
     @contextmanager
     def troubled(self) -> Iterator[Link]:

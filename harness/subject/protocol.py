@@ -56,6 +56,13 @@ class Subject(ABC):
             SubjectError: it did not start.
         """
 
+    def ensure_started(self) -> None:  # noqa: B027 not every subject can be killed
+        """Start it again if it was killed and not started: for the cases after one that failed in between.
+
+        Raises:
+            SubjectError: it did not start.
+        """
+
     @abstractmethod
     def troubled(self) -> AbstractContextManager[Link]:
         """Its way to the API server as one that can be made to fail; one that is a process is started anew for it."""
@@ -125,7 +132,8 @@ def open_subject(
 
             def command(kubeconfig: Path) -> list[str]:
                 if name == OURS:
-                    return [*our_command(kubeconfig, seed, _renamed(config, cluster, folder)), "--port", PORT]
+                    own = _renamed(config or _plain(cluster, folder), cluster, folder)
+                    return [*our_command(kubeconfig, seed, own), "--port", PORT]
                 own = _renamed(config or _plain(cluster, folder), cluster, folder)
                 return foreign_command(name, kubeconfig, _for_this_run(own, kubeconfig, folder))
 

@@ -274,6 +274,11 @@ class NodeBuilder:
         """Cards by model name of the catalogue, of any vendor."""
         return self.devices(model, count)
 
+    def cards(self, count: int, *, vendor: str = "nvidia") -> Self:
+        """Cards of any model of the vendor: nvidia, huawei, cambricon or amd."""
+        self.manifest.setdefault("devices", []).append({"vendor": vendor, "count": count})
+        return self
+
     def nics(self, model: str, count: int) -> Self:
         return self.devices(model, count)
 

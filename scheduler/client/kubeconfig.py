@@ -87,6 +87,8 @@ def _server(found: "object") -> Server:
             tls.verify_mode = ssl.CERT_NONE
         if found.cert_file:  # type: ignore[attr-defined]
             tls.load_cert_chain(found.cert_file, found.key_file)  # type: ignore[attr-defined]
-    authorization: str = found.get_api_key_with_prefix("authorization") or ""  # type: ignore[attr-defined]
+    # Older versions of the client have the token under the second name.
+    given = found.get_api_key_with_prefix("BearerToken", alias="authorization")  # type: ignore[attr-defined]
+    authorization: str = (given or "").strip()  # files of tokens often end in a newline
     port = url.port or (443 if tls else 80)
     return Server(url.hostname, port, url.path.rstrip("/"), tls, authorization)

@@ -144,6 +144,11 @@ class Filter(Plugin):
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
         """Whether the pod can go on this node."""
 
+    @property
+    def limits_by_requests(self) -> bool:
+        """Whether it rejects a node where less of any requested resource is free than the pod requests."""
+        return False
+
     def slots_signature(self, state: CycleState, node: NodeInfo) -> Hashable:  # noqa: ARG002
         """With scope NODE_PODS: everything besides requests that decides how many pods of the class fit on the node.
 
@@ -191,7 +196,7 @@ class PostFilter(Plugin):
 
 class Score(Plugin):
     normalizer: ClassVar["ByMaximum | None"] = None
-    common_ties: ClassVar[bool] = False  # equally good nodes have one order for all classes, not one for each class
+    common_ties: bool = False  # equally good nodes have one order for all classes, not one for each class
 
     @abstractmethod
     def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:

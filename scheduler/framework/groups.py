@@ -63,12 +63,17 @@ class Domains(ABC):
     def plan(self, offer: DomainOffer, infos: Sequence[PodInfo]) -> DomainPlan: ...
 
     @abstractmethod
-    def may_fit(self, slots: Ints, wanted: int) -> bool:
-        """Whether some domain has this many slots for one class, [node]; cheap, for groups that wait."""
+    def shape(self) -> Hashable:
+        """Requests of equal shapes have equal `rows`, at all times."""
+
+    @property
+    @abstractmethod
+    def version(self) -> int:
+        """A number that grows when `rows` may change."""
 
     @abstractmethod
-    def kind(self) -> Hashable:
-        """Requests of equal kinds have equal results of `may_fit`."""
+    def rows(self) -> Ints | None:
+        """The domain of each node, [node], -1 outside; all members must be in one. None: there are no domains."""
 
 
 class Attempt(ABC):

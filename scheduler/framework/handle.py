@@ -170,6 +170,7 @@ class Handle:
         self.cache = cache
         self.seed = seed
         self.nominator = Nominator()
+        self.invalidations = 0  # how often all kept results were dropped
         self.budgets: dict[str, PodDisruptionBudget] = {}  # by namespace/name
         self.debug = DebugFlags()
         self.timing = Timing(clock)
@@ -264,5 +265,6 @@ class Handle:
 
     def invalidate_class_scores(self) -> None:
         """Drop the kept results of all profiles."""
+        self.invalidations += 1
         for runner in self.runners.values():
             runner.invalidate_class_scores()

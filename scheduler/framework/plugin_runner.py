@@ -18,6 +18,7 @@ from seatrial.scheduler.framework.extension_points import (
     QueueSort,
     Reserve,
     Score,
+    Transformer,
     VictimAware,
 )
 from seatrial.scheduler.framework.groups import GroupScheduling
@@ -62,6 +63,9 @@ class PluginRunner:
         self.group_post_filters = [plugin for plugin in profile.post_filter if plugin.serves_groups]
         self.gates = [plugin for plugin in profile.all if isinstance(plugin, Gate)]
         self.groups = next((plugin.groups for plugin in profile.all if isinstance(plugin, GroupScheduling)), None)
+        # A node takes no more pods than its free resources allow.
+        self.requests_bound = any(plugin.limits_by_requests for plugin in profile.filter)
+        self.transformers = [plugin for plugin in profile.all if isinstance(plugin, Transformer)]
         self._gate_lists: dict[tuple[tuple[Gate, str], ...], tuple[tuple[Gate, str], ...]] = {}  # each kept once
         self._reserving = [plugin for plugin in profile.reserve if plugin.reserves]
         self._victim_aware = [plugin for plugin in profile.all if isinstance(plugin, VictimAware)]

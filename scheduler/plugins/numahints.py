@@ -49,3 +49,4 @@ class Aligner(Protocol):
 PROVIDER: StateKey[HintProvider] = StateKey("NUMA/provider")  # of the devices, the only provider
 ALIGNER: StateKey[Aligner] = StateKey("NUMA/aligner")  # present if pods of the class may be aligned
 AFFINITY: StateKey[Mask] = StateKey("NUMA/affinity")  # the NUMA nodes chosen for this pod
+PLANNED: StateKey[dict[str, Mask]] = StateKey("NUMA/planned")  # those of pods that a dry run places, by uid

@@ -42,6 +42,9 @@ def run(
     guarantee_usage: bool = False,
     enable_quota_admission: bool = False,
     enable_quota_admission_on_update: bool = False,
+    enable_update_resource_key: bool = False,
+    support_parent_quota_submit_pod: bool = False,
+    disable_default_quota: bool = False,
 ) -> int:
     """Serve admission reviews until SIGTERM or Ctrl-C.
 
@@ -65,6 +68,9 @@ def run(
         guarantee_usage: A min must be covered by what the quotas above are guaranteed.
         enable_quota_admission: Refuse new pods beyond the max of their quota, pending pods included.
         enable_quota_admission_on_update: Likewise pods whose quota changes.
+        enable_update_resource_key: The keys of a child's max may be some of its parent's; otherwise they are the same.
+        support_parent_quota_submit_pod: Quotas with children may have pods too.
+        disable_default_quota: Only pods with the label of a quota belong to one.
     """
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(asctime)s %(levelname).1s %(message)s")
     host = host or address
@@ -82,7 +88,15 @@ def run(
 
     async def work() -> int:
         clock = WallClock()
-        gates = QuotaGates(multi_quota_tree, guarantee_usage, enable_quota_admission, enable_quota_admission_on_update)
+        gates = QuotaGates(
+            multi_quota_tree=multi_quota_tree,
+            guarantee_usage=guarantee_usage,
+            quota_admission=enable_quota_admission,
+            quota_admission_on_update=enable_quota_admission_on_update,
+            update_resource_key=enable_update_resource_key,
+            parent_quota_pods=support_parent_quota_submit_pod,
+            disable_default_quota=disable_default_quota,
+        )
         topology = QuotaTopology(gates, clock.monotonic) if target is not None else None
         if topology is not None and target is not None:
             synced = asyncio.Event()

@@ -41,14 +41,22 @@ class QuotaExceeded(QuotaRefusal):
     """The pod is refused because the requests of its quota's pods have reached the limit."""
 
 
+KEYS_DIFFER = "failed to check sub and parent group quotaKey, err: checkSubAndParentGroupQuotaKey failed: "
+
+
 @dataclass(frozen=True, slots=True)
 class QuotaGates:
-    """Upstream's feature gates of the webhook: MultiQuotaTree, ElasticQuotaGuaranteeUsage, EnableQuotaAdmission[…]."""
+    """Upstream's feature gates of the webhook: MultiQuotaTree, ElasticQuotaGuaranteeUsage, EnableQuotaAdmission[…],
+    ElasticQuotaEnableUpdateResourceKey, SupportParentQuotaSubmitPod and DisableDefaultQuota.
+    """
 
     multi_quota_tree: bool = False
     guarantee_usage: bool = False
     quota_admission: bool = False
     quota_admission_on_update: bool = False
+    update_resource_key: bool = False
+    parent_quota_pods: bool = False
+    disable_default_quota: bool = False
 
 
 class QuotaTopology:
@@ -302,18 +310,24 @@ class QuotaTopology:
             raise QuotaRefusal(f"{name} has parentName {parent.name} but the parentQuotaInfo's IsParent is false")
 
     def _check_keys(self, quota: ElasticQuota, parent: ElasticQuota | None, children: Iterable[ElasticQuota]) -> None:
-        prefix = "failed to check sub and parent group quotaKey, err: checkSubAndParentGroupQuotaKey failed: "
-        most, least = _listed(quota, "max"), _listed(quota, "min")
+        prefix, least = KEYS_DIFFER, _listed(quota, "min")
         if quota.parent != ROOT_QUOTA and parent is not None:
-            if _listed(parent, "max").keys() != most.keys():
-                raise QuotaRefusal(f"{prefix}{parent.name}'s max keys are not the same with {quota.name}'s")
+            self._check_max_keys(quota, parent, parent, quota)
             if not least.keys() <= _listed(parent, "min").keys():
                 raise QuotaRefusal(f"{prefix}{quota.name}'s min keys are not all included in {parent.name}'s")
         for child in children:
-            if _listed(child, "max").keys() != most.keys():
-                raise QuotaRefusal(f"{prefix}{child.name}'s max keys are not the same with {quota.name}'s")
+            self._check_max_keys(child, quota, child, quota)
             if not _listed(child, "min").keys() <= least.keys():
                 raise QuotaRefusal(f"{prefix}{child.name}'s min keys are not all included in {quota.name}'s")
+
+    def _check_max_keys(self, lower: ElasticQuota, upper: ElasticQuota, first: ElasticQuota, own: ElasticQuota) -> None:
+        """`first`, `own`: the quotas in the order in which upstream names them."""
+        below, above = _listed(lower, "max").keys(), _listed(upper, "max").keys()
+        if self.gates.update_resource_key:
+            if not below <= above:
+                raise QuotaRefusal(f"{KEYS_DIFFER}{lower.name}'s max keys are not all included in {upper.name}'s")
+        elif below != above:
+            raise QuotaRefusal(f"{KEYS_DIFFER}{first.name}'s max keys are not the same with {own.name}'s")
 
     def _check_min_sums(
         self, quota: ElasticQuota, parent: ElasticQuota | None, children: Iterable[ElasticQuota]
@@ -330,8 +344,9 @@ class QuotaTopology:
     def quota_of(self, pod: Pod) -> str:
         """The name of a pod's quota (QUOTA-R30)."""
         name = pod.metadata.labels.get(keys.QUOTA_NAME, "")
-        if name:
-            return name if name in self.quotas else DEFAULT_QUOTA
+        none = "" if self.gates.disable_default_quota else DEFAULT_QUOTA
+        if name or not none:
+            return name if name in self.quotas else none
         namespace = pod.metadata.namespace
         own = self.quotas.get(namespace)
         if own is not None and own.metadata.namespace == namespace:
@@ -352,7 +367,7 @@ class QuotaTopology:
                 self._admit(pod)
         name = self.quota_of(pod)
         found = self.quotas.get(name)
-        if found is not None and found.is_parent:
+        if found is not None and found.is_parent and not self.gates.parent_quota_pods:
             raise QuotaRefusal(f"pod can not be linked to a parentQuotaGroup,quota:{name}, pod:{pod.metadata.name}")
         if old is None:
             self._admit(pod)

@@ -24,7 +24,7 @@ from seatrial.scheduler.api.device import (
 SERVER, CARD = "mi300x-8", "mi300x"
 CARD_MEMORY = 206141652992
 
-pytestmark = [pytest.mark.needs(Capability.NODES)]
+pytestmark = [pytest.mark.needs(Capability.HARDWARE)]
 
 
 @pytest.mark.feature("DEV-1.other-vendors-names")

@@ -22,7 +22,7 @@ PLUGINS = "vendor-plugins"
 ASSIGNED, PROFILE = "CAMBRICON_DSMLU_ASSIGHED", "CAMBRICON_DSMLU_PROFILE"  # the plugin's spelling
 LOCK = "cambricon.com/dsmlu.lock"
 
-pytestmark = [pytest.mark.needs(Capability.NODES)]
+pytestmark = [pytest.mark.needs(Capability.HARDWARE)]
 
 
 def whole(name: str, cards: int) -> PodBuilder:
@@ -123,6 +123,7 @@ def test_the_node_is_unlocked_for_the_next_slice(cluster: Trial, expect: Expect)
 @pytest.mark.profile(PLUGINS)
 @pytest.mark.feature("DEV-12.dynamic-smlu")
 @pytest.mark.case("DS-077", severity="critical")
+@pytest.mark.needs(Capability.DEVICE_FAULTS)
 def test_the_node_is_locked_while_a_slice_is_cut(cluster: Trial, expect: Expect) -> None:
     """The node is frozen, so that its plugin does not answer: the lock stays, and the next slice waits for it."""
     cluster.add(node("n1").gpus(CARD, 1))

@@ -37,7 +37,7 @@ TEMPLATES = {
     }
 }
 
-pytestmark = [pytest.mark.needs(Capability.NODES)]
+pytestmark = [pytest.mark.needs(Capability.HARDWARE)]
 
 
 def whole(name: str, cards: int) -> PodBuilder:

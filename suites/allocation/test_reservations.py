@@ -24,7 +24,7 @@ from seatrial.scheduler.api.builders import (
 from seatrial.scheduler.api.core import Pod
 from seatrial.scheduler.api.reservation import PRE_ALLOCATION_REQUIRED, RESERVATIONS_PATH, Reservation
 
-pytestmark = [pytest.mark.needs(Capability.NODES)]
+pytestmark = [pytest.mark.needs(Capability.HARDWARE)]
 
 RESERVING = "reserving"  # the profile whose Reservation plugin preempts
 WITHOUT_PREEMPTION = "reserving-without-preemption"
@@ -300,7 +300,7 @@ CARDS, NICS = 4, 8  # of an A10 and a DGX-H100 machine
 @pytest.mark.parametrize("policy", ["", "Aligned", "Restricted"])
 def test_cards_are_held(cluster: Trial, expect: Expect, policy: str) -> None:
     """A reservation of cards holds specific cards: owners get these, one by one, and other pods get other cards."""
-    cluster.add(node("n1").gpus("a10", CARDS))
+    cluster.add(node("n1").cards(CARDS))
     held = reservation("held").like(pod("x").gpus(2)).for_labels(app="owner").many()
     cluster.reserve(held.policy(policy) if policy else held)
     reserved = minors(Pod(expect.available("held").metadata))
@@ -323,7 +323,7 @@ def test_cards_are_held(cluster: Trial, expect: Expect, policy: str) -> None:
 @pytest.mark.case("RV-031", severity="critical")
 def test_a_share_of_a_card_is_held(cluster: Trial, expect: Expect) -> None:
     """A reserved half of a card is not shared by others; an owner of a Restricted reservation gets no more than it."""
-    cluster.add(node("n1").gpus("a10", 1))
+    cluster.add(node("n1").cards(1))
     cluster.reserve(
         reservation("half").like(pod("x").gpu_share(50)).for_labels(app="owner").many().policy("Restricted")
     )
@@ -344,7 +344,7 @@ def test_a_share_of_a_card_is_held(cluster: Trial, expect: Expect) -> None:
 @pytest.mark.case("RV-032", severity="critical")
 def test_cards_go_back_to_the_reservation(cluster: Trial, expect: Expect) -> None:
     """The cards of an owner that ends return to its reservation; once that is deleted, they are free for all pods."""
-    cluster.add(node("n1").gpus("a10", 2))
+    cluster.add(node("n1").cards(2))
     cluster.reserve(reservation("held").like(pod("x").gpus(2)).for_labels(app="owner").many())
     expect.available("held")
     cluster.submit(owner("a").gpus(2))

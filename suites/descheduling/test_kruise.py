@@ -14,9 +14,9 @@ from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.harness.clusters.simulated import expect as accepted
 from seatrial.scheduler.api.builders import pod
-from seatrial.suites.descheduling.workloads import OFF, ended, jobs, migrate, running, wait_running, with_nodes
+from seatrial.suites.descheduling.workloads import OFF, ended, jobs, migrate, running, with_nodes
 
-pytestmark = [pytest.mark.needs(Capability.NODES)]
+pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 GROUP = "apps.kruise.io"
@@ -76,13 +76,16 @@ def workload(cluster: Trial, kind: str, name: str, replicas: int) -> dict[str, A
 
 
 def fill(cluster: Trial, owner: dict[str, Any], names: list[str]) -> None:
-    """Pods of the workload, and wait until they run."""
-    before = len(running(cluster, owner["name"]))
+    """Pods of the workload, and wait until all of them run; others may be evicted meanwhile."""
     for name in names:
         built = pod(name).request(cpu=1).label("app", owner["name"])
         built.manifest["metadata"]["ownerReferences"] = [owner]
         cluster.submit(built)
-    wait_running(cluster, owner["name"], before + len(names))
+
+    def all_run() -> bool:
+        return {*names} <= {found.metadata.name for found in running(cluster, owner["name"])}
+
+    assert cluster.cluster.wait(all_run, within=60), cluster.timeline()
 
 
 @pytest.mark.usefixtures("kruise")

@@ -24,7 +24,7 @@ from seatrial.suites.descheduling.workloads import (
     with_nodes,
 )
 
-pytestmark = [pytest.mark.needs(Capability.NODES)]
+pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
 
 MANIFESTS = Path(suites.__path__[0]) / "manifests"
 MINUTES = 60.0

@@ -25,7 +25,7 @@ from seatrial.suites.descheduling.workloads import (
     with_nodes,
 )
 
-pytestmark = [pytest.mark.needs(Capability.NODES)]
+pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
 
 MINUTES = 60.0
 PER_POD = {"cpu": "2", "memory": "1Gi"}

@@ -46,11 +46,11 @@ def test_a_binding_without_an_answer_keeps_its_card(cluster: Trial, expect: Expe
 
     The other is more important, and tried later because its bindings were refused more often.
     """
-    cluster.apply(priority_class("trial-high", 9000))
+    cluster.apply(priority_class("trial-high", 9000, preempts=False))
     cluster.add(node("n1").gpus("a10", 1))
     witnessed(cluster, expect)
     link.refuse(500, bindings)
-    cluster.submit(pod("b").gpus(1).priority_class("trial-high").never_preempts())
+    cluster.submit(pod("b").gpus(1).priority_class("trial-high"))
     assert cluster.cluster.wait(lambda: link.refused >= 3, within=60), "three bindings of b were to be tried"
     cluster.submit(pod("a").gpus(1))
     assert cluster.cluster.wait(lambda: link.refused >= 4, within=60), "a binding of a was to be tried"

@@ -43,7 +43,7 @@ def test_a_nomination_outlives_a_restart(cluster: Trial, expect: Expect, running
 
     The room of the first is not given to a less important pod, and no victim is sought on a further node.
     """
-    cluster.apply(priority_class("trial-low", 1000), priority_class("trial-middle", 5000),
+    cluster.apply(priority_class("trial-low", 1000), priority_class("trial-middle", 5000, preempts=False),
                   priority_class("trial-high", 9000))  # fmt: skip
     cluster.add(node("n1").cpu(8))
     cluster.submit(*(pod(name).request(cpu=4).priority_class("trial-low") for name in ("quick", "slow")))
@@ -55,7 +55,7 @@ def test_a_nomination_outlives_a_restart(cluster: Trial, expect: Expect, running
     expect.nominated("high", "n1")
     running.kill()
     cluster.add(node("n2").cpu(8))
-    cluster.submit(pod("thief").request(cpu=4).priority_class("trial-middle").never_preempts(),
+    cluster.submit(pod("thief").request(cpu=4).priority_class("trial-middle"),
                    pod("innocent").request(cpu=8).node_name("n2"))  # fmt: skip
     expect.running("innocent")
     running.start_again()

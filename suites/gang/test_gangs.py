@@ -14,7 +14,7 @@ from seatrial.harness.subject.protocol import Subject
 from seatrial.scheduler.api.builders import PodBuilder, gang, node, pod
 from seatrial.scheduler.api.podgroup import GANG_GROUPS, GANG_MODE
 
-pytestmark = [pytest.mark.needs(Capability.NODES)]
+pytestmark = [pytest.mark.needs(Capability.HARDWARE)]
 
 
 def workers(group: str, count: int, *, cards: int = 1, first: int = 0) -> list[PodBuilder]:
@@ -37,7 +37,7 @@ def bound(cluster: Trial, group: str = "") -> list[str]:
 @pytest.mark.case("GA-001", severity="blocker")
 def test_five_with_room_for_three_bind_nobody(cluster: Trial, expect: Expect) -> None:
     """A gang of five on three free cards: no member is bound, and the cards stay free for a pod without a gang."""
-    cluster.add(node("n1").gpus("a10", 3))
+    cluster.add(node("n1").cards(3))
     cluster.apply(gang("train", 5))
     cluster.submit(*workers("train", 5))
     expect.stable(seconds=5)
@@ -52,15 +52,15 @@ def test_five_with_room_for_three_bind_nobody(cluster: Trial, expect: Expect) ->
 @pytest.mark.case("GA-002", severity="blocker")
 def test_bound_together_when_the_room_comes(cluster: Trial, expect: Expect) -> None:
     """A gang of five waits on three cards; one more card does not help, the second one does."""
-    cluster.add(node("n1").gpus("a10", 3))
+    cluster.add(node("n1").cards(3))
     cluster.apply(gang("train", 5))
     cluster.submit(*workers("train", 5))
     expect.stable(seconds=2)
-    cluster.add(node("n2").gpus("a10", 1))
+    cluster.add(node("n2").cards(1))
     expect.stable(seconds=12)
     assert bound(cluster) == []
 
-    cluster.add(node("n3").gpus("a10", 1))
+    cluster.add(node("n3").cards(1))
 
     expect.bound(*names("train", 5))
 
@@ -69,7 +69,7 @@ def test_bound_together_when_the_room_comes(cluster: Trial, expect: Expect) -> N
 @pytest.mark.case("GA-003", severity="blocker")
 def test_two_gangs_that_each_fit_alone_do_not_deadlock(cluster: Trial, expect: Expect) -> None:
     """Two gangs of three on four cards, members submitted in turn: one runs whole, then the other."""
-    cluster.add(node("n1").gpus("a10", 4))
+    cluster.add(node("n1").cards(4))
     cluster.apply(gang("a", 3), gang("b", 3))
     for worker, other in zip(workers("a", 3), workers("b", 3), strict=True):
         cluster.submit(worker, other)
@@ -87,13 +87,13 @@ def test_two_gangs_that_each_fit_alone_do_not_deadlock(cluster: Trial, expect: E
 @pytest.mark.case("GA-004", severity="critical")
 def test_more_members_than_the_minimum(cluster: Trial, expect: Expect) -> None:
     """A gang of two among four pods on three cards: three are bound, the fourth waits alone and gets the next card."""
-    cluster.add(node("n1").gpus("a10", 3))
+    cluster.add(node("n1").cards(3))
     cluster.apply(gang("train", 2))
     cluster.submit(*workers("train", 4))
     assert cluster.cluster.wait(lambda: len(bound(cluster)) == 3, within=30), cluster.timeline()
     expect.stable(seconds=3)
 
-    cluster.add(node("n2").gpus("a10", 1))
+    cluster.add(node("n2").cards(1))
 
     expect.bound(*names("train", 4))
 
@@ -102,7 +102,7 @@ def test_more_members_than_the_minimum(cluster: Trial, expect: Expect) -> None:
 @pytest.mark.case("GA-005", severity="normal")
 def test_the_status_of_a_pod_group(cluster: Trial, expect: Expect) -> None:
     """status.phase becomes Running with the number of running members; a gang without room stays Scheduling."""
-    cluster.add(node("n1").gpus("a10", 3))
+    cluster.add(node("n1").cards(3))
     cluster.apply(gang("train", 2), gang("large", 2))
     cluster.submit(*workers("train", 2))
     expect.running(*names("train", 2))
@@ -123,7 +123,7 @@ def test_the_status_of_a_pod_group(cluster: Trial, expect: Expect) -> None:
 @pytest.mark.case("GA-010", severity="blocker")
 def test_strict_gives_its_places_back(cluster: Trial, expect: Expect) -> None:
     """Strict is the default: while a gang of three lacks a card, other pods use the two free ones."""
-    cluster.add(node("n1").gpus("a10", 2))
+    cluster.add(node("n1").cards(2))
     cluster.apply(gang("train", 3))
     cluster.submit(*workers("train", 3))
     expect.stable(seconds=2)
@@ -140,7 +140,7 @@ def test_strict_gives_its_places_back(cluster: Trial, expect: Expect) -> None:
 def test_non_strict_keeps_its_places(cluster: Trial, expect: Expect, *, light: bool) -> None:
     """NonStrict on the PodGroup or on the pods: two of three members hold the cards, so another pod must wait; the
     third card completes the gang."""
-    cluster.add(node("n1").gpus("a10", 2))
+    cluster.add(node("n1").cards(2))
     if light:
         built = [
             pod(name).gpus(1).in_light_gang("train", 3).annotation(GANG_MODE, "NonStrict")
@@ -156,7 +156,7 @@ def test_non_strict_keeps_its_places(cluster: Trial, expect: Expect, *, light: b
     expect.stable(seconds=5)
     assert bound(cluster) == [], "a pod took a card that members of the gang hold"
 
-    cluster.add(node("n2").gpus("a10", 1))
+    cluster.add(node("n2").cards(1))
 
     expect.bound(*names("train", 3))
     assert bound(cluster, "x") == []
@@ -168,7 +168,7 @@ def test_non_strict_keeps_its_places(cluster: Trial, expect: Expect, *, light: b
 def test_the_schedule_timeout_frees_everything(cluster: Trial, expect: Expect) -> None:
     """Members of a NonStrict gang hold two cards for scheduleTimeoutSeconds; a pod of higher priority in the queue gets
     one of them afterwards."""
-    cluster.add(node("n1").gpus("a10", 2))
+    cluster.add(node("n1").cards(2))
     cluster.apply(gang("train", 3).waiting_time(10).mode("NonStrict"))
     cluster.submit(*workers("train", 3))
     expect.stable(seconds=2)
@@ -187,16 +187,16 @@ def test_the_schedule_timeout_frees_everything(cluster: Trial, expect: Expect) -
 @pytest.mark.long(60)
 def test_a_failed_cycle_does_not_poison_the_next(cluster: Trial, expect: Expect) -> None:
     """A gang fails several times while cards come one by one over a minute; it is bound soon after the last one."""
-    cluster.add(node("n1").gpus("a10", 1))
+    cluster.add(node("n1").cards(1))
     cluster.apply(gang("train", 4))
     cluster.submit(*workers("train", 4))
     for number in (2, 3):
         expect.stable(seconds=20)
-        cluster.add(node(f"n{number}").gpus("a10", 1))
+        cluster.add(node(f"n{number}").cards(1))
     expect.stable(seconds=20)
     assert bound(cluster) == []
 
-    cluster.add(node("n4").gpus("a10", 1))
+    cluster.add(node("n4").cards(1))
 
     expect.bound(*names("train", 4), within=15)
 
@@ -208,7 +208,7 @@ def test_restarted_in_the_middle(cluster: Trial, expect: Expect, subject: Subjec
     when its room comes, although the successor saw no failure of it."""
     if subject is None:
         pytest.skip("needs a scheduler that the harness started; somebody else runs this one")
-    cluster.add(node("n1").gpus("a10", 4))
+    cluster.add(node("n1").cards(4))
     cluster.apply(gang("a", 3), gang("b", 3))
     cluster.submit(*workers("a", 3))
     expect.bound(*names("a", 3))
@@ -228,7 +228,7 @@ def test_restarted_in_the_middle(cluster: Trial, expect: Expect, subject: Subjec
 @pytest.mark.case("GA-022", severity="critical")
 def test_a_member_that_is_replaced_joins_the_gang(cluster: Trial, expect: Expect) -> None:
     """After the gang was bound once, a member that died comes back and is bound alone, below the minimum."""
-    cluster.add(node("n1").gpus("a10", 3))
+    cluster.add(node("n1").cards(3))
     cluster.apply(gang("train", 3))
     cluster.submit(*workers("train", 3))
     expect.bound(*names("train", 3))
@@ -244,14 +244,14 @@ def test_a_member_that_is_replaced_joins_the_gang(cluster: Trial, expect: Expect
 @pytest.mark.case("GA-030", severity="blocker")
 def test_roles_in_one_group_start_together(cluster: Trial, expect: Expect) -> None:
     """A group of a parameter server and two workers with two cards each on four cards: the workers alone would fit."""
-    cluster.add(node("n1").gpus("a10", 4))
+    cluster.add(node("n1").cards(4))
     ids = [f"{cluster.name}/ps", f"{cluster.name}/worker"]
     cluster.apply(gang("ps", 1).together_with(*ids), gang("worker", 2).together_with(*ids))
     cluster.submit(*workers("worker", 2, cards=2), *workers("ps", 1))
     expect.stable(seconds=5)
     assert bound(cluster) == []
 
-    cluster.add(node("n2").gpus("a10", 1))
+    cluster.add(node("n2").cards(1))
 
     expect.bound("ps-0", "worker-0", "worker-1")
 
@@ -260,7 +260,7 @@ def test_roles_in_one_group_start_together(cluster: Trial, expect: Expect) -> No
 @pytest.mark.case("GA-031", severity="critical")
 def test_a_group_waits_for_its_missing_gang(cluster: Trial, expect: Expect) -> None:
     """The first gang of a group is complete and fits; it is bound only with the second, which comes later."""
-    cluster.add(node("n1").gpus("a10", 4))
+    cluster.add(node("n1").cards(4))
     ids = [f"{cluster.name}/ps", f"{cluster.name}/worker"]
     cluster.apply(gang("worker", 2).together_with(*ids))
     cluster.submit(*workers("worker", 2))
@@ -277,7 +277,7 @@ def test_a_group_waits_for_its_missing_gang(cluster: Trial, expect: Expect) -> N
 @pytest.mark.case("GA-032", severity="normal")
 def test_an_unreadable_list_of_groups_leaves_the_gang_alone(cluster: Trial, expect: Expect) -> None:
     """An annotation that is not JSON: the gang is its own group and is bound."""
-    cluster.add(node("n1").gpus("a10", 2))
+    cluster.add(node("n1").cards(2))
     cluster.apply(gang("train", 2).annotation(GANG_GROUPS, "[ps, worker]"))
     cluster.submit(*workers("train", 2))
     expect.bound(*names("train", 2))
@@ -289,7 +289,7 @@ def test_an_unreadable_list_of_groups_leaves_the_gang_alone(cluster: Trial, expe
 def test_annotated_pods_start_together(cluster: Trial, expect: Expect) -> None:
     """Pods with the annotations name and min-available: four of five are not bound on five cards, the fifth completes
     them."""
-    cluster.add(node("n1").gpus("a10", 5))
+    cluster.add(node("n1").cards(5))
     built = [pod(name).gpus(1).in_light_gang("light", 5) for name in names("light", 5)]
     cluster.submit(*built[:4])
     expect.stable(seconds=5)
@@ -304,7 +304,7 @@ def test_annotated_pods_start_together(cluster: Trial, expect: Expect) -> None:
 @pytest.mark.case("GA-041", severity="normal")
 def test_an_unreadable_minimum_is_told(cluster: Trial, expect: Expect) -> None:
     """min-available is no number: the pod says so, and other pods are bound."""
-    cluster.add(node("n1").gpus("a10", 2))
+    cluster.add(node("n1").cards(2))
     cluster.submit(pod("odd").gpus(1).in_light_gang("light", "two"), pod("other").gpus(1))
     expect.bound("other")
     expect.pending("odd", saying="min-available")
@@ -314,7 +314,7 @@ def test_an_unreadable_minimum_is_told(cluster: Trial, expect: Expect) -> None:
 @pytest.mark.case("GA-050", severity="critical")
 def test_a_gang_that_is_too_small_is_held_back(cluster: Trial, expect: Expect) -> None:
     """Two of three members: they are not tried, hold nothing, and no pod behind them waits."""
-    cluster.add(node("n1").gpus("a10", 2))
+    cluster.add(node("n1").cards(2))
     cluster.apply(gang("train", 3))
     cluster.submit(*workers("train", 2))
     expect.stable(seconds=3)
@@ -330,7 +330,7 @@ def test_a_gang_that_is_too_small_is_held_back(cluster: Trial, expect: Expect) -
 @pytest.mark.case("GA-051", severity="normal")
 def test_a_gang_that_is_too_small_says_so(cluster: Trial, expect: Expect) -> None:
     """The members' condition names the gang and what it lacks."""
-    cluster.add(node("n1").gpus("a10", 2))
+    cluster.add(node("n1").cards(2))
     cluster.apply(gang("train", 3))
     cluster.submit(*workers("train", 2))
     expect.pending(*names("train", 2), saying="child pod not collect enough")
@@ -340,7 +340,7 @@ def test_a_gang_that_is_too_small_says_so(cluster: Trial, expect: Expect) -> Non
 @pytest.mark.case("GA-052", severity="critical")
 def test_a_pod_group_that_comes_after_its_pods(cluster: Trial, expect: Expect) -> None:
     """Members without their PodGroup are not bound; they are as soon as it is created."""
-    cluster.add(node("n1").gpus("a10", 2))
+    cluster.add(node("n1").cards(2))
     cluster.submit(*workers("train", 2))
     expect.stable(seconds=5)
     assert bound(cluster) == []
@@ -354,7 +354,7 @@ def test_a_pod_group_that_comes_after_its_pods(cluster: Trial, expect: Expect) -
 @pytest.mark.case("GA-053", severity="normal")
 def test_a_lowered_minimum_releases_the_members(cluster: Trial, expect: Expect) -> None:
     """minMember is above the number of pods; when it is lowered to it, they are bound."""
-    cluster.add(node("n1").gpus("a10", 2))
+    cluster.add(node("n1").cards(2))
     cluster.apply(gang("train", 9))
     cluster.submit(*workers("train", 2))
     expect.stable(seconds=3)

@@ -26,7 +26,7 @@ CONFIG = {
 }
 WITHIN = 40.0  # seconds; a node's status is written again within ten
 
-pytestmark = [pytest.mark.needs(Capability.NODES), pytest.mark.alone]
+pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER), pytest.mark.alone]
 
 
 def model(cluster: Trial, name: str, cpu: str, *, threads: bool = False, turbo: bool = False) -> None:

@@ -21,7 +21,7 @@ PACE = {
     }
 }  # fmt: skip
 
-pytestmark = [pytest.mark.needs(Capability.NODES), pytest.mark.alone]
+pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER), pytest.mark.alone]
 
 
 def busy(name: str, cpu: str, memory: str = "1Gi") -> PodBuilder:
@@ -73,6 +73,29 @@ def rows(status: Manifest) -> dict[str, tuple[str, str, str]]:
         row["name"]: (row["priority"], row["podUsage"]["resources"]["cpu"], row["podUsage"]["resources"]["memory"])
         for row in status["podsMetric"]
     }
+
+
+@pytest.mark.feature("QOS-1.page-cache")
+@pytest.mark.case("LA-025", severity="normal")
+@pytest.mark.long(seconds=120)
+@pytest.mark.parametrize(
+    ("policy", "pod_memory", "node_memory"),
+    [("usageWithPageCache", "4Gi", "9Gi"), ("usageWithoutPageCache", "1Gi", "3Gi")],
+)
+def test_page_cache_counts_by_policy(  # noqa: PLR0917 the fixtures and the row
+    cluster: Trial, expect: Expect, start_manager: StartManager, policy: str, pod_memory: str, node_memory: str
+) -> None:
+    """A pod with 3 Gi and a node with 3 Gi of page cache besides: they are reported where the policy says so."""
+    cluster.add(node("n1").cpu(32).memory("64Gi"))
+    node_use(cluster, "n1", cpu="1", memory="2Gi", pageCache="3Gi")
+    start_manager({"colocation-config": {**PACE["colocation-config"], "metricMemoryCollectPolicy": policy}})
+    use = orjson.dumps({"cpu": "2", "memory": "1Gi", "pageCache": "3Gi"}).decode()
+    cluster.submit(pod("a").request(cpu=1, memory="1Gi").annotation(USAGE, use))
+    expect.running("a")
+    settle(cluster, 65)
+    found = next_report(cluster, "n1")
+    assert rows(found)["a"][2] == pod_memory
+    assert found["nodeMetric"]["nodeUsage"]["resources"]["memory"] == node_memory
 
 
 @pytest.mark.feature("QOS-1.expiry")

@@ -22,7 +22,7 @@ RELEASED, MEAN, PEAK = "load-aware", "load-aware-mean", "load-aware-peak"
 PROD, BATCH = "koord-prod", "koord-batch"
 OVER = "node(s) cpu usage exceed threshold"
 
-pytestmark = [pytest.mark.needs(Capability.NODES)]
+pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
 
 
 def machines(cluster: Trial, *names: str) -> None:

@@ -107,6 +107,7 @@ def test_half_of_the_room_is_not_given_away(classes: Trial, expect: Expect) -> N
 @pytest.mark.case("PR-033", severity="normal")
 def test_a_nomination_ends_with_its_pod(classes: Trial, expect: Expect) -> None:
     """The nominated pod is deleted before its victims are gone: a less important pod gets what is free."""
+    classes.apply(priority_class("trial-patient", 5000, preempts=False))
     classes.add(node("n1").cpu(8))
     classes.submit(of("low", "first", 4), of("low", "second", 4))
     expect.running("first", "second")
@@ -115,7 +116,7 @@ def test_a_nomination_ends_with_its_pod(classes: Trial, expect: Expect) -> None:
     expect.gone("first", "second")
     expect.nominated("high", "n1")
     end(classes, "first")
-    classes.submit(of("middle", "next", 4).never_preempts())
+    classes.submit(of("patient", "next", 4))
     expect.pending("next")
     end(classes, "high")
     assert expect.bound("next").spec.node_name == "n1"

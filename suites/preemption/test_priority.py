@@ -7,7 +7,7 @@ from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import PodBuilder, disruption_budget, node, pod, priority_class
 
-pytestmark = [pytest.mark.needs(Capability.NODES)]
+pytestmark = [pytest.mark.needs(Capability.HARDWARE)]
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def high(name: str, cards: int = 1) -> PodBuilder:
 @pytest.mark.case("PR-001", severity="blocker")
 def test_a_higher_pod_takes_the_place_of_a_lower_one(classes: Trial, expect: Expect) -> None:
     """On a full node the lower pod is deleted and the higher one gets its card."""
-    classes.add(node("n1").gpus("a10", 1))
+    classes.add(node("n1").cards(1))
     classes.submit(low("low"))
     expect.running("low")
 
@@ -48,7 +48,7 @@ def test_a_higher_pod_takes_the_place_of_a_lower_one(classes: Trial, expect: Exp
 @pytest.mark.case("PR-002", severity="critical")
 def test_no_more_victims_than_needed(classes: Trial, expect: Expect) -> None:
     """For one card, one of four lower pods is deleted and three stay."""
-    classes.add(node("n1").gpus("a10", 4))
+    classes.add(node("n1").cards(4))
     classes.submit(*(low(f"low{number}") for number in range(4)))
     expect.running("low0", "low1", "low2", "low3")
 
@@ -64,7 +64,7 @@ def test_no_more_victims_than_needed(classes: Trial, expect: Expect) -> None:
 @pytest.mark.case("PR-003", severity="critical")
 def test_the_lowest_priority_goes_first(classes: Trial, expect: Expect) -> None:
     """Of two nodes with one victim each, the node with the lower victim is chosen."""
-    classes.add(node("n1").gpus("a10", 1), node("n2").gpus("a10", 1))
+    classes.add(node("n1").cards(1), node("n2").cards(1))
     classes.submit(pod("middle").gpus(1).priority_class("trial-middle"), low("low"))
     expect.running("middle", "low")
 
@@ -78,7 +78,7 @@ def test_the_lowest_priority_goes_first(classes: Trial, expect: Expect) -> None:
 @pytest.mark.case("PR-004", severity="critical")
 def test_equal_priority_is_left_alone(classes: Trial, expect: Expect) -> None:
     """A pod of equal priority waits; no pod is deleted for it."""
-    classes.add(node("n1").gpus("a10", 1))
+    classes.add(node("n1").cards(1))
     classes.submit(low("first"))
     expect.running("first")
 
@@ -93,7 +93,7 @@ def test_equal_priority_is_left_alone(classes: Trial, expect: Expect) -> None:
 @pytest.mark.case("PR-005", severity="critical")
 def test_never_means_never(classes: Trial, expect: Expect) -> None:
     """A pod whose class never preempts waits until the card is free."""
-    classes.add(node("n1").gpus("a10", 1))
+    classes.add(node("n1").cards(1))
     classes.submit(low("low"))
     expect.running("low")
 
@@ -109,7 +109,7 @@ def test_never_means_never(classes: Trial, expect: Expect) -> None:
 @pytest.mark.case("PR-006", severity="critical")
 def test_a_budget_protects_its_pods_where_others_will_do(classes: Trial, expect: Expect) -> None:
     """Of two possible victims, the one outside of the disruption budget is deleted."""
-    classes.add(node("n1").gpus("a10", 2))
+    classes.add(node("n1").cards(2))
     classes.apply(disruption_budget("keep", {"app": "guarded"}, min_available=1))
     classes.submit(low("guarded").label("app", "guarded"), low("other"))
     expect.running("guarded", "other")
@@ -124,7 +124,7 @@ def test_a_budget_protects_its_pods_where_others_will_do(classes: Trial, expect:
 @pytest.mark.case("PR-007", severity="normal")
 def test_a_budget_gives_way_where_nothing_else_will_do(classes: Trial, expect: Expect) -> None:
     """A budget is violated only if no other victim helps, as upstream does."""
-    classes.add(node("n1").gpus("a10", 1))
+    classes.add(node("n1").cards(1))
     classes.apply(disruption_budget("keep", {"app": "guarded"}, min_available=1))
     classes.submit(low("guarded").label("app", "guarded"))
     expect.running("guarded")
@@ -138,7 +138,7 @@ def test_a_budget_gives_way_where_nothing_else_will_do(classes: Trial, expect: E
 @pytest.mark.case("PR-008", severity="critical")
 def test_the_freed_place_is_held_for_the_one_it_was_freed_for(classes: Trial, expect: Expect) -> None:
     """While victims terminate, a later pod of lower priority does not get the card that becomes free."""
-    classes.add(node("n1").gpus("a10", 1))
+    classes.add(node("n1").cards(1))
     slow = low("slow")
     slow.manifest["spec"]["terminationGracePeriodSeconds"] = 3
     classes.submit(slow)
@@ -156,7 +156,7 @@ def test_the_freed_place_is_held_for_the_one_it_was_freed_for(classes: Trial, ex
 @pytest.mark.case("PR-009", severity="critical")
 def test_shares_are_preempted_too(classes: Trial, expect: Expect) -> None:
     """A pod that needs a whole card preempts the shares of one card only."""
-    classes.add(node("n1").gpus("a10", 2))
+    classes.add(node("n1").cards(2))
     classes.submit(*(pod(f"s{number}").gpu_share(50).priority_class("trial-low") for number in range(4)))
     expect.running("s0", "s1", "s2", "s3")
 
@@ -172,7 +172,7 @@ def test_shares_are_preempted_too(classes: Trial, expect: Expect) -> None:
 @pytest.mark.needs(Capability.OWN_CLUSTER)
 def test_preemption_that_cannot_help_harms_nobody(classes: Trial, expect: Expect) -> None:
     """A pod that would not fit on an empty node preempts no pod."""
-    classes.add(node("n1").gpus("a10", 2))
+    classes.add(node("n1").cards(2))
     classes.submit(low("a"), low("b"))
     expect.running("a", "b")
 

@@ -11,7 +11,7 @@ from seatrial.scheduler.api.extension import KOORD_SCHEDULER
 from seatrial.scheduler.api.quota import SYSTEM_QUOTA
 from seatrial.suites.quota.test_quota import counted, make, many, named, path_of, placed, read, settle
 
-pytestmark = [pytest.mark.needs(Capability.NODES)]
+pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
 
 
 @pytest.mark.feature("QUOTA-10.in-place", "QUOTA-1.max-bound")

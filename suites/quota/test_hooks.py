@@ -12,7 +12,7 @@ from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import node, quota
 from seatrial.suites.quota.test_quota import counted, make, named, path_of, read, settle
 
-pytestmark = [pytest.mark.needs(Capability.NODES)]
+pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
 
 RELEASED = Path(__file__).parents[1] / "manifests/v1.7/config/quota-hook.config.yaml"
 MAX_PODS, PODS = "seatrial.dev/max-pods", "seatrial.dev/pods"

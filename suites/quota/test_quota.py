@@ -16,7 +16,7 @@ from seatrial.scheduler.api.builders import PodBuilder, QuotaBuilder, node, pod,
 from seatrial.scheduler.api.extension import KOORD_SCHEDULER
 from seatrial.scheduler.api.quota import CHILD_REQUEST, QUOTAS_PATH, REQUEST, ROOT_QUOTA, RUNTIME
 
-pytestmark = [pytest.mark.needs(Capability.NODES)]
+pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
 
 SETTLED = 20.0  # seconds after which a status was written and waiting pods were asked again
 CARD = "nvidia.com/gpu"

@@ -8,7 +8,7 @@ from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import disruption_budget, node, priority_class, quota
 from seatrial.suites.quota.test_quota import counted, make, many, named, placed
 
-pytestmark = [pytest.mark.needs(Capability.NODES)]
+pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
 
 DELAY = 60.0  # seconds of overuse before pods are evicted
 

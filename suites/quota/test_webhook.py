@@ -14,7 +14,7 @@ from seatrial.harness.errors import ApiRefused
 from seatrial.scheduler.api.builders import QuotaBuilder, pod, quota
 from seatrial.scheduler.api.quota import IS_PARENT, PARENT, QUOTAS_PATH, SHARED_WEIGHT, TREE_ID
 
-pytestmark = [pytest.mark.needs(Capability.NODES)]
+pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
 
 BY_DEFAULT = "seatrial-quota-webhook"
 DENIED = 'admission webhook "vquota.koordinator.sh" denied the request: '

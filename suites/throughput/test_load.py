@@ -24,7 +24,7 @@ from seatrial.scheduler.api.transport import Request
 
 WORKLOADS = yaml.safe_load((Path(__file__).parent / "workloads.yaml").read_bytes())
 
-pytestmark = [pytest.mark.needs(Capability.NODES), pytest.mark.alone]
+pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER), pytest.mark.alone]
 
 
 @pytest.mark.feature("HIL-8.bound-once", "HIL-8.floors")

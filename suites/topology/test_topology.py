@@ -22,7 +22,7 @@ from seatrial.scheduler.api.extension import KOORD_SCHEDULER
 from seatrial.scheduler.api.networktopology import GATHER_SPEC, TOPOLOGIES_PATH, TOPOLOGY_SELECTOR
 from seatrial.scheduler.api.podgroup import NETWORK_TOPOLOGY_INDEX
 
-pytestmark = [pytest.mark.needs(Capability.NODES)]
+pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
 
 SPINE, BLOCK = "network.topology.nvidia.com/spine", "network.topology.nvidia.com/block"
 MUST, PREFER = "MustGather", "PreferGather"

@@ -5,14 +5,14 @@ import pytest
 
 from seatrial.testing import Capability, Expect, Trial, node, pod
 
-pytestmark = [pytest.mark.feature("ACME-1"), pytest.mark.needs(Capability.NODES)]
+pytestmark = [pytest.mark.feature("ACME-1"), pytest.mark.needs(Capability.HARDWARE)]
 
 
 @pytest.mark.case("ACME-001", severity="critical")
 @pytest.mark.parametrize("customer", fixtures.customers())
 def test_a_customer_gets_a_whole_card(cluster: Trial, expect: Expect, customer: str) -> None:
     """A pod of a customer that asks for one card gets exactly one."""
-    cluster.add(node("n1").gpus("a10", 2))
+    cluster.add(node("n1").cards(2))
     cluster.submit(pod(customer).gpus(1))
 
     bound = expect.running(customer)
@@ -23,7 +23,7 @@ def test_a_customer_gets_a_whole_card(cluster: Trial, expect: Expect, customer: 
 @pytest.mark.case("ACME-002")
 def test_a_third_card_is_not_promised(cluster: Trial, expect: Expect) -> None:
     """A pod that asks for more cards than a node has stays pending, with the reason."""
-    cluster.add(node("n1").gpus("a10", 2))
+    cluster.add(node("n1").cards(2))
     cluster.submit(pod("big").gpus(3))
 
     expect.pending("big", saying="Insufficient")

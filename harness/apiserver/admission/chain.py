@@ -10,10 +10,13 @@ import orjson
 
 from seatrial.harness.apiserver import errors
 from seatrial.harness.apiserver.admission.pod_specs import Completed, PodSpecCache, Priority
+from seatrial.harness.apiserver.attempts import Attempt
+from seatrial.harness.apiserver.cel.expressions import LOOP_EXPRESSIONS, MAX_EXPRESSIONS, expression_length
 from seatrial.harness.apiserver.defaults.kinds import default
 from seatrial.harness.apiserver.defaults.qos import qos_class
 from seatrial.harness.apiserver.discovery.resources import Registry, Resource
 from seatrial.harness.apiserver.field_errors import Cause, message
+from seatrial.harness.apiserver.long_computations import LongComputations, NeedsThread
 from seatrial.harness.apiserver.names import check_metadata, check_new_finalizers, subdomain
 from seatrial.harness.apiserver.schemas.custom_schemas import CustomSchema
 from seatrial.harness.apiserver.schemas.shapes import conform, report_unknown_fields
@@ -29,6 +32,8 @@ _TOLERATION_SECONDS = 300  # before pods leave a node that is not ready or unrea
 # kinds whose admission sets more than defaults
 _COMPLETED = frozenset({("", "pods"), ("", "nodes"), ("", "namespaces")})
 
+# Kinds with CEL expressions that are compiled when the object is stored.
+_EXPRESSION_GROUPS = frozenset({"apiextensions.k8s.io", "admissionregistration.k8s.io"})
 Hook = Callable[[Resource, Object, Object | None, str], None]
 Concerns = Callable[[Resource, str], bool]  # (resource, namespace) → whether the hook applies
 
@@ -42,7 +47,8 @@ class Admission:
         self._specs = PodSpecCache()
         # store revision, priority of pods without a class
         self._default_revision, self._default = -1, Priority(0, "", "")
-        self.webhooks = Webhooks(store, registry)
+        self.long = LongComputations()
+        self.webhooks = Webhooks(store, registry, self.long)
         self.hooks: list[Hook] = []  # further admission plugins: (resource, object, old, subresource)
         # plugins that are called only where their second function is true
         self.plugins: list[tuple[Hook, Concerns]] = []
@@ -57,11 +63,12 @@ class Admission:
         *,
         strictness: str,
         write: Write | None = None,
+        attempt: Attempt | None = None,
     ) -> Object:
         """Admit a new object, completing `body` in place.
 
         Returns the object with defaults but without admission's additions, for field ownership. `write` describes the
-        write for webhooks; None if none can match.
+        write for webhooks; None if none can match. `attempt` is None if the writer cannot wait.
 
         Raises:
             ApiStatusError: it is not admitted.
@@ -84,7 +91,7 @@ class Admission:
             hook(resource, body, None, "")
         if write is not None:
             self._mutate(write, body, None)
-        self._check(resource, body, None, "")
+        self._check(resource, body, None, "", attempt)
         if write is not None:
             self.webhooks.validate(write, body, None)
         for hook in self.last:
@@ -101,6 +108,7 @@ class Admission:
         *,
         strictness: str,
         write: Write | None = None,
+        attempt: Attempt | None = None,
     ) -> None:
         """Admit an update, completing `body` in place.
 
@@ -113,7 +121,7 @@ class Admission:
                 self._mutate(write, body, old)
             if resource.custom is not None:
                 self._complete(resource, body, warnings, strictness)
-                self._check(resource, body, old, subresource)
+                self._check(resource, body, old, subresource, attempt)
             elif resource.key == ("", "pods"):
                 _keep_transition_times(body, old)
             if write is not None:
@@ -125,7 +133,7 @@ class Admission:
             hook(resource, body, old, subresource)
         if write is not None:
             self._mutate(write, body, old)
-        self._check(resource, body, old, subresource)
+        self._check(resource, body, old, subresource, attempt)
         if write is not None:
             self.webhooks.validate(write, body, old)
         for hook in self.last:
@@ -191,13 +199,41 @@ class Admission:
             found = self._customs[id(resource.custom)] = CustomSchema(resource.custom)
         return found
 
-    def _check(self, resource: Resource, body: Object, old: Object | None, subresource: str) -> None:
-        causes: list[Cause] = validate(resource.group, resource.kind, body, old, subresource=subresource)
+    def _check(
+        self,
+        resource: Resource,
+        body: Object,
+        old: Object | None,
+        subresource: str,
+        attempt: Attempt | None = None,
+    ) -> None:
+        causes: list[Cause]
+        if resource.group in _EXPRESSION_GROUPS and expression_length(body):
+            causes = self._check_expressions(resource, body, old, subresource, attempt)
+        else:
+            causes = validate(resource.group, resource.kind, body, old, subresource=subresource)
         if resource.custom is not None:
-            causes += self._custom(resource).problems(body, old)
+            causes += self._custom(resource).problems(body, old, long=self.long, attempt=attempt)
         elif old is None and "finalizers" in body["metadata"]:
             check_new_finalizers(body["metadata"], causes)
         self._refuse(resource, body, causes)
+
+    def _check_expressions(
+        self, resource: Resource, body: Object, old: Object | None, subresource: str, attempt: Attempt | None
+    ) -> list[Cause]:
+        """Validate an object with CEL expressions: compiling many of them takes seconds."""
+        length = expression_length(body)
+        if length > MAX_EXPRESSIONS:
+            raise errors.too_large(MAX_EXPRESSIONS, "characters of all CEL expressions")
+
+        def compute(*, on_loop: bool) -> list[Cause]:
+            if on_loop and length > LOOP_EXPRESSIONS:
+                raise NeedsThread
+            return validate(resource.group, resource.kind, body, old, subresource=subresource)
+
+        key = orjson.dumps([resource.kind, subresource, body.get("metadata"), body.get("spec"), body.get("webhooks")])
+        key += orjson.dumps(old)
+        return list(self.long.result(key, compute, attempt))
 
     def _refuse(self, resource: Resource, body: Object, causes: list[Cause]) -> None:
         if causes:
@@ -306,13 +342,16 @@ class Admission:
             if self._default_revision != classes.changed:
                 self._default_revision, self._default = classes.changed, _default_priority(classes)
             value, name, policy = self._default
-        given = spec.get("priority")
-        if given is not None and given != value:
-            why = (
-                "the integer value of priority must not be provided in pod spec;"
-                f" priority admission controller computed {value} from the given PriorityClass name"
-            )
-            raise errors.forbidden("pods", "", str(body["metadata"].get("name", "")), why)
+        for what, given, computed in (
+            ("the integer value of priority", spec.get("priority"), value),
+            ("the string value of PreemptionPolicy", spec.get("preemptionPolicy"), policy),
+        ):
+            if given is not None and given != computed:
+                why = (
+                    f"{what} ({given}) must not be provided in pod spec;"
+                    f" priority admission controller computed {computed} from the given PriorityClass name"
+                )
+                raise errors.forbidden("pods", "", str(body["metadata"].get("name", "")), why)
         return Priority(value, name, policy)
 
     def _check_single_global_default(self, body: Object) -> None:

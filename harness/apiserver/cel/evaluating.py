@@ -15,6 +15,7 @@ from celpy.evaluation import CELEvalError, Evaluator
 from seatrial.harness.apiserver.cel.expressions import TooLongError
 from seatrial.harness.apiserver.cel.functions import FUNCTIONS, NAMESPACES
 from seatrial.harness.apiserver.cel.values import NONE, Optional
+from seatrial.harness.apiserver.long_computations import LOOP_STEPS, NeedsThread
 from seatrial.harness.apiserver.patterns import match_cost
 
 MACROS: Final = frozenset({"all", "exists", "exists_one", "existsOne", "filter", "map"})
@@ -35,23 +36,26 @@ _TOKEN: Final = re.compile(
 
 
 class Budget:
-    """Counts the steps of evaluations that share one limit."""
+    """Counts the steps of evaluations that share one limit; few are allowed for those that block the event loop."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, on_loop: bool = False, steps: int = 0) -> None:
         self.used = 0
+        self._limit = LOOP_STEPS if on_loop else steps or MAX_STEPS
+        self._error: type[Exception] = NeedsThread if on_loop else TooLongError
 
     def spend(self, steps: int = 1) -> None:
         """
         Raises:
+            NeedsThread: more steps than the event loop may take.
             TooLongError: the limit is exceeded.
         """
         self.used += steps
-        if self.exhausted:
-            raise TooLongError
+        if self.used > self._limit:
+            raise self._error
 
     @property
     def exhausted(self) -> bool:
-        return self.used > MAX_STEPS
+        return self.used > self._limit
 
 
 def desugared(expression: str) -> str:

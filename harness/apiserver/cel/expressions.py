@@ -5,7 +5,6 @@ cel-python is imported when the first expression is compiled. Compiled expressio
 
 import re
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -13,8 +12,36 @@ if TYPE_CHECKING:
 
     from seatrial.harness.apiserver.cel.evaluating import Budget
 
+VALUES_A_STEP: Final = 10  # values whose conversion takes as long as one step of an evaluation
+LOOP_EXPRESSIONS: Final = 500  # characters of an object's expressions that are compiled on the event loop: 30 ms
+MAX_EXPRESSIONS: Final = 100_000  # characters of an object's expressions
 MAX_EXPRESSION: Final = 10_000  # characters; compiling takes 60 µs each
+_EXPRESSION_FIELDS: Final = frozenset({"rule", "expression", "messageExpression", "valueExpression"})
 _NO_KEY: Final = re.compile(r"no such member in mapping: '(.*)'")
+
+
+def value_count(value: Any) -> int:
+    """The number of values in it; converting them for CEL takes time."""
+    if isinstance(value, dict):
+        return 1 + sum(value_count(field) for field in value.values())
+    if isinstance(value, list):
+        return 1 + sum(value_count(item) for item in value)
+    return 1
+
+
+def expression_length(value: Any) -> int:
+    """The number of characters of all CEL expressions in an object."""
+    if isinstance(value, list):
+        return sum(expression_length(item) for item in value)
+    if not isinstance(value, dict):
+        return 0
+    found = 0
+    for name, field in value.items():
+        if isinstance(field, str):
+            found += len(field) if name in _EXPRESSION_FIELDS else 0
+        else:
+            found += expression_length(field)
+    return found
 
 
 class TooLongError(Exception):
@@ -25,8 +52,27 @@ class ExpressionError(Exception):
     """The expression cannot be compiled, or cannot be evaluated for the given objects."""
 
 
-@lru_cache(maxsize=1024)
+_STEPS_A_CHARACTER: Final = 2  # of an evaluation, that take as long as compiling one character
+_MAX_PROGRAMS: Final = 2048
+_programs: dict[str, Any] = {}
+
+
 def program(expression: str) -> Any:
+    """The compiled expression, from the cache if it is there.
+
+    Raises:
+        ExpressionError: it cannot be parsed.
+    """
+    found = _programs.get(expression)
+    if found is None:
+        found = _compiled(expression)
+        if len(_programs) >= _MAX_PROGRAMS:
+            _programs.clear()
+        _programs[expression] = found
+    return found
+
+
+def _compiled(expression: str) -> Any:
     """The compiled expression; its `ast` is the parser's tree.
 
     Raises:
@@ -71,8 +117,10 @@ def value_of(expression: str, objects: Mapping[str, Any], budget: "Budget | None
     from celpy.celtypes import BoolType
     from celpy.evaluation import CELEvalError
 
-    compiled = program(expression)
     try:
+        if budget is not None and expression not in _programs:
+            budget.spend(len(expression) * _STEPS_A_CHARACTER)
+        compiled = program(expression)
         found = compiled.evaluate({name: _given(value) for name, value in objects.items()}, budget)
     except CELEvalError as error:
         why = _NO_KEY.sub(r"no such key: \1", str(error.args[0] if error.args else error))

@@ -79,7 +79,7 @@ class Autoscalers:
         status["observedGeneration"] = item.obj["metadata"].get("generation", 0)
         target = self._target(item)
         if target is None:
-            name = item.obj["spec"]["scaleTargetRef"].get("name", "")
+            name = (item.obj["spec"].get("scaleTargetRef") or {}).get("name", "")
             self._set_condition(
                 status, "AbleToScale", "False", "FailedGetScale", f"the target {name!r} of the autoscaler is not there"
             )
@@ -90,7 +90,7 @@ class Autoscalers:
             self._control.put_status(self._resource, current, status)
 
     def _target(self, item: Item) -> tuple[Resource, Item] | None:
-        reference = item.obj["spec"]["scaleTargetRef"]
+        reference = item.obj["spec"].get("scaleTargetRef") or {}
         resource = self._registry.by_kind(reference.get("apiVersion", ""), reference.get("kind", ""))
         if resource is None or "scale" not in resource.subresources:
             return None

@@ -5,6 +5,7 @@ from typing import Any
 
 import orjson
 
+from seatrial.harness.apiserver.attempts import Pending
 from seatrial.harness.apiserver.controllers.owners import Dependents, reference_to
 from seatrial.harness.apiserver.controllers.recording import NORMAL, WARNING, Recorder
 from seatrial.harness.apiserver.controllers.work_queue import WorkQueue
@@ -13,7 +14,6 @@ from seatrial.harness.apiserver.errors import ApiStatusError
 from seatrial.harness.apiserver.request.options import DeleteOptions, Options
 from seatrial.harness.apiserver.storage.store import Change, CollectionKey, Item, Key, Object
 from seatrial.harness.apiserver.verbs.objects import Objects
-from seatrial.harness.apiserver.webhooks.attempts import Pending
 
 PODS: CollectionKey = ("", "pods")
 BATCH_PERIOD = 0.1  # seconds in which pod changes are batched: 1000 starting pods do not cause 1000 reconciliations

@@ -247,8 +247,10 @@ class Jobs:
             if pause > 0:
                 self._queue.add_after(pause, item.key)
                 short = 0
-            problem = self._create_pods(item, job, tally, active, min(max(short, 0), BURST))
-            if short > BURST:
+            burst = self._pacing.burst(len(active))
+            problem = self._create_pods(item, job, tally, active, min(max(short, 0), burst))
+            if short > burst:
+                self._queue.end_iteration()
                 self._queue.add_after(self._pacing.after_burst(item.key, now, len(active)), item.key)
         self._count_present(item, tally)
         return problem

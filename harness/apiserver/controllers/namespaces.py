@@ -1,12 +1,12 @@
 """The namespace controller: creates default objects, and empties a terminating namespace before removing it."""
 
+from seatrial.harness.apiserver.attempts import Pending
 from seatrial.harness.apiserver.controllers.work_queue import WorkQueue
 from seatrial.harness.apiserver.discovery.resources import Registry
 from seatrial.harness.apiserver.errors import ApiStatusError
 from seatrial.harness.apiserver.request.options import DeleteOptions, Options
 from seatrial.harness.apiserver.storage.store import Change, CollectionKey
 from seatrial.harness.apiserver.verbs.objects import PROTECTED_NAMESPACES, Objects
-from seatrial.harness.apiserver.webhooks.attempts import Pending
 
 NAMESPACES: CollectionKey = ("", "namespaces")
 RETRY = 0.5  # seconds after which objects that a webhook kept are deleted again

@@ -3,6 +3,7 @@
 Follows `pkg/controller/replicaset`. The controller reads the store itself, so upstream's expectations are not needed.
 """
 
+from seatrial.harness.apiserver.attempts import Pending
 from seatrial.harness.apiserver.controllers.control import Control, with_condition, without_condition
 from seatrial.harness.apiserver.controllers.owners import controller_of
 from seatrial.harness.apiserver.controllers.pacing import Pacing
@@ -11,7 +12,6 @@ from seatrial.harness.apiserver.controllers.work_queue import WorkQueue
 from seatrial.harness.apiserver.discovery.resources import Resource
 from seatrial.harness.apiserver.errors import ApiStatusError
 from seatrial.harness.apiserver.storage.store import CollectionKey, Item, Key, Object
-from seatrial.harness.apiserver.webhooks.attempts import Pending
 
 REPLICA_SETS: CollectionKey = ("apps", "replicasets")
 REPLICATION_CONTROLLERS: CollectionKey = ("", "replicationcontrollers")
@@ -59,14 +59,16 @@ class ReplicaSets:
             if pause > 0:
                 self._queue.add_after(pause, item.key)
                 return None
-            for _ in range(min(short, BURST)):
+            burst = self._pacing.burst(len(pods))
+            for _ in range(min(short, burst)):
                 pod = self._control.pod_from(self._resource, item, spec.get("template") or {})
                 pod["metadata"]["generateName"] = f"{item.key[1]}-"
                 try:
                     self._control.create_pod(self._component, self._resource, item, pod)
                 except ApiStatusError as refused:
                     return None if refused.code == 404 else refused
-            if short > BURST:
+            if short > burst:
+                self._queue.end_iteration()
                 now = self._control.clock.monotonic()
                 self._queue.add_after(self._pacing.after_burst(item.key, now, len(pods)), item.key)
         elif short < 0:

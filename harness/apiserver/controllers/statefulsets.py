@@ -23,7 +23,6 @@ from seatrial.harness.apiserver.storage.store import CollectionKey, Item, Key, O
 
 STATEFUL_SETS: CollectionKey = ("apps", "statefulsets")
 COMPONENT = "statefulset-controller"
-BURST = 500  # maximum pods created in one reconciliation
 NAME_LABEL, INDEX_LABEL = "statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/pod-index"
 
 
@@ -66,6 +65,8 @@ class StatefulSets:
         except ApiStatusError as refused:
             if refused.code != 404:
                 self._queue.add_rate_limited(key)
+        if sync.burst_ended:
+            self._queue.end_iteration()
         if sync.requeue_after is not None:
             self._queue.add_later(sync.requeue_after, key)
         self._write_status(item, sync, known)
@@ -126,6 +127,7 @@ class _Sync:
         self._resource = control.resource(STATEFUL_SETS)
         self._pods = pods
         self.current, self.update = current, update
+        self.burst_ended = False  # more pods are to be created
         self.requeue_after: float | None = None  # seconds until a pod has been ready for minReadySeconds
         spec = item.obj["spec"]
         self._start = int((spec.get("ordinals") or {}).get("start", 0))
@@ -151,12 +153,14 @@ class _Sync:
     def _fill(self) -> bool:
         """Create missing pods in order; return whether the controller must wait for one of them."""
         created, now = 0, self._control.clock.monotonic()
+        burst = self._pacing.burst(len(self._pods))
         pause = self._pacing.wait(self._item.key, now)
         if pause > 0:
             self.requeue_after = pause
             return True
         for ordinal in self._wanted:
-            if created == BURST:
+            if created == burst:
+                self.burst_ended = True
                 self.requeue_after = self._pacing.after_burst(self._item.key, now, len(self._pods))
                 return True
             pod = self._pods.get(ordinal)

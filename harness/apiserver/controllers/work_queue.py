@@ -20,7 +20,11 @@ class WorkQueue(Generic[T]):
         self._waiting: dict[T, None] = {}
         self._delayed: dict[T, float] = {}  # key → monotonic time at which it is due
         self._failures: dict[T, int] = {}
-        self._scheduled = False
+        self._scheduled = self._ends = False
+
+    def end_iteration(self) -> None:
+        """Leave further keys to the next iteration of the event loop: `work` has taken long."""
+        self._ends = True
 
     def add(self, key: T) -> None:
         """Queue the key for the next iteration; a key already queued is not queued twice."""
@@ -64,6 +68,9 @@ class WorkQueue(Generic[T]):
             key = next(iter(self._waiting))
             del self._waiting[key]
             self._work(key)
+            if self._ends:
+                break
+        self._ends = False
         self._scheduled = bool(self._waiting)
         if self._scheduled:
             self._clock.call_soon(self._run)

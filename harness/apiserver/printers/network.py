@@ -79,9 +79,9 @@ def _host_port(ip: str, port: int) -> str:
 def _addresses(subsets: Iterable[Object]) -> list[str]:
     found: list[str] = []
     for subset in subsets:
-        ips, ports = [address["ip"] for address in subset.get("addresses") or ()], subset.get("ports")
+        ips, ports = [address.get("ip") or "" for address in subset.get("addresses") or ()], subset.get("ports")
         # A headless service may have no ports at all.
-        found += [_host_port(ip, port["port"]) for port in ports for ip in ips] if ports else ips
+        found += [_host_port(ip, port.get("port") or 0) for port in ports for ip in ips] if ports else ips
     return found
 
 

@@ -19,10 +19,24 @@ def _members(data: bytes) -> dict[int, Any]:
     return {number: value for number, _, value in fields(data)}
 
 
+def _number(members: dict[int, Any], field: int) -> int:
+    found = members.get(field, 0)
+    if not isinstance(found, int):
+        raise Malformed(f"field {field}: expected a number, found bytes")
+    return found
+
+
+def _bytes(members: dict[int, Any], field: int) -> bytes:
+    found = members.get(field, b"")
+    if not isinstance(found, bytes):
+        raise Malformed(f"field {field}: expected bytes, found a number")
+    return found
+
+
 def _moment(data: bytes) -> datetime | None:
     """The time as RFC 3339; None for the zero time, which JSON omits."""
     found = _members(data)
-    seconds, nanos = signed(found.get(1, 0)), signed(found.get(2, 0))
+    seconds, nanos = signed(_number(found, 1)), signed(_number(found, 2))
     if not seconds and not nanos:
         return None
     try:
@@ -42,19 +56,19 @@ def _micro_time(data: bytes) -> str | None:
 
 
 def _quantity(data: bytes) -> str:
-    return str(_members(data).get(1, b"").decode()) or "0"
+    return str(_bytes(_members(data), 1).decode()) or "0"
 
 
 def _int_or_string(data: bytes) -> int | str:
     found = _members(data)
-    if found.get(1, 0) == _TEXT:
-        return str(found.get(3, b"").decode())
-    return signed(found.get(2, 0))
+    if _number(found, 1) == _TEXT:
+        return str(_bytes(found, 3).decode())
+    return signed(_number(found, 2))
 
 
 def _json(data: bytes) -> Any:
     """The JSON that a message carries as bytes; None if empty."""
-    raw = _members(data).get(1, b"")
+    raw = _bytes(_members(data), 1)
     try:
         return orjson.loads(raw) if raw else None
     except orjson.JSONDecodeError as error:
@@ -67,7 +81,7 @@ def _items(data: bytes) -> list[str]:
 
 def _duration(data: bytes) -> str:
     """The duration in the format of Go's time.ParseDuration."""
-    nanos = signed(_members(data).get(1, 0))
+    nanos = signed(_number(_members(data), 1))
     seconds, rest = divmod(nanos, 10**9)
     return f"{seconds}s" if not rest else f"{nanos}ns"
 

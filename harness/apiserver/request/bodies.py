@@ -19,16 +19,32 @@ from seatrial.harness.apiserver.protobuf.decoding import CONTENT_TYPE as PROTOBU
 BODY_LIMIT = 3 * 1024 * 1024  # bytes, as upstream
 DEPTH_LIMIT = 200  # levels of objects and lists
 EXPANSION_LIMIT = 10_000  # values that expanding aliases may add to a YAML document
+VALUES_LIMIT = 16_000  # values of a body; checking, defaulting and merging take up to 5 µs each
+DEFINITION_VALUES_LIMIT = 60_000  # of the body of a CustomResourceDefinition, which is mostly copied
+_DEFINITIONS = ("apiextensions.k8s.io", "customresourcedefinitions")
 YAML_LIMIT = 100_000  # values of a YAML document; decoding takes about 10 µs each
 YAML_SLOW_FROM = 16 * 1024  # bytes of YAML that are decoded beside the event loop
 _JSON_MIN, _JSON_MAX = -(2**63), 2**64  # range of integers that orjson encodes
 
 
-def decode(body: bytes, content_type: str, *, yaml_too: bool = False, any_type: bool = False) -> Any:
+def values_limit(key: tuple[str, str] | None) -> int:
+    """The number of values that an object of a collection may have."""
+    return DEFINITION_VALUES_LIMIT if key == _DEFINITIONS else VALUES_LIMIT
+
+
+def decode(
+    body: bytes,
+    content_type: str,
+    *,
+    yaml_too: bool = False,
+    any_type: bool = False,
+    max_values: int = VALUES_LIMIT,
+) -> Any:
     """Decode the body of a request. `yaml_too` accepts media types that end in +yaml.
 
     Raises:
-        ApiStatusError: 413 too large, 415 unknown media type, 400 malformed, nested too deep, or (unless `any_type`)
+        ApiStatusError: 413 too large or too many values, 415 unknown media type, 400
+            malformed, nested too deep, or (unless `any_type`)
             not an object.
     """
     if len(body) > BODY_LIMIT:
@@ -42,6 +58,8 @@ def decode(body: bytes, content_type: str, *, yaml_too: bool = False, any_type: 
         found = _protobuf(body)
     else:
         raise errors.unsupported_media(["application/json", "application/yaml", PROTOBUF])
+    if len(body) > max_values:  # each value takes two bytes or more
+        check_values(found, max_values)
     if not any_type and type(found) is not dict:
         raise errors.bad_request(f"expected an object in the body of the request, found {_type_name(found)}")
     return found
@@ -67,11 +85,37 @@ def _protobuf(body: bytes) -> Any:
 
 
 def _check_depth(value: Any, depth: int) -> None:
-    if depth > DEPTH_LIMIT:
-        raise errors.bad_request(f"the body of the request is nested too deep: the limit is {DEPTH_LIMIT} levels")
-    for below in value.values() if type(value) is dict else value:
-        if type(below) is dict or type(below) is list:
-            _check_depth(below, depth + 1)
+    level = [value]
+    while level:
+        if depth > DEPTH_LIMIT:
+            raise errors.bad_request(f"the body of the request is nested too deep: the limit is {DEPTH_LIMIT} levels")
+        depth += 1
+        level = _collections_in(level)
+
+
+def _collections_in(level: list[Any]) -> list[Any]:
+    """The objects and lists that are directly in those of `level`."""
+    return [
+        below
+        for collection in level
+        for below in (collection.values() if type(collection) is dict else collection)
+        if type(below) is dict or type(below) is list
+    ]
+
+
+def check_values(value: Any, limit: int) -> None:
+    """Check the number of values in an object.
+
+    Raises:
+        ApiStatusError: 413, there are more than `limit`.
+    """
+    level = [value] if type(value) is dict or type(value) is list else []
+    count = 1
+    while level:
+        count += sum(map(len, level))
+        if count > limit:
+            raise errors.too_large(limit, "values")
+        level = _collections_in(level)
 
 
 # -- YAML -------------------------------------------------------------------------------------------------------------

@@ -4,9 +4,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from seatrial.harness.apiserver.access.identity import CONTROLLERS, Identity
+from seatrial.harness.apiserver.attempts import Attempt
 from seatrial.harness.apiserver.discovery.resources import Resource
 from seatrial.harness.apiserver.storage.store import Object
-from seatrial.harness.apiserver.webhooks.attempts import Attempt
 from seatrial.harness.apiserver.webhooks.dispatch import Write
 
 

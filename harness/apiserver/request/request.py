@@ -10,14 +10,14 @@ import msgspec
 from seatrial.harness.apiserver import errors
 from seatrial.harness.apiserver.access.identity import Identity
 from seatrial.harness.apiserver.access.rbac import Act
+from seatrial.harness.apiserver.attempts import FIRST, Attempt
 from seatrial.harness.apiserver.discovery.resources import Resource
-from seatrial.harness.apiserver.request.bodies import decode
+from seatrial.harness.apiserver.request.bodies import decode, values_limit
 from seatrial.harness.apiserver.request.negotiation import Format
 from seatrial.harness.apiserver.request.options import DeleteOptions, Options
 from seatrial.harness.apiserver.schemas.shapes import conform, report_unknown_fields
 from seatrial.harness.apiserver.storage.paging import flag
 from seatrial.harness.apiserver.storage.store import Key, Object
-from seatrial.harness.apiserver.webhooks.attempts import FIRST, Attempt
 from seatrial.scheduler.api.transport import Request
 
 _VERBS = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update"}
@@ -137,7 +137,7 @@ class RequestContext:
         Raises:
             ApiStatusError: there is no object, or it does not conform to the schema of its kind.
         """
-        decoded = self.decoded()
+        decoded = self.decoded(resource)
         if not kind:
             check_kind(resource, decoded)
         body, unknown = conform(
@@ -152,8 +152,15 @@ class RequestContext:
         checked: Object = body
         return checked
 
-    def decoded(self, *, yaml_too: bool = False, any_type: bool = False) -> Any:
-        return decode(self.request.body, self.request.content_type, yaml_too=yaml_too, any_type=any_type)
+    def decoded(self, resource: Resource | None = None, *, yaml_too: bool = False, any_type: bool = False) -> Any:
+        """The body; `resource` is that of the object or patch in it."""
+        return decode(
+            self.request.body,
+            self.request.content_type,
+            yaml_too=yaml_too,
+            any_type=any_type,
+            max_values=values_limit(resource.key if resource is not None else None),
+        )
 
 
 def _unsupported(kind: str, field: str, value: str, supported: str) -> errors.ApiStatusError:

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from seatrial.harness.apiserver.cel.checking import check, escaped
 from seatrial.harness.apiserver.cel.expressions import (
+    VALUES_A_STEP,
     ExpressionError,
     OptionalVariable,
     TooLongError,
     holds,
     too_long,
+    value_count,
     value_of,
 )
 from seatrial.harness.apiserver.field_errors import Cause, quoted
@@ -23,7 +25,6 @@ from seatrial.harness.apiserver.field_errors import Cause, quoted
 if TYPE_CHECKING:
     from seatrial.harness.apiserver.cel.evaluating import Budget
 
-_VALUES_A_STEP: Final = 10  # values whose conversion takes as long as one step of an evaluation
 _RULES: Final = "x-kubernetes-validations"
 _OLD: Final = re.compile(r"\boldSelf\b")
 _NAMED: Final = ("name", "generateName")  # fields of metadata that rules can read
@@ -45,16 +46,24 @@ def _below(schema: Schema) -> Iterator[Schema]:
             yield schema[name]
 
 
-def rule_causes(schema: Schema, body: Mapping[str, Any], old: Mapping[str, Any] | None) -> list[Cause]:
-    """The causes for all rules that do not hold. `old` is None for a create."""
+def rule_causes(
+    schema: Schema, body: Mapping[str, Any], old: Mapping[str, Any] | None, *, on_loop: bool = False
+) -> list[Cause]:
+    """The causes for all rules that do not hold. `old` is None for a create.
+
+    Raises:
+        NeedsThread: `on_loop`, and the evaluation takes more steps than the event loop may take.
+    """
     from seatrial.harness.apiserver.cel.evaluating import Budget  # keeps start-up short
 
     causes: list[Cause] = []
-    _visit(schema, _seen(body), _seen(old) if old is not None else None, "", _Run(Budget(), causes))
+    before = seen_by_rules(old) if old is not None else None
+    _visit(schema, seen_by_rules(body), before, "", _Run(Budget(on_loop=on_loop), causes))
     return causes
 
 
-def _seen(obj: Mapping[str, Any]) -> dict[str, Any]:
+def seen_by_rules(obj: Mapping[str, Any]) -> dict[str, Any]:
+    """The object without the metadata that rules cannot read."""
     metadata = obj.get("metadata") or {}
     return {**obj, "metadata": {name: metadata[name] for name in _NAMED if name in metadata}}
 
@@ -104,7 +113,7 @@ def _evaluate(  # noqa: PLR0917
     causes = run.causes
     expression = str(rule.get("rule") or "true")
     try:
-        run.budget.spend(_size(value) // _VALUES_A_STEP)
+        run.budget.spend(value_count(value) // VALUES_A_STEP)
     except TooLongError:
         causes.append(_cause({}, str(schema.get("type") or "object"), path, too_long(expression)))
         return
@@ -147,15 +156,6 @@ def _cause(rule: Mapping[str, Any], kind: str, path: str, why: str) -> Cause:
             return Cause(where, "FieldValueDuplicate", f'Duplicate value: "{kind}"')
         case _:
             return Cause(where, "FieldValueInvalid", f'Invalid value: "{kind}": {why}')
-
-
-def _size(value: Any) -> int:
-    """The number of values in it; converting them for CEL takes time."""
-    if isinstance(value, dict):
-        return 1 + sum(_size(field) for field in value.values())
-    if isinstance(value, list):
-        return 1 + sum(_size(item) for item in value)
-    return 1
 
 
 def _typed(schema: Schema, value: Any) -> Any:

@@ -11,9 +11,11 @@ from typing import Any
 
 import orjson
 
+from seatrial.harness.apiserver.attempts import Attempt
 from seatrial.harness.apiserver.field_errors import Cause
+from seatrial.harness.apiserver.long_computations import LongComputations
 from seatrial.harness.apiserver.patterns import compiled, match_cost
-from seatrial.harness.apiserver.schemas.custom_rules import has_rules, rule_causes
+from seatrial.harness.apiserver.schemas.custom_rules import has_rules, rule_causes, seen_by_rules
 
 _PRESERVE = "x-kubernetes-preserve-unknown-fields"
 _EMBEDDED = "x-kubernetes-embedded-resource"
@@ -32,7 +34,7 @@ _FORMATS = {
 }
 
 
-MAX_COST = 10_000_000  # steps of one validation, 0.3 s at most; see `match_cost`
+MAX_COST = 1_000_000  # steps of one validation, 0.1 s at most; see `match_cost`
 _CHECK_COST = 60  # steps that checking one value takes
 
 
@@ -94,8 +96,19 @@ class CustomSchema:
         _default(self._root, body)
         return pruned
 
-    def problems(self, body: Mapping[str, Any], old: Mapping[str, Any] | None = None) -> list[Cause]:
-        """The causes for which the object is invalid. CEL rules are evaluated only if the schema has no objection."""
+    def problems(
+        self,
+        body: Mapping[str, Any],
+        old: Mapping[str, Any] | None = None,
+        *,
+        long: LongComputations | None = None,
+        attempt: Attempt | None = None,
+    ) -> list[Cause]:
+        """The causes for which the object is invalid. CEL rules are evaluated only if the schema has no objection.
+
+        Raises:
+            Pending: the evaluation of rules continues in a thread.
+        """
         causes = _Causes([MAX_COST])
         required = self._root.schema.get("required") or ()
         causes += [Cause(name, "FieldValueRequired", "Required value") for name in required if name not in body]
@@ -107,15 +120,27 @@ class CustomSchema:
             why = "the object is too large for its schema: expected fewer values, or shorter ones where it has patterns"
             return [Cause("", "FieldValueInvalid", f"Invalid value: {why}")]
         if self._rules and not causes:
-            causes += rule_causes(self._root.schema, body, old)
+            causes += self._rule_causes(body, old, long or LongComputations(), attempt)
         return causes
+
+    def _rule_causes(
+        self, body: Mapping[str, Any], old: Mapping[str, Any] | None, long: LongComputations, attempt: Attempt | None
+    ) -> list[Cause]:
+        def compute(*, on_loop: bool) -> list[Cause]:
+            return rule_causes(self._root.schema, body, old, on_loop=on_loop)
+
+        if attempt is None:  # nobody can wait
+            return compute(on_loop=False)
+        seen = [seen_by_rules(body), seen_by_rules(old) if old is not None else None]
+        return long.result(b"rules %d " % id(self) + orjson.dumps(seen), compute, attempt)
 
 
 def _prune(node: _Node, value: Any, path: str, pruned: list[str]) -> None:
     if isinstance(value, list):
         if node.items is not None:
             for number, item in enumerate(value):
-                _prune(node.items, item, f"{path}[{number}]", pruned)
+                if type(item) is dict or type(item) is list:
+                    _prune(node.items, item, f"{path}[{number}]", pruned)
         return
     if not isinstance(value, dict):
         return
@@ -143,7 +168,8 @@ def _default(node: _Node, value: Any) -> None:
                     _default(node.additional, field)
     elif isinstance(value, list) and node.items is not None:
         for item in value:
-            _default(node.items, item)
+            if type(item) is dict or type(item) is list:
+                _default(node.items, item)
 
 
 def _check(node: _Node, value: Any, path: str, causes: _Causes) -> None:
@@ -163,7 +189,10 @@ def _check(node: _Node, value: Any, path: str, causes: _Causes) -> None:
         if not right:
             causes.append(_wrong_type(path, value, kind))
             return
+    if "enum" in schema:
+        causes.spend(len(schema["enum"]))
     if "enum" in schema and value not in schema["enum"]:
+        causes.spend(_CHECK_COST * len(schema["enum"]))  # the message lists them
         supported = ", ".join(orjson.dumps(choice).decode() for choice in schema["enum"])
         causes.append(
             Cause(path, "FieldValueNotSupported", f"Unsupported value: {_shown(value)}: supported values: {supported}")
@@ -228,8 +257,13 @@ def _check_list(node: _Node, value: list[Any], path: str, causes: _Causes) -> No
     kind = schema.get("x-kubernetes-list-type")
     if kind in {"set", "map"}:
         keys = schema.get("x-kubernetes-list-map-keys") or ()
-        seen: set[bytes] = set()
+        seen: set[Any] = set()
         for number, item in enumerate(value):
+            if type(item) is str or type(item) is int:
+                if item in seen:
+                    causes.append(Cause(f"{path}[{number}]", "FieldValueDuplicate", f"Duplicate value: {_shown(item)}"))
+                seen.add(item)
+                continue
             row = {key: item.get(key) for key in keys} if kind == "map" and isinstance(item, dict) else item
             mark = orjson.dumps(row, option=orjson.OPT_SORT_KEYS)
             if mark in seen:

@@ -163,6 +163,9 @@ class _Time(Shape):
             raise TypeMismatch(f'parsing time "{value}" as "2006-01-02T15:04:05Z07:00": cannot parse "{value}"')
         return value
 
+    def empty(self) -> Any:
+        return None
+
 
 class _Bytes(Shape):
     __slots__ = ()
@@ -175,6 +178,9 @@ class _Bytes(Shape):
         except ValueError as error:
             raise TypeMismatch(f"illegal base64 data: {error}") from error
         return value
+
+    def empty(self) -> Any:
+        return ""
 
 
 class _List(Shape):

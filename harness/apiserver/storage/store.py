@@ -11,11 +11,13 @@ from typing import Any
 
 import orjson
 
+from seatrial.harness.apiserver import errors
 from seatrial.harness.apiserver.patching.managed_fields import WriteLedger
 
 Object = dict[str, Any]
 Key = tuple[str, str]  # namespace ("" for cluster scope), name
 
+MAX_BYTES = 1_572_864  # of a stored object; etcd's limit of a request, which bounds objects upstream
 HISTORY = 16_384  # changes that a collection keeps for watches
 
 
@@ -97,12 +99,18 @@ class Collection:
             yield from names.values()
 
     def put(self, key: Key, obj: Object, ledger: WriteLedger | None = None) -> Item:
-        """Store `obj` and set its resourceVersion. The caller must not change it afterwards. Ledger None: unchanged."""
+        """Store `obj` and set its resourceVersion. The caller must not change it afterwards. Ledger None: unchanged.
+
+        Raises:
+            ApiStatusError: 413, the object is too large.
+        """
         version = self._store.next_version()
         obj["metadata"]["resourceVersion"] = str(version)
         names = self._items.setdefault(key[0], {})
         old = names.get(key[1])
         item = Item(key, obj, version, ledger or (old.ledger if old is not None else None))
+        if len(item.raw) > MAX_BYTES and (old is None or len(item.raw) > len(old.raw)):
+            raise errors.too_large(MAX_BYTES)
         names[key[1]] = item
         if old is None:
             self._count += 1

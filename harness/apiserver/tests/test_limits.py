@@ -5,11 +5,11 @@ import logging
 import pytest
 
 from seatrial.harness.apiserver.cel import evaluating
-from seatrial.harness.apiserver.request.bodies import YAML_LIMIT
+from seatrial.harness.apiserver.request.bodies import VALUES_LIMIT, YAML_LIMIT
 from seatrial.harness.apiserver.schemas.custom_schemas import MAX_COST
 from seatrial.harness.apiserver.schemas.tests.test_structural import DEFINITIONS, definition
 from seatrial.harness.apiserver.tests.asking import CONFIGS, PODS, Api, pod
-from seatrial.scheduler.api.transport import JSON_PATCH, Request, Response
+from seatrial.scheduler.api.transport import JSON_PATCH, MERGE_PATCH, Request, Response
 
 CONTAINER = {"name": "main", "image": "busybox:1"}
 
@@ -130,3 +130,44 @@ def test_a_rule_that_is_too_long_is_refused_with_its_definition(api: Api) -> Non
     code, status = api.ask("POST", DEFINITIONS, definition(field))
     assert (code, status["reason"]) == (422, "Invalid")
     assert "expression code point size exceeds limit" in status["message"]
+
+
+def test_a_body_with_too_many_values_is_refused(api: Api) -> None:
+    containers = [{"name": f"c{number}", "image": "a:1"} for number in range(40_000)]
+    code, status = api.ask("POST", PODS, pod("p", containers=containers))
+    assert (code, status["reason"]) == (413, "RequestEntityTooLarge")
+    assert status["message"] == f"Request entity too large: limit is {VALUES_LIMIT} values"
+    api.do("POST", PODS, pod("p", containers=containers[:5000]))
+
+
+def test_a_patch_cannot_make_an_object_larger_than_etcd_stores(api: Api) -> None:
+    api.do("POST", DEFINITIONS, definition({"type": "object", "x-kubernetes-preserve-unknown-fields": True}))
+    api.do("POST", SAMPLES, sample({"a": "x" * 1_000_000}))
+    code, status = api.ask("PATCH", f"{SAMPLES}/a", {"spec": {"b": "x" * 900_000}}, MERGE_PATCH)
+    assert (code, status["message"]) == (413, "Request entity too large: limit is 1572864")
+    assert "b" not in api.do("GET", f"{SAMPLES}/a")["spec"]
+
+
+def test_an_enumeration_is_not_repeated_for_each_value(api: Api) -> None:
+    """Each of 5,000 values is compared with 3,000 choices, which the message of each would list."""
+    choices = [f"choice-{number}" for number in range(3000)]
+    items = {"type": "string", "enum": choices}
+    api.do("POST", DEFINITIONS, definition({"type": "array", "items": items}))
+    code, status = api.ask("POST", SAMPLES, sample(["x"] * 5000))
+    assert code == 422
+    assert "too large for its schema" in status["message"]
+
+
+def test_a_long_value_is_shortened_in_messages(api: Api) -> None:
+    code, status = api.ask("POST", PODS, pod("A" * 100_000))
+    assert code == 422
+    assert "... (100000 characters)" in status["message"]
+    assert "must be no more than 253 bytes" in status["message"]
+
+
+def test_large_answers_are_not_encoded_as_yaml(api: Api) -> None:
+    api.do("POST", CONFIGS, {"metadata": {"name": "a"}, "data": {"a": "x" * 70_000}})
+    found = api.server.handle(Request("GET", CONFIGS, headers={"accept": "application/yaml"}))
+    assert isinstance(found, Response)
+    assert found.code == 406
+    assert b"as YAML up to 65536 bytes" in found.body

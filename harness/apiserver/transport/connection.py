@@ -19,15 +19,17 @@ import httptools
 
 from seatrial.harness.apiserver import errors
 from seatrial.harness.apiserver.access.identity import Identity
+from seatrial.harness.apiserver.attempts import FIRST, Attempt, Pending
 from seatrial.harness.apiserver.errors import ApiStatusError
+from seatrial.harness.apiserver.long_computations import executor
 from seatrial.harness.apiserver.request.bodies import BODY_LIMIT, as_json, is_slow
 from seatrial.harness.apiserver.server import ApiServer
 from seatrial.harness.apiserver.streams.line import Line, Session
 from seatrial.harness.apiserver.streams.responses import Streaming, Upgraded
 from seatrial.harness.apiserver.transport.header_cache import HeaderCache, ParsedRequest
+from seatrial.harness.apiserver.transport.large_requests import LARGE_FROM, LargeRequests
 from seatrial.harness.apiserver.transport.response_head import encoded
 from seatrial.harness.apiserver.transport.watch_stream import WatchWriter
-from seatrial.harness.apiserver.webhooks.attempts import FIRST, Attempt, Pending
 from seatrial.scheduler.api.transport import Request, Response
 
 log = logging.getLogger(__name__)
@@ -51,8 +53,11 @@ Identify = Callable[[str, dict[str, object] | None], Identity | None]
 class Connection(asyncio.Protocol):
     """One client. Responses are sent in the order of the requests; requests behind a watch wait until it ends."""
 
-    def __init__(self, server: ApiServer, identify: Identify, connections: "set[Connection]") -> None:
+    def __init__(
+        self, server: ApiServer, identify: Identify, connections: "set[Connection]", large_requests: LargeRequests
+    ) -> None:
         self._server, self._identify, self._connections = server, identify, connections
+        self._large_requests = large_requests
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._parser: Any = httptools.HttpRequestParser(self)
@@ -325,16 +330,20 @@ class Connection(asyncio.Protocol):
             self._carry_out(parsed, attempt)
             self._serve()
 
-    def _carry_out(self, parsed: ParsedRequest, attempt: Attempt = FIRST, *, decoded: bool = False) -> None:
+    def _carry_out(self, parsed: ParsedRequest, attempt: Attempt = FIRST, *, admitted: bool = False) -> None:
         method, path, headers, close = parsed.method, parsed.path, parsed.headers, parsed.close
         identity = self._identity_of(headers.get("authorization", ""))
         if identity is None:
             self._answer(errors.unauthorized(), close=close)
             return
         content_type = headers.get("content-type", "")
-        if not decoded and is_slow(parsed.body, content_type):
-            self._decode_aside(parsed, attempt)
-            return
+        if not admitted:
+            if is_slow(parsed.body, content_type):
+                self._decode_aside(parsed, attempt)
+                return
+            if len(parsed.body) > LARGE_FROM:
+                self._wait_for_turn(parsed, attempt)
+                return
         request = Request(method, path, parsed.body, content_type, headers)
         try:
             found = self._server.handle(request, identity, attempt)
@@ -353,6 +362,19 @@ class Connection(asyncio.Protocol):
         else:
             self._respond(found, head=method == "HEAD", close=close)
 
+    def _wait_for_turn(self, parsed: ParsedRequest, attempt: Attempt) -> None:
+        """Carry out a request with a large body after those that came before; small requests go on meanwhile."""
+        self._busy = True
+        self._clear_deadline()
+
+        def turn() -> None:
+            self._busy = False
+            if self._transport is not None:
+                self._carry_out(parsed, attempt, admitted=True)
+                self._serve()
+
+        self._large_requests.add(turn)
+
     def _decode_aside(self, parsed: ParsedRequest, attempt: Attempt) -> None:
         """Convert a large YAML body to JSON in a thread, then carry out the request; other connections go on."""
         self._busy = True
@@ -365,14 +387,15 @@ class Connection(asyncio.Protocol):
             error = decoded.exception()
             if error is None:
                 parts = (parsed.method, parsed.path, parsed.headers, decoded.result(), parsed.close)
-                self._carry_out(ParsedRequest(*parts), attempt, decoded=True)
-            elif isinstance(error, ApiStatusError):
+                self._wait_for_turn(ParsedRequest(*parts), attempt)
+                return
+            if isinstance(error, ApiStatusError):
                 self._answer(error, close=parsed.close)
             else:
                 self._answer(self._server.fault(error, parsed.method, parsed.path), close=parsed.close)
             self._serve()
 
-        self._loop.run_in_executor(None, as_json, parsed.body).add_done_callback(done)
+        self._loop.run_in_executor(executor(), as_json, parsed.body).add_done_callback(done)
 
     def _refuse(self, error: ApiStatusError) -> None:
         """Queue the error as the last response and discard further input."""

@@ -4,9 +4,9 @@ from typing import Self
 from weakref import WeakSet
 
 from seatrial.harness.apiserver.access.identity import ADMIN, Identity
+from seatrial.harness.apiserver.attempts import Pending
 from seatrial.harness.apiserver.server import ApiServer
 from seatrial.harness.apiserver.streams.responses import Closable, Streaming
-from seatrial.harness.apiserver.webhooks.attempts import Pending
 from seatrial.scheduler.api.clock import Clock
 from seatrial.scheduler.api.transport import Done, OnLine, Request, Response, Stream
 

@@ -5,6 +5,7 @@ import ssl
 
 from seatrial.harness.apiserver.server import ApiServer
 from seatrial.harness.apiserver.transport.connection import CLOSE_WITHIN, Connection, Identify
+from seatrial.harness.apiserver.transport.large_requests import LargeRequests
 
 HANDSHAKE = 20.0  # seconds for the TLS handshake
 
@@ -29,8 +30,9 @@ class HttpServer:
             OSError: the address is in use or not available.
         """
         loop = asyncio.get_running_loop()
+        large_requests = LargeRequests(loop)
         self._listener = await loop.create_server(
-            lambda: Connection(self._server, self._identify, self._connections),
+            lambda: Connection(self._server, self._identify, self._connections, large_requests),
             host,
             port,
             ssl=tls,

@@ -9,6 +9,7 @@ from typing import Any
 
 from seatrial.harness.apiserver.field_errors import Causes, duplicate, forbidden, invalid, required, unsupported
 from seatrial.harness.apiserver.names import (
+    MAX_CHECKED,
     Object,
     check_labels,
     check_metadata,
@@ -60,7 +61,7 @@ def check_pod_spec(spec: Object, path: str, causes: Causes) -> None:
         _check_gates(spec["schedulingGates"], f"{path}.schedulingGates", causes)
     if spec.get("topologySpreadConstraints"):
         check_spread(spec["topologySpreadConstraints"], f"{path}.topologySpreadConstraints", causes)
-    for field, problems in _name_problems(
+    for field, problems in _problems_of_names(
         spec.get("serviceAccountName"), spec.get("nodeName"), spec.get("hostname"), spec.get("subdomain"),
         spec.get("priorityClassName"), spec.get("runtimeClassName")
     ):  # fmt: skip
@@ -97,6 +98,10 @@ _NAME_FIELDS = (
     ("priorityClassName", subdomain),
     ("runtimeClassName", subdomain),
 )
+
+
+def _problems_of_names(*names: str | None) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    return _name_problems(*[name[:MAX_CHECKED] if name else name for name in names])
 
 
 @lru_cache(maxsize=65536)

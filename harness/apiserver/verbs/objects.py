@@ -13,6 +13,7 @@ from seatrial.harness.apiserver import errors
 from seatrial.harness.apiserver.access.delegation_checks import GRANTING_GROUPS, check_delegation
 from seatrial.harness.apiserver.access.rbac import Access
 from seatrial.harness.apiserver.admission.chain import Admission
+from seatrial.harness.apiserver.attempts import GeneratedIdentity, Pending
 from seatrial.harness.apiserver.defaults.initial_status import set_initial_status
 from seatrial.harness.apiserver.discovery.resources import Resource
 from seatrial.harness.apiserver.patching.apply import ApplyConflict, apply
@@ -32,7 +33,6 @@ from seatrial.harness.apiserver.verbs import field_owners
 from seatrial.harness.apiserver.verbs.field_owners import schema_of
 from seatrial.harness.apiserver.verbs.identifiers import IdentifierSource
 from seatrial.harness.apiserver.verbs.update_rules import narrowed
-from seatrial.harness.apiserver.webhooks.attempts import GeneratedIdentity, Pending
 from seatrial.harness.apiserver.webhooks.conversions import Conversions
 from seatrial.harness.apiserver.webhooks.parking import PendingWrites
 from seatrial.scheduler.api.clock import Clock, rfc3339
@@ -168,8 +168,9 @@ class Objects:
         write = write_of("CREATE", resource, key, options, generated=generated) if call_webhooks else None
         try:
             wanted = self._admission.create(
-                resource, namespace, body, options.warnings, strictness=options.field_validation, write=write
-            )
+                resource, namespace, body, options.warnings,
+                strictness=options.field_validation, write=write, attempt=options.attempt,
+            )  # fmt: skip
             kept = self.conversions.kept(resource, body, options.attempt)
         except Pending as pending:
             pending.attempt.identity = GeneratedIdentity(name, metadata["uid"], now)
@@ -385,8 +386,9 @@ class Objects:
             if write is not None:
                 requested = orjson.loads(orjson.dumps(body))  # fields that webhooks add have no owner
             self._admission.update(
-                resource, body, old.obj, subresource, options.warnings, strictness=options.field_validation, write=write
-            )
+                resource, body, old.obj, subresource, options.warnings,
+                strictness=options.field_validation, write=write, attempt=options.attempt,
+            )  # fmt: skip
         ledger = (
             WriteLedger(entries)
             if entries is not None

@@ -1,5 +1,6 @@
 """The verbs get, list and watch: selection, pages, revisions, and encoding in the requested format."""
 
+import functools
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -8,6 +9,7 @@ import orjson
 import yaml
 
 from seatrial.harness.apiserver import errors
+from seatrial.harness.apiserver.attempts import Attempt
 from seatrial.harness.apiserver.discovery.resources import Resource
 from seatrial.harness.apiserver.patching.managed_fields import with_encoded_entries, with_entries
 from seatrial.harness.apiserver.printers.tables import IncludeObject, table
@@ -28,12 +30,29 @@ from seatrial.harness.apiserver.storage.watch import Channel, Encode, Reader, Su
 from seatrial.harness.apiserver.streams.responses import Streaming
 from seatrial.harness.apiserver.verbs import multi_version
 from seatrial.harness.apiserver.verbs.field_owners import entries_text
-from seatrial.harness.apiserver.webhooks.attempts import Attempt
 from seatrial.harness.apiserver.webhooks.conversions import Conversions
 from seatrial.scheduler.api.clock import Clock
 from seatrial.scheduler.api.transport import Response
 
 _JSON = {"content-type": "application/json"}
+
+YAML_ANSWER_LIMIT = 64 * 1024  # bytes of JSON; encoding takes 1 µs each
+
+
+def _as_yaml(body: Object, size: int) -> bytes:
+    """
+    Raises:
+        ApiStatusError: 406, it is too large: encoding blocks the event loop.
+    """
+    if size > YAML_ANSWER_LIMIT:
+        raise errors.not_acceptable(f"; as YAML up to {YAML_ANSWER_LIMIT} bytes, found {size}")
+    return yaml.dump(body, Dumper=_dumper(), sort_keys=False).encode()
+
+
+@functools.cache
+def _dumper() -> Any:
+    """libyaml's safe dumper, if it is installed."""
+    return getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 
 class Reads:
@@ -54,7 +73,7 @@ class Reads:
         """One object, encoded; with its managedFields if `whole`."""
         if not shape.shape:
             if shape.yaml:
-                return yaml.safe_dump(_as(resource, _shown(resource, item, named=whole)), sort_keys=False).encode()
+                return _as_yaml(_as(resource, _shown(resource, item, named=whole)), len(item.raw))
             return _with_managed_fields(resource, item) if whole else _encoded(resource, item)
         if shape.shape == "Table":
             return orjson.dumps(self._table(resource, [item], {"resourceVersion": str(item.version)}))
@@ -171,7 +190,7 @@ class Reads:
                 "metadata": metadata,
                 "items": [_as(resource, _shown(resource, item, named=named)) for item in items],
             }
-            return yaml.safe_dump(body, sort_keys=False).encode()
+            return _as_yaml(body, sum(len(item.raw) for item in items))
         head = orjson.dumps({"kind": f"{resource.kind}List", "apiVersion": resource.api_version, "metadata": metadata})
         if named:
             rows = b",".join([_with_managed_fields(resource, item) for item in items])

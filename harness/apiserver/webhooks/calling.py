@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import httptools
 
-from seatrial.harness.apiserver.webhooks.attempts import Answer, Call
+from seatrial.harness.apiserver.attempts import Answer, Call
 
 _ANSWER_LIMIT = 3 * 1024 * 1024  # bytes; upstream's limit
 _MAX_CONNECTIONS = 16  # per endpoint; further calls wait for one, and their timeout starts then

@@ -3,6 +3,8 @@
 from seatrial.harness.apiserver.cel.expressions import ExpressionError, holds
 from seatrial.harness.apiserver.storage.store import Object
 
+MATCH_CONDITION_STEPS = 2_000  # of all conditions of a webhook; they are evaluated on the event loop
+
 
 class Undecided(Exception):
     """An expression cannot be evaluated."""
@@ -14,11 +16,14 @@ def conditions_hold(conditions: tuple[tuple[str, str], ...], request: Object) ->
     Raises:
         Undecided: no condition is false, and one cannot be evaluated.
     """
+    from seatrial.harness.apiserver.cel.evaluating import Budget  # keeps start-up short
+
+    budget = Budget(steps=MATCH_CONDITION_STEPS)
     objects = {"request": request, "object": request["object"], "oldObject": request["oldObject"]}
     undecided = ""
     for name, expression in conditions:
         try:
-            if not holds(expression, objects):
+            if not holds(expression, objects, budget):
                 return False
         except ExpressionError as error:
             undecided = f"match condition {name!r}: {error}"

@@ -12,11 +12,11 @@ from typing import Any, Final
 
 import orjson
 
+from seatrial.harness.apiserver.attempts import Answer, Attempt, Call, Pending
 from seatrial.harness.apiserver.discovery.resources import Resource
 from seatrial.harness.apiserver.errors import ApiStatusError
 from seatrial.harness.apiserver.storage.store import Item, Object
 from seatrial.harness.apiserver.webhooks.addresses import authorities, url_of
-from seatrial.harness.apiserver.webhooks.attempts import Answer, Attempt, Call, Pending
 from seatrial.harness.apiserver.webhooks.dispatch import Webhooks
 from seatrial.harness.apiserver.webhooks.verdicts import WebhookFailure, call_error
 

@@ -14,11 +14,12 @@ import orjson
 
 from seatrial.harness.apiserver import errors
 from seatrial.harness.apiserver.access.identity import Identity
+from seatrial.harness.apiserver.attempts import MAX_TRIES, Answer, Attempt, Call, Pending, own_attempt
 from seatrial.harness.apiserver.discovery.resources import Registry, Resource
+from seatrial.harness.apiserver.long_computations import LongComputations
 from seatrial.harness.apiserver.patching.patch import PatchError, json_patch
 from seatrial.harness.apiserver.storage.store import Change, Object, Store
 from seatrial.harness.apiserver.webhooks.addresses import authorities, find_address, url_of
-from seatrial.harness.apiserver.webhooks.attempts import FIRST, MAX_TRIES, Answer, Attempt, Call, Pending
 from seatrial.harness.apiserver.webhooks.conditions import Undecided, conditions_hold
 from seatrial.harness.apiserver.webhooks.policies import BINDINGS, POLICIES, Policies
 from seatrial.harness.apiserver.webhooks.rules import GROUP, MUTATING, VALIDATING, Webhook, read_webhooks
@@ -58,11 +59,11 @@ class Write:
 class Webhooks:
     """The webhook configurations and admission policies of one server."""
 
-    def __init__(self, store: Store, registry: Registry) -> None:
+    def __init__(self, store: Store, registry: Registry, long: LongComputations) -> None:
         self._store, self._registry = store, registry
         self._mutating: tuple[Webhook, ...] = ()
         self._validating: tuple[Webhook, ...] = ()
-        self.policies = Policies(store, registry)
+        self.policies = Policies(store, registry, long)
         self.active = False  # whether any webhook or bound policy exists
         self.local: dict[str, Handler] = {}  # URL → handler in this process
         self.caller: Caller | None = None  # for requests that can wait
@@ -297,17 +298,19 @@ class Webhooks:
         Raises:
             ApiStatusError: the maximum number of tries is exceeded.
         """
-        if attempt is None or attempt is FIRST:
-            attempt = Attempt()
+        attempt = own_attempt(attempt)
         if attempt.tries >= MAX_TRIES:
             raise errors.internal("the object changes faster than its admission webhooks answer")
         return Pending(attempt, missing)
 
     def fetch(self, pending: Pending, then: Callable[[], None]) -> None:
         """Fetch the missing responses concurrently; `then` is called when all are in the attempt."""
+        pending.attempt.tries += 1
+        if pending.computation is not None:
+            pending.computation(then)
+            return
         assert self.caller is not None  # noqa: S101
         left = len(pending.calls)
-        pending.attempt.tries += 1
 
         def answered(key: tuple[str, bytes], answer: Answer) -> None:
             nonlocal left

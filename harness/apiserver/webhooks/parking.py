@@ -7,8 +7,8 @@ not started again until the running one has finished.
 from collections.abc import Callable
 from typing import TypeVar
 
+from seatrial.harness.apiserver.attempts import FIRST, Attempt, Pending
 from seatrial.harness.apiserver.errors import ApiStatusError
-from seatrial.harness.apiserver.webhooks.attempts import FIRST, Attempt, Pending
 from seatrial.harness.apiserver.webhooks.dispatch import Webhooks
 
 T = TypeVar("T")

@@ -5,19 +5,33 @@ write or adds a warning. Follows `apiserver/pkg/admission/plugin/policy/validati
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import msgspec
+import orjson
 
 from seatrial.harness.apiserver import errors
+from seatrial.harness.apiserver.attempts import Attempt
 from seatrial.harness.apiserver.cel.checking import check
-from seatrial.harness.apiserver.cel.expressions import ExpressionError, holds, value_of
+from seatrial.harness.apiserver.cel.expressions import (
+    VALUES_A_STEP,
+    ExpressionError,
+    TooLongError,
+    holds,
+    too_long,
+    value_count,
+    value_of,
+)
 from seatrial.harness.apiserver.discovery.resources import Registry, Resource
 from seatrial.harness.apiserver.errors import ApiStatusError
 from seatrial.harness.apiserver.field_errors import Causes, invalid, required
+from seatrial.harness.apiserver.long_computations import LongComputations
 from seatrial.harness.apiserver.storage.store import Change, Item, Object, Store
 from seatrial.harness.apiserver.webhooks.rules import GROUP, Rule, read_rule, selectors_match
 from seatrial.harness.label_selectors import LabelSelector
+
+if TYPE_CHECKING:
+    from seatrial.harness.apiserver.cel.evaluating import Budget
 
 POLICIES: Final = (GROUP, "validatingadmissionpolicies")
 BINDINGS: Final = (GROUP, "validatingadmissionpolicybindings")
@@ -41,6 +55,8 @@ class PolicyRequest(Protocol):
     def subresource(self) -> str: ...
     @property
     def warnings(self) -> list[str]: ...
+    @property
+    def attempt(self) -> Attempt | None: ...
 
 
 class _Match:
@@ -88,8 +104,8 @@ class _Binding(NamedTuple):
 class Policies:
     """The bound policies of one server."""
 
-    def __init__(self, store: Store, registry: Registry) -> None:
-        self._store, self._registry = store, registry
+    def __init__(self, store: Store, registry: Registry, long: LongComputations) -> None:
+        self._store, self._registry, self._long = store, registry, long
         self._bound: list[tuple[_Policy, _Binding]] = []
         for key in (POLICIES, BINDINGS):
             store.collection(key).listen(self._changed)
@@ -120,67 +136,37 @@ class Policies:
 
         Raises:
             ApiStatusError: a policy denies it.
+            Pending: the evaluation continues in a thread.
         """
         if write.resource.group == GROUP:
             return
-        for policy, binding in self._bound:
-            if not policy.match.holds(write, (body, old), self._store):
-                continue
-            if not binding.match.holds(write, (body, old), self._store):
-                continue
-            for problem, reason in self._problems(policy, binding, write, request):
-                _apply(policy, binding, write, problem, reason)
-
-    def _problems(
-        self, policy: _Policy, binding: _Binding, write: PolicyRequest, request: Object
-    ) -> Iterator[tuple[str, str]]:
-        """Messages and reasons of the validations that fail."""
-        spec = policy.spec
-        fatal = spec.get("failurePolicy", "Fail") == "Fail"
+        applicable = [
+            (policy, binding, list(self._params(policy, binding, write)) if policy.spec.get("paramKind") else [None])
+            for policy, binding in self._bound
+            if policy.match.holds(write, (body, old), self._store)
+            and binding.match.holds(write, (body, old), self._store)
+        ]
+        if not applicable:
+            return
         namespace = (
             self._store.collection(_NAMESPACES).get(("", write.namespace)) if write.resource.namespaced else None
         )
-        objects: Object = {
-            "object": request["object"],
-            "oldObject": request["oldObject"],
-            "request": request,
-            "namespaceObject": namespace.obj if namespace is not None else None,
-            "variables": {},
-        }
-        try:
-            if not all(holds(condition["expression"], objects) for condition in spec.get("matchConditions") or ()):
-                return
-        except ExpressionError as error:
-            if fatal:
-                yield f"failed to evaluate match conditions: {error}", "Invalid"
-            return
-        found = list(self._params(policy, binding, write)) if spec.get("paramKind") else [None]
-        if not found and (binding.spec.get("paramRef") or {}).get("parameterNotFoundAction") != "Allow":
-            if fatal:
-                yield (
-                    (
-                        "failed to configure binding: no params found for policy binding with `Deny`"
-                        " parameterNotFoundAction"
-                    ),
-                    "Invalid",
-                )
-            return
-        for params in found:
-            given = {**objects, "params": params}
-            variables: Object = {}
-            for variable in spec.get("variables") or ():
-                try:
-                    variables[variable["name"]] = value_of(variable["expression"], {**given, "variables": variables})
-                except ExpressionError:
-                    continue  # an error is reported by the expression that uses it
-            given["variables"] = variables
-            for rule in spec.get("validations") or ():
-                try:
-                    if not holds(rule["expression"], given):
-                        yield _message(rule, given), rule.get("reason") or "Invalid"
-                except ExpressionError as error:
-                    if fatal:
-                        yield f"expression '{rule['expression']}' resulted in error: {error}", "Invalid"
+        shown = namespace.obj if namespace is not None else None
+
+        def compute(*, on_loop: bool) -> list[tuple[_Policy, _Binding, str, str]]:
+            from seatrial.harness.apiserver.cel.evaluating import Budget  # keeps start-up short
+
+            budget = Budget(on_loop=on_loop)
+            return [
+                (policy, binding, problem, reason)
+                for policy, binding, params in applicable
+                for problem, reason in _problems(policy, binding, params, request, shown, budget)
+            ]
+
+        specs = [(policy.spec, binding.spec, params) for policy, binding, params in applicable]
+        key = b"policies " + orjson.dumps([specs, shown, _without_identity(request)])
+        for policy, binding, problem, reason in self._long.result(key, compute, write.attempt):
+            _apply(policy, binding, write, problem, reason)
 
     def _params(self, policy: _Policy, binding: _Binding, write: PolicyRequest) -> Iterator[Object]:
         kind, ref = policy.spec["paramKind"], binding.spec.get("paramRef") or {}
@@ -201,10 +187,73 @@ class Policies:
         yield from (item.obj for item in found if item is not None)
 
 
-def _message(rule: Mapping[str, Any], given: Mapping[str, Any]) -> str:
+def _without_identity(request: Object) -> Object:
+    """The request without what differs between the tries of a create."""
+    found = request["object"]
+    if request["operation"] != "CREATE" or not isinstance(found, dict):
+        return request
+    return {**request, "object": {**found, "metadata": {**found["metadata"], "uid": "", "creationTimestamp": ""}}}
+
+
+def _problems(  # noqa: PLR0917
+    policy: _Policy,
+    binding: _Binding,
+    found: list[Any],
+    request: Object,
+    namespace: Object | None,
+    budget: "Budget",
+) -> Iterator[tuple[str, str]]:
+    """Messages and reasons of the validations that fail. `found` are the parameters; None if it takes none."""
+    spec = policy.spec
+    fatal = spec.get("failurePolicy", "Fail") == "Fail"
+    objects: Object = {
+        "object": request["object"],
+        "oldObject": request["oldObject"],
+        "request": request,
+        "namespaceObject": namespace,
+        "variables": {},
+    }
+    expressions = sum(len(spec.get(part) or ()) for part in ("matchConditions", "variables", "validations"))
+    values = value_count([request, namespace]) // VALUES_A_STEP
+    try:
+        budget.spend(expressions * values)
+        if not all(holds(condition["expression"], objects, budget) for condition in spec.get("matchConditions") or ()):
+            return
+    except TooLongError:
+        yield too_long(str((spec.get("validations") or [{}])[0].get("expression"))), "Invalid"
+        return
+    except ExpressionError as error:
+        if fatal:
+            yield f"failed to evaluate match conditions: {error}", "Invalid"
+        return
+    if not found and (binding.spec.get("paramRef") or {}).get("parameterNotFoundAction") != "Allow":
+        if fatal:
+            why = "no params found for policy binding with `Deny` parameterNotFoundAction"
+            yield f"failed to configure binding: {why}", "Invalid"
+        return
+    for params in found:
+        given = {**objects, "params": params}
+        variables: Object = {}
+        for variable in spec.get("variables") or ():
+            try:
+                names = {**given, "variables": variables}
+                variables[variable["name"]] = value_of(variable["expression"], names, budget)
+            except ExpressionError:
+                continue  # an error is reported by the expression that uses it
+        given["variables"] = variables
+        for rule in spec.get("validations") or ():
+            try:
+                if not holds(rule["expression"], given, budget):
+                    yield _message(rule, given, budget), rule.get("reason") or "Invalid"
+            except ExpressionError as error:
+                if fatal:
+                    yield f"expression '{rule['expression']}' resulted in error: {error}", "Invalid"
+
+
+def _message(rule: Mapping[str, Any], given: Mapping[str, Any], budget: "Budget") -> str:
     if rule.get("messageExpression"):
         try:
-            found = value_of(rule["messageExpression"], given)
+            found = value_of(rule["messageExpression"], given, budget)
         except ExpressionError:
             found = ""
         if isinstance(found, str) and found.strip() and "\n" not in found:

@@ -8,8 +8,8 @@ from typing import Any
 import orjson
 
 from seatrial.harness.apiserver import errors
+from seatrial.harness.apiserver.attempts import Answer
 from seatrial.harness.apiserver.errors import ApiStatusError
-from seatrial.harness.apiserver.webhooks.attempts import Answer
 
 _API_VERSION, _KIND = "admission.k8s.io/v1", "AdmissionReview"
 _SHOWN = 512  # bytes quoted from a response that is no review

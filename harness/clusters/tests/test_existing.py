@@ -18,7 +18,7 @@ from seatrial.harness.clusters.leftovers import LEASE, lease_body, lease_path, r
 from seatrial.harness.clusters.run_scope import RUN_LABEL
 from seatrial.harness.clusters.simulated import expect
 from seatrial.harness.errors import UsageError
-from seatrial.harness.nodes.fleet import node_manifest
+from seatrial.harness.nodes.fleet import SIMULATED_LABEL, node_manifest
 from seatrial.scheduler.api.builders import node
 from seatrial.scheduler.api.transport import MERGE_PATCH, Request
 
@@ -122,7 +122,7 @@ def test_a_run_whose_clock_is_wrong_is_not_removed(shared: EmbeddedCluster, monk
 
 def test_agents_of_the_cluster_leave_nodes_of_runs_alone(shared: EmbeddedCluster) -> None:
     """A run has agents of its own. The node of a run is created first, so other agents had the time to take it."""
-    entry = {"name": "st-other1-n1", "labels": {RUN_LABEL: "other1"}}
+    entry = {"name": "st-other1-n1", "labels": {RUN_LABEL: "other1", SIMULATED_LABEL: "other1"}}
     create(shared, KINDS[0], node_manifest(entry))
     shared.add_nodes([node("plain")])
     try:

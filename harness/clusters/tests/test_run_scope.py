@@ -7,6 +7,7 @@ import pytest
 
 from seatrial.harness.clusters.run_scope import RUN_LABEL, RunScope
 from seatrial.harness.errors import ClusterError
+from seatrial.harness.nodes.fleet import SIMULATED_LABEL
 from seatrial.scheduler.api.transport import MERGE_PATCH, Request, Response
 
 PODS = "/api/v1/namespaces/trial-x/pods"
@@ -97,6 +98,31 @@ def test_names_inside_of_an_annotation(scope: RunScope) -> None:
     assert found["metadata"]["annotations"]["c"] == "{not json"
 
 
+def test_namespace_and_name_in_one_string(scope: RunScope) -> None:
+    """As gangs name the other gangs of their group."""
+    sent(scope, "POST", "/api/v1/namespaces", {"kind": "Namespace", "metadata": {"name": "trial-x"}})
+    body = {"kind": "PodGroup", "metadata": {"name": "g", "annotations": {"groups": '["trial-x/a","trial-y/b"]'}}}
+    path = "/apis/scheduling.sigs.k8s.io/v1alpha1/namespaces/trial-x/podgroups"
+    _, found = sent(scope, "POST", path, body)
+    assert json.loads(found["metadata"]["annotations"]["groups"]) == ["st-1a2b3c-trial-x/a", "trial-y/b"]
+
+
+def test_a_lent_node_has_the_name_that_the_case_gives_it(scope: RunScope) -> None:
+    """Its own name may be a part of other names; its owner's taints are tolerated; nothing is written to it."""
+    scope.lend("n2", "gpu", [{"key": "dedicated", "effect": "NoSchedule"}])
+    assert sent(scope, "GET", "/api/v1/nodes/n2")[0] == "/api/v1/nodes/gpu"
+    _, found = sent(scope, "POST", PODS, pod("p", nodeName="n2"))
+    assert found["spec"]["nodeName"] == "gpu"
+    assert {"key": "dedicated", "operator": "Exists", "effect": "NoSchedule"} in found["spec"]["tolerations"]
+    body = b'{"gpu":{"nodeName":"gpu","model":"gpu-a10","said":"bound to gpu, not gpu.b"}}'
+    assert scope.incoming(body) == b'{"gpu":{"nodeName":"n2","model":"gpu-a10","said":"bound to n2, not gpu.b"}}'
+    for method in ("PATCH", "DELETE"):
+        with pytest.raises(ClusterError, match="does not belong to run"):
+            sent(scope, method, "/api/v1/nodes/n2")
+    scope.unlend("n2")
+    assert scope.incoming(body) == body
+
+
 def test_tests_read_their_own_names(scope: RunScope) -> None:
     body = b'{"spec":{"nodeName":"st-1a2b3c-n1"},"status":{"message":"bound to st-1a2b3c-n1"}}'
     found = scope.response(Response(200, body)).body
@@ -105,7 +131,7 @@ def test_tests_read_their_own_names(scope: RunScope) -> None:
 
 def test_a_fleets_entry_keeps_its_labels_and_taints(scope: RunScope) -> None:
     found = scope.entry({"name": "n", "labels": {"a": "b"}, "taints": [{"key": "k", "effect": "NoExecute"}]})
-    assert found["labels"] == {"a": "b", RUN_LABEL: "1a2b3c"}
+    assert found["labels"] == {"a": "b", RUN_LABEL: "1a2b3c", SIMULATED_LABEL: "1a2b3c"}
     assert [taint["key"] for taint in found["taints"]] == ["k", RUN_LABEL]
 
 

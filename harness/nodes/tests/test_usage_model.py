@@ -194,16 +194,22 @@ def test_classes_in_reports(labels: dict[str, str], priority: int, expected: tup
     assert reported_classes(labels, priority) == expected
 
 
-def write_machine(root: Path, *, busy: int, used: int, pod_usec: int) -> None:
-    """A machine of 100 Gi with one pod in a control group of version 2, and this process in another."""
+def write_machine(root: Path, *, busy: int, used: int, pod_usec: int, cache: int = 9, files: int = 9) -> None:
+    """A machine of 100 Gi with one pod in a control group of version 2, and this process in another.
+
+    `cache`, `files`: page cache in Mi, of the node and of the pod.
+    """
+    available = (100 << 20) - used * 1024
     for path, text in {
         "proc/stat": f"cpu  {busy} 0 0 5000 900 0 0 0 0 0\n",
-        "proc/meminfo": f"MemTotal: {100 << 20} kB\nMemFree: 1 kB\nMemAvailable: {(100 << 20) - used * 1024} kB\n",
+        "proc/meminfo": (
+            f"MemTotal: {100 << 20} kB\nMemFree: {available - cache * 1024} kB\nMemAvailable: {available} kB\n"
+        ),
         "proc/70/cgroup": "0::/pods/a\n",
         f"proc/{os.getpid()}/cgroup": "0::/agent\n",
         "sys/fs/cgroup/pods/a/cpu.stat": f"usage_usec {pod_usec}\nuser_usec 1\n",
         "sys/fs/cgroup/pods/a/memory.stat": (
-            f"anon 1\ninactive_anon {64 << 20}\nactive_anon {1 << 20}\nactive_file 999999999\nunevictable 0\n"
+            f"anon 1\ninactive_anon {64 << 20}\nactive_anon {1 << 20}\nactive_file {files << 20}\nunevictable 0\n"
         ),
     }.items():
         (root / path).parent.mkdir(parents=True, exist_ok=True)
@@ -225,6 +231,30 @@ def test_this_machine_is_read_from_its_files(tmp_path: Path) -> None:
     assert pods["team", "a"].last() == {"cpu": 1500, "memory": 65 << 20}
     assert found.node.last() == {"cpu": 2000, "memory": 400 << 20}
     assert found.system.last() == {"cpu": 500, "memory": (400 - 65) << 20}
+
+
+@pytest.mark.parametrize(
+    ("policy", "pod", "node"),
+    [
+        pytest.param(None, 65, 400, id="default"),
+        pytest.param("usageWithoutPageCache", 65, 400, id="without"),
+        pytest.param("usageWithHotPageCache", 65, 400, id="hot-pages-are-not-measured"),
+        pytest.param("usageWithPageCache", 165, 700, id="with"),
+    ],
+)
+def test_the_policy_decides_whether_page_cache_counts(tmp_path: Path, policy: str | None, pod: int, node: int) -> None:
+    """QOS-KM-2, QOS-KM-3: the pod has 100 Mi of file pages; 300 Mi of the node's memory is available and not free."""
+    load, owners = LocalLoad(tmp_path), {70: ("team", "a")}
+    ticks = os.sysconf("SC_CLK_TCK")
+    for moment, busy in ((100.0, 1000), (110.0, 1000 + 20 * ticks)):
+        write_machine(tmp_path, busy=busy, used=400, pod_usec=int(moment) * 1_000_000, cache=300, files=100)
+        load.look(moment, owners)
+    pods, found = load.measured()
+    assert found is not None
+    assert found.system is not None
+    asked = CollectPolicy(node_memory_collect_policy=policy)
+    measured = [reported(samples, asked, 110.0) for samples in (pods["team", "a"], found.node, found.system)]
+    assert [amounts["memory"] >> 20 for amounts in measured if amounts] == [pod, node, node - pod]
 
 
 def test_this_very_machine_has_a_use() -> None:

@@ -42,6 +42,13 @@ class Limits(RuleBasedStateMachine):
         self.of_round.reset()
         self.round.clear()
 
+    @rule()
+    def restart(self) -> None:
+        """A new descheduler knows nothing of earlier evictions: rates and caps hold for each life."""
+        self.of_round, self.of_object = EvictionLimiter(*self.caps), ObjectLimiter(self.duration)
+        self.round.clear()
+        self.times.clear()
+
     @invariant()
     def caps_hold(self) -> None:
         if not hasattr(self, "caps"):

@@ -1,4 +1,6 @@
-"""A Hypothesis state machine over one migration job: any order of events, restarts included."""
+"""A Hypothesis state machine over one migration job: any order of events, restarts and late events included."""
+
+from collections.abc import Callable
 
 import msgspec
 from hypothesis import settings
@@ -21,7 +23,10 @@ from seatrial.scheduler.descheduler.tests.cluster import CONTROLLER, pod
 
 
 class Migration(RuleBasedStateMachine):
-    """The job's steps are carried out by this machine; it may lose an action, as a crash does."""
+    """The job's steps are carried out by this machine; it may lose an action, as a crash does.
+
+    While a watch is broken, events about reservations and pods wait, and steps are taken on what was known before.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -39,6 +44,8 @@ class Migration(RuleBasedStateMachine):
         self.evictions = 0
         self.phases: list[str] = []
         self.placed_at_eviction: list[bool] = []
+        self.watching = True
+        self.late: list[Callable[[], None]] = []
 
     @rule(crash=st.booleans())
     def step(self, crash: bool) -> None:
@@ -83,12 +90,33 @@ class Migration(RuleBasedStateMachine):
         )  # fmt: skip
         self._set(replace(self.job, spec=options))
 
+    @rule()
+    def lose_the_watch(self) -> None:
+        self.watching = False
+
+    @rule()
+    def catch_up(self) -> None:
+        """The watch is back: everything that happened meanwhile is seen, in order."""
+        self.watching = True
+        late, self.late = self.late, []
+        for event in late:
+            event()
+
+    def _event(self, seen: Callable[[], None]) -> None:
+        if self.watching:
+            seen()
+        else:
+            self.late.append(seen)
+
     @rule(node=st.sampled_from(["n1", "n2"]))
     def place(self, node: str) -> None:
-        self._reservation(phase="Available", node_name=node, only_from="")
+        self._event(lambda: self._reservation(phase="Available", node_name=node, only_from=""))
 
     @rule()
     def expire(self) -> None:
+        self._event(self._expired)
+
+    def _expired(self) -> None:
         found = self.state.reservations.get("job-uid")
         if found is not None:
             ready = {"type": "Ready", "status": "False", "reason": "Expired"}
@@ -104,6 +132,9 @@ class Migration(RuleBasedStateMachine):
     @rule()
     def bind(self) -> None:
         """The controller's new pod takes the reservation."""
+        self._event(self._bound)
+
+    def _bound(self) -> None:
         found = self.state.reservations.get("job-uid")
         if found is not None and found.available and "old" not in self.state.pods:
             told = '{"name": "job-uid", "uid": "r-uid"}'
@@ -112,6 +143,9 @@ class Migration(RuleBasedStateMachine):
 
     @rule()
     def lose_the_pod(self) -> None:
+        self._event(self._lost)
+
+    def _lost(self) -> None:
         known = self.state.pods.get("old")
         if known is not None:
             self.state.remove_pod(known)

@@ -10,7 +10,8 @@ from seatrial.scheduler.cache.nodeinfo import NodeInfo, PodInfo
 from seatrial.scheduler.framework.cluster_scope import WIDE
 from seatrial.scheduler.framework.group_failure import Unplaced
 from seatrial.scheduler.framework.handle import Handle
-from seatrial.scheduler.framework.restored import RESTORED
+from seatrial.scheduler.framework.reservation_info import MATCHED, REQUIRED
+from seatrial.scheduler.framework.restored import RESTORED, Restored
 from seatrial.scheduler.framework.runner import Runner
 from seatrial.scheduler.framework.state import CycleState
 from seatrial.scheduler.framework.status import Status
@@ -23,6 +24,7 @@ class _Known:
     """The state of one class, and how many of the changes it contains."""
 
     state: CycleState
+    inside: CycleState | None  # for nodes where the class may use reservations
     changes: int = 0
 
 
@@ -33,6 +35,7 @@ class _Node:
     node: NodeInfo
     planned: list[Unplaced] = field(default_factory=list)
     gone: dict[str, PodInfo] = field(default_factory=dict)  # by uid
+    reserved: bool = False  # a planned member uses room in a reservation here
 
 
 class DryRun:
@@ -49,12 +52,13 @@ class DryRun:
         known = self._nodes.get(node.row)
         return node if known is None else known.node
 
-    def shortage(self, info: PodInfo, node: NodeInfo, gone: Iterable[PodInfo]) -> str:
+    def shortage(self, unplaced: Unplaced, node: NodeInfo, gone: Iterable[PodInfo]) -> str:
         """A resource of which the node has too little even without these pods; "" if sums alone do not decide.
 
         Cheap: most nodes that cannot help are left out by it.
         """
-        node = self.node(node)
+        gone = [*gone, *self.holders(unplaced, node)]
+        info, node = unplaced.info, self.node(node)
         requested, allocatable = node.requested, node.allocatable
         wanted = {column: amount for column, amount in info.shape.vector if amount}
         freed = dict.fromkeys(wanted, 0)
@@ -68,6 +72,17 @@ class DryRun:
             if used - freed[column] + amount > have:
                 return self.handle.columns.resources.names[column]
         return ""
+
+    def holders(self, unplaced: Unplaced, node: NodeInfo) -> list[PodInfo]:
+        """The reserve pods there that the member ignores, because it may use their room.
+
+        What planned members took of a reservation is not known to it. A later member that depends on what is left in
+        the reservation itself therefore counts all of it as used, which may be too much.
+        """
+        restored, known = unplaced.state.get(RESTORED), self._nodes.get(node.row)
+        if restored is None or (known is not None and known.reserved and _depends(restored.state, node)):
+            return []
+        return left_out(restored, node)
 
     def attempt(self, unplaced: Unplaced, node: NodeInfo) -> "Attempt":
         """An attempt to plan one member on a node. Nothing of it stays unless it is committed."""
@@ -88,27 +103,35 @@ class DryRun:
             known = self._nodes[node.row] = _Node(node.copy())
         return known
 
-    def state_of(self, unplaced: Unplaced) -> CycleState:
-        """The state of the member's class with all changes. Fork it before use."""
+    def state_of(self, unplaced: Unplaced, *, inside: bool = False) -> CycleState:
+        """The state of the member's class with all changes, for nodes where it uses reservations or others.
+
+        Fork it before use.
+        """
         info = unplaced.info
         key = unplaced.kind
         known = None if WIDE in unplaced.state else self._states.get(key)
         if known is None:
             state = unplaced.state.fork()
-            state.discard(RESTORED)  # room in reservations is not counted: members that get it need no preemption
-            known = _Known(state)
+            restored = state.get(RESTORED)
+            state.discard(RESTORED)
+            known = _Known(state, None if restored is None else restored.state.fork())
             if WIDE not in unplaced.state:
                 self._states[key] = known
         runner = Runner.of(self.handle, info)
         for added, pod, node in self._changes[known.changes :]:
-            (runner.returned if added else runner.removed)(known.state, pod, node)
+            for state in (known.state,) if known.inside is None else (known.state, known.inside):
+                (runner.returned if added else runner.removed)(state, pod, node)
         known.changes = len(self._changes)
-        return known.state
+        return known.inside if inside and known.inside is not None else known.state
 
-    def record(self, unplaced: Unplaced, node: NodeInfo, after: NodeInfo, gone: Sequence[PodInfo]) -> None:
-        """Make an attempt part of the plan."""
+    def record(
+        self, unplaced: Unplaced, node: NodeInfo, after: NodeInfo, gone: Sequence[PodInfo], *, reserved: bool
+    ) -> None:
+        """Make an attempt part of the plan. `reserved`: it uses room in a reservation."""
         known = self.changed(node)
         known.node = after
+        known.reserved |= reserved
         known.planned.append(unplaced)
         for pod in gone:
             known.gone[pod.uid] = pod
@@ -148,13 +171,18 @@ class DryRun:
             after.remove(pod)
         for number, unplaced in enumerate(known.planned):
             runner = Runner.of(self.handle, unplaced.info)
-            state = unplaced.state.fork()
+            restored = unplaced.state.get(RESTORED)
+            holders = left_out(restored, real) if restored is not None and not number else []
+            state = (restored.state if restored is not None and holders else unplaced.state).fork()
             state.discard(RESTORED)
+            seen = after.copy() if holders else after
+            for pod in holders:
+                seen.remove(pod)
             for pod in gone:
-                runner.removed(state, pod, after)
+                runner.removed(state, pod, seen)
             for before in known.planned[:number]:
-                runner.returned(state, before.info, after)
-            if not runner.check_with_nominated(state, unplaced.info, after).ok:
+                runner.returned(state, before.info, seen)
+            if not runner.check_with_nominated(state, unplaced.info, seen).ok:
                 return None
             after.add(unplaced.info)
         return after
@@ -166,8 +194,11 @@ class Attempt:
     def __init__(self, dry_run: DryRun, unplaced: Unplaced, node: NodeInfo) -> None:
         self._dry_run, self._unplaced, self._real = dry_run, unplaced, node
         self._runner = Runner.of(dry_run.handle, unplaced.info)
-        self._state = dry_run.state_of(unplaced).fork()
         self._node = dry_run.node(node).copy()
+        self._holders = dry_run.holders(unplaced, node)
+        self._state = dry_run.state_of(unplaced, inside=bool(self._holders)).fork()
+        for holder in self._holders:
+            self._node.remove(holder)
         self._gone: dict[str, PodInfo] = {}
 
     def remove(self, pods: Iterable[PodInfo]) -> None:
@@ -189,8 +220,11 @@ class Attempt:
 
     def commit(self) -> None:
         """Make this part of the plan: the member is here, and the removed pods are gone."""
+        for holder in self._holders:
+            self._node.add(holder)
         self._node.add(self._unplaced.info)
-        self._dry_run.record(self._unplaced, self._real, self._node, list(self._gone.values()))
+        gone = list(self._gone.values())
+        self._dry_run.record(self._unplaced, self._real, self._node, gone, reserved=bool(self._holders))
 
 
 def _sums_allow(node: NodeInfo, pods: Sequence[PodInfo]) -> bool:
@@ -203,3 +237,14 @@ def _sums_allow(node: NodeInfo, pods: Sequence[PodInfo]) -> bool:
         not amount or requested[column] + amount <= (allocatable[column] if column < len(allocatable) else 0)
         for column, amount in needed.items()
     )
+
+
+def _depends(state: CycleState, node: NodeInfo) -> bool:
+    """Whether the sums of a node do not decide if a pod fits in a reservation there."""
+    return REQUIRED in state or any(reserved.restricted for reserved in (state.get(MATCHED) or {}).get(node.name, ()))
+
+
+def left_out(restored: Restored, node: NodeInfo) -> list[PodInfo]:
+    """The pods of a node that a copy without ignored pods lacks."""
+    seen = restored.nodes.get(node.name)
+    return [] if seen is None else [pod for uid, pod in node.pods.items() if uid not in seen.pods]

@@ -16,7 +16,9 @@ from seatrial.scheduler.framework.fit_error import histogram
 from seatrial.scheduler.framework.group_failure import GroupFailure, Unplaced
 from seatrial.scheduler.framework.groups import DomainChoice, DomainOffer
 from seatrial.scheduler.framework.handle import Handle
+from seatrial.scheduler.framework.restored import RESTORED
 from seatrial.scheduler.framework.status import Status
+from seatrial.scheduler.plugins.coscheduling.dry_run import left_out
 from seatrial.scheduler.plugins.coscheduling.placement import Placement, RowsOf
 from seatrial.scheduler.plugins.coscheduling.topology.request import GatherRequest
 from seatrial.scheduler.plugins.coscheduling.victims import Candidate, PossibleVictims
@@ -80,6 +82,7 @@ class GatheredPlan:
         columns = self._handle.columns
         free, costs = columns.free[:, : columns.count].copy(), np.zeros(columns.count, np.int64)
         changed: list[int] = []
+        restored = next((one for members in self._kinds if (one := members[0].state.get(RESTORED)) is not None), None)
         for row, candidate in self._candidates.items():
             gone = _possible(candidate)
             if gone:
@@ -87,7 +90,8 @@ class GatheredPlan:
                 violations, cost, has_jobs, elsewhere, _ = candidate.rank()
                 costs[row] = -(violations * _VIOLATION + cost * _COST + has_jobs * _HAS_JOBS)
                 costs[row] -= min(elsewhere, _HAS_JOBS - 1)
-            for pod in gone:
+            held = [] if not gone or restored is None else left_out(restored, candidate.node)
+            for pod in (*gone, *held):
                 for column, amount in pod.shape.vector:
                     free[column, row] += amount
         return free, costs, np.array(changed, np.intp)

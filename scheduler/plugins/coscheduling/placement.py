@@ -78,10 +78,10 @@ class Placement:
 
     def _try(self, unplaced: Unplaced, candidate: Candidate) -> Status:
         """Plan the member on this node, if it fits there without the possible victims."""
-        info, dry_run, node = unplaced.info, self._dry_run, candidate.node
+        dry_run, node = self._dry_run, candidate.node
         there = {job.name: [pod for pod in job.pods if pod.node_name == node.name] for job in candidate.jobs}
         everybody = [*candidate.leaving, *(pod for pods in there.values() for pod in pods)]
-        short = dry_run.shortage(info, node, everybody)
+        short = dry_run.shortage(unplaced, node, everybody)
         if short:
             return Status.unschedulable(f"Insufficient {short}")
         attempt = dry_run.attempt(unplaced, node)

@@ -72,7 +72,7 @@ from seatrial.scheduler.plugins.deviceshare.shares import Holding
 from seatrial.scheduler.plugins.deviceshare.slices import NOT_A_SIZE, SliceRegistry
 from seatrial.scheduler.plugins.deviceshare.states import SHARES, Choice, DeviceState
 from seatrial.scheduler.plugins.deviceshare.topology import NO_CARDS
-from seatrial.scheduler.plugins.numahints import AFFINITY, ALIGNER, PROVIDER, Hints, Mask
+from seatrial.scheduler.plugins.numahints import AFFINITY, ALIGNER, PLANNED, PROVIDER, Hints, Mask
 from seatrial.scheduler.plugins.reservation.cache import ReservationCache
 
 WRONG_ISOLATION = Status.unresolvable("GPUIsolationProviderHAMICore not found on the node")
@@ -218,7 +218,9 @@ class DeviceShare(PreFilter, BatchFilter, ScoreBatch, Reserve, PreBind, Reservat
         wanted = own.get(WANTED)
         if wanted is None:
             return None
-        found = allocate(self._state_in_dry_run(state, devices), wanted.request, self._policy)
+        mask = (state.get(PLANNED) or {}).get(info.uid) if self._aligned else None
+        there = self._state_in_dry_run(state, devices)
+        found = allocate(there, wanted.request, self._policy, held_to(there.template, mask))
         return None if isinstance(found, Status) else found.after
 
     def can_batch(self, state: CycleState) -> bool:

@@ -30,6 +30,7 @@ class ElasticQuotaArgs(Args, frozen=True):
     multi_quota_tree: bool = False  # upstream's feature gate MultiQuotaTree
     ignore_pod_overhead: bool = False  # upstream's feature gate ElasticQuotaIgnorePodOverhead
     ignore_terminating_pod: bool = False  # upstream's feature gate ElasticQuotaImmediateIgnoreTerminatingPod
+    ignore_terminating_pod_after_grace_period: bool = False  # upstream's feature gate ElasticQuotaIgnoreTerminatingPod
     guarantee_usage: bool = False  # upstream's feature gate ElasticQuotaGuaranteeUsage
     disable_default_quota: bool = False  # upstream's feature gate DisableDefaultQuota
 

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from seatrial.scheduler.api.clock import from_rfc3339
 from seatrial.scheduler.api.core import Node, Pod
 from seatrial.scheduler.api.quantity import QuantityError, amounts
 from seatrial.scheduler.api.quota import (
@@ -34,6 +35,7 @@ from seatrial.scheduler.cache.listener import Listener
 from seatrial.scheduler.cache.nodeinfo import PodInfo
 from seatrial.scheduler.framework.handle import Handle
 from seatrial.scheduler.plugins.elasticquota.args import ElasticQuotaArgs
+from seatrial.scheduler.plugins.elasticquota.hook_latency import MeasuredHook
 from seatrial.scheduler.plugins.elasticquota.hooks import build_hooks
 from seatrial.scheduler.plugins.elasticquota.specs import read_amounts, spec_of
 from seatrial.scheduler.quota.tree import Charge, Quota, QuotaSpec, QuotaTree
@@ -84,7 +86,8 @@ class QuotaCache(Listener):
         self._pending: dict[str, Pod] = {}  # pods that were seen without a node
         self._labelled: dict[str, set[str]] = {}  # uids by the quota that their label names
         self._unlabelled: dict[str, set[str]] = {}  # uids by namespace
-        self.hooks = build_hooks(self.args.hook_plugins)
+        self._ends: dict[str, float] = {}  # by uid: when the grace period of a terminating pod ends, seconds since 1970
+        self.hooks = [MeasuredHook(hook, handle.clock.monotonic) for hook in build_hooks(self.args.hook_plugins)]
         self._charges: dict[Charge, Charge] = {}
         self.trees: dict[str, QuotaTree] = {"": self._new_tree()}
         handle.cache.listen(self)
@@ -296,6 +299,7 @@ class QuotaCache(Listener):
     def pod_left(self, uid: str) -> None:
         """A pod is gone or has ended."""
         pod = self._pending.pop(uid, None)
+        self._ends.pop(uid, None)
         if self.hooks and pod is not None:
             for name, keys in self.refused.items():
                 keys.discard(self.wake_key_of(pod, name))
@@ -342,7 +346,7 @@ class QuotaCache(Listener):
     def _count(self, pod: Pod, info: PodInfo | None = None) -> Account | None:
         """Count a pod in its quota; the state of its assignment stays."""
         uid = pod.metadata.uid
-        if self.args.ignore_terminating_pod and pod.deleting:
+        if pod.deleting and self._ignores(pod):
             self._forget(uid)
             return None
         shape = info.shape if info is not None else self.handle.cache.classes.of(pod)
@@ -379,6 +383,30 @@ class QuotaCache(Listener):
         if account.assigned:
             self._use(account, 1)
         return account
+
+    def _ignores(self, pod: Pod) -> bool:
+        """Whether a pod that is being deleted does not count any more (QUOTA-R34)."""
+        if self.args.ignore_terminating_pod:
+            return True
+        if not self.args.ignore_terminating_pod_after_grace_period:
+            return False
+        metadata, clock, uid = pod.metadata, self.handle.clock, pod.metadata.uid
+        moment = from_rfc3339(metadata.deletion_timestamp or "") + (metadata.deletion_grace_period_seconds or 0)
+        left = moment - clock.now()
+        if left < 0:
+            return True
+        if self._ends.get(uid) != moment:
+            self._ends[uid] = moment
+            clock.call_later(left + 0.001, lambda: self._grace_ended(uid, moment))
+        return False
+
+    def _grace_ended(self, uid: str, moment: float) -> None:
+        if self._ends.get(uid) == moment:
+            del self._ends[uid]
+            account = self.accounts.get(uid)
+            if account is not None:
+                self._count(account.pod, account.info)
+                self.handle.request_wake()
 
     def _forget(self, uid: str) -> None:
         account = self.accounts.pop(uid, None)

@@ -4,10 +4,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from seatrial.scheduler.api.quota import PROFILES_PATH, QUOTAS_PATH, ElasticQuota, ElasticQuotaProfile
-from seatrial.scheduler.framework.exposition import Family, sample
+from seatrial.scheduler.framework.exposition import Family, histogram_lines, sample
 from seatrial.scheduler.framework.handle import Handle, Watch
 from seatrial.scheduler.framework.routes import Answer, RequestContext, json, missing
 from seatrial.scheduler.plugins.elasticquota.cache import QuotaCache
+from seatrial.scheduler.plugins.elasticquota.hook_latency import METRIC
 from seatrial.scheduler.plugins.elasticquota.status import spec_fields, status_fields, summary
 
 PLUGIN = "ElasticQuota"
@@ -65,3 +66,11 @@ def _families(cache: QuotaCache) -> Iterator[Family]:
                 for key, value in sorted(amounts.items()):
                     samples.append(sample(name, {"name": quota_name, "resource": key, **labels, "field": field}, value))
         yield name, "gauge", words, samples
+    if cache.hooks:
+        lines = [
+            line
+            for hook in cache.hooks
+            for operation, latency in sorted(hook.latency.items())
+            for line in histogram_lines(METRIC, {"plugin": hook.key, "operation": operation}, latency)
+        ]
+        yield METRIC, "histogram", "Seconds of the calls of hook plugins.", lines

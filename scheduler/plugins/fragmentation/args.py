@@ -32,10 +32,12 @@ class TypicalPod(Wire, frozen=True, forbid_unknown_fields=True):
 class DeviceFragmentationArgs(Args, frozen=True):
     """How placements are scored, and for which pods to come.
 
+    `common_ties`: pods of all classes prefer the same one of equally good nodes, so that they fill it together.
     `typical_pods`: fixed expectations; none: they are learnt from the last `window` pods that arrived.
     """
 
     strategy: StrategyName = "OpportunityCost"
+    common_ties: bool = True
     typical_pods: tuple[TypicalPod, ...] = field(default=())
     window: int = 8192
 

@@ -55,12 +55,12 @@ class DeviceFragmentation(ScoreBatch):
     name = "DeviceFragmentation"
     scope = Scope.NODE_PODS
     has_signature = True
-    common_ties = True
 
     def __init__(self, handle: Handle, args: DeviceFragmentationArgs | None = None) -> None:
         args = args or DeviceFragmentationArgs()
         self._handle = handle
         self._score = STRATEGIES[args.strategy]
+        self.common_ties = args.common_ties
         self._devices = DeviceCache.of(handle)
         self._fleet = Fleet(handle.cache, self._devices)
         self._typical = args.typical_pods

@@ -45,6 +45,7 @@ from seatrial.scheduler.framework.reservation_info import (
     targets_on,
 )
 from seatrial.scheduler.framework.restored import as_seen
+from seatrial.scheduler.framework.runner import Runner
 from seatrial.scheduler.framework.state import CycleState, StateKey
 from seatrial.scheduler.framework.status import SUCCESS, Status
 from seatrial.scheduler.plugins.nodenuma.alignment import Devices, Outcome, Rules, align
@@ -54,8 +55,8 @@ from seatrial.scheduler.plugins.nodenuma.demand import Demand, demand_of, writte
 from seatrial.scheduler.plugins.nodenuma.nodescore import NodeScore
 from seatrial.scheduler.plugins.nodenuma.options import amplify
 from seatrial.scheduler.plugins.nodenuma.reservation_rest import NOTHING, has, left
-from seatrial.scheduler.plugins.nodenuma.states import NumaState
-from seatrial.scheduler.plugins.numahints import AFFINITY, ALIGNER, PROVIDER, HintProvider, Mask
+from seatrial.scheduler.plugins.nodenuma.states import NumaAllocation, NumaState
+from seatrial.scheduler.plugins.numahints import AFFINITY, ALIGNER, PLANNED, PROVIDER, HintProvider, Mask
 from seatrial.scheduler.plugins.reservation.cache import ReservationCache
 
 BAD_RATIO = Status.unresolvable("node(s) invalid CPU amplification ratio")
@@ -353,8 +354,12 @@ class NodeNUMAResource(PreFilter, FilterBatch, ScoreBatch, Reserve, PreBind, Vic
 
     def _move_in_dry_run(self, state: CycleState, victim: PodInfo, name: str, *, there: bool) -> None:
         real = self.numa_cache.find(name) if DEMAND in state else None
-        allocation = real.held.get(victim.uid) if real is not None else None
-        if real is None or allocation is None:
+        if real is None:
+            return
+        allocation = real.held.get(victim.uid)
+        if allocation is None and there and not victim.node_name:
+            allocation = self._planned(state, victim, name)
+        if allocation is None:
             return
         dry_run = state.get(DRY_RUN)
         state[DRY_RUN] = dry_run = {} if dry_run is None else dict(dry_run)
@@ -367,6 +372,25 @@ class NodeNUMAResource(PreFilter, FilterBatch, ScoreBatch, Reserve, PreBind, Vic
         if reserved is not None and reserved.node == name and reserved not in overlooked and has(reserved) != NOTHING:
             # back to the reservation (NUMA-R63)
             self.numa_cache.simulate(simulated, reserved.uid, left(simulated, reserved))
+
+    def _planned(self, state: CycleState, info: PodInfo, name: str) -> NumaAllocation | None:
+        """What a pod that a dry run places here would be allocated; its devices follow (`PLANNED`)."""
+        kept = Runner.of(self._handle, info).class_scores(info.shape).state
+        if DEMAND not in kept:
+            return None
+        own = CycleState({**state, **kept})
+        for key in (MATCHED, TARGET):
+            own.discard(key)
+        demand, numa = own[DEMAND], self._state(own, name)
+        if demand.plain and not numa.options.affects_plain_pods:
+            return None
+        outcome = self._outcome_on(own, demand, numa, name)
+        if isinstance(outcome, Status):
+            return None
+        if outcome.mask is not None:
+            planned = state.get(PLANNED)
+            state[PLANNED] = {**(planned or {}), info.uid: outcome.mask}
+        return outcome.allocation if outcome.allocation != NOTHING else None
 
 
 _NOBODY = Pod()  # the demand in the state has all that is needed of the pod

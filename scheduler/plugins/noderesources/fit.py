@@ -332,6 +332,10 @@ class NodeResourcesFit(PreFilter, FilterBatch, ScoreBatch, DryRunBatch):
     def _left(self, batch: Batch, column: int) -> Ints:
         return batch.room[column - CPU_COLUMN] if column in {CPU_COLUMN, MEMORY_COLUMN} else batch.free[column]
 
+    @property
+    def limits_by_requests(self) -> bool:
+        return not (self._ignored_names or self._ignored_groups)
+
     def _ignored(self, name: str) -> bool:
         if name in _NATIVE:
             return False

@@ -16,7 +16,7 @@ from seatrial.scheduler.api.quota import (
     TREE_ID,
     ElasticQuota,
 )
-from seatrial.scheduler.webhooks.quota_topology import QuotaRefusal, QuotaTopology
+from seatrial.scheduler.webhooks.quota_topology import QuotaGates, QuotaRefusal, QuotaTopology
 from seatrial.scheduler.webhooks.reviews import MUTATE_QUOTA, VALIDATE, VALIDATE_QUOTA, routes
 
 KEYS = "failed to check sub and parent group quotaKey, err: checkSubAndParentGroupQuotaKey failed: "
@@ -230,3 +230,43 @@ def test_the_label_preemptible_stays(topology: QuotaTopology) -> None:
     strict, plain = (pod("one").quota("a", preemptible=flag).manifest for flag in (False, True))
     response = answer(topology, VALIDATE, review("UPDATE", strict, plain))
     assert response["status"]["message"] == "Preemptible label is forbidden modify now."
+
+
+def gated(**gates: bool) -> QuotaTopology:
+    """A parent `p` with the keys cpu and memory."""
+    found = QuotaTopology(QuotaGates(**gates))
+    found.set_quota(made(quota(ROOT_QUOTA).parent()))
+    found.create(made(quota("p").min(cpu=10).max(cpu=20, memory=40).parent()))
+    return found
+
+
+def test_keys_of_a_child_may_be_fewer_with_the_gate() -> None:
+    """ElasticQuotaEnableUpdateResourceKey (QUOTA-V15): included is enough, but a key more is refused."""
+    child = made(quota("c").min(cpu=1).max(cpu=2).below("p"))
+    with pytest.raises(QuotaRefusal, match="p's max keys are not the same with c's"):
+        gated().create(child)
+    topology = gated(update_resource_key=True)
+    topology.create(child)
+    more = made(quota("d").max(cpu=2, gpu=1).below("p"))
+    with pytest.raises(QuotaRefusal, match="d's max keys are not all included in p's"):
+        topology.create(more)
+    without = made(quota("p").min(cpu=10).max(memory=40).parent())
+    with pytest.raises(QuotaRefusal):
+        topology.update(topology.quotas["p"], without)
+
+
+def test_a_parent_has_pods_with_the_gate() -> None:
+    """SupportParentQuotaSubmitPod (QUOTA-V21)."""
+    with pytest.raises(QuotaRefusal, match="pod can not be linked to a parentQuotaGroup,quota:p, pod:one"):
+        gated().check_pod(pod_of(pod("one").quota("p")))
+    gated(parent_quota_pods=True).check_pod(pod_of(pod("one").quota("p")))
+
+
+def test_without_a_default_quota_only_labels_count() -> None:
+    """DisableDefaultQuota (QUOTA-R30): neither the namespace nor a missing quota gives a pod a quota."""
+    for gates, expected in (({}, "team"), ({"disable_default_quota": True}, "")):
+        topology = gated(**gates)
+        topology.create(made(quota("team").max(cpu=2).namespaces("team")))
+        assert topology.quota_of(pod_of(pod("one"))) == expected
+        assert topology.quota_of(pod_of(pod("one").quota("p"))) == "p"
+    assert topology.quota_of(pod_of(pod("one").quota("absent"))) == ""

@@ -31,6 +31,6 @@ def test_two_billion_replicas_do_not_hold_up_the_server(
     api = Api()
     api.do("POST", f"/apis/{path}", {"metadata": {"name": "huge"}, "spec": spec})
     first = len(api.do("GET", PODS)["items"])
-    assert 500 <= first <= 1000
+    assert 100 <= first <= 200
     api.clock.advance(1)
     assert first < len(api.do("GET", PODS)["items"]) < 10_000

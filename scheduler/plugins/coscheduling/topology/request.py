@@ -93,19 +93,16 @@ class GatherRequest(Domains):
         rounded = {planner.view.layers[one]: k for one, k in multiples.items()}
         return GatherPlan(planner, group, infos, "", multiples=rounded, notes=notes, empty=level is None)
 
-    def may_fit(self, slots: Ints, wanted: int) -> bool:
-        level = self.gather_level() if self._topology.ready else None
-        if level is None:
-            return False
-        view = self._topology.view()
-        domains = view.domains[level][: len(slots)]
-        inside = domains >= 0
-        if not inside.any():
-            return False
-        return bool(np.bincount(domains[inside], weights=slots[: len(domains)][inside]).max() >= wanted)
+    def shape(self) -> Hashable:
+        return frozenset(rule.layer for rule in self._rules if rule.strategy == MUST_GATHER)
 
-    def kind(self) -> Hashable:
-        return self.gather_level() if self._topology.ready else None, self._topology.changes
+    @property
+    def version(self) -> int:
+        return self._topology.changes
+
+    def rows(self) -> Ints | None:
+        level = self.gather_level() if self._topology.ready else None
+        return None if level is None else self._topology.view().domains[level]
 
     def _peers(self, info: PodInfo, count: int) -> Ints:
         """Existing pods with the selector value of the job, [node] (GANG-R58)."""

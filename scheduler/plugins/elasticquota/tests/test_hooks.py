@@ -82,7 +82,7 @@ def test_a_configuration_is_refused_in_upstreams_words(plugins: list[dict[str, A
 
 def test_hooks_hear_of_quotas_and_of_pods_on_nodes() -> None:
     rig = rig_with(hookPlugins=[entry("one", "recorder")])
-    hook = QuotaCache.of(rig.core.handle).hooks[0]
+    hook = QuotaCache.of(rig.core.handle).hooks[0].hook
     assert isinstance(hook, Recorder)
     rig.node("n1")
     put(rig, quota("q").max(cpu=4))
@@ -143,7 +143,7 @@ def test_the_number_of_pods_is_that_of_the_annotation() -> None:
 
 def test_a_pod_that_moves_leaves_one_quota_and_joins_the_other() -> None:
     rig = rig_with(hookPlugins=[entry("one", "recorder")])
-    hook = QuotaCache.of(rig.core.handle).hooks[0]
+    hook = QuotaCache.of(rig.core.handle).hooks[0].hook
     assert isinstance(hook, Recorder)
     rig.node("n1")
     put(rig, quota("q").max(cpu=4), quota("r").max(cpu=4))

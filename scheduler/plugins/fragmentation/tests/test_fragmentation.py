@@ -198,12 +198,19 @@ def test_arguments_that_make_no_sense(args: dict[str, Any], message: str) -> Non
 
 
 def test_classes_share_one_order_of_equal_nodes() -> None:
-    """Pods of all classes fill the same nodes: of twelve equal ones, six pods with a card each need one."""
-    rig = Rig(fragmentation(strategy="FGD", typicalPods=[{"gpu": 100}]))
-    for number in range(12):
-        rig.node(f"n{number}", gpus=8)
-    asked = [builder.gpus(1).request(cpu=number + 1) for number, builder in enumerate(pods("p", 6))]
-    assert len(set(where(rig, *asked))) == 1
+    """Pods of all classes fill the same nodes: of twelve equal ones, six pods with a card each need one.
+
+    With an order for each class they are on several.
+    """
+    used = {}
+    for common in (True, False):
+        rig = Rig(fragmentation(strategy="FGD", typicalPods=[{"gpu": 100}], commonTies=common))
+        for number in range(12):
+            rig.node(f"n{number}", gpus=8)
+        asked = [builder.gpus(1).request(cpu=number + 1) for number, builder in enumerate(pods("p", 6))]
+        used[common] = len(set(where(rig, *asked)))
+    assert used[True] == 1
+    assert used[False] > 2
 
 
 def test_devices_that_come_after_their_node_count() -> None:

@@ -1,10 +1,11 @@
-"""State of requests that wait for webhooks: `handle` never blocks, so such a request is executed again.
+"""State of requests that wait for webhooks or long computations: `handle` never blocks, so they are executed again.
 
 The caller keeps an `Attempt` per request. If a response is missing, `Pending` aborts the execution; once the responses
 have arrived, the next execution finds them in the attempt. Responses are keyed by webhook and exact review: if the
 object has changed meanwhile, the webhook is called again. Generated names, UIDs and timestamps are kept across tries.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -56,13 +57,25 @@ class Attempt:
 FIRST: Final = Attempt()  # for a request that can wait, in its first try; never modified
 
 
-class Pending(ApiStatusError):
-    """Webhook responses are missing: the caller fetches them and executes the request again with the attempt.
+def own_attempt(attempt: Attempt | None) -> Attempt:
+    """The attempt of a request that has to be executed again."""
+    return Attempt() if attempt is None or attempt is FIRST else attempt
 
-    For callers that cannot wait it is an error response (504).
+
+class Pending(ApiStatusError):
+    """Webhook responses, or the result of a long computation, are missing.
+
+    The caller fetches them (`Webhooks.fetch`) and executes the request again with the attempt. `computation` starts the
+    computation and calls its argument at the end. For callers that cannot wait it is an error response (504).
     """
 
-    def __init__(self, attempt: Attempt, calls: "dict[tuple[str, bytes], Call]") -> None:
-        self.attempt, self.calls = attempt, calls
+    def __init__(
+        self,
+        attempt: Attempt,
+        calls: "dict[tuple[str, bytes], Call]",
+        computation: Callable[[Callable[[], None]], None] | None = None,
+    ) -> None:
+        self.attempt, self.calls, self.computation = attempt, calls, computation
         names = ", ".join(f'"{call.webhook}"' for call in calls.values())
-        super().__init__(504, "Timeout", f"the request waits for the answer of admission webhook {names}")
+        what = f"the answer of admission webhook {names}" if calls else "a long computation"
+        super().__init__(504, "Timeout", f"the request waits for {what}")

@@ -1,4 +1,4 @@
-"""A node that is deleted and made again under the same name is another machine."""
+"""Node status that others write or that comes late: nodes of one name, and nodes that were given up."""
 
 import orjson
 
@@ -6,7 +6,7 @@ from seatrial.harness.clusters.virtual import VirtualBackend
 from seatrial.harness.nodes.faults import FAULTS_ANNOTATION
 from seatrial.harness.nodes.fleet import checked_entry, node_manifest
 from seatrial.scheduler.api.builders import node
-from seatrial.scheduler.api.transport import MERGE_PATCH, Request, Response
+from seatrial.scheduler.api.transport import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Request, Response
 
 NODES = "/api/v1/nodes"
 
@@ -43,3 +43,19 @@ def test_a_late_status_of_the_old_node_does_not_reach_the_new_one() -> None:
         shown = [cpu for uid, cpu in seen if uid not in old and cpu]
         assert shown
         assert set(shown) == {"8"}
+
+
+def test_a_node_that_was_given_up_reports_again() -> None:
+    """The node lifecycle controller was away and has set Ready to Unknown: the agent, which runs, writes its status."""
+    with VirtualBackend().start() as cluster:
+        cluster.add_nodes([node("n1").cpu(4)])
+        unknown = {"status": {"conditions": [{"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown"}]}}
+        body = orjson.dumps(unknown)
+        assert cluster.call(Request("PATCH", f"{NODES}/n1/status", body, STRATEGIC_MERGE_PATCH)).ok
+
+        def ready() -> bool:
+            found = orjson.loads(cluster.call(Request("GET", f"{NODES}/n1")).body)["status"]["conditions"]
+            return [entry["status"] for entry in found if entry["type"] == "Ready"] == ["True"]
+
+        assert not ready()
+        assert cluster.wait(ready, within=11)

@@ -1,0 +1,10 @@
+"""The table of all areas."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from seatrial.harness.fuzzing.api_areas import API_AREAS
+from seatrial.harness.fuzzing.file_areas import FILE_AREAS
+from seatrial.harness.fuzzing.running import Area
+
+AREAS: Final[Sequence[Area]] = (*API_AREAS, *FILE_AREAS)

@@ -1,0 +1,170 @@
+"""Upper bounds of the number of places that nodes and domains have for classes of pods, kept as nodes change.
+
+A changed node changes one column of an array: its bound for each class from requests alone, as if the other filters
+passed. A class whose sums are too small is not looked at any further. Otherwise `count_feasible` counts the nodes that
+pass all filters, and its result stays for all nodes that do not change.
+"""
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from seatrial.scheduler.cache.columns import Ints, Rows
+from seatrial.scheduler.cache.nodeinfo import PodInfo
+from seatrial.scheduler.framework.class_scores import ClassScores
+from seatrial.scheduler.framework.groups import Domains
+
+if TYPE_CHECKING:
+    from seatrial.scheduler.cycle import Core
+
+Kind = tuple[str, int]  # scheduler name, class
+
+MANY = 1 << 20  # more places than any group needs
+_ALL = slice(None)
+
+
+@dataclass(slots=True, eq=False)
+class _Layout:
+    """The domains of one shape of requests."""
+
+    version: int
+    domains: Ints | None  # the domain of each row, -1 outside; None: there are no domains
+    sums: Ints  # [class, domain]
+    best: Ints | None = None  # [class], the largest sum; None: not computed since a change
+
+
+class FitBounds:
+    """Bounds for the classes that were added."""
+
+    def __init__(self, core: "Core") -> None:
+        self._core = core
+        self._columns = core.cache.columns
+        self._kinds: dict[Kind, int] = {}
+        self._layouts: dict[Hashable, _Layout] = {}
+        self._position = -1  # number of column changes that are counted
+        self._invalidations = -1
+        self._amounts: Ints = np.zeros((0, 0), np.int64)  # [class, resource]
+        self._slots: Ints = np.zeros((0, 0), np.int64)  # [class, node]
+        self._totals: Ints = np.zeros(0, np.int64)
+
+    def __len__(self) -> int:
+        return len(self._kinds)
+
+    def add(self, kind: Kind, info: PodInfo) -> None:
+        """Keep bounds for the class of this pod from now on."""
+        if kind in self._kinds:
+            return
+        columns, number = self._columns, len(self._kinds)
+        if number == len(self._amounts) or self._amounts.shape[1] != columns.width:
+            amounts = np.zeros((max(number * 2, 8), columns.width), np.int64)
+            amounts[: len(self._amounts), : self._amounts.shape[1]] = self._amounts
+            self._amounts, self._position = amounts, -1
+        self._kinds[kind] = number
+        self._layouts.clear()
+        self._amounts[number] = 0
+        for column, amount in info.shape.vector:
+            self._amounts[number, column] = amount
+        if self._position >= 0:
+            own = slice(number, number + 1)
+            self._slots[own] = self._bounds(np.arange(self._slots.shape[1]), own)
+            self._totals[own] = self._slots[own].sum(axis=1)
+
+    def trim(self, used: set[Kind]) -> None:
+        """Forget classes that are not `used`."""
+        kept = [kind for kind in self._kinds if kind in used]
+        self._amounts = self._amounts[[self._kinds[kind] for kind in kept]]
+        self._kinds = {kind: number for number, kind in enumerate(kept)}
+        self._layouts.clear()
+        self._position = -1
+
+    def update(self) -> None:
+        """Count the nodes that changed since the last call."""
+        columns, invalidations = self._columns, self._core.handle.invalidations
+        changed = columns.changed_since(self._position) if self._position >= 0 else None
+        if invalidations != self._invalidations or self._slots.shape[1] != columns.count:
+            changed = None
+        self._position, self._invalidations = columns.changes, invalidations
+        if changed is None:
+            self._layouts.clear()
+            self._slots = self._bounds(np.arange(columns.count))
+            self._totals = self._slots.sum(axis=1)
+        elif changed:
+            self._set(slice(None), np.array(changed, np.intp), self._bounds(np.array(changed, np.intp)))
+
+    def may_fit(self, kind: Kind, domains: Domains | None, count: int) -> bool:
+        """Whether some domain, or all nodes together, have this many places. Call `update` first."""
+        number = self._kinds[kind]
+        if domains is None or self._totals[number] < count:
+            return bool(self._totals[number] >= count)
+        layout = self._layout(domains)
+        if layout.domains is None:
+            return False
+        if layout.best is None:
+            layout.best = layout.sums.max(axis=1, initial=0)
+        return bool(layout.best[number] >= count)
+
+    def count_feasible(self, kind: Kind, class_scores: ClassScores) -> None:
+        """Count the places for one class on the nodes that pass all filters. The class must be refreshed."""
+        slots = np.zeros((1, self._columns.count), np.int64)
+        if class_scores.feasible:
+            rows = np.flatnonzero(class_scores.key >= 0)
+            slots[0, rows] = bound(self._columns.free, class_scores.entry.shape.vector, rows)
+        self._set(self._kinds[kind], np.arange(self._columns.count), slots)
+
+    def _bounds(self, rows: Rows, classes: slice = _ALL) -> Ints:
+        """Places by requests alone, [class, row]."""
+        asked = self._amounts[classes]
+        free = self._columns.free[: asked.shape[1], rows]
+        found = np.full((len(asked), len(rows)), MANY, np.int64)
+        for column in np.flatnonzero(asked.any(axis=0)).tolist():
+            amounts = asked[:, column]
+            asking = amounts > 0
+            places = free[column][None] // np.maximum(amounts, 1)[:, None]
+            np.minimum(found, places, out=found, where=asking[:, None])
+        np.maximum(found, 0, out=found)
+        found *= self._columns.known[rows]
+        return found
+
+    def _set(self, classes: slice | int, rows: Rows, slots: Ints) -> None:
+        change = slots - self._slots[classes, rows]
+        self._slots[classes, rows] = slots
+        self._totals[classes] += change.sum(axis=1) if isinstance(classes, slice) else change.sum()
+        for layout in self._layouts.values():
+            if layout.domains is None:
+                continue
+            layout.best = None
+            domains = layout.domains[rows]
+            if isinstance(classes, slice):
+                for place in np.flatnonzero((domains >= 0) & change.any(axis=0)).tolist():
+                    layout.sums[:, domains[place]] += change[:, place]
+            else:
+                layout.sums[classes] += _by_domain(domains, change[0], layout.sums.shape[1])
+
+    def _layout(self, domains: Domains) -> _Layout:
+        shape, version = domains.shape(), domains.version
+        found = self._layouts.get(shape)
+        if found is None or found.version != version:
+            rows = domains.rows()
+            sums = np.zeros((len(self._slots), 0), np.int64)
+            if rows is not None:
+                size = int(rows.max(initial=-1)) + 1
+                sums = np.array([_by_domain(rows, slots, size) for slots in self._slots], np.int64)
+            found = self._layouts[shape] = _Layout(version, rows, sums)
+        return found
+
+
+def _by_domain(domains: Ints, values: Ints, size: int) -> Ints:
+    """The sum of values of each domain, [domain]; nodes outside have the domain -1."""
+    inside = domains >= 0
+    return np.bincount(domains[inside], weights=values[inside], minlength=size).astype(np.int64)
+
+
+def bound(free: Ints, vector: Sequence[tuple[int, int]], rows: Rows) -> Ints:
+    """For feasible rows, how many pods with these requests fit at most, [row]."""
+    slots = np.full(len(rows), MANY, np.int64)
+    for column, amount in vector:
+        if amount:
+            np.minimum(slots, free[column, rows] // amount, out=slots)
+    return np.maximum(slots, 1)

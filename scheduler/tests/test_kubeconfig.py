@@ -1,0 +1,55 @@
+"""Credentials of a kubeconfig and of a pod's service account."""
+
+from pathlib import Path
+from typing import Any
+
+import certifi
+import pytest
+import yaml
+
+from seatrial.scheduler.client.kubeconfig import load_server
+
+
+def kubeconfig(folder: Path, user: dict[str, Any]) -> Path:
+    path = folder / "kubeconfig"
+    content = {
+        "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:8080/prefix"}}],
+        "users": [{"name": "u", "user": user}],
+        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+        "current-context": "x",
+    }
+    path.write_text(yaml.safe_dump(content))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("user", "want"),
+    [
+        pytest.param({"token": "abc"}, "Bearer abc", id="a-token"),
+        pytest.param({"username": "u", "password": "p"}, "Basic dTpw", id="a-password"),
+        pytest.param({}, "", id="none"),
+    ],
+)
+def test_the_header_of_a_user(tmp_path: Path, user: dict[str, Any], want: str) -> None:
+    assert load_server(kubeconfig(tmp_path, user)).authorization == want
+
+
+def test_a_token_in_a_file(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("from-a-file\n")
+    found = load_server(kubeconfig(tmp_path, {"tokenFile": str(tmp_path / "token")}))
+    assert found.authorization == "Bearer from-a-file"
+
+
+def test_the_service_account_of_a_pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a kubeconfig a pod has the token of its files and the API server of its environment."""
+    from kubernetes.config import incluster_config, kube_config
+
+    (tmp_path / "token").write_text("of-the-pod")
+    monkeypatch.setattr(incluster_config, "SERVICE_TOKEN_FILENAME", str(tmp_path / "token"))
+    monkeypatch.setattr(incluster_config, "SERVICE_CERT_FILENAME", certifi.where())
+    monkeypatch.setattr(kube_config, "KUBE_CONFIG_DEFAULT_LOCATION", str(tmp_path / "none"))
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "6443")
+    found = load_server(None)
+    assert (found.host, found.port) == ("127.0.0.1", 6443)
+    assert found.authorization.lower() == "bearer of-the-pod"

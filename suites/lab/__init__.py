@@ -1,0 +1,1 @@
+"""Jobs that share the devices of a lab."""
