@@ -19,12 +19,17 @@ from seatrial.reports.collect import Feature
 
 COMMAND = "allure"
 REPORT = "allure-report"
+SIGNOFF = "signoff.html"  # beside it
 SEVERITIES = frozenset({"blocker", "critical", "normal", "minor", "trivial"})
 CATEGORIES = (  # Allure uses the first category that matches
     {"name": "Verdicts on the scheduler", "matchedStatuses": ["failed"]},
     {"name": "The harness or its surroundings were at fault", "matchedStatuses": ["broken"]},
     {"name": "Not verified here", "matchedStatuses": ["skipped"]},
 )
+KINDS = {".txt": "text/plain", ".json": "application/json", ".yaml": "application/yaml", ".png": "image/png"}
+CONFIGURATION = "allurerc.json"
+HISTORY = "allure-history.jsonl"
+RELEASES = "https://github.com/koordinator-sh/koordinator/releases/tag"
 _ESCAPED = re.compile(r"([\\:=\s#!])")
 
 
@@ -42,6 +47,16 @@ def labels(case: Case, rows: Mapping[str, Feature] | None = None) -> list[tuple[
             promise = row.promises.get(name.removeprefix(f"{row.id}."))
             found["story", f"{name}: {promise.text}" if promise else name] = None
     return [*found, *_tags(case)]
+
+
+def links(case: Case, rows: Mapping[str, Feature] | None = None) -> list[tuple[str, str]]:
+    """Links of a case as (URL, text): the sign-off page of its run, and the releases that announce its rows."""
+    found = {f"../{SIGNOFF}": "Sign-off page of the run"}
+    for name in case.features:
+        row = (rows or {}).get(name.partition(".")[0])
+        for release in row.release if row is not None else ():
+            found[f"{RELEASES}/{release}.0"] = f"Koordinator {release}"
+    return list(found.items())
 
 
 def title(case: Case) -> str:
@@ -62,12 +77,16 @@ def _tags(case: Case) -> list[tuple[str, str]]:
 
 
 def write_context(run: Run) -> Path:
-    """Write environment.properties, categories.json and executor.json beside Allure's results; returns that folder."""
+    """Write the files about the run beside Allure's results; returns that folder.
+
+    environment.properties, categories.json (Allure 2), allurerc.json (Allure 3) and executor.json.
+    """
     home = run.folder / ALLURE
     home.mkdir(exist_ok=True)
     lines = [f"{_escaped(key)} = {_value(value)}\n" for key, value in environment(run).items()]
     (home / "environment.properties").write_text("".join(lines), encoding="ascii")
     (home / "categories.json").write_bytes(msgspec.json.format(msgspec.json.encode(CATEGORIES)))
+    (home / CONFIGURATION).write_bytes(msgspec.json.format(msgspec.json.encode(configuration(run))))
     executor = {"name": "seatrial", "type": "seatrial", "buildName": run.info.id, "reportName": report_name(run)}
     (home / "executor.json").write_bytes(msgspec.json.format(msgspec.json.encode(executor)))
     return home
@@ -81,6 +100,25 @@ def environment(run: Run) -> dict[str, str]:
     if info.seed is not None:
         known["seed"] = str(info.seed)
     return {key: value for key, value in (known | info.versions | info.host).items() if value}
+
+
+def configuration(run: Run) -> dict[str, object]:
+    """The configuration of Allure 3, which reads categories and the place of its history from it.
+
+    The history is beside the run's folder, so that the next run with a folder there shows what changed.
+    """
+    rules = [
+        {"name": category["name"], "matchers": [{"statuses": category["matchedStatuses"]}]} for category in CATEGORIES
+    ]
+    return {
+        "name": report_name(run),
+        "historyPath": str(run.folder.resolve().parent / HISTORY),
+        "appendHistory": True,
+        "categories": {"rules": rules},
+        "environments": {},
+        "variables": environment(run),
+        "plugins": {"awesome": {"options": {"groupBy": ["epic", "feature", "story"]}}},
+    }
 
 
 def report_name(run: Run) -> str:

@@ -35,11 +35,9 @@ DEFAULT_PORTS = (10251, 10252)  # published examples of Koordinator's API use th
 app = cyclopts.App(name="seatrial scheduler", result_action="return_value")
 
 
-GC_THRESHOLDS = (
-    200_000,
-    50,
-    1000,
-)  # allocations between collections of young objects, and of older ones in units of those
+# Allocations between collections of young objects, and of older ones in units of those. A collection of 20,000 young
+# objects pauses for 10 ms of CPU time, one of 200,000 for 54 ms; the sum over 62,000 pods is the same.
+GC_THRESHOLDS = (20_000, 500, 1000)
 
 
 def freeze_heap() -> None:

@@ -27,6 +27,7 @@ log = logging.getLogger(__name__)
 
 FIRST_LOOK, LONGEST_LOOK = 0.1, 5.0  # seconds before a binding without a response is read back
 _decode_pod = decoder(Pod)
+MAX_DELETES = 6  # of one victim, after 1, 2, 4, 8 and 16 s; `Rest` tries transient failures again by itself
 _TAKEN = frozenset({404, 409})  # gone, or bound by another scheduler: a retry cannot help
 
 
@@ -203,16 +204,22 @@ class Binder:
             "lastTransitionTime": self._clock.timestamp(),
         }
 
-        def deleted(response: Response) -> None:
+        def delete(tries: int) -> None:
+            self._rest.delete(pod_path(victim), uid=victim.metadata.uid, done=lambda response: deleted(response, tries))
+
+        def deleted(response: Response, tries: int) -> None:
             if response.ok:
                 text = f"Preempted by pod {by.metadata.uid} on node {decision.node}"
                 self._events.normal(victim, "Preempted", "Preempting", text, related=by)
-            elif response.code != 404:
-                log.warning("evict failed pod=%s why=%s", victim.key, refusal(response))
+            elif response.code not in _TAKEN:  # 409: another pod has the name now
+                log.warning("evict failed pod=%s tries=%d why=%s", victim.key, tries, refusal(response))
+                # A single pod preempts again; a group waits for all its victims, and the others go already.
+                if decision.preemptor and tries < MAX_DELETES:
+                    self._clock.call_later(2.0 ** (tries - 1), lambda: delete(tries + 1))
 
         def marked(response: Response) -> None:
             if response.code != 404:
-                self._rest.delete(pod_path(victim), uid=victim.metadata.uid, done=deleted)
+                delete(1)
 
         self._rest.merge_strategic(pod_path(victim, "status"), {"status": {"conditions": [condition]}}, marked)
 

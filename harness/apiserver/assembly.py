@@ -22,6 +22,7 @@ from seatrial.harness.apiserver.controllers.nodes import Nodes
 from seatrial.harness.apiserver.controllers.quotas import Quotas
 from seatrial.harness.apiserver.controllers.replicasets import REPLICATION_CONTROLLERS, ReplicaSets
 from seatrial.harness.apiserver.controllers.statefulsets import StatefulSets
+from seatrial.harness.apiserver.controllers.volumes import CLAIMS, VOLUMES, Volumes
 from seatrial.harness.apiserver.discovery.resources import Resource
 from seatrial.harness.apiserver.request.options import Options
 from seatrial.harness.apiserver.schemas.shipped import shipped
@@ -65,6 +66,8 @@ def build_server(
     CronJobs(control)
     Endpoints(control)
     Autoscalers(control, server.registry)
+    volumes = Volumes(control)
+    server.admission.plugins.append((volumes.admit, lambda resource, _: resource.key in {VOLUMES, CLAIMS}))
     if authority is not None:
         Certificates(control, authority)
     for name, value in SYSTEM_CLASSES.items():

@@ -33,6 +33,8 @@ from seatrial.harness.apiserver.request.request import RequestContext, Target
 from seatrial.harness.apiserver.storage.paging import flag
 from seatrial.harness.apiserver.storage.store import Item, Key, Object, Store
 from seatrial.harness.apiserver.streams.responses import Streaming
+from seatrial.harness.apiserver.validation.registration import check_new_event
+from seatrial.harness.apiserver.validation.warnings import DEPRECATED
 from seatrial.harness.apiserver.verbs import multi_version, usage
 from seatrial.harness.apiserver.verbs.logs import Source, read_log
 from seatrial.harness.apiserver.verbs.objects import PATCHES, Objects
@@ -62,6 +64,7 @@ _DELETE_RETURNS_OBJECT = frozenset(  # upstream's registries with ReturnDeletedO
         "deviceclasses", "resourceclaims", "resourceclaimtemplates", "resourceslices",
     )]
 )  # fmt: skip
+_DOCUMENTS = frozenset({"api", "apis", "version"})  # paths that take GET only
 _PLAIN_HEADERS = {"content-type": "application/json"}
 _TEXT_HEADERS = {"content-type": "text/plain; charset=utf-8"}
 
@@ -158,7 +161,7 @@ class ApiServer:
         if parts[0] == "apis" and len(parts) > 3:
             return self._resource(parts[1], parts[2], parts[3:], context)
         if context.request.method not in {"GET", "HEAD"}:
-            raise errors.unknown_path() if parts[0] not in {"api", "apis"} else errors.method_not_allowed()
+            raise errors.method_not_allowed() if parts[0] in _DOCUMENTS else errors.unknown_path()
         return self._document(parts, context)
 
     def _document(self, parts: list[str], context: RequestContext) -> Response:
@@ -248,8 +251,16 @@ class ApiServer:
         return Target(resource, namespace, parts[1] if len(parts) > 1 else "", subresource)
 
     def _resource(self, group: str, version: str, parts: list[str], context: RequestContext) -> Response | Streaming:
-        target = self._target(group, version, parts)
         method = context.request.method
+        legacy = parts[0] == "watch" and len(parts) > 1  # the old form of a watch
+        if legacy:
+            parts = parts[1:]
+            context.query = {**context.query, "watch": "1"}
+        target = self._target(group, version, parts)
+        if legacy and method not in {"GET", "HEAD"}:
+            raise errors.method_not_allowed()
+        if target.resource.key in DEPRECATED:
+            context.warnings.append(DEPRECATED[target.resource.key])
         if MASTERS not in context.identity.groups:
             self.access.check(context.identity, context.act(target))
         if context.format.shape == OPENAPI_PROTOBUF:
@@ -264,6 +275,8 @@ class ApiServer:
             return self._create(target, context)
         if method in {"GET", "HEAD"}:
             if target.name and not flag(context.query, "watch"):
+                if "resourceVersion" in context.query:
+                    self.reads.check_not_newer(context.query["resourceVersion"])
                 item = self._found(target, context)
                 return self._answer(target.resource, item, context, whole=True)
             return self.reads.collection(
@@ -303,7 +316,7 @@ class ApiServer:
                 key = (target.namespace or "", str((body.get("metadata") or {}).get("name") or ""))
                 return self._bind(key, body, context)
             body = {**body, "apiVersion": resource.api_version, "kind": resource.kind}
-            answer = review(resource.kind, body, context.identity, self.access, self.tokens)
+            answer = review(resource.kind, body, context.identity, self.access, self.tokens, target.namespace or "")
             return Response(201, orjson.dumps(answer), _PLAIN_HEADERS)
         namespace = target.namespace
         if resource.namespaced and namespace is None:  # upstream takes the namespace from the body then
@@ -314,6 +327,9 @@ class ApiServer:
         stored = resource
         if multi_version.is_second(resource):
             stored, body = self._stored(resource), multi_version.to_stored(resource, body)
+            if resource.kind == "Event":
+                body.setdefault("metadata", {}).setdefault("namespace", namespace)
+                self.admission.refuse(resource, body, check_new_event(body))
         item = self.objects.create(stored, namespace or "", body, options)
         return self._written(resource, item, context, code=201)
 
@@ -357,7 +373,7 @@ class ApiServer:
     def _delete(self, target: Target, context: RequestContext) -> Response:
         resource = target.resource
         seen = self._found(target, context)  # converted before it is removed
-        item, gone = self.objects.delete(resource, target.key, context.delete_options())
+        item, gone = self.objects.delete(resource, target.key, context.delete_options(resource))
         if resource.conversion is not None:
             item = Item(item.key, {**seen.obj, "metadata": item.obj["metadata"]}, item.version, item.ledger)
         if gone and resource.key not in _DELETE_RETURNS_OBJECT:
@@ -374,7 +390,7 @@ class ApiServer:
         return self._answer(resource, item, context)
 
     def _delete_collection(self, target: Target, context: RequestContext) -> Response:
-        options = context.delete_options()
+        options = context.delete_options(target.resource)
         items = self.reads.select(target.resource, target.namespace, context.query)
         if self.admission.webhooks.applies_to("DELETE", target.resource):
             self._admit_deletes(target.resource, items, options, context)

@@ -27,7 +27,7 @@ from seatrial.harness.sample_statistics import percentiles, rounded, spread
 from seatrial.harness.subject.inprocess import BareCore
 
 MIN_CPU_SHARE = 0.9  # of a core; the measured loop never waits, so on a quiet machine it gets all of one
-GC_THRESHOLDS = (200_000, 50, 1000)  # as `python -m seatrial.scheduler` sets them
+GC_THRESHOLDS = (20_000, 500, 1000)  # as `python -m seatrial.scheduler` sets them
 Progress = Callable[[str], None]
 
 

@@ -42,10 +42,19 @@ class ScopedTransport(RemoteTransport):
         self._scope = cluster.scope
 
     def call(self, request: Request) -> Response:
-        return self._scope.response(super().call(self._scope.outgoing(request)))
+        response = super().call(self._scope.outgoing(request))
+        if response.ok and self._scope.shows_others(request):
+            response = Response(response.code, self._scope.own_items(response.body), response.headers)
+        return self._scope.response(response)
 
     def stream(self, request: Request, on_line: OnLine, on_end: Done) -> Stream:
-        return super().stream(self._scope.outgoing(request), lambda line: on_line(self._scope.incoming(line)), on_end)
+        filtered = self._scope.shows_others(request)
+
+        def own(line: bytes) -> None:
+            if not filtered or self._scope.is_own_event(line):
+                on_line(self._scope.incoming(line))
+
+        return super().stream(self._scope.outgoing(request), own, on_end)
 
 
 class WholeCluster(RemoteCluster, SimulatedNodes):

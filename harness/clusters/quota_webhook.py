@@ -2,8 +2,9 @@
 
 The webhooks are registered when the cluster starts, at a port on which this process listens. The webhook process
 starts with the first request that concerns it, inherits the socket, and answers the connection that waits there. A
-cluster without quotas starts no process. The webhooks for pods are registered for pods with a quota's label only: each
-call costs the creation of a pod about a millisecond.
+cluster without quotas starts no process. The webhooks for pods are registered for pods with a quota's label only, until
+the first quota comes: then for all pods outside of kube-system, as upstream's, because a pod without the label belongs
+to a quota of its namespace. Each call costs the creation of a pod about a millisecond.
 """
 
 import asyncio
@@ -49,6 +50,8 @@ class QuotaWebhook:
         self._process: subprocess.Popen[bytes] | None = None
         self._pidfd = -1
         self._failures = 0  # ends of the process since the last call
+        self._widened = False
+        self.on_first_quota: Callable[[], None] = lambda: None  # called before the first quota is stored
 
     def call(self, call: Call, done: Callable[[Answer], None]) -> None:
         """As `HttpsCaller.call`."""
@@ -56,6 +59,9 @@ class QuotaWebhook:
             self._failures = 0
             if self._process is None:
                 self._start()
+            if not self._widened and "-elasticquota" in call.url:
+                self._widened = True
+                self.on_first_quota()
         self._caller.call(call, done)
 
     def _start(self) -> None:
@@ -102,9 +108,12 @@ class QuotaWebhook:
         pods = {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}
         checked = self._webhook("vquota", "validate-elasticquota", quotas, ["CREATE", "UPDATE", "DELETE"])
         completed = self._webhook("mquota", "mutate-elasticquota", quotas, ["CREATE"])
-        labelled = {"matchExpressions": [{"key": QUOTA_NAME, "operator": "Exists"}]}
-        pod = self._webhook("vpod", "validate-pod", pods, ["CREATE", "UPDATE"]) | {"objectSelector": labelled}
-        placed = self._webhook("mpod", "mutate-pod", pods, ["CREATE"]) | {"objectSelector": labelled}
+        some: dict[str, Any] = {"objectSelector": {"matchExpressions": [{"key": QUOTA_NAME, "operator": "Exists"}]}}
+        if self._widened:
+            system = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kube-system"]}
+            some = {"namespaceSelector": {"matchExpressions": [system]}}
+        pod = self._webhook("vpod", "validate-pod", pods, ["CREATE", "UPDATE"]) | some
+        placed = self._webhook("mpod", "mutate-pod", pods, ["CREATE"]) | some
         return [
             {"apiVersion": GROUP, "kind": kind, "metadata": {"name": NAME}, "webhooks": webhooks}
             for kind, webhooks in (

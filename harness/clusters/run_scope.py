@@ -33,6 +33,7 @@ CLUSTER_SCOPED = {  # resource → kind of what a run may make outside of namesp
     "persistentvolumes": "PersistentVolume",
     "csinodes": "CSINode",
 }
+_LISTED_WHOLE = frozenset({"nodes", "namespaces", "priorityclasses", "storageclasses", "persistentvolumes", "csinodes"})
 _KINDS = frozenset(CLUSTER_SCOPED.values())
 _READS = frozenset({"GET", "HEAD"})
 _SYSTEM = "system-"  # priority classes of Kubernetes
@@ -99,6 +100,32 @@ class RunScope:
             raise ClusterError(f"{request.method} {path}: would change all {resource} of a cluster that others use")
         renamed = f"{match['group']}/{resource}{'/' if name else ''}{quote(name)}{match['rest'] or ''}"
         return _with(request, renamed, fields, body)
+
+    def shows_others(self, request: Request) -> bool:
+        """Whether the answer has objects of others too: a list or watch of all namespaces, or of what nodes own."""
+        match = _PATH.fullmatch(request.path.partition("?")[0])
+        if match is None or request.method != "GET" or match["name"]:
+            return False
+        return match["resource"] not in _LISTED_WHOLE
+
+    def own_items(self, body: bytes) -> bytes:
+        """A list without the objects of others, of other runs above all."""
+        decoded = _decoded(body)
+        if not isinstance(decoded, dict) or not isinstance(decoded.get("items"), list):
+            return body
+        return orjson.dumps({**decoded, "items": [item for item in decoded["items"] if self._is_own(item)]})
+
+    def is_own_event(self, line: bytes) -> bool:
+        """Whether a line of a watch is about an object of the run; bookmarks and errors are."""
+        decoded = _decoded(line)
+        if not isinstance(decoded, dict) or decoded.get("type") not in {"ADDED", "MODIFIED", "DELETED"}:
+            return True
+        return self._is_own(decoded["object"])
+
+    def _is_own(self, item: Mapping[str, Any]) -> bool:
+        metadata = item["metadata"]
+        own = metadata.get("namespace") or metadata["name"]
+        return own == self.prefix[:-1] or own.startswith(self.prefix) or own in self._lent.values()
 
     def incoming(self, body: bytes) -> bytes:
         """A response's body or a watch's line, with the names that tests write."""

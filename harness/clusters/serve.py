@@ -102,6 +102,13 @@ async def _serve(
     server.admission.webhooks.caller = webhook
     for manifest in webhook.manifests():
         transport.call(Request("POST", f"/apis/{GROUP}/{manifest['kind'].lower()}s", orjson.dumps(manifest)))
+
+    def widen() -> None:
+        for manifest in webhook.manifests():
+            path = f"/apis/{GROUP}/{manifest['kind'].lower()}s/{manifest['metadata']['name']}"
+            transport.call(Request("PUT", path, orjson.dumps(manifest)))  # fails if the user deleted it
+
+    webhook.on_first_quota = widen
     gc.collect()
     gc.freeze()  # objects made so far stay: the collector skips them
     gc.set_threshold(*GC_THRESHOLDS)

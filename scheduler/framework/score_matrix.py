@@ -21,160 +21,29 @@ classes on fifty nodes cost little more than one on one. Any other change judges
 """
 
 from collections.abc import Hashable
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from seatrial.scheduler.cache.columns import TIE_BITS, Batch, Bools, Ints, NodeColumns, Rows
+from seatrial.scheduler.cache.columns import TIE_BITS, Batch, Ints, Rows
 from seatrial.scheduler.cache.nodeinfo import NodeInfo, PodInfo
 from seatrial.scheduler.framework.accelerations import ScoreBatch, has_delta_bound
 from seatrial.scheduler.framework.class_entry import ClassEntry
 from seatrial.scheduler.framework.extension_points import MAX_NODE_SCORE, ByMaximum, Score
-from seatrial.scheduler.framework.rules import ClassRules
+from seatrial.scheduler.framework.matrix_arrays import NO_RAW, NOT_FEASIBLE, MatrixArrays, Together
 from seatrial.scheduler.framework.signatures import REFUSED
 from seatrial.scheduler.framework.update_plan import Plan, make_plan
 
-NOT_FEASIBLE = -(1 << 62)  # no sum of bounds raises it to 0; any key below 0 is infeasible
-NO_RAW = -(1 << 40)
 NOBODY = -2  # no node is feasible, and none becomes feasible without being judged again
-_FIRST_CLASSES = 32
-_LOG_LIMIT = 1 << 18
 PATCH_THRESHOLD = 8  # bounds replaced one by one before all are judged together, which costs about as much
 SINGLE_BOUNDS_THRESHOLD = 4  # up to this many bounds are made exact one by one
 MAX_FILLED = 256  # bounds get looser with each pod; after this many placements they are made exact
 IDLE_VISITS = 8  # a class that is not used for this many visits per class is left out of joint passes
-PADDING = 40  # class rows at power-of-two distances would map to the same cache sets, so that one column always misses
 
 
-@dataclass(slots=True)
-class _Together:
-    """Classes with one batch key, with the stacked arguments of their plugins."""
-
-    entries: list[ClassEntry]
-    index: NDArray[np.intp]  # [class]
-    start: NDArray[np.intp]  # [class, 1], where each class starts in the flattened arrays
-    filters: list[Any]
-    scores: list[Any]
-    normalized: list[Any]
-
-
-class ScoreMatrix:
+class ScoreMatrix(MatrixArrays):
     """The scores of all classes of one profile on all nodes."""
 
-    def __init__(self, columns: NodeColumns) -> None:
-        self._columns = columns
-        self._entries: list[ClassEntry | None] = []
-        self._spare: list[int] = []
-        self._log: list[int] = []  # rows that all classes have to judge again
-        self._log_start = 0
-        self.end = 0  # length of the log since the beginning
-        self.pending: list[int] = []  # rows whose keys are bounds since the last `_sync`
-        self._exact_for: dict[int, int] = {}  # of those, by row: classes that judged it since, as bits
-        self._syncs = 0
-        self._patches = 0
-        self._visits = 0
-        self._plan: Plan | None = None
-        self._together: list[_Together] = []
-        self._in_step: list[ClassEntry] = []  # the entries that `_together` was made of
-        self._raised = 0  # how often a raw score rose above the largest of some class
-        self._numbers: dict[str, int] = {}  # plugin name of a normalised score → position in `raw`
-        self._highest_ever = MAX_NODE_SCORE
-        self._revised_numbers: dict[str, int] = {}  # plugin name of a score with revisions → position in `revised`
-        self.raw: list[Ints] = []
-        self.revised: list[Ints] = []
-        self.highest: list[Ints] = []
-        self._divisor: list[Ints] = []  # the same for classes with exact keys, [class], at least 1
-        self.capacity = 0
-        self._allocate(_FIRST_CLASSES, columns.capacity)
-
-    def _allocate(self, classes: int, capacity: int) -> None:
-        """Allocate arrays of a new size. All classes are judged again when they are next used."""
-        self._room, self.capacity, width = classes, capacity, capacity + PADDING
-        self._width = width
-        self.key: Ints = np.full((classes, width), NOT_FEASIBLE, np.int64)
-        self.exact: Ints = np.zeros((classes, width), np.int64)
-        self.node_ok: Bools = np.zeros((classes, width), np.bool_)
-        self.node_total: Ints = np.zeros((classes, width), np.int64)
-        self.base: Ints = np.full((width, classes), REFUSED, np.int64)  # [node, class]
-        self.salt: Ints = np.zeros((classes, 1), np.int64)
-        self.raw = [np.full((classes, width), NO_RAW, np.int64) for _ in self.raw]
-        self.revised = [np.zeros((classes, width), np.int64) for _ in self.revised]
-        self.highest = [np.zeros((classes, 1), np.int64) for _ in self.highest]
-        self._divisor = [np.ones(classes, np.int64) for _ in self.highest]
-        self.pending.clear()
-        self._exact_for.clear()
-        self._together, self._in_step = [], []
-        for index, entry in enumerate(self._entries):
-            if entry is not None:
-                self._start_class(index, entry)
-
-    # -- classes ------------------------------------------------------------------------------------------------------
-
-    def join(self, entry: ClassEntry) -> None:
-        """Add a class: give it its index on the class axis."""
-        self._plan = None
-        for score, _ in entry.rules.moving_normalized:
-            if score.name not in self._numbers:
-                self._numbers[score.name] = len(self.raw)
-                self.raw.append(np.full((self._room, self._width), NO_RAW, np.int64))
-                self.highest.append(np.zeros((self._room, 1), np.int64))
-                self._divisor.append(np.ones(self._room, np.int64))
-        for revised, _ in entry.revised:
-            if revised.name not in self._revised_numbers:
-                self._revised_numbers[revised.name] = len(self.revised)
-                self.revised.append(np.zeros((self._room, self._width), np.int64))
-        if self._spare:
-            index = self._spare.pop()
-            self._entries[index] = entry
-        else:
-            index = len(self._entries)
-            self._entries.append(entry)
-            if index == self._room:
-                self._allocate(self._room * 2, self._columns.capacity)
-        entry.index = index
-        entry.raw_numbers = self.numbers(entry.rules)
-        self._start_class(index, entry)
-
-    def leave(self, index: int) -> None:
-        self._plan = None
-        self._entries[index] = None
-        self._spare.append(index)
-
-    def _start_class(self, index: int, entry: ClassEntry) -> None:
-        entry.position = -1
-        self.salt[index] = entry.salt
-        self.key[index] = NOT_FEASIBLE
-        self.exact[index] = 0
-        self.base[:, index] = REFUSED
-        for raw, highest, divisor in zip(self.raw, self.highest, self._divisor, strict=True):
-            raw[index] = NO_RAW
-            highest[index] = 0
-            divisor[index] = 1
-        entry.highest = [0] * len(entry.rules.moving_normalized)
-        entry.tops = [-1] * len(entry.highest)
-
-    def numbers(self, rules: ClassRules) -> list[int]:
-        """Positions in `raw` of the normalised scores of a class."""
-        return [self._numbers[score.name] for score, _ in rules.moving_normalized]
-
     # -- changes ------------------------------------------------------------------------------------------------------
-
-    def opened(self, row: int) -> None:
-        """A node changed in a way that has no bound: all classes judge it again."""
-        self._log.append(row)
-        self.end += 1
-        if len(self._log) > _LOG_LIMIT:
-            del self._log[: _LOG_LIMIT // 2]
-            self._log_start += _LOG_LIMIT // 2
-
-    def opened_since(self, position: int) -> list[int] | None:
-        """Rows to judge again since `position`, each once; None: all rows."""
-        if position < self._log_start or self.end - position > self._columns.count:
-            return None
-        recent = self._log[position - self._log_start :]
-        return recent if len(recent) < 2 else list(dict.fromkeys(recent))
 
     def filled(self, row: int, node: NodeInfo, placed: PodInfo) -> None:
         """A pod was placed on a node: update its keys, [class], from node signatures, or by bounds."""
@@ -261,11 +130,11 @@ class ScoreMatrix:
         """Run filters and scores of one class for some rows, or (None) all."""
         self._judge(self._stack([entry]), rows)
 
-    def _stack(self, entries: list[ClassEntry]) -> _Together:
+    def _stack(self, entries: list[ClassEntry]) -> Together:
         states = [entry.state for entry in entries]
         alone, index = entries[0], np.array([entry.index for entry in entries], np.intp)
         rules = alone.rules
-        return _Together(
+        return Together(
             entries,
             index,
             index[:, None] * self._width,
@@ -274,7 +143,7 @@ class ScoreMatrix:
             [alone.stack_scores(score, states) for score, _ in rules.moving_normalized],
         )
 
-    def _judge(self, together: _Together, rows: Rows | None) -> None:
+    def _judge(self, together: Together, rows: Rows | None) -> None:
         batch = Batch(self._columns, rows)
         alone = together.entries[0]
         rules = alone.rules
@@ -516,7 +385,7 @@ class ScoreMatrix:
         for together in self._together:
             self._judge(together, rows)
 
-    def _grouped(self, entries: list[ClassEntry]) -> list[_Together]:
+    def _grouped(self, entries: list[ClassEntry]) -> list[Together]:
         groups: dict[tuple[Hashable, ...], list[ClassEntry]] = {}
         for entry in entries:
             key = entry.batch_key if entry.rules.can_batch else (*entry.batch_key, entry.index)

@@ -15,11 +15,12 @@ from seatrial.scheduler.framework.class_entry import ClassEntry
 from seatrial.scheduler.framework.cluster_scope import Cycle, outside
 from seatrial.scheduler.framework.extension_points import Plugin, Transformer, VictimAware
 from seatrial.scheduler.framework.fit_error import FitError
+from seatrial.scheduler.framework.matrix_arrays import NOT_FEASIBLE
 from seatrial.scheduler.framework.normalization import ClassNormalizer
 from seatrial.scheduler.framework.plugin_runner import PluginRunner
 from seatrial.scheduler.framework.reasons import ReasonCollector
 from seatrial.scheduler.framework.restored import RESTORED, enter, restore
-from seatrial.scheduler.framework.score_matrix import NOT_FEASIBLE, ScoreMatrix
+from seatrial.scheduler.framework.score_matrix import ScoreMatrix
 from seatrial.scheduler.framework.state import CycleState
 from seatrial.scheduler.framework.status import Status
 

@@ -7,10 +7,11 @@ import pytest
 from seatrial.scheduler.api.builders import pod
 from seatrial.scheduler.api.transport import Request, Response
 from seatrial.scheduler.binding import Binder
+from seatrial.scheduler.cache.nodeinfo import PodInfo
 from seatrial.scheduler.client.events import EventRecorder, cut
 from seatrial.scheduler.client.rest import Rest
 from seatrial.scheduler.config import Configuration
-from seatrial.scheduler.framework.decisions import Bind
+from seatrial.scheduler.framework.decisions import Bind, Evict
 from seatrial.scheduler.tests.rig import Rig
 from seatrial.scheduler.tests.scripted import Scripted, ok, refused
 
@@ -244,3 +245,59 @@ def test_a_node_that_cannot_be_marked_gets_no_pod_this_time() -> None:
     scene.rig.clock.advance(2)
     scene.work()
     assert scene.rig.where("p") == "n", "a conflict over the node is none over the pod"
+
+
+def preempting(*codes: int, preemptor: str = "default/train") -> Scene:
+    """A pod is evicted for a group; the API server answers its deletion with these codes, and then 200."""
+    scene = Scene()
+    scene.rig.node("n", cpu="4")
+    scene.rig.running(pod("low").request(cpu=4).priority(1), "n")
+    answers = list(codes)
+
+    def answer(request: Request) -> Response:
+        if request.method != "DELETE" or not answers:
+            return ok()
+        return refused(answers.pop(0), "Reason", "said by the test")
+
+    scene.api.answer = answer
+    cache = scene.rig.core.cache
+    victim, high = cache.placed("uid-low"), scene.rig.pod(pod("high").request(cpu=4).priority(10))
+    assert victim is not None
+    scene.binder.execute(Evict(victim, PodInfo(high, cache.classes.of(high)), "n", preemptor))
+    scene.rig.clock.settle()
+    return scene
+
+
+def test_a_deletion_that_failed_is_tried_again() -> None:
+    scene = preempting(403, 403)
+    assert len(scene.paths("DELETE")) == 1
+    scene.rig.clock.advance(1)
+    scene.rig.clock.advance(1.9)
+    assert len(scene.paths("DELETE")) == 2, "the third one comes two seconds after the second one"
+    scene.rig.clock.advance(0.2)
+    assert len(scene.paths("DELETE")) == 3
+    assert ("Preempted", "Preempted by pod uid-high on node n") in scene.notes()
+    scene.rig.clock.advance(60)
+    assert len(scene.paths("DELETE")) == 3
+
+
+@pytest.mark.parametrize("code", [404, 409])
+def test_a_victim_that_is_gone_is_not_deleted_again(code: int) -> None:
+    """409: the uid of the precondition is not that of the pod of this name."""
+    scene = preempting(code)
+    scene.rig.clock.advance(60)
+    assert len(scene.paths("DELETE")) == 1
+    assert not [note for note in scene.notes() if note[0] == "Preempted"]
+
+
+def test_deletions_end_after_six_tries() -> None:
+    scene = preempting(*[403] * 20)
+    for _ in range(120):
+        scene.rig.clock.advance(1)
+    assert len(scene.paths("DELETE")) == 6
+
+
+def test_the_deletion_for_a_single_pod_is_left_to_its_next_attempt() -> None:
+    scene = preempting(403, preemptor="")
+    scene.rig.clock.advance(60)
+    assert len(scene.paths("DELETE")) == 1

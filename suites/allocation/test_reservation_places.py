@@ -77,6 +77,7 @@ def index_of(services: Ask) -> dict[str, Any]:
 @pytest.mark.feature("RSV-3.selector-index")
 @pytest.mark.case("RV-081", severity="normal")
 @pytest.mark.profile(INDEXED)
+@pytest.mark.needs(Capability.OWN_CLUSTER)  # the index has the names of the cluster
 def test_selectors_are_found_by_an_index(cluster: Trial, expect: Expect, services: Ask) -> None:
     """Reservations on three nodes: selectors by an indexed key, by a prefix and by another label find the right one,
     and a value that no reservation has finds none. The index shows them, and leaves a deleted one out."""

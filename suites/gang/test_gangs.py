@@ -7,12 +7,12 @@ import orjson
 import pytest
 
 from seatrial.fixtures.expect import Expect
-from seatrial.fixtures.promises import minors
+from seatrial.fixtures.promises import minors, reservation_of
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.harness.subject.protocol import Subject
-from seatrial.scheduler.api.builders import PodBuilder, gang, node, pod
-from seatrial.scheduler.api.podgroup import GANG_GROUPS, GANG_MODE
+from seatrial.scheduler.api.builders import PodBuilder, gang, node, pod, reservation
+from seatrial.scheduler.api.podgroup import BIND_GANG_GROUP, BIND_MEMBER_COUNT, GANG_GROUPS, GANG_MODE
 
 pytestmark = [pytest.mark.needs(Capability.HARDWARE)]
 
@@ -182,6 +182,43 @@ def test_the_schedule_timeout_frees_everything(cluster: Trial, expect: Expect) -
     expect.bound("whole", within=60)
 
 
+@pytest.mark.feature("GANG-1.timeout", "GANG-2.nonstrict")
+@pytest.mark.case("GA-013", severity="critical")
+def test_deleted_members_give_back_what_they_hold(cluster: Trial, expect: Expect) -> None:
+    """Members of a NonStrict gang hold two cards; all are deleted long before the timeout: another pod gets both."""
+    cluster.add(node("n1").cards(2))
+    cluster.apply(gang("train", 3).waiting_time(600).mode("NonStrict"))
+    cluster.submit(*workers("train", 3))
+    cluster.submit(pod("whole").gpus(2))
+    expect.stable(seconds=5)
+    assert bound(cluster) == []
+
+    cluster.delete(*names("train", 3))
+
+    expect.bound("whole")
+
+
+@pytest.mark.feature("GANG-1.all-or-nothing", "RSV-1.held")
+@pytest.mark.case("GA-014", severity="critical")
+def test_a_gang_that_fails_gives_its_reservation_back(cluster: Trial, expect: Expect) -> None:
+    """A gang of three owners has room for two, inside of a reservation: a single owner gets all of it afterwards."""
+    cluster.add(node("n1").cpu(8))
+    cluster.reserve(
+        reservation("held").like(pod("x").request(cpu=4)).for_labels(app="owner").many().policy("Restricted")
+    )
+    expect.available("held")
+    cluster.submit(pod("filler").request(cpu=4))
+    expect.bound("filler")
+    cluster.apply(gang("train", 3))
+    cluster.submit(*(pod(name).request(cpu=2).label("app", "owner").in_gang("train") for name in names("train", 3)))
+    expect.stable(seconds=5)
+    assert bound(cluster, "train") == []
+
+    cluster.submit(pod("single").request(cpu=4).label("app", "owner").into_reservation())
+
+    assert reservation_of(expect.bound("single")) == "held"
+
+
 @pytest.mark.feature("GANG-3.cycle-counter", "GANG-3.no-stale-time")
 @pytest.mark.case("GA-020", severity="critical")
 @pytest.mark.long(60)
@@ -242,18 +279,19 @@ def test_a_member_that_is_replaced_joins_the_gang(cluster: Trial, expect: Expect
 
 @pytest.mark.feature("GANG-4.groups")
 @pytest.mark.case("GA-030", severity="blocker")
-def test_roles_in_one_group_start_together(cluster: Trial, expect: Expect) -> None:
-    """A group of a parameter server and two workers with two cards each on four cards: the workers alone would fit."""
+@pytest.mark.parametrize(("small", "large"), [("a", "b"), ("b", "a")], ids=["small-first", "large-first"])
+def test_roles_in_one_group_start_together(cluster: Trial, expect: Expect, small: str, large: str) -> None:
+    """A group of one pod with one card and two with two cards each, on four cards: either gang alone would fit."""
     cluster.add(node("n1").cards(4))
-    ids = [f"{cluster.name}/ps", f"{cluster.name}/worker"]
-    cluster.apply(gang("ps", 1).together_with(*ids), gang("worker", 2).together_with(*ids))
-    cluster.submit(*workers("worker", 2, cards=2), *workers("ps", 1))
+    ids = [f"{cluster.name}/{name}" for name in (small, large)]
+    cluster.apply(gang(small, 1).together_with(*ids), gang(large, 2).together_with(*ids))
+    cluster.submit(*workers(large, 2, cards=2), *workers(small, 1))
     expect.stable(seconds=5)
     assert bound(cluster) == []
 
     cluster.add(node("n2").cards(1))
 
-    expect.bound("ps-0", "worker-0", "worker-1")
+    expect.bound(f"{small}-0", f"{large}-0", f"{large}-1")
 
 
 @pytest.mark.feature("GANG-4.groups")
@@ -271,6 +309,50 @@ def test_a_group_waits_for_its_missing_gang(cluster: Trial, expect: Expect) -> N
     cluster.submit(*workers("ps", 1))
 
     expect.bound("ps-0", "worker-0", "worker-1")
+
+
+@pytest.mark.feature("GANG-1.marked")
+@pytest.mark.case("GA-034", severity="normal")
+def test_members_that_are_bound_together_say_so(cluster: Trial, expect: Expect) -> None:
+    """Both members have the ID of their group and the number of members; a pod without a gang has neither."""
+    cluster.add(node("n1").cards(3))
+    cluster.apply(gang("train", 2))
+    cluster.submit(*workers("train", 2), pod("single").gpus(1))
+    *members, single = expect.bound("train-0", "train-1", "single")
+    marks = {
+        (pod.metadata.annotations[BIND_GANG_GROUP], pod.metadata.annotations[BIND_MEMBER_COUNT]) for pod in members
+    }
+    assert marks == {(f"{cluster.name}/train", "2")}
+    assert BIND_GANG_GROUP not in single.metadata.annotations
+
+
+@pytest.mark.feature("GANG-1.match-policy")
+@pytest.mark.case("GA-033", severity="critical")
+@pytest.mark.parametrize(
+    ("policy", "beside_one", "beside_none"),
+    [
+        pytest.param("once-satisfied", True, True, id="once-satisfied"),
+        pytest.param("waiting-and-running", True, False, id="waiting-and-running"),
+        pytest.param("only-waiting", False, False, id="only-waiting"),
+    ],
+)
+def test_which_members_count_for_the_minimum(
+    cluster: Trial, expect: Expect, policy: str, *, beside_one: bool, beside_none: bool
+) -> None:
+    """A gang of two is bound. A third member comes beside one that is left, and a fourth when none is left."""
+    cluster.add(node("n1").cards(4))
+    cluster.apply(gang("train", 2).match_policy(policy))
+    cluster.submit(*workers("train", 2))
+    expect.bound("train-0", "train-1")
+    cluster.delete("train-0")
+    cluster.submit(*workers("train", 1, first=2))
+    expect.stable(seconds=10)
+    assert ("train-2" in bound(cluster)) == beside_one
+
+    cluster.delete("train-1", "train-2")
+    cluster.submit(*workers("train", 1, first=3))
+    expect.stable(seconds=10)
+    assert ("train-3" in bound(cluster)) == beside_none
 
 
 @pytest.mark.feature("GANG-4.unreadable")

@@ -14,7 +14,7 @@ from seatrial.suites.preemption.test_jobs import PREEMPTING, classes, filler, le
 
 __all__ = ["classes"]
 
-pytestmark = [pytest.mark.needs(Capability.NODES), pytest.mark.profile(PREEMPTING)]
+pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER), pytest.mark.profile(PREEMPTING)]
 
 SPINE, BLOCK = "network.topology.nvidia.com/spine", "network.topology.nvidia.com/block"
 

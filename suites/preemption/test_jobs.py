@@ -9,7 +9,7 @@ from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.harness.subject.protocol import Subject
-from seatrial.scheduler.api.builders import PodBuilder, gang, node, pod, priority_class, quota
+from seatrial.scheduler.api.builders import PodBuilder, disruption_budget, gang, node, pod, priority_class, quota
 
 PREEMPTING = "preempting-jobs"
 JOB = "scheduling.koordinator.sh/questioned-object-key"
@@ -166,6 +166,77 @@ def test_members_that_have_room_need_no_victims(classes: Trial, expect: Expect) 
     assert len(left(classes)) == 2
 
 
+@pytest.mark.feature("PRE-2.cost")
+@pytest.mark.case("JP-013", severity="blocker")
+@pytest.mark.parametrize("peers", ["n1", "n2"])
+def test_pods_of_equal_priority_stay(classes: Trial, expect: Expect, peers: str) -> None:
+    """A gang of two has a less important pod on one node in its way, and one of its own priority on the other."""
+    hosts(classes, n1=1, n2=1)
+    lower = "n2" if peers == "n1" else "n1"
+    classes.submit(filler("peer", peers, priority="trial-top"), filler("low", lower))
+    expect.running("peer", "low")
+    classes.apply(gang("train", 2))
+
+    classes.submit(*workers("train", 2))
+
+    expect.pending(*names("train", 2))
+    expect.stable(seconds=5)
+    assert left(classes) == ["low", "peer"]
+
+
+@pytest.mark.feature("PRE-2.cost")
+@pytest.mark.case("JP-014", severity="critical")
+@pytest.mark.parametrize("order", [("trial-low", "trial-middle"), ("trial-middle", "trial-low")], ids="-".join)
+def test_of_one_node_the_less_important_job_goes(classes: Trial, expect: Expect, order: tuple[str, str]) -> None:
+    """Two jobs fill a node, the one or the other is older; a gang of one needs half of it."""
+    hosts(classes, n1=2)
+    for priority in order:
+        classes.submit(filler(priority, "n1", priority=priority))
+        expect.running(priority)
+    classes.apply(gang("train", 1))
+
+    classes.submit(*workers("train", 1))
+
+    expect.running("train-0")
+    assert left(classes) == ["trial-middle"]
+
+
+@pytest.mark.feature("PRE-2.cost")
+@pytest.mark.case("JP-015", severity="critical")
+@pytest.mark.parametrize(("guarded", "other"), [("n1", "n2"), ("n2", "n1")])
+def test_a_budget_outweighs_the_cost(classes: Trial, expect: Expect, guarded: str, other: str) -> None:
+    """The cheaper job has a disruption budget that its eviction would violate: the more important one is evicted."""
+    hosts(classes, n1=1, n2=1)
+    classes.apply(disruption_budget("keep", {"app": "guarded"}, min_available=1))
+    classes.submit(filler("low", guarded).label("app", "guarded"), filler("middle", other, priority="trial-middle"))
+    expect.running("low", "middle")
+    classes.cluster.wait(lambda: False, within=2)  # the budget's status counts it
+    classes.apply(gang("train", 1))
+
+    classes.submit(*workers("train", 1))
+
+    expect.running("train-0")
+    assert left(classes) == ["low"]
+
+
+@pytest.mark.feature("PRE-2.for-the-rest", "PRE-2.cost")
+@pytest.mark.case("JP-016", severity="critical")
+@pytest.mark.parametrize("first", ["n1", "n2"])
+def test_a_job_that_turns_out_not_to_be_needed_stays(classes: Trial, expect: Expect, first: str) -> None:
+    """The job of n2 has a pod on n1 too. Once it goes for the member of n2, the job of n1 need not go for the other."""
+    hosts(classes, n1=2, n2=1)
+    both = [filler(f"both-{where}", where, priority="trial-middle").label(JOB, "both") for where in ("n1", "n2")]
+    classes.submit(filler("low", "n1"), *both)
+    expect.running("low", "both-n1", "both-n2")
+    classes.apply(gang("train", 2))
+    second = "n2" if first == "n1" else "n1"
+
+    classes.submit(*(built.on(host=where) for built, where in zip(workers("train", 2), (first, second), strict=True)))
+
+    expect.running(*names("train", 2))
+    assert left(classes) == ["low"]
+
+
 @pytest.mark.feature("PRE-2.protected")
 @pytest.mark.case("JP-007", severity="critical")
 def test_a_job_with_a_protected_pod_stays_whole(classes: Trial, expect: Expect) -> None:
@@ -264,6 +335,7 @@ def test_the_condition_of_a_victim_names_the_gang(classes: Trial, expect: Expect
     hosts(classes, n1=1)
     classes.submit(filler("low", "n1", grace=20))
     expect.running("low")
+    classes.inject({"node": "n1", "verb": "frozen"})  # the victim stays terminating
     classes.apply(gang("train", 1))
 
     classes.submit(*workers("train", 1))

@@ -248,6 +248,18 @@ def test_a_quantity_of_a_million_digits_is_refused(cluster: Trial) -> None:
     cluster.apply(quota(f"{cluster.name}-b").min(cpu=1).max(cpu=2).manifest)
 
 
+@pytest.mark.feature("QUOTA-5.unlabelled")
+@pytest.mark.case("QU-097", severity="normal")
+def test_a_pod_without_a_label_is_checked_by_its_namespace(cluster: Trial) -> None:
+    """The quota named like the namespace is a parent: a pod there without a label of a quota is refused."""
+    cluster.apply(quota(cluster.name).max(cpu=4).parent().manifest)
+
+    with pytest.raises(ApiRefused) as error:
+        cluster.submit(pod("plain"))
+
+    assert f"pod can not be linked to a parentQuotaGroup,quota:{cluster.name}, pod:plain" in str(error.value)
+
+
 @pytest.mark.feature("QUOTA-2.refusals")
 @pytest.mark.case("QU-057", severity="normal")
 def test_a_quota_with_pods_stays(cluster: Trial) -> None:

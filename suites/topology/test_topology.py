@@ -448,6 +448,41 @@ def test_a_spec_that_cannot_be_read(cluster: Trial, expect: Expect, text: str) -
     expect.bound(*names("train", 10))
 
 
+@pytest.mark.feature("TOPO-2.must-gather")
+@pytest.mark.case("TO-026", severity="critical")
+@pytest.mark.parametrize("layers", [("SpineLayer", "BlockLayer"), ("BlockLayer", "SpineLayer")], ids="-".join)
+def test_the_narrowest_of_two_layers_counts(cluster: Trial, expect: Expect, layers: tuple[str, str]) -> None:
+    """A gang of six must gather in a spine and in a block: s1 has room for seven, but no block for more than four."""
+    crowded(cluster, expect)
+    cluster.apply(gang("train", 6).gather(layers[0], MUST).gather(layers[1], MUST))
+    cluster.submit(*workers("train", 6))
+
+    expect.pending(*names("train", 6))
+    expect.stable(seconds=5)
+    assert not where(cluster, "train")
+
+
+@pytest.mark.feature("TOPO-2.best-domain")
+@pytest.mark.case("TO-027", severity="normal")
+def test_a_gang_goes_to_its_peers_while_they_are_there(cluster: Trial, expect: Expect) -> None:
+    """The block with a peer is taken although others are tighter. When all peers are gone, a tighter one is taken."""
+    crowded(cluster, expect)
+    peer = pod("peer").request(cpu=1).select({"kubernetes.io/hostname": "b2-0"})
+    cluster.submit(peer.annotation(TOPOLOGY_SELECTOR, "ring"))
+    expect.bound("peer")
+
+    def ring(name: str) -> None:
+        cluster.apply(gang(name, 2).gather("BlockLayer", MUST))
+        cluster.submit(*(built.annotation(TOPOLOGY_SELECTOR, "ring") for built in workers(name, 2)))
+        expect.bound(*names(name, 2))
+
+    ring("train")
+    assert blocks(cluster, "train") == {"b2": 2}
+    cluster.delete("peer", *names("train", 2))
+    ring("later")
+    assert "b2" not in blocks(cluster, "later")
+
+
 @pytest.mark.feature("TOPO-2.configuration-network-topology")
 @pytest.mark.case("TO-030", severity="critical")
 def test_the_released_switches(cluster: Trial, expect: Expect, seatrial_scheduler_config: Path | None) -> None:

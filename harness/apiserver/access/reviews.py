@@ -6,13 +6,17 @@ from seatrial.harness.apiserver import errors
 from seatrial.harness.apiserver.access.identity import Identity
 from seatrial.harness.apiserver.access.rbac import MASTERS, Access, Act
 from seatrial.harness.apiserver.access.tokens import Tokens
+from seatrial.harness.apiserver.field_errors import Causes, invalid, message
 from seatrial.harness.apiserver.storage.store import Object
 
+_GROUP = "authorization.k8s.io"
 _EVERYTHING = [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}, {"verbs": ["*"], "nonResourceURLs": ["*"]}]
 
 
-def review(kind: str, body: Object, identity: Identity, access: Access, tokens: Tokens) -> Object:
-    """The review with its status.
+def review(  # noqa: PLR0917
+    kind: str, body: Object, identity: Identity, access: Access, tokens: Tokens, namespace: str
+) -> Object:
+    """The review with its status. `namespace` is that of the path.
 
     Raises:
         ApiStatusError: this kind of review is not supported, or its spec is incomplete.
@@ -22,11 +26,15 @@ def review(kind: str, body: Object, identity: Identity, access: Access, tokens: 
         case "SelfSubjectReview":
             status: Object = {"userInfo": identity.user_info}
         case "SelfSubjectAccessReview":
+            _check(kind, spec)
             status = _verdict(identity, spec, access)
         case "SubjectAccessReview" | "LocalSubjectAccessReview":
+            _check(kind, spec, namespace if kind == "LocalSubjectAccessReview" else None)
             subject = Identity(spec.get("user") or "", tuple(spec.get("groups") or ()))
             status = _verdict(subject, spec, access)
         case "SelfSubjectRulesReview":
+            if not spec.get("namespace"):
+                raise errors.bad_request("no namespace on request")
             status = _rules(identity, spec.get("namespace") or "", access)
         case "TokenReview":
             status = _token_status(spec, tokens)
@@ -47,6 +55,28 @@ def _token_status(spec: dict[str, Any], tokens: Tokens) -> Object:
     return {"authenticated": True, "user": found.user_info, "audiences": audiences}
 
 
+def _check(kind: str, spec: dict[str, Any], namespace: str | None = None) -> None:
+    """Follows `pkg/apis/authorization/validation`."""
+    causes: Causes = []
+    resource, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
+    if resource is not None and path is not None:
+        problem = "cannot be specified in combination with resourceAttributes"
+        causes.append(invalid("spec.nonResourceAttributes", path, problem))
+    if resource is None and path is None:
+        problem = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
+        causes.append(invalid("spec.resourceAttributes", resource, problem))
+    if kind != "SelfSubjectAccessReview" and not spec.get("user") and not spec.get("groups"):
+        causes.append(invalid("spec.user", spec.get("user") or "", "at least one of user or group must be specified"))
+    if namespace is not None and resource is not None and resource.get("namespace") != namespace:
+        problem = "must match metadata.namespace"
+        causes.append(invalid("spec.resourceAttributes.namespace", resource.get("namespace") or "", problem))
+    if causes:
+        raise errors.invalid(
+            kind, _GROUP, "", message(kind, "", causes, group=_GROUP),
+            [{"reason": cause.reason, "message": cause.message, "field": cause.field} for cause in causes],
+        )  # fmt: skip
+
+
 def _verdict(identity: Identity, spec: dict[str, Any], access: Access) -> Object:
     resource, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
     if resource is not None:
@@ -61,7 +91,7 @@ def _verdict(identity: Identity, spec: dict[str, Any], access: Access) -> Object
     elif path is not None:
         act = Act(verb=path.get("verb") or "", path=path.get("path") or "/")
     else:
-        raise errors.bad_request("spec: expected resourceAttributes or nonResourceAttributes, found neither")
+        raise AssertionError("checked before")
     return {"allowed": access.allows(identity, act)}
 
 

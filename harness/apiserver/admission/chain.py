@@ -9,6 +9,7 @@ from typing import Any
 import orjson
 
 from seatrial.harness.apiserver import errors
+from seatrial.harness.apiserver.admission.pod_admission import PodAdmission
 from seatrial.harness.apiserver.admission.pod_specs import Completed, PodSpecCache, Priority
 from seatrial.harness.apiserver.attempts import Attempt
 from seatrial.harness.apiserver.cel.expressions import LOOP_EXPRESSIONS, MAX_EXPRESSIONS, expression_length
@@ -20,8 +21,9 @@ from seatrial.harness.apiserver.long_computations import LongComputations, Needs
 from seatrial.harness.apiserver.names import check_metadata, check_new_finalizers, subdomain
 from seatrial.harness.apiserver.schemas.custom_schemas import CustomSchema
 from seatrial.harness.apiserver.schemas.shapes import conform, report_unknown_fields
-from seatrial.harness.apiserver.storage.store import Collection, Object, Store
+from seatrial.harness.apiserver.storage.store import Collection, Item, Object, Store
 from seatrial.harness.apiserver.validation.kinds import validate
+from seatrial.harness.apiserver.validation.warnings import pod_warnings
 from seatrial.harness.apiserver.webhooks.dispatch import Webhooks, Write
 from seatrial.scheduler.api.clock import Clock
 
@@ -32,8 +34,15 @@ _TOLERATION_SECONDS = 300  # before pods leave a node that is not ready or unrea
 # kinds whose admission sets more than defaults
 _COMPLETED = frozenset({("", "pods"), ("", "nodes"), ("", "namespaces")})
 
+# kinds whose finalizers upstream does not check on create
+_FREE_FINALIZERS = frozenset({
+    ("coordination.k8s.io", "leases"), ("policy", "poddisruptionbudgets"), ("node.k8s.io", "runtimeclasses"),
+    ("admissionregistration.k8s.io", "validatingwebhookconfigurations"),
+    ("admissionregistration.k8s.io", "mutatingwebhookconfigurations"),
+})  # fmt: skip
 # Kinds with CEL expressions that are compiled when the object is stored.
-_EXPRESSION_GROUPS = frozenset({"apiextensions.k8s.io", "admissionregistration.k8s.io"})
+_EXPRESSION_GROUPS = frozenset({"apiextensions.k8s.io", "admissionregistration.k8s.io", "resource.k8s.io"})
+
 Hook = Callable[[Resource, Object, Object | None, str], None]
 Concerns = Callable[[Resource, str], bool]  # (resource, namespace) → whether the hook applies
 
@@ -45,6 +54,7 @@ class Admission:
         self._store, self._registry, self._clock = store, registry, clock
         self._customs: dict[int, CustomSchema] = {}
         self._specs = PodSpecCache()
+        self._pods = PodAdmission(store)
         # store revision, priority of pods without a class
         self._default_revision, self._default = -1, Priority(0, "", "")
         self.long = LongComputations()
@@ -75,9 +85,12 @@ class Admission:
             Pending: webhooks have to be called first.
         """
         if resource.namespaced:
-            self._check_namespace(resource, namespace, body)
-        if resource.key == ("", "pods"):
-            return self._create_pod(resource, namespace, body, warnings, strictness, write)
+            found = self._check_namespace(resource, namespace, body)
+            if resource.key == ("", "pods"):
+                if isinstance(body.get("spec"), dict):
+                    self._pods.check_pod(found, body, body["spec"], warnings)
+                return self._create_pod(resource, namespace, body, warnings, strictness, write)
+            self._pods.warn_of_template(found, resource, body, warnings)
         self._complete(resource, body, warnings, strictness)
         hooks = self._applicable_hooks(resource, namespace)
         wanted = _copy(body) if hooks else _shallow_copy(body) if resource.key in _COMPLETED else body
@@ -214,9 +227,9 @@ class Admission:
             causes = validate(resource.group, resource.kind, body, old, subresource=subresource)
         if resource.custom is not None:
             causes += self._custom(resource).problems(body, old, long=self.long, attempt=attempt)
-        elif old is None and "finalizers" in body["metadata"]:
+        elif old is None and "finalizers" in body["metadata"] and resource.key not in _FREE_FINALIZERS:
             check_new_finalizers(body["metadata"], causes)
-        self._refuse(resource, body, causes)
+        self.refuse(resource, body, causes)
 
     def _check_expressions(
         self, resource: Resource, body: Object, old: Object | None, subresource: str, attempt: Attempt | None
@@ -235,7 +248,12 @@ class Admission:
         key += orjson.dumps(old)
         return list(self.long.result(key, compute, attempt))
 
-    def _refuse(self, resource: Resource, body: Object, causes: list[Cause]) -> None:
+    @staticmethod
+    def refuse(resource: Resource, body: Object, causes: list[Cause]) -> None:
+        """
+        Raises:
+            ApiStatusError: 422, there are causes.
+        """
         if causes:
             name = str(body["metadata"].get("name", ""))
             details = [{"reason": cause.reason, "message": cause.message, "field": cause.field} for cause in causes]
@@ -243,7 +261,8 @@ class Admission:
                 resource.kind, resource.group, name, message(resource.kind, name, causes, group=resource.group), details
             )
 
-    def _check_namespace(self, resource: Resource, namespace: str, body: Object) -> None:
+    def _check_namespace(self, resource: Resource, namespace: str, body: Object) -> Item:
+        """The namespace, which must exist and not be terminating."""
         found = self._store.collection(("", "namespaces")).get(("", namespace))
         if found is None:
             raise errors.not_found("namespaces", "", namespace)
@@ -256,6 +275,7 @@ class Admission:
                  "field": "metadata.namespace"}
             ]  # fmt: skip
             raise refused
+        return found
 
     # -- pods ----------------------------------------------------------------------------------------------------------
 
@@ -286,7 +306,7 @@ class Admission:
             check_metadata(body["metadata"], subdomain, causes)
             if "finalizers" in body["metadata"]:
                 check_new_finalizers(body["metadata"], causes)
-            self._refuse(resource, body, causes)
+            self.refuse(resource, body, causes)
         else:
             self._complete(resource, body, warnings, strictness)
             wanted = _copy(body) if hooks or write is not None else _shallow_copy(body)
@@ -303,9 +323,11 @@ class Admission:
                 _set_priority(spec, self._priority(body, spec))
                 self._set_status(body, qos_class(spec))
             self._check(resource, body, None, "")
+            doubtful = pod_warnings(spec)
+            warnings += doubtful
             if write is not None:
                 self.webhooks.validate(write, body, None)
-            elif not hooks:
+            elif not hooks and not doubtful:
                 self._specs.keep(key, Completed(spec, wanted["spec"], body["status"]["qosClass"]))
         for hook in self.last:
             hook(resource, body, None, "")

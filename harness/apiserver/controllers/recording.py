@@ -59,7 +59,8 @@ class Recorder:
             "type": kind,
             "eventTime": self._objects.clock.micro_timestamp(),  # typed clients require it
             "reportingComponent": component,
-            "reportingInstance": "",
+            "reportingInstance": component,  # and the action: required of events with a time
+            "action": reason,
         }
         try:
             written = self._objects.create(self._events, namespace, event, Options())

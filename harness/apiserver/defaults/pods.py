@@ -65,8 +65,11 @@ def default_pod_spec(spec: Object) -> None:
         spec["dnsPolicy"] = "ClusterFirst"
     if not spec.get("schedulerName"):
         spec["schedulerName"] = "default-scheduler"
-    if spec.get("terminationGracePeriodSeconds") is None:
+    grace = spec.get("terminationGracePeriodSeconds")
+    if grace is None:
         spec["terminationGracePeriodSeconds"] = 30
+    elif type(grace) is int and grace < 0:  # as upstream
+        spec["terminationGracePeriodSeconds"] = 1
     if spec.get("securityContext") is None:
         spec["securityContext"] = {}
     account = spec.get("serviceAccountName") or spec.get("serviceAccount")  # serviceAccount is the deprecated name

@@ -22,9 +22,11 @@ def _replica_set(obj: Object) -> None:
 
 
 def _replication_controller(obj: Object) -> None:
-    spec = _with_template(obj)
+    spec = _part(obj, "spec")
     fill(spec, replicas=1)
-    labels = spec["template"]["metadata"].get("labels")
+    if spec.get("template") is None:  # the only kind whose template upstream does not make up
+        return
+    labels = _with_template(obj)["template"]["metadata"].get("labels")
     if labels:
         if not spec.get("selector"):
             spec["selector"] = dict(labels)

@@ -1,4 +1,7 @@
-"""Sends the requests of `requests.yaml` to two servers and compares code, reason and causes of the answers."""
+"""Sends the requests of this folder to two servers and compares code, reason and causes of the answers.
+
+The second server can be replaced by its recorded answers (`recorded.py`).
+"""
 
 import re
 from collections.abc import Callable, Iterator
@@ -10,19 +13,29 @@ import yaml
 
 from seatrial.scheduler.api.transport import JSON
 
-Send = Callable[[str, str, bytes, str], tuple[int, bytes]]  # method, path, body, content type → code, body
 Object = dict[str, Any]
-_FOLDER = Path(__file__).parent
-NAME = "differential"  # of all objects
+FOLDER = Path(__file__).parent
+NAME = "differential"  # of objects that the requests create
+ANONYMOUS, BAD_TOKEN = "anonymous", "bad-token"  # senders that are not impersonated
 
 
 class Call(NamedTuple):
-    """One request."""
+    """One request. `wait`: seconds to wait before it, for controllers. `sender`: "" is the administrator."""
 
     method: str
     path: str
     body: bytes = b""
     content_type: str = JSON
+    sender: str = ""
+    headers: tuple[tuple[str, str], ...] = ()
+    wait: float = 0.0
+
+    @property
+    def text(self) -> str:
+        """The call in one line, with a shortened body."""
+        more = [f"as {self.sender}"] if self.sender else []
+        more += [f"{name}: {value}" for name, value in self.headers]
+        return " ".join([self.method, self.path, self.body.decode()[:160], self.content_type, *more])
 
 
 class Outcome(NamedTuple):
@@ -31,11 +44,13 @@ class Outcome(NamedTuple):
     code: int
     reason: str = ""
     causes: tuple[tuple[str, str], ...] = ()
+    warned: bool = False
 
     @property
     def text(self) -> str:
         causes = ", ".join(f"{field} {reason}" for field, reason in self.causes)
-        return " ".join(part for part in (str(self.code), self.reason, f"[{causes}]" if causes else "") if part)
+        warned = "with a warning" if self.warned else ""
+        return " ".join(part for part in (str(self.code), self.reason, f"[{causes}]" if causes else "", warned) if part)
 
 
 class Difference(NamedTuple):
@@ -48,9 +63,7 @@ class Difference(NamedTuple):
 
     @property
     def text(self) -> str:
-        call = self.call
-        body = call.body.decode()[:80]
-        return f"{call.method} {call.path} {body} {call.content_type}: {self.ours.text} | {self.theirs.text}"
+        return f"{self.call.text}: {self.ours.text} | {self.theirs.text}"
 
 
 class Known(NamedTuple):
@@ -60,34 +73,46 @@ class Known(NamedTuple):
     reason: str
 
 
-def calls(namespace: str, path: Path = _FOLDER / "requests.yaml") -> Iterator[Call]:
+Send = Callable[[Call], Outcome]
+
+
+def calls(namespace: str, folder: Path = FOLDER) -> Iterator[Call]:
     """All requests in order; objects are created in `namespace`, which must exist."""
-    data = yaml.safe_load(path.read_text())
+    data = yaml.safe_load((folder / "requests.yaml").read_text())
     for kind in data["kinds"]:
         collection = kind["path"].replace("$NS", namespace)
         for row in data["each"]:
             yield _call(row, collection, kind["body"])
     for row in data["single"]:
         yield _call(row, "", {})
+    for group in yaml.safe_load((folder / "validation.yaml").read_text().replace("$NS", namespace)):
+        for body in group["bodies"]:
+            yield Call("POST", f"{group['base']}?dryRun=All", orjson.dumps(body))
+    for row in yaml.safe_load((folder / "sequences.yaml").read_text().replace("$NS", namespace)):
+        yield _call(row, "", {})
 
 
 def _call(row: Object, collection: str, body: Object) -> Call:
     path = row["path"].replace("$C", collection).replace("$O", f"{collection}/{NAME}")
-    sent = str(row.get("body", "")).encode()
+    sent = row.get("body", "")
+    encoded = orjson.dumps(sent) if isinstance(sent, dict) else str(sent).encode()
     if row.get("object"):
-        sent = orjson.dumps({**body, "metadata": {"name": NAME, **row.get("set", {})}})
-    return Call(row["method"], path, sent, row.get("type", JSON))
+        encoded = orjson.dumps({**body, "metadata": {"name": NAME, **row.get("set", {})}})
+    headers = tuple(row.get("headers", {}).items())
+    return Call(
+        row["method"], path, encoded, row.get("type", JSON), row.get("as", ""), headers, float(row.get("wait", 0))
+    )
 
 
-def known_differences(path: Path = _FOLDER / "known.yaml") -> list[Known]:
+def known_differences(path: Path = FOLDER / "known.yaml") -> list[Known]:
     """The differences that are meant."""
-    return [Known(re.compile(re.escape(row["pattern"])), row["reason"]) for row in yaml.safe_load(path.read_text())]
+    return [Known(re.compile(row["pattern"]), row["reason"]) for row in yaml.safe_load(path.read_text())]
 
 
 def compare(ours: Send, theirs: Send, wanted: Iterator[Call], known: list[Known]) -> Iterator[Difference | None]:
     """One entry for each request: None where the outcomes are equal."""
     for call in wanted:
-        found, expected = outcome(*ours(*call)), outcome(*theirs(*call))
+        found, expected = ours(call), theirs(call)
         if found == expected:
             yield None
             continue
@@ -96,10 +121,10 @@ def compare(ours: Send, theirs: Send, wanted: Iterator[Call], known: list[Known]
         yield difference._replace(reason=reason)
 
 
-def outcome(code: int, body: bytes) -> Outcome:
-    """What is compared of an answer with this code and body."""
+def outcome(code: int, body: bytes, warning: str = "") -> Outcome:
+    """What is compared of an answer with this code, body and `Warning` header."""
     if code < 400:
-        return Outcome(code)
+        return Outcome(code, warned=bool(warning))
     try:
         status = orjson.loads(body)
     except orjson.JSONDecodeError:

@@ -20,6 +20,11 @@ from seatrial.harness.apiserver.storage.paging import flag
 from seatrial.harness.apiserver.storage.store import Key, Object
 from seatrial.scheduler.api.transport import Request
 
+_ORPHANING = frozenset({("batch", "jobs"), ("", "replicationcontrollers")})  # their pods stay unless a client asks
+_ORPHANED = (
+    "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set"
+    " propagationPolicy=Orphan to suppress this warning"
+)
 _VERBS = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update"}
 
 
@@ -99,7 +104,7 @@ class RequestContext:
             namespace = target.name  # upstream: access to a namespace includes the Namespace object
         return Act(verb, resource.group, resource.plural, target.subresource, namespace, target.name)
 
-    def delete_options(self) -> DeleteOptions:
+    def delete_options(self, resource: Resource) -> DeleteOptions:
         """The options of a delete; query parameters take precedence over the body.
 
         Raises:
@@ -115,7 +120,12 @@ class RequestContext:
             seconds = None if grace is None else int(grace)
         except (TypeError, ValueError) as error:
             raise errors.bad_request(f"gracePeriodSeconds: expected an integer, found {grace!r}") from error
-        policy = given.get("propagationPolicy") or ("Orphan" if given.get("orphanDependents") is True else "Background")
+        policy = given.get("propagationPolicy") or ("Orphan" if given.get("orphanDependents") is True else "")
+        if not policy and given.get("orphanDependents") is None and resource.key in _ORPHANING:
+            policy = "Orphan"
+            if resource.key == ("batch", "jobs"):
+                self.warnings.append(_ORPHANED)
+        policy = policy or "Background"
         if policy not in {"Background", "Foreground", "Orphan"}:
             supported = '"Foreground", "Background", "Orphan", "nil"'
             raise _unsupported("DeleteOptions", "propagationPolicy", str(policy), supported)

@@ -6,13 +6,18 @@ Follows `apiextensions-apiserver/pkg/apis/apiextensions/validation` and its mess
 from collections.abc import Mapping
 from typing import Any
 
-from seatrial.harness.apiserver.field_errors import Causes, forbidden, invalid, required, unsupported
+from seatrial.harness.apiserver.field_errors import Cause, Causes, forbidden, invalid, required, unsupported
 from seatrial.harness.apiserver.patterns import compiled
 
 _TYPES = ("array", "boolean", "integer", "number", "object", "string")
 _PRESERVE, _INT_OR_STRING = "x-kubernetes-preserve-unknown-fields", "x-kubernetes-int-or-string"
 _UNSUPPORTED = ("definitions", "dependencies", "id", "patternProperties", "$ref")
 _APPROVED = "api-approved.kubernetes.io"
+_PYTHON_TYPES: dict[str, tuple[type, ...]] = {
+    "array": (list,), "boolean": (bool,), "integer": (int,), "number": (int, float), "object": (dict,),
+    "string": (str,),
+}  # fmt: skip
+_JSON_TYPES = {list: "array", bool: "boolean", int: "integer", float: "number", dict: "object", str: "string"}
 Schema = Mapping[str, Any]
 
 
@@ -25,9 +30,11 @@ def check_schemas(spec: Schema) -> Causes:
         schemas, places = schemas[:1], ["spec.validation.openAPIV3Schema"]
     causes: Causes = []
     for schema, place in zip(schemas, places, strict=True):
-        if not isinstance(schema, Mapping) or not schema:
+        if not isinstance(schema, Mapping):
             continue  # reported as missing
-        if schema.get("type") != "object":
+        if not schema.get("type"):
+            causes.append(required(f"{place}.type", "must not be empty at the root"))
+        elif schema.get("type") != "object":
             kind = schema.get("type") or ""
             causes.append(invalid(f"{place}.type", kind, "must be object at the root"))
         _check(schema, place, causes, root=True)
@@ -54,6 +61,8 @@ def _check(schema: Schema, place: str, causes: Causes, *, root: bool = False) ->
         causes.append(forbidden(f"{place}.additionalProperties", why))
     if kind == "array" and schema.get("items") is None:
         causes.append(required(f"{place}.items", "must be specified"))
+    _check_junctors(schema, place, causes)
+    _check_default(schema, place, causes)
     _check_patterns(schema, place, causes)
     for name, sub in (schema.get("properties") or {}).items():
         if isinstance(sub, Mapping):
@@ -61,6 +70,34 @@ def _check(schema: Schema, place: str, causes: Causes, *, root: bool = False) ->
     for name in ("items", "additionalProperties"):
         if isinstance(schema.get(name), Mapping):
             _check(schema[name], f"{place}.{name}", causes)
+
+
+def _check_junctors(schema: Schema, place: str, causes: Causes) -> None:
+    """Check that schemas which constrain the same value leave its structure to the schema around them."""
+    if schema.get(_INT_OR_STRING):
+        return  # upstream allows types in the two schemas of such a value
+    nested = [
+        (f"{name}[{number}]", sub)
+        for name in ("allOf", "anyOf", "oneOf")
+        for number, sub in enumerate(schema.get(name) or ())
+    ]
+    for name, sub in (*nested, ("not", schema.get("not"))):
+        if isinstance(sub, Mapping):
+            for field in ("type", "additionalProperties", "default", "title", "description", "nullable"):
+                if sub.get(field):
+                    why = f"must be {'empty' if field == 'type' else 'undefined'} to be structural"
+                    causes.append(forbidden(f"{place}.{name}.{field}", why))
+
+
+def _check_default(schema: Schema, place: str, causes: Causes) -> None:
+    """Check the type of a default; the defaults of nested fields are checked where they are."""
+    value, kind = schema.get("default"), schema.get("type")
+    expected = _PYTHON_TYPES.get(str(kind))
+    if value is None or expected is None or schema.get(_INT_OR_STRING):
+        return
+    if not isinstance(value, expected) or (isinstance(value, bool) and kind != "boolean"):
+        why = f'Invalid value: "{_JSON_TYPES.get(type(value), "object")}": must be of type {kind}'
+        causes.append(Cause(f"{place}.default", "FieldValueTypeInvalid", why))
 
 
 def _check_patterns(schema: Schema, place: str, causes: Causes) -> None:

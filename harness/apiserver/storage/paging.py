@@ -12,40 +12,31 @@ from seatrial.harness.apiserver import errors
 from seatrial.harness.apiserver.errors import ApiStatusError
 from seatrial.harness.apiserver.storage.store import Key
 
-TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True"})
-_FALSE = frozenset({"0", "f", "F", "false", "FALSE", "False"})
+_FALSE = frozenset({"0", "false"})
 _MATCHES = ("Exact", "NotOlderThan")
-_MAX_NUMBER = 10**9  # of limit, and of timeoutSeconds
+_MAX_NUMBER = 10**9  # of limit, and of timeoutSeconds; larger numbers count as this one
+_MAX_DIGITS = 18
 
 
 def flag(query: Mapping[str, str], name: str) -> bool | None:
-    """A boolean query parameter; None if it is missing or empty.
-
-    Raises:
-        ApiStatusError: 400, it is not a boolean.
-    """
+    """A boolean query parameter; None if it is missing or empty. As upstream, whatever is not false is true."""
     text = query.get(name, "")
-    if not text:
-        return None
-    if text in TRUE:
-        return True
-    if text in _FALSE:
-        return False
-    raise errors.bad_request(f'{name}: Invalid value: "{text}": strconv.ParseBool: invalid syntax')
+    return text not in _FALSE if text else None
 
 
 def number(query: Mapping[str, str], name: str) -> int:
-    """A numeric query parameter; 0 if it is missing or empty.
+    """A numeric query parameter; 0 if it is missing, empty or negative.
 
     Raises:
-        ApiStatusError: 400, it is not a whole number, or negative or too large.
+        ApiStatusError: 400, it is not a whole number of 64 bits.
     """
     text = query.get(name, "")
     if not text:
         return 0
-    if not (text.isascii() and text.isdigit()) or int(text[:20]) > _MAX_NUMBER:
-        raise errors.bad_request(f"{name}: expected a whole number from 0 to {_MAX_NUMBER}, found {text!r:.40}")
-    return int(text)
+    digits = text.removeprefix("-")
+    if not (digits.isascii() and digits.isdigit()) or len(digits) > _MAX_DIGITS:
+        raise errors.bad_request(f"{name}: expected a whole number of 64 bits, found {text!r:.40}")
+    return min(max(int(text), 0), _MAX_NUMBER)
 
 
 def revision(text: str) -> int:
@@ -71,12 +62,18 @@ def check_options(query: Mapping[str, str], *, watch: bool) -> None:
     version, match = query.get("resourceVersion", ""), query.get("resourceVersionMatch", "")
     initial = query.get("sendInitialEvents", "")
     if watch:
+        if query.get("continue"):
+            raise _invalid(
+                "resourceVersionMatch", "Forbidden: resourceVersionMatch is forbidden for watch with continue"
+            )
         if initial and match != "NotOlderThan":
             raise _invalid(
                 "resourceVersionMatch",
                 "Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
             )
         if match and not initial:
+            if match != "NotOlderThan":
+                raise _match_refused(match)
             raise _invalid(
                 "resourceVersionMatch",
                 "Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
@@ -99,6 +96,19 @@ def check_options(query: Mapping[str, str], *, watch: bool) -> None:
         raise _invalid(
             "resourceVersionMatch", 'Forbidden: resourceVersionMatch "Exact" is forbidden for resourceVersion "0"'
         )
+
+
+def _match_refused(match: str) -> ApiStatusError:
+    """The error for a watch with a `resourceVersionMatch` that no watch may have."""
+    refused = _invalid(
+        "resourceVersionMatch",
+        "Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
+    )
+    text = f'Unsupported value: "{match}": supported values: "NotOlderThan"'
+    refused.details["causes"].append(
+        {"reason": "FieldValueNotSupported", "message": text, "field": "resourceVersionMatch"}
+    )
+    return refused
 
 
 def _invalid(field: str, text: str) -> ApiStatusError:

@@ -18,7 +18,7 @@ _SET = re.compile(rf"\s*(?P<key>{_KEY})\s+(?P<op>in|notin)\s*\((?P<values>[^()]*
 
 POD_FIELDS = (
     "spec.nodeName", "spec.schedulerName", "spec.restartPolicy", "spec.serviceAccountName", "spec.hostNetwork",
-    "status.phase", "status.podIP", "status.nominatedNodeName",
+    "status.phase", "status.podIP", "status.podIPs", "status.nominatedNodeName",
 )  # fmt: skip
 EVENT_FIELDS = (
     "involvedObject.kind", "involvedObject.namespace", "involvedObject.name", "involvedObject.uid",
@@ -32,7 +32,7 @@ FIELDS: dict[tuple[str, str], tuple[str, ...]] = {
     ("", "secrets"): ("type",),
     ("", "namespaces"): ("status.phase",),
     ("", "replicationcontrollers"): ("status.replicas",),
-    ("apps", "replicasets"): ("status.replicas",),
+    ("", "services"): ("spec.clusterIP", "spec.type"),
     ("batch", "jobs"): ("status.successful",),
     ("certificates.k8s.io", "certificatesigningrequests"): ("spec.signerName",),
 }

@@ -1,6 +1,9 @@
-"""Validation of core kinds: nodes, Services, ConfigMaps, Secrets, quotas, limit ranges and volume claims."""
+"""Validation of core kinds: nodes, Services, ConfigMaps and Secrets."""
 
+import base64
 from typing import Any
+
+import orjson
 
 from seatrial.harness.apiserver.field_errors import (
     Causes,
@@ -24,8 +27,8 @@ _AFFINITIES = ("ClientIP", "None")
 _TLS = ("tls.crt", "tls.key")
 _NEEDED_KEYS = {"kubernetes.io/tls": _TLS, "kubernetes.io/dockerconfigjson": (".dockerconfigjson",),
                 "kubernetes.io/dockercfg": (".dockercfg",), "kubernetes.io/ssh-auth": ("ssh-privatekey",)}  # fmt: skip
+_JSON_KEYS = (".dockerconfigjson", ".dockercfg")
 _ACCOUNT = "kubernetes.io/service-account.name"
-_ACCESS_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 
 
 def check_node(obj: Object, old: Object | None, causes: Causes) -> None:
@@ -131,12 +134,24 @@ def check_secret(obj: Object, old: Object | None, causes: Causes) -> None:
     for key in _NEEDED_KEYS.get(kind or "", ()):
         if key not in data:
             causes.append(required(f"data[{key}]"))
+        elif key in _JSON_KEYS and not _is_json(data[key]):
+            causes.append(invalid(f"data[{key}]", "<secret contents redacted>", "invalid character in JSON"))
+    if kind == "kubernetes.io/basic-auth" and "username" not in data and "password" not in data:
+        causes += (required("data[username]"), required("data[password]"))
     annotations = (obj.get("metadata") or {}).get("annotations") or {}
     if kind == "kubernetes.io/service-account-token" and not annotations.get(_ACCOUNT):
         causes.append(required(f"metadata.annotations[{_ACCOUNT}]"))
     if old is not None:
         causes.extend(immutable("type", kind, old.get("type")))
     _check_frozen(obj, old, ("data",), causes)
+
+
+def _is_json(encoded: str) -> bool:
+    """Whether the base64 text is a JSON object."""
+    try:
+        return isinstance(orjson.loads(base64.b64decode(encoded)), dict)
+    except ValueError:
+        return False
 
 
 def _check_data(obj: Object, fields: tuple[str, ...], causes: Causes) -> None:
@@ -158,37 +173,3 @@ def _check_frozen(obj: Object, old: Object | None, fields: tuple[str, ...], caus
     for field in fields:
         if (obj.get(field) or {}) != (old.get(field) or {}):
             causes.append(forbidden(field, _FROZEN))
-
-
-def check_quota(obj: Object, causes: Causes) -> None:
-    check_list((obj.get("spec") or {}).get("hard") or {}, "spec.hard", causes)
-
-
-def check_limit_range(obj: Object, causes: Causes) -> None:
-    for index, item in enumerate((obj.get("spec") or {}).get("limits") or ()):
-        if not item.get("type"):
-            causes.append(required(f"spec.limits[{index}].type"))
-        for field in ("max", "min", "default", "defaultRequest"):
-            check_list(item.get(field) or {}, f"spec.limits[{index}].{field}", causes)
-
-
-def check_claim(obj: Object, old: Object | None, causes: Causes) -> None:
-    spec = obj.get("spec") or {}
-    if not spec.get("accessModes"):
-        causes.append(required("spec.accessModes", "at least 1 access mode is required"))
-    for mode in spec.get("accessModes") or ():
-        if mode not in _ACCESS_MODES:
-            causes.append(unsupported("spec.accessModes", mode, _ACCESS_MODES))
-    requests = (spec.get("resources") or {}).get("requests") or {}
-    if "storage" not in requests:
-        causes.append(required("spec.resources[storage]"))
-    check_list(requests, "spec.resources.requests", causes)
-    if old is not None:
-        before = old.get("spec") or {}
-        movable = ("resources", "volumeName", "volumeAttributesClassName", "storageClassName")
-        if any(spec.get(field) != before.get(field) for field in spec.keys() | before.keys() if field not in movable):
-            problem = (
-                "spec is immutable after creation except resources.requests"
-                " and volumeAttributesClassName for bound claims"
-            )
-            causes.append(forbidden("spec", problem))

@@ -19,16 +19,22 @@ from seatrial.harness.apiserver.names import (
     path_segment,
     subdomain,
 )
+from seatrial.harness.apiserver.validation.autoscalers import check_autoscaler
 from seatrial.harness.apiserver.validation.core import (
-    check_claim,
     check_config_map,
-    check_limit_range,
     check_node,
     check_node_status,
-    check_quota,
     check_secret,
     check_service,
 )
+from seatrial.harness.apiserver.validation.devices import (
+    check_device_class,
+    check_resource_claim,
+    check_resource_claim_template,
+)
+from seatrial.harness.apiserver.validation.endpoint_addresses import check_endpoint_slice, check_endpoints
+from seatrial.harness.apiserver.validation.limits import check_limit_range, check_quota
+from seatrial.harness.apiserver.validation.networking import check_ingress, check_ingress_class, check_network_policy
 from seatrial.harness.apiserver.validation.pod_updates import (
     check_ephemeral_containers,
     check_pod_resize,
@@ -46,6 +52,14 @@ from seatrial.harness.apiserver.validation.policy import (
     check_storage_class,
     check_webhooks,
 )
+from seatrial.harness.apiserver.validation.registration import (
+    check_api_service,
+    check_controller_revision,
+    check_event,
+    check_namespace,
+    check_runtime_class,
+)
+from seatrial.harness.apiserver.validation.volumes import check_claim, check_csi_driver, check_csi_node, check_volume
 from seatrial.harness.apiserver.validation.workloads import check_cron_job, check_job, check_template, check_workload
 from seatrial.harness.apiserver.webhooks.policies import check_binding, check_policy
 
@@ -105,6 +119,11 @@ def _pod_template(obj: Object, causes: Causes) -> None:
     check_template(obj.get("template") or {}, "template", causes)
 
 
+def _any_name(_name: str) -> tuple[str, ...]:
+    """Upstream does not check the names of these kinds."""
+    return ()
+
+
 _NAMES: dict[tuple[str, str], Rule] = {  # rule for names; other kinds: a DNS subdomain
     ("", "Namespace"): dns_label,
     ("", "Service"): dns_1035,
@@ -113,6 +132,7 @@ _NAMES: dict[tuple[str, str], Rule] = {  # rule for names; other kinds: a DNS su
     (_RBAC, "RoleBinding"): path_segment,
     (_RBAC, "ClusterRoleBinding"): path_segment,
     ("apiregistration.k8s.io", "APIService"): path_segment,
+    ("policy", "PodDisruptionBudget"): _any_name,
 }
 _BY_KIND: dict[tuple[str, str], _Check] = {
     ("", "Node"): check_node,
@@ -122,6 +142,23 @@ _BY_KIND: dict[tuple[str, str], _Check] = {
     ("", "ResourceQuota"): _content(check_quota),
     ("", "LimitRange"): _content(check_limit_range),
     ("", "PersistentVolumeClaim"): check_claim,
+    ("", "PersistentVolume"): check_volume,
+    ("", "Namespace"): _content(check_namespace),
+    ("", "Endpoints"): _content(check_endpoints),
+    ("", "Event"): _content(check_event),
+    ("discovery.k8s.io", "EndpointSlice"): check_endpoint_slice,
+    ("networking.k8s.io", "Ingress"): _content(check_ingress),
+    ("networking.k8s.io", "IngressClass"): check_ingress_class,
+    ("networking.k8s.io", "NetworkPolicy"): _content(check_network_policy),
+    ("autoscaling", "HorizontalPodAutoscaler"): _content(check_autoscaler),
+    ("resource.k8s.io", "ResourceClaim"): check_resource_claim,
+    ("resource.k8s.io", "ResourceClaimTemplate"): check_resource_claim_template,
+    ("resource.k8s.io", "DeviceClass"): _content(check_device_class),
+    ("apiregistration.k8s.io", "APIService"): _content(check_api_service),
+    ("node.k8s.io", "RuntimeClass"): check_runtime_class,
+    ("apps", "ControllerRevision"): check_controller_revision,
+    ("storage.k8s.io", "CSIDriver"): check_csi_driver,
+    ("storage.k8s.io", "CSINode"): _content(check_csi_node),
     ("", "PodTemplate"): _content(_pod_template),
     ("", "ReplicationController"): partial(check_workload, "ReplicationController"),
     ("apps", "Deployment"): partial(check_workload, "Deployment"),

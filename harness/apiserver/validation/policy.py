@@ -92,7 +92,7 @@ def check_role(obj: Object, causes: Causes, *, namespaced: bool) -> None:
 
 def check_role_binding(obj: Object, old: Object | None, causes: Causes, *, namespaced: bool) -> None:
     role = obj.get("roleRef") or {}
-    if role.get("apiGroup") != _RBAC:
+    if role.get("apiGroup") not in {_RBAC, None}:
         causes.append(unsupported("roleRef.apiGroup", role.get("apiGroup") or "", (_RBAC,)))
     kinds = ("ClusterRole", "Role") if namespaced else ("ClusterRole",)
     if role.get("kind") not in kinds:
@@ -125,9 +125,13 @@ def check_webhooks(obj: Object, causes: Causes, *, mutating: bool) -> None:
         if name in names:
             causes.append(invalid(f"{path}.name", name, "must be unique"))
         names.add(name)
-        if not webhook.get("admissionReviewVersions"):
+        versions = webhook.get("admissionReviewVersions")
+        if not versions:
             problem = "must specify one of v1, v1beta1"
             causes.append(required(f"{path}.admissionReviewVersions", problem))
+        elif not {"v1", "v1beta1"} & set(versions):
+            problem = "must include at least one of v1, v1beta1"
+            causes.append(invalid(f"{path}.admissionReviewVersions", versions, problem))
         _one_of(webhook.get("failurePolicy"), _FAILURE, f"{path}.failurePolicy", causes)
         _one_of(webhook.get("matchPolicy"), _MATCH, f"{path}.matchPolicy", causes)
         if webhook.get("sideEffects") is None:
@@ -149,9 +153,14 @@ def check_webhooks(obj: Object, causes: Causes, *, mutating: bool) -> None:
                 condition.get("expression"), f"{path}.matchConditions[{at}].expression", _CONDITION_VARIABLES, causes
             )
         client = webhook.get("clientConfig") or {}
-        if bool(client.get("url")) == bool(client.get("service")):
+        service = client.get("service")
+        if (client.get("url") is None) == (service is None):
             problem = "exactly one of url or service is required"
             causes.append(required(f"{path}.clientConfig", problem))
+        elif service is not None:
+            for field in ("name", "namespace"):
+                if not service.get(field):
+                    causes.append(required(f"{path}.clientConfig.service.{field}", f"service {field} is required"))
         elif client.get("url"):
             check_https_url(str(client["url"]), f"{path}.clientConfig.url", causes)
 
@@ -214,9 +223,18 @@ def check_custom_resource(obj: Object, old: Object | None, causes: Causes) -> No
             problem = "must contain unique version names"
             causes.append(invalid("spec.versions", [entry.get("name") for entry in versions], problem))
         seen.add(called)
-        if not (version.get("schema") or {}).get("openAPIV3Schema"):
+        _check_version(version, causes)
+        if (version.get("schema") or {}).get("openAPIV3Schema") is None:
             problem = "schemas are required"
             causes.append(required(f"spec.versions[{index}].schema.openAPIV3Schema", problem))
+    if not versions:
+        problem = "must have at least one stored version"
+        causes.append(invalid("status.storedVersions", [], problem))
+    if spec.get("preserveUnknownFields"):
+        problem = (
+            "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead"
+        )
+        causes.append(invalid("spec.preserveUnknownFields", True, problem))
     if sum(1 for version in versions if version.get("storage")) != 1:
         listed = [version.get("name") for version in versions]
         problem = "must have exactly one version marked as storage version"
@@ -238,6 +256,20 @@ def check_custom_resource(obj: Object, old: Object | None, causes: Causes) -> No
             for field in ("kind", "plural"):
                 was = (before.get("names") or {}).get(field)
                 causes.extend(immutable(f"spec.names.{field}", names.get(field), was))
+
+
+def _check_version(version: Object, causes: Causes) -> None:
+    """Check subresources and columns. Upstream reports the paths of the former one-version form."""
+    scale = (version.get("subresources") or {}).get("scale")
+    if scale is not None:
+        for field in ("specReplicasPath", "statusReplicasPath"):
+            if not scale.get(field):
+                causes.append(required(f"spec.subresources.scale.{field}"))
+    for index, column in enumerate(version.get("additionalPrinterColumns") or ()):
+        path = f"spec.additionalPrinterColumns[{index}]"
+        for field, name in (("name", "name"), ("type", "type"), ("jsonPath", "JSONPath")):
+            if not column.get(field):
+                causes.append(required(f"{path}.{name}"))
 
 
 @lru_cache(maxsize=64)

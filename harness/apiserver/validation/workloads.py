@@ -46,9 +46,15 @@ def check_workload(kind: str, obj: Object, old: Object | None, causes: Causes) -
     if kind != "ReplicationController":
         _check_selector(kind, selector, causes)
     template = spec.get("template") or {}
-    if selector and kind != "ReplicationController":
+    if kind == "ReplicationController":
+        if not selector:
+            causes.append(required("spec.selector"))
+        if spec.get("template") is None:
+            causes.append(required("spec.template"))
+            return
+    elif selector or selector is None:
         labels = (template.get("metadata") or {}).get("labels") or {}
-        if not matches(selector, labels):
+        if selector is None or not matches(selector, labels):  # no selector matches nothing
             problem = "`selector` does not match template `labels`"
             causes.append(invalid("spec.template.metadata.labels", labels, problem))
     check_template(template, "spec.template", causes)
@@ -143,7 +149,8 @@ def _meets(expression: Object, labels: Object) -> bool:
 
 def _check_selector(kind: str, selector: Object | None, causes: Causes) -> None:
     if selector is None:
-        causes.append(required("spec.selector"))
+        if kind != "DaemonSet":  # upstream reports the labels of the template only
+            causes.append(required("spec.selector"))
     elif not selector.get("matchLabels") and not selector.get("matchExpressions"):
         named = "deployment" if kind == "ReplicaSet" else kind.lower()  # upstream names the wrong kind here
         causes.append(invalid("spec.selector", selector, f"empty selector is invalid for {named}"))

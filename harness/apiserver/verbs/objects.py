@@ -40,7 +40,13 @@ from seatrial.scheduler.api.transport import APPLY_PATCH, JSON_PATCH, MERGE_PATC
 
 PATCHES = (JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, APPLY_PATCH)
 PROTECTED_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")  # the cluster needs them
-_PLAIN_KINDS = frozenset({"Node", "Namespace", "Event", "Lease", "ConfigMap", "Secret", "ServiceAccount", "Endpoints"})
+_NO_GENERATION = frozenset({  # built-in kinds whose registries leave metadata.generation out
+    "Node", "Namespace", "Event", "Lease", "ConfigMap", "Secret", "ServiceAccount", "Endpoints", "Service",
+    "LimitRange",
+    "ResourceQuota", "PersistentVolume", "PersistentVolumeClaim", "ControllerRevision", "HorizontalPodAutoscaler",
+    "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding", "StorageClass", "CSIDriver", "CSINode", "RuntimeClass",
+    "ResourceClaim", "ResourceClaimTemplate",
+})  # fmt: skip
 
 
 def check_preconditions(resource: Resource, item: Item, options: DeleteOptions) -> None:
@@ -157,7 +163,7 @@ class Objects:
         brought = metadata.pop("managedFields", None)
         for server_field in ("resourceVersion", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
             metadata.pop(server_field, None)
-        if resource.kind not in _PLAIN_KINDS:
+        if resource.kind not in _NO_GENERATION or resource.custom is not None:
             metadata["generation"] = 1
         if resource.has_status and resource.kind not in {"Pod", "Node", "Namespace"}:
             body.pop("status", None)

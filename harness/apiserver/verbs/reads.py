@@ -34,6 +34,7 @@ from seatrial.harness.apiserver.webhooks.conversions import Conversions
 from seatrial.scheduler.api.clock import Clock
 from seatrial.scheduler.api.transport import Response
 
+_MAX_REVISION_DIGITS = 19
 _JSON = {"content-type": "application/json"}
 
 YAML_ANSWER_LIMIT = 64 * 1024  # bytes of JSON; encoding takes 1 µs each
@@ -97,6 +98,15 @@ class Reads:
             printer_columns=None if columns is None else list(columns),
             include_object=include,
         )
+
+    def check_not_newer(self, text: str) -> None:
+        """Check the revision that a read of a single object asks for; what is no number has no effect.
+
+        Raises:
+            ApiStatusError: 504, it is newer than the newest.
+        """
+        if text.isdecimal() and len(text) <= _MAX_REVISION_DIGITS and int(text) > self._store.version:
+            raise too_large_version(int(text), self._store.version)
 
     # -- lists --------------------------------------------------------------------------------------------------------
 

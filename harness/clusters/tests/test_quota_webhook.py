@@ -58,6 +58,19 @@ def test_a_pod_of_a_parent_quota_is_refused() -> None:
         assert "pod can not be linked to a parentQuotaGroup,quota:p, pod:a" in response.body.decode()
 
 
+def test_pods_without_a_label_are_checked_once_there_is_a_quota() -> None:
+    """A pod without a label belongs to the quota of its namespace (QUOTA-R30), here to a parent."""
+    pods = "/api/v1/namespaces/default/pods"
+    with EmbeddedBackend().start() as cluster:
+        assert cluster.call(Request("POST", pods, orjson.dumps(pod("early").manifest))).code == 201
+        assert not webhooks_of(cluster)
+        assert message(cluster, quota("default").max(cpu=2).parent()) == ""
+        response = cluster.call(Request("POST", pods, orjson.dumps(pod("late").manifest)))
+        assert "pod can not be linked to a parentQuotaGroup,quota:default, pod:late" in response.body.decode()
+        system = cluster.call(Request("POST", "/api/v1/namespaces/kube-system/pods", orjson.dumps(pod("x").manifest)))
+        assert system.code == 201
+
+
 def test_a_namespace_with_a_tree_of_quotas_and_pods_goes() -> None:
     """The webhook refuses to delete a parent before its child, and a quota before its pods: they are tried again."""
     with EmbeddedBackend().start() as cluster:

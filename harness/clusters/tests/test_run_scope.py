@@ -123,6 +123,21 @@ def test_a_lent_node_has_the_name_that_the_case_gives_it(scope: RunScope) -> Non
     assert scope.incoming(body) == body
 
 
+def test_objects_of_others_are_not_listed(scope: RunScope) -> None:
+    """A list and a watch of all namespaces have the run's objects alone; one of a namespace is not changed."""
+    names = ["st-1a2b3c-trial-x", "st-ffffff-trial-x", "kube-system", "st-1a2b3c"]
+    items = [{"metadata": {"name": "p", "namespace": name}} for name in names]
+    found = json.loads(scope.own_items(json.dumps({"kind": "PodList", "items": items}).encode()))
+    assert [item["metadata"]["namespace"] for item in found["items"]] == ["st-1a2b3c-trial-x", "st-1a2b3c"]
+    events = [json.dumps({"type": "ADDED", "object": item}).encode() for item in items]
+    assert [scope.is_own_event(event) for event in events] == [True, False, False, True]
+    assert scope.is_own_event(b'{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"7"}}}')
+    shown = {path: scope.shows_others(Request("GET", path)) for path in (
+        "/api/v1/pods?watch=1", "/apis/scheduling.koordinator.sh/v1alpha1/devices", PODS, "/api/v1/nodes", "/version",
+    )}  # fmt: skip
+    assert list(shown.values()) == [True, True, False, False, False]
+
+
 def test_tests_read_their_own_names(scope: RunScope) -> None:
     body = b'{"spec":{"nodeName":"st-1a2b3c-n1"},"status":{"message":"bound to st-1a2b3c-n1"}}'
     found = scope.response(Response(200, body)).body

@@ -22,6 +22,8 @@ LABEL = (
     " '[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
 )
 
+NO_MATCH = "`selector` does not match template `labels`"
+
 
 def told(causes: list[Cause]) -> list[str]:
     return [f"{cause.field}: {cause.message}" for cause in causes]
@@ -148,7 +150,15 @@ def workload(labels: Object, **spec: Any) -> Object:
             ['spec.template.metadata.labels: Invalid value: {"app":"b"}: `selector` does not match template `labels`'],
             id="selector-misses-the-template",
         ),
-        pytest.param(workload({"app": "a"}, selector=None), None, ["spec.selector: Required value"], id="no-selector"),
+        pytest.param(
+            workload({"app": "a"}, selector=None),
+            None,
+            [
+                "spec.selector: Required value",
+                f'spec.template.metadata.labels: Invalid value: {{"app":"a"}}: {NO_MATCH}',
+            ],
+            id="no-selector",
+        ),
         pytest.param(
             workload({"app": "a"}, selector={}),
             None,

@@ -226,11 +226,7 @@ NODE_TERM = (
             ],
             id="dns-policy",
         ),
-        pytest.param(
-            {"terminationGracePeriodSeconds": -5},
-            ["terminationGracePeriodSeconds: Invalid value: -5: must be greater than or equal to 0"],
-            id="grace-below-zero",
-        ),
+        pytest.param({"terminationGracePeriodSeconds": -5}, [], id="grace-below-zero-counts-as-one-second"),
         pytest.param(
             {"activeDeadlineSeconds": 0},
             ["activeDeadlineSeconds: Invalid value: 0: must be between 1 and 2147483647, inclusive"],

@@ -6,7 +6,9 @@ from urllib.parse import quote
 import pytest
 
 from seatrial.harness.apiserver.storage.store import Snapshots
-from seatrial.harness.apiserver.tests.asking import CONFIGS, PODS, Api, config, pod
+from seatrial.harness.apiserver.streams.responses import Streaming
+from seatrial.harness.apiserver.tests.asking import CONFIGS, PODS, Api, Lines, config, pod
+from seatrial.scheduler.api.transport import Request
 
 
 @pytest.fixture
@@ -111,12 +113,12 @@ def test_snapshots_are_bounded(api: Api) -> None:
         pytest.param("resourceVersion=0&resourceVersionMatch=Exact", 422, 'resourceVersion "0"', id="exactly-any"),
         pytest.param("sendInitialEvents=true", 422, "forbidden for list", id="initial-events-in-a-list"),
         pytest.param("limit=x", 400, "limit", id="no-limit"),
-        pytest.param("limit=-1", 400, "limit", id="a-negative-limit"),
+        pytest.param("limit=1e3", 400, "limit", id="a-limit-with-an-exponent"),
         pytest.param("continue=x", 400, "continue key is not valid", id="no-token"),
         pytest.param("continue=W10&limit=1", 400, "continue key is not valid", id="a-token-of-another-server"),
         pytest.param("labelSelector=a%3Db%3Dc", 400, "unable to parse requirement", id="no-selector"),
         pytest.param("fieldSelector=spec.x%3D1", 400, "field label not supported", id="no-such-field"),
-        pytest.param("watch=perhaps", 400, "ParseBool", id="no-boolean"),
+        pytest.param("watch=perhaps&continue=x", 422, "forbidden for watch", id="whatever-is-not-false-is-true"),
     ],
 )  # fmt: skip
 def test_parameters(api: Api, query: str, code: int, words: str) -> None:
@@ -193,3 +195,33 @@ def test_response_formats(api: Api, accept: str, kind: str, item: str) -> None:
     if item:
         assert {listed["kind"] for listed in found["items"]} == {item}
         assert "data" not in found["items"][0]
+
+
+def test_the_old_paths_of_watches(api: Api) -> None:
+    """`/api/v1/watch/…` is a watch whatever the query says; other methods are not allowed."""
+    api.do("POST", CONFIGS, config("a"))
+    for path in ("/api/v1/watch/configmaps", "/api/v1/watch/namespaces/default/configmaps/a"):
+        found = api.server.handle(Request("GET", path))
+        assert isinstance(found, Streaming)
+        reader = Lines()
+        found.start(reader)
+        api.clock.settle()
+        assert reader.short() == ["ADDED a"]
+    assert api.ask("POST", "/api/v1/watch/configmaps", config("b"))[0] == 405
+    assert api.ask("GET", "/api/v1/watch/none")[0] == 404
+
+
+def test_an_object_at_a_revision_that_does_not_exist_yet(api: Api) -> None:
+    api.do("POST", CONFIGS, config("a"))
+    code, found = api.ask("GET", f"{CONFIGS}/a?resourceVersion={api.version + 1}")
+    assert (code, found["details"]["causes"][0]["reason"]) == (504, "ResourceVersionTooLarge")
+    assert api.ask("GET", f"{CONFIGS}/a?resourceVersion={api.version}")[0] == 200
+
+
+def test_services_are_selected_by_type_and_address(api: Api) -> None:
+    path = "/api/v1/namespaces/default/services"
+    for name, spec in (("a", {"clusterIP": "None"}), ("b", {"type": "ExternalName", "externalName": "x.y"})):
+        api.do("POST", path, {"metadata": {"name": name}, "spec": {"ports": [{"port": 1}], **spec}})
+    for selector, expected in (("spec.clusterIP%3DNone", "a"), ("spec.type%3DExternalName", "b")):
+        found = api.do("GET", f"{path}?fieldSelector={selector}")
+        assert [item["metadata"]["name"] for item in found["items"]] == [expected]

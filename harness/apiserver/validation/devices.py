@@ -1,0 +1,153 @@
+"""Validation of ResourceClaims, ResourceClaimTemplates and DeviceClasses; follows `pkg/apis/resource/validation`.
+
+Selectors are compiled, so syntax errors and unknown names are found; types of expressions are not checked.
+"""
+
+from typing import Any
+
+from seatrial.harness.apiserver.field_errors import (
+    Causes,
+    duplicate,
+    immutable,
+    invalid,
+    required,
+    too_long,
+    too_many,
+    unsupported,
+)
+from seatrial.harness.apiserver.names import Object, dns_label, qualified, subdomain
+from seatrial.harness.apiserver.validation.resources import POSITIVE
+from seatrial.harness.apiserver.webhooks.policies import check_expression
+
+_ALLOCATION_MODES = ("All", "ExactCount")
+_MAX_REQUESTS = _MAX_CONFIGS = _MAX_CONSTRAINTS = _MAX_SELECTORS = 32
+_MAX_ALTERNATIVES = 8
+_MAX_EXPRESSION = 10 * 1024  # bytes
+_VARIABLES = {"device": None}
+
+
+def check_resource_claim(obj: Object, old: Object | None, causes: Causes) -> None:
+    _check_devices((obj.get("spec") or {}).get("devices") or {}, "spec.devices", causes)
+    if old is not None:
+        causes.extend(immutable("spec", obj.get("spec"), old.get("spec")))
+
+
+def check_resource_claim_template(obj: Object, old: Object | None, causes: Causes) -> None:
+    spec = (obj.get("spec") or {}).get("spec") or {}
+    _check_devices(spec.get("devices") or {}, "spec.spec.devices", causes)
+    if old is not None:
+        causes.extend(immutable("spec", obj.get("spec"), old.get("spec")))
+
+
+def check_device_class(obj: Object, causes: Causes) -> None:
+    spec = obj.get("spec") or {}
+    _check_selectors(spec.get("selectors") or (), "spec.selectors", causes)
+    for index, config in enumerate(_bounded(spec.get("config"), _MAX_CONFIGS, "spec.config", causes)):
+        _check_opaque(config, f"spec.config[{index}]", causes)
+
+
+def _check_devices(devices: Object, path: str, causes: Causes) -> None:
+    names: set[str] = set()
+    for index, request in enumerate(_bounded(devices.get("requests"), _MAX_REQUESTS, f"{path}.requests", causes)):
+        own, name = f"{path}.requests[{index}]", request.get("name") or ""
+        if name in names:
+            causes.append(duplicate(f"{own}.name", name))
+        names.add(name)
+        _check_request(request, name, own, names, causes)
+    constraints = _bounded(devices.get("constraints"), _MAX_CONSTRAINTS, f"{path}.constraints", causes)
+    for index, constraint in enumerate(constraints):
+        own = f"{path}.constraints[{index}]"
+        _check_references(constraint.get("requests") or (), names, own, causes)
+        attribute = constraint.get("matchAttribute")
+        if attribute is None:
+            causes.append(required(f"{own}.matchAttribute"))
+        elif "/" not in attribute:
+            causes.append(invalid(f"{own}.matchAttribute", attribute, "must include a domain"))
+        else:
+            causes.extend(invalid(f"{own}.matchAttribute", attribute, problem) for problem in qualified(attribute))
+    for index, config in enumerate(_bounded(devices.get("config"), _MAX_CONFIGS, f"{path}.config", causes)):
+        own = f"{path}.config[{index}]"
+        _check_references(config.get("requests") or (), names, own, causes)
+        _check_opaque(config, own, causes)
+
+
+def _check_request(request: Object, name: str, path: str, names: set[str], causes: Causes) -> None:
+    causes.extend(invalid(f"{path}.name", name, problem) for problem in dns_label(name))
+    exactly, alternatives = request.get("exactly"), request.get("firstAvailable") or ()
+    if exactly is not None and alternatives:
+        causes.append(invalid(path, None, "exactly one of `exactly` or `firstAvailable` is required"))
+    elif exactly is not None:
+        _check_exact(exactly, f"{path}.exactly", causes)
+    elif not alternatives:
+        causes.append(required(path, "exactly one of `exactly` or `firstAvailable` is required"))
+    else:
+        bounded = _bounded(alternatives, _MAX_ALTERNATIVES, f"{path}.firstAvailable", causes)
+        for index, alternative in enumerate(bounded):
+            own, called = f"{path}.firstAvailable[{index}]", alternative.get("name") or ""
+            causes.extend(invalid(f"{own}.name", called, problem) for problem in dns_label(called))
+            if f"{name}/{called}" in names:
+                causes.append(duplicate(f"{own}.name", called))
+            names.add(f"{name}/{called}")
+            _check_exact(alternative, own, causes)
+
+
+def _check_exact(request: Object, path: str, causes: Causes) -> None:
+    name = request.get("deviceClassName") or ""
+    if not name:
+        causes.append(required(f"{path}.deviceClassName"))
+    else:
+        causes.extend(invalid(f"{path}.deviceClassName", name, problem) for problem in subdomain(name))
+    _check_selectors(request.get("selectors") or (), f"{path}.selectors", causes)
+    mode, count = request.get("allocationMode") or "", request.get("count") or 0
+    if mode == "ExactCount":
+        if count <= 0:
+            causes.append(invalid(f"{path}.count", count, POSITIVE))
+    elif mode == "All":
+        if count:
+            problem = f"must not be specified when allocationMode is '{mode}'"
+            causes.append(invalid(f"{path}.count", count, problem))
+    else:
+        causes.append(unsupported(f"{path}.allocationMode", mode, _ALLOCATION_MODES))
+
+
+def _check_selectors(selectors: Any, path: str, causes: Causes) -> None:
+    for index, selector in enumerate(_bounded(selectors, _MAX_SELECTORS, path, causes)):
+        own, cel = f"{path}[{index}].cel", selector.get("cel")
+        if cel is None:
+            causes.append(required(own))
+            continue
+        expression = cel.get("expression") or ""
+        if len(expression.encode()) > _MAX_EXPRESSION:
+            causes.append(too_long(f"{own}.expression", _MAX_EXPRESSION))
+        elif not expression.strip():
+            causes.append(invalid(f"{own}.expression", expression, "must be a CEL expression that returns a boolean"))
+        else:
+            check_expression(expression, f"{own}.expression", _VARIABLES, causes)
+
+
+def _check_references(requests: Any, names: set[str], path: str, causes: Causes) -> None:
+    for index, name in enumerate(requests):
+        if name not in names:
+            problem = "must be the name of a request in the claim or the name of a request and a subrequest separated"
+            causes.append(invalid(f"{path}.requests[{index}]", name, f"{problem} by '/'"))
+
+
+def _check_opaque(config: Object, path: str, causes: Causes) -> None:
+    opaque = config.get("opaque")
+    if opaque is None:
+        causes.append(required(f"{path}.opaque"))
+        return
+    driver = opaque.get("driver") or ""
+    if not driver:
+        causes.append(required(f"{path}.opaque.driver"))
+    else:
+        causes.extend(invalid(f"{path}.opaque.driver", driver, problem) for problem in subdomain(driver))
+    if opaque.get("parameters") is None:
+        causes.append(required(f"{path}.opaque.parameters"))
+
+
+def _bounded(entries: Any, limit: int, path: str, causes: Causes) -> list[Object]:
+    found = list(entries or ())
+    if len(found) > limit:
+        causes.append(too_many(path, len(found), limit))
+    return found[:limit]
