@@ -71,7 +71,7 @@ def _check(text: bytes | str) -> None:
             if len(event.value) > MAX_DIGITS and event.implicit[0] and event.value.lstrip("+-")[:1].isdigit():
                 raise _beyond(event, f"a number of at most {MAX_DIGITS} characters", f"{len(event.value)}")
         elif isinstance(event, yaml.AliasEvent):
-            expanded += sizes.get(event.anchor, 0)
+            expanded += sizes.get(event.anchor or "", 0)
         else:
             opened.append((event.anchor, expanded))
         if len(opened) > MAX_DEPTH:
