@@ -21,7 +21,7 @@ import yaml
 from seatrial.harness.errors import ResultsError, UsageError
 from seatrial.harness.results import Case, Run, RunVerdict, is_run, read_run
 from seatrial.reports.grades import CLUSTERS, DEVICES, GRADES, Grade, grade_of, strength
-from seatrial.scheduler.api.yaml_files import read_yaml
+from seatrial.scheduler.api.yaml_files import load_yaml
 
 State = Literal["verified", "failed", "not verified"]
 
@@ -218,7 +218,7 @@ def read_features(path: Path) -> list[Feature]:
         UsageError: there is no such file, or it is not a list of {id, title, release, group, promises}.
     """
     try:
-        found = msgspec.convert(_with_whole_promises(read_yaml(path)), list[Feature])
+        found = msgspec.convert(_with_whole_promises(load_yaml(path.read_bytes())), list[Feature])
         _check(found, path)
         return found
     except OSError as error:

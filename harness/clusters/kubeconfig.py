@@ -12,7 +12,7 @@ import yaml
 
 from seatrial.harness.errors import UsageError
 from seatrial.harness.private_files import private_folder
-from seatrial.scheduler.api.yaml_files import read_yaml
+from seatrial.scheduler.api.yaml_files import load_yaml
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,10 +99,10 @@ def content_of(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise UsageError(f"kubeconfig {path}: {'expected a file, found a folder' if path.is_dir() else 'no such file'}")
     try:
-        found = read_yaml(path)
+        found = load_yaml(path.read_bytes())
     except OSError as error:
         raise UsageError(f"kubeconfig {path}: cannot be read: {error.strerror}") from error
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise UsageError(f"kubeconfig {path}: expected YAML: {error}") from error
     if not isinstance(found, dict):
         raise UsageError(f"kubeconfig {path}: expected a YAML object of kind Config, found {_kind(found)}")

@@ -27,7 +27,6 @@ import yaml
 
 from seatrial.harness.errors import UsageError
 from seatrial.harness.lab.windows import Window
-from seatrial.scheduler.api.yaml_files import read_yaml
 
 MIN_TTL, MAX_TTL = 5.0, 3600.0  # seconds
 MAX_DEVICES = 10_000  # of a lab: its ledger is one object of the API server
@@ -97,10 +96,10 @@ def load_inventory(path: Path) -> Inventory:
         UsageError: there is no such file, or it has a mistake; the message names what was expected and found.
     """
     try:
-        content = read_yaml(path)
+        content = yaml.safe_load(path.read_bytes())
     except OSError as error:
         raise UsageError(f"inventory {path}: cannot be read: {error.strerror}") from error
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise UsageError(f"inventory {path}: expected YAML: {error}") from error
     return parse_inventory(content, where=path)
 

@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from seatrial.harness.errors import UsageError
-from seatrial.scheduler.api.yaml_files import read_yaml
+from seatrial.scheduler.api.yaml_files import load_yaml
 
 KIND = "KubeSchedulerConfiguration"
 
@@ -59,7 +59,7 @@ def completed(config: Path, kubeconfig: Path) -> dict[str, Any]:
         UsageError: the file is no KubeSchedulerConfiguration.
     """
     try:
-        found = read_yaml(config)
+        found = load_yaml(config.read_bytes())
     except (OSError, yaml.YAMLError) as error:
         raise UsageError(f"--scheduler-config {config}: expected a {KIND} file ({error})") from error
     if not isinstance(found, dict) or found.get("kind") != KIND:
