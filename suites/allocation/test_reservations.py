@@ -540,6 +540,32 @@ def test_a_running_pod_becomes_the_first_owner(cluster: Trial, expect: Expect) -
 
 
 @pytest.mark.feature("RSV-2.pre-allocation")
+@pytest.mark.case("RV-072", severity="critical")
+@pytest.mark.parametrize("who", ["a-stranger", "a-larger-owner", "the-owner-of-another-reservation"])
+def test_a_pod_that_is_not_taken_over(cluster: Trial, expect: Expect, who: str) -> None:
+    """The only pod on a full node must not be taken over: the reservation waits, and the pod is in none of its own."""
+    cluster.add(node("n1").cpu(SMALL))
+    running = pod("old").request(cpu=5) if who == "a-stranger" else owner("old", cpu=6 if "larger" in who else 5)
+    cluster.submit(running, pod("filler").request(cpu=2))
+    expect.running("old", "filler")
+    before = ""
+    if "another" in who:
+        cluster.reserve(taking_over("first", 5))
+        expect.available("first")
+        assert cluster.cluster.wait(lambda: reservation_of(cluster.pod("old")) == "first", within=10)
+        before = "first"
+
+    cluster.reserve(taking_over("held", 5))
+
+    expect.reservation("held", lambda found: found.status.condition("Scheduled") is not None, "to say why it waits")
+    expect.stable(seconds=5)
+    found = cluster.reservation("held")
+    assert found is not None
+    assert not found.status.node_name
+    assert reservation_of(cluster.pod("old")) == before
+
+
+@pytest.mark.feature("RSV-2.pre-allocation")
 @pytest.mark.case("RV-071", severity="critical")
 @pytest.mark.parametrize("required", [True, False])
 def test_without_a_pod_to_take_over(cluster: Trial, expect: Expect, *, required: bool) -> None:

@@ -50,7 +50,7 @@ def test_nodes_pods_and_watches_over_https() -> None:
 @pytest.mark.parametrize(
     ("headers", "path", "code"),
     [
-        pytest.param({}, "/api/v1/nodes", 401, id="no-credentials"),
+        pytest.param({}, "/api/v1/nodes", 403, id="no-credentials"),
         pytest.param({"authorization": "Bearer no"}, "/api/v1/nodes", 401, id="a-wrong-token"),
         pytest.param({}, "/healthz", 200, id="health-is-for-everybody"),
     ],
