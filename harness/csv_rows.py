@@ -7,6 +7,7 @@ from pathlib import Path
 
 from seatrial.harness.errors import UsageError
 
+MAX_ROWS = 10_000_000  # of a file; an endless one would fill the memory
 _DIGITS = 12  # sums over a file stay within 64 bits
 
 
@@ -48,7 +49,7 @@ def rows(path: Path, columns: tuple[str, ...]) -> Iterator[Row]:
     """The rows of a file with a header.
 
     Raises:
-        UsageError: the file cannot be read, or lacks one of `columns`.
+        UsageError: the file cannot be read, is too long, or lacks one of `columns`.
     """
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
@@ -60,7 +61,9 @@ def rows(path: Path, columns: tuple[str, ...]) -> Iterator[Row]:
                 raise UsageError(
                     f"{path}, line 1: expected columns {', '.join(columns)}; {missing[0]} is missing; found {found}"
                 )
-            for cells in reader:
+            for count, cells in enumerate(reader, 1):
+                if count > MAX_ROWS:
+                    raise UsageError(f"{path}: expected at most {MAX_ROWS} lines, found more")
                 yield Row(path, reader.line_num, cells)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise UsageError(f"{path}: expected a readable CSV file; {error}") from None

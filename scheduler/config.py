@@ -13,6 +13,7 @@ import msgspec
 import yaml
 
 from seatrial.scheduler.api.core import DEFAULT_SCHEDULER
+from seatrial.scheduler.api.yaml_files import load_yaml
 from seatrial.scheduler.client.leader import LeaderElection
 from seatrial.scheduler.framework import extension_points
 from seatrial.scheduler.framework.extension_points import Args, Plugin
@@ -105,7 +106,7 @@ def load(path: Path) -> Configuration:
         ConfigError: it cannot be read or used.
     """
     try:
-        document = yaml.safe_load(path.read_bytes())
+        document = load_yaml(path.read_bytes())
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
     except yaml.YAMLError as error:

@@ -12,6 +12,7 @@ import yaml
 
 from seatrial.harness.errors import UsageError
 from seatrial.harness.private_files import private_folder
+from seatrial.scheduler.api.yaml_files import load_yaml
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +99,7 @@ def content_of(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise UsageError(f"kubeconfig {path}: {'expected a file, found a folder' if path.is_dir() else 'no such file'}")
     try:
-        found = yaml.safe_load(path.read_bytes())
+        found = load_yaml(path.read_bytes())
     except OSError as error:
         raise UsageError(f"kubeconfig {path}: cannot be read: {error.strerror}") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:

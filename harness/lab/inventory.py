@@ -99,7 +99,7 @@ def load_inventory(path: Path) -> Inventory:
         content = yaml.safe_load(path.read_bytes())
     except OSError as error:
         raise UsageError(f"inventory {path}: cannot be read: {error.strerror}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise UsageError(f"inventory {path}: expected YAML: {error}") from error
     return parse_inventory(content, where=path)
 

@@ -22,6 +22,7 @@ from seatrial.harness.quantities import PODS, QuantityError, amount, units
 from seatrial.scheduler.api import device
 from seatrial.scheduler.api.builders import PodBuilder, pod
 from seatrial.scheduler.api.wire import ResourceList
+from seatrial.scheduler.api.yaml_files import load_yaml
 
 CARDS = "cards"  # name of all kinds of cards in `crowding`
 _WHOLE_CARDS = (device.NVIDIA_GPU, device.AMD_GPU, device.HYGON_DCU)
@@ -104,7 +105,7 @@ def mix(name: str) -> Mix:
     if not path.is_file():
         raise UsageError(f"no mix {name!r}: expected {', '.join(MIXES)}, or the path of a YAML file")
     try:
-        content = msgspec.convert(yaml.safe_load(path.read_bytes()), _File)
+        content = msgspec.convert(load_yaml(path.read_bytes()), _File)
     except OSError as error:
         raise UsageError(f"mix {path}: cannot be read: {error.strerror}") from error
     except (yaml.YAMLError, msgspec.ValidationError) as error:

@@ -30,12 +30,14 @@ from seatrial.harness.nodes.topology import ANY_PROCESSOR, PLAIN, Kubelet, Proce
 from seatrial.scheduler.api.core import HOSTNAME_LABEL
 from seatrial.scheduler.api.extension import BLOCK_LABEL, SPINE_LABEL
 from seatrial.scheduler.api.wire import to_json
+from seatrial.scheduler.api.yaml_files import load_yaml
 
 Entry = dict[str, Any]
 
 FLEETS = Path(__file__).parent / "fleets"
 DEFAULT = "default"
 MAX_NODES = 100_000
+_MAX_DIGITS = 9  # of a number in a range
 ANY_MODEL = {  # vendor → the model that simulated nodes get where a node's entry leaves it open
     "nvidia": "a10",
     "huawei": "ascend-910b3",
@@ -107,7 +109,7 @@ def load_fleet(fleet: Path | str | None = None) -> list[Entry]:
     """
     path = fleet_path(fleet or DEFAULT)
     try:
-        content = yaml.load(path.read_bytes(), Loader=_Loader)  # noqa: S506 a safe loader, in C where there is one
+        content = load_yaml(path.read_bytes())
     except OSError as error:
         raise UsageError(f"fleet {path}: cannot be read: {error.strerror}") from error
     except yaml.YAMLError as error:
@@ -223,6 +225,8 @@ def _names(node: NodeEntry, at: str) -> Iterable[str]:
     if match is not None:
         if node.count is not None:
             raise UsageError(f"{at}: expected a range in `name` or a `count`, found both")
+        if max(len(match["first"]), len(match["last"])) > _MAX_DIGITS:
+            raise UsageError(f"{at}.name: expected numbers of at most {_MAX_DIGITS} digits, found {node.name[:80]!r}")
         first, last, width = int(match["first"]), int(match["last"]), len(match["first"])
         if last < first or last - first >= MAX_NODES:
             raise UsageError(f"{at}.name: expected a range that goes up, found {node.name!r}")
@@ -253,6 +257,3 @@ def _add_network(entries: list[Entry], network: Network, where: str) -> None:
         block = number // network.nodes_per_block
         marks = {SPINE_LABEL: f"spine-{block // network.blocks_per_spine}", BLOCK_LABEL: f"block-{block}"}
         entry["labels"] = {**marks, **entry.get("labels", {})}
-
-
-_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

@@ -8,6 +8,7 @@ from typing import Any
 import yaml
 
 from seatrial.harness.errors import UsageError
+from seatrial.scheduler.api.yaml_files import load_yaml
 
 KIND = "KubeSchedulerConfiguration"
 
@@ -58,7 +59,7 @@ def completed(config: Path, kubeconfig: Path) -> dict[str, Any]:
         UsageError: the file is no KubeSchedulerConfiguration.
     """
     try:
-        found = yaml.safe_load(config.read_bytes())
+        found = load_yaml(config.read_bytes())
     except (OSError, yaml.YAMLError) as error:
         raise UsageError(f"--scheduler-config {config}: expected a {KIND} file ({error})") from error
     if not isinstance(found, dict) or found.get("kind") != KIND:

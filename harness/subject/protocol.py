@@ -19,6 +19,7 @@ from seatrial.harness.subject.foreign import KIND, completed, foreign_command
 from seatrial.harness.subject.services import LOOPBACK, PORT, check_services
 from seatrial.scheduler.api.core import DEFAULT_SCHEDULER
 from seatrial.scheduler.api.transport import Response
+from seatrial.scheduler.api.yaml_files import load_yaml
 
 CONFIG_VERSION = "kubescheduler.config.k8s.io/v1"
 IN_PROCESS, OURS, DEPLOYED, NONE = "inprocess", "seatrial", "deployed", "none"
@@ -156,7 +157,7 @@ def _renamed(config: Path | None, cluster: Cluster, folder: Path) -> Path | None
     """The configuration with the scheduler names that pods have on this cluster."""
     if config is None or cluster.scheduler_name(DEFAULT_SCHEDULER) == DEFAULT_SCHEDULER:
         return config
-    found = yaml.safe_load(config.read_bytes())
+    found = load_yaml(config.read_bytes())
     for profile in found.get("profiles") or ():
         profile["schedulerName"] = cluster.scheduler_name(profile.get("schedulerName") or DEFAULT_SCHEDULER)
     written = folder / "renamed-config.yaml"

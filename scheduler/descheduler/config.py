@@ -9,6 +9,7 @@ import msgspec
 import yaml
 
 from seatrial.scheduler.api.wire import LabelSelector
+from seatrial.scheduler.api.yaml_files import load_yaml
 from seatrial.scheduler.client.leader import LeaderElection
 from seatrial.scheduler.descheduler.args import Args, ArgsError, MigrationControllerArgs, check_duration, read_args
 from seatrial.scheduler.descheduler.framework import Balance, Deschedule, Plugin
@@ -104,7 +105,7 @@ def load(path: Path) -> Configuration:
         ConfigError: the file cannot be used.
     """
     try:
-        return parse(yaml.safe_load(path.read_bytes()))
+        return parse(load_yaml(path.read_bytes()))
     except (OSError, yaml.YAMLError) as error:
         raise ConfigError(f"{path}: expected a {KIND} file ({error})") from error
 

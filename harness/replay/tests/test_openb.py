@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 
+from seatrial.harness import csv_rows
 from seatrial.harness.errors import UsageError
 from seatrial.harness.replay.openb import Node, Pod, Trace, arrivals, load, preference
 from seatrial.scheduler.packing.shapes import Shape
@@ -123,3 +124,11 @@ def test_nodes_are_preferred_in_an_order_drawn_from_the_seed() -> None:
     trace = Trace(nodes, ())
     assert preference(trace, 1) == preference(trace, 1) != preference(trace, 2)
     assert sorted(preference(trace, 1), key=nodes.index) == list(nodes)
+
+
+def test_an_endless_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(csv_rows, "MAX_ROWS", 1)
+    nodes, pods = files(tmp_path)
+    nodes.write_text(nodes.read_text() + nodes.read_text().partition("\n")[2])
+    with pytest.raises(UsageError, match=r"nodes\.csv: expected at most 1 lines, found more"):
+        load(nodes, pods)

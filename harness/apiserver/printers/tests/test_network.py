@@ -133,3 +133,9 @@ def test_an_ingress(spec: dict[str, Any], status: dict[str, Any], want: list[str
 )
 def test_a_smaller_kind(plural: str, spec: dict[str, Any], want: list[tuple[str, Any]]) -> None:
     assert printed("networking.k8s.io", plural, made(spec=spec)) == [("Name", "x"), *want, ("Age", "60s")]
+
+
+def test_endpoints_without_addresses_and_ports_are_printed() -> None:
+    """Null in a list becomes an empty address or port; `seatrial fuzz` found it."""
+    cells = printed("", "endpoints", made(subsets=[{"addresses": [{}], "ports": [{}]}]))
+    assert ("Endpoints", ":0") in cells

@@ -206,3 +206,10 @@ def test_names_are_those_of_openapi() -> None:
 @pytest.mark.parametrize("kind", ["Pod", "Binding", "Event", "Node", "Namespace", "Secret", "Service"])
 def test_core_kinds_have_a_message(kind: str) -> None:
     assert message_of("v1", kind) == f"k8s.io.api.core.v1.{kind}"
+
+
+def test_a_number_in_place_of_a_time_is_malformed() -> None:
+    """`metadata.creationTimestamp` of an Event whose seconds are bytes; `seatrial fuzz` found it."""
+    body = b"k8s\x00\n\x0b\n\x02v1\x12\x05Event\x12\x042\x02\n\x00"
+    with pytest.raises(Malformed, match="field 1: expected a number, found bytes"):
+        decode(body)

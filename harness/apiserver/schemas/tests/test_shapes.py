@@ -318,3 +318,16 @@ def test_no_patch_breaks_the_server(data: Any) -> None:
 def test_no_body_breaks_the_server(body: bytes, media: str) -> None:
     code, answer = SHARED.ask("POST", PODS, body, media)
     check(SHARED, code, answer)
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "want"),
+    [
+        pytest.param("ConfigMap", {"binaryData": {"a": None}}, {"binaryData": {"a": ""}}, id="bytes-in-a-map"),
+        pytest.param("ConfigMap", {"data": {"a": None}}, {"data": {"a": ""}}, id="text-in-a-map"),
+    ],
+)
+def test_null_in_a_map_becomes_the_zero_value_of_its_type(kind: str, body: Object, want: Object) -> None:
+    found, unknown = conform("v1", kind, body)
+    assert found == want
+    assert unknown == []
