@@ -18,7 +18,7 @@ help:
 	@echo "make nightly  the suites with their long cases; results are kept and pushed (docs/lab.md)"
 	@echo "make test   lint, types, import contracts, documentation, own tests, the suites in virtual time and on embedded clusters"
 	@echo "make suites-real-time  the suites that make test judges in virtual time only, on embedded clusters"
-	@echo "make test-real  the suites on real etcd, kube-apiserver and kube-controller-manager (docs/backends.md)"
+	@echo "make test-real  the suites on real etcd, kube-apiserver, kube-controller-manager and kubelet (docs/backends.md)"
 	@echo "make fuzz   random inputs for the API server and all readers of files (INPUTS=..., SEED=...)"
 	@echo "make test-interpreters  install and run seatrial with each of python3.12, 3.13 and 3.14 that is on PATH"
 	@echo "make docs   the documentation site in build/site; a warning or a broken link is an error"
@@ -76,6 +76,13 @@ test-real: $(VENV)/.dev
 		{ timeout --signal=INT --kill-after=60 2700 $(BIN)/seatrial run --backend envtest --workers 2 \
 			--report $(REAL_RESULTS); status=$$?; $(BIN)/seatrial matrix $(REAL_RESULTS); exit $$status; }; \
 	else echo "test-real: not run: $$why"; fi
+	@if why=$$($(BIN)/python -m seatrial.harness.clusters.machine_kubelet); then \
+		$(BIN)/pytest harness/clusters/tests/test_kubelet.py -q && \
+		$(BIN)/pytest $(ON_THIS_MACHINE) --seatrial-backend=kubelet --seatrial-fake=a10:2 --seatrial-subject=seatrial -q; \
+	else echo "test-real: no kubelet: $$why"; fi
+
+# Suites of this machine as a node.
+ON_THIS_MACHINE := suites/allocation/test_machine.py suites/faults/test_machine.py suites/isolation/test_machine.py
 
 # INPUTS, SEED: of `seatrial fuzz`.
 INPUTS ?= 100000

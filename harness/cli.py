@@ -39,6 +39,10 @@ COMMANDS = {  # name → module and function, and the text of `seatrial --help`
         "seatrial.harness.commands.differential:differential",
         "Send the same requests to two API servers and list different answers.",
     ),
+    "device-plugin": (
+        "seatrial.harness.commands.device_plugin:device_plugin",
+        "Give containers of a real kubelet the devices that the scheduler allocated.",
+    ),
     "vgpu-monitor": (
         "seatrial.harness.commands.vgpu_monitor:vgpu_monitor",
         "Metrics of shared cards under HAMi's names.",

@@ -13,9 +13,9 @@ _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None)
 
 
-def die_with_parent() -> None:
-    """In the child, before exec: request SIGTERM when the parent ends, even if it was killed."""
-    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+def die_with_parent(number: int = signal.SIGTERM) -> None:
+    """In the child, before exec: request a signal when the parent ends, even if it was killed."""
+    _libc.prctl(_PR_SET_PDEATHSIG, number)
 
 
 def stop(process: "subprocess.Popen[bytes]", *, within: float = STOP_WITHIN) -> None:

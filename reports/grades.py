@@ -16,6 +16,7 @@ GRADES = (*DEVICES, *CLUSTERS)
 _CLUSTER_OF_BACKEND = {
     "virtual": "virtual",
     "envtest": "api-server",
+    "kubelet": "kubelet",
     "kind": "api-server",  # nodes are simulated on all of them
     "kubeconfig": "api-server",
     "existing": "api-server",

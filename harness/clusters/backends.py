@@ -9,7 +9,7 @@ from seatrial.harness.errors import UsageError
 
 VIRTUAL, EMBEDDED, LOCAL, LOCAL_DOCKER = "virtual", "embedded", "local", "local-docker"
 SIMULATED, REAL = "simulated", "real"  # nodes that cases get
-ENVTEST, EXISTING, KIND = "envtest", "existing", "kind"
+ENVTEST, EXISTING, KIND, KUBELET = "envtest", "existing", "kind", "kubelet"
 BACKENDS = {  # name → where it is, and its description in the help
     EMBEDDED: (
         "seatrial.harness.clusters.embedded:EmbeddedBackend",
@@ -28,6 +28,10 @@ BACKENDS = {  # name → where it is, and its description in the help
         "seatrial.harness.clusters.kind:KindBackend",
         "a kind cluster in Docker, with simulated nodes beside its own",
     ),
+    KUBELET: (
+        "seatrial.harness.clusters.kubelet:KubeletBackend",
+        "the same API server, and this machine's kubelet: pods as containers on its devices",
+    ),
     LOCAL: (
         "seatrial.harness.clusters.local:LocalBackend",
         "our own API server and this machine: pods as processes on it",
@@ -35,6 +39,8 @@ BACKENDS = {  # name → where it is, and its description in the help
     LOCAL_DOCKER: ("seatrial.harness.clusters.local:LocalDockerBackend", "the same with pods as Docker containers"),
 }
 
+
+THIS_MACHINE = frozenset({LOCAL, LOCAL_DOCKER, KUBELET})  # the only node is this machine
 
 SIDE_BY_SIDE = frozenset(
     {EMBEDDED, VIRTUAL, ENVTEST, EXISTING}
@@ -50,12 +56,14 @@ def backend_named(
     fake: str = "",
     own_schedulers: bool = True,
     kind_image: str = "",
+    kind_config: Path | None = None,
     kind_keep: str = "",
     nodes: str = "",
 ) -> ClusterBackend:
     """`fake`: what stands in for this machine's devices, where this machine is the node. `kubeconfig`, `context`: where
-    the cluster is that runs already. `kind_image`, `kind_keep`: see kind.py. `own_schedulers`: the run starts the
-    scheduler, so it gets names of its own. `nodes`: simulated (default), or real nodes of the cluster, which are lent.
+    the cluster is that runs already. `kind_image`, `kind_config`, `kind_keep`: see kind.py. `own_schedulers`: the run
+    starts the scheduler, so it gets names of its own. `nodes`: simulated (default), or real nodes of the cluster, which
+    are lent.
 
     Raises:
         UsageError: no such backend, or one that cannot be used here.
@@ -65,14 +73,16 @@ def backend_named(
     if (kubeconfig is not None or context) and name != EXISTING:
         flag = "--kubeconfig" if kubeconfig is not None else "--context"
         raise UsageError(f"{flag}: backend {name!r} makes its own cluster; use --backend {EXISTING}")
-    if fake and name not in {LOCAL, LOCAL_DOCKER}:
-        raise UsageError(f"--fake {fake}: for --backend {LOCAL} and {LOCAL_DOCKER}; simulated nodes come from --fleet")
+    if fake and name not in THIS_MACHINE:
+        raise UsageError(
+            f"--fake {fake}: for --backend {', '.join(sorted(THIS_MACHINE))}; simulated nodes come from --fleet"
+        )
     more: dict[str, Any] = {"fake": fake} if fake else {}
-    for flag, value in (("--kind-image", kind_image), ("--kind-keep", kind_keep)):
+    for flag, value in (("--kind-image", kind_image), ("--kind-config", kind_config), ("--kind-keep", kind_keep)):
         if value and name != KIND:
             raise UsageError(f"{flag} {value}: expected --backend {KIND}, found {name}")
     if name == KIND:
-        more |= {"image": kind_image, "keep": kind_keep, "own_schedulers": own_schedulers}
+        more |= {"image": kind_image, "config": kind_config, "keep": kind_keep, "own_schedulers": own_schedulers}
     if nodes not in {"", SIMULATED, REAL}:
         raise UsageError(f"--nodes {nodes}: expected {SIMULATED} or {REAL}")
     if nodes == REAL and name != EXISTING:

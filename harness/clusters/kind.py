@@ -35,15 +35,26 @@ class KindBackend(ClusterBackend):
     name = "kind"
     capabilities = SHARED
 
-    def __init__(self, *, seed: int = 0, image: str = "", keep: str = "", own_schedulers: bool = True) -> None:
-        """`image`: the node image, by default kind's own, which it pulls. `keep`: the name of a cluster that is created
-        if it is not there, and that stays.
+    def __init__(
+        self,
+        *,
+        seed: int = 0,
+        image: str = "",
+        config: Path | None = None,
+        keep: str = "",
+        own_schedulers: bool = True,
+    ) -> None:
+        """`image`: the node image, by default kind's own, which it pulls. `config`: a file of kind's Cluster.
+        `keep`: the name of a cluster that is created if it is not there, and that stays.
 
         Raises:
-            UsageError: `keep` cannot be the name of a cluster.
+            UsageError: `keep` cannot be the name of a cluster, or `config` is no file.
         """
         if keep and not _NAME.fullmatch(keep):
             raise UsageError(f"--kind-keep {keep}: expected a name of small letters, digits and -, at most 40 long")
+        if config is not None and not config.is_file():
+            raise UsageError(f"--kind-config {config}: expected a file of kind's Cluster, found none")
+        self._config = config
         self._seed, self._image, self._keep, self._own_schedulers = seed, image, keep, own_schedulers
 
     def probe(self) -> str | None:
@@ -101,6 +112,7 @@ class KindBackend(ClusterBackend):
     def _create(self, name: str, kubeconfig: Path) -> None:
         image = ["--image", self._image] if self._image else []
         command = [KIND, "create", "cluster", "--name", name, "--kubeconfig", str(kubeconfig), *image]
+        command += ["--config", str(self._config)] if self._config is not None else []
         _must([*command, "--wait", f"{READY_WITHIN}s"], within=CREATE_WITHIN)
 
 

@@ -84,6 +84,7 @@ class LocalBackend(ClusterBackend):
 
     name = "local"
     runtime: RuntimeName = "process"
+    more_faults = frozenset({Capability.NODE_FAULTS})
 
     def __init__(self, *, seed: int = 0, fake: str = "") -> None:
         """`fake`: what stands in for the real devices behind the vendors' boundaries: a server, MODEL or MODEL:COUNT.
@@ -102,7 +103,7 @@ class LocalBackend(ClusterBackend):
 
         found = {Capability.CONTAINERS}
         if self._fake:
-            found.add(Capability.DEVICE_FAULTS)
+            found |= {Capability.DEVICE_FAULTS, *self.more_faults}
         elif survey()[0]:
             found.add(Capability.REAL_DEVICES)
         return frozenset(found)

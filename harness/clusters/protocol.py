@@ -23,6 +23,7 @@ class Capability(StrEnum):
     NODES = "nodes that the test adds and removes"
     HARDWARE = "nodes with the hardware that the test states"  # simulated, or lent nodes of the cluster
     DEVICE_FAULTS = "devices that fail on request"
+    NODE_FAULTS = "a node that fails on request"
     OWN_CLUSTER = "a cluster that nobody else uses"
     CONTAINERS = "containers that really run"
     REAL_DEVICES = "real devices"

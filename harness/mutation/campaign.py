@@ -107,6 +107,10 @@ async def _run_files(name: str, files: Sequence[Path], *, subject: str, limit: f
             return msgspec.json.decode(out.read_bytes(), type=Result)
         if process.returncode == -signal.SIGXCPU:
             return _hung(name, limit)
+        if process.returncode in {-signal.SIGKILL, -signal.SIGTERM}:  # nothing in the suites does that
+            what = f"mutant {name}" if name else "the original"
+            number = -process.returncode
+            raise UsageError(f"{what}: its process was ended by signal {number} from outside; run the command again")
         last = said.decode(errors="replace").strip().splitlines()[-1:] or [""]
         return Result(name, True, "", "", "broken", f"exit status {process.returncode}: {last[0][:300]}")
 

@@ -131,22 +131,8 @@ class NodeLedger:
         found: dict[str, ContainerGrant] = {}
         for container in pod.spec.containers:
             shares = (*holding.shares, *_picked(holding, container))
-            grant = ContainerGrant()
-            for vendor, own in by_vendor(shares).items():
-                assignment = Assignment(
-                    own,
-                    pod_uid=pod.metadata.uid,
-                    container=container.name,
-                    isolation=pod.metadata.labels.get(GPU_ISOLATION_PROVIDER, ""),
-                    annotations=pod.metadata.annotations,
-                    hami=self.hami,
-                )
-                try:
-                    grant = grant.with_grant(VENDORS[vendor].grant(assignment))
-                except ProviderError as error:
-                    raise AdmissionError("CreateContainerError", str(error)) from error
             if shares:
-                found[container.name] = grant
+                found[container.name] = container_grant(pod, container.name, shares, self.hami)
         return found
 
     def shares(self, uid: str) -> tuple[Share, ...]:
@@ -297,6 +283,29 @@ class NodeLedger:
             self._functions.update(function.bus_id for function in share.functions)
             for piece in share.slices:
                 self._slices.setdefault((share.device.kind, share.device.minor), set()).add(int(piece.id))
+
+
+def container_grant(pod: BoundPod, container: str, shares: Sequence[Share], hami: HamiHost) -> ContainerGrant:
+    """What devices of any vendors add to a container.
+
+    Raises:
+        AdmissionError: the vendor's container runtime would not start it.
+    """
+    grant = ContainerGrant()
+    for vendor, own in by_vendor(shares).items():
+        assignment = Assignment(
+            own,
+            pod_uid=pod.metadata.uid,
+            container=container,
+            isolation=pod.metadata.labels.get(GPU_ISOLATION_PROVIDER, ""),
+            annotations=pod.metadata.annotations,
+            hami=hami,
+        )
+        try:
+            grant = grant.with_grant(VENDORS[vendor].grant(assignment))
+        except ProviderError as error:
+            raise AdmissionError("CreateContainerError", str(error)) from error
+    return grant
 
 
 def _device_amounts(holding: Holding) -> list[tuple[Key, Mapping[str, int]]]:

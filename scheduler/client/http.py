@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 from typing import NamedTuple, cast
 
 import httptools
@@ -25,6 +26,7 @@ ANSWER_WITHIN = 30.0  # seconds; after that the connection is closed
 MAX_PIPELINED = 16  # maximum of requests in flight on one connection
 QUICK = 0.0005  # seconds between two responses below which pipelining costs nothing
 USER_AGENT = "seatrial"
+TOKEN_AGE = 60.0  # seconds between two reads of a service account's token
 _WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
 
 
@@ -243,7 +245,9 @@ class HttpTransport:
         self._tasks: set[asyncio.Task[None]] = set()
         host = f"[{server.host}]" if ":" in server.host else server.host
         head = f"Host: {host}:{server.port}\r\nUser-Agent: {USER_AGENT}\r\nAccept: application/json\r\n"
-        self._head = head + (f"Authorization: {server.authorization}\r\n" if server.authorization else "")
+        self._named = head
+        self._token_at = float("-inf")  # the loop's time when the token was read
+        self._authorize(server.authorization)
 
     def send(self, request: Request, done: Done) -> None:
         self._queue.append(_Sent(self._encode(request), done))
@@ -308,8 +312,24 @@ class HttpTransport:
             self._connecting += 1
             self._spawn(self._connect())
 
+    def _authorize(self, value: str) -> None:
+        self._head = self._named + (f"Authorization: {value}\r\n" if value else "")
+
+    def _read_token(self, path: Path) -> None:
+        """Read the service account's token again if the one in use is a minute old."""
+        now = asyncio.get_running_loop().time()
+        if now - self._token_at < TOKEN_AGE:
+            return
+        self._token_at = now
+        try:
+            self._authorize(f"Bearer {path.read_text(encoding='ascii').strip()}")
+        except OSError as error:
+            log.warning("token unread file=%s why=%s", path, error.strerror)
+
     def _encode(self, request: Request) -> bytes:
         body, more = request.body, ""
+        if self._server.token_file is not None:
+            self._read_token(self._server.token_file)
         if request.headers:
             more = "".join([f"{name}: {value}\r\n" for name, value in request.headers.items()])
         if body or request.method in _WITH_BODY:

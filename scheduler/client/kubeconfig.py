@@ -4,7 +4,7 @@ import ssl
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -24,6 +24,7 @@ class Server:
     base: str  # path prefix, usually ""
     tls: ssl.SSLContext | None
     authorization: str  # value of the Authorization header, "" if none
+    token_file: Path | None = None  # of a pod's service account: kubelet writes a new token into it every hour
 
 
 def load_server(path: Path | None) -> Server:
@@ -34,7 +35,7 @@ def load_server(path: Path | None) -> Server:
     """
     from kubernetes import config  # imported late: it takes 0.25 s
     from kubernetes.client import Configuration
-    from kubernetes.config import kube_config
+    from kubernetes.config import incluster_config, kube_config
 
     found = Configuration()
     try:
@@ -46,6 +47,7 @@ def load_server(path: Path | None) -> Server:
                 config.load_kube_config(config_file=given, client_configuration=found, temp_file_path=folder)
             else:
                 config.load_incluster_config(client_configuration=found)
+                return replace(_server(found), token_file=Path(incluster_config.SERVICE_TOKEN_FILENAME))
             return _server(found)
     except KubeconfigError:
         raise

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import cast
 
 import pytest
@@ -26,7 +27,13 @@ def answer(body: bytes, code: str = "200 OK", more: str = "") -> bytes:
     return f"HTTP/1.1 {code}\r\nContent-Length: {len(body)}\r\n{more}\r\n".encode() + body
 
 
-def run(handler: Handler, test: Callable[[HttpTransport], Awaitable[None]], **options: int) -> None:
+def run(
+    handler: Handler,
+    test: Callable[[HttpTransport], Awaitable[None]],
+    *,
+    token_file: Path | None = None,
+    **options: int,
+) -> None:
     async def main() -> None:
         served: list[asyncio.Task[None]] = []
 
@@ -40,7 +47,7 @@ def run(handler: Handler, test: Callable[[HttpTransport], Awaitable[None]], **op
 
         server = await asyncio.start_server(serve, "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
-        transport = HttpTransport(Server("127.0.0.1", port, "", None, "Bearer abc"), **options)
+        transport = HttpTransport(Server("127.0.0.1", port, "", None, "Bearer abc", token_file), **options)
         async with asyncio.timeout(20):
             await test(transport)
             transport.close()
@@ -77,6 +84,25 @@ def test_requests_and_answers() -> None:
     assert headers["authorization"] == "bearer abc"
     assert headers["x-more"] == "1"
     assert second == "GET /z HTTP/1.1"
+
+
+def test_the_token_of_a_service_account_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """kubelet replaces the token while the process runs."""
+    monkeypatch.setattr(http, "TOKEN_AGE", 0.0)
+    seen = []
+
+    async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            seen.append((await read_request(reader))[1]["authorization"])
+            writer.write(answer(b"{}"))
+
+    async def test(transport: HttpTransport) -> None:
+        for token in ("one", "two"):
+            (tmp_path / "token").write_text(f"{token}\n")
+            await send(transport, Request("GET", "/"))
+
+    run(handler, test, token_file=tmp_path / "token")
+    assert seen == ["bearer one", "bearer two"]
 
 
 def test_many_requests_share_few_connections() -> None:

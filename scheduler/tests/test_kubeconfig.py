@@ -53,3 +53,4 @@ def test_the_service_account_of_a_pod(tmp_path: Path, monkeypatch: pytest.Monkey
     found = load_server(None)
     assert (found.host, found.port) == ("127.0.0.1", 6443)
     assert found.authorization.lower() == "bearer of-the-pod"
+    assert found.token_file == tmp_path / "token", "kubelet replaces the token"

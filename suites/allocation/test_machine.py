@@ -12,9 +12,11 @@ from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.promises import amounts, minors
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
+from seatrial.harness.devices.survey import survey
+from seatrial.harness.nodes.devices import device_id
 from seatrial.harness.quantities import units
 from seatrial.scheduler.api.builders import pod
-from seatrial.scheduler.api.device import GPU_CORE, GPU_MEMORY, GPU_VENDOR_LABEL, RDMA
+from seatrial.scheduler.api.device import GPU_CORE, GPU_MEMORY, GPU_MODEL_LABEL, GPU_VENDOR_LABEL, RDMA
 
 pytestmark = [pytest.mark.needs(Capability.CONTAINERS)]
 
@@ -38,7 +40,21 @@ def cards(cluster: Trial, devices: list[dict[str, Any]]) -> list[dict[str, Any]]
     return [device for device in devices if device["type"] == "gpu"]
 
 
-@pytest.mark.feature("DEV-1.whole-cards", "HIL-1.embedded")
+@pytest.mark.feature("DEV-13.discovers", "DEV-13.labels")
+@pytest.mark.case("DS-079", severity="critical")
+def test_all_devices_are_discovered(cluster: Trial, pytestconfig: pytest.Config, devices: list[dict[str, Any]]) -> None:
+    """The Device object has what the vendors' libraries report; vendor and model are labels of the node."""
+    there, _ = survey(pytestconfig.getoption("--seatrial-fake") or None)
+    wanted = {(device.kind, device.minor, device_id(device)) for device in there if device.health.ok}
+    assert {(device["type"], device["minor"], device["id"]) for device in devices} == wanted
+    (node,) = orjson.loads(cluster.call("GET", "/api/v1/nodes").body)["items"]
+    cards = [device for device in there if device.kind == "gpu"]
+    labels = node["metadata"]["labels"]
+    assert labels[GPU_VENDOR_LABEL] in {card.vendor for card in cards}
+    assert labels[GPU_MODEL_LABEL] in {card.label for card in cards}
+
+
+@pytest.mark.feature("DEV-1.whole-cards", "HIL-1.embedded", "HIL-1.kubelet")
 @pytest.mark.case("DS-080", severity="critical")
 def test_all_cards_at_once(cluster: Trial, expect: Expect, cards: list[dict[str, Any]]) -> None:
     """One pod requests all cards and gets each once; the next one waits, and runs when the first is deleted."""
@@ -50,7 +66,7 @@ def test_all_cards_at_once(cluster: Trial, expect: Expect, cards: list[dict[str,
     expect.running("late")
 
 
-@pytest.mark.feature("DEV-3.annotation", "HIL-1.embedded")
+@pytest.mark.feature("DEV-3.annotation", "HIL-1.embedded", "HIL-1.kubelet")
 @pytest.mark.case("DS-081", severity="critical")
 def test_halves_fill_the_machine(cluster: Trial, expect: Expect, cards: list[dict[str, Any]]) -> None:
     """Two halves fit on each card and no third: in the end every card is full and none is overcommitted."""

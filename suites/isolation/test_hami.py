@@ -142,6 +142,7 @@ def test_a_library_too_old_for_the_driver(cluster: Trial, expect: Expect) -> Non
 
 @pytest.mark.feature("DEV-9.chart")
 @pytest.mark.case("IS-015", severity="normal")
+@pytest.mark.needs(Capability.OWN_CLUSTER)  # the chart has roles of the cluster
 def test_the_chart_is_taken(cluster: Trial) -> None:
     """Every object of the chart hami-daemon is accepted; its DaemonSets select the nodes for isolated shares."""
     made = []

@@ -104,7 +104,7 @@ def test_a_deleted_pod_goes_however_stubborn_it_is(cluster: Trial, expect: Expec
     assert cluster.find("a") is None
 
 
-@pytest.mark.feature("DEV-1.once-on-machine", "HIL-1.stand-in-machine", "HIL-3.stand-ins")
+@pytest.mark.feature("DEV-1.once-on-machine", "HIL-1.stand-in-machine", "HIL-1.kubelet", "HIL-3.stand-ins")
 @pytest.mark.case("IS-035", severity="blocker")
 def test_cards_of_this_machine_are_given_once(cluster: Trial, expect: Expect) -> None:
     """With stand-ins or real cards: each pod finds its own allocated card in its environment."""
@@ -118,11 +118,19 @@ def test_cards_of_this_machine_are_given_once(cluster: Trial, expect: Expect) ->
     names = [f"a{minor}" for minor in uuids]
     cluster.submit(*(pod(name).gpus(1) for name in names))
 
+    def card(name: str) -> str:
+        """A process is told UUIDs by the variable of CUDA, a container minors by that of NVIDIA's runtime."""
+        env = cluster.container(name).env
+        if "CUDA_VISIBLE_DEVICES" in env:
+            return env["CUDA_VISIBLE_DEVICES"]
+        listed = env.get("NVIDIA_VISIBLE_DEVICES", "")
+        return uuids[int(listed)] if listed.isdigit() else ""
+
     found: dict[int, str] = {}
     for name in names:
         (minor,) = promised(expect.running(name))
-        cluster.cluster.wait(lambda name=name: "CUDA_VISIBLE_DEVICES" in cluster.container(name).env, within=10.0)  # type: ignore[misc]
-        found[minor] = cluster.container(name).env["CUDA_VISIBLE_DEVICES"]
+        cluster.cluster.wait(lambda name=name: bool(card(name)), within=10.0)  # type: ignore[misc]
+        found[minor] = card(name)
     assert found == uuids
     cluster.submit(pod("late").gpus(1))
     expect.pending("late", saying="Insufficient")

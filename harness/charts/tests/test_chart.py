@@ -1,0 +1,131 @@
+"""The chart's manifests are valid for Kubernetes, complete, and their containers' arguments are understood."""
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import kubernetes_validate
+import pytest
+import yaml
+
+from seatrial.harness.apiserver.schemas.shipped import shipped
+from seatrial.harness.charts import SEATRIAL, definitions, seatrial_manifests
+from seatrial.harness.clusters.embedded import EmbeddedBackend
+from seatrial.harness.clusters.envtest import EnvtestBackend
+from seatrial.harness.clusters.protocol import Cluster, ClusterBackend
+from seatrial.harness.clusters.simulated import expect
+from seatrial.harness.errors import UsageError
+from seatrial.scheduler.api.transport import APPLY_PATCH, Request
+from seatrial.scheduler.api.wire import to_json
+
+EVERYTHING = {"descheduler": {"enabled": True}, "webhooks": {"enabled": True, "caBundle": "QQ=="}}
+MANIFESTS = seatrial_manifests("gpu", EVERYTHING)
+OWN = [manifest for manifest in MANIFESTS if manifest["kind"] != "CustomResourceDefinition"]
+
+
+def pods() -> dict[str, dict[str, Any]]:
+    """The pod specs of the chart by component."""
+    return {
+        manifest["metadata"]["labels"]["app.kubernetes.io/component"]: manifest["spec"]["template"]["spec"]
+        for manifest in OWN
+        if manifest["kind"] in {"Deployment", "DaemonSet"}
+    }
+
+
+@pytest.mark.parametrize("manifest", OWN, ids=lambda item: f"{item['kind']}-{item['metadata']['name']}")
+def test_it_is_valid(manifest: dict[str, Any]) -> None:
+    kubernetes_validate.validate(manifest, "1.35", strict=True)
+
+
+def test_it_has_all_parts_and_all_definitions() -> None:
+    assert pods().keys() == {"scheduler", "manager", "descheduler", "webhooks", "device-plugin"}
+    assert definitions() == list(shipped())
+
+
+def test_what_is_off_is_left_out() -> None:
+    names = {manifest["metadata"]["name"] for manifest in seatrial_manifests("gpu") if manifest in OWN}
+    assert not names & {"seatrial-descheduler", "seatrial-webhooks", "seatrial-pod-webhook"}
+    assert seatrial_manifests("gpu", {"scheduler": {"enabled": False}, "manager": {"enabled": False}}) != MANIFESTS
+
+
+def test_every_service_account_has_its_rights() -> None:
+    bound = {
+        (subject["name"], manifest["roleRef"]["name"])
+        for manifest in OWN
+        if manifest["kind"] == "ClusterRoleBinding"
+        for subject in manifest["subjects"]
+    }
+    accounts = {spec["serviceAccountName"] for spec in pods().values() if "serviceAccountName" in spec}
+    assert bound == {(name, name) for name in accounts}
+
+
+@pytest.mark.parametrize("component", sorted(pods()))
+def test_the_programs_know_their_arguments(component: str) -> None:
+    """Each argument that begins with dashes is in the program's help."""
+    args = pods()[component]["containers"][0]["args"]
+    shown = subprocess.run(  # noqa: S603 our own program
+        [sys.executable, "-m", "seatrial", args[0], "--help"], capture_output=True, text=True, check=True
+    ).stdout
+    flags = [word.partition("=")[0] for word in args if word.startswith("--")]
+    assert flags
+    assert [flag for flag in flags if flag not in shown] == []
+
+
+def test_the_schedulers_configuration_names_the_profile() -> None:
+    found = seatrial_manifests("gpu", {"scheduler": {"name": "mine"}})
+    config = next(
+        item for item in found if item["kind"] == "ConfigMap" and item["metadata"]["name"] == "seatrial-scheduler"
+    )
+    assert yaml.safe_load(config["data"]["config.yaml"])["profiles"] == [{"schedulerName": "mine"}]
+
+
+def test_the_plugin_sees_kubelets_sockets() -> None:
+    """By the same paths inside as on the node, in a folder given by a value."""
+    found = seatrial_manifests("gpu", {"devicePlugin": {"kubeletFolder": "/srv/kubelet"}})
+    spec = next(item for item in found if item["kind"] == "DaemonSet")["spec"]["template"]["spec"]
+    hosts = {volume["name"]: volume["hostPath"]["path"] for volume in spec["volumes"]}
+    inside = {mount["name"]: mount["mountPath"] for mount in spec["containers"][0]["volumeMounts"]}
+    for name in ("device-plugins", "pod-resources"):
+        assert hosts[name] == inside[name] == f"/srv/kubelet/{name}"
+
+
+def test_unknown_values_are_refused() -> None:
+    with pytest.raises(UsageError, match=r"values\.scheduler: expected one of enabled, .*, found 'replica'"):
+        seatrial_manifests("gpu", {"scheduler": {"replica": 2}})
+
+
+@pytest.mark.parametrize("backend", [EmbeddedBackend, EnvtestBackend])
+def test_an_api_server_takes_it(backend: type[ClusterBackend]) -> None:
+    """Applied on the server side twice: the second time finds the same objects."""
+    missing = backend().probe()
+    if missing is not None:
+        pytest.skip(missing)
+    with backend().start() as cluster:
+        namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "gpu"}}
+        expect(cluster.call(Request("POST", "/api/v1/namespaces", to_json(namespace))), "namespace")
+        first, second = applied(cluster), applied(cluster)
+    assert len(first) == len(MANIFESTS)
+    assert first == second
+
+
+def applied(cluster: Cluster) -> list[str]:
+    """Apply all objects and return their UIDs.
+
+    Raises:
+        ApiRefused: one is refused.
+    """
+    found = []
+    for manifest in MANIFESTS:
+        meta, version = manifest["metadata"], manifest["apiVersion"]
+        root = f"/apis/{version}" if "/" in version else f"/api/{version}"
+        scope = f"/namespaces/{meta['namespace']}" if "namespace" in meta else ""
+        path = f"{root}{scope}/{manifest['kind'].lower()}s/{meta['name']}?fieldManager=test&force=true"
+        answer = cluster.call(Request("PATCH", path, to_json(manifest), APPLY_PATCH))
+        found.append(json.loads(expect(answer, f"{manifest['kind']} {meta['name']}").body)["metadata"]["uid"])
+    return found
+
+
+def test_it_ships_with_the_package() -> None:
+    assert (SEATRIAL / "Chart.yaml").is_file()
+    assert (SEATRIAL.parent / "Dockerfile").is_file()

@@ -1,0 +1,203 @@
+"""Backend kubelet: what a real kubelet hands to containers is what the scheduler allocated. Skipped in words."""
+
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from seatrial.harness.allocations import parse_allocations
+from seatrial.harness.clusters.kubelet import KubeletBackend, KubeletCluster
+from seatrial.harness.clusters.machine_kubelet import CGROUPS, PLUGIN, missing_parts, remove_abandoned_cgroups
+from seatrial.harness.nodes.faults import FAULTS_ANNOTATION
+from seatrial.harness.subject.protocol import OURS, open_subject
+from seatrial.scheduler.api.builders import PodBuilder, pod
+from seatrial.scheduler.api.transport import MERGE_PATCH, Request
+
+PODS = "/api/v1/namespaces/default/pods"
+GPU = "nvidia.com/gpu"
+WITHIN = 60.0  # seconds
+MISSING = missing_parts()
+
+pytestmark = pytest.mark.skipif(MISSING is not None, reason=f"no real kubelet here: {MISSING}")
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[KubeletCluster]:
+    """A node with four A10 of the stand-in, and our scheduler; afterwards nothing of it is left on the machine."""
+    with KubeletBackend(fake="a10:4").start() as found:
+        folder = str(found.machine.folder)
+        with open_subject(OURS, found):
+            yield found
+        assert len(leftovers(folder, os.getpid())) > 3, "the check below would see nothing"
+    assert leftovers(folder, os.getpid()) == set()
+
+
+def leftovers(folder: str, pid: int) -> set[str]:
+    """What a kubelet and its containers leave on a machine: processes, mounts, control groups."""
+    found = {line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines() if folder in line}
+    found |= {str(group) for group in CGROUPS.glob(f"**/seatrial-kubelet-{pid}-*")}
+    for process in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            if folder.encode() in process.read_bytes():
+                found.add(str(process))
+    return found
+
+
+def read(cluster: KubeletCluster, path: str) -> dict[str, Any]:
+    found: dict[str, Any] = orjson.loads(cluster.call(Request("GET", path)).body)
+    return found
+
+
+def run(cluster: KubeletCluster, *pods: PodBuilder) -> list[dict[str, Any]]:
+    """Create pods, wait until they run, and return them."""
+    names = [one.manifest["metadata"]["name"] for one in pods]
+    for one in pods:
+
+        def created(body: bytes = orjson.dumps(one.manifest)) -> bool:
+            return cluster.call(Request("POST", PODS, body)).code in {201, 409}
+
+        assert cluster.wait(created, within=WITHIN), "the API server takes no pods"
+    for name in names:
+
+        def phase(name: str = name) -> bool:
+            return bool(read(cluster, f"{PODS}/{name}")["status"].get("phase") == "Running")
+
+        assert cluster.wait(phase, within=WITHIN), read(cluster, f"{PODS}/{name}")["status"]
+    return [read(cluster, f"{PODS}/{name}") for name in names]
+
+
+def remove(cluster: KubeletCluster, *names: str) -> None:
+    for name in names:
+        cluster.call(Request("DELETE", f"{PODS}/{name}?gracePeriodSeconds=0"))
+    assert cluster.wait(
+        lambda: all(cluster.call(Request("GET", f"{PODS}/{name}")).code == 404 for name in names), within=WITHIN
+    )
+
+
+def promised(one: dict[str, Any]) -> str:
+    """The cards of the annotation, as NVIDIA's variable lists them."""
+    entries = parse_allocations(one["metadata"]["annotations"])["gpu"]
+    return ",".join(str(entry.minor) for entry in entries)
+
+
+def inside(cluster: KubeletCluster, name: str) -> list[str]:
+    """What the container printed: its environment, device nodes and mounts."""
+
+    def log() -> bytes:
+        return cluster.call(Request("GET", f"{PODS}/{name}/log")).body
+
+    assert cluster.wait(lambda: b"mount=/sys" in log(), within=WITHIN)
+    return log().decode().splitlines()
+
+
+def allocatable(cluster: KubeletCluster, resource: str) -> str:
+    found: str = read(cluster, f"/api/v1/nodes/{cluster.node}")["status"]["allocatable"].get(resource, "")
+    return found
+
+
+def test_a_killed_run_leaves_no_process() -> None:
+    """SIGKILL to the run while a kubelet runs: the kernel ends the rest. Control groups go when the next run starts."""
+    script = (
+        "import time\n"
+        "from seatrial.harness.clusters.kubelet import KubeletBackend\n"
+        "with KubeletBackend(fake='a10:1').start() as cluster:\n"
+        "    print(cluster.machine.folder, flush=True)\n"
+        "    time.sleep(600)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as process:  # noqa: S603
+        try:
+            assert process.stdout is not None
+            folder = process.stdout.readline().strip()
+            assert len(leftovers(folder, process.pid)) > 3
+        finally:
+            process.kill()
+    deadline = time.monotonic() + WITHIN
+    while any(path.startswith("/proc/") for path in leftovers(folder, process.pid)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    remove_abandoned_cgroups()
+    assert leftovers(folder, process.pid) == set()
+
+
+def test_the_container_gets_what_the_scheduler_allocated(cluster: KubeletCluster) -> None:
+    """Half a card and two whole cards; five pods of equal size at once cannot be mistaken for each other."""
+    found = run(cluster, pod("half").gpu_share(50), pod("two").gpus(2))
+    halves = [pod(f"part{number}").gpu_share(20) for number in range(5)]
+    found += run(cluster, *halves)
+    for one in found:
+        name = one["metadata"]["name"]
+        lines = inside(cluster, name)
+        assert f"NVIDIA_VISIBLE_DEVICES={promised(one)}" in lines, name
+        nodes = {line for line in lines if line.startswith("device=/dev/nvidia") and line[-1].isdigit()}
+        assert nodes == {f"device=/dev/nvidia{minor}" for minor in promised(one).split(",")}
+    assert len({promised(one) for one in found}) > 2, "all on one card: nothing could be mistaken"
+    remove(cluster, *(one["metadata"]["name"] for one in found))
+
+
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="no kubectl on PATH")
+def test_logs_and_exec_through_kubectl(cluster: KubeletCluster) -> None:
+    (one,) = run(cluster, pod("talk").gpus(1))
+    inside(cluster, "talk")
+    assert cluster.endpoint is not None
+    command = ["kubectl", "--kubeconfig", str(cluster.endpoint.kubeconfig)]
+    expected = f"NVIDIA_VISIBLE_DEVICES={promised(one)}"
+    for words in (["logs", "talk"], ["exec", "talk", "--", "env"]):
+        done = subprocess.run(  # noqa: S603 words, no shell
+            [*command, *words], capture_output=True, text=True, check=True, timeout=WITHIN
+        )
+        assert expected in done.stdout.splitlines()
+    remove(cluster, "talk")
+
+
+def test_a_sick_card_leaves_and_comes_back(cluster: KubeletCluster) -> None:
+    """kubelet offers one card less, in all resources; the Device object says why."""
+    cluster.inject({"node": cluster.node, "device": 2, "verb": "critical", "xid": 79})
+    assert cluster.wait(lambda: allocatable(cluster, GPU) == "3", within=WITHIN)
+    assert cluster.wait(lambda: allocatable(cluster, "koordinator.sh/gpu-core") == "300", within=WITHIN)
+    device = read(cluster, f"/apis/scheduling.koordinator.sh/v1alpha1/devices/{cluster.node}")
+    sick = next(entry for entry in device["spec"]["devices"] if not entry["health"])
+    assert (sick["minor"], sick["conditions"][0]["reason"]) == (2, "Xid79")
+    found = run(cluster, pod("rest").gpus(3))
+    assert promised(found[0]) == "0,1,3"
+    assert "NVIDIA_VISIBLE_DEVICES=0,1,3" in inside(cluster, "rest")
+    remove(cluster, "rest")
+    patch = orjson.dumps({"metadata": {"annotations": {FAULTS_ANNOTATION: None}}})
+    cluster.call(Request("PATCH", f"/api/v1/nodes/{cluster.node}", patch, MERGE_PATCH))
+    assert cluster.wait(lambda: allocatable(cluster, GPU) == "4", within=WITHIN)
+
+
+def test_a_restarted_kubelet_gets_the_devices_again(cluster: KubeletCluster) -> None:
+    """The plugin registers anew; the running pod keeps its card and the next one gets another."""
+    (before,) = run(cluster, pod("stays").gpus(1))
+    registered = cluster.machine.log(PLUGIN).count("registered resources=")
+    cluster.machine.restart_kubelet()
+    assert cluster.wait(
+        lambda: cluster.machine.log(PLUGIN).count("registered resources=") == registered + 1, within=WITHIN
+    )
+    assert cluster.wait(lambda: allocatable(cluster, GPU) == "4", within=WITHIN)
+    (after,) = run(cluster, pod("next").gpus(1))
+    assert promised(before) != promised(after)
+    assert f"NVIDIA_VISIBLE_DEVICES={promised(after)}" in inside(cluster, "next")
+    state = read(cluster, f"{PODS}/stays")["status"]
+    assert (state["phase"], state["containerStatuses"][0]["restartCount"]) == ("Running", 0)
+    remove(cluster, "stays", "next")
+
+
+def test_a_pod_that_no_scheduler_allocated_for_is_rejected_in_words(cluster: KubeletCluster) -> None:
+    """Its nodeName is set by hand: kubelet's own choice might be somebody else's card."""
+    manifest = json.loads(json.dumps(pod("forced").gpus(1).manifest))
+    manifest["spec"]["nodeName"] = cluster.node
+    assert cluster.call(Request("POST", PODS, orjson.dumps(manifest))).code == 201
+    assert cluster.wait(lambda: read(cluster, f"{PODS}/forced")["status"].get("phase") == "Failed", within=WITHIN)
+    status = read(cluster, f"{PODS}/forced")["status"]
+    assert status["reason"] == "UnexpectedAdmissionError"
+    assert "expected the annotation scheduling.koordinator.sh/device-allocated, found none" in status["message"]
+    remove(cluster, "forced")

@@ -1,0 +1,184 @@
+"""The process: devices, plugin, report and the API server together, until SIGTERM."""
+
+import asyncio
+import contextlib
+import logging
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote
+
+import msgspec
+
+from seatrial.fake_devices import mailbox
+from seatrial.harness.clusters.agents import ThreadedTransport
+from seatrial.harness.clusters.kubeconfig import Access
+from seatrial.harness.deviceplugin.access import renew_token
+from seatrial.harness.deviceplugin.kubelet import KubeletFolder
+from seatrial.harness.deviceplugin.node_report import NodeReport
+from seatrial.harness.deviceplugin.plugin import DevicePlugin, Pods
+from seatrial.harness.devices.hami_release import SHIPPED, HamiHost
+from seatrial.harness.devices.stand_in import StandIn, stand_in
+from seatrial.harness.devices.survey import real_providers
+from seatrial.harness.errors import ApiRefused, DeviceError
+from seatrial.harness.nodes.device_daemon import DeviceDaemon
+from seatrial.harness.nodes.faults import FAULTS_ANNOTATION, FaultScript
+from seatrial.harness.nodes.hardware import NodeHardware
+from seatrial.harness.nodes.local import LOOK_EVERY, LocalHardware
+from seatrial.harness.nodes.local_agent import ThreadRunner
+from seatrial.harness.nodes.pods import BoundPod
+from seatrial.scheduler.api.clock import Clock, WallClock
+from seatrial.scheduler.api.transport import Request, Response
+from seatrial.scheduler.api.wire import Wire, decoder
+
+log = logging.getLogger(__name__)
+
+RENEW_TOKEN_EVERY = 60.0  # seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How the process runs."""
+
+    node: str
+    kubelet: Path
+    fake: str = ""
+    report: bool = True  # write the Device object, labels and bytes
+    xpu_file: Path | None = None  # koord-device-daemon's file, for koordlet
+    dev_root: Path = Path("/")  # has the machine's /dev, for a container that sees it elsewhere
+    in_cluster: bool = False
+
+
+class _Pods(Wire, frozen=True):
+    items: tuple[msgspec.Raw, ...] = ()
+
+
+_decode_list = decoder(_Pods)
+_decode_pod = decoder(BoundPod)
+
+
+async def serve(options: Options, access: Access, ready: Callable[[], object] = lambda: None) -> None:
+    """Run until SIGTERM or SIGINT; `ready` is called when the devices have been read.
+
+    Raises:
+        DeviceError: no devices, or kubelet's folder cannot be used.
+        UsageError: the stand-in's name is unknown.
+    """
+    loop = asyncio.get_running_loop()
+    stopped = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopped.set)
+    clock = WallClock(loop)
+    with ExitStack() as stack:
+        kubelet = KubeletFolder(options.kubelet)
+        cards = stack.enter_context(stand_in(options.fake)) if options.fake else None
+        hardware = stack.enter_context(LocalHardware(cards.providers() if cards is not None else real_providers()))
+        if not hardware.devices():
+            why = "; ".join(f"{vendor}: {reason}" for vendor, reason in hardware.missing.items())
+            raise DeviceError(f"this machine has no devices for a plugin: {why}; --fake MODEL:COUNT simulates some")
+        run_blocking = ThreadRunner()
+        stack.callback(run_blocking.close)
+        transport = ThreadedTransport(access, loop)
+        stack.callback(transport.close)
+        faults = _Faults(options.node, cards, hardware, clock, run_blocking) if cards is not None else None
+        report = NodeReport(
+            transport, clock, options.node, hardware,
+            on_annotations=faults.follow if faults is not None else lambda _: None, writes=options.report,
+        )  # fmt: skip
+        daemon: DeviceDaemon | None = None
+        if options.xpu_file is not None:
+            daemon = DeviceDaemon(options.xpu_file, clock, lambda: (hardware.devices(), hardware.links()))
+            daemon.start()
+            stack.callback(daemon.stop)
+        plugin = DevicePlugin(
+            hardware.devices, kubelet, _pods_of(transport, options.node, loop),
+            root=cards.root if cards is not None else options.dev_root,
+            simulated=cards is not None,
+            hami=lambda: HamiHost(hardware.driver("nvidia").driver, SHIPPED),
+        )  # fmt: skip
+        report.start()
+        ready()
+
+        def look() -> None:
+            run_blocking(hardware.look, looked)
+
+        def looked(changed: bool) -> None:
+            clock.call_later(LOOK_EVERY, look)
+            if changed:
+                report.refresh()
+                if daemon is not None:
+                    daemon.reload()
+
+        def attend() -> None:
+            if cards is not None:
+                cards.attend()
+                clock.call_later(mailbox.POLL_INTERVAL, attend)
+
+        def renew() -> None:
+            renew_token(access)
+            clock.call_later(RENEW_TOKEN_EVERY, renew)
+
+        look()
+        attend()
+        if options.in_cluster:
+            renew()
+        try:
+            while not stopped.is_set():
+                await plugin.tick()
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(stopped.wait(), LOOK_EVERY)
+        finally:
+            report.stop()
+            if faults is not None:
+                faults.close()
+            await plugin.stop()
+
+
+def _pods_of(transport: ThreadedTransport, node: str, loop: asyncio.AbstractEventLoop) -> Pods:
+    """Reads the node's pods from the API server anew: the allocation is written before kubelet sees the pod."""
+    request = Request("GET", f"/api/v1/pods?fieldSelector={quote(f'spec.nodeName={node}', safe='')}")
+
+    async def read() -> Sequence[BoundPod]:
+        answered: asyncio.Future[Response] = loop.create_future()
+        transport.send(request, lambda response: None if answered.done() else answered.set_result(response))
+        response = await answered
+        if not response.ok:
+            text = response.body.decode(errors="replace")[:200]
+            raise ApiRefused(f"list pods of node {node!r}", code=response.code, reason="", message=text)
+        return [_decode_pod(item) for item in _decode_list(response.body).items]
+
+    return read
+
+
+class _Faults:
+    """Faults of a stand-in, from the Node's annotation."""
+
+    def __init__(
+        self, node: str, cards: StandIn, hardware: LocalHardware, clock: Clock, run_blocking: ThreadRunner
+    ) -> None:
+        self._node, self._cards, self._hardware, self._run_blocking = node, cards, hardware, run_blocking
+        self._whole = NodeHardware(node, cards.machine, table=cards.table)
+        self._script = FaultScript(self._whole, clock, on_devices=self._changed, on_node=self._node_fails)
+
+    def follow(self, annotations: Mapping[str, str]) -> None:
+        for problem in self._script.follow(annotations.get(FAULTS_ANNOTATION, "")):
+            log.warning("fault refused node=%s why=%s", self._node, problem)
+
+    def close(self) -> None:
+        self._script.close()
+
+    def _changed(self) -> None:
+        """The table has changed. Healthy devices were repaired, so providers forget their earlier faults."""
+        self._cards.sync()
+        well = [device.uuid for device in self._whole.devices() if device.health.ok]
+
+        def forget() -> bool:
+            self._hardware.forget(well)
+            return False
+
+        self._run_blocking(forget, lambda _: None)
+
+    def _node_fails(self, verb: str, on: bool) -> None:
+        log.warning("fault ignored node=%s verb=%s on=%s why=the node is kubelet's", self._node, verb, on)

@@ -1,0 +1,111 @@
+"""What a scheduler must know of a machine beside kubelet's counts: its Device object, labels, bytes of memory.
+
+koordlet and koord-manager write these on a cluster with Koordinator's agents.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from seatrial.harness.deviceplugin.resources import IN_BYTES
+from seatrial.harness.nodes.capacity import koordinator_amounts
+from seatrial.harness.nodes.devices import reported
+from seatrial.harness.nodes.follow import Follower, HeadMeta
+from seatrial.harness.nodes.publisher import Hardware, Publisher
+from seatrial.harness.nodes.writer import NODES, Writer
+from seatrial.harness.quantities import amount, quantities
+from seatrial.scheduler.api.clock import Clock
+from seatrial.scheduler.api.transport import Transport
+from seatrial.scheduler.api.wire import Wire, decoder
+
+log = logging.getLogger(__name__)
+
+OnAnnotations = Callable[[Mapping[str, str]], None]
+
+
+class _Meta(Wire, frozen=True):
+    annotations: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class _Status(Wire, frozen=True):
+    allocatable: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class _Node(Wire, frozen=True):
+    metadata: _Meta = _Meta()
+    status: _Status = _Status()
+
+
+_decode = decoder(_Node)
+
+
+class NodeReport:
+    """Follows the Node that kubelet made, and writes our part of it and the Device object."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        clock: Clock,
+        node: str,
+        hardware: Hardware,
+        *,
+        on_annotations: OnAnnotations = lambda _: None,
+        writes: bool = True,
+    ) -> None:
+        """`on_annotations` gets the Node's annotations whenever it has changed. Without `writes` that is all."""
+        self._writes = writes
+        self._node, self._hardware, self._clock = node, hardware, clock
+        self._writer = Writer(transport, clock)
+        self._on_annotations = on_annotations
+        self._uid = ""
+        self._publisher: Publisher | None = None
+        self._follower = Follower(
+            transport, clock, NODES, {"fieldSelector": f"metadata.name={node}"},
+            on_set=self._node_set, on_gone=self._node_gone,
+        )  # fmt: skip
+
+    def start(self) -> None:
+        """Begin; nothing is written before the Node exists."""
+        self._follower.start()
+
+    def stop(self) -> None:
+        """End; the objects stay as they are."""
+        self._follower.stop()
+        self._writer.close()
+
+    def refresh(self) -> None:
+        """The devices have changed: write everything anew."""
+        if self._publisher is None or not self._writes:
+            return
+        self._publisher.look()
+        self._publisher.publish()
+        self._publisher.mark(self._publisher.device_labels())
+        self._write_bytes({})
+
+    def _node_set(self, head: HeadMeta, raw: msgspec.Raw) -> None:
+        node = _decode(raw)
+        if head.uid != self._uid:
+            self._uid = head.uid
+            self._publisher = Publisher(
+                self._node, head.uid, self._hardware, writer=self._writer, clock=self._clock, host_ip="", runtime="",
+                facts={}, xpu_folder=None, topology=None, port=0,
+            )  # fmt: skip
+            log.info("node found node=%s", self._node)
+            self.refresh()
+        else:
+            self._write_bytes(node.status.allocatable)
+        self._on_annotations(node.metadata.annotations)
+
+    def _node_gone(self, head: HeadMeta) -> None:
+        if head.uid == self._uid:
+            self._uid, self._publisher = "", None
+
+    def _write_bytes(self, found: Mapping[str, str]) -> None:
+        """Write the resources that are counted in bytes; kubelet sets them to 0 when it registers the node anew."""
+        amounts = koordinator_amounts(reported(self._hardware.devices()))
+        own = {name: amounts.get(name, 0) for name in IN_BYTES if name in amounts or name in found}
+        if self._writes and any(name not in found or amount(name, found[name]) != value for name, value in own.items()):
+            wanted = quantities(own)
+            patch = {"status": {"capacity": wanted, "allocatable": wanted}}
+            self._writer.strategic(f"{NODES}/{self._node}/status", patch)
