@@ -21,6 +21,7 @@ import yaml
 from seatrial.harness.errors import ResultsError, UsageError
 from seatrial.harness.results import Case, Run, RunVerdict, is_run, read_run
 from seatrial.reports.grades import CLUSTERS, DEVICES, GRADES, Grade, grade_of, strength
+from seatrial.scheduler.api.yaml_files import load_yaml
 
 State = Literal["verified", "failed", "not verified"]
 
@@ -217,12 +218,12 @@ def read_features(path: Path) -> list[Feature]:
         UsageError: there is no such file, or it is not a list of {id, title, release, group, promises}.
     """
     try:
-        found = msgspec.convert(_with_whole_promises(yaml.safe_load(path.read_text())), list[Feature])
+        found = msgspec.convert(_with_whole_promises(load_yaml(path.read_bytes())), list[Feature])
         _check(found, path)
         return found
     except OSError as error:
         raise UsageError(f"feature list {path}: cannot be read: {error.strerror}") from error
-    except (yaml.YAMLError, UnicodeDecodeError, msgspec.ValidationError) as error:
+    except (yaml.YAMLError, msgspec.ValidationError) as error:
         raise UsageError(f"feature list {path}: expected a list of {{id, title, release, group}}: {error}") from error
 
 

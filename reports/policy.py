@@ -24,6 +24,7 @@ from seatrial.harness.sample_statistics import percentile
 from seatrial.reports.collect import Collection, PromiseResult
 from seatrial.reports.figures import Series, series_of, short
 from seatrial.reports.grades import GRADES
+from seatrial.scheduler.api.yaml_files import load_yaml
 
 NOT_VALID = ("valid", "no")  # label of a measurement of a load that was not valid
 
@@ -70,10 +71,10 @@ def read_policy(path: Path) -> Policy:
         UsageError: the file cannot be read, or is no policy, or demands nothing.
     """
     try:
-        found = msgspec.convert(yaml.safe_load(path.read_text()), Policy)
+        found = msgspec.convert(load_yaml(path.read_bytes()), Policy)
     except OSError as error:
         raise UsageError(f"--require {path}: cannot be read: {error.strerror}") from error
-    except (yaml.YAMLError, UnicodeDecodeError, msgspec.ValidationError) as error:
+    except (yaml.YAMLError, msgspec.ValidationError) as error:
         raise UsageError(
             f"--require {path}: expected {{rows: [{{id, at}}], figures: [{{name, …}}]}}: {error}"
         ) from error

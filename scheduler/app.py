@@ -1,8 +1,10 @@
 """Composition: builds a core from a configuration, a clock and a seed."""
 
+import functools
 import inspect
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
 from seatrial.scheduler.api.clock import Clock
@@ -116,16 +118,28 @@ def build_core(
         {key for plugin in used for key in plugin.reads_annotations},
     )
     handle = Handle(clock, Cache(columns, classes), seed=seed)
-    built = [_build(profile, handle, registry) for profile in profiles]
+    prepare = functools.cache(_prepare)  # plugins of many profiles are looked at once
+    built = [_build(profile, handle, registry, prepare) for profile in profiles]
     runners = {profile.scheduler_name: Runner(profile, handle) for profile in built}
     register(handle)
     queue = SchedulingQueue(clock, built[0].queue_sort, configuration.backoff)
     return Core(handle, runners, queue)
 
 
-def _build(profile: Expanded, handle: Handle, registry: Registry) -> Profile:
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    """A plugin class whose declarations are right."""
+
+    kind: type[Plugin]
+    timed: type[Plugin]
+    takes_args: bool
+
+
+def _build(
+    profile: Expanded, handle: Handle, registry: Registry, prepare: Callable[[type[Plugin]], _Prepared]
+) -> Profile:
     names = dict.fromkeys(name for listed in profile.at.values() for name in listed)
-    plugins = {name: _construct(registry.find(name).kind, handle, profile.args.get(name)) for name in names}
+    plugins = {name: _construct(prepare(registry.find(name).kind), handle, profile.args.get(name)) for name in names}
 
     def at(field: str, kind: type[P]) -> Sequence[P]:
         return [plugin for name in profile.at[field] if isinstance(plugin := plugins[name], kind)]
@@ -146,20 +160,27 @@ def _build(profile: Expanded, handle: Handle, registry: Registry) -> Profile:
     )
 
 
-def _construct(kind: type[Plugin], handle: Handle, args: object) -> Plugin:
-    """Build a plugin.
-
+def _prepare(kind: type[Plugin]) -> _Prepared:
+    """
     Raises:
-        ConfigError: the declarations of its class are wrong, or the constructor raised an exception.
+        ConfigError: the declarations of the class are wrong.
     """
     try:
         check_plugin(kind)
     except ValueError as error:
         raise ConfigError(f"plugin {kind.name}: {error}") from error
-    timed = with_timing(kind)
-    takes_args = "args" in inspect.signature(kind).parameters
+    return _Prepared(kind, with_timing(kind), "args" in inspect.signature(kind).parameters)
+
+
+def _construct(prepared: _Prepared, handle: Handle, args: object) -> Plugin:
+    """Build a plugin.
+
+    Raises:
+        ConfigError: the constructor raised an exception.
+    """
+    kind, timed = prepared.kind, prepared.timed
     try:
-        plugin = timed(handle, args) if takes_args and args is not None else timed(handle)  # type: ignore[call-arg]
+        plugin = timed(handle, args) if prepared.takes_args and args is not None else timed(handle)  # type: ignore[call-arg]
     except Exception as error:
         if kind.__module__.startswith(f"{__package__}."):
             raise

@@ -19,6 +19,10 @@ def test_a_file_within_the_limits_is_read() -> None:
     }
 
 
+def test_a_quoted_text_may_be_long() -> None:
+    assert load_yaml(b"a: '" + b"9" * 5000 + b"'") == {"a": "9" * 5000}
+
+
 @pytest.mark.parametrize(
     ("data", "message"),
     [
@@ -27,6 +31,9 @@ def test_a_file_within_the_limits_is_read() -> None:
         pytest.param(MERGES, "aliases and merge keys that add at most 1000000 values", id="merge-keys"),
         pytest.param(MERGES.replace(b"{<<: [", b"[").replace(b"]}", b"]"), "at most 1000000 values", id="aliases"),
         pytest.param(b"a: 2026-99-99", "a value cannot be read: month must be in 1..12", id="no-date"),
+        pytest.param(b"a: " + b"9" * 3_000_000, "number of at most 1000 characters, found 3000000", id="a-long-number"),
+        pytest.param(b"a: " + b"1:" * 100_000 + b"1", "number of at most 1000 characters", id="base-sixty"),
+        pytest.param(b"a: -0b" + b"1" * 2000, "number of at most 1000 characters", id="binary"),
         pytest.param(b"a: {", "while parsing", id="no-yaml"),
     ],
 )

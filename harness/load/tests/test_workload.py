@@ -48,7 +48,7 @@ shapes:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        pytest.param("shapes: [", "expected the node content", id="not-yaml"),
+        pytest.param("shapes: [", "expected node content", id="not-yaml"),
         pytest.param("pods: 3", "missing required field `shapes`|unknown field `pods`", id="another-key"),
         pytest.param("shapes: []", "shapes: expected at least one, found none", id="no-shapes"),
         pytest.param("shapes: [{name: a, wieght: 2}]", "unknown field `wieght`", id="misspelt-key"),

@@ -23,6 +23,7 @@ from seatrial.harness.nodes.runtimes.protocol import ContainerState, Report, Run
 from seatrial.harness.nodes.variables import resolve_env
 from seatrial.scheduler.api.builders import PROBE_COMMAND
 from seatrial.scheduler.api.clock import Clock, Timer
+from seatrial.scheduler.api.yaml_files import load_yaml
 
 STAGES = Path(__file__).parent.parent / "stages"
 RUNS_FOR, EXIT_CODE = "seatrial.dev/runs-for", "seatrial.dev/exit-code"
@@ -49,7 +50,7 @@ def load_stages(path: Path = STAGES / "default.yaml") -> Stages:
         UsageError: the file cannot be read or has a mistake.
     """
     try:
-        return msgspec.convert(yaml.safe_load(path.read_bytes()), Stages)
+        return msgspec.convert(load_yaml(path.read_bytes()), Stages)
     except (OSError, yaml.YAMLError, msgspec.ValidationError) as error:
         raise UsageError(f"stages {path}: {error}") from error
 

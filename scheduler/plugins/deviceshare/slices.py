@@ -12,6 +12,7 @@ import yaml
 from seatrial.scheduler.api.core import ConfigMap
 from seatrial.scheduler.api.quantity import Amounts, QuantityError, amounts
 from seatrial.scheduler.api.wire import ResourceList
+from seatrial.scheduler.api.yaml_files import load_yaml
 from seatrial.scheduler.cache.classes import renamed
 from seatrial.scheduler.framework.status import Status
 
@@ -52,5 +53,5 @@ class SliceRegistry:
 
 
 def _parse(text: str) -> Sizes:
-    document = msgspec.convert(yaml.safe_load(text) or {}, dict[str, dict[str, ResourceList]])
+    document = msgspec.convert(load_yaml(text.encode()) or {}, dict[str, dict[str, ResourceList]])
     return {model: {name: renamed(amounts(size)) for name, size in sizes.items()} for model, sizes in document.items()}
