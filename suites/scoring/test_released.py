@@ -12,7 +12,7 @@ from seatrial.fixtures.features import suites_folder
 from seatrial.fixtures.profiles import announced
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
-from seatrial.scheduler.api.builders import NodeBuilder, node, pod
+from seatrial.scheduler.api.builders import NodeBuilder, node, pod, pods
 from seatrial.scheduler.api.extension import KOORD_SCHEDULER
 from seatrial.scheduler.api.transport import STRATEGIC_MERGE_PATCH, Request
 
@@ -46,15 +46,15 @@ def add_with_cards(cluster: Trial, *machines: NodeBuilder) -> None:
     ],
 )
 def test_fit_plus_packs_cards(cluster: Trial, expect: Expect, used: str, profile: str, joins: bool) -> None:
-    """One of two equal nodes has a used card: by the announced configuration the next card is taken there."""
+    """One of two equal nodes has two used cards: by the announced configuration the next cards are taken there."""
     assert announced("v1.6/config/fit-plus.config.yaml", FIT_PLUS)
     add_with_cards(cluster, *(node(name).gpus("a10", 4).cpu(64) for name in NODES))
-    cluster.submit(pod("holder").nvidia(1).select({"kubernetes.io/hostname": used}))
+    cluster.submit(pod("holder").nvidia(2).select({"kubernetes.io/hostname": used}))
     expect.bound("holder")
 
-    cluster.submit(pod("a").nvidia(1).scheduler(profile))
-
-    assert (expect.bound("a").spec.node_name == used) == joins
+    for builder in pods("a", 2):
+        cluster.submit(builder.nvidia(1).scheduler(profile))
+        assert (expect.bound(builder.name).spec.node_name == used) == joins
 
 
 @pytest.mark.profile(FIT_PLUS)
@@ -68,10 +68,12 @@ def test_fit_plus_spreads_processors(cluster: Trial, expect: Expect, used: str) 
     cluster.submit(pod("holder").nvidia(1).request(cpu=8, memory="16Gi").select({"kubernetes.io/hostname": used}))
     expect.bound("holder")
 
-    cluster.submit(pod("a").nvidia(1).scheduler(FIT_PLUS))
-    assert expect.bound("a").spec.node_name == used
-    cluster.submit(pod("b").request(cpu=8, memory="16Gi").scheduler(FIT_PLUS))
-    assert expect.bound("b").spec.node_name != used
+    for builder in pods("a", 2):
+        cluster.submit(builder.nvidia(1).scheduler(FIT_PLUS))
+        assert expect.bound(builder.name).spec.node_name == used
+    for builder in pods("b", 2):
+        cluster.submit(builder.request(cpu=2, memory="4Gi").scheduler(FIT_PLUS))
+        assert expect.bound(builder.name).spec.node_name != used
 
 
 @pytest.mark.profile(SCARCE)
@@ -86,8 +88,8 @@ def test_fit_plus_spreads_processors(cluster: Trial, expect: Expect, used: str) 
     ],
 )
 def test_scarce_resources_are_kept(cluster: Trial, expect: Expect, cards: str, profile: str, kept: bool) -> None:
-    """The two pods of the announcement: the one without a card stays off the node with cards, which is by far the
-    emptier one, and the one with a card takes it."""
+    """The two pods of the announcement, three times: those without a card stay off the node with cards, which is by
+    far the emptier one, and those with a card take it."""
     assert announced("v1.6/config/scarce-resource.config.yaml", SCARCE)
     (plain,) = set(NODES) - {cards}
     add_with_cards(cluster, node(cards).gpus("a10", 4).cpu(64))
@@ -95,13 +97,17 @@ def test_scarce_resources_are_kept(cluster: Trial, expect: Expect, cards: str, p
     cluster.submit(pod("holder").request(cpu=8, memory="8Gi").select({"kubernetes.io/hostname": plain}))
     expect.bound("holder")
 
-    for manifest in documents(suites_folder() / "manifests/v1.6/scarce-resource.yaml"):
-        manifest["metadata"]["namespace"] = cluster.name
-        manifest["spec"]["schedulerName"] = profile
-        cluster.accept(manifest, f"/api/v1/namespaces/{cluster.name}/pods")
+    for number in range(3):
+        for manifest in documents(suites_folder() / "manifests/v1.6/scarce-resource.yaml"):
+            name = f"{manifest['metadata']['name']}-{number}"
+            manifest["metadata"] |= {"name": name, "namespace": cluster.name}
+            manifest["spec"]["schedulerName"] = profile
+            cluster.accept(manifest, f"/api/v1/namespaces/{cluster.name}/pods")
+            expect.bound(name)
 
-    assert expect.bound("with-gpu").spec.node_name == cards
-    assert (expect.bound("without-gpu").spec.node_name == plain) == kept
+    where = {found.metadata.name: found.spec.node_name for found in cluster.pods()}
+    assert {where[f"with-gpu-{number}"] for number in range(3)} == {cards}
+    assert {where[f"without-gpu-{number}"] for number in range(3)} == {plain if kept else cards}
 
 
 def documents(path: Path) -> list[dict[str, Any]]:
