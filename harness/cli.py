@@ -4,6 +4,7 @@ Each command is a module of `harness/commands/` that is imported when the comman
 Commands that need `reports/` or `fixtures/` are there; this module names them by string and does not import them.
 """
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -165,19 +166,29 @@ def refuse_empty(words: list[str]) -> None:
             raise UsageError(f"{flag}: expected a value, found an empty one; leave it out for the default")
 
 
+def _drop_output() -> None:
+    """Let what is still buffered go nowhere, so that the interpreter's end does not fail with it."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def main() -> None:
     """Entry point. Exit status 0: success, 1: a verdict failed, 2: the harness or its use was at fault."""
     try:
         words = sys.argv[1:]
         refuse_empty(words)
         result = app(words)
+        sys.stdout.flush()  # what is still buffered may not fit on a full disk
     except HarnessError as error:
         print(f"seatrial: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
     except BrokenPipeError:  # the reader of our output has closed it
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         sys.exit(0)
     except OSError as error:
+        if error.errno in {errno.ENOSPC, errno.EDQUOT} and error.filename is None:
+            print(f"seatrial: output: {error.strerror}", file=sys.stderr)
+            _drop_output()
+            sys.exit(2)
         if error.filename is None:  # not about a file that the user named: a bug, so show the traceback
             raise
         print(f"seatrial: {error.filename}: {error.strerror}", file=sys.stderr)

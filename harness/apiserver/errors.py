@@ -125,6 +125,13 @@ def too_large(limit: int, of: str = "") -> ApiStatusError:
     return ApiStatusError(413, "RequestEntityTooLarge", f"Request entity too large: limit is {what}")
 
 
+def of_patch(reason: str, message: str) -> ApiStatusError:
+    """For a patch that cannot be applied; `reason`: BadRequest (400), TooLarge (413) or Invalid (422)."""
+    if reason == "Invalid":
+        return invalid("", "", "", message, ())
+    return ApiStatusError(413, "RequestEntityTooLarge", message) if reason == "TooLarge" else bad_request(message)
+
+
 def too_many(message: str, *, retry_after: int, causes: Sequence[Mapping[str, str]] = ()) -> ApiStatusError:
     details: dict[str, Any] = {"retryAfterSeconds": retry_after}
     if causes:

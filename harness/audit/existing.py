@@ -7,6 +7,7 @@ from typing import Any
 
 from seatrial.harness.audit.running import RunningAudit, audited
 from seatrial.harness.clusters.kubeconfig import load_access
+from seatrial.harness.clusters.protocol import Capability
 from seatrial.harness.clusters.remote import RemoteCluster
 from seatrial.harness.errors import ClusterError
 from seatrial.scheduler.api.builders import NodeBuilder
@@ -14,6 +15,8 @@ from seatrial.scheduler.api.builders import NodeBuilder
 
 class AuditedCluster(RemoteCluster):
     """A cluster that is read and never written to."""
+
+    capabilities: frozenset[Capability] = frozenset()
 
     def add_nodes(self, nodes: Iterable[NodeBuilder | Mapping[str, Any]]) -> None:  # noqa: ARG002
         raise ClusterError("an audit adds no nodes")

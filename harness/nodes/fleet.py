@@ -24,6 +24,7 @@ from typing import Any, Literal
 import msgspec
 import yaml
 
+from seatrial.harness.devices.vendors import VENDORS
 from seatrial.harness.errors import UsageError
 from seatrial.harness.nodes.hardware import machine_of
 from seatrial.harness.nodes.topology import ANY_PROCESSOR, PLAIN, Kubelet, Processor
@@ -38,12 +39,7 @@ FLEETS = Path(__file__).parent / "fleets"
 DEFAULT = "default"
 MAX_NODES = 100_000
 _MAX_DIGITS = 9  # of a number in a range
-ANY_MODEL = {  # vendor → the model that simulated nodes get where a node's entry leaves it open
-    "nvidia": "a10",
-    "huawei": "ascend-910b3",
-    "cambricon": "mlu370-x8",
-    "amd": "mi300x",
-}
+ANY_MODEL = {name: vendor.any_model for name, vendor in VENDORS.items() if vendor.any_model}
 
 SIMULATED_LABEL = "seatrial.dev/simulated"  # "true", or the run whose agents care for the node
 ENTRY_ANNOTATION = "seatrial.dev/node"

@@ -112,6 +112,13 @@ def test_whoever_has_read_enough_is_no_crash(folder: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def test_a_full_disk_below_the_output_is_no_verdict(folder: Path) -> None:
+    command = [sys.executable, "-m", "seatrial", "devices", "--fake", "a10:2"]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False)  # noqa: S603
+    assert (done.returncode, done.stderr) == (2, "seatrial: output: No space left on device\n")
+
+
 def test_ctrl_c_is_answered(folder: Path) -> None:
     """A replay of a thousand million seeds, ended by Ctrl-C once it has begun."""
     (folder / "n.csv").write_text("sn,cpu_milli,memory_mib,gpu,model\nn0,64000,262144,2,V100M16\n")

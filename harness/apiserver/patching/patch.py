@@ -12,7 +12,7 @@ import orjson
 
 from seatrial.harness.apiserver.schemas.schema_nodes import JsonObject, SchemaNode
 
-Reason = Literal["Invalid", "BadRequest"]
+Reason = Literal["Invalid", "BadRequest", "TooLarge"]
 
 _SET_ORDER: Final = "$setElementOrder/"
 _DELETE_PRIMITIVES: Final = "$deleteFromPrimitiveList/"
@@ -24,7 +24,8 @@ _COPIED_LIMIT: Final = 3 * 1024 * 1024  # bytes, upstream's limit for a body
 class PatchError(Exception):
     """The patch cannot be applied.
 
-    `reason` is BadRequest (400) for a malformed patch, Invalid (422) for one that does not apply to the object.
+    `reason` is BadRequest (400) for a malformed patch, TooLarge (413) for one with too many operations, Invalid (422)
+    for one that does not apply to the object.
     """
 
     def __init__(self, message: str, reason: Reason) -> None:
@@ -58,13 +59,14 @@ def json_patch(obj: Any, ops: Any) -> Any:
     """The object after the operations, all of them or none.
 
     A `test` for null passes where there is nothing, as it does in kube-apiserver.
-    Raises PatchError: BadRequest for what is no list of operations, Invalid for an operation that does not apply.
+    Raises PatchError: BadRequest for what is no list of operations, TooLarge for too many, Invalid for an operation
+    that does not apply.
     """
     if not isinstance(ops, list) or not all(isinstance(op, dict) for op in ops):
         raise PatchError("a JSON patch is a list of operations, each an object", "BadRequest")
     if len(ops) > _OPERATIONS_LIMIT:
         raise PatchError(
-            f"The allowed maximum operations in a JSON patch is {_OPERATIONS_LIMIT}, got {len(ops)}", "BadRequest"
+            f"The allowed maximum operations in a JSON patch is {_OPERATIONS_LIMIT}, got {len(ops)}", "TooLarge"
         )
     copied = 0
     for op in ops:

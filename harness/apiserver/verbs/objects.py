@@ -281,9 +281,7 @@ class Objects:
             else:
                 body = merge_patch(before, patch)
         except PatchError as error:
-            if error.reason == "Invalid":
-                raise errors.invalid("", "", "", str(error), ()) from error
-            raise errors.bad_request(str(error)) from error
+            raise errors.of_patch(error.reason, str(error)) from error
         if not isinstance(body, dict) or not isinstance(body.get("metadata"), dict):
             raise errors.bad_request("the patched object: expected an object with metadata, found none")
         check_kind(resource, body)

@@ -206,9 +206,7 @@ def patched_scale(scale: Object, kind: str, patch: Any) -> Object:
     try:
         found = json_patch(scale, patch) if kind == JSON_PATCH else merge_patch(scale, patch)
     except PatchError as error:
-        if error.reason == "Invalid":
-            raise errors.invalid("", "", "", str(error), ()) from error
-        raise errors.bad_request(str(error)) from error
+        raise errors.of_patch(error.reason, str(error)) from error
     if not isinstance(found, dict):
         raise errors.bad_request("the patched Scale: expected an object, found another type")
     shaped, _ = conform("autoscaling/v1", "Scale", found)

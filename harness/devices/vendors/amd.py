@@ -42,6 +42,7 @@ def _health(record: Any) -> Health:
 
 VENDOR = Vendor(
     title="AMD",
+    any_model="mi300x",
     hardware=AMD,
     provider=_provider,
     grant=amd_grant,

@@ -57,6 +57,7 @@ def _plugin_extra(device: Device) -> dict[str, int]:
 
 VENDOR = Vendor(
     title="Cambricon",
+    any_model="mlu370-x8",
     hardware=CAMBRICON,
     provider=_provider,
     grant=cambricon_grant,

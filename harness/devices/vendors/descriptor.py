@@ -63,6 +63,7 @@ class Vendor:
     health: Callable[[Any], Health]
     names: CardNames
     probe_globs: tuple[str, ...]  # device nodes that a container prints to show what reached it
+    any_model: str = ""  # the catalogue's model of simulated nodes whose entry leaves it open
     kind: DeviceKind = "gpu"
     label: Callable[[Any], str] = field(default=lambda facts: model_label(facts.name))
     details: Callable[[Any], Mapping[str, Any]] = field(default=lambda _: {})  # further fields of `Device`

@@ -50,6 +50,7 @@ def _amounts(device: Device) -> dict[str, int]:
 
 VENDOR = Vendor(
     title="Ascend",
+    any_model="ascend-910b3",
     hardware=HUAWEI,
     provider=_provider,
     grant=ascend_grant,

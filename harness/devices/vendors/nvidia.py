@@ -56,6 +56,7 @@ def _details(record: Any) -> dict[str, Any]:
 
 VENDOR = Vendor(
     title="NVIDIA",
+    any_model="a10",
     hardware=NVIDIA,
     provider=_provider,
     grant=nvidia_grant,
