@@ -31,7 +31,6 @@ from seatrial.scheduler.api.device import (
     DeviceSpec,
 )
 from seatrial.scheduler.api.wire import ObjectMeta, ResourceList
-from seatrial.scheduler.plugins.deviceshare import states
 from seatrial.scheduler.plugins.deviceshare.tests.machines import FUNCTIONS, JOINT, NIC_LABELS, card, paired, single
 from seatrial.scheduler.plugins.deviceshare.tests.test_slices import HUAWEI, SIZES, SOURCE, config_map, npus
 from seatrial.scheduler.tests.play import Play, stories
@@ -167,18 +166,6 @@ def test_cached_results_equal_a_full_evaluation(
 ) -> None:
     play = AnnotatedPlay(**parts)
     play.tell(start, story)
-
-
-@pytest.mark.parametrize("parts", PROFILES[:2], ids=["spread", "pack"])
-@stories(40)
-@given(start=st.lists(nodes(), min_size=1, max_size=4), story=st.lists(events, min_size=5, max_size=40))
-def test_states_that_were_dropped_are_computed_again(
-    parts: dict[str, Any], start: list[tuple[Node, Device | None]], story: list[tuple[str, Any]]
-) -> None:
-    """All states are dropped with every third new one; the nodes and kept results still have theirs."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(states, "MAX_STATES", 3)
-        AnnotatedPlay(**parts).tell(start, story)
 
 
 def selecting(value: str) -> dict[str, Any]:

@@ -1,14 +1,24 @@
-"""How many states of cards are kept."""
+"""How many states of cards are kept, and that this changes no placement."""
 
 import gc
+from typing import Any
 
 import pytest
 
-from seatrial.scheduler.api.device import GPU_CORE
+from seatrial.scheduler.api.builders import PodBuilder
+from seatrial.scheduler.api.device import DEVICE_ALLOCATED, GPU_CORE
 from seatrial.scheduler.plugins.deviceshare import states
 from seatrial.scheduler.plugins.deviceshare.shares import Share
 from seatrial.scheduler.plugins.deviceshare.states import Choice, DeviceState, StateCache
 from seatrial.scheduler.plugins.deviceshare.tests.machines import card
+from seatrial.scheduler.tests.rig import Rig
+
+SHAPES: list[dict[str, Any]] = [
+    {"nvidia.com/gpu": 1},
+    {"koordinator.sh/gpu-core": 30, "koordinator.sh/gpu-memory-ratio": 30},
+    {"koordinator.sh/gpu-core": 60, "koordinator.sh/gpu-memory-ratio": 50},
+    {"koordinator.sh/gpu-core": 20, "koordinator.sh/gpu-memory-ratio": 10},
+]
 
 
 def test_a_node_that_is_never_touched_does_not_keep_what_followed_from_its_state(
@@ -29,6 +39,29 @@ def test_a_node_that_is_never_touched_does_not_keep_what_followed_from_its_state
     gc.collect()
     assert not first.touched(0)
     assert number_of_states() - before <= 1 + 10
+
+
+def test_dropped_states_change_no_placement(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nodes and devices of 120 pods, of which 24 are there at a time, with all states kept and with 3."""
+    usual = placements()
+    monkeypatch.setattr(states, "MAX_STATES", 3)
+    assert placements() == usual
+    assert len({devices for _, devices in usual}) > 12  # different cards and shares
+
+
+def placements() -> list[tuple[str, str]]:
+    rig = Rig()
+    for number in range(4):
+        rig.node(f"n{number}", gpus=8)
+    found = []
+    for number in range(120):
+        shape = SHAPES[number * 7 % 11 % len(SHAPES)]
+        rig.submit(PodBuilder(f"p{number}").resources({"cpu": "1", "memory": "1Gi", **shape}))
+        rig.run()
+        found.append((rig.where(f"p{number}"), rig.binding(f"p{number}").annotations[DEVICE_ALLOCATED]))
+        if number >= 24:
+            rig.delete(f"p{number - 24}")
+    return found
 
 
 def number_of_states() -> int:
