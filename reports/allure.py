@@ -30,6 +30,7 @@ KINDS = {".txt": "text/plain", ".json": "application/json", ".yaml": "applicatio
 CONFIGURATION = "allurerc.json"
 HISTORY = "allure-history.jsonl"
 RELEASES = "https://github.com/koordinator-sh/koordinator/releases/tag"
+_VERSION = re.compile(r"(\d+)\.\d+\.\d+")
 _ESCAPED = re.compile(r"([\\:=\s#!])")
 
 
@@ -143,11 +144,24 @@ def build_html(run: Run, *, which: Callable[[str], str | None] = shutil.which) -
     if page.is_file():  # an older report; Allure 2 refuses to overwrite
         shutil.rmtree(page.parent)
     line = [command, "generate", str(results), "--output", str(page.parent)]
+    if _reads_configuration(command):
+        line += ["--config", str((results / CONFIGURATION).resolve())]
     done = subprocess.run(line, capture_output=True, text=True, check=False)  # noqa: S603  # a list, no shell
     if done.returncode or not page.is_file():
         said = (done.stderr or done.stdout).strip()[-600:] or "no output"
         raise HarnessError(f"allure generate: expected {page}, found exit status {done.returncode}: {said}")
     return page
+
+
+def _reads_configuration(command: str) -> bool:
+    """Whether this is Allure 3 or later.
+
+    Allure 3 looks for its configuration in the working directory only. Allure 2 has an option of the same name for the
+    list of its own plugins, and fails on this file.
+    """
+    said = subprocess.run([command, "--version"], capture_output=True, text=True, check=False)  # noqa: S603  # a list
+    version = _VERSION.search(said.stdout)
+    return version is not None and int(version[1]) >= 3
 
 
 def _escaped(text: str) -> str:

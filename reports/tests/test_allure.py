@@ -77,12 +77,28 @@ def test_without_results_or_command_it_says_so(run: Run) -> None:
     assert "not on PATH" in str(build_html(with_results(run), which=lambda _: None))
 
 
-def test_the_command_gets_results_and_output(run: Run, tmp_path: Path) -> None:
-    program = command(tmp_path, 'mkdir -p "$4" && echo "$1 $2 $3" > "$4/index.html"')
+@pytest.mark.parametrize(
+    ("version", "configured"),
+    [
+        pytest.param("2.34.1", False, id="allure-2-takes-another-file-there"),
+        pytest.param("3.0.0", True, id="allure-3"),
+        pytest.param("10.1.0", True, id="later"),
+        pytest.param("who knows", False, id="no-version"),
+    ],
+)
+def test_the_command_gets_results_output_and_configuration(
+    run: Run, tmp_path: Path, version: str, configured: bool
+) -> None:
+    told = f'if [ "$1" = --version ]; then echo "{version}"; exit; fi; mkdir -p "$4" && echo "$@" > "$4/index.html"'
+    program = command(tmp_path, told)
+    results = run.folder / "allure-results"
     for _ in range(2):  # the second time it replaces its own report
         page = build_html(with_results(run), which=lambda _: program)
         assert page == run.folder / "allure-report" / "index.html"
-        assert Path(page).read_text() == f"generate {run.folder / 'allure-results'} --output\n"
+        file = results.resolve() / "allurerc.json"
+        rest = f" --config {file}" if configured else ""
+        assert Path(page).read_text() == f"generate {results} --output {page.parent}{rest}\n"
+        assert file.is_file()
 
 
 @pytest.mark.parametrize(

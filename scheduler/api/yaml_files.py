@@ -5,15 +5,39 @@ gigabytes. The C parser, where PyYAML has it, is about ten times as fast. Errors
 turn into their own.
 """
 
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Any, Final, Literal
 
 import yaml
 
 MAX_BYTES: Final = 64 * 1024 * 1024
-MAX_DEPTH: Final = 100  # levels of objects and lists
-MAX_EXPANSION: Final = 1_000_000  # values that aliases and merge keys may add
-MAX_DIGITS: Final = 1000  # characters of a number: conversion takes time with the square of its length
+MAX_DIGITS: Final = 1000
+_OF_NUMBERS: Final = "0123456789_:.+-abcdefxABCDEFX"  # decimal, binary, hexadecimal, base 60
 _LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+Limit = Literal["depth", "values", "expansion", "digits"]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a document may have."""
+
+    depth: int  # levels of objects and lists
+    expansion: int  # values that aliases and merge keys may add
+    values: int | None = None
+    digits: int = MAX_DIGITS  # characters of a number: conversion takes time with the square of its length
+
+
+FILES: Final = Limits(depth=100, expansion=1_000_000)
+
+
+class LimitError(yaml.YAMLError):
+    """A document exceeds a limit."""
+
+    def __init__(self, limit: Limit, event: yaml.Event, message: str) -> None:
+        line = f"line {event.start_mark.line + 1}: " if event.start_mark is not None else ""
+        super().__init__(f"{line}expected {message}")
+        self.limit = limit
 
 
 def load_yaml(data: bytes) -> Any:
@@ -25,13 +49,22 @@ def load_yaml(data: bytes) -> Any:
     if len(data) > MAX_BYTES:
         raise yaml.YAMLError(f"expected at most {MAX_BYTES} bytes, found {len(data)}")
     try:
-        _check(data)
+        check_limits(data, FILES)
         return yaml.load(data, Loader=_LOADER)  # noqa: S506 a safe loader, in C where there is one
     except (ValueError, RecursionError, OverflowError, TypeError) as error:  # as for the date 2026-99-99
         raise yaml.YAMLError(f"a value cannot be read: {error}") from error
 
 
-def _check(data: bytes) -> None:
+def check_limits(data: bytes, limits: Limits) -> None:
+    """Check a document by the parser's events, before objects are built.
+
+    Merge keys copy the merged values, so the size with all aliases expanded is an upper limit for them too.
+
+    Raises:
+        LimitError: it exceeds a limit.
+        yaml.YAMLError: it is not YAML.
+        UnicodeDecodeError: it is not text.
+    """
     opened: list[tuple[str | None, int]] = []  # anchor, expanded values before it
     sizes: dict[str, int] = {}  # anchor → expanded values
     values = expanded = 0
@@ -48,21 +81,16 @@ def _check(data: bytes) -> None:
         if isinstance(event, yaml.AliasEvent):
             expanded += sizes.get(event.anchor or "", 0)
         elif isinstance(event, yaml.ScalarEvent):
-            if len(event.value) > MAX_DIGITS and event.implicit[0] and event.value.lstrip("+-")[:1].isdigit():
-                raise yaml.YAMLError(
-                    f"line {_line(event)}: expected a number of at most {MAX_DIGITS} characters,"
-                    f" found {len(event.value)}"
-                )
+            found = len(event.value)
+            if found > limits.digits and event.implicit[0] and not event.value.strip(_OF_NUMBERS):
+                raise LimitError("digits", event, f"a number of at most {limits.digits} characters, found {found}")
         elif isinstance(event, yaml.CollectionStartEvent):
             opened.append((event.anchor, expanded))
-        if len(opened) > MAX_DEPTH:
-            raise yaml.YAMLError(f"line {_line(event)}: expected at most {MAX_DEPTH} levels, found more")
-        if expanded > values + MAX_EXPANSION:
-            raise yaml.YAMLError(
-                f"line {_line(event)}: expected aliases and merge keys that add at most {MAX_EXPANSION} values,"
-                " found more"
+        if len(opened) > limits.depth:
+            raise LimitError("depth", event, f"at most {limits.depth} levels, found more")
+        if limits.values is not None and values > limits.values:
+            raise LimitError("values", event, f"at most {limits.values} values, found more")
+        if expanded > values + limits.expansion:
+            raise LimitError(
+                "expansion", event, f"aliases and merge keys that add at most {limits.expansion} values, found more"
             )
-
-
-def _line(event: yaml.Event) -> int:
-    return event.start_mark.line + 1 if event.start_mark is not None else 0

@@ -19,7 +19,13 @@ def test_a_file_within_the_limits_is_read() -> None:
     }
 
 
-def test_a_quoted_text_may_be_long() -> None:
+@pytest.mark.parametrize("quote", ["", "'"])
+def test_a_text_may_be_long_and_begin_with_a_digit(quote: str) -> None:
+    text = "0aQ/" * 2000  # as the data of a Secret, which is rarely quoted
+    assert load_yaml(f"a: {quote}{text}{quote}".encode()) == {"a": text}
+
+
+def test_a_quoted_number_may_be_long() -> None:
     assert load_yaml(b"a: '" + b"9" * 5000 + b"'") == {"a": "9" * 5000}
 
 

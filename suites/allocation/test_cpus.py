@@ -9,6 +9,7 @@ import pytest
 
 from seatrial.fixtures.cpus import cores, cpu_numa_nodes, cpus, kept_cpus, seats, shares
 from seatrial.fixtures.expect import Expect
+from seatrial.fixtures.profiles import announced
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import PodBuilder, node, pod, pods
@@ -25,7 +26,7 @@ from seatrial.scheduler.api.numa import (
 from seatrial.scheduler.api.wire import to_json
 
 MACHINE = "cpu-64"
-SPREAD_CPUS = "spread-cpus"
+SPREAD_CPUS, RELEASED = "spread-cpus", "released-cpu-bind"
 
 pytestmark = [pytest.mark.needs(Capability.NODES)]
 
@@ -82,6 +83,25 @@ def test_the_default_policy_comes_from_the_configuration(cluster: Trial, expect:
 
     assert set(cores(cluster, default).values()) == {1}
     assert set(cores(cluster, own).values()) == {2}
+
+
+@pytest.mark.feature("CPU-1.configuration-default-cpu-bind")
+@pytest.mark.profile(RELEASED, SPREAD_CPUS)
+@pytest.mark.case("CP-015", severity="critical")
+@pytest.mark.parametrize("order", [(RELEASED, SPREAD_CPUS), (SPREAD_CPUS, RELEASED)], ids=["first", "second"])
+@pytest.mark.parametrize("qos", ["LSR", "LSE"])
+def test_the_released_configuration(cluster: Trial, expect: Expect, qos: str, order: tuple[str, str]) -> None:
+    """By the announced configuration pods without a policy get whole cores, beside a pod of a profile that spreads."""
+    assert announced("v0.6/config/default-cpu-bind.config.yaml", RELEASED)
+    cluster.add(node("n1").server(MACHINE))
+    for profile in order:
+        cluster.submit(bound(pod(profile), 4, qos).scheduler(profile))
+        expect.running(profile)
+
+    released, spread = expect.running(RELEASED, SPREAD_CPUS)
+
+    assert sorted(cores(cluster, released).values()) == [2, 2]
+    assert sorted(cores(cluster, spread).values()) == [1, 1, 1, 1]
 
 
 @pytest.mark.feature("CPU-1.others-share")

@@ -8,14 +8,16 @@ import pytest
 
 from seatrial.fixtures.cpus import cpu_numa_nodes, cpus, shares
 from seatrial.fixtures.expect import Expect
+from seatrial.fixtures.profiles import announced
 from seatrial.fixtures.promises import check_arrival, minors, numa_nodes
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import NodeBuilder, PodBuilder, node, pod, pods
+from seatrial.scheduler.api.extension import KOORD_SCHEDULER
 from seatrial.scheduler.api.numa import BEST_EFFORT, RESTRICTED, SINGLE_NUMA_NODE
 
 MACHINE, CARDS = "cpu-64", "dgx-h100"
-PACKING, SPREADING = "packing-numa", "spreading-numa"
+PACKING, SPREADING, RELEASED = "packing-numa", "spreading-numa", "released-numa-scoring"
 GIB = 1 << 30
 
 pytestmark = [pytest.mark.needs(Capability.NODES)]
@@ -170,6 +172,33 @@ def test_scores(cluster: Trial, expect: Expect, profile: str, on_nodes: int, on_
         used.setdefault(found.spec.node_name, set()).update(shares(found))
     assert len(used) == on_nodes
     assert {len(item) for item in used.values()} == {on_numa_nodes}
+
+
+@pytest.mark.feature("NUMA-3.configuration-numa-scoring")
+@pytest.mark.case("NU-013", severity="critical")
+@pytest.mark.profile(RELEASED)
+@pytest.mark.parametrize(
+    ("profile", "joins"),
+    [
+        pytest.param(RELEASED, True, id="released-fills-up"),
+        pytest.param(KOORD_SCHEDULER, False, id="by-default-it-goes-to-the-emptier"),
+    ],
+)
+def test_the_released_configuration(cluster: Trial, expect: Expect, profile: str, joins: bool) -> None:
+    """By the announced configuration a pod joins the used one of two NUMA nodes, which is not the first."""
+    assert announced("v1.4/config/numa-scoring.config.yaml", RELEASED)
+    cluster.add(labelled(SINGLE_NUMA_NODE))
+    for name, cpu in (("first", 30), ("second", 16)):
+        cluster.submit(plain(name, cpu))
+        expect.running(name)
+    (first,), (second,) = (shares(cluster.pod(name)) for name in ("first", "second"))
+    assert first < second
+    cluster.delete("first")
+
+    cluster.submit(plain("a", 4).scheduler(profile))
+
+    (given,) = shares(expect.running("a"))
+    assert given == (second if joins else first)
 
 
 @pytest.mark.feature("DEV-5.with-cpus", "NUMA-4.cards-and-cpus")

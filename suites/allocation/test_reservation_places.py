@@ -3,17 +3,14 @@
 Cases of plain reservations are in test_reservations.py.
 """
 
-from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
-import yaml
 
 from seatrial.fixtures.cluster import Ask
 from seatrial.fixtures.expect import Expect
-from seatrial.fixtures.features import suites_folder
-from seatrial.fixtures.profiles import SHIPPED
+from seatrial.fixtures.profiles import announced
 from seatrial.fixtures.promises import reservation_of
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
@@ -117,9 +114,7 @@ def test_selectors_are_found_by_an_index(cluster: Trial, expect: Expect, service
 def test_the_released_configuration_of_preemption(cluster: Trial, expect: Expect) -> None:
     """The announcement's arguments, and what they do: the plugin Reservation, and not DefaultPreemption, makes room for
     a Reservation. Of two pods the one of lower priority goes; one that may not be preempted stays."""
-    folder = suites_folder()
-    announced = plugins_of(folder / "manifests/v1.6/config/reservation-preemption.config.yaml", "koord-scheduler")
-    assert announced == plugins_of(folder / SHIPPED, RESERVING), "the profile must be that of the announcement"
+    assert announced("v1.6/config/reservation-preemption.config.yaml", RESERVING)
     cluster.apply(priority_class("trial-middle", 1000), priority_class("trial-high", 2000))
     cluster.add(node("n1").cpu(SMALL))
     cluster.submit(
@@ -135,15 +130,3 @@ def test_the_released_configuration_of_preemption(cluster: Trial, expect: Expect
     expect.gone("low")
     assert expect.available("held").status.node_name == "n1"
     assert {found.metadata.name for found in cluster.pods() if not found.deleting} == {"spared", "middle"}
-
-
-def plugins_of(path: Path, name: str) -> dict[str, Any]:
-    """Plugins and arguments of one profile in a configuration file."""
-    found = next(
-        profile for profile in yaml.safe_load(path.read_bytes())["profiles"] if profile["schedulerName"] == name
-    )
-    arguments = {
-        entry["name"]: {key: value for key, value in entry["args"].items() if key not in {"apiVersion", "kind"}}
-        for entry in found["pluginConfig"]
-    }
-    return {"plugins": found["plugins"], "arguments": arguments}

@@ -123,6 +123,7 @@ def test_places_for_pods_are_all_used(cluster: Trial, expect: Expect) -> None:
 
 @pytest.mark.feature("SCORE-4.fit")
 @pytest.mark.case("SC-155", severity="normal")
+@pytest.mark.needs(Capability.OWN_CLUSTER)  # a RuntimeClass has no namespace
 def test_overhead_counts(cluster: Trial, expect: Expect) -> None:
     """A pod of 3 CPUs with an overhead of 2 does not fit on a node with 4; with an overhead of 1 it does."""
     cluster.add(node("n1").cpu(4))

@@ -15,6 +15,7 @@ from seatrial.harness.apiserver import errors
 from seatrial.harness.apiserver.protobuf import decoding as protobuf
 from seatrial.harness.apiserver.protobuf import wire as protobuf_wire
 from seatrial.harness.apiserver.protobuf.decoding import CONTENT_TYPE as PROTOBUF
+from seatrial.scheduler.api.yaml_files import MAX_DIGITS, LimitError, Limits, check_limits
 
 BODY_LIMIT = 3 * 1024 * 1024  # bytes, as upstream
 DEPTH_LIMIT = 200  # levels of objects and lists
@@ -24,6 +25,13 @@ DEFINITION_VALUES_LIMIT = 60_000  # of the body of a CustomResourceDefinition, w
 _DEFINITIONS = ("apiextensions.k8s.io", "customresourcedefinitions")
 YAML_LIMIT = 100_000  # values of a YAML document; decoding takes about 10 µs each
 YAML_SLOW_FROM = 16 * 1024  # bytes of YAML that are decoded beside the event loop
+_YAML_LIMITS = Limits(depth=DEPTH_LIMIT, expansion=EXPANSION_LIMIT, values=YAML_LIMIT)
+_EXCEEDED = {
+    "depth": f"is nested too deep: the limit is {DEPTH_LIMIT} levels",
+    "values": f"has too many values for YAML: the limit is {YAML_LIMIT}; send JSON",
+    "expansion": "expands too far: expected fewer or smaller YAML aliases",
+    "digits": f"has a number that is too long: the limit is {MAX_DIGITS} characters",
+}
 _JSON_MIN, _JSON_MAX = -(2**63), 2**64  # range of integers that orjson encodes
 
 
@@ -172,42 +180,14 @@ def _yaml(body: bytes) -> Any:
 
 
 def _check_yaml_events(body: bytes) -> None:
-    """Check depth, number of values and their number after alias expansion before objects are built.
+    """Check depth, numbers of values before and after the expansion of aliases, and digits, before objects are built.
 
-    The C parser recurses, and a stack overflow ends the process. Merge keys (`<<`) copy the merged values, so the
-    expanded size is an upper limit for them too.
+    The C parser recurses, and a stack overflow ends the process.
     """
-    open_collections: list[tuple[str | None, int]] = []  # anchor, expanded values before it
-    sizes: dict[str, int] = {}  # anchor → expanded values
-    values = expanded = 0
-    base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        for event in yaml.parse(body, Loader=base):
-            if isinstance(event, yaml.CollectionEndEvent):
-                anchor, before = open_collections.pop()
-                if anchor is not None:
-                    sizes[anchor] = expanded - before
-                continue
-            if not isinstance(event, yaml.NodeEvent):
-                continue
-            values += 1
-            expanded += 1
-            if isinstance(event, yaml.AliasEvent):
-                expanded += sizes.get(event.anchor or "", 0)
-            elif isinstance(event, yaml.CollectionStartEvent):
-                open_collections.append((event.anchor, expanded))
-            if len(open_collections) > DEPTH_LIMIT:
-                raise errors.bad_request(
-                    f"the body of the request is nested too deep: the limit is {DEPTH_LIMIT} levels"
-                )
-            if values > YAML_LIMIT:
-                raise errors.bad_request(
-                    f"the body of the request has too many values for YAML: the limit is {YAML_LIMIT}; send JSON"
-                )
-            if expanded > values + EXPANSION_LIMIT:
-                raise errors.bad_request(
-                    "the body of the request expands too far: expected fewer or smaller YAML aliases"
-                )
+        check_limits(body, _YAML_LIMITS)
+    except LimitError as error:
+        raise errors.bad_request(f"the body of the request {_EXCEEDED[error.limit]}") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise errors.bad_request(f"the body of the request cannot be read: {error}") from error
 

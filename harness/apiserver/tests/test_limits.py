@@ -65,6 +65,7 @@ MERGES = b"a0: &a0 {x: 1, y: 2}\n" + b"".join(
 @pytest.mark.parametrize(
     ("body", "message"),
     [
+        pytest.param(b"a: " + b"1:" * 100_000 + b"1", "a number that is too long", id="base-sixty"),
         pytest.param(MERGES, "expands too far", id="merge-keys"),
         pytest.param(MERGES.replace(b"{<<: [", b"[").replace(b"]}", b"]"), "expands too far", id="aliases"),
         pytest.param(b"x: [" + b"1," * YAML_LIMIT + b"1]", "too many values for YAML", id="many-values"),
