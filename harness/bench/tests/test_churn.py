@@ -3,8 +3,6 @@
 import pytest
 
 from seatrial.harness.bench import churn
-from seatrial.scheduler.framework import signatures
-from seatrial.scheduler.plugins.deviceshare import states
 
 
 def test_readings_and_pods_at_a_time() -> None:
@@ -28,15 +26,3 @@ def test_pods_without_room_leave_at_once() -> None:
     figures = churn.bench_churn(1, 400, lambda _: None)
     assert 0 < figures["unplaced"] < 400
     assert figures["alive"] == 4
-
-
-def test_objects_do_not_become_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Kept objects after 2,000 and after 4,000 placements, with room for 32 states of cards and 32 signatures.
-
-    Every second placement brings a node's cards into a new state, which is about eight objects.
-    """
-    monkeypatch.setattr(states, "MAX_STATES", 32)
-    monkeypatch.setattr(signatures, "MAX_NUMBERS", 0)
-    monkeypatch.setattr(signatures, "MIN_SIGNATURES", 32)
-    objects = churn.bench_churn(10, 4000, lambda _: None, seed=1)["objects"]
-    assert objects[-1] - objects[4] < 32 * 8

@@ -1,12 +1,15 @@
 """How many states of cards are kept, and that this changes no placement."""
 
 import gc
+import random
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from seatrial.scheduler.api.builders import PodBuilder
 from seatrial.scheduler.api.device import DEVICE_ALLOCATED, GPU_CORE
+from seatrial.scheduler.framework import signatures
 from seatrial.scheduler.plugins.deviceshare import states
 from seatrial.scheduler.plugins.deviceshare.shares import Share
 from seatrial.scheduler.plugins.deviceshare.states import Choice, DeviceState, StateCache
@@ -62,6 +65,36 @@ def placements() -> list[tuple[str, str]]:
         if number >= 24:
             rig.delete(f"p{number - 24}")
     return found
+
+
+def test_kept_objects_do_not_become_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All objects after 1,500 and after 3,000 placements, with room for 32 states of cards and 32 signatures.
+
+    More than every third placement brings a node's cards into a new state, which is about eight objects.
+    """
+    monkeypatch.setattr(states, "MAX_STATES", 32)
+    monkeypatch.setattr(signatures, "MAX_NUMBERS", 0)
+    monkeypatch.setattr(signatures, "MIN_SIGNATURES", 32)
+    rig, draw = Rig(), random.Random(1)  # noqa: S311 - a fixed sequence of shapes
+    for number in range(8):
+        rig.node(f"n{number}", gpus=8)
+    examples = [
+        rig.pod(PodBuilder(f"example-{at}").resources({"cpu": "1", "memory": "1Gi", **shape}))
+        for at, shape in enumerate(SHAPES)
+    ]
+    kept = []
+    for number in range(3000):
+        pod = rig.pod(PodBuilder(f"p{number}"))
+        rig.core.set_pod(replace(pod, spec=draw.choice(examples).spec))  # pods of one template share their spec
+        rig.run()
+        rig.decisions.clear()
+        if number >= 48:
+            rig.delete(f"p{number - 48}")
+            del rig.pods[f"p{number - 48}"]
+        if number in {1499, 2999}:
+            gc.collect()
+            kept.append(len(gc.get_objects()))
+    assert kept[1] - kept[0] < 32 * 8
 
 
 def number_of_states() -> int:
