@@ -498,3 +498,23 @@ def test_a_successor_gives_the_room_back_when_a_member_is_deleted(
     classes.delete(other)
 
     expect.running("next", within=30)
+
+
+@pytest.mark.feature("PRE-3.given-back")
+@pytest.mark.case("JP-037", severity="critical")
+@pytest.mark.needs(Capability.VIRTUAL_TIME)  # as above
+def test_a_gang_whose_victims_still_end_evicts_nobody_else(classes: Trial, expect: Expect) -> None:
+    """The victims on n1 do not end, and n1 is cordoned meanwhile: the pods on n2 stay."""
+    hosts(classes, n1=1, n2=1)
+    classes.submit(filler("low", "n1", grace=300), filler("middle", "n2", priority="trial-middle"))
+    expect.running("low", "middle")
+    classes.inject({"node": "n1", "verb": "frozen"})
+    classes.apply(gang("train", 1).waiting_time(600))
+    classes.submit(*workers("train", 1))
+    expect.gone("low")
+    where = classes.pod("low").spec.node_name
+
+    assert classes.call("PATCH", f"/api/v1/nodes/{where}", {"spec": {"unschedulable": True}}).ok
+
+    expect.stable(seconds=20)
+    assert left(classes) == ["middle"]
