@@ -4,13 +4,21 @@ import ctypes
 import os
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
 STOP_WITHIN = 10.0  # seconds between SIGTERM and SIGKILL
 GROUP_STOP_WITHIN = 5.0  # the same, for what an interrupted program left behind
+MUTANT = "SEATRIAL_MUTANT"  # set in a campaign of mutants: the mutant that our programs run with
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None)
+
+
+def program(module: str) -> list[str]:
+    """The command that runs a program of ours; in a campaign with the mutant under judgement."""
+    launcher = ["-m", "seatrial.harness.mutation.program"] if MUTANT in os.environ else ["-m"]
+    return [sys.executable, *launcher, module]
 
 
 def die_with_parent(number: int = signal.SIGTERM) -> None:

@@ -13,7 +13,6 @@ import logging
 import os
 import socket
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from seatrial.harness.apiserver.access.credentials import Credentials
 from seatrial.harness.apiserver.attempts import Answer, Call
 from seatrial.harness.apiserver.webhooks.calling import HttpsCaller
 from seatrial.harness.private_files import write_private
-from seatrial.harness.processes import die_with_parent, stop
+from seatrial.harness.processes import die_with_parent, program, stop
 from seatrial.scheduler.api.quota import QUOTA_NAME
 
 log = logging.getLogger(__name__)
@@ -67,7 +66,7 @@ class QuotaWebhook:
     def _start(self) -> None:
         descriptor = self._socket.fileno()
         command = [
-            sys.executable, "-m", "seatrial.scheduler.webhooks", "--listen-fd", str(descriptor),
+            *program("seatrial.scheduler.webhooks"), "--listen-fd", str(descriptor),
             "--cert-dir", str(self._folder), "--kubeconfig", str(self._kubeconfig),
             "--multi-quota-tree", "--disable-device-resource-spec",
         ]  # fmt: skip

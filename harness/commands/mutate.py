@@ -22,7 +22,7 @@ from seatrial.harness.mutation.campaign import (
     run_baseline,
     run_campaign,
 )
-from seatrial.harness.mutation.catalogue import Mutant, check, load, select
+from seatrial.harness.mutation.catalogue import INPROCESS, Mutant, check, load, select
 from seatrial.harness.mutation.child import Result
 from seatrial.harness.mutation.results_file import ResultsFile, remaining
 from seatrial.harness.mutation.table import caught_by, write_table
@@ -94,11 +94,16 @@ async def _run(
     """Outcomes by mutant, after the baseline."""
     if not mutants:
         return {}
-    groups = [files_of(mutant, all_suites=not quick) for mutant in mutants]
-    files = dict.fromkeys(path for group in groups for part in group for path in part)
-    print(f"the suites over the original: {len(files)} files", file=sys.stderr, flush=True)
-    baseline = await run_baseline(list(files), limit=limit)
-    limit = max(limit, MAX_SLOWDOWN * sum(baseline.files.values()))
+    by_subject: dict[str, dict[Path, None]] = {}
+    for mutant in mutants:
+        for number, part in enumerate(files_of(mutant, all_suites=not quick)):
+            by_subject.setdefault(INPROCESS if number else mutant.subject, {}).update(dict.fromkeys(part))
+    seconds: dict[str, float] = {}
+    for subject, files in by_subject.items():
+        print(f"the suites over the original: {len(files)} files, subject {subject}", file=sys.stderr, flush=True)
+        baseline = await run_baseline(list(files), subject=subject, limit=limit)
+        seconds = baseline.files | seconds
+    limit = max(limit, MAX_SLOWDOWN * sum(seconds.values()))
 
     def progress(made: Progress) -> None:
         if file is not None:
@@ -106,7 +111,7 @@ async def _run(
         _print_progress(made)
 
     outcomes = await run_campaign(
-        mutants, jobs=jobs, all_suites=not quick, limit=limit, seconds=baseline.files, progress=progress
+        mutants, jobs=jobs, all_suites=not quick, limit=limit, seconds=seconds, progress=progress
     )
     return {outcome.mutant.id: outcome for outcome in outcomes}
 

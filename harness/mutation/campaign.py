@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 
 from seatrial.harness.errors import UsageError
-from seatrial.harness.mutation.catalogue import PACKAGE, Mutant
+from seatrial.harness.mutation.catalogue import INPROCESS, PACKAGE, Mutant
 from seatrial.harness.mutation.child import Result
 
 TIMEOUT = 300.0  # seconds of processor time for a group of suites; the original takes about 80 for all
@@ -64,10 +64,11 @@ def files_of(mutant: Mutant, *, all_suites: bool, seconds: Mapping[str, float] |
     return [first, sorted(others, key=lambda path: known.get(path.relative_to(SUITES).as_posix(), 0.0))]
 
 
-async def _run_one(mutant: Mutant, groups: Sequence[Sequence[Path]], *, subject: str, limit: float) -> Result:
+async def _run_one(mutant: Mutant, groups: Sequence[Sequence[Path]], *, limit: float) -> Result:
     result = Result(mutant.id)
     spent, ran = 0.0, 0
-    for files in groups:
+    for number, files in enumerate(groups):
+        subject = INPROCESS if number else mutant.subject
         result = await _run_files(mutant.id, files, subject=subject, limit=limit)
         spent, ran = spent + result.seconds, ran + result.tests
         if result.caught:
@@ -119,7 +120,7 @@ def _hung(name: str, limit: float) -> Result:
     return Result(name, True, "", "", "hung", f"the suites did not end within {limit:g} s", limit)
 
 
-async def run_baseline(files: Sequence[Path], *, subject: str = "inprocess", limit: float = TIMEOUT) -> Result:
+async def run_baseline(files: Sequence[Path], *, subject: str = INPROCESS, limit: float = TIMEOUT) -> Result:
     """Run the suites over the original.
 
     Raises:
@@ -139,7 +140,6 @@ async def run_campaign(
     *,
     jobs: int,
     all_suites: bool = True,
-    subject: str = "inprocess",
     limit: float = TIMEOUT,
     seconds: Mapping[str, float] | None = None,
     progress: Callable[[Progress], None] = lambda _: None,
@@ -156,7 +156,7 @@ async def run_campaign(
         nonlocal done
         async with free:
             groups = files_of(mutant, all_suites=all_suites, seconds=seconds)
-            outcome = Outcome(mutant, await _run_one(mutant, groups, subject=subject, limit=limit))
+            outcome = Outcome(mutant, await _run_one(mutant, groups, limit=limit))
         done += 1
         left = (now() - begun) / done * (len(mutants) - done)
         progress(Progress(outcome, done, len(mutants), left))

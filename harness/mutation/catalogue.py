@@ -16,6 +16,7 @@ from seatrial.harness.errors import UsageError
 
 PACKAGE = Path(seatrial.__path__[0])  # the folder with scheduler/, suites/ and so on
 FOLDER = PACKAGE / "suites" / "mutants"
+INPROCESS = "inprocess"  # the subject in virtual time
 
 
 class Edit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -42,6 +43,7 @@ class Mutant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     equivalent: str = ""  # why no observer can distinguish it from the original; "": one can
     area: str = ""  # set by `load`
     suites: tuple[str, ...] = ()  # set by `load`
+    subject: str = INPROCESS  # set by `load`
 
     @property
     def modules(self) -> frozenset[str]:
@@ -49,11 +51,12 @@ class Mutant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class _Area(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One file of the catalogue. `suites` run first, all others after them."""
+    """One file of the catalogue. `suites` run first, with this subject; all others after them, in virtual time."""
 
     area: str
     suites: tuple[str, ...]
     mutants: tuple[Mutant, ...]
+    subject: str = INPROCESS
 
 
 class MutantError(UsageError):
@@ -72,7 +75,8 @@ def load(folder: Path = FOLDER) -> list[Mutant]:
             area = msgspec.yaml.decode(file.read_bytes(), type=_Area)
         except (msgspec.DecodeError, ValueError) as error:
             raise UsageError(f"{file.name}: expected an area of the catalogue of mutants: {error}") from error
-        found += [msgspec.structs.replace(mutant, area=area.area, suites=area.suites) for mutant in area.mutants]
+        own = {"area": area.area, "suites": area.suites, "subject": area.subject}
+        found += [msgspec.structs.replace(mutant, **own) for mutant in area.mutants]
     seen: set[str] = set()
     for mutant in found:
         if mutant.id in seen:

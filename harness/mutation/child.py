@@ -4,20 +4,19 @@
 The process is ended after so many seconds of processor time, which a busy machine does not change.
 """
 
-import importlib.abc
-import importlib.machinery
 import math
+import os
 import resource
 import sys
 import time
-import types
 from collections.abc import Generator, Sequence
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from seatrial.harness.mutation.catalogue import Mutant, load, mutated, select
+from seatrial.harness.mutation.importing import apply
+from seatrial.harness.processes import MUTANT
 
 
 class Result(msgspec.Struct):
@@ -32,44 +31,6 @@ class Result(msgspec.Struct):
     seconds: float = 0.0  # until the failure, without imports
     tests: int = 0  # tests that ran before
     files: dict[str, float] = {}  # seconds of each test file, with setup
-
-
-class MutantLoader(importlib.machinery.SourceFileLoader):
-    """Compiles the mutated source and neither reads nor writes cached bytecode."""
-
-    def __init__(self, name: str, path: str, mutant: Mutant) -> None:
-        super().__init__(name, path)
-        self._mutant = mutant
-
-    def get_code(self, fullname: str) -> types.CodeType:
-        path = Path(self.get_filename(fullname))
-        file = fullname.removeprefix("seatrial.").replace(".", "/")
-        file += "/__init__.py" if path.name == "__init__.py" else ".py"
-        code: types.CodeType = compile(mutated(self._mutant, file, path.read_text()), str(path), "exec")
-        return code
-
-
-class MutantFinder(importlib.abc.MetaPathFinder):
-    """Finds the modules that the mutant changes."""
-
-    def __init__(self, mutant: Mutant) -> None:
-        self._mutant = mutant
-        loaded = self._modules() & sys.modules.keys()
-        if loaded:
-            raise RuntimeError(f"mutant {mutant.id} comes too late: {', '.join(sorted(loaded))} is imported already")
-
-    def _modules(self) -> frozenset[str]:
-        return frozenset(module.removesuffix(".__init__") for module in self._mutant.modules)
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: types.ModuleType | None = None
-    ) -> importlib.machinery.ModuleSpec | None:
-        if fullname not in self._modules():
-            return None
-        spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
-        if spec is not None and spec.origin is not None:
-            spec.loader = MutantLoader(fullname, spec.origin, self._mutant)
-        return spec
 
 
 class FirstFailure:
@@ -112,8 +73,8 @@ def main(arguments: Sequence[str]) -> int:
     resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(float(seconds)), resource.RLIM_INFINITY))
     result = Result(name)
     if name:
-        (mutant,) = select(load(), ids=[name])
-        sys.meta_path.insert(0, MutantFinder(mutant))
+        apply(name)
+        os.environ[MUTANT] = name  # the webhooks' process applies it too
     code = int(pytest.main(["-x", "-q", "-p", "no:cacheprovider", *rest], plugins=[FirstFailure(result)]))
     if code not in {0, 1, 5} and not result.caught:
         result.caught, result.verdict, result.message = True, "broken", f"pytest ended with exit status {code}"

@@ -2,7 +2,6 @@
 
 import selectors
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -16,7 +15,7 @@ from seatrial.harness.clusters.protocol import Capability, Cluster
 from seatrial.harness.clusters.simulated import expect
 from seatrial.harness.errors import SubjectError, UsageError
 from seatrial.harness.private_files import private_folder
-from seatrial.harness.processes import die_with_parent, stop
+from seatrial.harness.processes import die_with_parent, program, stop
 from seatrial.scheduler.api.transport import Request
 from seatrial.scheduler.controllers.app import build_manager
 
@@ -47,7 +46,7 @@ def running_manager(cluster: Cluster, selector: str) -> Iterator[None]:
         raise UsageError(f"the manager is a process, and cluster {cluster.name!r} has no address for processes")
     with ExitStack() as cleanup:
         log = cleanup.enter_context(private_folder()) / "manager.log"
-        command = [sys.executable, "-m", "seatrial.scheduler.controllers", "--kubeconfig",
+        command = [*program("seatrial.scheduler.controllers"), "--kubeconfig",
                    str(cluster.endpoint.kubeconfig), "--selector", selector]  # fmt: skip
         process = _start(command, log, cleanup)
         cluster.wait(lambda: READY_LINE in log.read_text() or process.poll() is not None, within=START_WITHIN)
@@ -65,7 +64,7 @@ def running_node_webhook(cluster: Cluster, name: str, labels: str) -> Iterator[N
     """
     with ExitStack() as cleanup:
         folder = cleanup.enter_context(private_folder())
-        command = [sys.executable, "-m", "seatrial.scheduler.webhooks", "--port", "0",
+        command = [*program("seatrial.scheduler.webhooks"), "--port", "0",
                    "--cert-dir", str(folder / "tls"), "--disable-device-resource-spec", "--nodes",
                    "--node-labels", labels]  # fmt: skip
         process = _start(command, folder / "webhook.log", cleanup, output=subprocess.PIPE)

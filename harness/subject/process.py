@@ -95,8 +95,13 @@ class ProcessSubject(Subject):
             except OSError as error:
                 raise SubjectError(f"{self._command[0]}: cannot be started: {error.strerror}") from error
 
+    @property
+    def services_url(self) -> str:
+        """The address of its debug and services port; empty if it is unknown."""
+        return self._services.replace(PORT, str(self._port))
+
     def ask(self, method: str, path: str, body: bytes = b"") -> Response | None:
-        return ask(self._services.replace(PORT, str(self._port)), method, path, body) if self._services else None
+        return ask(self.services_url, method, path, body) if self._services else None
 
     def kill(self) -> None:
         assert self._process is not None  # noqa: S101
