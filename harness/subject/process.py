@@ -1,5 +1,6 @@
 """The scheduler under test as a child process: start, check, stop, log. It ends when this process ends."""
 
+import resource
 import subprocess
 import sys
 import time
@@ -145,6 +146,10 @@ class ProcessSubject(Subject):
     def pid(self) -> int:
         assert self._process is not None  # noqa: S101
         return self._process.pid
+
+    def memory_mib(self) -> float:
+        resident = Path(f"/proc/{self.pid}/statm").read_text().split()[1]
+        return int(resident) * resource.getpagesize() / (1 << 20)
 
     def log(self) -> str:
         if self._log_file is None or not self._log_file.exists():
