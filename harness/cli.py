@@ -22,7 +22,9 @@ COMMANDS = {  # name → module and function, and the text of `seatrial --help`
         "Run suites with their long cases; keep and push the results.",
     ),
     "up": ("seatrial.harness.commands.up:up", "Start a local cluster."),
-    "down": ("seatrial.harness.commands.up:down", "End a cluster that was started with `up --detach`."),
+    "down": ("seatrial.harness.commands.up:down", "End a cluster that was started with `up`."),
+    "list": ("seatrial.harness.commands.clusters:list_", "The clusters that `up` started and that run."),
+    "logs": ("seatrial.harness.commands.clusters:logs", "Logs of a cluster's components."),
     "load": (
         "seatrial.harness.commands.load:load",
         "Create, watch and delete pods with Locust; latency and throughput.",

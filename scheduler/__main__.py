@@ -23,7 +23,7 @@ from seatrial.scheduler.client.leader import Elector, seconds
 from seatrial.scheduler.config import ConfigError, load
 from seatrial.scheduler.framework.routes import Routes
 from seatrial.scheduler.services.flags import level_of
-from seatrial.scheduler.services.http import serve
+from seatrial.scheduler.services.http import serve, serve_on
 from seatrial.scheduler.shell import Shell
 
 log = logging.getLogger("seatrial.scheduler")
@@ -82,6 +82,7 @@ def run(
     debug_diagnosis: Annotated[bool, cyclopts.Parameter(name=["--debug-diagnosis", "-d"], negative="")] = False,
     address: str = "127.0.0.1",
     port: int | None = None,
+    listen_descriptor: int | None = None,
     leader_elect: bool | None = None,
     scheduler_monitor_period: str = "10s",
     scheduling_timeout: str = "30s",
@@ -99,6 +100,7 @@ def run(
         debug_diagnosis: Log a diagnosis of each failed cycle as JSON; slow as well.
         address: Address of health, metrics and debug flags, served without authentication; 0.0.0.0: all interfaces.
         port: Port of these services; 0: none. By default 10251 and 10252, each only if it is free.
+        listen_descriptor: Number of an inherited socket that listens already, instead of `address` and `port`.
         leader_elect: Schedule only while holding a Lease, so that one of several schedulers works; by default as in
             leaderElection of the configuration, which also names the Lease. Exit status 1 when the Lease is lost.
         scheduler_monitor_period: Interval of checks for pods whose scheduling takes too long.
@@ -131,9 +133,14 @@ def run(
         )  # fmt: skip
         routes = build_routes(shell, configuration)
         try:
-            listening = await listen(routes, address, port)
-        except OSError as error:
-            print(f"scheduler: --address {address} --port {port}: cannot listen: {error.strerror}", file=sys.stderr)  # noqa: T201
+            listening = (
+                await listen(routes, address, port)
+                if listen_descriptor is None
+                else [await serve_on(routes, socket.socket(fileno=listen_descriptor))]
+            )
+        except (OSError, ValueError) as error:  # ValueError: the descriptor is negative
+            where = f"--address {address} --port {port}" if listen_descriptor is None else "--listen-descriptor"
+            print(f"scheduler: {where}: cannot listen: {getattr(error, 'strerror', error)}", file=sys.stderr)  # noqa: T201
             return 2
         stopped = asyncio.Event()
         lost = False

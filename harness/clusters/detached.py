@@ -1,6 +1,7 @@
-"""Clusters that outlive the command that started them: list them and stop them.
+"""State of the clusters that `seatrial up` started: list them, find their parts and stop them.
 
-One small file for each, in the user's state folder; a file whose process is gone is cleared away by whoever finds it.
+One file of mode 0600 for each, in the user's state folder; a file whose processes are gone is removed by whoever finds
+it. Logs of the processes are beside it.
 """
 
 import json
@@ -25,17 +26,30 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 class Detached:
     """A running cluster: its processes (server first), each with its start time, to detect reused ids.
 
-    Without `kubeconfig` it is nodes on somebody's cluster, whose kubeconfig stays.
+    Without `kubeconfig` it is nodes on somebody's cluster, whose kubeconfig stays. `scheduler` is the address of our
+    scheduler's services, whose process is the last one; empty if the cluster has none or a foreign one. `uid` is that
+    of the namespace kube-system. `logs` are pairs of a component's name and its file.
     """
 
     name: str
     url: str
     kubeconfig: str
     processes: tuple[tuple[int, int], ...]
+    backend: str = ""
+    uid: str = ""
+    scheduler: str = ""
+    since: str = ""
+    logs: tuple[tuple[str, str], ...] = ()
 
     @property
     def alive(self) -> bool:
         return any(started_at(pid) == start for pid, start in self.processes)
+
+    @property
+    def scheduler_alive(self) -> bool:
+        """Whether the process runs that holds the socket at the address `scheduler`."""
+        pid, start = self.processes[-1]
+        return bool(self.scheduler) and started_at(pid) == start
 
 
 def state_folder() -> Path:
@@ -44,10 +58,17 @@ def state_folder() -> Path:
     return Path(base) / "seatrial" / "clusters"
 
 
-def log_file(name: str) -> Path:
-    """Return the path of the log of a cluster's processes."""
+def log_file(name: str, component: str) -> Path:
+    """Return the path of a component's log in the state folder."""
     _check(name)
-    return state_folder() / f"{name}.log"
+    return state_folder() / f"{name}.{component}.log"
+
+
+def new_log(name: str, component: str) -> Path:
+    """Make an empty log file of mode 0600 for a component of a cluster."""
+    path = log_file(name, component)
+    write_private(path, b"")
+    return path
 
 
 def find(name: str) -> Detached | None:
@@ -60,7 +81,13 @@ def find(name: str) -> Detached | None:
     path = state_folder() / f"{name}.json"
     try:
         given = json.loads(path.read_bytes())
-        found = Detached(**{**given, "processes": tuple((pid, start) for pid, start in given["processes"])})
+        found = Detached(
+            **{
+                **given,
+                "processes": tuple((pid, start) for pid, start in given["processes"]),
+                "logs": tuple((component, log) for component, log in given.get("logs", ())),
+            }
+        )
     except FileNotFoundError:
         return None
     except (ValueError, TypeError, KeyError) as error:
@@ -93,10 +120,16 @@ def end(cluster: Detached) -> None:
                 time.sleep(0.02)
             if started_at(pid) == start:
                 os.kill(pid, signal.SIGKILL)
-    (state_folder() / f"{cluster.name}.json").unlink(missing_ok=True)
+    forget(cluster)
     if cluster.kubeconfig:
         Path(cluster.kubeconfig).unlink(missing_ok=True)
-    log_file(cluster.name).unlink(missing_ok=True)
+
+
+def forget(cluster: Detached) -> None:
+    """Remove the state file and the logs of a cluster that has ended."""
+    (state_folder() / f"{cluster.name}.json").unlink(missing_ok=True)
+    for _, log in cluster.logs:
+        Path(log).unlink(missing_ok=True)
 
 
 def _check(name: str) -> None:

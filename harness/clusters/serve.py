@@ -25,6 +25,7 @@ from seatrial.harness.apiserver.access.authentication import authenticate
 from seatrial.harness.apiserver.access.credentials import kubeconfig, make_credentials, server_context
 from seatrial.harness.apiserver.assembly import build_server
 from seatrial.harness.apiserver.bootstrap.endpoint import publish_endpoint
+from seatrial.harness.apiserver.bootstrap.identity import set_cluster_uid
 from seatrial.harness.apiserver.long_computations import SWITCH_INTERVAL, in_thread
 from seatrial.harness.apiserver.transport.inprocess import InProcessTransport
 from seatrial.harness.apiserver.transport.listener import HttpServer
@@ -95,6 +96,7 @@ async def _serve(
         raise ClusterError(_cannot_listen(serving, error)) from error
     host = f"[{serving.host}]" if ":" in serving.host else serving.host
     url = f"https://{host}:{port}"
+    set_cluster_uid(server.store, credentials.authority)
     publish_endpoint(server.store, serving.host, port)
     write_private(serving.kubeconfig, kubeconfig(credentials, url))
     webhook = QuotaWebhook(caller, credentials, serving.kubeconfig, folder)

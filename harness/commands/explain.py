@@ -15,8 +15,11 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter, validators
 
+from seatrial.harness.clusters.detached import Detached, find, names
+from seatrial.harness.clusters.identity import cluster_uid
+from seatrial.harness.clusters.kubeconfig import load_access
 from seatrial.harness.commands.on_record import lines_of, record_of
-from seatrial.harness.errors import SubjectError, UsageError
+from seatrial.harness.errors import ApiRefused, SubjectError, UsageError
 
 ANSWER_WITHIN = 30.0  # seconds; every plugin is evaluated for every node
 MAX_REASONS = 20  # texts of reasons may differ from node to node
@@ -39,8 +42,9 @@ def explain(
         namespace: The pod's namespace, if it is not default.
         kubeconfig: Kubeconfig of the pod's cluster: prints conditions, events and explanations, and the answer of our
             scheduler, if one answers.
-        server: URL at which the scheduler serves HTTP (its flags --address and --port), by default
-            http://127.0.0.1:10251.
+        server: URL at which the scheduler serves HTTP (its flags --address and --port), by default the recorded
+            address of the scheduler of `seatrial up`: of the cluster that the kubeconfig names, or of the only one
+            that is up.
         top: Number of best nodes to print with their scores.
         json_: Print the whole answer as JSON.
     """
@@ -51,11 +55,11 @@ def explain(
         raise UsageError(f"explain: pod {pod!r} names another namespace than --namespace {namespace}")
     where = namespace or before or "default"
     if kubeconfig is None:
-        found = ask(server or DEFAULT_SERVER, where, name)
+        found = ask(server or _only_scheduler(), where, name)
         print(json.dumps(found, indent=2) if json_ else "\n".join(lines_for(found, top)))
         return
     record = record_of(kubeconfig, where, name)
-    seen, missing = _asked_as_well(server, record)
+    seen, missing = _asked_as_well(server, kubeconfig, record)
     if json_:
         print(json.dumps({"record": record, "scheduler": seen, "schedulerMissing": missing}, indent=2))
         return
@@ -64,19 +68,106 @@ def explain(
     print("\n".join(lines))
 
 
-def _asked_as_well(server: str | None, record: dict[str, Any]) -> tuple[dict[str, Any] | None, str]:
-    """The scheduler's answer, or None and the reason. An error is raised only for a server that the user named."""
+def _only_scheduler() -> str:
+    """The recorded address of the scheduler of the only cluster that is up.
+
+    Raises:
+        UsageError: there is no such cluster, there are several, or its scheduler has ended.
+        SubjectError: another cluster than the recorded one answers.
+    """
+    running = _running()
+    if len(running) != 1:
+        found = (
+            "several clusters are up: " + ", ".join(each.name for each in running) if running else "no cluster is up"
+        )
+        raise UsageError(f"explain: expected --kubeconfig FILE or --server URL, because {found}")
+    (cluster,) = running
+    if cluster.kubeconfig and Path(cluster.kubeconfig).exists():
+        _check_uid(cluster, cluster_uid(Path(cluster.kubeconfig)))
+    return _address(cluster)
+
+
+def _recorded_schedulers(kubeconfig: Path) -> list[str]:
+    """The addresses of schedulers that `seatrial up` started for the cluster that a kubeconfig names.
+
+    Raises:
+        UsageError: there is none, or it has ended.
+        SubjectError: the address or file is that of a recorded cluster and the UID is another one.
+    """
+    url, found = load_access(kubeconfig).url, cluster_uid(kubeconfig)
+    path = str(kubeconfig.resolve())
+    recorded = [each for each in _running() if url == each.url or found == each.uid or path == each.kubeconfig]
+    for cluster in recorded:
+        _check_uid(cluster, found)
+    if not recorded:
+        raise UsageError(
+            f"explain: `seatrial up` on this machine started no scheduler for the cluster at {url} (UID {found});"
+            " if our scheduler runs elsewhere, give its address with --server"
+        )
+    live = [cluster.scheduler for cluster in recorded if cluster.scheduler_alive]
+    return live or [_address(cluster) for cluster in recorded]
+
+
+def _running() -> list[Detached]:
+    return [cluster for name in names() if (cluster := find(name)) is not None]
+
+
+def _check_uid(cluster: Detached, found: str) -> None:
+    """
+    Raises:
+        SubjectError: the cluster that answers has another UID than the recorded one.
+    """
+    if found != cluster.uid:
+        raise SubjectError(
+            f"explain: cluster {cluster.name!r} was recorded with UID {cluster.uid or 'unknown'}, but the cluster that"
+            f" answers has UID {found}: it is another one, and the recorded scheduler does not know its pods; give the"
+            f" kubeconfig of {cluster.name!r}, or end that cluster with `seatrial down {cluster.name}`"
+        )
+
+
+def _address(cluster: Detached) -> str:
+    """
+    Raises:
+        UsageError: the cluster has no scheduler of ours, or it has ended.
+    """
+    if not cluster.scheduler:
+        raise UsageError(f"explain: cluster {cluster.name!r} was started without our scheduler, which explains")
+    if not cluster.scheduler_alive:
+        raise UsageError(
+            f"explain: the scheduler of cluster {cluster.name!r} has ended;"
+            f" `seatrial logs {cluster.name} --component scheduler` has its last words"
+        )
+    return cluster.scheduler
+
+
+def _asked_as_well(server: str | None, kubeconfig: Path, record: dict[str, Any]) -> tuple[dict[str, Any] | None, str]:
+    """The scheduler's answer, or None and the reason.
+
+    Raises:
+        UsageError, SubjectError: from the server that the user named.
+        SubjectError: the cluster has another UID than the recorded one.
+    """
     reference = record["pod"]
-    try:
-        found = ask(server or DEFAULT_SERVER, reference["namespace"], reference["name"])
-    except (SubjectError, UsageError) as error:
-        if server is not None:
-            raise
-        return None, str(error)
-    if found["pod"]["uid"] != reference["uid"]:
-        where = server or DEFAULT_SERVER
-        return None, f"explain: the scheduler at {where} has a pod of that name with another UID: another cluster"
-    return found, ""
+    if server is None:
+        try:
+            servers = _recorded_schedulers(kubeconfig)
+        except (UsageError, ApiRefused) as error:
+            return None, str(error)
+    else:
+        servers = [server]
+    missing = ""
+    for each in servers:
+        try:
+            found = ask(each, reference["namespace"], reference["name"])
+        except (SubjectError, UsageError) as error:
+            if server is not None:
+                raise
+            missing = str(error)
+            continue
+        if found["pod"]["uid"] == reference["uid"]:
+            return found, ""
+        missing = f"explain: the scheduler at {each} has a pod of that name with another UID: another cluster"
+    return None, missing
 
 
 def ask(server: str, namespace: str, name: str) -> dict[str, Any]:

@@ -42,7 +42,7 @@ def mutate(
     table: Path | None = None,
     json_: Annotated[bool, Parameter(name="--json", negative="")] = False,
 ) -> int:
-    """Apply each seeded fault, run the suites with the auditor in virtual time, and print who caught it.
+    """Apply each seeded fault, run the suites with the auditor, and print who caught it.
 
     Each fault is applied in a process of its own while the code is imported; no file is changed. The suites first run
     over the original and must pass.

@@ -1,10 +1,9 @@
 """`seatrial up` and `seatrial down`: start and end a local cluster."""
 
+import asyncio
 import os
 import signal
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -14,8 +13,10 @@ from seatrial.harness.clusters import detached
 from seatrial.harness.clusters.backends import EMBEDDED, ENVTEST, EXISTING, LOCAL_DOCKER, backend_named
 from seatrial.harness.clusters.kubeconfig import is_ours
 from seatrial.harness.clusters.local_node import LocalNode
+from seatrial.harness.commands.up_scheduler import SCHEDULER, record, spawn
 from seatrial.harness.errors import UsageError
 from seatrial.harness.private_files import write_private
+from seatrial.harness.processes import stop
 from seatrial.harness.subject.foreign import foreign_command
 from seatrial.harness.subject.protocol import DEPLOYED, IN_PROCESS, NONE, OURS
 
@@ -86,16 +87,16 @@ def up(
     _check_kubeconfig(path)
     options = UpOptions(path, "" if fleet == NONE or local else fleet, subject, host, port, seed, local)
     if backend == ENVTEST:
-        return _envtest(options)
+        return _envtest(options, name)
     if detach:
-        return _detached(options, name)
-    return _foreground(options)
+        return _detached(options, name, backend)
+    return _foreground(options, name, backend)
 
 
 def down(
     name: str = detached.DEFAULT_NAME, *, all_: Annotated[bool, Parameter(name="--all", negative="")] = False
 ) -> int:
-    """End a cluster that was started with `seatrial up --detach`.
+    """End a cluster that was started with `seatrial up`.
 
     Args:
         name: Name of the cluster.
@@ -166,16 +167,20 @@ class UpOptions:
         return foreign_command(self.subject, self.kubeconfig)
 
 
-def _foreground(options: UpOptions) -> int:
+def _foreground(options: UpOptions, name: str, backend: str) -> int:
     """Run the server in this process and the scheduler as a child."""
     from seatrial.harness.clusters.serve import Serving, serve
 
     children: list[subprocess.Popen[bytes]] = []
+    recorded: list[detached.Detached] = []
 
-    def ready(url: str) -> None:
-        command = options.scheduler()
-        if command is not None:
-            children.append(_spawn(command, None))
+    async def ready(url: str) -> None:
+        log = detached.new_log(name, SCHEDULER)
+        scheduler = _start_scheduler(options, log, children)
+        pids = [os.getpid(), *(child.pid for child in children)]
+        logs = {SCHEDULER: log} if children else {}
+        # In a thread, because the server that is asked runs in this one.
+        recorded.append(await asyncio.to_thread(record, name, backend, url, options.kubeconfig, pids, scheduler, logs))
         _tell(options, url)
         print("Ctrl-C ends it.", flush=True)
 
@@ -184,19 +189,18 @@ def _foreground(options: UpOptions) -> int:
             Serving(options.kubeconfig, options.host, options.port, options.fleet, options.seed, options.local), ready
         )
     finally:
-        from seatrial.harness.processes import stop
-
         for child in children:
             stop(child)
+        for cluster in recorded:
+            detached.forget(cluster)
         options.kubeconfig.unlink(missing_ok=True)
     print("the cluster is down")
     return 0
 
 
-def _envtest(options: UpOptions) -> int:
+def _envtest(options: UpOptions, name: str) -> int:
     """Run a real control plane and the scheduler as children until Ctrl-C or SIGTERM."""
     from seatrial.harness.nodes.fleet import fleet_path
-    from seatrial.harness.processes import stop
 
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     fleet = fleet_path(options.fleet) if options.fleet else None
@@ -204,17 +208,27 @@ def _envtest(options: UpOptions) -> int:
         with backend_named(ENVTEST, seed=options.seed).start(fleet=fleet) as cluster:
             assert cluster.endpoint is not None  # noqa: S101 it is a cluster of processes
             write_private(options.kubeconfig, cluster.endpoint.kubeconfig.read_bytes())
-            command = options.scheduler()
-            child = _spawn(command, None) if command is not None else None
+            logs = {log.stem: log for log in sorted(cluster.endpoint.kubeconfig.parent.glob("*.log"))}
+            children: list[subprocess.Popen[bytes]] = []
+            recorded: list[detached.Detached] = []
             try:
-                _tell(options, cluster.endpoint.url)
+                log = detached.new_log(name, SCHEDULER)
+                scheduler = _start_scheduler(options, log, children)
+                pids = [os.getpid(), *(child.pid for child in children)]
+                if children:
+                    logs[SCHEDULER] = log
+                url = cluster.endpoint.url
+                recorded.append(record(name, ENVTEST, url, options.kubeconfig, pids, scheduler, logs))
+                _tell(options, url)
                 print("Ctrl-C ends it.", flush=True)
                 signal.pause()
             except KeyboardInterrupt:
                 pass
             finally:
-                if child is not None:
+                for child in children:
                     stop(child)
+                for each in recorded:
+                    detached.forget(each)
     finally:
         signal.signal(signal.SIGTERM, before)
         options.kubeconfig.unlink(missing_ok=True)
@@ -222,28 +236,27 @@ def _envtest(options: UpOptions) -> int:
     return 0
 
 
-def _detached(options: UpOptions, name: str) -> int:
+def _detached(options: UpOptions, name: str, backend: str) -> int:
     from seatrial.harness.clusters.embedded import start_process
-    from seatrial.harness.processes import started_at, stop
 
-    log = detached.log_file(name)
+    logs = {"server": detached.new_log(name, "server")}
     server, url = start_process(
         options.kubeconfig,
         fleet=options.fleet,
         seed=options.seed,
         port=options.port,
         host=options.host,
-        log=log,
+        log=logs["server"],
         detached=True,
         local=options.local,
     )
     processes = [server]
     try:
-        command = options.scheduler()
-        if command is not None:
-            processes.append(_spawn(command, log))
-        known = tuple((process.pid, started_at(process.pid)) for process in processes)
-        detached.remember(detached.Detached(name, url, str(options.kubeconfig), known))
+        log = detached.new_log(name, SCHEDULER)
+        scheduler = _start_scheduler(options, log, processes, stays=True)
+        if len(processes) > 1:
+            logs[SCHEDULER] = log
+        record(name, backend, url, options.kubeconfig, [process.pid for process in processes], scheduler, logs)
     except BaseException:
         for child in reversed(processes):
             stop(child)
@@ -253,32 +266,17 @@ def _detached(options: UpOptions, name: str) -> int:
     return 0
 
 
-def _spawn(command: list[str], log: Path | None) -> "subprocess.Popen[bytes]":
-    """Start the scheduler: with its own log for a detached cluster, else as a child that ends with this process."""
-    from seatrial.harness.processes import die_with_parent
-
-    with _sink(log) as sink:
-        return subprocess.Popen(  # noqa: S603 a list of words, no shell
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=sink,
-            stderr=sink,
-            start_new_session=log is not None,
-            process_group=None if log is not None else 0,
-            preexec_fn=None if log is not None else die_with_parent,  # noqa: PLW1509 one call into libc
-        )
-
-
-@contextmanager
-def _sink(log: Path | None) -> Iterator[int]:
-    if log is None:
-        yield subprocess.DEVNULL
-        return
-    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
+def _start_scheduler(
+    options: UpOptions, log: Path, processes: "list[subprocess.Popen[bytes]]", *, stays: bool = False
+) -> str:
+    """Start the scheduler, if there is one, and append it to `processes`. Returns the address of its services."""
+    command = options.scheduler()
+    if command is None:
+        log.unlink()
+        return ""
+    process, url = spawn(command, log, ours=options.subject == OURS, stays=stays)
+    processes.append(process)
+    return url
 
 
 def _tell(options: UpOptions, url: str) -> None:

@@ -16,10 +16,12 @@ from seatrial.harness.clusters import detached
 from seatrial.harness.clusters.backends import EXISTING, backend_named
 from seatrial.harness.clusters.existing import ExistingCluster
 from seatrial.harness.clusters.run_scope import RUN_LABEL
+from seatrial.harness.commands.up_scheduler import SCHEDULER, record
 from seatrial.harness.errors import ClusterError, UsageError
 from seatrial.harness.nodes.fleet import fleet_path, load_fleet
-from seatrial.harness.processes import started_at, stop
+from seatrial.harness.processes import stop
 from seatrial.harness.subject.foreign import foreign_command
+from seatrial.harness.subject.process import ProcessSubject
 from seatrial.harness.subject.protocol import DEPLOYED, IN_PROCESS, NONE, OURS, open_subject
 
 READY_WITHIN = 180.0  # seconds; a dead run is removed first
@@ -49,7 +51,7 @@ class ExistingOptions:
             foreign_command(self.subject, Path("kubeconfig"))
         backend_named(EXISTING, kubeconfig=self.kubeconfig, context=self.context)
 
-    def words(self) -> list[str]:
+    def words(self, name: str) -> list[str]:
         """The command line that starts the same in the foreground."""
         assert self.kubeconfig is not None  # noqa: S101 checked
         where = Path(self.fleet)
@@ -57,7 +59,7 @@ class ExistingOptions:
             sys.executable, "-m", "seatrial", "up", f"--backend={EXISTING}",
             f"--kubeconfig={self.kubeconfig.resolve()}", *([f"--context={self.context}"] if self.context else []),
             f"--fleet={where.resolve() if where.is_file() else self.fleet}", f"--subject={self.subject}",
-            f"--seed={self.seed}",
+            f"--seed={self.seed}", f"--name={name}",
         ]  # fmt: skip
 
 
@@ -67,10 +69,10 @@ def up_existing(options: ExistingOptions, *, name: str, detach: bool) -> int:
     running = detached.find(name)
     if running is not None:
         raise UsageError(f"cluster {name!r} is up already; end it with `seatrial down`, or give another --name")
-    return _detached(options, name) if detach else _foreground(options)
+    return _detached(options, name) if detach else _foreground(options, name)
 
 
-def _foreground(options: ExistingOptions) -> int:
+def _foreground(options: ExistingOptions, name: str) -> int:
     fleet = fleet_path(options.fleet) if options.fleet != NONE else None
     backend = backend_named(
         EXISTING,
@@ -79,16 +81,33 @@ def _foreground(options: ExistingOptions) -> int:
         context=options.context,
         own_schedulers=options.subject != NONE,
     )
+    recorded: list[detached.Detached] = []
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        with backend.start(fleet=fleet) as cluster, open_subject(options.subject, cluster, seed=options.seed):
+        log = detached.new_log(name, SCHEDULER)
+        with (
+            backend.start(fleet=fleet) as cluster,
+            open_subject(options.subject, cluster, seed=options.seed, log_file=log) as subject,
+        ):
             assert isinstance(cluster, ExistingCluster)  # noqa: S101 what the backend makes
+            assert cluster.endpoint is not None  # noqa: S101 it is a cluster of processes
+            started = isinstance(subject, ProcessSubject)
+            scheduler = subject.services_url if isinstance(subject, ProcessSubject) else ""
+            pids = [os.getpid(), *([subject.pid] if isinstance(subject, ProcessSubject) else [])]
+            logs = {"nodes": detached.log_file(name, "nodes"), SCHEDULER: log}
+            logs = {part: path for part, path in logs.items() if path.exists() and (part != SCHEDULER or started)}
+            where = cluster.endpoint.kubeconfig
+            recorded.append(
+                record(name, EXISTING, cluster.endpoint.url, where, pids, scheduler, logs, removes_kubeconfig=False)
+            )
             print("\n".join(description(options, cluster)), flush=True)
             signal.pause()
     except KeyboardInterrupt:
         pass
     finally:
         signal.signal(signal.SIGTERM, before)
+        for each in recorded:
+            detached.forget(each)
     print("nodes and scheduler are removed")
     return 0
 
@@ -111,11 +130,10 @@ def _detached(options: ExistingOptions, name: str) -> int:
     Raises:
         ClusterError: it ended, or was not ready in time.
     """
-    log = detached.log_file(name)
-    log.parent.mkdir(parents=True, exist_ok=True)
-    with os.fdopen(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as sink:
+    log = detached.new_log(name, "nodes")
+    with log.open("ab") as sink:
         process = subprocess.Popen(  # noqa: S603 our own interpreter, a list of words
-            options.words(),
+            options.words(name),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=sink,
@@ -133,9 +151,6 @@ def _detached(options: ExistingOptions, name: str) -> int:
                 raise ClusterError(f"the process of the nodes did not start: {why}")
             said.append(line.rstrip("\n"))
         process.stdout.close()
-        known = ((process.pid, started_at(process.pid)),)
-        state = detached.Detached(name, str(options.kubeconfig), "", known)
-        detached.remember(state)
     except BaseException:
         stop(process)
         raise

@@ -8,11 +8,12 @@ import msgspec
 from seatrial.harness.errors import UsageError
 from seatrial.harness.load.figures import LoadResult
 
-FIGURES = ("pods_per_second", "p50", "p90", "p99", "max")
+MEMORY = "memory_mib"  # of the scheduler after the load, in MiB
+UNITS = {"pods_per_second": "pods/s", "p50": "ms", "p90": "ms", "p99": "ms", "max": "ms", MEMORY: "MiB"}
 
 
 class Bounds(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Bounds by figure: `pods_per_second`, or a percentile of the latency from create to bound in milliseconds."""
+    """Bounds by figure: `pods_per_second`, a percentile of the latency from create to bound in ms, or `memory_mib`."""
 
     at_least: dict[str, float] = {}
     at_most: dict[str, float] = {}
@@ -29,13 +30,15 @@ class Bounds(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         except msgspec.ValidationError as error:
             raise UsageError(f"bounds: expected {{at_least: {{…}}, at_most: {{…}}}}: {error}") from error
         for name in (*found.at_least, *found.at_most):
-            if name not in FIGURES:
-                raise UsageError(f"bounds: no figure {name!r}; expected one of: {', '.join(FIGURES)}")
+            if name not in UNITS:
+                raise UsageError(f"bounds: no figure {name!r}; expected one of: {', '.join(UNITS)}")
         return found
 
 
-def out_of_bounds(bounds: Bounds, result: LoadResult) -> list[str]:
+def out_of_bounds(bounds: Bounds, result: LoadResult, *, memory_mib: float | None = None) -> list[str]:
     """The bounds that a load does not keep, in words; a figure that was not measured keeps none.
+
+    `memory_mib`: of the scheduler; None for one that the harness did not start, whose memory is not judged.
 
     Raises:
         ValueError: the load is not valid, so its figures say nothing.
@@ -45,13 +48,18 @@ def out_of_bounds(bounds: Bounds, result: LoadResult) -> list[str]:
     figures = dict(result.latency_ms)
     if result.throughput is not None:
         figures["pods_per_second"] = result.throughput.pods_per_second
+    ceilings = dict(bounds.at_most)
+    if memory_mib is None:
+        ceilings.pop(MEMORY, None)
+    else:
+        figures[MEMORY] = memory_mib
     found = []
     for name, bound in bounds.at_least.items():
         if not figures.get(name, float("-inf")) >= bound:
             found.append(f"{name}: expected at least {bound:g}, measured {_text(figures.get(name))}")
-    for name, bound in bounds.at_most.items():
+    for name, bound in ceilings.items():
         if not figures.get(name, float("inf")) <= bound:
-            found.append(f"{name}: expected at most {bound:g} ms, measured {_text(figures.get(name))}")
+            found.append(f"{name}: expected at most {bound:g} {UNITS[name]}, measured {_text(figures.get(name))}")
     return found
 
 

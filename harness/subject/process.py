@@ -1,5 +1,6 @@
 """The scheduler under test as a child process: start, check, stop, log. It ends when this process ends."""
 
+import resource
 import subprocess
 import sys
 import time
@@ -94,8 +95,13 @@ class ProcessSubject(Subject):
             except OSError as error:
                 raise SubjectError(f"{self._command[0]}: cannot be started: {error.strerror}") from error
 
+    @property
+    def services_url(self) -> str:
+        """The address of its debug and services port; empty if it is unknown."""
+        return self._services.replace(PORT, str(self._port))
+
     def ask(self, method: str, path: str, body: bytes = b"") -> Response | None:
-        return ask(self._services.replace(PORT, str(self._port)), method, path, body) if self._services else None
+        return ask(self.services_url, method, path, body) if self._services else None
 
     def kill(self) -> None:
         assert self._process is not None  # noqa: S101
@@ -140,6 +146,10 @@ class ProcessSubject(Subject):
     def pid(self) -> int:
         assert self._process is not None  # noqa: S101
         return self._process.pid
+
+    def memory_mib(self) -> float:
+        resident = Path(f"/proc/{self.pid}/statm").read_text().split()[1]
+        return int(resident) * resource.getpagesize() / (1 << 20)
 
     def log(self) -> str:
         if self._log_file is None or not self._log_file.exists():

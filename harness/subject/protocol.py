@@ -40,6 +40,10 @@ class Subject(ABC):
         """The objects of its state by type, to find leaks; None where it is another process."""
         return None
 
+    def memory_mib(self) -> float | None:
+        """Its resident memory in MiB; None where it is no process of its own."""
+        return None
+
     @abstractmethod
     def ask(self, method: str, path: str, body: bytes = b"") -> Response | None:
         """One request to its debug and services port; None if its address is unknown. Code 0: no answer came."""

@@ -37,6 +37,16 @@ def free_port() -> int:
         return port
 
 
+def listening_socket() -> tuple[socket.socket, str]:
+    """Return a socket that listens on a free port of the loopback address, for a child process, and its URL.
+
+    The child inherits it, so no other process can take the port between the choice and the start.
+    """
+    listening = socket.create_server((LOOPBACK, 0))
+    listening.set_inheritable(True)
+    return listening, f"http://{LOOPBACK}:{listening.getsockname()[1]}"
+
+
 def ask(url: str, method: str, path: str, body: bytes = b"") -> Response:
     """One request to the scheduler at `url`; `path` begins with a slash. Code 0 means that no answer came."""
     parts = urlsplit(url)

@@ -23,7 +23,7 @@ Rows = NDArray[np.intp]
 
 TIE_BITS = 31
 _FIRST_CAPACITY = 64
-_LOG_LIMIT = 1 << 20
+_LOG_LIMIT = 1 << 17  # 1 MiB; half is dropped then. Readers that are further behind read all rows
 _SPARE_RESOURCES = 4
 
 

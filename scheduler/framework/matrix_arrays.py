@@ -16,7 +16,7 @@ from seatrial.scheduler.framework.update_plan import Plan
 NOT_FEASIBLE = -(1 << 62)  # no sum of bounds raises it to 0; any key below 0 is infeasible
 NO_RAW = -(1 << 40)
 _FIRST_CLASSES = 32
-_LOG_LIMIT = 1 << 18
+_LOG_LIMIT = 1 << 17  # 1 MiB; half is dropped then. Readers that are further behind read all rows
 PADDING = 40  # class rows at power-of-two distances would map to the same cache sets, so that one column always misses
 
 

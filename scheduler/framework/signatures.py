@@ -18,8 +18,8 @@ from seatrial.scheduler.framework.class_entry import ClassEntry
 from seatrial.scheduler.framework.extension_points import MAX_NODE_SCORE
 
 REFUSED = -(1 << 58)  # no score raises it to 0, and a dozen of them do not overflow
-MAX_NUMBERS = 1 << 20  # kept for each plugin; beyond that, all are dropped
-MIN_SIGNATURES = 256  # this many signatures are kept in any case
+MAX_NUMBERS = 1 << 18  # kept for each plugin, 2 MiB; beyond that, all are dropped
+MIN_SIGNATURES = 2048  # this many signatures are kept in any case
 
 Judge = Callable[[Any, NodeInfo], Ints]
 SignatureOf = Callable[[Any, NodeInfo], Hashable]

@@ -186,6 +186,7 @@ def test_an_exclusive_pod_leaves_shared_cores_alone(cluster: Trial, expect: Expe
     first = expect.running("first")
     cluster.submit(bound(pod("second"), 2).bind_cpus(SPREAD_BY_PCPUS, exclusive=PCPU_LEVEL))
     second = expect.running("second")
+    assert [sorted(cores(cluster, found).values()) for found in (first, second)] == [[1, 1], [1, 1]]
     assert not set(cores(cluster, first)) & set(cores(cluster, second))
     cluster.submit(bound(pod("third"), 2).bind_cpus(SPREAD_BY_PCPUS))
     assert set(cores(cluster, expect.running("third"))) == set(cores(cluster, first))

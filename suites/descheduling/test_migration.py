@@ -9,7 +9,7 @@ from seatrial.fixtures.promises import reservation_of
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.allocations import device_allocations
 from seatrial.harness.clusters.protocol import Capability
-from seatrial.scheduler.api.builders import disruption_budget, node, pod
+from seatrial.scheduler.api.builders import disruption_budget, node, pod, reservation
 from seatrial.scheduler.api.migration import JOBS_PATH
 from seatrial.scheduler.api.transport import Request
 from seatrial.suites.descheduling.workloads import (
@@ -50,6 +50,29 @@ def test_a_pod_moves_into_a_reserved_place(cluster: Trial, expect: Expect, start
     assert new.metadata.name not in before
     assert reservation_of(new) == done.reservation_name
     assert cluster.find(victim) is None
+
+
+@pytest.mark.feature("MIG-1.reservation-first")
+@pytest.mark.case("MG-016", severity="critical")
+def test_a_place_on_the_own_node_is_no_place(
+    cluster: Trial, expect: Expect, start_descheduler: StartDescheduler
+) -> None:
+    """The job names a reservation that somebody else made, and that is on the pod's own node: the pod stays."""
+    with_nodes(cluster, "n1", "n2")
+    cordon(cluster, "n2")
+    deployment(cluster, "web", 3, like=pod("x").request(cpu=1))
+    victim = min(found.metadata.name for found in wait_running(cluster, "web", 3))
+    cluster.reserve(reservation("beside").like(pod("x").request(cpu=1)).for_labels(app="web"))
+    assert expect.available("beside").status.node_name == "n1"
+    cordon(cluster, "n2", on=False)
+    start_descheduler({})
+
+    migrate(cluster, "move", victim, reservationOptions={"reservationRef": {"name": "beside"}})
+
+    done = ended(cluster, "move")
+    assert (done.status.phase, done.status.reason) == ("Failed", "ForbiddenMigratePod")
+    assert "on the same node as the Pod" in done.status.message
+    assert not cluster.pod(victim).deleting
 
 
 @pytest.mark.feature("MIG-1.phases", "MIG-1.columns")

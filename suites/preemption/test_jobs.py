@@ -115,6 +115,23 @@ def test_no_job_loses_a_part_of_its_pods(classes: Trial, expect: Expect) -> None
     expect.gone(*names("old", 3))
 
 
+@pytest.mark.feature("PRE-2.whole-jobs")
+@pytest.mark.case("JP-018", severity="critical")
+def test_no_gang_group_loses_one_of_its_gangs(classes: Trial, expect: Expect) -> None:
+    """Two gangs of one group run on two nodes. The important member needs one card: the pods of both gangs go."""
+    hosts(classes, n1=1, n2=1)
+    both = [f"{classes.name}/old-a", f"{classes.name}/old-b"]
+    classes.apply(gang("old-a", 1).together_with(*both), gang("old-b", 1).together_with(*both))
+    classes.submit(*workers("old-a", 1, priority="trial-low"), *workers("old-b", 1, priority="trial-low"))
+    expect.running("old-a-0", "old-b-0")
+    classes.apply(gang("train", 1))
+
+    classes.submit(*workers("train", 1))
+
+    expect.running("train-0")
+    expect.gone("old-a-0", "old-b-0")
+
+
 @pytest.mark.feature("PRE-2.cost")
 @pytest.mark.case("JP-004", severity="critical")
 def test_the_cheapest_jobs_go(classes: Trial, expect: Expect) -> None:
@@ -450,3 +467,54 @@ def test_restarted_between_eviction_and_binding(classes: Trial, expect: Expect, 
     expect.running(*names("train", 2), within=60)
     assert left(classes) == ["middle-3", "middle-4", "thief"]
     assert not classes.pod("thief").spec.node_name
+
+
+@pytest.mark.feature("PRE-3.restart", "PRE-3.given-back")
+@pytest.mark.case("JP-035", severity="critical")
+@pytest.mark.needs(Capability.VIRTUAL_TIME)  # a victim that takes its time to end
+def test_a_successor_gives_the_room_back_when_a_member_is_deleted(
+    classes: Trial, expect: Expect, subject: Subject | None
+) -> None:
+    """As JP-031, but the scheduler is another one by then, which knows the room from the members' status only."""
+    if subject is None:
+        pytest.skip("needs a scheduler that the harness started; somebody else runs this one")
+    hosts(classes, n1=1, n2=1)
+    classes.submit(filler("quick", "n1"), filler("slow", "n2", grace=300))
+    expect.running("quick", "slow")
+    classes.inject({"node": "n2", "verb": "frozen"})  # the victim there does not end
+    classes.apply(gang("train", 2))
+    classes.submit(*workers("train", 2))
+    expect.gone("quick", "slow")
+    classes.submit(filler("next", "n1"))
+    expect.pending("next")
+    assert all(nominated(classes, *names("train", 2)))
+
+    subject.kill()
+    subject.start_again()
+    expect.stable(seconds=5)
+    assert not classes.pod("next").spec.node_name
+
+    other = next(name for name in names("train", 2) if nominated(classes, name) == [slow_node(classes)])
+    classes.delete(other)
+
+    expect.running("next", within=30)
+
+
+@pytest.mark.feature("PRE-3.given-back")
+@pytest.mark.case("JP-037", severity="critical")
+@pytest.mark.needs(Capability.VIRTUAL_TIME)  # as above
+def test_a_gang_whose_victims_still_end_evicts_nobody_else(classes: Trial, expect: Expect) -> None:
+    """The victims on n1 do not end, and n1 is cordoned meanwhile: the pods on n2 stay."""
+    hosts(classes, n1=1, n2=1)
+    classes.submit(filler("low", "n1", grace=300), filler("middle", "n2", priority="trial-middle"))
+    expect.running("low", "middle")
+    classes.inject({"node": "n1", "verb": "frozen"})
+    classes.apply(gang("train", 1).waiting_time(600))
+    classes.submit(*workers("train", 1))
+    expect.gone("low")
+    where = classes.pod("low").spec.node_name
+
+    assert classes.call("PATCH", f"/api/v1/nodes/{where}", {"spec": {"unschedulable": True}}).ok
+
+    expect.stable(seconds=20)
+    assert left(classes) == ["middle"]

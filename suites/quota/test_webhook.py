@@ -12,7 +12,7 @@ from seatrial.fixtures.webhook import CONFIGURATIONS, admission_webhook
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.harness.errors import ApiRefused
 from seatrial.scheduler.api.builders import QuotaBuilder, pod, quota
-from seatrial.scheduler.api.quota import IS_PARENT, PARENT, QUOTAS_PATH, SHARED_WEIGHT, TREE_ID
+from seatrial.scheduler.api.quota import IS_PARENT, PARENT, PREEMPTIBLE, QUOTAS_PATH, SHARED_WEIGHT, TREE_ID
 
 pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
 
@@ -246,6 +246,22 @@ def test_a_quantity_of_a_million_digits_is_refused(cluster: Trial) -> None:
     large = quota(f"{cluster.name}-b").min(cpu="1" + "0" * 1_000_000).max(cpu=2)
     assert cluster.call("POST", path_of(cluster, "").rstrip("/"), large.manifest).code in {400, 413, 422}
     cluster.apply(quota(f"{cluster.name}-b").min(cpu=1).max(cpu=2).manifest)
+
+
+@pytest.mark.feature("QUOTA-2.refusals")
+@pytest.mark.case("QU-098", severity="normal")
+def test_whether_a_pod_may_be_preempted_does_not_change(cluster: Trial) -> None:
+    """The label `preemptible` of a stored pod is refused another value, and another label is accepted."""
+    own = f"{cluster.name}-a"
+    cluster.apply(quota(own).max(cpu=4).manifest)
+    cluster.submit(pod("p").request(cpu=1).quota(own))
+    path = f"/api/v1/namespaces/{cluster.name}/pods/p"
+
+    answer = cluster.call("PATCH", path, {"metadata": {"labels": {PREEMPTIBLE: "false"}}})
+
+    assert not answer.ok
+    assert "Preemptible label is forbidden modify now." in answer.body.decode()
+    assert cluster.call("PATCH", path, {"metadata": {"labels": {"team": "a"}}}).ok
 
 
 @pytest.mark.feature("QUOTA-5.unlabelled")

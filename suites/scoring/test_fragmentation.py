@@ -104,3 +104,17 @@ def test_the_only_node_for_a_rare_large_pod_is_kept(cluster: Trial, expect: Expe
 
     assert found == ["small"] * 3
     assert fitting(cluster, [pod("four").gpus(4).request(cpu=32)], RARE) == 1
+
+
+@pytest.mark.feature("DEV-4.less-fragmentation")
+@pytest.mark.case("SC-026", severity="normal")
+@pytest.mark.profile(RARE)
+def test_places_in_plenty_are_used(cluster: Trial, expect: Expect) -> None:
+    """As SC-023, but ten nodes take a pod of four cards. One more or less does not matter then: small pods go where
+    they fit best, and the node with three cards keeps its cards."""
+    cluster.add(*(node(f"large-{number}").gpus("a10", 4).cpu(64) for number in range(10)))
+    cluster.add(node("small").gpus("a10", 3).cpu(128))
+
+    found = place(cluster, expect, [pod.gpus(1).request(cpu=8) for pod in pods("one", 3)], RARE)
+
+    assert "small" not in found

@@ -18,6 +18,7 @@ from seatrial.harness.load.bounds import Bounds, out_of_bounds
 from seatrial.harness.load.run import run_load
 from seatrial.harness.load.settings import LoadSettings
 from seatrial.harness.results import ResultsWriter
+from seatrial.harness.subject.protocol import Subject
 from seatrial.scheduler.api.builders import pod
 from seatrial.scheduler.api.device import NVIDIA_GPU
 from seatrial.scheduler.api.transport import Request
@@ -34,6 +35,7 @@ def test_every_pod_is_bound_once(  # noqa: PLR0917
     request: pytest.FixtureRequest,
     fleet: Cluster,
     seatrial_audit: RunningAudit,
+    subject: Subject | None,
     results: ResultsWriter | None,
     seed: int,
     row: dict[str, Any],
@@ -51,12 +53,15 @@ def test_every_pod_is_bound_once(  # noqa: PLR0917
     violations_before = len(seatrial_audit.violations)
 
     result = run_load(settings, fleet.endpoint.kubeconfig, samples=tmp_path / "samples.jsonl")
+    memory = subject.memory_mib() if subject is not None else None
 
     if results is not None:
         record(results, row["name"], request.node.nodeid, begun, result.samples)
         labels = {"workload": row["name"], "valid": "yes" if result.valid else "no"}
         if result.throughput is not None:
             results.measure("throughput", "pods/s", result.throughput.pods_per_second, labels=labels)
+        if memory is not None:
+            results.measure("memory of the scheduler", "MiB", memory, labels={"workload": row["name"]})
         results.attach(request.node.nodeid, "load", orjson.dumps(result.as_json(), option=orjson.OPT_INDENT_2), ".json")
     assert result.created > 0, "the load created nothing"
     assert result.rebound == 0, f"{result.rebound} of {result.created} pods were bound more than once"
@@ -67,7 +72,7 @@ def test_every_pod_is_bound_once(  # noqa: PLR0917
     assert not violations, "\n".join(map(str, violations))
     if not result.valid:
         pytest.skip(f"the load is not valid: {'; '.join(result.invalid_because)}")
-    breaches = out_of_bounds(bounds, result)
+    breaches = out_of_bounds(bounds, result, memory_mib=memory)
     assert not breaches, "\n".join(breaches)
 
 

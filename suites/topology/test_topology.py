@@ -514,3 +514,27 @@ def coscheduling_args(configuration: Path) -> dict[str, Any]:
         (entry["args"] for entry in own.get("pluginConfig", ()) if entry["name"] == "Coscheduling"), {}
     )
     return found
+
+
+@pytest.mark.feature("TOPO-2.best-domain")
+@pytest.mark.case("TO-028", severity="critical")
+def test_the_next_domain_when_the_best_one_does_not_take_all(cluster: Trial, expect: Expect) -> None:
+    """Two members must not share a node. Block b1 is the tightest by cards, but has one node; b2 has two. What was
+    placed in b1 on the way is given back: a pod gets all cards there."""
+    cluster.apply(network())
+    cluster.add(placed_in("b1-0", "s1", "b1"), placed_in("b2-0", "s1", "b2"), placed_in("b2-1", "s1", "b2"))
+    in_tree(cluster, 3)
+    cluster.apply(gang("train", 2).gather("BlockLayer", MUST))
+    apart = {"labelSelector": {"matchLabels": {"app": "apart"}}, "topologyKey": "kubernetes.io/hostname"}
+    members = [member.label("app", "apart") for member in workers("train", 2)]
+    for member in members:
+        member.manifest["spec"]["affinity"] = {
+            "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}
+        }
+
+    cluster.submit(*members)
+
+    expect.bound(*names("train", 2))
+    assert sorted(where(cluster, "train").values()) == ["b2-0", "b2-1"]
+    cluster.submit(on("whole", "b1-0", 2))
+    expect.bound("whole")

@@ -51,6 +51,19 @@ def test_bounds(found: LoadResult, want: list[str]) -> None:
     assert out_of_bounds(Bounds.of(BOUNDS), found) == want
 
 
+@pytest.mark.parametrize(
+    ("memory", "want"),
+    [
+        pytest.param(200.0, [], id="on-the-bound"),
+        pytest.param(200.5, ["memory_mib: expected at most 200 MiB, measured 200.5"], id="too-much"),
+        pytest.param(None, [], id="not-our-process"),
+    ],
+)
+def test_memory_of_the_scheduler(memory: float | None, want: list[str]) -> None:
+    bounds = Bounds.of({"at_most": {"memory_mib": 200}})
+    assert out_of_bounds(bounds, result(), memory_mib=memory) == want
+
+
 def test_a_load_that_is_not_valid_is_not_judged() -> None:
     with pytest.raises(ValueError, match="not judged"):
         out_of_bounds(Bounds.of(BOUNDS), result(valid=False))

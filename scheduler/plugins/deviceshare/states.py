@@ -22,7 +22,8 @@ from seatrial.scheduler.plugins.deviceshare.topology import Place, build
 SHARES = (GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO)  # the values in the columns for each card, in this order
 MAX_REQUESTS = 4096
 MAX_HOLDINGS = 65536
-MAX_STATES = 200_000  # then all are dropped and computed again
+MAX_STATES = 8192  # of about 5 KiB each; then all are dropped, and those that are needed again are computed again
+MAX_FREE_AMOUNTS = 65536  # of a template
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +105,7 @@ class Template:
         total = self.totals[number]
         found = self._lefts.get((id(total), used))
         if found is None:
-            if len(self._lefts) >= MAX_STATES:
+            if len(self._lefts) >= MAX_FREE_AMOUNTS:
                 self._lefts.clear()
                 self._scores.clear()
             found = self._lefts[id(total), used] = {
@@ -268,7 +269,7 @@ class StateCache:
         found = self._states.get(key)
         if found is None:
             if len(self._states) >= MAX_STATES:
-                self._states.clear()  # nodes keep references to their states
+                self._drop_states()
             if near is None:
                 frees = tuple(template.left(number, there) for number, there in enumerate(used))
             else:
@@ -280,6 +281,15 @@ class StateCache:
             if near is not None:
                 found.derive_sums(near, changed)
         return found
+
+    def _drop_states(self) -> None:
+        """Forget all states. Nodes keep references to theirs, but not to those that allocations would lead to.
+
+        Without the latter, one node that is never touched would keep everything that was ever reached from its state.
+        """
+        for state in self._states.values():
+            state.choices.clear()
+        self._states.clear()
 
     def untouched(self, template: Template) -> DeviceState:
         return self.state(template, tuple((0,) * len(slot.total) for slot in template.slots))

@@ -1,0 +1,59 @@
+"""`seatrial list` and `seatrial logs`: the clusters that `seatrial up` started on this machine."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from seatrial.harness.clusters import detached
+from seatrial.harness.errors import UsageError
+
+COLUMNS = ("name", "backend", "api", "scheduler", "since")
+
+
+def list_(*, json_: Annotated[bool, Parameter(name="--json", negative="")] = False) -> None:
+    """Print the clusters that run: name, backend, addresses of the API and of our scheduler's services, start time.
+
+    Args:
+        json_: Print them as JSON, with the UID, the kubeconfig and the log files.
+    """
+    found = [cluster for name in detached.names() if (cluster := detached.find(name)) is not None]
+    if json_:
+        rows = [
+            {
+                "name": each.name, "backend": each.backend, "api": each.url, "scheduler": each.scheduler,
+                "since": each.since, "uid": each.uid, "kubeconfig": each.kubeconfig, "logs": dict(each.logs),
+            }
+            for each in found
+        ]  # fmt: skip
+        print(json.dumps(rows, indent=2))
+        return
+    if not found:
+        print("no cluster is up")
+        return
+    table = [COLUMNS, *((each.name, each.backend, each.url, each.scheduler or "-", each.since) for each in found)]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    for row in table:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def logs(name: str = detached.DEFAULT_NAME, *, component: str = "") -> None:
+    """Print the log files of a cluster's components, each after a line with its name and path.
+
+    Args:
+        name: Name of the cluster.
+        component: Print only the log of this component, without such a line.
+    """
+    cluster = detached.find(name)
+    if cluster is None:
+        raise UsageError(f"no cluster {name!r} is up (up: {', '.join(detached.names()) or 'none'})")
+    files = dict(cluster.logs)
+    if component and component not in files:
+        raise UsageError(f"logs --component {component}: cluster {name!r} has logs of: {', '.join(files) or 'none'}")
+    for part, path in files.items():
+        if component in {"", part}:
+            if not component:
+                print(f"==> {part}: {path}", flush=True)
+            sys.stdout.write(Path(path).read_text(errors="replace"))
