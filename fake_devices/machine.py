@@ -95,6 +95,9 @@ def from_server(model: str, catalog: Catalog) -> Machine:
     return _assemble(catalog.server(model), catalog)
 
 
+MAX_DEVICES = 1000  # of one model in a machine
+
+
 @lru_cache(maxsize=256)
 def from_devices(devices: tuple[tuple[str, int], ...], catalog: Catalog) -> Machine:
     """A machine with `count` devices of each model: two cards per PCIe switch, NICs spread over the switches, two NUMA
@@ -107,6 +110,8 @@ def from_devices(devices: tuple[tuple[str, int], ...], catalog: Catalog) -> Mach
     nics: list[DeviceModel] = []
     for name, count in devices:
         device = catalog.device(name)
+        if count > MAX_DEVICES:
+            raise CatalogError(f"expected at most {MAX_DEVICES} of {name}, found {count}")
         (nics if device.is_nic else cards).extend([device] * count)
     switches = max(1, -(-len(cards) // CARDS_PER_SWITCH), min(len(nics), 4) if not cards else 0)
     below: list[list[DeviceModel]] = [[] for _ in range(switches)]

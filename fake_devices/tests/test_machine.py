@@ -63,3 +63,9 @@ def test_equal_machines_are_one_object() -> None:
 def test_more_devices_than_a_tree_has_room_for_are_refused() -> None:
     with pytest.raises(CatalogError, match="at most 25 devices"):
         from_devices((("a10", 1), ("connectx-7", 40)), catalog())
+
+
+@pytest.mark.parametrize("count", [1001, 10**30])
+def test_too_many_devices_are_refused_before_any_is_made(count: int) -> None:
+    with pytest.raises(CatalogError, match=f"expected at most 1000 of a10, found {count}"):
+        from_devices((("a10", count),), catalog())

@@ -149,6 +149,8 @@ def check_webhooks(obj: Object, causes: Causes, *, mutating: bool) -> None:
         for at, rule in enumerate(webhook.get("rules") or ()):
             _check_webhook_rule(rule, f"{path}.rules[{at}]", causes)
         for at, condition in enumerate(webhook.get("matchConditions") or ()):
+            if not condition.get("name"):
+                causes.append(required(f"{path}.matchConditions[{at}].name"))
             check_expression(
                 condition.get("expression"), f"{path}.matchConditions[{at}].expression", _CONDITION_VARIABLES, causes
             )
