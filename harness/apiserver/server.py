@@ -53,7 +53,6 @@ from seatrial.scheduler.api.clock import Clock
 from seatrial.scheduler.api.transport import (
     APPLY_PATCH,
     JSON_PATCH,
-    MERGE_PATCH,
     STRATEGIC_MERGE_PATCH,
     Request,
     Response,

@@ -391,9 +391,10 @@ class Objects:
         if uid and uid != before["uid"]:
             if entries is not None:  # an apply
                 text = f'Invalid value: "{uid}": field is immutable'
+                kind = errors.qualified(resource.kind, resource.group)
                 raise errors.invalid(
                     resource.kind, resource.group, old.key[1],
-                    f'{errors.qualified(resource.kind, resource.group)} "{old.key[1]}" is invalid: metadata.uid: {text}',
+                    f'{kind} "{old.key[1]}" is invalid: metadata.uid: {text}',
                     [{"reason": "FieldValueInvalid", "message": text, "field": "metadata.uid"}],
                 )  # fmt: skip
             why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {before['uid']}"
