@@ -29,7 +29,7 @@ from seatrial.harness.apiserver.discovery.resources import Registry, Resource
 from seatrial.harness.apiserver.errors import ApiStatusError
 from seatrial.harness.apiserver.request.negotiation import OPENAPI_PROTOBUF, PLAIN, negotiate
 from seatrial.harness.apiserver.request.options import DeleteOptions, write_of
-from seatrial.harness.apiserver.request.request import RequestContext, Target
+from seatrial.harness.apiserver.request.request import RequestContext, Target, check_applied, check_patch_options
 from seatrial.harness.apiserver.storage.paging import flag
 from seatrial.harness.apiserver.storage.store import Item, Key, Object, Store
 from seatrial.harness.apiserver.streams.responses import Streaming
@@ -39,13 +39,20 @@ from seatrial.harness.apiserver.verbs import multi_version, usage
 from seatrial.harness.apiserver.verbs.logs import Source, read_log
 from seatrial.harness.apiserver.verbs.objects import PATCHES, Objects
 from seatrial.harness.apiserver.verbs.reads import Reads
-from seatrial.harness.apiserver.verbs.subresources import bind, evict, patched_scale, rescaled, scale_of
+from seatrial.harness.apiserver.verbs.subresources import (
+    bind,
+    checked_scale,
+    evict,
+    patched_scale,
+    rescaled,
+    scale_config,
+    scale_of,
+)
 from seatrial.harness.conversation import Containers
 from seatrial.scheduler.api.clock import Clock
 from seatrial.scheduler.api.transport import (
     APPLY_PATCH,
     JSON_PATCH,
-    MERGE_PATCH,
     STRATEGIC_MERGE_PATCH,
     Request,
     Response,
@@ -353,13 +360,10 @@ class ApiServer:
         if kind not in accepted:
             raise errors.unsupported_media(accepted)
         options = context.options()
-        if kind == APPLY_PATCH and not context.query.get("fieldManager"):
-            text = "Required value: is required for apply patch"
-            raise errors.invalid(
-                "PatchOptions", "meta.k8s.io", "", f'PatchOptions.meta.k8s.io "" is invalid: fieldManager: {text}',
-                [{"reason": "FieldValueRequired", "message": text, "field": "fieldManager"}],
-            )  # fmt: skip
-        patch = context.decoded(resource, yaml_too=kind == APPLY_PATCH, any_type=kind == JSON_PATCH)
+        check_patch_options(context.query, kind)
+        patch = context.decoded(resource, yaml_too=kind == APPLY_PATCH, any_type=kind in {APPLY_PATCH, JSON_PATCH})
+        if kind == APPLY_PATCH:
+            patch = check_applied(patch, resource.api_version, resource.kind)
         stored = resource
         if multi_version.is_second(resource) and isinstance(patch, dict):
             stored, patch = self._stored(resource), multi_version.patch_to_stored(resource, patch)
@@ -493,8 +497,11 @@ class ApiServer:
             scale = context.body(resource, kind="Scale", api_version="autoscaling/v1")
         elif method == "PATCH":
             kind = context.request.content_type.partition(";")[0].strip()
-            if kind not in {JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH}:
-                raise errors.unsupported_media([JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH])
+            if kind not in PATCHES:
+                raise errors.unsupported_media(PATCHES)
+            check_patch_options(context.query, kind)
+            if kind == APPLY_PATCH:
+                return self._apply_scale(target, item, context)
             scale = patched_scale(scale, kind, context.decoded(any_type=kind == JSON_PATCH))
         elif method != "GET":
             raise errors.method_not_allowed()
@@ -506,6 +513,19 @@ class ApiServer:
             scale = self.admission.scaled(write, scale, scale_of(resource, item))
             body = rescaled(resource, item, scale)
             item = self.objects.update(resource, target.key, body, options, subresource="scale")
+        return Response(200, orjson.dumps(scale_of(resource, item)), _PLAIN_HEADERS)
+
+    def _apply_scale(self, target: Target, item: Item, context: RequestContext) -> Response:
+        """Apply a Scale: the manager owns the number of replicas of the object."""
+        resource = target.resource
+        scale = check_applied(context.decoded(yaml_too=True, any_type=True), "autoscaling/v1", "Scale")
+        options = replace(context.options(), webhooks_done=True)
+        write = write_of(
+            "UPDATE", resource, target.key, options, subresource="scale", kind=("autoscaling", "v1", "Scale")
+        )
+        wanted = self.admission.scaled(write, checked_scale(scale), scale_of(resource, item))
+        config = scale_config(resource, item, wanted)
+        item, _ = self.objects.patch(resource, target.key, APPLY_PATCH, config, options, "scale")
         return Response(200, orjson.dumps(scale_of(resource, item)), _PLAIN_HEADERS)
 
     def _finalize(self, target: Target, context: RequestContext) -> Response:

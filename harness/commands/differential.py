@@ -97,7 +97,7 @@ def _sender(path: Path) -> Send:
         answer = chosen.request(
             call.method, access.url + call.path, body=call.body or None, headers=headers, timeout=_WITHIN, retries=False
         )
-        return outcome(answer.status, answer.data, answer.headers.get("warning", ""))
+        return outcome(answer.status, answer.data, answer.headers.get("warning", ""), call.show)
 
     return send
 

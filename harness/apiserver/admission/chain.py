@@ -142,6 +142,8 @@ class Admission:
             return
         if body.get("spec") != old.get("spec") or resource.key != ("", "pods"):
             self._complete(resource, body, warnings, strictness)
+            if resource.key == ("", "pods") and not subresource and isinstance(body.get("spec"), dict):
+                _add_tolerations(body["spec"])
         for hook in self._applicable_hooks(resource, body["metadata"].get("namespace", "")):
             hook(resource, body, old, subresource)
         if write is not None:

@@ -102,7 +102,7 @@ class Autoscalers:
     def _reconcile(self, item: Item, status: Object, resource: Resource, target: Item) -> None:
         spec = item.obj["spec"]
         scale = scale_of(resource, target)
-        current = int(scale["spec"]["replicas"])
+        current = int(scale["spec"].get("replicas", 0))
         status["currentReplicas"] = int(scale["status"]["replicas"])
         self._set_condition(
             status,

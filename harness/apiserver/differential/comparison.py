@@ -16,11 +16,15 @@ from seatrial.scheduler.api.transport import JSON
 Object = dict[str, Any]
 FOLDER = Path(__file__).parent
 NAME = "differential"  # of objects that the requests create
+_CONTROLLERS = "kube-controller-manager"  # a field manager
 ANONYMOUS, BAD_TOKEN = "anonymous", "bad-token"  # senders that are not impersonated
 
 
 class Call(NamedTuple):
-    """One request. `wait`: seconds to wait before it, for controllers. `sender`: "" is the administrator."""
+    """One request. `wait`: seconds to wait before it, for controllers. `sender`: "" is the administrator.
+
+    `show`: paths of fields of the answer that are compared.
+    """
 
     method: str
     path: str
@@ -29,6 +33,7 @@ class Call(NamedTuple):
     sender: str = ""
     headers: tuple[tuple[str, str], ...] = ()
     wait: float = 0.0
+    show: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:
@@ -39,18 +44,20 @@ class Call(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What is compared of an answer. `causes` are pairs of field and reason."""
+    """What is compared of an answer. `causes` are pairs of field and reason; `shown` the fields that the call shows."""
 
     code: int
     reason: str = ""
     causes: tuple[tuple[str, str], ...] = ()
     warned: bool = False
+    shown: str = ""
 
     @property
     def text(self) -> str:
         causes = ", ".join(f"{field} {reason}" for field, reason in self.causes)
         warned = "with a warning" if self.warned else ""
-        return " ".join(part for part in (str(self.code), self.reason, f"[{causes}]" if causes else "", warned) if part)
+        parts = (str(self.code), self.reason, f"[{causes}]" if causes else "", warned, self.shown)
+        return " ".join(part for part in parts if part)
 
 
 class Difference(NamedTuple):
@@ -90,6 +97,10 @@ def calls(namespace: str, folder: Path = FOLDER) -> Iterator[Call]:
             yield Call("POST", f"{group['base']}?dryRun=All", orjson.dumps(body))
     for row in yaml.safe_load((folder / "sequences.yaml").read_text().replace("$NS", namespace)):
         yield _call(row, "", {})
+    core, apps = f"/api/v1/namespaces/{namespace}", f"/apis/apps/v1/namespaces/{namespace}"
+    text = (folder / "apply.yaml").read_text().replace("$NS", namespace).replace("$C", core).replace("$A", apps)
+    for row in yaml.safe_load(text):
+        yield _call(row, "", {})
 
 
 def _call(row: Object, collection: str, body: Object) -> Call:
@@ -100,7 +111,14 @@ def _call(row: Object, collection: str, body: Object) -> Call:
         encoded = orjson.dumps({**body, "metadata": {"name": NAME, **row.get("set", {})}})
     headers = tuple(row.get("headers", {}).items())
     return Call(
-        row["method"], path, encoded, row.get("type", JSON), row.get("as", ""), headers, float(row.get("wait", 0))
+        row["method"],
+        path,
+        encoded,
+        row.get("type", JSON),
+        row.get("as", ""),
+        headers,
+        float(row.get("wait", 0)),
+        tuple(row.get("show", ())),
     )
 
 
@@ -121,9 +139,9 @@ def compare(ours: Send, theirs: Send, wanted: Iterator[Call], known: list[Known]
         yield difference._replace(reason=reason)
 
 
-def outcome(code: int, body: bytes, warning: str = "") -> Outcome:
+def outcome(code: int, body: bytes, warning: str = "", show: tuple[str, ...] = ()) -> Outcome:
     """What is compared of an answer with this code, body and `Warning` header."""
-    if code < 400:
+    if code < 400 and not show:
         return Outcome(code, warned=bool(warning))
     try:
         status = orjson.loads(body)
@@ -131,6 +149,22 @@ def outcome(code: int, body: bytes, warning: str = "") -> Outcome:
         return Outcome(code)
     if not isinstance(status, dict):
         return Outcome(code)
+    shown = {path: value for path in show if (value := _shown(status, path)) is not None}
+    text = orjson.dumps(shown, option=orjson.OPT_SORT_KEYS).decode() if shown else ""
+    if code < 400:
+        return Outcome(code, warned=bool(warning), shown=text)
     causes = ((status.get("details") or {}).get("causes")) or ()
     rows = sorted({(str(cause.get("field", "")), str(cause.get("reason", ""))) for cause in causes})
-    return Outcome(code, str(status.get("reason", "")), tuple(rows))
+    return Outcome(code, str(status.get("reason", "")), tuple(rows), shown=text)
+
+
+def _shown(answer: Object, path: str) -> Any:
+    """The value of a field. Of `managedFields`, what depends on the moment or on a controller is left out."""
+    value: Any = answer
+    for name in path.split("."):
+        value = value.get(name) if isinstance(value, dict) else None
+    if path != "metadata.managedFields" or value is None:
+        return value
+    entries = [{key: part for key, part in entry.items() if key != "time"} for entry in value]
+    entries = [entry for entry in entries if entry.get("manager") != _CONTROLLERS]
+    return sorted(entries, key=lambda entry: orjson.dumps(entry, option=orjson.OPT_SORT_KEYS))

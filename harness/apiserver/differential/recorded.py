@@ -27,7 +27,7 @@ def record(theirs: Send, namespace: str, path: Path = ANSWERS) -> int:
     lines = []
     for call, plain in zip(calls(namespace), calls(NAMESPACE), strict=True):
         found = theirs(call)
-        fields = orjson.dumps([found.code, found.reason, found.causes, found.warned]).decode()
+        fields = orjson.dumps([found.code, found.reason, found.causes, found.warned, found.shown]).decode()
         lines.append(f"{_digest(plain)} {fields.replace(namespace, NAMESPACE)}\n")
     path.write_text("".join(lines))
     return len(lines)
@@ -47,5 +47,5 @@ def recorded(path: Path = ANSWERS) -> Send:
 def _read(path: Path) -> Iterator[tuple[str, Outcome]]:
     for line in path.read_text().splitlines():
         digest, _, text = line.partition(" ")
-        code, reason, causes, warned = orjson.loads(text)
-        yield digest, Outcome(code, reason, tuple((field, why) for field, why in causes), warned)
+        code, reason, causes, warned, shown = orjson.loads(text)
+        yield digest, Outcome(code, reason, tuple((field, why) for field, why in causes), warned, shown)

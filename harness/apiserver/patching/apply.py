@@ -40,7 +40,7 @@ from seatrial.harness.apiserver.patching.fieldsets import (
 from seatrial.harness.apiserver.patching.patch import PatchError, same_json
 from seatrial.harness.apiserver.schemas.schema_nodes import JsonObject, SchemaNode
 
-__all__ = ["ApplyConflict", "apply", "update_managed"]
+__all__ = ["ApplyConflict", "apply", "first_undeclared", "update_managed"]
 
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 _BEFORE_FIRST_APPLY = "before-first-apply"
@@ -156,6 +156,27 @@ def _without_nulls(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _without_nulls(field) for key, field in value.items() if field is not None}
     return [_without_nulls(item) for item in value] if isinstance(value, list) else value
+
+
+def first_undeclared(value: Any, schema: SchemaNode, path: str = "") -> str:
+    """The path of the first field that the schema does not have; empty if all are known."""
+    if isinstance(value, list):
+        items = schema.items
+        elements = item_elements(value, schema) if schema.list_type == "map" else []
+        for place, item in enumerate(value):
+            printed = next(paths({elements[place]: {}})) if elements else f"[{place}]"
+            if items is not None and (found := first_undeclared(item, items, path + printed)):
+                return found
+    if not isinstance(value, dict) or schema.type != "object":
+        return ""
+    for name, field in value.items():
+        child = schema.child(name)
+        if child is None:
+            if schema.has_fields:
+                return f"{path}.{name}"
+        elif found := first_undeclared(field, child, f"{path}.{name}"):
+            return found
+    return ""
 
 
 def _check_keys(value: Any, schema: SchemaNode | None, path: str) -> None:

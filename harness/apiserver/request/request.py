@@ -18,13 +18,14 @@ from seatrial.harness.apiserver.request.options import DeleteOptions, Options
 from seatrial.harness.apiserver.schemas.shapes import conform, report_unknown_fields
 from seatrial.harness.apiserver.storage.paging import flag
 from seatrial.harness.apiserver.storage.store import Key, Object
-from seatrial.scheduler.api.transport import Request
+from seatrial.scheduler.api.transport import APPLY_PATCH, Request
 
 _ORPHANING = frozenset({("batch", "jobs"), ("", "replicationcontrollers")})  # their pods stay unless a client asks
 _ORPHANED = (
     "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set"
     " propagationPolicy=Orphan to suppress this warning"
 )
+_MANAGER_LIMIT = 128  # bytes of a field manager's name, as upstream
 _VERBS = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update"}
 
 
@@ -180,6 +181,45 @@ def _unsupported(kind: str, field: str, value: str, supported: str) -> errors.Ap
         kind, "meta.k8s.io", "", f'{kind}.meta.k8s.io "" is invalid: {field}: {text}',
         [{"reason": "FieldValueNotSupported", "message": text, "field": field}],
     )  # fmt: skip
+
+
+def check_patch_options(query: Mapping[str, str], media: str) -> None:
+    """Check the parameters that depend on the type of a patch.
+
+    Raises:
+        ApiStatusError: 422, `force` without an apply, an apply without a field manager, or its name is too long.
+    """
+    field = "fieldManager"
+    manager = query.get(field, "")
+    if media != APPLY_PATCH and "force" in query:
+        field, reason = "force", "FieldValueForbidden"
+        text = "Forbidden: may not be specified for non-apply patch"
+    elif media == APPLY_PATCH and not manager:
+        reason, text = "FieldValueRequired", "Required value: is required for apply patch"
+    elif len(manager.encode()) > _MANAGER_LIMIT:
+        reason, text = "FieldValueTooLong", f"Too long: may not be more than {_MANAGER_LIMIT} bytes"
+    else:
+        return
+    raise errors.invalid(
+        "PatchOptions", "meta.k8s.io", "", f'PatchOptions.meta.k8s.io "" is invalid: {field}: {text}',
+        [{"reason": reason, "message": text, "field": field}],
+    )  # fmt: skip
+
+
+def check_applied(config: Any, api_version: str, kind: str) -> dict[str, Any]:
+    """The configuration of an apply.
+
+    Raises:
+        ApiStatusError: 400, it does not state exactly this version and kind.
+    """
+    found = {} if config is None else config
+    if not isinstance(found, dict):
+        raise errors.bad_request("an apply patch must be an object")
+    if (found.get("apiVersion"), found.get("kind")) != (api_version, kind):
+        stated = str(found.get("apiVersion") or "")
+        stated = stated if "/" in stated else f"/{stated}"
+        raise errors.bad_request(f"invalid object type: {stated}, Kind={found.get('kind') or ''}")
+    return found
 
 
 def check_kind(resource: Resource, body: Mapping[str, Any]) -> None:

@@ -115,6 +115,11 @@ class SchemaNode:
             return _KEY_DEFAULTS.get(key)
         return default
 
+    @property
+    def has_fields(self) -> bool:
+        """Whether this is an object with named fields and no others."""
+        return bool(self._properties) and self._values is None
+
     def names(self, name: str) -> bool:
         """Whether `name` is a named field of the schema and not a key of a map."""
         return name in self._properties

@@ -16,7 +16,7 @@ from seatrial.harness.apiserver.admission.chain import Admission
 from seatrial.harness.apiserver.attempts import GeneratedIdentity, Pending
 from seatrial.harness.apiserver.defaults.initial_status import set_initial_status
 from seatrial.harness.apiserver.discovery.resources import Resource
-from seatrial.harness.apiserver.patching.apply import ApplyConflict, apply
+from seatrial.harness.apiserver.patching.apply import ApplyConflict, apply, first_undeclared
 from seatrial.harness.apiserver.patching.managed_fields import WriteLedger, touches_managed_fields
 from seatrial.harness.apiserver.patching.patch import (
     PatchError,
@@ -32,7 +32,7 @@ from seatrial.harness.apiserver.storage.store import Collection, Item, Key, Obje
 from seatrial.harness.apiserver.verbs import field_owners
 from seatrial.harness.apiserver.verbs.field_owners import schema_of
 from seatrial.harness.apiserver.verbs.identifiers import IdentifierSource
-from seatrial.harness.apiserver.verbs.update_rules import narrowed
+from seatrial.harness.apiserver.verbs.update_rules import narrowed, settable
 from seatrial.harness.apiserver.webhooks.conversions import Conversions
 from seatrial.harness.apiserver.webhooks.parking import PendingWrites
 from seatrial.scheduler.api.clock import Clock, rfc3339
@@ -302,17 +302,30 @@ class Objects:
         if not isinstance(config, dict):
             raise errors.bad_request("an apply patch must be an object")
         check_kind(resource, config)
+        self._check_declared(resource, config)
         config = self._conform(resource, config, options)
         config.setdefault("apiVersion", resource.api_version)
         config.setdefault("kind", resource.kind)
         metadata = config.setdefault("metadata", {})
         if metadata.get("managedFields"):
             raise errors.bad_request("metadata.managedFields must be nil")
-        metadata.setdefault("name", key[1])
-        self._set_namespace(resource, key[0], metadata)
+        if metadata.get("name") not in {None, "", key[1]}:
+            raise errors.bad_request(
+                f"the name of the object ({metadata['name']}) does not match the name on the URL ({key[1]})"
+            )
         found = self.collection(resource).get(key)
         if found is None and subresource:
             raise errors.not_found(resource.plural, resource.group, key[1])
+        if found is None and not metadata.get("name"):
+            raise errors.bad_request(
+                f"the name of the object ({key[1]} based on URL) was undeterminable: name must be provided"
+            )
+        metadata["name"] = key[1]
+        self._set_namespace(resource, key[0], metadata)
+        if found is None and metadata.get("uid"):
+            why = f"uid mismatch: the provided object specified uid {metadata['uid']}, and no existing object was found"
+            raise errors.conflict(resource.plural, resource.group, key[1], why)
+        config = settable(resource, config, subresource)
         found = self.conversions.seen(resource, found, options.attempt) if found is not None else None
         live = field_owners.with_managed_fields(resource, found) if found else None
         try:
@@ -327,11 +340,7 @@ class Objects:
                 subresource=subresource,
             )
         except ApplyConflict as error:
-            causes = [
-                {"reason": "FieldManagerConflict", "message": f'conflict with "{manager}"', "field": path}
-                for manager, path in error.conflicts
-            ]
-            raise errors.ApiStatusError(409, "Conflict", str(error), details={"causes": causes}) from error
+            raise errors.ApiStatusError(409, "Conflict", str(error), details={"causes": error.causes}) from error
         except PatchError as error:
             raise errors.bad_request(str(error)) from error
         if body is live:
@@ -343,6 +352,23 @@ class Objects:
         if found is None:
             return self.create(resource, key[0], body, options, entries=entries), True
         return self._replace(resource, found, body, options, subresource, entries=entries), False
+
+    def _check_declared(self, resource: Resource, config: Object) -> None:
+        """
+        Raises:
+            ApiStatusError: 500 as upstream, a field that is not in the schema of a built-in kind.
+        """
+        schema = schema_of(resource) if resource.custom is None else None
+        path = first_undeclared(config, schema) if schema is not None else ""
+        if path:
+            metadata = config.get("metadata")
+            of: Object = metadata if isinstance(metadata, dict) else {}
+            group, _, version = resource.api_version.rpartition("/")
+            raise errors.ApiStatusError(
+                500, "",
+                f"failed to create typed patch object ({of.get('namespace') or ''}/{of.get('name') or ''};"
+                f" {group}/{version}, Kind={resource.kind}): {path}: field not declared in schema",
+            )  # fmt: skip
 
     def _replace(
         self,
@@ -361,6 +387,14 @@ class Objects:
             raise errors.modified(resource.plural, resource.group, old.key[1])
         uid = metadata.get("uid")
         if uid and uid != before["uid"]:
+            if entries is not None:  # an apply
+                text = f'Invalid value: "{uid}": field is immutable'
+                kind = errors.qualified(resource.kind, resource.group)
+                raise errors.invalid(
+                    resource.kind, resource.group, old.key[1],
+                    f'{kind} "{old.key[1]}" is invalid: metadata.uid: {text}',
+                    [{"reason": "FieldValueInvalid", "message": text, "field": "metadata.uid"}],
+                )  # fmt: skip
             why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {before['uid']}"
             raise errors.conflict(resource.plural, resource.group, old.key[1], why)
         if metadata.get("name", old.key[1]) != old.key[1] or (metadata.get("namespace") or "") != old.key[0]:

@@ -189,7 +189,7 @@ def scale_of(resource: Resource, item: Item) -> Object:
             for name in ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
             if name in metadata
         },
-        "spec": {"replicas": _at(item.obj, spec_path) or 0},
+        "spec": {"replicas": replicas} if (replicas := _at(item.obj, spec_path)) else {},  # without zero, as upstream
         "status": {"replicas": _at(item.obj, status_path) or 0},
     }
     if selector:
@@ -232,6 +232,37 @@ def rescaled(resource: Resource, item: Item, scale: Object) -> Object:
     if version:
         metadata["resourceVersion"] = version
     return _with({**item.obj, "metadata": metadata}, spec_path, replicas)
+
+
+def checked_scale(scale: Object) -> Object:
+    """A Scale that was applied, in its shape.
+
+    Raises:
+        ApiStatusError: a field has a wrong type, or, 500 as upstream, does not exist.
+    """
+    shaped, unknown = conform("autoscaling/v1", "Scale", scale)
+    if unknown:
+        name = (shaped.get("metadata") or {}).get("name") or ""
+        raise errors.ApiStatusError(
+            500, "",
+            f"failed to create typed patch object (/{name}; autoscaling/v1, Kind=Scale): .{unknown[0]}:"
+            " field not declared in schema",
+        )  # fmt: skip
+    return dict(shaped)
+
+
+def scale_config(resource: Resource, item: Item, scale: Object) -> Object:
+    """The configuration of the scaled object that sets what the Scale sets.
+
+    Raises:
+        ApiStatusError: the number of replicas is negative.
+    """
+    rescaled(resource, item, scale)
+    stated = scale.get("metadata") or {}
+    metadata = {name: stated[name] for name in ("name", "namespace", "uid", "resourceVersion") if stated.get(name)}
+    config: Object = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata}
+    replicas = (scale.get("spec") or {}).get("replicas")
+    return config if replicas is None else _with(config, _scale_paths(resource)[0], replicas)
 
 
 def _scale_paths(resource: Resource) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:

@@ -38,6 +38,17 @@ def narrowed(resource: Resource, old: Object, body: Object, metadata: dict[str, 
     return changed
 
 
+def settable(resource: Resource, config: Object, subresource: str) -> Object:
+    """A configuration for an apply without the fields that the endpoint ignores, which its manager does not own."""
+    if subresource == "status":
+        config = {name: field for name, field in config.items() if name != "spec"}
+        if resource.key == ("apps", "deployments"):  # as upstream's strategy
+            metadata = {name: field for name, field in config["metadata"].items() if name != "labels"}
+            config["metadata"] = metadata
+        return config
+    return {name: field for name, field in config.items() if name != "status" or not resource.has_status}
+
+
 def _status_metadata(before: dict[str, Any], requested: dict[str, Any]) -> dict[str, Any]:
     """The stored metadata with the requested labels and annotations: a write of the status may change these too."""
     metadata = dict(before)

@@ -43,7 +43,7 @@ class InProcess:
         self.api.clock.settle()
         if isinstance(found, Streaming):
             return Outcome(200)
-        return outcome(found.code, found.body, found.headers.get("warning", ""))
+        return outcome(found.code, found.body, found.headers.get("warning", ""), call.show)
 
 
 def test_no_answer_differs_from_kube_apiserver_without_a_reason() -> None:

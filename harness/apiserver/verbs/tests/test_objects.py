@@ -277,7 +277,7 @@ def test_a_strategic_patch_of_a_custom_resource_is_refused(api: Api) -> None:
 
 
 def test_apply_creates_a_missing_object(api: Api) -> None:
-    body = {"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "b"}}
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "new"}, "data": {"a": "b"}}
     assert api.ask("PATCH", f"{CONFIGS}/new?fieldManager=m", body, APPLY_PATCH)[0] == 201
     assert api.ask("PATCH", f"{CONFIGS}/new?fieldManager=m", body, APPLY_PATCH)[0] == 200
     code, status = api.ask("PATCH", f"{CONFIGS}/new?fieldManager=n", at(body, "data.a", "c"), APPLY_PATCH)

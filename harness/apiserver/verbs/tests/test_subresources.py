@@ -145,7 +145,7 @@ SETS = "/apis/apps/v1/namespaces/default/replicasets"
         ),
         pytest.param({"spec": {"replicas": -1}}, MERGE_PATCH, 422, 1, id="fewer-than-none"),
         pytest.param({"metadata": {"resourceVersion": "1"}}, MERGE_PATCH, 409, 1, id="of-another-revision"),
-        pytest.param({"spec": {"replicas": 2}}, APPLY_PATCH, 415, 1, id="apply"),
+        pytest.param({"spec": {"replicas": 2}}, APPLY_PATCH, 400, 1, id="an-apply-without-a-kind"),
         pytest.param([], MERGE_PATCH, 400, 1, id="a-list"),
         pytest.param({"spec": 7}, MERGE_PATCH, 400, 1, id="a-spec-that-is-none"),
     ],
