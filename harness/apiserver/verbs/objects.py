@@ -356,7 +356,7 @@ class Objects:
     def _check_declared(self, resource: Resource, config: Object) -> None:
         """
         Raises:
-            ApiStatusError: 500 as upstream, a field that is not in the schema of a built-in kind.
+    X that is not in the schema of a built-in kind; upstream has the message, with 500.
         """
         schema = schema_of(resource) if resource.custom is None else None
         path = first_undeclared(config, schema) if schema is not None else ""
@@ -364,11 +364,10 @@ class Objects:
             metadata = config.get("metadata")
             of: Object = metadata if isinstance(metadata, dict) else {}
             group, _, version = resource.api_version.rpartition("/")
-            raise errors.ApiStatusError(
-                500, "",
+            raise errors.bad_request(
                 f"failed to create typed patch object ({of.get('namespace') or ''}/{of.get('name') or ''};"
-                f" {group}/{version}, Kind={resource.kind}): {path}: field not declared in schema",
-            )  # fmt: skip
+                f" {group}/{version}, Kind={resource.kind}): {path}: field not declared in schema"
+            )
 
     def _replace(
         self,
