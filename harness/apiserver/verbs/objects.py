@@ -356,7 +356,7 @@ class Objects:
     def _check_declared(self, resource: Resource, config: Object) -> None:
         """
         Raises:
-    X that is not in the schema of a built-in kind; upstream has the message, with 500.
+            ApiStatusError: 400, a field that is not in the schema of a built-in kind (the message is upstream's).
         """
         schema = schema_of(resource) if resource.custom is None else None
         path = first_undeclared(config, schema) if schema is not None else ""
