@@ -3,12 +3,14 @@
 A member asks for one card of an A10 node, so the room is a number of cards.
 """
 
+from collections.abc import Iterator
+
 import orjson
 import pytest
 
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.promises import minors, reservation_of
-from seatrial.fixtures.trial import Trial
+from seatrial.fixtures.trial import TRIAL_LABEL, Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.harness.subject.protocol import Subject
 from seatrial.scheduler.api.builders import PodBuilder, gang, node, pod, reservation
@@ -309,6 +311,38 @@ def test_a_group_waits_for_its_missing_gang(cluster: Trial, expect: Expect) -> N
     cluster.submit(*workers("ps", 1))
 
     expect.bound("ps-0", "worker-0", "worker-1")
+
+
+@pytest.fixture
+def second_namespace(cluster: Trial) -> Iterator[str]:
+    """A namespace beside that of the trial; deleted afterwards."""
+    name = f"{cluster.name}-other"
+    cluster.accept({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}, "/api/v1/namespaces")
+    yield name
+    cluster.call("DELETE", f"/api/v1/namespaces/{name}")
+
+
+@pytest.mark.feature("GANG-4.across-namespaces")
+@pytest.mark.case("GA-036", severity="critical")
+@pytest.mark.needs(Capability.OWN_CLUSTER)  # makes a second namespace
+def test_the_gangs_of_a_group_are_in_two_namespaces(cluster: Trial, expect: Expect, second_namespace: str) -> None:
+    """A complete gang that fits waits for the other gang of its group, which comes in another namespace."""
+    cluster.add(node("n1").cards(4))
+    ids = [f"{cluster.name}/worker", f"{second_namespace}/ps"]
+    cluster.apply(gang("worker", 2).together_with(*ids))
+    cluster.submit(*workers("worker", 2))
+    expect.stable(seconds=5)
+    assert bound(cluster) == []
+
+    other = gang("ps", 1).together_with(*ids).manifest
+    cluster.accept(other, f"/apis/scheduling.sigs.k8s.io/v1alpha1/namespaces/{second_namespace}/podgroups")
+    pods = f"/api/v1/namespaces/{second_namespace}/pods"
+    (server,) = workers("ps", 1)
+    cluster.accept(server.select({TRIAL_LABEL: cluster.name}).manifest, pods)
+
+    expect.bound("worker-0", "worker-1")
+    found = orjson.loads(cluster.call("GET", f"{pods}/ps-0").body)
+    assert found["spec"]["nodeName"] == "n1"
 
 
 @pytest.mark.feature("GANG-1.marked")
