@@ -41,7 +41,9 @@ def test_a_hook_refuses_a_pod_that_the_quota_has_room_for(cluster: Trial, expect
     cluster.submit(counted(cluster, "first", "a", cpu=1), counted(cluster, "second", "a", cpu=2))
     expect.bound("first", "second")
 
-    cluster.submit(counted(cluster, "third", "a", cpu=1), counted(cluster, "fourth", "a", cpu=2))
+    cluster.submit(counted(cluster, "third", "a", cpu=1))
+    expect.stable(seconds=1)  # the third has waited longer
+    cluster.submit(counted(cluster, "fourth", "a", cpu=2))
 
     why = f"quota {named(cluster, 'a')} has 2 pods on nodes, expected less than 2"
     expect.pending("third", "fourth", saying=f"CheckPod failed for hook plugin pod-count, err: {why}")
