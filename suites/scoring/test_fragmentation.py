@@ -109,7 +109,6 @@ def test_the_only_node_for_a_rare_large_pod_is_kept(cluster: Trial, expect: Expe
 @pytest.mark.feature("DEV-4.less-fragmentation")
 @pytest.mark.case("SC-026", severity="normal")
 @pytest.mark.profile(RARE)
-@pytest.mark.needs(Capability.VIRTUAL_TIME)  # a new scheduler: prices are renewed by placements only
 def test_places_in_plenty_are_used(cluster: Trial, expect: Expect) -> None:
     """As SC-023, but ten nodes take a pod of four cards. One more or less does not matter then: small pods go where
     they fit best, and the node with three cards keeps its cards."""

@@ -70,7 +70,7 @@ class DeviceFragmentation(ScoreBatch):
         self._learnt = 0  # of what it expects
         self._outlook: Outlook | None = None
         self._market: Market | None = None
-        self._stale = True  # nodes are new or have other labels
+        self._stale = True  # nodes are new or gone, or have other labels
         self._changes = 0  # placements since prices were last computed
         observer = _Observer(self)
         handle.cache.listen(observer)
@@ -78,6 +78,8 @@ class DeviceFragmentation(ScoreBatch):
 
     @property
     def revision(self) -> int:
+        if self._stale and self._outlook is not None:
+            self._ready()
         return self._version
 
     # -- extension points ---------------------------------------------------------------------------------------------
@@ -144,6 +146,8 @@ class DeviceFragmentation(ScoreBatch):
             self._stale = False
             if self._outlook is None or fresh:
                 self._learn()
+            else:
+                self._reprice()
         assert self._outlook is not None  # noqa: S101
         return self._outlook
 
@@ -164,7 +168,7 @@ class DeviceFragmentation(ScoreBatch):
                 self._reprice()
 
     def nodes_changed(self) -> None:
-        """A node is new, or its labels changed."""
+        """A node is new or gone, or its labels changed."""
         self._stale = True
 
     def _learn(self) -> None:
@@ -229,4 +233,5 @@ class _Observer(Listener):
         """A pod that left stays in the window: it did arrive."""
 
     def node_changed(self, name: str, node: Node | None) -> None:
-        """The cache tells the plugin of nodes."""
+        if node is None:  # of the others the cache tells
+            self._plugin.nodes_changed()

@@ -248,3 +248,23 @@ def test_kept_scores_follow_expectations_and_prices(strategy: str) -> None:
     score = next(score for score, _ in rig.core.runner_of(info).scores if isinstance(score, DeviceFragmentation))
     assert placed > 100
     assert score.revision > 2
+
+
+def test_prices_follow_nodes_that_come_and_go() -> None:
+    """A place for four cards is kept while it is the only one; more nodes make it cheap, and their end dear again."""
+    expected = [{"gpu": 100, "cpu": "8", "weight": 99}, {"gpu": 400, "cpu": "32"}]
+    rig = Rig(fragmentation(strategy="OpportunityCost", typicalPods=expected))
+    rig.node("large", cpu="64", gpus=4)
+    rig.node("small", cpu="128", gpus=3)
+    asked = pods("one", 3)
+    first, second, third = (builder.gpus(1).request(cpu=8) for builder in asked)
+    assert where(rig, first) == ["small"]
+
+    for number in range(9):
+        rig.node(f"large-{number}", cpu="64", gpus=4)
+    assert where(rig, second) != ["small"]
+
+    rig.delete("one-1")
+    for number in range(9):
+        rig.core.remove_node(f"large-{number}")
+    assert where(rig, third) == ["small"]
