@@ -13,7 +13,7 @@ from seatrial.fixtures.promises import minors, reservation_of
 from seatrial.fixtures.trial import TRIAL_LABEL, Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.harness.subject.protocol import Subject
-from seatrial.scheduler.api.builders import PodBuilder, gang, node, pod, reservation
+from seatrial.scheduler.api.builders import PodBuilder, gang, node, pod, priority_class, reservation
 from seatrial.scheduler.api.podgroup import BIND_GANG_GROUP, BIND_MEMBER_COUNT, GANG_GROUPS, GANG_MODE
 
 pytestmark = [pytest.mark.needs(Capability.HARDWARE)]
@@ -98,6 +98,25 @@ def test_more_members_than_the_minimum(cluster: Trial, expect: Expect) -> None:
     cluster.add(node("n2").cards(1))
 
     expect.bound(*names("train", 4))
+
+
+@pytest.mark.feature("GANG-1.quorum")
+@pytest.mark.case("GA-037", severity="critical")
+def test_the_member_that_stands_in_the_queue_for_its_gang_is_deleted(cluster: Trial, expect: Expect) -> None:
+    """Three members of a gang of two wait behind 300 more important pods. The first of them is deleted there: the other
+    two are bound, although nothing else changes for them."""
+    cluster.add(node("n1").cpu(64).cards(3).pods(400))
+    cluster.apply(priority_class("trial-first", 9000), priority_class("trial-gang", 5000))
+    first, *others = workers("train", 3)
+    cluster.submit(first.priority_class("trial-gang"), *others)
+    important = [f"first-{number}" for number in range(300)]
+    cluster.submit(*(pod(name).request(cpu="10m").priority_class("trial-first") for name in important))
+    cluster.apply(gang("train", 2))
+    assert cluster.cluster.wait(lambda: bound(cluster, "first"), within=30), cluster.timeline()
+
+    cluster.delete("train-0")
+
+    expect.bound("train-1", "train-2", within=60)
 
 
 @pytest.mark.feature("GANG-1.status")
