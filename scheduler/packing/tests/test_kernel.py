@@ -5,6 +5,7 @@ import shutil
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -99,7 +100,7 @@ def test_new_prices_are_seen() -> None:
         pytest.param({"cpu": np.array([1.0])}, TypeError, id="floats"),
     ],
 )
-def test_states_that_the_tables_lack_are_refused(changes: dict[str, object], error: type[Exception]) -> None:
+def test_states_that_the_tables_lack_are_refused(changes: dict[str, Any], error: type[Exception]) -> None:
     outlook = Outlook.of({Shape(1000, 1, 8, CARD): 1}, MODELS, 8)
     states = NodeStates(np.array([0]), np.array([8000]), np.array([9]), np.full((1, 8), CARD))
     requests = Requests(Shapes([Shape(1000, 1, 1, CARD)], MODELS), outlook)
