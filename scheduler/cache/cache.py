@@ -24,7 +24,6 @@ from seatrial.scheduler.cache.owners import Owners
 from seatrial.scheduler.cache.resources import CPU_COLUMN, MEMORY_COLUMN
 from seatrial.scheduler.cache.volumes import Volumes
 
-
 MAX_CLASSES = 65536  # whose listeners are known
 
 

@@ -23,7 +23,6 @@ from seatrial.scheduler.pods.cpu_binding import may_bind
 from seatrial.scheduler.pods.host_ports import host_ports
 from seatrial.scheduler.pods.requests import nonzero_requests, pod_requests
 
-
 _SpecKey = tuple[int, tuple[str | None, ...] | None]  # identity of the spec, and the marks of its pod
 
 
@@ -124,9 +123,7 @@ class ClassRegistry:
             vector = [(PODS_COLUMN, 1), *((self._resources.column(name), value) for name, value in requests.items())]
             # Node names of one pod must not affect the class.
             example = replace(pod, spec=replace(spec, node_name="", affinity=affinity))
-            found = EquivalenceClass(
-                self._made, example, requests, vector, nonzero, _digest(content), invalid
-            )
+            found = EquivalenceClass(self._made, example, requests, vector, nonzero, _digest(content), invalid)
             self._made += 1
             self._by_content[content] = found
         return found
