@@ -17,7 +17,7 @@ from seatrial.harness.lab.errors import LabError
 from seatrial.harness.lab.lab import VARIABLE, Lab, Place, open_lab
 from seatrial.harness.lab.ledger import DeviceLease, Ledger, PlaceRequest
 from seatrial.harness.lab.windows import active
-from seatrial.harness.processes import die_with_parent, stop, stop_group
+from seatrial.harness.processes import start_child, stop, stop_group
 
 ANY = "any"
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
@@ -203,11 +203,10 @@ def _held_while(lab: Lab, request: PlaceRequest, command: Sequence[str], wait: f
 
 def _run(place: Place, command: Sequence[str], running: "list[subprocess.Popen[bytes]]") -> int:
     try:
-        process = subprocess.Popen(  # noqa: S603 the user's command, as words
+        process = start_child(
             list(command),
+            stdin=None,
             env={**os.environ, **place.environment()},
-            process_group=0,
-            preexec_fn=die_with_parent,  # noqa: PLW1509 one call into libc, which is loaded
         )
     except OSError as error:
         raise UsageError(f"{command[0]}: cannot be started: {error.strerror}") from error
