@@ -101,7 +101,7 @@ def control_plane(
     """Start it in `folder` with custom resource definitions; stopped on exit. Files of secrets have mode 0600.
 
     Without `controllers` no kube-controller-manager runs, and what would wait for it is switched off: service accounts
-    of pods, and the taint of new nodes. Nodes that nobody renews stay as they are written; benchmarks need that.
+    of pods, and the taint of new nodes. Nodes whose Lease is not renewed stay as written; benchmarks need that.
 
     Raises:
         ClusterError: a program is missing or ended; the message has its last log lines.

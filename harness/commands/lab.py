@@ -82,7 +82,7 @@ def who(*, lab: LabFile = None, json_: Json = False) -> int:
     for machine, why in ledger.out_of_service.items():
         print(f"{machine} is out of service: {why}")
     if not (ledger.leases or ledger.line or ledger.out_of_service):
-        print("nobody holds a device or waits")
+        print("no device is held and no request waits")
     return 0
 
 
@@ -102,7 +102,7 @@ def acquire(
     json_: Json = False,
 ) -> int:
     """Wait in line for devices of one machine. With `-- COMMAND …` they are held while the command runs; with --for
-    they are held for that time, and nobody renews the lease.
+    they are held for that time, and the lease is not renewed.
 
     The command gets SEATRIAL_LAB_MACHINE, SEATRIAL_LAB_CARDS, SEATRIAL_LAB_NICS and SEATRIAL_LAB_TOKEN. If the lease is
     lost, the command is ended and the exit status is 2; otherwise it is the command's.
@@ -144,7 +144,7 @@ def release(token: int, *, force: Plain = False, holder: str = "", lab: LabFile 
 
     Args:
         token: The lease's token, which `acquire` and `who` print.
-        force: Take it back although somebody else holds it.
+        force: Take it back although another holder has it.
         holder: Who you are, if `acquire` had --holder.
         lab: The inventory; by default that of $SEATRIAL_LAB.
         json_: Print the lease that has ended as JSON.

@@ -23,7 +23,7 @@ def run_hook(
     before: Callable[[], None],
 ) -> str:
     """Run the command, again if it fails and has retries left, and return its output. `before` is called before each
-    try: it confirms the lease, so that a holder that lost it does not switch off somebody else's machine.
+    try: it confirms the lease, so that a holder that lost it does not switch off a machine that another holder has.
 
     Raises:
         HookFailed: every try failed; the message has the last one's output.

@@ -100,7 +100,7 @@ def test_without_a_pod_to_take_over(cluster: Trial, expect: Expect, *, required:
 
 
 def of_marked(name: str, cores: int, *, several: bool = False) -> ReservationBuilder:
-    """A reservation that takes over pods that are marked for it, whoever its owners are."""
+    """A reservation that takes over pods that are marked for it, whatever its owners are."""
     built = taking_over(name, cores)
     built.manifest["spec"]["preAllocationPolicy"] = {"mode": CLUSTER_MODE, "enableMultiple": several}
     built.manifest["spec"]["template"]["spec"]["schedulerName"] = TAKING_OVER
