@@ -1,4 +1,4 @@
-"""The vocabulary that scheduler, harness and suites share: wire types, keys, codecs, quantities, clocks, builders.
+"""The vocabulary that scheduler, harness and suites share: wire types, keys, codecs, quantities, clocks, builders, certificates.
 
 Code that computes what a pod requests or which objects match belongs to the packages of the scheduler
 (`seatrial.scheduler.pods`, `seatrial.scheduler.plugins`): the judges must not share its arithmetic. Import contracts
