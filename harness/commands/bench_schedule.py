@@ -144,6 +144,8 @@ def schedule(
     if trace is not None:
         most = f"at most {figures['most_at_a_time']:,} at a time"
         print(f"left        {figures['left']:,}, {most}; digest {figures['digest']}")
+    if kernel := figures.get("kernel"):
+        print(f"kernel      {kernel}")
     print(f"limit       {figures['limit']}")
     for other in figures.get("beside", ()):
         theirs, ratio = other["pods_per_second"], other["ratio"]
