@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.needs(Capability.NODES), pytest.mark.profile(PREEMPTIN
 
 
 @pytest.fixture
-def second_namespace(classes: Trial) -> Iterator[str]:  # noqa: F811 the fixture above
+def second_namespace(classes: Trial) -> Iterator[str]:
     """A namespace beside that of the trial; deleted afterwards with its pods."""
     name = f"{classes.name}-other"
     classes.accept({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}, "/api/v1/namespaces")
@@ -33,7 +33,7 @@ def second_namespace(classes: Trial) -> Iterator[str]:  # noqa: F811 the fixture
 @pytest.mark.feature("PRE-2.whole-jobs")
 @pytest.mark.case("JP-050", severity="critical")
 @pytest.mark.needs(Capability.OWN_CLUSTER)  # makes a second namespace
-def test_jobs_of_two_namespaces_are_two(classes: Trial, expect: Expect, second_namespace: str) -> None:  # noqa: F811
+def test_jobs_of_two_namespaces_are_two(classes: Trial, expect: Expect, second_namespace: str) -> None:
     """Two pods have the same job label, one in another namespace. The gang needs one card: only one of them goes."""
     hosts(classes, n1=1, n2=1)
     other = filler("other", "n2").label(JOB, "job-1").select({TRIAL_LABEL: classes.name})
@@ -61,7 +61,7 @@ def test_jobs_of_two_namespaces_are_two(classes: Trial, expect: Expect, second_n
 
 @pytest.mark.feature("PRE-2.whole-jobs")
 @pytest.mark.case("JP-051", severity="normal")
-def test_a_job_label_that_comes_later_counts(classes: Trial, expect: Expect) -> None:  # noqa: F811
+def test_a_job_label_that_comes_later_counts(classes: Trial, expect: Expect) -> None:
     """Two running pods get a job label: then both go, although the gang needs one card."""
     hosts(classes, n1=1, n2=1)
     classes.submit(filler("low-1", "n1"), filler("low-2", "n2"))
@@ -82,7 +82,7 @@ def test_a_job_label_that_comes_later_counts(classes: Trial, expect: Expect) -> 
 @pytest.mark.case("JP-052", severity="normal")
 @pytest.mark.parametrize(("alone", "shared"), [("n1", "n2"), ("n2", "n1")])
 def test_of_equal_jobs_the_one_with_fewer_pods_elsewhere_goes(
-    classes: Trial,  # noqa: F811
+    classes: Trial,
     expect: Expect,
     alone: str,
     shared: str,

@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
 @pytest.mark.feature("QUOTA-1.max-bound")
 @pytest.mark.case("QU-062", severity="blocker")
 def test_a_pod_that_was_not_scheduled_counts(cluster: Trial, expect: Expect) -> None:
-    """One of four cores is used, and then three more by a pod that names its node itself: a pod like the first waits."""
+    """One of four cores is used, then three more by a pod that names its node itself: a pod like the first waits."""
     cluster.add(node("n1").cpu(32))
     make(cluster, quota(named(cluster, "a")).min(cpu=4).max(cpu=4))
     cluster.submit(
@@ -42,7 +42,7 @@ def test_a_pod_that_was_not_scheduled_counts(cluster: Trial, expect: Expect) -> 
 @pytest.mark.feature("QUOTA-3.shared-weight")
 @pytest.mark.case("QU-063", severity="critical")
 def test_shares_grow_with_the_cluster(cluster: Trial, expect: Expect) -> None:
-    """Eight pods of one core ask for more than the only node has: with a second node all are placed, though none came."""
+    """Eight pods of one core ask for more than the only node has: a second node lets all be placed, though none came."""
     cluster.add(node("n1").cpu(4))
     make(cluster, quota(named(cluster, "a")).max(cpu=100))
     cluster.submit(*many(cluster, "a", 8))
@@ -57,7 +57,7 @@ def test_shares_grow_with_the_cluster(cluster: Trial, expect: Expect) -> None:
 @pytest.mark.feature("QUOTA-3.shared-weight")
 @pytest.mark.case("QU-064", severity="critical")
 def test_shares_follow_a_node_that_shrinks(cluster: Trial, expect: Expect) -> None:
-    """A quota asks for more than there is: its runtime share is what the nodes have, also when one has half of it left."""
+    """A quota asks for more than there is: its runtime share is what the nodes have, also when one has shrunk."""
     cluster.add(node("n1").cpu(8), node("n2").cpu(4))
     make(cluster, quota(named(cluster, "a")).max(cpu=100))
     cluster.submit(counted(cluster, "greedy", "a", cpu=50))
