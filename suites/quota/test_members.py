@@ -42,7 +42,7 @@ def test_a_pod_that_was_not_scheduled_counts(cluster: Trial, expect: Expect) -> 
 @pytest.mark.feature("QUOTA-3.shared-weight")
 @pytest.mark.case("QU-063", severity="critical")
 def test_shares_grow_with_the_cluster(cluster: Trial, expect: Expect) -> None:
-    """Eight pods of one core ask for more than the only node has: a second node lets all be placed, though none came."""
+    """Eight pods of one core ask for more than the only node has: with a second node all are placed."""
     cluster.add(node("n1").cpu(4))
     make(cluster, quota(named(cluster, "a")).max(cpu=100))
     cluster.submit(*many(cluster, "a", 8))
