@@ -5,6 +5,7 @@ The programs are found in $KUBEBUILDER_ASSETS, then on PATH. All data is in one 
 
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import orjson
@@ -24,7 +26,7 @@ from seatrial.harness.apiserver.access.rbac import MASTERS
 from seatrial.harness.clusters.kubeconfig import load_access
 from seatrial.harness.errors import ClusterError
 from seatrial.harness.private_files import write_private
-from seatrial.harness.processes import die_with_parent, stop
+from seatrial.harness.processes import die_with_parent
 from seatrial.scheduler.api.clock import WallClock
 
 ASSETS = "KUBEBUILDER_ASSETS"
@@ -98,7 +100,10 @@ class ControlPlane:
 def control_plane(
     folder: Path, definitions: Sequence[dict[str, object]] = (), *, controllers: bool = True
 ) -> Iterator[ControlPlane]:
-    """Start it in `folder` with custom resource definitions; stopped on exit. Files of secrets have mode 0600.
+    """Start it in `folder` with custom resource definitions; killed on exit. Files of secrets have mode 0600.
+
+    The data are of no use afterwards. After SIGTERM kube-apiserver would first wait for its clients' requests, and etcd
+    for kube-apiserver, for seconds on a busy machine.
 
     Without `controllers` no kube-controller-manager runs, and what would wait for it is switched off: service accounts
     of pods, and the taint of new nodes. Nodes that nobody renews stay as they are written; benchmarks need that.
@@ -233,7 +238,7 @@ class _Process:
                     stdout=sink,
                     stderr=sink,
                     process_group=0,  # Ctrl-C is for whoever started us
-                    preexec_fn=die_with_parent,  # noqa: PLW1509 one call into libc, which is loaded
+                    preexec_fn=partial(die_with_parent, signal.SIGKILL),  # noqa: PLW1509 one call into libc, which is loaded
                 )
             except OSError as error:
                 raise ClusterError(f"{self.command[0]}: cannot be started: {error.strerror}") from error
@@ -252,7 +257,8 @@ def _process(name: str, command: list[str], log: Path) -> Iterator[_Process]:
     try:
         yield found
     finally:
-        stop(found.process)
+        found.process.kill()
+        found.process.wait()
 
 
 @dataclass(frozen=True, slots=True)
