@@ -19,9 +19,11 @@ from seatrial.harness.deviceplugin.access import renew_token
 from seatrial.harness.deviceplugin.kubelet import KubeletFolder
 from seatrial.harness.deviceplugin.node_report import NodeReport
 from seatrial.harness.deviceplugin.plugin import DevicePlugin, Pods
+from seatrial.harness.deviceplugin.slices import FOLDER, PodSlices
 from seatrial.harness.devices.hami_release import SHIPPED, HamiHost
 from seatrial.harness.devices.stand_in import StandIn, stand_in
 from seatrial.harness.devices.survey import real_providers
+from seatrial.harness.devices.vendors import VENDORS
 from seatrial.harness.errors import ApiRefused, DeviceError
 from seatrial.harness.nodes.device_daemon import DeviceDaemon
 from seatrial.harness.nodes.faults import FAULTS_ANNOTATION, FaultScript
@@ -29,6 +31,7 @@ from seatrial.harness.nodes.hardware import NodeHardware
 from seatrial.harness.nodes.local import LOOK_EVERY, LocalHardware
 from seatrial.harness.nodes.local_agent import ThreadRunner
 from seatrial.harness.nodes.pods import BoundPod
+from seatrial.harness.nodes.writer import NODES, Writer, pod_path
 from seatrial.scheduler.api.clock import Clock, WallClock
 from seatrial.scheduler.api.transport import Request, Response
 from seatrial.scheduler.api.wire import Wire, decoder
@@ -92,11 +95,15 @@ async def serve(options: Options, access: Access, ready: Callable[[], object] = 
             daemon = DeviceDaemon(options.xpu_file, clock, lambda: (hardware.devices(), hardware.links()))
             daemon.start()
             stack.callback(daemon.stop)
+        writer = Writer(transport, clock)
+        stack.callback(writer.close)
         plugin = DevicePlugin(
             hardware.devices, kubelet, _pods_of(transport, options.node, loop),
             root=cards.root if cards is not None else options.dev_root,
             simulated=cards is not None,
             hami=lambda: HamiHost(hardware.driver("nvidia").driver, SHIPPED),
+            slices=PodSlices(kubelet.plugins / FOLDER, hardware, run_blocking.run),
+            answer=lambda pod, annotations: _answer(writer, options.node, pod, annotations),
         )  # fmt: skip
         report.start()
         ready()
@@ -150,6 +157,17 @@ def _pods_of(transport: ThreadedTransport, node: str, loop: asyncio.AbstractEven
         return [_decode_pod(item) for item in _decode_list(response.body).items]
 
     return read
+
+
+def _answer(writer: Writer, node: str, pod: BoundPod, annotations: Mapping[str, str]) -> None:
+    """Write to the pod and unlock the node, as the vendor's plugin does that creates slices."""
+    metadata = pod.metadata
+    for vendor in VENDORS.values():
+        plugin = vendor.shared_plugin
+        if plugin is None or plugin.assigned not in annotations or metadata.annotations.get(plugin.assigned) == "true":
+            continue
+        writer.merge(pod_path(metadata.namespace, metadata.name), {"metadata": {"annotations": dict(annotations)}})
+        writer.merge(f"{NODES}/{node}", {"metadata": {"annotations": {plugin.lock: None}}})
 
 
 class _Faults:
