@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 
 import orjson
@@ -26,7 +25,7 @@ from seatrial.harness.apiserver.access.rbac import MASTERS
 from seatrial.harness.clusters.kubeconfig import load_access
 from seatrial.harness.errors import ClusterError
 from seatrial.harness.private_files import write_private
-from seatrial.harness.processes import die_with_parent
+from seatrial.harness.processes import start_child
 from seatrial.scheduler.api.clock import WallClock
 
 ASSETS = "KUBEBUILDER_ASSETS"
@@ -106,7 +105,7 @@ def control_plane(
     for kube-apiserver, for seconds on a busy machine.
 
     Without `controllers` no kube-controller-manager runs, and what would wait for it is switched off: service accounts
-    of pods, and the taint of new nodes. Nodes that nobody renews stay as they are written; benchmarks need that.
+    of pods, and the taint of new nodes. Nodes whose Lease is not renewed stay as written; benchmarks need that.
 
     Raises:
         ClusterError: a program is missing or ended; the message has its last log lines.
@@ -232,13 +231,11 @@ class _Process:
         """
         with self.log.open("ab") as sink:
             try:
-                self.process = subprocess.Popen(  # noqa: S603 a list of words, no shell
+                self.process = start_child(
                     self.command,
-                    stdin=subprocess.DEVNULL,
                     stdout=sink,
                     stderr=sink,
-                    process_group=0,  # Ctrl-C is for whoever started us
-                    preexec_fn=partial(die_with_parent, signal.SIGKILL),  # noqa: PLW1509 one call into libc, which is loaded
+                    last_signal=signal.SIGKILL,
                 )
             except OSError as error:
                 raise ClusterError(f"{self.command[0]}: cannot be started: {error.strerror}") from error

@@ -20,15 +20,14 @@ from seatrial.harness.errors import ClusterError
 from seatrial.harness.nodes import local
 from seatrial.harness.nodes.device_daemon import INFOS_FILE, DeviceDaemon
 from seatrial.harness.nodes.devices import DAEMON_VENDORS
-from seatrial.harness.nodes.faults import FAULTS_ANNOTATION, FaultScript
 from seatrial.harness.nodes.follow import Follower, HeadMeta
-from seatrial.harness.nodes.hardware import NodeHardware
 from seatrial.harness.nodes.leases import Leases
 from seatrial.harness.nodes.local import LOOK_EVERY, LocalHardware
 from seatrial.harness.nodes.local_use import LocalUse, RunBlocking
 from seatrial.harness.nodes.node import NodeAgent
 from seatrial.harness.nodes.references import References
 from seatrial.harness.nodes.runtimes.protocol import Runtime, Work
+from seatrial.harness.nodes.stand_in_faults import StandInFaults
 from seatrial.harness.nodes.usage import UsageReports
 from seatrial.harness.nodes.writer import NODES, PODS, Writer, then
 from seatrial.scheduler.api.clock import Clock, Timer
@@ -80,11 +79,10 @@ class LocalAgent:
         self._clock, self._hardware, self._runtime, self._run_blocking = clock, hardware, runtime, run_blocking
         self._annotations = dict(annotations or {})
         self._stand_in = stand_in
-        self._faults: FaultScript | None = None
+        self._faults: StandInFaults | None = None
         if stand_in is not None:
             self._annotations[STAND_IN_ANNOTATION] = stand_in.name
-            self._whole = NodeHardware(name, stand_in.machine, table=stand_in.table)
-            self._faults = FaultScript(self._whole, clock, on_devices=self._devices_fail, on_node=self._node_fails)
+            self._faults = StandInFaults(name, stand_in, hardware, clock, run_blocking, on_node=self._node_fails)
         self._writer = Writer(transport, clock)
         self._references = References(transport)
         self._leases = Leases(self._writer, clock)
@@ -181,8 +179,7 @@ class LocalAgent:
         if self._agent is None:
             self._boot(head)
         if self._faults is not None:
-            for problem in self._faults.follow(_decode_node(raw).metadata.annotations.get(FAULTS_ANNOTATION, "")):
-                log.warning("fault refused node=%s why=%s", self.name, problem)
+            self._faults.follow(_decode_node(raw).metadata.annotations)
 
     def _boot(self, head: HeadMeta) -> None:
         agent = self._agent = NodeAgent(
@@ -229,18 +226,6 @@ class LocalAgent:
             self._clock.call_later(mailbox.POLL_INTERVAL, self._attend)
 
     # -- faults of a stand-in -----------------------------------------------------------------------------------------
-
-    def _devices_fail(self) -> None:
-        """The table has changed. Healthy devices were repaired, so providers forget their earlier faults."""
-        assert self._stand_in is not None  # noqa: S101
-        self._stand_in.sync()
-        well = [device.uuid for device in self._whole.devices() if device.health.ok]
-
-        def forget() -> bool:
-            self._hardware.forget(well)
-            return False
-
-        self._run_blocking(forget, lambda _: None)
 
     def _node_fails(self, verb: str, on: bool) -> None:
         if self._agent is not None:

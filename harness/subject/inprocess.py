@@ -98,7 +98,7 @@ class InProcess(Subject):
     ) -> None:
         self._shell.stop()
         self._logger.removeHandler(self._kept)
-        self._logger.setLevel(self._level)  # whoever asked may have changed it
+        self._logger.setLevel(self._level)  # a case may have changed it
 
     def ask(self, method: str, path: str, body: bytes = b"") -> Response | None:
         if not self._alive:

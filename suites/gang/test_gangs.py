@@ -246,7 +246,7 @@ def test_restarted_in_the_middle(cluster: Trial, expect: Expect, subject: Subjec
     """The scheduler is killed when a gang is bound and another one waits: nothing moves, and the other one is bound
     when its room comes, although the successor saw no failure of it."""
     if subject is None:
-        pytest.skip("needs a scheduler that the harness started; somebody else runs this one")
+        pytest.skip("needs a scheduler that the harness started; this one runs elsewhere")
     cluster.add(node("n1").cards(4))
     cluster.apply(gang("a", 3), gang("b", 3))
     cluster.submit(*workers("a", 3))

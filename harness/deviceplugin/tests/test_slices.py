@@ -9,8 +9,10 @@ from typing import Any
 
 import grpc
 import pytest
+from msgspec.structs import replace
 
 from seatrial.fake_devices import mailbox
+from seatrial.harness.deviceplugin.daemon import answer_on_pod
 from seatrial.harness.deviceplugin.kubelet import KubeletFolder
 from seatrial.harness.deviceplugin.plugin import SLICES_EVERY, DevicePlugin
 from seatrial.harness.deviceplugin.slices import FOLDER, PodSlices
@@ -18,7 +20,10 @@ from seatrial.harness.deviceplugin.tests.fake_kubelet import FakeKubelet
 from seatrial.harness.devices.stand_in import StandIn, stand_in
 from seatrial.harness.nodes.local import LocalHardware
 from seatrial.harness.nodes.pods import BoundPod, decode_pod
+from seatrial.harness.nodes.tests.little_api import LittleApi
+from seatrial.harness.nodes.writer import Writer
 from seatrial.harness.private_files import private_folder
+from seatrial.scheduler.api.clock import SimClock
 from seatrial.scheduler.api.device import (
     DEVICE_ALLOCATED,
     GPU_CORE,
@@ -42,7 +47,7 @@ class Rig:
     cards: StandIn
     hardware: LocalHardware
     pods: list[BoundPod] = field(default_factory=list)
-    answers: list[Mapping[str, str]] = field(default_factory=list)
+    api: LittleApi = field(default_factory=lambda: LittleApi(SimClock()))
 
     def __post_init__(self) -> None:
         self.kubelet = FakeKubelet(self.folder)
@@ -57,7 +62,7 @@ class Rig:
         return DevicePlugin(
             self.hardware.devices, kubelet, read, root=self.folder / "root", simulated=True,
             slices=PodSlices(kubelet.plugins / FOLDER, self.hardware, asyncio.to_thread),
-            answer=lambda _, annotations: self.answers.append(annotations),
+            answer=lambda pod, annotations: answer_on_pod(Writer(self.api, SimClock()), "n1", pod, annotations),
         )  # fmt: skip
 
     async def up(self, resource: str) -> None:
@@ -169,15 +174,21 @@ def test_an_smlu_of_percent_and_bytes_is_answered_on_the_pod() -> None:
                 CAMBRICON_DSMLU_ASSIGHED="false", CAMBRICON_DSMLU_PROFILE="1_10_4")
         ]  # fmt: skip
         answer = await rig.kubelet.admit("a", VCORE, 10)
+        written = {"CAMBRICON_DSMLU_ASSIGHED": "true"}
+        metadata = rig.pods[0].metadata
+        metadata = replace(metadata, annotations={**metadata.annotations, **written})
+        rig.pods = [replace(rig.pods[0], metadata=metadata)]
         await rig.kubelet.admit("a", GPU_SHARED, 1)
         assert [line.split()[1:] for line in rig.cut()[1]] == [["10", str(GIB)]]
         assert rig.cut().keys() == {1}
         (part,) = rig.hardware.devices()[1].slices
         assert "/dev/cambricon-caps/cap_dev1_mi1" in part.nodes
         assert set(part.nodes) <= {mount.container_path for mount in answer.mounts}
-        assert rig.answers[0] == {
-            "CAMBRICON_DSMLU_ASSIGHED": "true", "CAMBRICON_DSMLU_PROFILE_INSTANCE": f"1_10_4_{part.id}"
-        }  # fmt: skip
+        sent = [(request.path, json.loads(request.body)["metadata"]["annotations"]) for request in rig.api.sent]
+        assert sent == [
+            ("/api/v1/namespaces/default/pods/a", written | {"CAMBRICON_DSMLU_PROFILE_INSTANCE": f"1_10_4_{part.id}"}),
+            ("/api/v1/nodes/n1", {"cambricon.com/dsmlu.lock": None}),
+        ]
 
     on_rig("mlu370-x8:2", scenario)
 
