@@ -217,7 +217,7 @@ def strings(most: int | None = None, length: int = 100, rules: tuple[str, ...] =
         ),
         pytest.param(
             spec("true", a=strings(rules=(COSTLY,))),
-            [f"{PLACE}.properties[a].items.{RULES}[0].rule", f"estimated rule cost {OVER} 60.2x"],
+            [f"{PLACE}.properties[a].items.{RULES}[0].rule", f"estimated rule cost {OVER} "],
             id="in-a-list-without-limit",
         ),
     ],
