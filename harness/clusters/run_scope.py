@@ -34,6 +34,8 @@ CLUSTER_SCOPED = {  # resource → kind of what a run may make outside of namesp
     "csinodes": "CSINode",
 }
 _LISTED_WHOLE = frozenset({"nodes", "namespaces", "priorityclasses", "storageclasses", "persistentvolumes", "csinodes"})
+# Fields that name an object of the same namespace. A reference with a namespace is known by that.
+_NAMES_IN_NAMESPACE = frozenset({"claimName", "secretName", "serviceAccountName", "serviceName"})
 _KINDS = frozenset(CLUSTER_SCOPED.values())
 _READS = frozenset({"GET", "HEAD"})
 _SYSTEM = "system-"  # priority classes of Kubernetes
@@ -203,9 +205,13 @@ class RunScope:
         spec["tolerations"] = [*(spec.get("tolerations") or ()), own, *of_others]
 
     def value(self, value: Any) -> Any:
-        """The value with the prefix before every string that is a name of this run, in JSON inside strings too."""
+        """The value with the prefix before every string that is a name of this run, in JSON inside strings too.
+
+        Names of objects in namespaces stay, though a node of this run may be called the same.
+        """
         if isinstance(value, dict):
-            return {key: self.value(item) for key, item in value.items()}
+            stay = _NAMES_IN_NAMESPACE | {"name"} if value.get("namespace") else _NAMES_IN_NAMESPACE
+            return {key: item if key in stay else self.value(item) for key, item in value.items()}
         if isinstance(value, list):
             return [self.value(item) for item in value]
         if isinstance(value, str):

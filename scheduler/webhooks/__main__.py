@@ -53,7 +53,7 @@ def run(
 
     Args:
         port: The port; 0 for any free port.
-        cert_dir: A folder with tls.crt and tls.key; if it has neither, a self-signed certificate is created there.
+        cert_dir: A folder with tls.crt and tls.key; if it has neither, a certificate is created there.
         address: The address to listen on; 0.0.0.0 for all interfaces.
         host: The name or address by which the API server reaches the webhooks; by default `address`.
         namespace: Register for pods of this namespace only.
@@ -75,7 +75,8 @@ def run(
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(asctime)s %(levelname).1s %(message)s")
     host = host or address
     try:
-        context, authorities = load_context(cert_dir, tuple(dict.fromkeys((host, "localhost", "127.0.0.1"))))
+        names = tuple(dict.fromkeys((host, "localhost", "127.0.0.1")))
+        context, authorities = load_context(cert_dir, names, WallClock().now())
     except CertificateError as error:
         print(f"webhooks: --cert-dir {error}", file=sys.stderr)  # noqa: T201
         return 2

@@ -12,10 +12,11 @@ from pathlib import Path
 
 import yaml
 
-from seatrial.harness.apiserver.access.authority import Authority, Pair
+from seatrial.harness.apiserver.access.authority import Authority
 from seatrial.harness.apiserver.access.identity import ADMIN, Identity
 from seatrial.harness.apiserver.access.rbac import MASTERS
 from seatrial.harness.private_files import write_private
+from seatrial.scheduler.api.certificates import Pair
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ import pytest
 
 from seatrial.harness.clusters.local import LocalCluster
 from seatrial.harness.nodes.runtimes.tests.rig import with_mark
+from seatrial.harness.tests.documented import ROOT, commands
 from seatrial.scheduler.api.builders import pod
 from seatrial.scheduler.api.transport import Request
 
@@ -27,9 +28,11 @@ class Shell:
         self.env = {**os.environ, "XDG_STATE_HOME": state, "DOCKER_HOST": no_docker}
 
     def seatrial(self, *words: str) -> "subprocess.CompletedProcess[str]":
-        command = [sys.executable, "-m", "seatrial", *words]
+        return self.run(sys.executable, "-m", "seatrial", *words)
+
+    def run(self, *words: str) -> "subprocess.CompletedProcess[str]":
         return subprocess.run(  # noqa: S603
-            command,
+            words,
             cwd=self.folder,
             env=self.env,
             capture_output=True,
@@ -46,22 +49,29 @@ def shell(tmp_path: Path) -> Iterator[Shell]:
     shell.seatrial("down", "--all")
 
 
-def test_up_twice_then_down_twice(shell: Shell) -> None:
-    up = shell.seatrial("up", "--detach", "--kubeconfig", "K", "--subject", "none", "--fleet", "none")
-    assert up.returncode == 0, up.stderr
+def test_the_session_of_the_readme_with_a_second_up_and_a_second_down(shell: Shell) -> None:
+    """README.md, "A local cluster": its commands are run as they stand there, in a folder with a link to the suites."""
+    (shell.folder / "suites").symlink_to(ROOT / "suites")
+    session = [command.words for command in commands("README.md") if {"K", "down"} & set(command.words)][:5]
+    assert [words[0] for words in session] == ["seatrial", "kubectl", "kubectl", "kubectl", "seatrial"]
+    up, *asked, down = session
+
+    started = shell.seatrial(*up[1:])
+    assert started.returncode == 0, started.stderr
     assert (shell.folder / "K").stat().st_mode & 0o777 == 0o600
     if shutil.which("kubectl"):
-        got = subprocess.run(["kubectl", "--kubeconfig", "K", "get", "namespaces"], cwd=shell.folder, check=False,  # noqa: S607
-                             capture_output=True, text=True, timeout=30)  # fmt: skip
-        assert "kube-system" in got.stdout, got.stderr
+        answers = [shell.run(*words) for words in asked]
+        assert all(answer.returncode == 0 for answer in answers), [answer.stderr for answer in answers]
+        assert "device.scheduling.koordinator.sh/" in answers[0].stdout
+        assert "demo-pod" in answers[2].stdout
 
     again = shell.seatrial("up", "--detach")
     assert again.returncode == 2
     assert "is up already at https://127.0.0.1:" in again.stderr
     assert "seatrial down" in again.stderr
 
-    down = shell.seatrial("down")
-    assert down.returncode == 0, down.stderr
+    ended = shell.seatrial(*down[1:])
+    assert ended.returncode == 0, ended.stderr
     assert not (shell.folder / "K").exists()
     second = shell.seatrial("down")
     assert second.returncode == 2

@@ -19,6 +19,7 @@ from seatrial.scheduler.webhooks.registration import configurations
 from seatrial.scheduler.webhooks.reviews import MUTATE, VALIDATE, routes
 
 PATIENCE = 30.0
+NOW = 1_800_000_000.0
 
 
 def review(requests: dict[str, Any]) -> dict[str, Any]:
@@ -99,12 +100,12 @@ def test_a_certificate_without_its_key(tmp_path: Path) -> None:
     (tmp_path / "tls.crt").write_text("x")
 
     with pytest.raises(CertificateError, match=r"expected both tls\.crt and tls\.key, or neither; found no tls\.key"):
-        load_context(tmp_path, ("localhost",))
+        load_context(tmp_path, ("localhost",), NOW)
 
 
 def test_a_certificate_is_created_once_and_its_key_is_private(tmp_path: Path) -> None:
-    _, first = load_context(tmp_path, ("localhost",))
-    _, second = load_context(tmp_path, ("localhost",))
+    _, first = load_context(tmp_path, ("localhost",), NOW)
+    _, second = load_context(tmp_path, ("localhost",), NOW)
 
     assert first == second
     assert (tmp_path / "tls.key").stat().st_mode & 0o777 == 0o600
