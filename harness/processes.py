@@ -6,7 +6,10 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from typing import IO
 
 STOP_WITHIN = 10.0  # seconds between SIGTERM and SIGKILL
 GROUP_STOP_WITHIN = 5.0  # the same, for what an interrupted program left behind
@@ -24,6 +27,30 @@ def program(module: str) -> list[str]:
 def die_with_parent(number: int = signal.SIGTERM) -> None:
     """In the child, before exec: request a signal when the parent ends, even if it was killed."""
     _libc.prctl(_PR_SET_PDEATHSIG, number)
+
+
+def start_child(
+    command: Sequence[str],
+    *,
+    stdin: int | IO[bytes] | None = subprocess.DEVNULL,
+    stdout: int | IO[bytes] | None = None,
+    stderr: int | IO[bytes] | None = None,
+    env: Mapping[str, str] | None = None,
+    last_signal: int = signal.SIGTERM,
+) -> "subprocess.Popen[bytes]":
+    """Start a program in a process group of its own, so that Ctrl-C reaches its parent alone, which ends it in order.
+
+    `last_signal` is sent to it when the parent has ended, even if it was killed. OSError where it cannot be started.
+    """
+    return subprocess.Popen(  # noqa: S603 a list of words, no shell
+        command,
+        stdin=stdin,
+        stdout=stdout,
+        stderr=stderr,
+        env=env,
+        process_group=0,
+        preexec_fn=partial(die_with_parent, last_signal),  # noqa: PLW1509 one call into libc, which is loaded
+    )
 
 
 def stop(process: "subprocess.Popen[bytes]", *, within: float = STOP_WITHIN) -> None:

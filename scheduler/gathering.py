@@ -118,7 +118,7 @@ class Gathering:
     def _place_in(
         self, attempt: Attempt, choice: DomainChoice, entries: Sequence[Entry], *, exactly: bool
     ) -> tuple[Entry, Any] | None:
-        """Place the members in one domain, those of one class on their shares; or nobody, and which member failed."""
+        """Place the members in one domain, those of one class on their shares; or none, and which member failed."""
         planned = [row for row, count in choice.shares for _ in range(count)] if exactly else []
         placed: list[Any] = []
         for number, entry in enumerate(entries):

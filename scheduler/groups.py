@@ -398,7 +398,7 @@ class GroupEngine:
             runner.groups.released(info.uid)
 
     def drop(self, uid: str) -> None:
-        """A placed member is deleted, or was bound by somebody else."""
+        """A placed member is deleted, or was bound by another scheduler."""
         placed = self._waiting.get(uid)
         if placed is not None:
             self._release(placed)

@@ -93,7 +93,7 @@ class PermitWaiters:
             self._core.later(Reject(waiter.entry.info, f"0/1 nodes are available: 1 {message}."))
 
     def drop(self, uid: str) -> None:
-        """The pod is deleted, or was bound by somebody else."""
+        """The pod is deleted, or was bound by another scheduler."""
         waiter = self._waiting.get(uid)
         if waiter is not None:
             self._release(waiter)

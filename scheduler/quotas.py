@@ -171,7 +171,7 @@ class QuotaController:
 
 
 def _nothing() -> None:
-    """Nobody waits for the first quota."""
+    """No pod waits for the first quota."""
 
 
 def overuse(tree: QuotaTree, quota: Quota) -> list[str]:

@@ -60,7 +60,7 @@ class LongComputations:
 
     def __init__(self) -> None:
         self.start: Callable[[Callable[[], None], Callable[[], None]], None] | None = None
-        """Runs the first function in the thread, then the second on the event loop; None: nobody can wait."""
+        """Runs the first function in the thread, then the second on the event loop; None: no caller can wait."""
         self._results: dict[bytes, Any] = {}
 
     def result(self, key: bytes, compute: "Compute[T]", attempt: Attempt | None) -> T:

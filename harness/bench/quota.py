@@ -73,7 +73,7 @@ def bench_quota(
 
 
 def _tree(core: BareCore, count: int) -> list[str]:
-    """A tree of so many quotas in `LEVELS` levels; each parent has about as many children as any other."""
+    """A tree of `count` quotas in `LEVELS` levels; each parent has about as many children as any other."""
     width = 1
     while sum(width**level for level in range(1, LEVELS + 1)) < count:
         width += 1

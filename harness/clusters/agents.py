@@ -33,7 +33,7 @@ from seatrial.harness.errors import ClusterError, HarnessError
 from seatrial.harness.nodes.agent import NodeAgents
 from seatrial.harness.nodes.fleet import SIMULATED_LABEL
 from seatrial.harness.private_files import private_folder, write_private
-from seatrial.harness.processes import die_with_parent, stop
+from seatrial.harness.processes import start_child, stop
 from seatrial.scheduler.api.clock import Action, WallClock
 from seatrial.scheduler.api.transport import MERGE_PATCH, Done, Request, Response
 
@@ -171,13 +171,10 @@ def node_agents(kubeconfig: Path, *, seed: int, log_file: Path, run: str = "", h
         ClusterError: it did not start; the message has its reason.
     """
     with log_file.open("ab") as sink:
-        process = subprocess.Popen(  # noqa: S603 our own interpreter, no shell
+        process = start_child(
             [sys.executable, "-m", "seatrial.harness.clusters.agents", str(kubeconfig), str(seed), run, host],
-            stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=sink,
-            process_group=0,  # Ctrl-C is for whoever started us
-            preexec_fn=die_with_parent,  # noqa: PLW1509 one call into libc, which is loaded
         )
     try:
         assert process.stdout is not None  # noqa: S101

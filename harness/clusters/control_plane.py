@@ -5,6 +5,7 @@ The programs are found in $KUBEBUILDER_ASSETS, then on PATH. All data is in one 
 
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -24,7 +25,7 @@ from seatrial.harness.apiserver.access.rbac import MASTERS
 from seatrial.harness.clusters.kubeconfig import load_access
 from seatrial.harness.errors import ClusterError
 from seatrial.harness.private_files import write_private
-from seatrial.harness.processes import die_with_parent, stop
+from seatrial.harness.processes import start_child
 from seatrial.scheduler.api.clock import WallClock
 
 ASSETS = "KUBEBUILDER_ASSETS"
@@ -98,10 +99,13 @@ class ControlPlane:
 def control_plane(
     folder: Path, definitions: Sequence[dict[str, object]] = (), *, controllers: bool = True
 ) -> Iterator[ControlPlane]:
-    """Start it in `folder` with custom resource definitions; stopped on exit. Files of secrets have mode 0600.
+    """Start it in `folder` with custom resource definitions; killed on exit. Files of secrets have mode 0600.
+
+    The data are of no use afterwards. After SIGTERM kube-apiserver would first wait for its clients' requests, and etcd
+    for kube-apiserver, for seconds on a busy machine.
 
     Without `controllers` no kube-controller-manager runs, and what would wait for it is switched off: service accounts
-    of pods, and the taint of new nodes. Nodes that nobody renews stay as they are written; benchmarks need that.
+    of pods, and the taint of new nodes. Nodes whose Lease is not renewed stay as written; benchmarks need that.
 
     Raises:
         ClusterError: a program is missing or ended; the message has its last log lines.
@@ -227,13 +231,11 @@ class _Process:
         """
         with self.log.open("ab") as sink:
             try:
-                self.process = subprocess.Popen(  # noqa: S603 a list of words, no shell
+                self.process = start_child(
                     self.command,
-                    stdin=subprocess.DEVNULL,
                     stdout=sink,
                     stderr=sink,
-                    process_group=0,  # Ctrl-C is for whoever started us
-                    preexec_fn=die_with_parent,  # noqa: PLW1509 one call into libc, which is loaded
+                    last_signal=signal.SIGKILL,
                 )
             except OSError as error:
                 raise ClusterError(f"{self.command[0]}: cannot be started: {error.strerror}") from error
@@ -252,7 +254,8 @@ def _process(name: str, command: list[str], log: Path) -> Iterator[_Process]:
     try:
         yield found
     finally:
-        stop(found.process)
+        found.process.kill()
+        found.process.wait()
 
 
 @dataclass(frozen=True, slots=True)

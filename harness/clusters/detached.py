@@ -1,7 +1,7 @@
 """State of the clusters that `seatrial up` started: list them, find their parts and stop them.
 
-One file of mode 0600 for each, in the user's state folder; a file whose processes are gone is removed by whoever finds
-it. Logs of the processes are beside it.
+One file of mode 0600 for each, in the user's state folder; a file whose processes are gone is removed
+by the next command that finds it. Logs of the processes are beside it.
 """
 
 import json
@@ -17,7 +17,7 @@ from seatrial.harness.private_files import write_private
 from seatrial.harness.processes import started_at
 
 STOP_WITHIN = 15.0
-REMOVED_WITHIN = 180.0  # for the removal of nodes from somebody's cluster
+REMOVED_WITHIN = 180.0  # for the removal of nodes from an existing cluster
 DEFAULT_NAME = "seatrial"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
@@ -26,7 +26,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 class Detached:
     """A running cluster: its processes (server first), each with its start time, to detect reused ids.
 
-    Without `kubeconfig` it is nodes on somebody's cluster, whose kubeconfig stays. `scheduler` is the address of our
+    Without `kubeconfig` it is nodes on an existing cluster, whose kubeconfig stays. `scheduler` is the address of our
     scheduler's services, whose process is the last one; empty if the cluster has none or a foreign one. `uid` is that
     of the namespace kube-system. `logs` are pairs of a component's name and its file.
     """

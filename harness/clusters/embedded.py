@@ -101,7 +101,7 @@ def start_process(
             stdout=subprocess.PIPE,
             stderr=sink,
             start_new_session=detached,
-            process_group=None if detached else 0,  # Ctrl-C is for whoever started us; they stop us last
+            process_group=None if detached else 0,  # Ctrl-C is for the parent, which stops this process last
             preexec_fn=None if detached else die_with_parent,  # noqa: PLW1509 one call into libc, which is loaded
         )
     assert process.stdout is not None  # noqa: S101

@@ -1,4 +1,4 @@
-"""Whether a run on somebody's cluster lives, and removal of what a dead run left there.
+"""Whether a run on an existing cluster lives, and removal of what a dead run left there.
 
 A run has a namespace `st-RUN` with the label `seatrial.dev/run`, and in it the Lease `run`, which the process of its
 node agents renews. A Lease that stays unchanged for longer than its duration, measured here by a monotonic clock,

@@ -36,7 +36,7 @@ from seatrial.scheduler.api.wire import from_plain, to_json
 LENT_ANNOTATION = "seatrial.dev/lent"
 FREE_WITHIN = 600.0  # seconds that a case waits for nodes that other cases have
 OCCUPIED_WITHIN = 120.0  # seconds for the start of the pod that occupies the rest, and for its end
-TRIES = 5  # to change a node that somebody else changes at the same moment
+TRIES = 5  # to change a node that another client changes at the same moment
 CRITICAL = "system-node-critical"  # every cluster has this PriorityClass
 _HOSTNAME = "kubernetes.io/hostname"
 _COUNTED = ("koordinator.sh/", "nvidia.com/")  # resources of a card that nodes have too, as amounts
@@ -211,7 +211,7 @@ def restore(cluster: Cluster, node: str) -> None:
     """Take back what lending changed; without effect on a node that is not lent.
 
     Raises:
-        ClusterError: the node was changed by somebody else at each try.
+        ClusterError: the node was changed by another client at each try.
     """
     for _ in range(TRIES):
         answer = cluster.call(Request("GET", f"{NODES}/{node}"))

@@ -17,7 +17,7 @@ from seatrial.harness.processes import started_at
 from seatrial.scheduler.api.clock import Clock
 from seatrial.scheduler.api.transport import Transport
 
-if TYPE_CHECKING:  # vendors' libraries and Docker are loaded by whoever has such a node
+if TYPE_CHECKING:  # vendors' libraries and Docker are loaded only where there is such a node
     from seatrial.harness.devices.stand_in import StandIn
     from seatrial.harness.nodes.local import LocalHardware
     from seatrial.harness.nodes.local_agent import LocalAgent

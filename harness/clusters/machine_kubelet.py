@@ -17,9 +17,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import IO
 
 import yaml
 
@@ -27,7 +25,7 @@ from seatrial.harness.clusters.container_image import BUSYBOX, HOW_TO_GET, stati
 from seatrial.harness.clusters.control_plane import find_program, missing_programs
 from seatrial.harness.errors import ClusterError
 from seatrial.harness.nodes.local import address
-from seatrial.harness.processes import die_with_parent, started_at, stop
+from seatrial.harness.processes import start_child, started_at, stop
 from seatrial.scheduler.api.builders import PROBE_IMAGE
 
 KUBELET, CONTAINERD, RUNC, CTR, PLUGIN = "kubelet", "containerd", "runc", "ctr", "device-plugin"
@@ -238,7 +236,7 @@ class _Namespace:
         """Start a program; its output goes to `NAME.log` in the folder."""
         log = self._folder / f"{name}.log"
         with log.open("ab") as sink:
-            process = _popen([*self._enter(), *command], stdout=sink, stderr=sink)
+            process = start_child([*self._enter(), *command], stdout=sink, stderr=sink, last_signal=signal.SIGKILL)
         self.processes = [one for one in self.processes if one.name != name]
         found = _Inside(name, process, log)
         self.processes.append(found)
@@ -274,7 +272,8 @@ def _namespace(folder: Path) -> Iterator[_Namespace]:
     command = [
         _tool("unshare"), "--mount", "--pid", "--fork", "--kill-child", "--propagation", "private", "sh", "-c", script
     ]  # fmt: skip
-    process = _popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    # `unshare` ignores SIGTERM while its child lives.
+    process = start_child(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, last_signal=signal.SIGKILL)
     space: _Namespace | None = None
     try:
         deadline = time.monotonic() + STARTS_WITHIN
@@ -295,18 +294,6 @@ def _namespace(folder: Path) -> Iterator[_Namespace]:
         stop(process)
         if process.stderr is not None:
             process.stderr.close()
-
-
-def _popen(command: Sequence[str], *, stdout: int | IO[bytes], stderr: int | IO[bytes]) -> "subprocess.Popen[bytes]":
-    return subprocess.Popen(  # noqa: S603
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=stdout,
-        stderr=stderr,
-        process_group=0,  # Ctrl-C is for whoever started us
-        # one call into libc, which is loaded; unshare ignores SIGTERM while its child lives
-        preexec_fn=partial(die_with_parent, signal.SIGKILL),  # noqa: PLW1509
-    )
 
 
 def _wait(until: Callable[[], bool], process: _Inside, what: str) -> None:

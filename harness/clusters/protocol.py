@@ -24,7 +24,7 @@ class Capability(StrEnum):
     HARDWARE = "nodes with the hardware that the test states"  # simulated, or lent nodes of the cluster
     DEVICE_FAULTS = "devices that fail on request"
     NODE_FAULTS = "a node that fails on request"
-    OWN_CLUSTER = "a cluster that nobody else uses"
+    OWN_CLUSTER = "a cluster of its own"
     CONTAINERS = "containers that really run"
     REAL_DEVICES = "real devices"
     SERVER_RESTART = "an API server that the test may end and start again"

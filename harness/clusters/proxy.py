@@ -286,7 +286,7 @@ async def _serve(upstream: Path, offered: Path) -> None:
     write_private(offered, kubeconfig(credentials, f"https://{LOOPBACK}:{port}"))
     orders = asyncio.StreamReader()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(orders), sys.stdin)
-    print(json.dumps({"kubeconfig": str(offered)}), flush=True)  # noqa: T201 our answer to whoever started us
+    print(json.dumps({"kubeconfig": str(offered)}), flush=True)  # noqa: T201 the answer to the parent
     loop.add_signal_handler(signal.SIGTERM, orders.feed_eof)  # the end of the parent process is the end of the orders
     while line := await orders.readline():
         print(json.dumps(proxy.obey(json.loads(line))), flush=True)  # noqa: T201

@@ -168,7 +168,7 @@ def main() -> int:
     serving = Serving(**{**given, "kubeconfig": Path(given["kubeconfig"]), "local": local})
 
     def ready(url: str) -> None:
-        print(json.dumps({"url": url}), flush=True)  # noqa: T201 our answer to whoever started us
+        print(json.dumps({"url": url}), flush=True)  # noqa: T201 the answer to the parent
 
     try:
         serve(serving, ready)

@@ -13,7 +13,7 @@ from typing import Any, Self
 from seatrial.harness.clusters.faulty import Picks, every
 from seatrial.harness.errors import ClusterError
 from seatrial.harness.private_files import private_folder
-from seatrial.harness.processes import die_with_parent, stop
+from seatrial.harness.processes import start_child, stop
 
 ANSWER_WITHIN = 30.0
 
@@ -29,12 +29,10 @@ class TroubledWay:
         self._delay = 0.0
 
     def __enter__(self) -> Self:
-        self._process = subprocess.Popen(  # noqa: S603 our own interpreter, no shell
+        self._process = start_child(
             [sys.executable, "-m", "seatrial.harness.clusters.proxy", str(self._kubeconfig), str(self.offered)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            process_group=0,  # Ctrl-C is for whoever started us
-            preexec_fn=die_with_parent,  # noqa: PLW1509 one call into libc, which is loaded
         )
         said = self._hear()
         if "kubeconfig" not in said:

@@ -29,7 +29,7 @@ def preempt(
         pods: Number of pods that fill the nodes: 1, 2, 4 or 8 times as many.
         preemptions: Number of preemptions; by default 500, and 10 with --gang.
         gang: Members of the gangs that preempt, each with all cards of a node; 0: single pods preempt.
-        job: With --gang, so many of the pods that fill the nodes are a job, which is evicted whole.
+        job: With --gang, the number of the pods that fill the nodes which form a job, which is evicted whole.
         repeat: Number of repetitions, each with a fresh scheduler.
         seed: Decides ties between nodes, and the offset at which preemption starts.
         json_: Print figures as JSON.

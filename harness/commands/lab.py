@@ -17,7 +17,7 @@ from seatrial.harness.lab.errors import LabError
 from seatrial.harness.lab.lab import VARIABLE, Lab, Place, open_lab
 from seatrial.harness.lab.ledger import DeviceLease, Ledger, PlaceRequest
 from seatrial.harness.lab.windows import active
-from seatrial.harness.processes import die_with_parent, stop, stop_group
+from seatrial.harness.processes import start_child, stop, stop_group
 
 ANY = "any"
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
@@ -82,7 +82,7 @@ def who(*, lab: LabFile = None, json_: Json = False) -> int:
     for machine, why in ledger.out_of_service.items():
         print(f"{machine} is out of service: {why}")
     if not (ledger.leases or ledger.line or ledger.out_of_service):
-        print("nobody holds a device or waits")
+        print("no device is held and no request waits")
     return 0
 
 
@@ -102,7 +102,7 @@ def acquire(
     json_: Json = False,
 ) -> int:
     """Wait in line for devices of one machine. With `-- COMMAND …` they are held while the command runs; with --for
-    they are held for that time, and nobody renews the lease.
+    they are held for that time, and the lease is not renewed.
 
     The command gets SEATRIAL_LAB_MACHINE, SEATRIAL_LAB_CARDS, SEATRIAL_LAB_NICS and SEATRIAL_LAB_TOKEN. If the lease is
     lost, the command is ended and the exit status is 2; otherwise it is the command's.
@@ -144,7 +144,7 @@ def release(token: int, *, force: Plain = False, holder: str = "", lab: LabFile 
 
     Args:
         token: The lease's token, which `acquire` and `who` print.
-        force: Take it back although somebody else holds it.
+        force: Take it back although another holder has it.
         holder: Who you are, if `acquire` had --holder.
         lab: The inventory; by default that of $SEATRIAL_LAB.
         json_: Print the lease that has ended as JSON.
@@ -203,11 +203,10 @@ def _held_while(lab: Lab, request: PlaceRequest, command: Sequence[str], wait: f
 
 def _run(place: Place, command: Sequence[str], running: "list[subprocess.Popen[bytes]]") -> int:
     try:
-        process = subprocess.Popen(  # noqa: S603 the user's command, as words
+        process = start_child(
             list(command),
+            stdin=None,
             env={**os.environ, **place.environment()},
-            process_group=0,
-            preexec_fn=die_with_parent,  # noqa: PLW1509 one call into libc, which is loaded
         )
     except OSError as error:
         raise UsageError(f"{command[0]}: cannot be started: {error.strerror}") from error

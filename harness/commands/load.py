@@ -59,7 +59,7 @@ def load(
         trace: CSV file of a recorded trace (docs/performance.md) that says when pods come, what they request and how
             long they stay, instead of rate, arrivals, seconds, mix and hold.
         speed: With --trace: how many times as fast as recorded; 1 by default.
-        pods: With --trace: only the first so many pods.
+        pods: With --trace: only the first pods, up to this number.
         drain: Longest wait for bindings and deletions after the last arrival, in seconds.
         processes: Number of load processes over which the users are spread.
         kubeconfig: Kubeconfig of the cluster; without it, a cluster is started.

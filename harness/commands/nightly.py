@@ -6,7 +6,6 @@ import re
 import shlex
 import shutil
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -17,7 +16,7 @@ from cyclopts import Parameter, validators
 from seatrial.harness.commands.written import check_writable
 from seatrial.harness.errors import HarnessError, UsageError
 from seatrial.harness.lab.lab import VARIABLE
-from seatrial.harness.processes import die_with_parent, stop_group
+from seatrial.harness.processes import start_child, stop_group
 
 _NAME = re.compile(r"\d{4}-\d\d-\d\dT\d{6}Z", re.ASCII)
 AtLeastOne = Annotated[int, Parameter(validator=validators.Number(gte=1))]
@@ -85,12 +84,9 @@ def _push_command(push: str) -> list[str]:
 
 def _run(command: list[str]) -> int:
     """Run a command to its end. SIGTERM and Ctrl-C are passed on to it."""
-    process = subprocess.Popen(  # noqa: S603 words, no shell
+    process = start_child(
         command,
-        stdin=subprocess.DEVNULL,
         env={**os.environ, "PYTHONUNBUFFERED": "1"},
-        process_group=0,
-        preexec_fn=die_with_parent,  # noqa: PLW1509 one call into libc, which is loaded
     )
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     interrupted = False

@@ -19,17 +19,19 @@ from seatrial.harness.deviceplugin.access import renew_token
 from seatrial.harness.deviceplugin.kubelet import KubeletFolder
 from seatrial.harness.deviceplugin.node_report import NodeReport
 from seatrial.harness.deviceplugin.plugin import DevicePlugin, Pods
+from seatrial.harness.deviceplugin.slices import FOLDER, PodSlices
 from seatrial.harness.devices.hami_release import SHIPPED, HamiHost
-from seatrial.harness.devices.stand_in import StandIn, stand_in
+from seatrial.harness.devices.stand_in import stand_in
 from seatrial.harness.devices.survey import real_providers
+from seatrial.harness.devices.vendors import VENDORS
 from seatrial.harness.errors import ApiRefused, DeviceError
 from seatrial.harness.nodes.device_daemon import DeviceDaemon
-from seatrial.harness.nodes.faults import FAULTS_ANNOTATION, FaultScript
-from seatrial.harness.nodes.hardware import NodeHardware
 from seatrial.harness.nodes.local import LOOK_EVERY, LocalHardware
 from seatrial.harness.nodes.local_agent import ThreadRunner
 from seatrial.harness.nodes.pods import BoundPod
-from seatrial.scheduler.api.clock import Clock, WallClock
+from seatrial.harness.nodes.stand_in_faults import StandInFaults
+from seatrial.harness.nodes.writer import NODES, Writer, pod_path
+from seatrial.scheduler.api.clock import WallClock
 from seatrial.scheduler.api.transport import Request, Response
 from seatrial.scheduler.api.wire import Wire, decoder
 
@@ -82,7 +84,9 @@ async def serve(options: Options, access: Access, ready: Callable[[], object] = 
         stack.callback(run_blocking.close)
         transport = ThreadedTransport(access, loop)
         stack.callback(transport.close)
-        faults = _Faults(options.node, cards, hardware, clock, run_blocking) if cards is not None else None
+        faults = None
+        if cards is not None:
+            faults = StandInFaults(options.node, cards, hardware, clock, run_blocking, on_node=_ignore_node_fault)
         report = NodeReport(
             transport, clock, options.node, hardware,
             on_annotations=faults.follow if faults is not None else lambda _: None, writes=options.report,
@@ -92,11 +96,15 @@ async def serve(options: Options, access: Access, ready: Callable[[], object] = 
             daemon = DeviceDaemon(options.xpu_file, clock, lambda: (hardware.devices(), hardware.links()))
             daemon.start()
             stack.callback(daemon.stop)
+        writer = Writer(transport, clock)
+        stack.callback(writer.close)
         plugin = DevicePlugin(
             hardware.devices, kubelet, _pods_of(transport, options.node, loop),
             root=cards.root if cards is not None else options.dev_root,
             simulated=cards is not None,
             hami=lambda: HamiHost(hardware.driver("nvidia").driver, SHIPPED),
+            slices=PodSlices(kubelet.plugins / FOLDER, hardware, run_blocking.run),
+            answer=lambda pod, annotations: answer_on_pod(writer, options.node, pod, annotations),
         )  # fmt: skip
         report.start()
         ready()
@@ -152,33 +160,16 @@ def _pods_of(transport: ThreadedTransport, node: str, loop: asyncio.AbstractEven
     return read
 
 
-class _Faults:
-    """Faults of a stand-in, from the Node's annotation."""
+def answer_on_pod(writer: Writer, node: str, pod: BoundPod, annotations: Mapping[str, str]) -> None:
+    """Write to the pod and unlock the node, as the vendor's plugin does that creates slices; once for each pod."""
+    metadata = pod.metadata
+    for vendor in VENDORS.values():
+        plugin = vendor.shared_plugin
+        if plugin is None or plugin.assigned not in annotations or metadata.annotations.get(plugin.assigned) == "true":
+            continue
+        writer.merge(pod_path(metadata.namespace, metadata.name), {"metadata": {"annotations": dict(annotations)}})
+        writer.merge(f"{NODES}/{node}", {"metadata": {"annotations": {plugin.lock: None}}})
 
-    def __init__(
-        self, node: str, cards: StandIn, hardware: LocalHardware, clock: Clock, run_blocking: ThreadRunner
-    ) -> None:
-        self._node, self._cards, self._hardware, self._run_blocking = node, cards, hardware, run_blocking
-        self._whole = NodeHardware(node, cards.machine, table=cards.table)
-        self._script = FaultScript(self._whole, clock, on_devices=self._changed, on_node=self._node_fails)
 
-    def follow(self, annotations: Mapping[str, str]) -> None:
-        for problem in self._script.follow(annotations.get(FAULTS_ANNOTATION, "")):
-            log.warning("fault refused node=%s why=%s", self._node, problem)
-
-    def close(self) -> None:
-        self._script.close()
-
-    def _changed(self) -> None:
-        """The table has changed. Healthy devices were repaired, so providers forget their earlier faults."""
-        self._cards.sync()
-        well = [device.uuid for device in self._whole.devices() if device.health.ok]
-
-        def forget() -> bool:
-            self._hardware.forget(well)
-            return False
-
-        self._run_blocking(forget, lambda _: None)
-
-    def _node_fails(self, verb: str, on: bool) -> None:
-        log.warning("fault ignored node=%s verb=%s on=%s why=the node is kubelet's", self._node, verb, on)
+def _ignore_node_fault(verb: str, on: bool) -> None:
+    log.warning("fault ignored verb=%s on=%s why=the node is kubelet's", verb, on)

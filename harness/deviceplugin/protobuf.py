@@ -7,10 +7,9 @@ and messages, maps of strings. As proto3 demands, zero values are not written an
 from collections.abc import Mapping
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
-from seatrial.harness.apiserver.protobuf.wire import BYTES, VARINT, Malformed, fields, signed
+from seatrial.harness.apiserver.protobuf.wire import BYTES, VARINT, Malformed, bytes_field, fields, number_field, signed
 
 Message = TypeVar("Message")
-_MASK = (1 << 64) - 1
 _KEY, _VALUE = 1, 2  # fields of a map's entry
 _KNOWN: dict[type, tuple[tuple[int, str, Any], ...]] = {}
 
@@ -22,10 +21,10 @@ def encode(message: Any) -> bytes:
         value = getattr(message, name)
         if isinstance(value, Mapping):
             for key, item in sorted(value.items()):
-                found += _block(number, _one(_KEY, key) + _one(_VALUE, item))
+                found += bytes_field(number, _one(_KEY, key) + _one(_VALUE, item))
         elif isinstance(value, tuple):
             for item in value:
-                found += _block(number, item.encode() if isinstance(item, str) else encode(item))
+                found += bytes_field(number, item.encode() if isinstance(item, str) else encode(item))
         else:
             found += _one(number, value)
     return bytes(found)
@@ -76,21 +75,8 @@ def _one(number: int, value: Any) -> bytes:
     if value is None or value == "" or value is False or (value == 0 and isinstance(value, int)):
         return b""
     if isinstance(value, int):
-        return _varint(number << 3 | VARINT) + _varint(int(value) & _MASK)
-    return _block(number, value.encode() if isinstance(value, str) else encode(value))
-
-
-def _block(number: int, content: bytes) -> bytes:
-    return _varint(number << 3 | BYTES) + _varint(len(content)) + content
-
-
-def _varint(value: int) -> bytes:
-    found = bytearray()
-    while value > 0x7F:
-        found.append(value & 0x7F | 0x80)
-        value >>= 7
-    found.append(value)
-    return bytes(found)
+        return number_field(number, int(value))
+    return bytes_field(number, value.encode() if isinstance(value, str) else encode(value))
 
 
 def _bare(hint: Any) -> Any:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 
 from seatrial.harness.lab.errors import HookFailed
 from seatrial.harness.lab.inventory import Hook
-from seatrial.harness.processes import die_with_parent, stop_group
+from seatrial.harness.processes import start_child, stop_group
 
 SHOWN = 2000  # characters of a failed command's output
 _BRACES = re.compile(r"\{([a-z]+)\}")
@@ -23,7 +23,7 @@ def run_hook(
     before: Callable[[], None],
 ) -> str:
     """Run the command, again if it fails and has retries left, and return its output. `before` is called before each
-    try: it confirms the lease, so that a holder that lost it does not switch off somebody else's machine.
+    try: it confirms the lease, so that a holder that lost it does not switch off a machine that another holder has.
 
     Raises:
         HookFailed: every try failed; the message has the last one's output.
@@ -42,14 +42,11 @@ def run_hook(
 def _try(command: list[str], within: float, environment: dict[str, str]) -> tuple[str, str]:
     """The command's output, and why it failed; it and its children are ended after `within` seconds."""
     try:
-        process = subprocess.Popen(  # noqa: S603 words of the inventory, no shell
+        process = start_child(
             command,
-            stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             env=environment,
-            process_group=0,
-            preexec_fn=die_with_parent,  # noqa: PLW1509 one call into libc, which is loaded
         )
     except OSError as error:
         return "", f"{command[0]}: cannot be started: {error.strerror}"

@@ -164,7 +164,7 @@ class Place:
         """Ask the store whether the place is still held.
 
         Raises:
-            LeaseLost: it is not; what was done with the devices since may have met somebody else's work.
+            LeaseLost: it is not; what was done with the devices since may have met another holder's work.
         """
         if self._lost is not None:
             raise self._lost
@@ -292,7 +292,7 @@ class Lab:
         return place
 
     def acquire_for(self, request: PlaceRequest, seconds: float, *, wait: float) -> DeviceLease:
-        """A lease that nobody renews and that ends after so many seconds, or by `release`.
+        """A lease that is not renewed and that ends after `seconds`, or by `release`.
 
         Raises:
             LabError: as for `place`.
@@ -305,7 +305,7 @@ class Lab:
         """End a lease, one's own unless `force` is set.
 
         Raises:
-            LabError: there is none with this token, or it is somebody else's.
+            LabError: there is none with this token, or another holder has it.
         """
         found: list[DeviceLease] = []
 

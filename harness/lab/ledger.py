@@ -1,7 +1,7 @@
 """Who holds which devices, who waits for which, and the rules by which that changes. Arithmetic only.
 
-All of it is one value, the ledger, which a store replaces as a whole if nobody else replaced it meanwhile. A place of
-several cards, the line and the counter of tokens so change together or not at all.
+All of it is one value, the ledger, which a store replaces as a whole unless another process replaced it meanwhile. A
+place of several cards, the queue and the counter of tokens so change together or not at all.
 
 Time: `now` is the store's clock in seconds, the same for everybody who uses the store (stores.py). Clocks of clients
 are not compared. A holder measures by its own clock from before it asked, so for the holder a lease ends earlier than
@@ -43,7 +43,7 @@ class PlaceRequest(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class DeviceLease(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Devices that somebody holds."""
+    """Devices that are held."""
 
     token: int  # fencing token: greater than that of every earlier lease
     key: str  # known to the holder alone
@@ -298,4 +298,4 @@ def holders(leases: Iterable[DeviceLease], line: Iterable[Ticket]) -> str:
     """Who holds and waits, in one line."""
     told = [f"{lease.holder} holds {', '.join(lease.devices)}" for lease in leases]
     waiting = len(list(line))
-    return "; ".join([*told, f"{waiting} in line"]) if told else f"nobody holds a lease; {waiting} in line"
+    return "; ".join([*told, f"{waiting} in line"]) if told else f"no lease is held; {waiting} in line"

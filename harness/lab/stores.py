@@ -1,5 +1,5 @@
 """Where a lab's ledger is kept: in a file of one machine, or in a Lease of a cluster. The whole ledger is replaced, if
-nobody replaced it since it was read.
+it was not replaced since it was read.
 
 Each store has one clock for all its users, so clocks of clients are not compared:
 - a file: the machine's clock since boot, which no time service sets; a file that another machine wrote is refused;
@@ -58,7 +58,7 @@ class Store(ABC):
 
     @abstractmethod
     def write(self, ledger: Ledger, before: Snapshot) -> bool:
-        """Replace the ledger; False if somebody else replaced it after `before` was read.
+        """Replace the ledger; False if another process replaced it after `before` was read.
 
         Raises:
             LabError: it cannot be written, or it is not known whether it was.
@@ -151,7 +151,7 @@ class FileStore(Store):
             raise LabError(
                 f"ledger {self._path}: it was written on another machine ({content.machine or 'unknown'}), whose clock "
                 "cannot be read here; use `leases: {kubeconfig: …}` for a lab that several machines use, or remove the "
-                "file if nobody uses it"
+                "file if no process uses it"
             )
         # The machine has been booted since: no holder lives. Tokens and outages stay.
         empty = msgspec.structs.replace(content.ledger, leases=(), line=())

@@ -34,7 +34,7 @@ class LoadSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     web_port: int = 0  # of Locust's page; 0: none
     trace: str = ""  # a file with the pods' arrivals, requests and durations, instead of rate, arrivals, mix and hold
     speed: float = 1.0  # how many times as fast the trace's time passes
-    pods: int | None = None  # of the trace, the first so many
+    pods: int | None = None  # number of pods of the trace, from its start
 
     def __post_init__(self) -> None:
         self.plan()

@@ -59,7 +59,7 @@ class Trace:
 
 
 def load_trace(path: Path, *, speed: float = 1.0, count: int | None = None) -> Trace:
-    """Read a trace. `speed`: its time passes so many times as fast; `count`: only the pods that came first.
+    """Read a trace. `speed`: factor by which its time passes faster; `count`: only the pods that came first.
 
     Raises:
         UsageError: the file cannot be read or has an invalid value; the message names file, line and column.

@@ -1,7 +1,7 @@
 """One mutant in a process of its own: an import hook applies it, then pytest runs the suites and stops at a failure.
 
 `python -m seatrial.harness.mutation.child RESULT MUTANT SECONDS PYTEST-ARGUMENTS`; an empty MUTANT runs the original.
-The process is ended after so many seconds of processor time, which a busy machine does not change.
+The process is ended after a limit of processor time, which a busy machine does not change.
 """
 
 import math

@@ -20,15 +20,15 @@ from seatrial.harness.errors import ClusterError
 from seatrial.harness.nodes import local
 from seatrial.harness.nodes.device_daemon import INFOS_FILE, DeviceDaemon
 from seatrial.harness.nodes.devices import DAEMON_VENDORS
-from seatrial.harness.nodes.faults import FAULTS_ANNOTATION, FaultScript
 from seatrial.harness.nodes.follow import Follower, HeadMeta
-from seatrial.harness.nodes.hardware import NodeHardware
 from seatrial.harness.nodes.leases import Leases
 from seatrial.harness.nodes.local import LOOK_EVERY, LocalHardware
+from seatrial.harness.nodes.local_processor import this_processor, topology_report
 from seatrial.harness.nodes.local_use import LocalUse, RunBlocking
 from seatrial.harness.nodes.node import NodeAgent
 from seatrial.harness.nodes.references import References
 from seatrial.harness.nodes.runtimes.protocol import Runtime, Work
+from seatrial.harness.nodes.stand_in_faults import StandInFaults
 from seatrial.harness.nodes.usage import UsageReports
 from seatrial.harness.nodes.writer import NODES, PODS, Writer, then
 from seatrial.scheduler.api.clock import Clock, Timer
@@ -80,11 +80,10 @@ class LocalAgent:
         self._clock, self._hardware, self._runtime, self._run_blocking = clock, hardware, runtime, run_blocking
         self._annotations = dict(annotations or {})
         self._stand_in = stand_in
-        self._faults: FaultScript | None = None
+        self._faults: StandInFaults | None = None
         if stand_in is not None:
             self._annotations[STAND_IN_ANNOTATION] = stand_in.name
-            self._whole = NodeHardware(name, stand_in.machine, table=stand_in.table)
-            self._faults = FaultScript(self._whole, clock, on_devices=self._devices_fail, on_node=self._node_fails)
+            self._faults = StandInFaults(name, stand_in, hardware, clock, run_blocking, on_node=self._node_fails)
         self._writer = Writer(transport, clock)
         self._references = References(transport)
         self._leases = Leases(self._writer, clock)
@@ -181,14 +180,15 @@ class LocalAgent:
         if self._agent is None:
             self._boot(head)
         if self._faults is not None:
-            for problem in self._faults.follow(_decode_node(raw).metadata.annotations.get(FAULTS_ANNOTATION, "")):
-                log.warning("fault refused node=%s why=%s", self.name, problem)
+            self._faults.follow(_decode_node(raw).metadata.annotations)
 
     def _boot(self, head: HeadMeta) -> None:
+        processor = this_processor()
+        topology = topology_report(self.name, head.uid, processor) if processor is not None else None
         agent = self._agent = NodeAgent(
             self.name, head.uid, 1, self._hardware,
             runtime=self._runtime, writer=self._writer, clock=self._clock, address=local.address(), facts=local.facts(),
-            xpu_folder=self._xpu_folder, references=self._references,
+            xpu_folder=self._xpu_folder, references=self._references, topology=topology,
         )  # fmt: skip
         agent.boot({LOCAL_LABEL: "true"}, (), self._booted)
 
@@ -230,18 +230,6 @@ class LocalAgent:
 
     # -- faults of a stand-in -----------------------------------------------------------------------------------------
 
-    def _devices_fail(self) -> None:
-        """The table has changed. Healthy devices were repaired, so providers forget their earlier faults."""
-        assert self._stand_in is not None  # noqa: S101
-        self._stand_in.sync()
-        well = [device.uuid for device in self._whole.devices() if device.health.ok]
-
-        def forget() -> bool:
-            self._hardware.forget(well)
-            return False
-
-        self._run_blocking(forget, lambda _: None)
-
     def _node_fails(self, verb: str, on: bool) -> None:
         if self._agent is not None:
             self._agent.apply_fault(verb, self._leases, on=on)
@@ -276,6 +264,10 @@ class ThreadRunner:
             answer(False if error is not None else done.result())
 
         future.add_done_callback(answered)
+
+    async def run(self, call: Callable[[], object]) -> object:
+        """The result of a call, made in the same thread."""
+        return await self._loop.run_in_executor(self._pool, call)
 
     def close(self) -> None:
         """Drop pending results."""

@@ -23,7 +23,7 @@ DEVIATIONS = 3.0
 """Two means of ten seeds may differ by this many standard deviations of their difference, and by `MIN_TOLERANCE`."""
 
 BEST, BEST_BELOW = "fgd", 0.1
-"""Our policy `opportunity` must not be lower than this published one by more than so many percentage points."""
+"""Our policy `opportunity` must not be lower than this published one by more than this many percentage points."""
 
 FLOORS: Mapping[str, Mapping[str, Mapping[int, float]]] = {"default": {"balanced": {130: 95.5}}}
 """Workload → policy → percent arrived → what it must be above."""

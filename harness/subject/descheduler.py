@@ -16,7 +16,7 @@ from seatrial.harness.clusters.protocol import Capability, Cluster
 from seatrial.harness.clusters.troubled import TroubledWay
 from seatrial.harness.errors import SubjectError, UsageError
 from seatrial.harness.private_files import private_folder
-from seatrial.harness.processes import die_with_parent, stop
+from seatrial.harness.processes import start_child, stop
 from seatrial.harness.subject.foreign import binary_words
 from seatrial.harness.subject.services import ask, free_port
 from seatrial.scheduler.api.transport import Response
@@ -139,10 +139,7 @@ class ProcessDescheduler(Descheduler):
             command = [_filled(word, values) for word in command_of(self._name)]
         before = len(self.log())
         with self._log.open("ab") as sink:
-            self._process = subprocess.Popen(  # noqa: S603 a list of words, no shell
-                command, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink, process_group=0,
-                preexec_fn=die_with_parent,  # noqa: PLW1509 one call into libc, which is loaded
-            )  # fmt: skip
+            self._process = start_child(command, stdout=sink, stderr=sink)
         if self._cluster is None:
             return
         process = self._process

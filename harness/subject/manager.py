@@ -15,7 +15,7 @@ from seatrial.harness.clusters.protocol import Capability, Cluster
 from seatrial.harness.clusters.simulated import expect
 from seatrial.harness.errors import SubjectError, UsageError
 from seatrial.harness.private_files import private_folder
-from seatrial.harness.processes import die_with_parent, program, stop
+from seatrial.harness.processes import program, start_child, stop
 from seatrial.scheduler.api.transport import Request
 from seatrial.scheduler.controllers.app import build_manager
 
@@ -87,10 +87,7 @@ def _start(
     command: list[str], log: Path, cleanup: ExitStack, *, output: int | None = None
 ) -> "subprocess.Popen[bytes]":
     sink = cleanup.enter_context(log.open("ab"))
-    process = subprocess.Popen(  # noqa: S603 a list of words, no shell
-        command, stdin=subprocess.DEVNULL, stdout=sink if output is None else output, stderr=sink, process_group=0,
-        preexec_fn=die_with_parent,  # noqa: PLW1509 one call into libc, which is loaded
-    )  # fmt: skip
+    process = start_child(command, stdout=sink if output is None else output, stderr=sink)
     cleanup.callback(lambda: stop(process))
     return process
 

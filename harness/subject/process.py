@@ -14,7 +14,7 @@ from seatrial.harness.clusters.faulty import Link
 from seatrial.harness.clusters.troubled import TroubledWay
 from seatrial.harness.errors import SubjectError
 from seatrial.harness.private_files import private_folder
-from seatrial.harness.processes import die_with_parent, stop
+from seatrial.harness.processes import start_child, stop
 from seatrial.harness.subject.protocol import OURS, Subject
 from seatrial.harness.subject.services import PORT, ask, free_port
 from seatrial.scheduler.api.transport import Response
@@ -84,13 +84,10 @@ class ProcessSubject(Subject):
     def _launch(self, log_file: Path) -> None:
         with log_file.open("ab") as sink:
             try:
-                self._process = subprocess.Popen(  # noqa: S603 a list of words, no shell
+                self._process = start_child(
                     [word.replace(PORT, str(self._port)) for word in self._command],
-                    stdin=subprocess.DEVNULL,
                     stdout=sink,
                     stderr=sink,
-                    process_group=0,  # Ctrl-C is for whoever started us
-                    preexec_fn=die_with_parent,  # noqa: PLW1509 one call into libc, which is loaded
                 )
             except OSError as error:
                 raise SubjectError(f"{self._command[0]}: cannot be started: {error.strerror}") from error

@@ -1,6 +1,6 @@
 """Leader election by a Lease, as in client-go: one of several schedulers is the leader, the others are standbys.
 
-Whoever holds the Lease renews it. Whoever does not watches whether the record moves; one that has stood still for the
+The holder of the Lease renews it. The others watch whether the record moves; one that has stood still for the
 time that it was promised for is free. Both go by their own monotonic clock alone, so that it does not matter how far
 clocks are apart, or whether one is set. A holder that could not renew in time stops before anybody else may begin.
 """

@@ -17,7 +17,7 @@ from seatrial.scheduler.tests.oracle import judge
 
 
 def stories(examples: int, *, shrink: bool = True) -> settings:
-    """Settings of Hypothesis for so many stories. Without `shrink` a failing one is not made shorter."""
+    """Settings of Hypothesis for that many stories. Without `shrink` a failing one is not made shorter."""
     phases = [Phase.explicit, Phase.generate, *([Phase.shrink] if shrink else [])]
     return settings(max_examples=examples, phases=phases)
 
@@ -110,4 +110,4 @@ class Play:
         self.bound[decision.info.uid] = (decision.info.pod, decision.node)
 
     def evict(self, victim: PodInfo) -> None:
-        """Somebody is to go; here all stay."""
+        """Pods are to be evicted; here all stay."""

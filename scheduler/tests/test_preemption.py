@@ -247,7 +247,7 @@ def test_trials_beside_a_nominated_pod_are_true_only_while_it_is_nominated() -> 
 
 
 def test_where_amounts_decide_the_filters_find_the_words() -> None:
-    """Nobody's going would help: the filters say why, although amounts had decided."""
+    """Evicting pods would not help: the filters say why, although amounts had decided."""
     rig = Rig()
     rig.node("n", cpu="2", gpus=2)
     rig.running(pod("a").request(cpu=2).priority(1), "n")

@@ -227,7 +227,7 @@ def test_preemption_sees_that_a_victim_evens_the_zones_out() -> None:
     ],
 )  # fmt: skip
 def test_default_constraints(args: dict[str, Any], service: bool, where: str) -> None:
-    """Between equal nodes b1 wins by its hash, so whoever goes to a1 was spread."""
+    """Between equal nodes b1 wins by its hash, so a pod on a1 was spread."""
     rig = cluster(
         {"a1": ("a", 0), "b1": ("b", 3)},
         configuration=profile(**ONLY_SPREAD, pluginConfig=[{"name": "PodTopologySpread", "args": args}]),

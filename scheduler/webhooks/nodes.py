@@ -1,7 +1,7 @@
 """Mutation of nodes: allocatable amounts multiplied by the node's amplification ratios (NUMA-R54, QOS-N-1, N-2).
 
 Follows Koordinator `pkg/webhook/node/plugins/resourceamplification`. The amounts before amplification are learned from
-whoever changes allocatable CPU or memory, as the kubelet does.
+any client that changes allocatable CPU or memory, as the kubelet does.
 """
 
 import json

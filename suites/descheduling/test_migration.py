@@ -57,7 +57,7 @@ def test_a_pod_moves_into_a_reserved_place(cluster: Trial, expect: Expect, start
 def test_a_place_on_the_own_node_is_no_place(
     cluster: Trial, expect: Expect, start_descheduler: StartDescheduler
 ) -> None:
-    """The job names a reservation that somebody else made, and that is on the pod's own node: the pod stays."""
+    """The job names a reservation that another client made, and that is on the pod's own node: the pod stays."""
     with_nodes(cluster, "n1", "n2")
     cordon(cluster, "n2")
     deployment(cluster, "web", 3, like=pod("x").request(cpu=1))

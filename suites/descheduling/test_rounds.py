@@ -234,7 +234,7 @@ def test_a_node_that_becomes_hot_later_cools(cluster: Trial, start_descheduler: 
 def test_caps_of_a_round_hold(
     cluster: Trial, start_descheduler: StartDescheduler, caps: dict[str, int], most: int
 ) -> None:
-    """20 old pods on two nodes, a cap: exactly so many migration jobs come from the first round."""
+    """20 old pods on two nodes, a cap: exactly that many migration jobs come from the first round."""
     with_nodes(cluster, "n1", "n2", cpu=64)
     deployment(cluster, "web", 20, like=pod("x").request(cpu=1))
     wait_running(cluster, "web", 20)
@@ -443,7 +443,7 @@ LEVELS = [
 def test_strategies_move_what_they_say(
     cluster: Trial, start_descheduler: StartDescheduler, strategy: str, args: dict[str, Any], moved: int
 ) -> None:
-    """Six pods of one core on the first of two nodes of 16 cores: so many end on the second, and no more follow."""
+    """Six pods of one core on the first of two nodes of 16 cores: that many end on the second, no more follow."""
     cluster.add(
         node("n1").cpu(16).memory("64Gi").label("zone", "a"), node("n2").cpu(16).memory("64Gi").label("zone", "b")
     )

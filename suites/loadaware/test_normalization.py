@@ -87,7 +87,7 @@ def test_allocatable_cpu_is_multiplied_by_the_ratio(cluster: Trial, start_manage
 def test_pods_are_scheduled_by_the_amplified_amount(
     cluster: Trial, expect: Expect, start_manager: StartManager
 ) -> None:
-    """A node of 16 real cores with ratio 1.5 takes pods of 12 cores twice, and then nobody.
+    """A node of 16 real cores with ratio 1.5 takes two pods of 12 cores and no third.
 
     Before the ratio the second pod waits. 14 bound CPUs are real, so they count as 21 and leave no room for 4 more.
     """

@@ -1,5 +1,5 @@
 /* The part of CNDEV that the stand-in offers. Nearly every structure starts with a version that the caller sets to 6;
- * anything else is refused. Fields nobody reads are bytes. */
+ * anything else is refused. Fields that are never read are bytes. */
 #ifndef CNDEV_STANDIN_H
 #define CNDEV_STANDIN_H
 

@@ -1,4 +1,4 @@
-"""Impersonation: a client that RBAC allows it acts as somebody else (headers `Impersonate-*`)."""
+"""Impersonation: a client that RBAC allows it acts as another user (headers `Impersonate-*`)."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -16,7 +16,7 @@ _AUTHENTICATED, _UNAUTHENTICATED = "system:authenticated", "system:unauthenticat
 
 
 def impersonates(headers: Mapping[str, str]) -> bool:
-    """Whether the headers ask to act as somebody else."""
+    """Whether the headers ask to act as another user."""
     return any(name.startswith("impersonate-") for name in headers)
 
 

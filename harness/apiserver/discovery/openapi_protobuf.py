@@ -8,6 +8,8 @@ from typing import Any
 
 import orjson
 
+from seatrial.harness.apiserver.protobuf.wire import bytes_field, number_field
+
 CONTENT_TYPE = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 MEDIA_TYPES = (CONTENT_TYPE, "application/com.github.proto-openapi.spec.v2@v1.0+protobuf")
 _TEXTS = {"$ref": 1, "format": 2, "title": 3, "description": 4, "pattern": 13}
@@ -21,55 +23,40 @@ def encoded(document: Object) -> bytes:
     schemas = b"".join(_named(name, _schema(schema)) for name, schema in document["definitions"].items())
     return (
         _text(1, document["swagger"])
-        + _bytes(2, _text(1, info["title"]) + _text(2, info["version"]))
-        + _bytes(8, b"")
-        + _bytes(9, schemas)
+        + bytes_field(2, _text(1, info["title"]) + _text(2, info["version"]))
+        + bytes_field(8, b"")
+        + bytes_field(9, schemas)
     )
 
 
 def _schema(schema: Object) -> bytes:
     parts = [_text(number, str(schema[name])) for name, number in _TEXTS.items() if schema.get(name)]
-    parts += [_number(number, int(schema[name])) for name, number in _NUMBERS.items() if schema.get(name)]
+    parts += [number_field(number, int(schema[name])) for name, number in _NUMBERS.items() if schema.get(name)]
     parts += [_text(19, name) for name in schema.get("required") or ()]
-    parts += [_bytes(20, _text(2, orjson.dumps(choice).decode())) for choice in schema.get("enum") or ()]
+    parts += [bytes_field(20, _text(2, orjson.dumps(choice).decode())) for choice in schema.get("enum") or ()]
     additional = schema.get("additionalProperties")
     if isinstance(additional, dict):
-        parts.append(_bytes(21, _bytes(1, _schema(additional))))
+        parts.append(bytes_field(21, bytes_field(1, _schema(additional))))
     elif additional is True:
-        parts.append(_bytes(21, _number(2, 1)))
+        parts.append(bytes_field(21, number_field(2, 1)))
     if schema.get("type"):
-        parts.append(_bytes(22, _text(1, str(schema["type"]))))
+        parts.append(bytes_field(22, _text(1, str(schema["type"]))))
     if isinstance(schema.get("items"), dict):
-        parts.append(_bytes(23, _bytes(1, _schema(schema["items"]))))
-    parts += [_bytes(24, _schema(part)) for part in schema.get("allOf") or ()]
+        parts.append(bytes_field(23, bytes_field(1, _schema(schema["items"]))))
+    parts += [bytes_field(24, _schema(part)) for part in schema.get("allOf") or ()]
     if schema.get("properties"):
-        parts.append(_bytes(25, b"".join(_named(name, _schema(sub)) for name, sub in schema["properties"].items())))
+        parts.append(
+            bytes_field(25, b"".join(_named(name, _schema(sub)) for name, sub in schema["properties"].items()))
+        )
     for name, value in schema.items():
         if name.startswith("x-"):  # JSON is YAML
-            parts.append(_bytes(31, _text(1, name) + _bytes(2, _text(2, orjson.dumps(value).decode()))))
+            parts.append(bytes_field(31, _text(1, name) + bytes_field(2, _text(2, orjson.dumps(value).decode()))))
     return b"".join(parts)
 
 
 def _named(name: str, schema: bytes) -> bytes:
-    return _bytes(1, _text(1, name) + _bytes(2, schema))
+    return bytes_field(1, _text(1, name) + bytes_field(2, schema))
 
 
 def _text(number: int, text: str) -> bytes:
-    return _bytes(number, text.encode())
-
-
-def _bytes(number: int, data: bytes) -> bytes:
-    return _varint(number << 3 | 2) + _varint(len(data)) + data
-
-
-def _number(number: int, value: int) -> bytes:
-    return _varint(number << 3) + _varint(value)
-
-
-def _varint(value: int) -> bytes:
-    found = bytearray()
-    while value > 0x7F:
-        found.append(value & 0x7F | 0x80)
-        value >>= 7
-    found.append(value)
-    return bytes(found)
+    return bytes_field(number, text.encode())

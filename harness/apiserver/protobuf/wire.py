@@ -1,8 +1,9 @@
-"""The wire format of protocol buffers: parses a message into field numbers and values."""
+"""The wire format of protocol buffers: field numbers and values of a message, read and written."""
 
 from collections.abc import Iterator
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
+_MASK = (1 << 64) - 1
 
 
 class Malformed(ValueError):
@@ -58,3 +59,22 @@ def varint(data: bytes, at: int) -> tuple[int, int]:
 def signed(value: int) -> int:
     """A 64-bit number in two's complement."""
     return value - (1 << 64) if value >= 1 << 63 else value
+
+
+def number_field(number: int, value: int) -> bytes:
+    """A field of wire type VARINT; a negative value is written in two's complement of 64 bits."""
+    return _encoded(number << 3 | VARINT) + _encoded(value & _MASK)
+
+
+def bytes_field(number: int, content: bytes) -> bytes:
+    """A field of wire type BYTES: a string, an embedded message, raw bytes."""
+    return _encoded(number << 3 | BYTES) + _encoded(len(content)) + content
+
+
+def _encoded(value: int) -> bytes:
+    found = bytearray()
+    while value > 0x7F:
+        found.append(value & 0x7F | 0x80)
+        value >>= 7
+    found.append(value)
+    return bytes(found)

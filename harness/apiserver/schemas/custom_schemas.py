@@ -129,7 +129,7 @@ class CustomSchema:
         def compute(*, on_loop: bool) -> list[Cause]:
             return rule_causes(self._root.schema, body, old, on_loop=on_loop)
 
-        if attempt is None:  # nobody can wait
+        if attempt is None:  # no caller can wait
             return compute(on_loop=False)
         seen = [seen_by_rules(body), seen_by_rules(old) if old is not None else None]
         return long.result(b"rules %d " % id(self) + orjson.dumps(seen), compute, attempt)

@@ -120,7 +120,7 @@ def pieces(wire: Wire) -> Iterator[bytes]:
 
 
 def channel(wire: Wire, number: int, size: int) -> bytes:
-    """So many bytes of a channel, or what there is of it."""
+    """At most that many bytes of a channel."""
     said: list[bytes] = []
     for opcode, content in frames(wire) if size else ():
         if opcode == 2 and content[0] == number:

@@ -43,7 +43,7 @@ def helm(embedded: EmbeddedCluster, namespace: str, tmp_path: Path) -> Helm:
 def test_the_life_of_a_release(helm: Helm, embedded: EmbeddedCluster, namespace: str, tmp_path: Path) -> None:
     chart = tmp_path / "boat"
     helm("create", str(chart))
-    # Nobody schedules on this cluster: pods get their node from the template.
+    # This cluster has no scheduler: pods get their node from the template.
     template = chart / "templates" / "deployment.yaml"
     template.write_text(
         template.read_text().replace("      containers:", "      nodeName: cpu-0\n      containers:", 1)

@@ -192,7 +192,7 @@ def test_a_restarted_kubelet_gets_the_devices_again(cluster: KubeletCluster) -> 
 
 
 def test_a_pod_that_no_scheduler_allocated_for_is_rejected_in_words(cluster: KubeletCluster) -> None:
-    """Its nodeName is set by hand: kubelet's own choice might be somebody else's card."""
+    """Its nodeName is set by hand: kubelet's own choice might be a card of another pod."""
     manifest = json.loads(json.dumps(pod("forced").gpus(1).manifest))
     manifest["spec"]["nodeName"] = cluster.node
     assert cluster.call(Request("POST", PODS, orjson.dumps(manifest))).code == 201

@@ -54,7 +54,7 @@ def test_a_lease_from_acquire_to_release(lab_file: Path) -> None:
     assert theirs.returncode == 2
     assert "held by 'me', you are 'you'; add --force" in theirs.stderr
     assert seatrial(lab_file, "release", "1", "--holder", "me").stdout == "returned: big/0, big/1, big/mlx5_0\n"
-    assert seatrial(lab_file, "who").stdout == "nobody holds a device or waits\n"
+    assert seatrial(lab_file, "who").stdout == "no device is held and no request waits\n"
 
 
 def test_a_command_runs_with_its_devices_and_its_exit_status(lab_file: Path) -> None:

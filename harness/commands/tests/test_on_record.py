@@ -40,7 +40,7 @@ def explain(cluster: EmbeddedCluster, *more: str) -> None:
 
 
 def submit(cluster: EmbeddedCluster, pod: PodBuilder, saying: str) -> None:
-    """Create a pod and wait until an event says so much of it."""
+    """Create a pod and wait until an event says so."""
     expect(cluster.call(Request("POST", PODS, orjson.dumps(pod.manifest))), f"create {pod.name}")
     path = f"/api/v1/namespaces/default/events?fieldSelector=involvedObject.name%3D{pod.name}"
     assert cluster.wait(lambda: saying in cluster.call(Request("GET", path)).body.decode(), within=20)

@@ -15,7 +15,7 @@ from seatrial.harness.lab.tests.inventories import inventory
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """A ledger in which somebody holds a card, without renewing, for an hour."""
+    """A ledger in which one holder has a card, without renewing, for an hour."""
     path = tmp_path / "ledger.json"
     Lab(inventory(tmp_path), FileStore(path, "shelf"), holder="a").acquire_for(PlaceRequest("a10"), 3600, wait=0)
     return path

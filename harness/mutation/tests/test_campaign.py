@@ -1,4 +1,4 @@
-"""A process that somebody else ends says nothing about its mutant."""
+"""A process that is ended from outside says nothing about its mutant."""
 
 import asyncio
 from pathlib import Path

@@ -390,7 +390,7 @@ def remove_all(client: docker.DockerClient, owner: str) -> None:
 
 
 def sweep(url: str, owner: str) -> None:
-    """Wait until whoever started us is gone, and remove its containers."""
+    """Wait until the parent is gone, and remove its containers."""
     sys.stdin.buffer.read()  # nothing is ever written: it ends when the other end is closed, by whatever death
     client = _client(url)
     try:

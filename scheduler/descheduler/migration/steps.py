@@ -412,7 +412,7 @@ def _owner(pod: dict[str, Any]) -> dict[str, Any]:
     named = {"namespace": metadata["namespace"], "name": metadata["name"]}
     if not pod["spec"].get("nodeName"):
         return {"object": {**named, "uid": metadata["uid"]}}
-    if controller is None:  # whoever makes the pod again gives it the same name and another uid
+    if controller is None:  # a controller that makes the pod again gives it the same name and another uid
         return {"object": named}
     known = ("apiVersion", "kind", "name", "uid", "controller")
     return {

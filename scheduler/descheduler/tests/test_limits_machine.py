@@ -13,7 +13,7 @@ NODES, NAMESPACES, WORKLOADS = st.sampled_from(["n1", "n2", ""]), st.sampled_fro
 
 
 class Limits(RuleBasedStateMachine):
-    """Whoever asks both limiters first never exceeds a cap of the round nor the rate of a workload."""
+    """A caller that asks both limiters first never exceeds a cap of the round nor the rate of a workload."""
 
     @initialize(
         caps=st.tuples(*[st.one_of(st.none(), st.integers(0, 4))] * 3), limit=st.integers(1, 4), burst=st.integers(1, 2)

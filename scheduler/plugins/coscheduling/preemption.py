@@ -36,7 +36,7 @@ class JobPreemption:
         self._victims = PossibleVictims(handle, jobs, group)
 
     def run(self) -> PostFilterResult:
-        """Nominations for all members with the pods to evict, or why nobody is evicted."""
+        """Nominations for all members with the pods to evict, or why no pod is evicted."""
         group = self._group
         if not group.unplaced:
             return PostFilterResult(Status.unschedulable(f"{PREFIX}no pending pods"))

@@ -21,7 +21,7 @@ Choice = tuple[str, tuple[PodInfo, ...]]
 
 
 class QuotaPreemption:
-    """The search for one preemptor. `fits`: whether the quota has room without so much of its use."""
+    """The search for one preemptor. `fits`: whether the quota has room without an amount of its use."""
 
     def __init__(
         self, handle: Handle, runner: Runner, cache: QuotaCache, *, fits: Callable[[Mapping[str, int]], bool]

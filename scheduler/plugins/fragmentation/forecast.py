@@ -34,7 +34,7 @@ class Window:
 
     @property
     def is_due(self) -> bool:
-        """Whether so many pods are new since `taken` that a forecast should be made again."""
+        """Whether enough pods are new since `taken` that a forecast should be made again."""
         return self._new >= max(FIRST, len(self._order) // 2)
 
     def taken(self) -> None:

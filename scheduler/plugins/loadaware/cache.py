@@ -276,7 +276,7 @@ class LoadCache(Listener):
             try:
                 estimate = self._estimator.of(pod, priority_class)
             except QuantityError:
-                estimate = self._zero  # such a pod is scheduled by nobody, and counts with nothing
+                estimate = self._zero  # such a pod is not scheduled, and counts with nothing
             found = shape.facts[key] = (priority_class == PROD, estimate)
         return found
 

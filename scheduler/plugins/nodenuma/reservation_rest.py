@@ -10,7 +10,7 @@ NOTHING = NumaAllocation()
 
 
 def has(reserved: ReservationInfo) -> NumaAllocation:
-    """Everything allocated to the reservation, whoever uses it now."""
+    """Everything allocated to the reservation, used by owners or not."""
     return allocation_of(reserved.numa) or NOTHING
 
 

@@ -1,7 +1,7 @@
 """Gangs against the reference: every attempt of a Strict gang is placed anew by a scheduler that keeps nothing.
 
 The reference is a fresh core with the nodes and the placed pods of the cluster. It asks every plugin for every node,
-for one member after another. Both must bind the same members to the same nodes, or nobody.
+for one member after another. Both must bind the same members to the same nodes, or none.
 """
 
 from collections import Counter

@@ -401,7 +401,7 @@ def test_victims_that_terminate_slowly_keep_the_hold() -> None:
     for _ in range(10):
         found.clock.advance(30)
         found.run()
-    assert evicted(found) == ["existing-pod-1", "existing-pod-2"], "nobody else was evicted in between"
+    assert evicted(found) == ["existing-pod-1", "existing-pod-2"], "no other pod was evicted in between"
     assert nominated(found, "a", "b") == ["node-1", "node-1"]
     end(found, "existing-pod-1", "existing-pod-2")
     assert (found.where("a"), found.where("b")) == ("node-1", "node-1")

@@ -2,10 +2,10 @@
 bindings are lost, time passes, and the scheduler is started anew.
 
 The model knows what must always hold, not which node is chosen:
-- whoever is evicted is less important than the gang, and no job loses a part of its pods;
+- every evicted pod is less important than the gang, and no job loses a part of its pods;
 - pods are evicted for a gang only if all its members then have a place or a nomination, within the nodes' capacity;
 - the written `status.nominatedNodeName` is what the scheduler holds, and only pods without a place are nominated;
-- at the end, when nobody is in the way and the waiting times are over, no room is held for anybody.
+- at the end, when no pod is in the way and the waiting times are over, no room is held.
 """
 
 from hypothesis import settings

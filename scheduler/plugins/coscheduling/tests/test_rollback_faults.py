@@ -115,7 +115,7 @@ class Ledger:
         story.act(kind, value)
         assert not story.core.groups._by_group, "members wait for their group after a rollback"
         assert len(story.core.groups) == 0, "the engine counts members that are gone"
-        assert all(not gang.waiting for gang in story.cache.gangs.values()), "gangs count places that nobody has"
+        assert all(not gang.waiting for gang in story.cache.gangs.values()), "gangs count places that no member has"
         assert {uid for node in story.core.cache for uid in node.pods} == story.bound.keys(), "pods are still assumed"
         assert self.held == story.bound.keys(), "Reserve plugins hold something for pods without a place"
 

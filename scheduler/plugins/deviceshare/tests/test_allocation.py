@@ -21,7 +21,7 @@ GIB = 1 << 30
 def state(
     cards: int, *, memory: int = 8, sick: tuple[int, ...] = (), used: dict[int, int] | None = None
 ) -> DeviceState:
-    """`cards` with so many GiB each, minors from 1; `used` percent of some."""
+    """`cards` with the given GiB each, minors from 1; `used` percent of some."""
     states = StateCache()
     infos = [
         DeviceInfo(

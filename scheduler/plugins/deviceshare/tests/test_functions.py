@@ -18,7 +18,7 @@ BUS = NIC_BUSES[2]
 
 
 def hold(rig: Rig, policy: str, *functions: int, percent: int = 2) -> None:
-    """An available reservation with so much of NIC 2, and these of its functions."""
+    """An available reservation with an amount of NIC 2, and these of its functions."""
     extension = {"vfs": [{"busID": f"{BUS}.{number}"} for number in functions]}
     entry: dict[str, Any] = {"minor": 2, "resources": {RDMA: str(percent)}, "id": "x"}
     built = reservation("r").like(pod("x").resources({RDMA: percent})).for_labels(app="a").many()

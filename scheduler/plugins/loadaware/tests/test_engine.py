@@ -180,7 +180,7 @@ def test_a_report_touches_one_row() -> None:
 
 
 def test_a_report_expires() -> None:
-    """The report is 180 s old: the node takes nobody, until the next report."""
+    """The report is 180 s old: the node takes no pod, until the next report."""
     rig = LoadRig(usageThresholds={"cpu": 65})
     rig.machine()
     rig.report(node=usage("1"))

@@ -100,7 +100,7 @@ class GatheringMachine(RuleBasedStateMachine):
 
     @rule()
     def pass_time(self) -> None:
-        """The backoff of every gang ends; whoever has room is bound."""
+        """The backoff of every gang ends; each that has room is bound."""
         for _ in range(3):
             self.rig.clock.advance(11)
             self.settle()
