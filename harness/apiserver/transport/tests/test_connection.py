@@ -306,6 +306,14 @@ def test_a_large_response_is_compressed_if_the_client_accepts_gzip(place: Served
     assert orjson.loads(gzip.decompress(wire._left[:size]))["items"][0]["data"] == body["data"]
 
 
+def test_curl_gets_line_breaks(wire: Wire) -> None:
+    code, found = wire.ask("GET", "/api", user_agent="curl/8.5")
+    assert (code, found["kind"]) == (200, "APIVersions")
+    indented_size = int(wire.fields["content-length"])
+    wire.ask("GET", "/api")
+    assert indented_size > int(wire.fields["content-length"])
+
+
 def test_a_client_that_may_impersonate_may_name_many_groups(place: Served) -> None:
     review = orjson.dumps({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"})
     lines = b"impersonate-user: jane\r\nimpersonate-group: crew\r\nimpersonate-group: cooks\r\n"
