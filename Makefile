@@ -55,7 +55,7 @@ own-tests: $(VENV)/.dev
 
 suites: $(VENV)/.dev
 	$(BIN)/pytest suites --seatrial-subject=inprocess -q
-	$(BIN)/pytest suites --seatrial-subject=seatrial -n 4 --dist=worksteal $(addprefix --ignore=,$(REAL_TIME_APART))
+	$(BIN)/pytest suites --seatrial-subject=seatrial -n 6 --dist=worksteal $(addprefix --ignore=,$(REAL_TIME_APART))
 
 # Judged in virtual time by `make suites`. In real time they take six minutes more; and after cases of quotas on the same
 # cluster, released manifests could not delete the namespace of the quotas.

@@ -52,6 +52,7 @@ class RunScope:
         self._names: set[str] = set()  # as tests write them
         self._tolerated: dict[str, list[dict[str, Any]]] = {}  # taints that lent nodes had before, by name
         self._lent: dict[str, str] = {}  # as tests write them → nodes of the cluster that are lent
+        self._shown: dict[str, str] = {}  # nodes that are or were lent → as tests wrote them last
 
     def scheduler_name(self, name: str) -> str:
         """The schedulerName on the API server."""
@@ -60,11 +61,15 @@ class RunScope:
     def lend(self, name: str, node: str, taints: Iterable[Mapping[str, Any]] = ()) -> None:
         """From now on `name` is a node of the cluster, which the run only reads; its pods tolerate `taints`."""
         self._lent[name] = node
+        self._shown[node] = name
         self._tolerated[name] = [
             {"key": taint["key"], "operator": "Exists", "effect": taint["effect"]} for taint in taints
         ]
 
     def unlend(self, name: str) -> None:
+        """The node is not the run's any more. What the API server still sends of its pods keeps the name: no pod
+        seems to move.
+        """
         self._lent.pop(name, None)
         self._tolerated.pop(name, None)
 
@@ -132,9 +137,9 @@ class RunScope:
     def incoming(self, body: bytes) -> bytes:
         """A response's body or a watch's line, with the names that tests write."""
         plain = body.replace(self.prefix.encode(), b"")
-        if not self._lent or (decoded := _decoded(plain)) is None:
+        names = self._shown
+        if not names or (decoded := _decoded(plain)) is None:
             return plain
-        names = {node: name for name, node in self._lent.items()}
         pattern = re.compile(rf"(?<![\w.-])(?:{'|'.join(map(re.escape, names))})(?![\w.-])")
         ending = b"\n" if plain.endswith(b"\n") else b""
         return (

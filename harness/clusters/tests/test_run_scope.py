@@ -132,8 +132,16 @@ def test_a_lent_node_has_the_name_that_the_case_gives_it(scope: RunScope) -> Non
     for method in ("PATCH", "DELETE"):
         with pytest.raises(ClusterError, match="does not belong to run"):
             sent(scope, method, "/api/v1/nodes/n2")
+
+
+def test_a_late_event_of_a_pod_keeps_the_name_of_its_node(scope: RunScope) -> None:
+    """The watch delivers the end of a pod after its node was given back; to the auditor it has not moved."""
+    scope.lend("n2", "gpu")
     scope.unlend("n2")
-    assert scope.incoming(body) == body
+    late = b'{"type":"DELETED","object":{"spec":{"nodeName":"gpu"}}}'
+    assert scope.incoming(late) == late.replace(b"gpu", b"n2")
+    scope.lend("n1", "gpu")
+    assert scope.incoming(late) == late.replace(b"gpu", b"n1")
 
 
 def test_objects_of_others_are_not_listed(scope: RunScope) -> None:
