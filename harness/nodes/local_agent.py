@@ -265,6 +265,10 @@ class ThreadRunner:
 
         future.add_done_callback(answered)
 
+    async def run(self, call: Callable[[], object]) -> object:
+        """The result of a call, made in the same thread."""
+        return await self._loop.run_in_executor(self._pool, call)
+
     def close(self) -> None:
         """Drop pending results."""
         self._pool.shutdown(wait=False, cancel_futures=True)
