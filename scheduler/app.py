@@ -57,6 +57,7 @@ from seatrial.scheduler.shell import Shell
 __all__ = [
     "Bind",
     "ConfigError",
+    "Configuration",
     "Evict",
     "build_core",
     "build_routes",
