@@ -55,7 +55,7 @@ own-tests: $(VENV)/.dev
 
 suites: $(VENV)/.dev
 	$(BIN)/pytest suites --seatrial-subject=inprocess -q
-	$(BIN)/pytest suites --seatrial-subject=seatrial -n 4 --dist=worksteal $(addprefix --ignore=,$(REAL_TIME_APART))
+	$(BIN)/pytest suites --seatrial-subject=seatrial -n 6 --dist=worksteal $(addprefix --ignore=,$(REAL_TIME_APART))
 
 # Judged in virtual time by `make suites`. In real time they take six minutes more; and after cases of quotas on the same
 # cluster, released manifests could not delete the namespace of the quotas.
@@ -65,24 +65,12 @@ REAL_TIME_APART := suites/descheduling suites/gang suites/quota suites/topology 
 suites-real-time: $(VENV)/.dev
 	$(BIN)/pytest $(REAL_TIME_APART) --seatrial-subject=seatrial -n 2 --dist=loadfile
 
-# Where the programs are missing, it says which and succeeds. The limits are in seconds; both together, and `make test` before
-# them, stay below the 90 minutes of a CI job. Past a limit it fails, and all processes have been ended.
+# Where the programs are missing, it says which and succeeds. With the limit in seconds for all of it, it stays with `make test`
+# below the 90 minutes of a CI job; .ci/kubernetes-programs builds the programs.
 REAL_RESULTS ?= build/test-real
+SECONDS_AT_MOST ?= 3900
 test-real: $(VENV)/.dev
-	@if why=$$($(BIN)/python -m seatrial.harness.clusters.control_plane); then \
-		timeout --signal=INT --kill-after=60 900 $(BIN)/pytest harness/clusters/tests/test_envtest.py \
-			harness/clusters/tests/test_two_runs.py harness/clusters/tests/test_cluster_role.py \
-			harness/clusters/tests/test_lent_nodes.py harness/bench/tests harness/lab/tests/test_processes.py -q && \
-		{ timeout --signal=INT --kill-after=60 2700 $(BIN)/seatrial run --backend envtest --workers 2 \
-			--report $(REAL_RESULTS); status=$$?; $(BIN)/seatrial matrix $(REAL_RESULTS); exit $$status; }; \
-	else echo "test-real: not run: $$why"; fi
-	@if why=$$($(BIN)/python -m seatrial.harness.clusters.machine_kubelet); then \
-		$(BIN)/pytest harness/clusters/tests/test_kubelet.py -q && \
-		$(BIN)/pytest $(ON_THIS_MACHINE) --seatrial-backend=kubelet --seatrial-fake=a10:2 --seatrial-subject=seatrial -q; \
-	else echo "test-real: no kubelet: $$why"; fi
-
-# Suites of this machine as a node.
-ON_THIS_MACHINE := suites/allocation/test_machine.py suites/faults/test_machine.py suites/isolation/test_machine.py
+	SECONDS_AT_MOST=$(SECONDS_AT_MOST) .ci/test-real $(BIN) $(REAL_RESULTS)
 
 # INPUTS, SEED: of `seatrial fuzz`.
 INPUTS ?= 100000
@@ -105,6 +93,7 @@ $(VENV)/.run: $(VENV)/.base requirements.lock pyproject.toml
 	@echo "setting up $(VENV); this is done once and takes some minutes"
 	$(BIN)/python -m pip install --quiet --require-hashes --only-binary :all: -r requirements.lock
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@$(BIN)/seatrial build-kernel >/dev/null || echo "scores of fragmentation are computed in Python, more slowly"
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.run requirements-dev.lock

@@ -29,6 +29,10 @@ COMMANDS = {  # name → module and function, and the text of `seatrial --help`
         "seatrial.harness.commands.load:load",
         "Create, watch and delete pods with Locust; latency and throughput.",
     ),
+    "build-kernel": (
+        "seatrial.harness.commands.build_kernel:build_kernel",
+        "Compile the scheduler's scores of fragmentation, which makes them faster.",
+    ),
     "clean": ("seatrial.harness.commands.clean:clean", "Remove what killed runs left on a cluster."),
     "devices": (
         "seatrial.harness.commands.devices:devices",

@@ -27,6 +27,7 @@ State = Literal["verified", "failed", "not verified"]
 
 FEATURES = Path(__file__).parent.parent / "suites" / "features.yaml"
 OTHER_GROUP = "Other"
+NOT_BUILT = "not built"
 _NAME = re.compile(r"[a-z0-9][a-z0-9.-]*")
 
 
@@ -41,6 +42,7 @@ class Feature(msgspec.Struct, frozen=True):
     """A row of the feature list.
 
     `promises` are by their name in the row. `bare`: cases may name the row alone; that verifies none of its promises.
+    `built`: false for a row that is listed although nothing of it is implemented, so that the page says so.
     """
 
     id: str
@@ -48,6 +50,7 @@ class Feature(msgspec.Struct, frozen=True):
     release: tuple[str, ...] = ()
     group: str = OTHER_GROUP
     bare: bool = False
+    built: bool = True
     promises: dict[str, Promise] = {}
 
 
@@ -67,6 +70,7 @@ class PromiseResult:
     promise: Promise
     cases: tuple[CaseOfRun, ...]
     grades: tuple[Grade, ...]
+    built: bool = True  # of its row
 
     @property
     def state(self) -> State:
@@ -85,6 +89,8 @@ class PromiseResult:
         """Why the promise is not verified; empty if it is."""
         if self.state != "not verified":
             return "" if self.state == "verified" else "a case failed"
+        if not self.built:
+            return NOT_BUILT
         verdicts = {entry.case.verdict for entry in self.cases}
         if not verdicts:
             return "no case"
@@ -102,7 +108,7 @@ class PromiseResult:
         """The same by the cases of one run."""
         own = [(entry, grade) for entry, grade in zip(self.cases, self.grades, strict=True) if entry.run == run]
         cases, grades = tuple(entry for entry, _ in own), tuple(grade for _, grade in own)
-        return PromiseResult(self.id, self.promise, cases, grades)
+        return PromiseResult(self.id, self.promise, cases, grades, self.built)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +166,11 @@ class Collection:
     def in_state(self, state: State) -> int:
         """The number of requirements in this state."""
         return sum(requirement.state == state for requirement in self.requirements)
+
+    @property
+    def not_built(self) -> int:
+        """The number of requirements of which nothing is implemented."""
+        return sum(not requirement.feature.built for requirement in self.requirements)
 
     @property
     def promises(self) -> tuple[PromiseResult, ...]:
@@ -320,7 +331,7 @@ def _requirement(feature: Feature, runs: Sequence[Run], by_name: Mapping[str, Se
     for name, promise in (named or {feature.id: Promise(feature.title)}).items():
         cases = tuple(by_name.get(name, ()))
         grades = tuple(grade_of(runs[entry.run].info, entry.case) for entry in cases)
-        results.append(PromiseResult(name, promise, cases, grades))
+        results.append(PromiseResult(name, promise, cases, grades, feature.built))
     entries = {
         (entry.run, entry.case.nodeid): entry for name in (feature.id, *named) for entry in by_name.get(name, ())
     }

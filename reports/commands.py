@@ -109,7 +109,8 @@ def summary(found: Collection, page: Path) -> dict[str, Any]:
 
 
 def _states(found: Collection) -> str:
-    return ", ".join(f"{found.in_state(state)} {state}" for state in ("verified", "failed", "not verified"))
+    states = ", ".join(f"{found.in_state(state)} {state}" for state in ("verified", "failed", "not verified"))
+    return f"{states} ({found.not_built} not built)" if found.not_built else states
 
 
 def _print_comparison(outcome: Comparison) -> None:

@@ -106,7 +106,9 @@ def headline(collection: Collection) -> str:
         return f"{against} of {total} cases failed or broke; {passed} passed, {skipped} did not run."
     said = f"All {passed} cases that ran passed; {skipped} did not run." if skipped else f"All {passed} cases passed."
     unproven = collection.in_state("not verified")
-    return f"{said} {unproven} of {len(collection.requirements)} requirements are not verified." if unproven else said
+    not_built = f", {collection.not_built} of them because they are not built" if collection.not_built else ""
+    listed = len(collection.requirements)
+    return f"{said} {unproven} of {listed} requirements are not verified{not_built}." if unproven else said
 
 
 def _environment(sections: Sequence[Section]) -> jinja2.Environment:

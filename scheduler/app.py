@@ -46,6 +46,7 @@ from seatrial.scheduler.framework.instrumentation import with_timing
 from seatrial.scheduler.framework.plugin_runner import Profile
 from seatrial.scheduler.framework.routes import Routes
 from seatrial.scheduler.framework.runner import Runner
+from seatrial.scheduler.packing.kernel import described as kernel_in_use
 from seatrial.scheduler.plugins import register
 from seatrial.scheduler.plugins.registry import Registry
 from seatrial.scheduler.queue.queue import SchedulingQueue
@@ -61,6 +62,7 @@ __all__ = [
     "build_routes",
     "build_shell",
     "default_configuration",
+    "kernel_in_use",
     "load",
     "parse",
 ]

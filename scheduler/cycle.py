@@ -203,7 +203,7 @@ class Core(Intake):
             said = ", ".join(words) if runner.profile.post_filter else None
             self._diagnose(runner, info, failure, nominated or "", said)
         message = failure.message(", ".join(words))
-        entry.rejected_by_taint = any(part in message for part in _TAINT_WORDS)
+        entry.reason_of_nodes = not failure.nodes or any(part in message for part in _TAINT_WORDS)
         if held_under:
             assert failure.pre_filter is not None  # noqa: S101
             self.waker.hold(entry, held_under, failure.pre_filter)

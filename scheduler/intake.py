@@ -51,8 +51,8 @@ class Intake:
 
     def set_node(self, node: Node) -> None:
         changes = self.cache.columns.changes
-        if len(self.queue.waiting) and self._taints_change(node):
-            self.queue.retry_rejected_by_taint()
+        if len(self.queue.waiting) and (not self.cache.known_count or self._taints_change(node)):
+            self.queue.retry_for_reason_of_nodes()
             self.waker.set_alarm(self.queue.next_backoff())
         self.complaints += self.cache.set_node(node)
         self.handle.wake_requested |= self.cache.columns.changes != changes

@@ -59,6 +59,7 @@ class Follower:
         self._streams: dict[str, Stream] = {}
         self._versions: dict[str, str] = {}
         self._uids: dict[str, dict[str, bytes]] = {}  # of each kind: the last body by uid, to find what a gap hid
+        self._seen: dict[str, dict[str, str]] = {}  # of each kind: the resourceVersion of that body
         self.absent: list[str] = []  # kinds that the server does not serve or that may not be read
         self._closed = False
 
@@ -71,6 +72,23 @@ class Follower:
     def judged_until(self) -> float:
         """The time of the clock up to which the auditor knows all events that have arrived."""
         return self._order.oldest()
+
+    def catch_up(self) -> bool:
+        """Deliver all events that are held back, if the watches have delivered all that a list shows now.
+
+        Returns whether they have. Costs a list of each kind: for clusters that are small.
+        """
+        for kind, seen in self._seen.items():
+            response = self._call(Request("GET", PATHS[kind]))
+            if not response.ok:
+                return False
+            listed = {head.uid: head.resource_version for head in map(_head, _decode_list(response.body).items or ())}
+            if seen.keys() - listed.keys() or any(
+                _older(seen.get(uid, ""), version) for uid, version in listed.items()
+            ):
+                return False
+        self._order.flush()
+        return True
 
     def flush(self) -> None:
         """Hand over all events that have arrived, also those that were not held back long enough to be in order."""
@@ -90,17 +108,17 @@ class Follower:
                 self.absent.append(kind)
             return
         found = _decode_list(response.body)
-        before, now = self._uids.get(kind, {}), dict[str, bytes]()
+        before, now, seen = self._uids.get(kind, {}), dict[str, bytes](), dict[str, str]()
         for raw in found.items or ():
-            body = bytes(raw)
-            now[_uid(body)] = body
+            body, head = bytes(raw), _head(raw)
+            now[head.uid], seen[head.uid] = body, head.resource_version
         version = found.metadata.resource_version
         for uid, body in before.items():
             if uid not in now:
                 self._observe(kind, "DELETED", body, version)
         for body in now.values():
             self._observe(kind, "ADDED", body, version)
-        self._uids[kind] = now
+        self._uids[kind], self._seen[kind] = now, seen
         self._versions[kind] = version
         self._watch(kind)
 
@@ -121,12 +139,14 @@ class Follower:
             self._clock.call_later(RETRY_PAUSE, lambda: self._again(kind))
             return
         body = bytes(event.object)
-        head = msgspec.json.decode(body, type=_Head).metadata
+        head = _head(body)
         self._versions[kind] = head.resource_version
         if event.type == "DELETED":
             self._uids[kind].pop(head.uid, None)
+            self._seen[kind].pop(head.uid, None)
         elif event.type in {"ADDED", "MODIFIED"}:
             self._uids[kind][head.uid] = body
+            self._seen[kind][head.uid] = head.resource_version
         self._observe(kind, event.type, body, head.resource_version)
 
     def _observe(self, kind: str, event: str, body: bytes, version: str) -> None:
@@ -155,5 +175,13 @@ class _Head(msgspec.Struct):
     metadata: _Meta
 
 
-def _uid(body: bytes) -> str:
-    return msgspec.json.decode(body, type=_Head).metadata.uid
+_decode_head = msgspec.json.Decoder(_Head).decode
+
+
+def _head(body: bytes | msgspec.Raw) -> _Meta:
+    return _decode_head(body).metadata
+
+
+def _older(seen: str, listed: str) -> bool:
+    """Whether the object was seen before the listed version of it only."""
+    return int(seen) < int(listed) if seen.isdecimal() and listed.isdecimal() else seen != listed

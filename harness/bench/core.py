@@ -80,6 +80,7 @@ def bench_core(size: Size, mix: Mix, progress: Progress, *, config: Path | None 
         "latency_ms": {name: round(value / 1000, 4) for name, value in microseconds.items()},
         "placed": placed,
         "unplaced": size.pods - placed,
+        "kernel": core.kernel,
         "limit": "scheduler core (one core of one processor)",
         "valid": not (because := [*starved(shares), *nothing_placed(placed, size.pods)]),
         "invalid_because": because,

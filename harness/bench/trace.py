@@ -75,6 +75,7 @@ def bench_trace(
         "left": last.left,
         "most_at_a_time": last.most,
         "digest": last.digest,
+        "kernel": core.kernel,
         "limit": "scheduler core (one core of one processor)",
         "valid": not because,
         "invalid_because": because,

@@ -5,6 +5,7 @@ The programs are found in $KUBEBUILDER_ASSETS, then on PATH. All data is in one 
 
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -24,7 +25,7 @@ from seatrial.harness.apiserver.access.rbac import MASTERS
 from seatrial.harness.clusters.kubeconfig import load_access
 from seatrial.harness.errors import ClusterError
 from seatrial.harness.private_files import write_private
-from seatrial.harness.processes import start_child, stop
+from seatrial.harness.processes import start_child
 from seatrial.scheduler.api.clock import WallClock
 
 ASSETS = "KUBEBUILDER_ASSETS"
@@ -98,7 +99,10 @@ class ControlPlane:
 def control_plane(
     folder: Path, definitions: Sequence[dict[str, object]] = (), *, controllers: bool = True
 ) -> Iterator[ControlPlane]:
-    """Start it in `folder` with custom resource definitions; stopped on exit. Files of secrets have mode 0600.
+    """Start it in `folder` with custom resource definitions; killed on exit. Files of secrets have mode 0600.
+
+    The data are of no use afterwards. After SIGTERM kube-apiserver would first wait for its clients' requests, and etcd
+    for kube-apiserver, for seconds on a busy machine.
 
     Without `controllers` no kube-controller-manager runs, and what would wait for it is switched off: service accounts
     of pods, and the taint of new nodes. Nodes whose Lease is not renewed stay as written; benchmarks need that.
@@ -231,6 +235,7 @@ class _Process:
                     self.command,
                     stdout=sink,
                     stderr=sink,
+                    last_signal=signal.SIGKILL,
                 )
             except OSError as error:
                 raise ClusterError(f"{self.command[0]}: cannot be started: {error.strerror}") from error
@@ -249,7 +254,8 @@ def _process(name: str, command: list[str], log: Path) -> Iterator[_Process]:
     try:
         yield found
     finally:
-        stop(found.process)
+        found.process.kill()
+        found.process.wait()
 
 
 @dataclass(frozen=True, slots=True)

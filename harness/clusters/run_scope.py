@@ -34,6 +34,8 @@ CLUSTER_SCOPED = {  # resource → kind of what a run may make outside of namesp
     "csinodes": "CSINode",
 }
 _LISTED_WHOLE = frozenset({"nodes", "namespaces", "priorityclasses", "storageclasses", "persistentvolumes", "csinodes"})
+# Fields that name an object of the same namespace. A reference with a namespace is known by that.
+_NAMES_IN_NAMESPACE = frozenset({"claimName", "secretName", "serviceAccountName", "serviceName"})
 _KINDS = frozenset(CLUSTER_SCOPED.values())
 _READS = frozenset({"GET", "HEAD"})
 _SYSTEM = "system-"  # priority classes of Kubernetes
@@ -50,6 +52,7 @@ class RunScope:
         self._names: set[str] = set()  # as tests write them
         self._tolerated: dict[str, list[dict[str, Any]]] = {}  # taints that lent nodes had before, by name
         self._lent: dict[str, str] = {}  # as tests write them → nodes of the cluster that are lent
+        self._shown: dict[str, str] = {}  # nodes that are or were lent → as tests wrote them last
 
     def scheduler_name(self, name: str) -> str:
         """The schedulerName on the API server."""
@@ -58,11 +61,15 @@ class RunScope:
     def lend(self, name: str, node: str, taints: Iterable[Mapping[str, Any]] = ()) -> None:
         """From now on `name` is a node of the cluster, which the run only reads; its pods tolerate `taints`."""
         self._lent[name] = node
+        self._shown[node] = name
         self._tolerated[name] = [
             {"key": taint["key"], "operator": "Exists", "effect": taint["effect"]} for taint in taints
         ]
 
     def unlend(self, name: str) -> None:
+        """The node is not the run's any more. What the API server still sends of its pods keeps the name: no pod
+        seems to move.
+        """
         self._lent.pop(name, None)
         self._tolerated.pop(name, None)
 
@@ -130,9 +137,9 @@ class RunScope:
     def incoming(self, body: bytes) -> bytes:
         """A response's body or a watch's line, with the names that tests write."""
         plain = body.replace(self.prefix.encode(), b"")
-        if not self._lent or (decoded := _decoded(plain)) is None:
+        names = self._shown
+        if not names or (decoded := _decoded(plain)) is None:
             return plain
-        names = {node: name for name, node in self._lent.items()}
         pattern = re.compile(rf"(?<![\w.-])(?:{'|'.join(map(re.escape, names))})(?![\w.-])")
         ending = b"\n" if plain.endswith(b"\n") else b""
         return (
@@ -203,9 +210,13 @@ class RunScope:
         spec["tolerations"] = [*(spec.get("tolerations") or ()), own, *of_others]
 
     def value(self, value: Any) -> Any:
-        """The value with the prefix before every string that is a name of this run, in JSON inside strings too."""
+        """The value with the prefix before every string that is a name of this run, in JSON inside strings too.
+
+        Names of objects in namespaces stay, though a node of this run may be called the same.
+        """
         if isinstance(value, dict):
-            return {key: self.value(item) for key, item in value.items()}
+            stay = _NAMES_IN_NAMESPACE | {"name"} if value.get("namespace") else _NAMES_IN_NAMESPACE
+            return {key: item if key in stay else self.value(item) for key, item in value.items()}
         if isinstance(value, list):
             return [self.value(item) for item in value]
         if isinstance(value, str):

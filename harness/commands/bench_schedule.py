@@ -10,6 +10,7 @@ from cyclopts import Parameter, validators
 from seatrial.harness.bench.core import Size, bench_core
 from seatrial.harness.bench.mixes import mix as mix_named
 from seatrial.harness.bench.trace import bench_trace
+from seatrial.harness.bench.waiting_gangs import bench_waiting_gangs
 from seatrial.harness.clusters.backends import EMBEDDED, backend_named
 from seatrial.harness.errors import UsageError
 from seatrial.harness.load.trace import load_trace
@@ -35,6 +36,7 @@ def schedule(
     beside: Annotated[list[str] | None, Parameter(negative="")] = None,
     backend: Literal["embedded", "envtest"] | None = None,
     unschedulable: Annotated[int, Parameter(validator=validators.Number(gte=0))] = 0,
+    waiting_gangs: Annotated[int, Parameter(validator=validators.Number(gte=0))] = 0,
     trace: Path | None = None,
     json_: Annotated[bool, Parameter(name="--json", negative="")] = False,
 ) -> None:
@@ -58,12 +60,16 @@ def schedule(
             throughput is also printed as a ratio.
         backend: With --through http: embedded (the default), or envtest: real etcd and kube-apiserver.
         unschedulable: With --through core: number of further pods that wait and fit on no node.
+        waiting_gangs: With --through core: also measure what so many gangs of 8 pods that wait cost other pods: gangs
+            without rules, and gangs that have to gather in one spine, each against a scheduler without waiting gangs.
         trace: With --through core: CSV file of a recorded trace (docs/performance.md), of which the first --pods pods
             come and leave in simulated time, instead of --mix.
         json_: Print figures as JSON.
     """
     if unschedulable and through != "core":
         raise UsageError(f"--unschedulable {unschedulable} needs --through core")
+    if waiting_gangs and through != "core":
+        raise UsageError(f"--waiting-gangs {waiting_gangs} needs --through core")
     for flag, value in (
         ("--rate", rate),
         ("--subject", subject),
@@ -89,6 +95,7 @@ def schedule(
             f"--mix {mix}": mix != MIX,
             f"--run {run}": run > 1,
             f"--unschedulable {unschedulable}": unschedulable > 0,
+            f"--waiting-gangs {waiting_gangs}": waiting_gangs > 0,
         }
         for flag, wrong in refused.items():
             if wrong:
@@ -116,6 +123,11 @@ def schedule(
         )
     else:
         figures = bench_core(size, mix_named(mix), progress, config=scheduler_config)
+        if waiting_gangs:
+            cost = bench_waiting_gangs(size, mix_named(mix), waiting_gangs, progress, config=scheduler_config)
+            figures["waiting_gangs"] = cost
+            figures["invalid_because"] += cost["invalid_because"]
+            figures["valid"] = not figures["invalid_because"]
     if json_:
         print(json.dumps(figures, indent=2))
         return
@@ -132,6 +144,8 @@ def schedule(
     if trace is not None:
         most = f"at most {figures['most_at_a_time']:,} at a time"
         print(f"left        {figures['left']:,}, {most}; digest {figures['digest']}")
+    if kernel := figures.get("kernel"):
+        print(f"kernel      {kernel}")
     print(f"limit       {figures['limit']}")
     for other in figures.get("beside", ()):
         theirs, ratio = other["pods_per_second"], other["ratio"]
@@ -139,4 +153,11 @@ def schedule(
         print(f"beside      {other['subject']}: {theirs['median']:,.0f} pods/s; the first has {times}")
         if not other["valid"]:
             print("            not valid: " + "; ".join(other["invalid_because"]))
+    if waited := figures.get("waiting_gangs"):
+        who = f"{waited['gangs']:,} gangs of {waited['members']}"
+        print(f"waiting     {who}; processor time for each pod that is placed meanwhile:")
+        print(f"  without   {waited['pod_us']['none']['median']:,} us")
+        for kind, slower in waited["slower_percent"].items():
+            times = f"{waited['pod_us'][kind]['median']:,} us, {slower['median']:+g} %"
+            print(f"  {kind:<9} {times} (lowest {slower['low']:+g}, highest {slower['high']:+g})")
     print("valid       " + ("yes" if figures["valid"] else "no: " + "; ".join(figures["invalid_because"])))

@@ -14,7 +14,7 @@ from seatrial.harness.deviceplugin.messages import ContainerAllocateResponse, De
 from seatrial.harness.devices.hami_release import HamiHost
 from seatrial.harness.devices.provider import ContainerGrant, Device, Share
 from seatrial.harness.errors import DeviceError
-from seatrial.harness.nodes.admission import AdmissionError, NodeLedger, container_grant
+from seatrial.harness.nodes.admission import NodeLedger, container_grant
 from seatrial.harness.nodes.pods import BoundPod, ContainerPlan
 from seatrial.harness.quantities import amount
 from seatrial.scheduler.api.device import DEVICE_ALLOCATED
@@ -38,15 +38,13 @@ class Target:
     def devices(self, kind: str) -> tuple[Device, ...]:
         return tuple(share.device for share in self.shares if share.device.kind == kind)
 
-    def grant(self, kind: str) -> ContainerGrant:
-        """What the devices of a type add to the container.
+    def grant(self, kind: str, given: Sequence[Share] | None = None) -> ContainerGrant:
+        """What the devices of a type add to the container; `given`: the shares with their slices.
 
         Raises:
             AdmissionError: the vendor's container runtime would not start it.
         """
-        shares = tuple(share for share in self.shares if share.device.kind == kind)
-        if any(share.slices for share in shares):
-            raise AdmissionError("", "a slice of a card was allocated; the vendor's own plugin creates slices")
+        shares = tuple(share for share in (self.shares if given is None else given) if share.device.kind == kind)
         return container_grant(self.pod, self.container.name, shares, self.hami)
 
 

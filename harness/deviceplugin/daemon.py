@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import logging
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,15 +19,18 @@ from seatrial.harness.deviceplugin.access import renew_token
 from seatrial.harness.deviceplugin.kubelet import KubeletFolder
 from seatrial.harness.deviceplugin.node_report import NodeReport
 from seatrial.harness.deviceplugin.plugin import DevicePlugin, Pods
+from seatrial.harness.deviceplugin.slices import FOLDER, PodSlices
 from seatrial.harness.devices.hami_release import SHIPPED, HamiHost
 from seatrial.harness.devices.stand_in import stand_in
 from seatrial.harness.devices.survey import real_providers
+from seatrial.harness.devices.vendors import VENDORS
 from seatrial.harness.errors import ApiRefused, DeviceError
 from seatrial.harness.nodes.device_daemon import DeviceDaemon
 from seatrial.harness.nodes.local import LOOK_EVERY, LocalHardware
 from seatrial.harness.nodes.local_agent import ThreadRunner
 from seatrial.harness.nodes.pods import BoundPod
 from seatrial.harness.nodes.stand_in_faults import StandInFaults
+from seatrial.harness.nodes.writer import NODES, Writer, pod_path
 from seatrial.scheduler.api.clock import WallClock
 from seatrial.scheduler.api.transport import Request, Response
 from seatrial.scheduler.api.wire import Wire, decoder
@@ -93,11 +96,15 @@ async def serve(options: Options, access: Access, ready: Callable[[], object] = 
             daemon = DeviceDaemon(options.xpu_file, clock, lambda: (hardware.devices(), hardware.links()))
             daemon.start()
             stack.callback(daemon.stop)
+        writer = Writer(transport, clock)
+        stack.callback(writer.close)
         plugin = DevicePlugin(
             hardware.devices, kubelet, _pods_of(transport, options.node, loop),
             root=cards.root if cards is not None else options.dev_root,
             simulated=cards is not None,
             hami=lambda: HamiHost(hardware.driver("nvidia").driver, SHIPPED),
+            slices=PodSlices(kubelet.plugins / FOLDER, hardware, run_blocking.run),
+            answer=lambda pod, annotations: answer_on_pod(writer, options.node, pod, annotations),
         )  # fmt: skip
         report.start()
         ready()
@@ -151,6 +158,17 @@ def _pods_of(transport: ThreadedTransport, node: str, loop: asyncio.AbstractEven
         return [_decode_pod(item) for item in _decode_list(response.body).items]
 
     return read
+
+
+def answer_on_pod(writer: Writer, node: str, pod: BoundPod, annotations: Mapping[str, str]) -> None:
+    """Write to the pod and unlock the node, as the vendor's plugin does that creates slices; once for each pod."""
+    metadata = pod.metadata
+    for vendor in VENDORS.values():
+        plugin = vendor.shared_plugin
+        if plugin is None or plugin.assigned not in annotations or metadata.annotations.get(plugin.assigned) == "true":
+            continue
+        writer.merge(pod_path(metadata.namespace, metadata.name), {"metadata": {"annotations": dict(annotations)}})
+        writer.merge(f"{NODES}/{node}", {"metadata": {"annotations": {plugin.lock: None}}})
 
 
 def _ignore_node_fault(verb: str, on: bool) -> None:

@@ -1,7 +1,8 @@
 """The plugin of one machine: its inventory, and answers to kubelet that follow the scheduler's allocation."""
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from seatrial.harness.deviceplugin.allocation import Target, find_target, response_of
@@ -15,15 +16,19 @@ from seatrial.harness.deviceplugin.messages import (
     PluginDevice,
 )
 from seatrial.harness.deviceplugin.resources import ids_of, kind_of, preferred, registered
+from seatrial.harness.deviceplugin.slices import PodSlices
 from seatrial.harness.devices.hami_release import HamiHost
-from seatrial.harness.devices.provider import Device
-from seatrial.harness.errors import DeviceError
+from seatrial.harness.devices.provider import ContainerGrant, Device, Share
+from seatrial.harness.devices.vendors.huawei import CREATES_VNPU
+from seatrial.harness.errors import DeviceError, HarnessError
 from seatrial.harness.nodes.admission import AdmissionError
 from seatrial.harness.nodes.pods import BoundPod
 
 log = logging.getLogger(__name__)
 
 Pods = Callable[[], Awaitable[Sequence[BoundPod]]]
+Answer = Callable[[BoundPod, Mapping[str, str]], object]
+SLICES_EVERY = 10  # calls of `tick` between two looks for slices of pods that have ended
 _WRAPPED = ("Allocate failed due to ", ", which is unexpected")  # kubelet puts these around the text itself
 
 
@@ -39,12 +44,16 @@ class DevicePlugin:
         root: Path = Path("/"),
         simulated: bool = False,
         hami: Callable[[], HamiHost] = HamiHost,
+        slices: PodSlices | None = None,
+        answer: Answer = lambda _pod, _annotations: None,
     ) -> None:
         """`devices`: as last read. `pods`: the node's pods, read from the API server now. `root`: has /dev.
-        `simulated`: see `response_of`.
+        `simulated`: see `response_of`. Without `slices` pods with slices are refused. `answer` writes annotations to a
+        pod and unlocks the node, as plugins of slices do.
         """
         self._devices, self._kubelet, self._pods, self._hami = devices, kubelet, pods, hami
-        self._root, self._simulated = root, simulated
+        self._root, self._simulated, self._slices, self._answer = root, simulated, slices, answer
+        self._ticks = 0
         self._endpoints: dict[str, Endpoint] = {}
         self._told: Sequence[Device] = ()  # the devices that kubelet knows of
         self._incarnation: tuple[int, int] | None = None
@@ -54,6 +63,7 @@ class DevicePlugin:
 
         Call it twice a second. An error of kubelet is logged; the next call tries again.
         """
+        await self._remove_slices()
         devices = self._devices()
         for resource in registered(devices):
             if resource not in self._endpoints:
@@ -106,7 +116,7 @@ class DevicePlugin:
         if not promised:
             raise DeviceError(f"pod {target.pod.key}: asks for {resource} and was allocated no {kind}")
         try:
-            grant = target.grant(kind)
+            grant = target.grant(kind, await self._with_slices(target))
         except AdmissionError as error:
             raise DeviceError(f"pod {target.pod.key}: {error.message}") from error
         log.info(
@@ -114,7 +124,34 @@ class DevicePlugin:
             target.pod.key, target.container.name, resource, len(ids),
             ",".join(str(device.minor) for device in promised),
         )  # fmt: skip
-        return response_of(grant, self._root, simulated=self._simulated)
+        if grant.annotations:
+            self._answer(target.pod, grant.annotations)
+        return response_of(_for_static_slices(grant), self._root, simulated=self._simulated)
+
+    async def _with_slices(self, target: Target) -> Sequence[Share]:
+        """
+        Raises:
+            DeviceError: a slice cannot be created.
+        """
+        if not any(share.slices for share in target.shares):
+            return target.shares
+        if self._slices is None:
+            raise DeviceError(f"pod {target.pod.key}: a slice of a card was allocated, and none can be created here")
+        await self._slices.remove_unused(await self._living())
+        return await self._slices.of(target.pod.metadata.uid, target.shares)
+
+    async def _remove_slices(self) -> None:
+        """Remove the slices of pods that have ended, now and then."""
+        self._ticks += 1
+        if self._slices is None or not self._slices.pods or self._ticks % SLICES_EVERY:
+            return
+        try:
+            await self._slices.remove_unused(await self._living())
+        except HarnessError as error:
+            log.warning("pods unread, slices are kept why=%s", error)
+
+    async def _living(self) -> set[str]:
+        return {pod.metadata.uid for pod in await self._pods() if not pod.terminated}
 
     async def _target(self, resource: str, count: int) -> Target:
         """
@@ -127,3 +164,10 @@ class DevicePlugin:
             return find_target(pods, listed, self._devices(), resource, count, hami=self._hami())
         except AdmissionError as error:
             raise DeviceError(error.message.removeprefix(_WRAPPED[0]).removesuffix(_WRAPPED[1])) from error
+
+
+def _for_static_slices(grant: ContainerGrant) -> ContainerGrant:
+    """Without the variable that makes ascend-docker-runtime create a vNPU: the one that is named exists already."""
+    if CREATES_VNPU not in grant.env:
+        return grant
+    return replace(grant, env={name: value for name, value in grant.env.items() if name != CREATES_VNPU})

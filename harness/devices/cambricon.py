@@ -272,7 +272,8 @@ class CambriconProvider(DeviceProvider):
 
 
 def _as_slice(info: cndev.SMluInfo, handle: int) -> Slice:
-    return Slice(str(handle), "smlu", text(info.profile_name), int(info.memory[0]), int(info.quota[0]))
+    nodes = tuple(filter(None, text(info.node_name).split(",")))
+    return Slice(str(handle), "smlu", text(info.profile_name), int(info.memory[0]), int(info.quota[0]), nodes)
 
 
 def _unanswered(error: ProviderError) -> Health:

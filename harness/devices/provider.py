@@ -80,6 +80,7 @@ class Slice:
     template: str
     memory: int
     cores: int | None = None
+    nodes: tuple[str, ...] = ()  # device nodes, where the vendor's library names them
 
 
 @dataclass(frozen=True, slots=True)

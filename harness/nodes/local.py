@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
-from seatrial.harness.devices.provider import Device, DeviceProvider, Driver, Link, ProviderError, Usage
+from seatrial.harness.devices.provider import Device, DeviceProvider, Driver, Link, ProviderError, Slice, Usage
 from seatrial.harness.devices.vendors import VENDORS
 from seatrial.harness.errors import DeviceError
 from seatrial.harness.nodes.usage import NodeUse, measured_use
@@ -140,6 +140,14 @@ class LocalHardware:
         for uuid in uuids:
             if uuid in self._owners:
                 self._owners[uuid].forget(uuid)
+
+    def slice(self, uuid: str, template: str) -> Slice:
+        """Create a slice of a card, as `DeviceProvider.slice`."""
+        return self._owners[uuid].slice(uuid, template)
+
+    def unslice(self, uuid: str, slice_id: str) -> None:
+        """Remove a slice, as `DeviceProvider.unslice`."""
+        self._owners[uuid].unslice(uuid, slice_id)
 
     def usage(self) -> dict[str, Usage]:
         """The usage of devices by UUID, without those that report none."""

@@ -23,6 +23,7 @@ from seatrial.harness.nodes.devices import DAEMON_VENDORS
 from seatrial.harness.nodes.follow import Follower, HeadMeta
 from seatrial.harness.nodes.leases import Leases
 from seatrial.harness.nodes.local import LOOK_EVERY, LocalHardware
+from seatrial.harness.nodes.local_processor import this_processor, topology_report
 from seatrial.harness.nodes.local_use import LocalUse, RunBlocking
 from seatrial.harness.nodes.node import NodeAgent
 from seatrial.harness.nodes.references import References
@@ -182,10 +183,12 @@ class LocalAgent:
             self._faults.follow(_decode_node(raw).metadata.annotations)
 
     def _boot(self, head: HeadMeta) -> None:
+        processor = this_processor()
+        topology = topology_report(self.name, head.uid, processor) if processor is not None else None
         agent = self._agent = NodeAgent(
             self.name, head.uid, 1, self._hardware,
             runtime=self._runtime, writer=self._writer, clock=self._clock, address=local.address(), facts=local.facts(),
-            xpu_folder=self._xpu_folder, references=self._references,
+            xpu_folder=self._xpu_folder, references=self._references, topology=topology,
         )  # fmt: skip
         agent.boot({LOCAL_LABEL: "true"}, (), self._booted)
 
@@ -261,6 +264,10 @@ class ThreadRunner:
             answer(False if error is not None else done.result())
 
         future.add_done_callback(answered)
+
+    async def run(self, call: Callable[[], object]) -> object:
+        """The result of a call, made in the same thread."""
+        return await self._loop.run_in_executor(self._pool, call)
 
     def close(self) -> None:
         """Drop pending results."""

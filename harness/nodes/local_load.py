@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from seatrial.harness.nodes.numa_usage import NumaUse, read_nodes, read_pod
 from seatrial.harness.nodes.usage_model import KEPT, Load
 from seatrial.harness.nodes.usage_samples import Samples
 
@@ -56,6 +57,8 @@ class LocalLoad:
         self._page = os.sysconf("SC_PAGE_SIZE")
         self._node, self._system = _Series(), deque[tuple[float, float, float, float]]()
         self._pods: dict[Owner, _Series] = {}
+        self._numa: dict[int, _Series] = {}
+        self._numa_system: dict[int, deque[tuple[float, float, float, float]]] = {}
 
     def look(self, now: float, owners: Mapping[int, Owner]) -> None:
         """Take one sample. `owners`: the first processes of the pods. A pod that cannot be read is skipped.
@@ -63,18 +66,22 @@ class LocalLoad:
         Raises:
             OSError: the files of the node cannot be read.
         """
-        self._node.look(now, *self._of_node())
+        stat = self._read("proc/stat")
+        self._node.look(now, *self._of_node(stat))
         pids: dict[Owner, list[int]] = {}
         for pid, owner in owners.items():
             pids.setdefault(owner, []).append(pid)
         self._pods = {owner: series for owner, series in self._pods.items() if owner in pids}
+        on_numa: list[dict[int, float] | None] = []
         for owner, own in pids.items():
             try:
                 used = self._of_pod(own)
             except (OSError, ValueError, IndexError):
                 continue
             self._pods.setdefault(owner, _Series()).look(now, *used)
+            on_numa.append(self._numa_of_pod(own))
         self._look_at_system(now)
+        self._look_at_numa(now, stat, on_numa)
 
     def _look_at_system(self, now: float) -> None:
         """What is left of the node's use without its pods', where all of them have a sample of now."""
@@ -87,6 +94,39 @@ class LocalLoad:
         while self._system[0][0] < now - KEPT:
             self._system.popleft()
 
+    def _look_at_numa(self, now: float, stat: str, pods: Sequence[dict[int, float] | None]) -> None:
+        """The NUMA nodes; their system's use where it is known for the node, and all pods' memory by NUMA node."""
+        used = read_nodes(self._root, stat, self._ticks)
+        for number, (seconds, memory) in used.items():
+            self._numa.setdefault(number, _Series()).look(now, seconds, memory, 0.0)
+        fresh = {number: series.rows[-1] for number, series in self._numa.items()
+                 if series.rows and series.rows[-1][0] == now}  # fmt: skip
+        everything = sum(row[1] for row in fresh.values())
+        if not self._system or self._system[-1][0] != now or (None in pods and len(used) > 1):
+            return
+        for number, row in fresh.items():
+            if len(used) == 1:
+                of_pods = sum(series.rows[-1][2] for series in self._pods.values() if series.rows)
+            else:
+                of_pods = sum(pod.get(number, 0.0) for pod in pods if pod is not None)
+            cpu = self._system[-1][1] * row[1] / everything if everything else 0.0
+            rows = self._numa_system.setdefault(number, deque())
+            rows.append((now, cpu, max(row[2] - of_pods, 0.0), 0.0))
+            while rows[0][0] < now - KEPT:
+                rows.popleft()
+
+    def measured_numa(self) -> tuple[NumaUse, ...]:
+        """The samples of each NUMA node, by number; none before the second look."""
+        return tuple(
+            NumaUse(
+                number,
+                series.samples(),
+                _Series(rows=self._numa_system[number]).samples() if number in self._numa_system else None,
+            )
+            for number, series in sorted(self._numa.items())
+            if series.rows
+        )
+
     def measured(self) -> tuple[dict[Owner, Samples], Load | None]:
         """The samples by pod, and of the node; None before its second sample."""
         if not self._node.rows:
@@ -97,9 +137,9 @@ class LocalLoad:
 
     # -- files --------------------------------------------------------------------------------------------------------
 
-    def _of_node(self) -> Counters:
-        """CPU seconds; in bytes MemTotal - MemAvailable, and what MemTotal - MemFree is more than that."""
-        first = self._read("proc/stat").splitlines()[0].split()[1:]
+    def _of_node(self, stat: str) -> Counters:
+        """CPU seconds; in bytes MemTotal - MemAvailable, and what MemTotal - MemFree is more. `stat`: /proc/stat."""
+        first = stat.splitlines()[0].split()[1:]
         memory = dict(line.split(":", 1) for line in self._read("proc/meminfo").splitlines() if ":" in line)
         amounts = (int(memory[name].split()[0]) * _KIB for name in ("MemTotal", "MemAvailable", "MemFree"))
         total, available, free = amounts
@@ -114,6 +154,14 @@ class LocalLoad:
             parts = [self._of_process(pid) for pid in self._descendants(pids)]
         seconds, memory, cache = (sum(part[place] for part in parts) for place in range(3))
         return seconds, memory, cache
+
+    def _numa_of_pod(self, pids: Sequence[int]) -> dict[int, float] | None:
+        """The pod's bytes on each NUMA node; None if its processes have no control groups of their own."""
+        try:
+            groups = {group for pid in pids if (group := self._group_of(pid)) is not None}
+            return read_pod(memory for _, memory in groups) if groups and len(groups) == len(pids) else None
+        except (OSError, ValueError):
+            return None
 
     def _group_of(self, pid: int) -> tuple[Path, Path] | None:
         """The folders with the CPU and memory files of the process's control group; None if it is not its own."""

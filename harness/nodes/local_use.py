@@ -89,7 +89,7 @@ class LocalUse:
             priority, qos = reported_classes(meta.labels, work.pod.priority) if owner in samples else ("", "")
             pods.append(PodUse(*owner, cards.pop(owner, ()), samples.get(owner), priority, qos))
         others = [PodUse(*owner, found) for owner, found in cards.items()]
-        return NodeUse(use.devices, (*pods, *others), load)
+        return NodeUse(use.devices, (*pods, *others), load, numa=self._load.measured_numa())
 
     def _owners(self) -> dict[int, Owner]:
         """The pods' first processes with their owners; writes the scripted use to the stand-in's table."""

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from seatrial.fake_devices.machine import Machine
 from seatrial.harness.devices.hami_release import SHIPPED, VERSION_LABEL, HamiHost
 from seatrial.harness.devices.provider import Device
 from seatrial.harness.devices.vendors import VENDORS
@@ -21,14 +22,15 @@ from seatrial.harness.nodes.admission import UNEXPECTED, AdmissionError, NodeLed
 from seatrial.harness.nodes.capacity import capacity_and_allocatable
 from seatrial.harness.nodes.faults import METRICS_GARBAGE, METRICS_SILENT, METRICS_STALE, REPORT_VERBS
 from seatrial.harness.nodes.leases import Leases
+from seatrial.harness.nodes.numa_usage import NumaUse, divided, zones_of_pod
 from seatrial.harness.nodes.pods import BoundPod, decode_pod, requests_of
 from seatrial.harness.nodes.publisher import KUBELET_PORT, Hardware, Publisher
 from seatrial.harness.nodes.references import Objects, References
 from seatrial.harness.nodes.runtimes.protocol import NO_CONFIG, ContainerState, Runtime, Work
 from seatrial.harness.nodes.status import granted_before, phase_of, refused_status, running_status, seen_states
 from seatrial.harness.nodes.usage import DEFAULT_POLICY, RESOURCES_ANNOTATION, NodeUse, scripted_use
-from seatrial.harness.nodes.usage_model import UsageModel
-from seatrial.harness.nodes.usage_samples import longest
+from seatrial.harness.nodes.usage_model import Load, UsageModel
+from seatrial.harness.nodes.usage_samples import Samples, longest
 from seatrial.harness.nodes.writer import NODES, Writer, pod_path, then
 from seatrial.harness.quantities import CPU, MEMORY, Amounts, QuantityError, amount
 from seatrial.scheduler.api import device as words
@@ -295,10 +297,21 @@ class NodeAgent:
                     pods.append(scripted_use(run.work.pod, self._ledger.shares(uid), samples.get(uid)))
                 except UsageError as error:
                     log.warning("usage refused node=%s why=%s", self.name, error)
-        found = NodeUse(self.devices, tuple(pods), load, garbage=METRICS_GARBAGE in self._report_faults)
+        machine = self.hardware.machine
+        zones = machine.numa if isinstance(machine, Machine) else 0
+        numa = self._numa_use(load, samples, zones) if load is not None and zones > 0 else ()
+        found = NodeUse(self.devices, tuple(pods), load, garbage=METRICS_GARBAGE in self._report_faults, numa=numa)
         if METRICS_STALE in self._report_faults:
             found = self._report_faults[METRICS_STALE] = replace(found, taken=self._clock.now())
         return found
+
+    def _numa_use(self, load: Load, samples: Mapping[str, Samples], zones: int) -> tuple[NumaUse, ...]:
+        measured = [
+            (samples[uid], zones_of_pod(run.work.pod.metadata.annotations, zones))
+            for uid, run in self._runs.items()
+            if uid in samples
+        ]
+        return divided(load.node, load.system, measured, zones)
 
     def close(self) -> None:
         """End all pods without writing to the API, because the node was removed."""

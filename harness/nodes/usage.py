@@ -20,6 +20,7 @@ from seatrial.harness.devices.provider import Device, DeviceProvider, ProviderEr
 from seatrial.harness.devices.vendors import VENDORS
 from seatrial.harness.errors import UsageError
 from seatrial.harness.nodes.follow import Follower, HeadMeta
+from seatrial.harness.nodes.numa_usage import NumaUse
 from seatrial.harness.nodes.pods import BoundPod
 from seatrial.harness.nodes.usage_model import USAGE, Load
 from seatrial.harness.nodes.usage_samples import Samples, aggregates, reported
@@ -75,6 +76,7 @@ class NodeUse:
     load: Load | None = None  # None: CPU and memory are not measured
     taken: float | None = None  # seconds since 1970 where it is not from now: the agent does not measure any more
     garbage: bool = False  # the agent writes nonsense
+    numa: tuple[NumaUse, ...] = ()
 
 
 def metric_status(use: NodeUse, *, now: float, policy: CollectPolicy = DEFAULT_POLICY) -> Manifest:
@@ -104,12 +106,24 @@ def metric_status(use: NodeUse, *, now: float, policy: CollectPolicy = DEFAULT_P
         if load.system is not None and system is not None:
             node["systemUsage"] = {"resources": quantities(_spoilt(use, system) or {})}
             node["aggregatedSystemUsages"] = aggregates(load.system, policy, moment)
+        if use.numa:
+            node["numaUsages"] = [_numa_metric(each, policy, moment) for each in use.numa]
+        status["prodReclaimableMetric"] = {"resource": {}}  # as koordlet's without its predictor (QOS-RP-4)
         status["hostApplicationMetric"] = [
             {"name": host.name, "usage": {"resources": quantities(amounts)}, "priority": host.priority, "qos": host.qos}
             for host in load.applications
             if (amounts := reported(host.samples, policy, moment)) is not None
         ]
     return status
+
+
+def _numa_metric(use: NumaUse, policy: CollectPolicy, moment: float) -> Manifest:
+    found: Manifest = {"numaNodeID": use.number}
+    for name, samples in (("nodeUsage", use.node), ("systemUsage", use.system)):
+        amounts = reported(samples, policy, moment) if samples is not None else None
+        if amounts is not None:
+            found[name] = {"resources": quantities(amounts)}
+    return found
 
 
 def _spoilt(use: NodeUse, amounts: Amounts | None) -> Amounts | None:

@@ -19,7 +19,7 @@ from seatrial.harness.replay.cluster import Cluster
 from seatrial.scheduler.packing.fragments import INFEASIBLE
 from seatrial.scheduler.packing.opportunity import Market
 from seatrial.scheduler.packing.shapes import CARD, Floats, Ints
-from seatrial.scheduler.packing.strategies import STRATEGIES, Outlook, Requests, StrategyName, graded
+from seatrial.scheduler.packing.strategies import Outlook, Requests, StrategyName, graded, scores
 
 MAX_CPU, MAX_GPU = 128_000, 8 * CARD
 
@@ -134,7 +134,7 @@ class Fgd(Policy):
         self._requests = Requests(cluster.shapes, outlook)
 
     def scores(self, nodes: Ints) -> Floats:
-        return STRATEGIES[self.strategy](self.outlook, self.cluster.states(nodes), self._requests)
+        return scores(self.strategy, self.outlook, self.cluster.states(nodes), self._requests).T.astype(np.float64)
 
     def card(self, node: int, shape: int) -> int:
         gains = self._card_gains(node, shape)

@@ -35,6 +35,7 @@ from seatrial.scheduler.app import (
     build_routes,
     build_shell,
     default_configuration,
+    kernel_in_use,
     load,
     parse,
 )
@@ -207,6 +208,11 @@ class BareCore:
 
     def remove_pod(self, name: str) -> None:
         self._core.remove_pod(name)
+
+    @property
+    def kernel(self) -> str:
+        """Whether scores of fragmentation are compiled, in words."""
+        return kernel_in_use()
 
     def pause(self, seconds: float) -> None:
         """Let time pass, so that whoever stands back after a failure may try again."""

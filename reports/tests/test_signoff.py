@@ -304,3 +304,19 @@ def test_text_has_contrast_enough(scheme: str, ink: str, paper: str) -> None:
     colours = schemes()[scheme]
     first, second = luminance(colours[ink]), luminance(colours[paper])
     assert (max(first, second) + 0.05) / (min(first, second) + 0.05) >= 4.5
+
+
+def test_a_row_that_is_not_built_is_told_apart_from_one_without_evidence(tmp_path: Path) -> None:
+    with ResultsWriter(tmp_path / "run") as writer:
+        writer.run(RunInfo("r1", moment(0), ("seatrial",), "virtual", Subject("ours")))
+        writer.case(Case("suites/test_a.py::test_a", "passed", case="EX-001", features=("A-1.one",)))
+        writer.finish()
+    listed = tmp_path / "features.yaml"
+    listed.write_text(
+        "- {id: A-1, title: a, promises: {one: x}}\n- {id: B-1, title: b, promises: {two: y}, built: false}\n"
+        "- {id: C-1, title: c, promises: {three: z}}\n"
+    )
+    collection = collect([tmp_path / "run"], features=listed)
+    assert [promise.why for promise in collection.promises] == ["", "not built", "no case"]
+    assert headline(collection).endswith("2 of 3 requirements are not verified, 1 of them because they are not built.")
+    assert signoff(collection).count('<span class="remark">not built</span>') == 2

@@ -137,7 +137,7 @@ class Volume(Wire, frozen=True):
     persistent_volume_claim: PersistentVolumeClaimSource | None = None
 
 
-class PodSpec(Wire, frozen=True):
+class PodSpec(Wire, frozen=True, weakref=True):
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] = ()
     node_name: str = ""

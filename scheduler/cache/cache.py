@@ -24,6 +24,8 @@ from seatrial.scheduler.cache.owners import Owners
 from seatrial.scheduler.cache.resources import CPU_COLUMN, MEMORY_COLUMN
 from seatrial.scheduler.cache.volumes import Volumes
 
+MAX_CLASSES = 65536  # whose listeners are known
+
 
 class _Placed(msgspec.Struct, gc=False):  # not tracked by the garbage collector: there are many, in no reference cycle
     info: PodInfo
@@ -61,6 +63,8 @@ class Cache:
         self._relevant.clear()
 
     def _find_relevant(self, shape: EquivalenceClass) -> tuple[list[Listener], list[Listener]]:
+        if len(self._relevant) >= MAX_CLASSES:
+            self._relevant.clear()  # most are of classes that no longer exist
         relevant = [listener for listener in self._listeners if listener.is_relevant(shape)]
         found = self._relevant[shape.id] = relevant, [plugin for plugin in relevant if not plugin.only_annotations]
         return found

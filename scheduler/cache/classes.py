@@ -9,6 +9,7 @@ share their decoded spec, so most pods are classified by one look-up.
 import hashlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from weakref import WeakValueDictionary, ref
 
 import msgspec
 from msgspec.structs import replace
@@ -22,10 +23,15 @@ from seatrial.scheduler.pods.cpu_binding import may_bind
 from seatrial.scheduler.pods.host_ports import host_ports
 from seatrial.scheduler.pods.requests import nonzero_requests, pod_requests
 
+_SpecKey = tuple[int, tuple[str | None, ...] | None]  # identity of the spec, and the marks of its pod
 
-@dataclass(slots=True, eq=False)
+
+@dataclass(slots=True, eq=False, weakref_slot=True)
 class EquivalenceClass:
-    """One class. `example` is one of its pods: plugins must read only what they declared of it."""
+    """One class. `example` is one of its pods: plugins must read only what they declared of it.
+
+    `id` is never given to another class.
+    """
 
     id: int
     example: Pod
@@ -42,7 +48,7 @@ class EquivalenceClass:
 
 
 class ClassRegistry:
-    """Finds the class of each pod."""
+    """Finds the class of each pod. A spec is known while some pod has it, and a class while someone refers to it."""
 
     def __init__(self, resources: ResourceIndex, labels: Iterable[str] = (), annotations: Iterable[str] = ()) -> None:
         """`labels`, `annotations`: the keys that plugins read. Other keys are not part of a class."""
@@ -50,11 +56,17 @@ class ClassRegistry:
         self._labels = tuple(sorted(labels))
         self._annotations = tuple(sorted(annotations))
         self._distinctions: list[Callable[[Pod], object]] = []
-        self._by_content: dict[bytes, EquivalenceClass] = {}
-        self._by_spec: dict[tuple[int, tuple[str | None, ...] | None], tuple[PodSpec, EquivalenceClass]] = {}
+        self._by_content: WeakValueDictionary[bytes, EquivalenceClass] = WeakValueDictionary()
+        self._by_spec: dict[_SpecKey, tuple[ref[EquivalenceClass], ref[PodSpec]]] = {}
+        self._made = 0
 
     def __len__(self) -> int:
         return len(self._by_content)
+
+    @property
+    def specs(self) -> int:
+        """The number of specs whose class is known without reading them; several with different marks count each."""
+        return len(self._by_spec)
 
     def distinguish(self, by: Callable[[Pod], object]) -> None:
         """Make pods for which `by` differs members of different classes, and pods of DaemonSets of classes apart.
@@ -76,13 +88,15 @@ class ClassRegistry:
                 values = tuple(marks)
         if self._distinctions and of_daemon_set(pod):
             values = (*(values or ()), "of a DaemonSet")
-        known = self._by_spec.get((id(pod.spec), values))
+        key = (id(pod.spec), values)
+        known = self._by_spec.get(key)
         if known is not None:
-            return known[1]
+            found = known[0]()
+            if found is not None:
+                return found
         found = self._by_reading(pod, values)
-        if len(self._by_spec) >= 65536:  # bounded, because the specs of bound pods differ by node name
-            self._by_spec.clear()
-        self._by_spec[id(pod.spec), values] = (pod.spec, found)  # keeps the spec alive, so that its id stays unique
+        # Removed with the spec, before another one can have its id. The class is not held: its example has a spec too.
+        self._by_spec[key] = ref(found), ref(pod.spec, lambda _: self._by_spec.pop(key, None))
         return found
 
     def _by_reading(self, pod: Pod, values: tuple[str | None, ...] | None) -> EquivalenceClass:
@@ -109,9 +123,8 @@ class ClassRegistry:
             vector = [(PODS_COLUMN, 1), *((self._resources.column(name), value) for name, value in requests.items())]
             # Node names of one pod must not affect the class.
             example = replace(pod, spec=replace(spec, node_name="", affinity=affinity))
-            found = EquivalenceClass(
-                len(self._by_content), example, requests, vector, nonzero, _digest(content), invalid
-            )
+            found = EquivalenceClass(self._made, example, requests, vector, nonzero, _digest(content), invalid)
+            self._made += 1
             self._by_content[content] = found
         return found
 

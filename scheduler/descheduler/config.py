@@ -1,7 +1,7 @@
 """DeschedulerConfiguration: parsing and validation. Errors name the field, what was expected and what was found."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +12,8 @@ from seatrial.scheduler.api.wire import LabelSelector
 from seatrial.scheduler.api.yaml_files import load_yaml
 from seatrial.scheduler.client.leader import LeaderElection
 from seatrial.scheduler.descheduler.args import Args, ArgsError, MigrationControllerArgs, check_duration, read_args
-from seatrial.scheduler.descheduler.framework import Balance, Deschedule, Plugin
-from seatrial.scheduler.descheduler.plugins.registry import PLUGINS
+from seatrial.scheduler.descheduler.framework import Balance, Deschedule, Evictor, Plugin
+from seatrial.scheduler.descheduler.plugins.registry import PLUGINS, PluginError, installed, load_installed
 
 KIND, GROUP = "DeschedulerConfiguration", "descheduler/"
 MIGRATION_CONTROLLER, DEFAULT_EVICTOR = "MigrationController", "DefaultEvictor"
@@ -97,6 +97,7 @@ class Profile:
     evictor: str
     filters: Sequence[str]
     migration: MigrationControllerArgs
+    evictors: Mapping[str, tuple[type[Evictor], Args]] = field(default_factory=dict)  # of other packages, by name
 
 
 def load(path: Path) -> Configuration:
@@ -132,10 +133,10 @@ def parse(given: Any) -> Configuration:
         raise ConfigError(str(error)) from error
     except ValueError as error:
         raise ConfigError(f"leaderElection.{error}") from error
-    for field in ("per_node", "per_namespace", "total"):
-        value = getattr(found, f"max_no_of_pods_to_evict_{field}")
+    for scope in ("per_node", "per_namespace", "total"):
+        value = getattr(found, f"max_no_of_pods_to_evict_{scope}")
         if value is not None and value < 0:
-            raise ConfigError(f"maxNoOfPodsToEvict ({field}): expected 0 or more, found {value}")
+            raise ConfigError(f"maxNoOfPodsToEvict ({scope}): expected 0 or more, found {value}")
     expand(found)
     return found
 
@@ -163,7 +164,7 @@ def _expand(profile: ProfileConfig, name: str) -> Profile:
     for entry in profile.plugin_config:
         if entry.name in given:
             raise ConfigError(f"{where}: pluginConfig: {entry.name} is given twice")
-        if entry.name not in {*PLUGINS, *EVICTORS}:
+        if entry.name not in _known():
             raise ConfigError(f"{where}: pluginConfig: no plugin {entry.name!r}; there are: {', '.join(_known())}")
         given[entry.name] = entry.args
     evictors = _names(profile.plugins.evict, (MIGRATION_CONTROLLER,))
@@ -172,9 +173,9 @@ def _expand(profile: ProfileConfig, name: str) -> Profile:
     if len(evictors) > 1:
         raise ConfigError(f"{where}: only one evict plugin can be enabled")
     filters = _names(profile.plugins.filter, (MIGRATION_CONTROLLER,))
-    for evictor in (*evictors, *filters):
-        if evictor not in EVICTORS:
-            raise ConfigError(f"{where}: no evict or filter plugin {evictor!r}; there are: {', '.join(EVICTORS)}")
+    others = {
+        evictor: _other_evictor(where, evictor, given) for evictor in (*evictors, *filters) if evictor not in EVICTORS
+    }
     return Profile(
         name=name,
         node_selector=profile.node_selector,
@@ -183,7 +184,24 @@ def _expand(profile: ProfileConfig, name: str) -> Profile:
         evictor=evictors[0],
         filters=filters,
         migration=_args(where, MIGRATION_CONTROLLER, MigrationControllerArgs, given),
+        evictors=others,
     )
+
+
+def _other_evictor(where: str, name: str, given: dict[str, Any]) -> tuple[type[Evictor], Args]:
+    """An evictor of another package, with its arguments."""
+    kind = _of_other_package(where, name)
+    if kind is None or not issubclass(kind, Evictor):
+        raise ConfigError(f"{where}: no evict or filter plugin {name!r}; there are: {', '.join(EVICTORS)}")
+    return kind, _args(where, name, kind.args, given)
+
+
+def _of_other_package(where: str, name: str) -> type[Plugin] | type[Evictor] | None:
+    points = installed()
+    try:
+        return load_installed(name, points[name]) if name in points else None
+    except PluginError as error:
+        raise ConfigError(f"{where}: {error}") from error
 
 
 def _names(listed: PluginSet, default: Sequence[str]) -> list[str]:
@@ -199,7 +217,7 @@ def _plugins(
 ) -> list[tuple[type[Plugin], Args]]:
     found = []
     for name in _names(listed, ()):
-        plugin = PLUGINS.get(name)
+        plugin = PLUGINS.get(name) or _of_other_package(where, name)
         if plugin is None or not issubclass(plugin, kind):
             there = ", ".join(known for known in sorted(PLUGINS) if issubclass(PLUGINS[known], kind))
             raise ConfigError(f"{where}: no {kind.__name__.lower()} plugin {name!r}; there are: {there}")
@@ -215,4 +233,4 @@ def _args(where: str, name: str, kind: type[Any], given: dict[str, Any]) -> Any:
 
 
 def _known() -> list[str]:
-    return sorted({*PLUGINS, *EVICTORS})
+    return sorted({*PLUGINS, *EVICTORS, *installed()})

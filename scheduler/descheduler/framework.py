@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from seatrial.scheduler.api.clock import Clock
 from seatrial.scheduler.api.core import Node
+from seatrial.scheduler.client.rest import Rest
 from seatrial.scheduler.descheduler.args import Args
 from seatrial.scheduler.descheduler.limits import EvictionLimiter
 from seatrial.scheduler.descheduler.objects import Pod
@@ -19,10 +20,20 @@ log = logging.getLogger(__name__)
 Patch = Callable[[str, dict[str, Any]], None]  # sends a merge patch to a path
 
 
+@dataclass(frozen=True, slots=True)
+class EvictorContext:
+    """What an evictor of another package is built with."""
+
+    state: ClusterState
+    clock: Clock
+    rest: Rest
+
+
 class Evictor(ABC):
-    """Filter and evict plugin of a profile."""
+    """Filter and evict plugin of a profile. One of another package is built with an `EvictorContext` and its `args`."""
 
     name: ClassVar[str]
+    args: ClassVar[type[Args]] = Args
 
     @abstractmethod
     def may_evict(self, pod: Pod) -> bool:

@@ -20,7 +20,7 @@ from seatrial.scheduler.client.informer import Following, Informer
 from seatrial.scheduler.client.rest import Rest, refusal
 from seatrial.scheduler.descheduler.config import DEFAULT_EVICTOR, MIGRATION_CONTROLLER, Configuration, Profile, expand
 from seatrial.scheduler.descheduler.evictors import DefaultEvictor, MigrationEvictor
-from seatrial.scheduler.descheduler.framework import Evictor
+from seatrial.scheduler.descheduler.framework import Evictor, EvictorContext
 from seatrial.scheduler.descheduler.migration.controller import MigrationController
 from seatrial.scheduler.descheduler.objects import WORKLOADS, Pod, WorkloadObject
 from seatrial.scheduler.descheduler.rounds import RoundError, Rounds
@@ -78,10 +78,13 @@ class Shell:
 
     def _with_evictors(self, profiles: Sequence[Profile]) -> list[tuple[Profile, Evictor, list[Evictor]]]:
         found: list[tuple[Profile, Evictor, list[Evictor]]] = []
+        context = EvictorContext(self.state, self._clock, self._rest)
         for profile, controller in zip(profiles, self.controllers, strict=True):
             migration = MigrationEvictor(controller)
             direct = DefaultEvictor(self.state, profile.migration, self._rest)
             of: dict[str, Evictor] = {DEFAULT_EVICTOR: direct, MIGRATION_CONTROLLER: migration}
+            for name, (kind, args) in profile.evictors.items():
+                of[name] = kind(context, args)  # type: ignore[call-arg]
             found.append((profile, of[profile.evictor], [of[name] for name in profile.filters]))
         return found
 

@@ -11,7 +11,7 @@ from seatrial.scheduler.framework.rules import rules_for
 from seatrial.scheduler.framework.score_matrix import ScoreMatrix
 
 MAX_KEPT_RESULTS = 20_000_000  # classes times nodes, at 33 bytes each; beyond, the least recently used are dropped
-MIN_CLASSES = 64  # this many classes are kept, however many nodes there are
+MIN_CLASSES, MAX_CLASSES = 64, 4096  # that many classes are kept at least, and at most, however many nodes there are
 
 
 class Runner(PluginRunner):
@@ -43,7 +43,8 @@ class Runner(PluginRunner):
             matrix = self._matrix if rules.rejected is None else None
             found = self._class_scores[shape.id] = ClassScores(self, shape, rules, matrix)
             count = len(self._class_scores)
-            if count * self.handle.columns.capacity > MAX_KEPT_RESULTS and count > MIN_CLASSES:
+            most = max(MIN_CLASSES, min(MAX_KEPT_RESULTS // self.handle.columns.capacity, MAX_CLASSES))
+            if count > most:
                 _, idle = self._class_scores.popitem(last=False)
                 idle.leave()
         else:

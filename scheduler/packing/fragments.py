@@ -29,8 +29,9 @@ class Fragments:
 
     def __init__(self, pods: Sequence[Typical], models: Sequence[str], width: int) -> None:
         """`width`: the number of cards of the widest node."""
-        self._steps: Ints = np.unique(np.array([pod.shape.cpu_milli for pod in pods], dtype=np.int64))
-        rows = len(self._steps) + 1
+        self.steps: Ints = np.unique(np.array([pod.shape.cpu_milli for pod in pods], dtype=np.int64))
+        """Each CPU request of a typical pod, ascending: the upper ends of the ranges."""
+        rows = len(self.steps) + 1
         self._rows = rows
         self.by_card: Floats = np.zeros((len(models) * rows, CARD + 1))
         self.by_free: Floats = np.zeros((len(models) * rows, width + 1))
@@ -40,7 +41,7 @@ class Fragments:
                 shape = pod.shape
                 if not shape.gpus or not shape.runs_on(model):
                     continue
-                first = number * rows + int(np.searchsorted(self._steps, shape.cpu_milli, side="right"))
+                first = number * rows + int(np.searchsorted(self.steps, shape.cpu_milli, side="right"))
                 enough = slice(first, (number + 1) * rows)
                 if shape.gpus == 1:
                     self.by_card[enough] += pod.weight * np.where(left >= shape.gpu_milli, left, 0)
@@ -52,13 +53,14 @@ class Fragments:
         """Thousandths of a GPU that typical pods request with a thousandth of a core, pods without GPU included."""
         self._flat = self.by_card.reshape(-1)
         self._flat_free = self.by_free.reshape(-1)
-        self._width = width + 1
+        self.width = width + 1
+        """Length of a row of `by_free`."""
         self.several = bool(self.by_free.any())
         """Some typical pod requests several cards; if not, `by_free` is nothing but zeros."""
 
     def row(self, model: Ints, cpu: Ints) -> Ints:
         """The tables' row for each model and CPU left (below 0 counts as nothing left)."""
-        rows: Ints = model * self._rows + self._steps.searchsorted(cpu, side="right")
+        rows: Ints = model * self._rows + self.steps.searchsorted(cpu, side="right")
         return rows
 
     def worth(self, states: NodeStates) -> Floats:
@@ -92,7 +94,7 @@ class Fragments:
             after[:, shared:] -= whole * self._flat.take(row_of_whole * (CARD + 1) + CARD)
             if self.several:
                 free = np.maximum(states.free[:, None] - whole, 0)
-                after[:, shared:] += self._flat_free.take(row_of_whole * self._width + free)
+                after[:, shared:] += self._flat_free.take(row_of_whole * self.width + free)
         if shared:
             options = self._shares(row[:, :shared], cards[:, None, :], shapes.part[:shared, None], each[:, :shared])
             after[:, :shared] += options.max(axis=2)
@@ -119,7 +121,7 @@ class Fragments:
         if self.several:
             free = cards == CARD
             whole = free.sum(axis=-1)
-            start = row * self._width
+            start = row * self.width
             opened = self._flat_free.take(start + np.maximum(whole - 1, 0))
             kept = self._flat_free.take(start + whole)
             change += np.where(free, opened[..., None], kept[..., None])

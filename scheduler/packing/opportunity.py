@@ -18,8 +18,10 @@ Two things have a price:
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from seatrial.scheduler.packing.shapes import CARD, Flags, Floats, Ints, NodeStates, Shape, Shapes
 
@@ -58,6 +60,9 @@ class Demand:
             for each in self.sets
         ]
         self._shares: Floats = np.array(shares)  # of all GPU requested
+
+        self.free = Prices(np.zeros(len(self.large)), np.zeros(len(self.sets)))
+        """The prices while nothing has one."""
 
     def __bool__(self) -> bool:
         return bool(self.large or self.sets)
@@ -109,6 +114,21 @@ class Demand:
         if bill.for_sets is not None:
             cost = cost + bill.for_sets[states.model]
         return cost
+
+    def priced(self, payers: "Payers", prices: "Prices") -> tuple[NDArray[Any], ...]:
+        """What `cost` reads at these prices, for the compiled kernel.
+
+        CPU, memory and cards of the large shapes whose places have a price, and these prices, [priced]; places that a
+        shape needs itself, [priced, shape]; the models that they accept, [model, priced], 1 or 0; what a shape pays on
+        a model that others require, [model, shape], or nothing at all.
+        """
+        bill = payers.bill(prices, self._in_set)
+        which = bill.priced
+        return (
+            self._cpu[which], self._memory[which], self._gpus[which], bill.places.reshape(-1),
+            bill.own[..., 0].copy(), self._accepts[:, which].copy(),
+            np.zeros(0) if bill.for_sets is None else bill.for_sets,
+        )  # fmt: skip
 
     def _fitting(self, free: Ints, cpu: Ints, memory: Ints, model: Ints, which: "slice | Ints" = _ALL) -> Floats:
         """How many pods of some large shapes fit, [large, ..., node]; `model` [node], the others [..., node].

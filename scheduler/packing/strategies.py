@@ -2,13 +2,16 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from functools import cache
+from math import exp
+from typing import Any, Literal
 
 import numpy as np
 
 from seatrial.scheduler.packing.fragments import Fragments
+from seatrial.scheduler.packing.kernel import kernel
 from seatrial.scheduler.packing.opportunity import Demand, Payers, Prices
-from seatrial.scheduler.packing.shapes import CARD, Floats, NodeStates, Shape, Shapes, typical_pods
+from seatrial.scheduler.packing.shapes import CARD, Floats, Ints, NodeStates, Shape, Shapes, typical_pods
 
 StrategyName = Literal["FGD", "Balanced", "OpportunityCost"]
 
@@ -16,6 +19,7 @@ LARGEST_CPU, LARGEST_GPU = 128_000, 8 * CARD  # a node against which what is lef
 BEST_FIT = 100
 """The value of filling a node, in thousandths of a GPU; 10 gives the same results, 300 loses 0.15 points."""
 WORST = -1e6  # thousandths of a GPU: below anything that a placement can cost
+MAX_WIDTH, MAX_PRICED = 129, 256  # cards of a node, counted from 0, and large shapes that the kernel can score
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +40,7 @@ class Outlook:
         `models`: all GPU models of the nodes; `width`: the number of cards of the widest node.
         """
         scarce = Demand(demand, models)
-        nothing = Prices(np.zeros(len(scarce.large)), np.zeros(len(scarce.sets)))
-        return Outlook(Fragments(typical_pods(demand), models, width), scarce, nothing)
+        return Outlook(Fragments(typical_pods(demand), models, width), scarce, scarce.free)
 
 
 class Requests:
@@ -46,6 +49,14 @@ class Requests:
     def __init__(self, shapes: Shapes, outlook: Outlook) -> None:
         self.shapes = shapes
         self.payers: Payers = outlook.demand.payers(shapes)
+        self._compiled: tuple[StrategyName, Outlook, Any] | None = None
+
+    def compiled(self, strategy: StrategyName, outlook: Outlook) -> Any | None:
+        """The kernel's `Scorer` for these shapes; None where there is no kernel, or the tables are too large for it."""
+        known = self._compiled
+        if known is None or known[0] != strategy or known[1] is not outlook:
+            known = self._compiled = strategy, outlook, _scorer(strategy, outlook, self)
+        return known[2]
 
 
 Strategy = Callable[[Outlook, NodeStates, Requests], Floats]
@@ -90,9 +101,55 @@ STRATEGIES: dict[StrategyName, Strategy] = {
 }
 
 
+def scores(strategy: StrategyName, outlook: Outlook, states: NodeStates, requests: Requests) -> Ints:
+    """Scores of all shapes on some nodes, [shape, node], by the compiled kernel where it has been built."""
+    scorer = requests.compiled(strategy, outlook)
+    if scorer is None:
+        found: Ints = STRATEGIES[strategy](outlook, states, requests).T.astype(np.int64)
+        return found
+    result = np.empty((len(requests.shapes), len(states.cpu)), np.int64)
+    scorer.score(states.model, states.cpu, states.memory, np.ascontiguousarray(states.cards), result)
+    return result
+
+
+def _scorer(strategy: StrategyName, outlook: Outlook, requests: Requests) -> Any | None:
+    module = kernel()
+    fragments, shapes = outlook.fragments, requests.shapes
+    if module is None or fragments.width > MAX_WIDTH or len(outlook.demand.large) > MAX_PRICED:
+        return None
+    prices = outlook.prices if strategy == "OpportunityCost" else outlook.demand.free
+    priced = outlook.demand.priced(requests.payers, prices)
+    tables = (fragments.by_card, fragments.by_free, fragments.steps)
+    columns = (shapes.cpu, shapes.memory, shapes.whole, shapes.part, shapes.request)
+    sizes = (
+        list(STRATEGIES).index(strategy), fragments.several, len(fragments.steps) + 1, fragments.width,
+        len(fragments.by_card) // (len(fragments.steps) + 1), shapes.shared,
+    )  # fmt: skip
+    return module.Scorer((*tables, *columns, grades(), *priced), sizes, fragments.gpu_per_cpu)
+
+
 def graded(gains: Floats) -> Floats:
-    """Gains in thousandths of a GPU as whole numbers from 0 to 100, as FGD's authors do: 50 for no change."""
-    return np.floor(100 / (1 + np.exp(np.maximum(gains, WORST / 10) / -CARD)))
+    """Gains in thousandths of a GPU as whole numbers from 0 to 99, as FGD's authors do: 50 for no change.
+
+    That is ⌊100 / (1 + e^(-gain / 1000))⌋. It is looked up, because NumPy's exponential differs between processors in
+    the last bit.
+    """
+    return np.searchsorted(grades(), gains, side="right").astype(np.float64)
+
+
+@cache
+def grades() -> Floats:
+    """The least gain of each grade from 1 to 99, found by bisection."""
+    found = []
+    for grade in range(1, 100):
+        low, high = WORST / 10, -WORST / 10
+        while low < (middle := (low + high) / 2) < high:
+            if 100 / (1 + exp(middle / -CARD)) >= grade:
+                high = middle
+            else:
+                low = middle
+        found.append(high)
+    return np.array(found)
 
 
 def spread_out(gains: Floats) -> Floats:

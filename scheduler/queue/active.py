@@ -25,7 +25,7 @@ class Entry:
     told: str = ""  # what the pod's owner was told last as a member of its group
     grouped: bool = False  # placed with its pod group, as one decision
     held: Status | None = None  # PreEnqueue or a gate holds the pod back
-    rejected_by_taint: bool = False  # the last message names a taint or cordon of a node
+    reason_of_nodes: bool = False  # the last message names a taint or cordon, or that there is no node
 
 
 class ActiveQueue:

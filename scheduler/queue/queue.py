@@ -126,12 +126,14 @@ class SchedulingQueue:
             for entry in self.waiting.overdue(now - LEFTOVER_SECONDS):
                 self.wake(entry)
 
-    def retry_rejected_by_taint(self) -> None:
-        """Try waiting pods that a taint rejected again after their backoff: the reason may be another one now.
+    def retry_for_reason_of_nodes(self) -> None:
+        """Try waiting pods that a taint rejected, or the lack of nodes, again after their backoff: the reason may be
+        another one now.
 
-        Upstream moves them on the same event (`isSchedulableAfterNodeChange` of TaintToleration).
+        Upstream moves them on the same events (`isSchedulableAfterNodeChange` of TaintToleration; a pod that no plugin
+        rejected, on every event).
         """
-        for entry in [entry for entry in self.waiting if entry.rejected_by_taint]:
+        for entry in [entry for entry in self.waiting if entry.reason_of_nodes]:
             self.waiting.remove(entry.info.uid)
             self._backoff.push(entry)
 

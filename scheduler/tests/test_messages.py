@@ -90,6 +90,17 @@ def test_no_nodes_at_all() -> None:
     assert rig.message("p").startswith("no nodes available to schedule pods")
 
 
+def test_the_reason_after_the_first_node_came() -> None:
+    """A pod that was tried without nodes is tried again when the first one comes, though it does not fit there."""
+    rig = Rig()
+    rig.submit(pod("p").request(cpu=8))
+    rig.run()
+    rig.node("n", cpu="4")
+    rig.clock.advance(1.0)
+    rig.run()
+    assert rig.message("p").startswith("0/1 nodes are available: 1 Insufficient cpu.")
+
+
 def test_too_many_pods() -> None:
     rig = Rig()
     rig.node("n", pods=1)

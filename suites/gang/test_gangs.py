@@ -13,8 +13,9 @@ from seatrial.fixtures.promises import minors, reservation_of
 from seatrial.fixtures.trial import TRIAL_LABEL, Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.harness.subject.protocol import Subject
-from seatrial.scheduler.api.builders import PodBuilder, gang, node, pod, reservation
+from seatrial.scheduler.api.builders import PodBuilder, gang, node, pod, priority_class, reservation
 from seatrial.scheduler.api.podgroup import BIND_GANG_GROUP, BIND_MEMBER_COUNT, GANG_GROUPS, GANG_MODE
+from seatrial.scheduler.api.transport import Request
 
 pytestmark = [pytest.mark.needs(Capability.HARDWARE)]
 
@@ -98,6 +99,41 @@ def test_more_members_than_the_minimum(cluster: Trial, expect: Expect) -> None:
     cluster.add(node("n2").cards(1))
 
     expect.bound(*names("train", 4))
+
+
+@pytest.mark.feature("GANG-5.annotations")
+@pytest.mark.case("GA-037", severity="critical")
+def test_the_member_that_stands_in_the_queue_for_its_gang_is_deleted(cluster: Trial, expect: Expect) -> None:
+    """One of two members waits. The others come while the queue is full of more important pods; the first of them is
+    deleted before its turn, with no event after it: the two that are left are bound."""
+    important = [f"first-{number}" for number in range(500)]
+    members = [pod(name).gpus(1).in_light_gang("train", 2) for name in names("train", 3)]
+    cluster.apply(priority_class("trial-first", 9000))
+    cluster.add(node("n0").taint("full"))
+    cluster.submit(*(pod(name).request(cpu="10m").priority_class("trial-first") for name in important))
+    cluster.submit(members[0])
+    expect.stable(seconds=12)
+    path, transport = f"/api/v1/namespaces/{cluster.name}/pods", cluster.cluster.transport
+    coming = [built.select({TRIAL_LABEL: cluster.name}).manifest for built in members[1:]]
+
+    def react(line: bytes) -> None:
+        """As a controller that acts at once: the members come with the first placement, and one goes when it came."""
+        event = orjson.loads(line)
+        metadata, bound_to = event["object"]["metadata"], event["object"].get("spec", {}).get("nodeName")
+        if bound_to and metadata["name"] in important:
+            while coming:
+                transport.send(Request("POST", path, orjson.dumps(coming.pop(0))), lambda _: None)
+        if event["type"] == "ADDED" and metadata["name"] == "train-1":
+            transport.send(Request("DELETE", f"{path}/train-1"), lambda _: None)
+
+    version = orjson.loads(cluster.call("GET", path).body)["metadata"]["resourceVersion"]
+    stream = transport.stream(Request("GET", f"{path}?watch=1&resourceVersion={version}"), react, lambda _: None)
+    try:
+        cluster.add(node("n1").cpu(64).cards(2).pods(1000))
+        expect.bound("train-0", within=60)
+        expect.bound("train-2", within=60)
+    finally:
+        stream.close()
 
 
 @pytest.mark.feature("GANG-1.status")

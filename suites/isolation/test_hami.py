@@ -12,11 +12,13 @@ from pathlib import Path
 
 import orjson
 import pytest
+import yaml
 
 from seatrial.fake_devices.hami.region import CardLimits, ProcessUsage, new_region, write_region
 from seatrial.fixtures.expect import Expect
+from seatrial.fixtures.features import suites_folder
 from seatrial.fixtures.promises import devices_of, first_of
-from seatrial.fixtures.trial import Container, Trial
+from seatrial.fixtures.trial import TRIAL_LABEL, Container, Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.harness.devices.hami_core import MONITOR_ANNOTATION
 from seatrial.harness.devices.hami_release import VERSION_LABEL
@@ -24,13 +26,14 @@ from seatrial.harness.hami.chart import Manifest, manifests
 from seatrial.harness.hami.monitor import Monitor, serving
 from seatrial.harness.hami.sources import pods_of_node
 from seatrial.harness.quantities import units
-from seatrial.scheduler.api.builders import PodBuilder, node, pod
+from seatrial.scheduler.api.builders import PROBE_COMMAND, PROBE_IMAGE, PodBuilder, node, pod
 from seatrial.scheduler.api.core import Pod
 from seatrial.scheduler.api.device import (
     GPU_DRIVER_LABEL,
     GPU_ISOLATION_PROVIDER,
     GPU_MEMORY,
 )
+from seatrial.scheduler.api.extension import KOORD_SCHEDULER
 
 pytestmark = [pytest.mark.needs(Capability.NODES)]
 
@@ -164,6 +167,38 @@ def selects(daemon: Manifest, labels: dict[str, str]) -> bool:
     return wanted.items() <= labels.items()
 
 
+@pytest.mark.feature("DEV-8.manifest-hami-core-distribute")
+@pytest.mark.case("IS-019", severity="critical")
+@pytest.mark.needs(Capability.OWN_CLUSTER)  # its pods tolerate everything and would go to nodes of others
+def test_the_released_daemon_set_reaches_every_gpu_node(cluster: Trial, expect: Expect) -> None:
+    """A pod of the announced DaemonSet runs on each node labelled node-type=gpu, a tainted one and a later one too, and
+    on no other node; each has the host's folder for the library."""
+    labelled = {name: node(name).gpus("a10", 1).label("node-type", "gpu") for name in ("g1", "g2", "g3")}
+    cluster.add(labelled["g1"], labelled["g2"].taint("only", "gpu"), node("c1").cpu(64))
+    (released,) = yaml.safe_load_all((suites_folder() / "manifests/v1.6/hami-core-distribute.yaml").read_bytes())
+    released["metadata"]["namespace"] = cluster.name
+    released["spec"]["template"]["spec"]["nodeSelector"] = {TRIAL_LABEL: cluster.name}
+    path = _COLLECTIONS["DaemonSet"].format(ns=cluster.name)
+    name = cluster.accept(released, path)["metadata"]["name"]
+
+    def reached() -> list[str]:
+        return sorted(found.spec.node_name for found in cluster.pods() if found.status.phase == "Running")
+
+    try:
+        assert cluster.cluster.wait(lambda: reached() == ["g1", "g2"], within=30), cluster.timeline()
+        expect.stable(seconds=5)
+        cluster.add(labelled["g3"])
+        assert cluster.cluster.wait(lambda: reached() == ["g1", "g2", "g3"], within=30), cluster.timeline()
+        folders = [
+            {volume["name"]: volume["hostPath"]["path"] for volume in found["spec"]["volumes"] if "hostPath" in volume}
+            for found in orjson.loads(cluster.call("GET", f"/api/v1/namespaces/{cluster.name}/pods").body)["items"]
+        ]
+        assert [found["vgpu-hook"] for found in folders] == ["/usl/local/vgpu"] * 3, "the announcement's own spelling"
+    finally:
+        cluster.call("DELETE", f"{path}/{name}?propagationPolicy=Foreground")
+        assert cluster.cluster.wait(lambda: cluster.call("GET", f"{path}/{name}").code == 404, within=60)
+
+
 # -- the monitor ------------------------------------------------------------------------------------------------------
 
 
@@ -247,3 +282,32 @@ def test_a_pod_that_is_gone_is_not_shown(cluster: Trial, expect: Expect, tmp_pat
         assert {name for _, name in scrape(url)} == {"a", "b"}
         cluster.delete("a")
         assert {name for _, name in scrape(url)} == {"b"}
+
+
+@pytest.mark.feature("DEV-9.manifest-hami-share")
+@pytest.mark.case("IS-018", severity="critical")
+@pytest.mark.profile(KOORD_SCHEDULER)
+def test_the_released_tenants(cluster: Trial, expect: Expect, tmp_path: Path) -> None:
+    """The two announced tenants share the only card, 40 % each, the monitor shows what each uses, and a third one like
+    them finds no room."""
+    cluster.add(node("n1").gpus("a10", 1).isolation())
+    tenants = list(yaml.safe_load_all((suites_folder() / "manifests/v1.7/hami-share.yaml").read_bytes()))
+    for tenant in tenants:
+        tenant["metadata"]["namespace"] = cluster.name
+        tenant["metadata"]["annotations"] = {MONITOR_ANNOTATION: "true"}
+        tenant["spec"]["nodeSelector"] = {TRIAL_LABEL: cluster.name}
+        tenant["spec"]["containers"][0] |= {"image": PROBE_IMAGE, "command": [*PROBE_COMMAND]}  # it says what it got
+        cluster.apply(tenant)
+
+    for number, placed in enumerate(expect.running("tenant-a", "tenant-b"), 1):
+        inside = cluster.container(placed.metadata.name)
+        assert (inside.cards(), inside.env["CUDA_DEVICE_SM_LIMIT"]) == (("/dev/nvidia0",), "40")
+        books(tmp_path, placed, inside, used=number << 30, core=10 * number)
+    with metrics_of(cluster, tmp_path) as url:
+        found = scrape(url)
+    assert found["vGPU_device_memory_usage_in_bytes", "tenant-a"] == 1 << 30
+    assert found["vGPU_device_memory_usage_in_bytes", "tenant-b"] == 2 << 30
+    third = tenants[0]
+    third["metadata"]["name"] = "tenant-c"
+    cluster.apply(third)
+    expect.pending("tenant-c")

@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.needs(Capability.CONTAINERS)]
 
 
 @pytest.mark.feature("QOS-1.node-metric")
-@pytest.mark.case("LA-025", severity="critical")
+@pytest.mark.case("LA-026", severity="critical")
 @pytest.mark.long(seconds=100)
 def test_use_of_this_machine_is_reported(cluster: Trial, expect: Expect) -> None:
     """One pod computes all the time, another sleeps: their use differs, and the node uses as much as they do."""

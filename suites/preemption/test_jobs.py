@@ -518,3 +518,31 @@ def test_a_gang_whose_victims_still_end_evicts_nobody_else(classes: Trial, expec
 
     expect.stable(seconds=20)
     assert left(classes) == ["middle"]
+
+
+@pytest.mark.feature("PRE-3.given-back")
+@pytest.mark.case("JP-038", severity="critical")
+@pytest.mark.long(30)
+def test_room_that_the_quota_no_longer_admits_is_given_back(classes: Trial, expect: Expect) -> None:
+    """While the victims terminate, the quota of the gang becomes too small for it. The room is held until the waiting
+    time of the gang ends; then it goes to a less important pod."""
+    hosts(classes, n1=1, n2=1)
+    name = f"{classes.name}-team"
+    classes.apply(quota(name).min(cpu=2).max(cpu=4).manifest)
+    classes.submit(filler("low-1", "n1"), filler("low-2", "n2"))
+    expect.running("low-1", "low-2")
+    for where in ("n1", "n2"):
+        classes.inject({"node": where, "verb": "frozen", "for": 8})
+    classes.apply(gang("train", 2).waiting_time(20))
+    classes.submit(*(built.request(cpu=2).quota(name) for built in workers("train", 2)))
+    expect.gone("low-1", "low-2")
+    assert classes.cluster.wait(lambda: all(nominated(classes, *names("train", 2))), within=5)
+
+    path = f"/apis/scheduling.sigs.k8s.io/v1alpha1/namespaces/{classes.name}/elasticquotas/{name}"
+    assert classes.call("PATCH", path, {"spec": {"max": {"cpu": "2"}}}).ok
+    assert classes.cluster.wait(lambda: classes.find("low-1") is None and classes.find("low-2") is None, within=30)
+    classes.submit(filler("next", "n1"))
+    expect.stable(seconds=5)
+    assert not classes.pod("next").spec.node_name, "the room of the gang was given away before its time ended"
+
+    expect.running("next", within=90)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from seatrial.harness.apiserver.cel.checking import check, escaped
+from seatrial.harness.apiserver.cel.checking import escaped
 from seatrial.harness.apiserver.cel.expressions import (
     VALUES_A_STEP,
     ExpressionError,
@@ -20,12 +20,12 @@ from seatrial.harness.apiserver.cel.expressions import (
     value_count,
     value_of,
 )
-from seatrial.harness.apiserver.field_errors import Cause, quoted
+from seatrial.harness.apiserver.field_errors import Cause
 
 if TYPE_CHECKING:
     from seatrial.harness.apiserver.cel.evaluating import Budget
 
-_RULES: Final = "x-kubernetes-validations"
+RULES: Final = "x-kubernetes-validations"
 _OLD: Final = re.compile(r"\boldSelf\b")
 _NAMED: Final = ("name", "generateName")  # fields of metadata that rules can read
 _DURATION: Final = re.compile(r"[+-]?(0|(\d+(\.\d*)?(ns|us|µs|ms|s|m|h))+)")
@@ -36,10 +36,10 @@ Schema = Mapping[str, Any]
 
 def has_rules(schema: Schema) -> bool:
     """Whether the schema contains a rule."""
-    return _RULES in schema or any(has_rules(sub) for sub in _below(schema))
+    return RULES in schema or any(has_rules(sub) for sub in below(schema))
 
 
-def _below(schema: Schema) -> Iterator[Schema]:
+def below(schema: Schema) -> Iterator[Schema]:
     yield from (schema.get("properties") or {}).values()
     for name in ("items", "additionalProperties"):
         if isinstance(schema.get(name), Mapping):
@@ -78,7 +78,7 @@ class _Run(NamedTuple):
 def _visit(schema: Schema, value: Any, old: Any, path: str, run: _Run) -> None:
     if value is None:
         return
-    for rule in schema.get(_RULES) or ():
+    for rule in schema.get(RULES) or ():
         if run.budget.exhausted:
             return  # reported with the rule that exceeded the limit; upstream too evaluates no further rules
         _evaluate(schema, rule, value, old, path, run)
@@ -199,52 +199,3 @@ def _duration(text: str) -> timedelta:
     for number, unit in _PIECE.findall(text):
         found += timedelta(seconds=float(number) * _UNITS[unit])
     return -found if text.startswith("-") else found
-
-
-# -- checks of a definition -------------------------------------------------------------------------------------------
-
-
-def check_rules(spec: Mapping[str, Any]) -> list[Cause]:
-    """The causes for all rules of a CRD that cannot be compiled. `spec` is the spec of the CRD."""
-    versions = [version for version in spec.get("versions") or () if isinstance(version, Mapping)]
-    schemas = [(version.get("schema") or {}).get("openAPIV3Schema") or {} for version in versions]
-    if schemas and all(schema == schemas[0] for schema in schemas):  # upstream reports a shared schema once
-        schemas, places = schemas[:1], ["spec.validation.openAPIV3Schema"]
-    else:
-        places = [f"spec.versions[{number}].schema.openAPIV3Schema" for number in range(len(schemas))]
-    causes: list[Cause] = []
-    for schema, place in zip(schemas, places, strict=True):
-        if has_rules(schema):
-            _check_rules(schema, place, causes, top=True)
-    return causes
-
-
-def _check_rules(schema: Schema, place: str, causes: list[Cause], *, top: bool = False) -> None:
-    seen = {**schema, "x-kubernetes-embedded-resource": True} if top else schema
-    for number, rule in enumerate(schema.get(_RULES) or ()):
-        path = f"{place}.{_RULES}[{number}]"
-        if not str(rule.get("rule") or "").strip():
-            causes.append(Cause(f"{path}.rule", "FieldValueRequired", "Required value: rule is not specified"))
-            continue
-        for field in ("rule", "messageExpression"):
-            try:
-                if rule.get(field):
-                    check(str(rule[field]), {"self": seen, "oldSelf": None if rule.get("optionalOldSelf") else seen})
-            except ExpressionError as error:
-                message = f"Invalid value: {_as_go(rule)}: {error}"
-                causes.append(Cause(f"{path}.{field}", "FieldValueInvalid", message))
-    for name, sub in (schema.get("properties") or {}).items():
-        _check_rules(sub, f"{place}.properties[{name}]", causes)
-    for name in ("items", "additionalProperties"):
-        if isinstance(schema.get(name), Mapping):
-            _check_rules(schema[name], f"{place}.{name}", causes)
-
-
-def _as_go(rule: Mapping[str, Any]) -> str:
-    """The rule as Go prints the struct."""
-    texts = ", ".join(
-        f"{name[0].upper()}{name[1:]}:{quoted(str(rule.get(name) or ''))}"
-        for name in ("rule", "message", "messageExpression")
-    )
-    rest = f"Reason:(*apiextensions.FieldValueErrorReason)(nil), FieldPath:{quoted(str(rule.get('fieldPath') or ''))}"
-    return f"apiextensions.ValidationRule{{{texts}, {rest}, OptionalOldSelf:(*bool)(nil)}}"

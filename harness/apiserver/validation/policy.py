@@ -7,7 +7,7 @@ import orjson
 
 from seatrial.harness.apiserver.field_errors import Cause, Causes, forbidden, immutable, invalid, required, unsupported
 from seatrial.harness.apiserver.names import Object, dns_1035, subdomain
-from seatrial.harness.apiserver.schemas.custom_rules import check_rules
+from seatrial.harness.apiserver.schemas.rule_checks import check_rules
 from seatrial.harness.apiserver.schemas.structural import check_approval, check_schemas
 from seatrial.harness.apiserver.validation.placement import check_label_selector
 from seatrial.harness.apiserver.validation.resources import NOT_NEGATIVE

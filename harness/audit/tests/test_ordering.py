@@ -74,6 +74,12 @@ class Server:
         self.lines[request.path.partition("?")[0]] = on_line
         return Open()
 
+    def store(self, path: str, objects: list[tuple[int, Json]]) -> None:
+        """What a list shows from now on: objects with their versions."""
+        self._listed[path] = [
+            {**body, "metadata": {**body["metadata"], "resourceVersion": str(version)}} for version, body in objects
+        ]
+
     def tell(self, path: str, version: int, body: Json, event: str = "MODIFIED") -> None:
         meta = {**body["metadata"], "resourceVersion": str(version)}
         self.lines[path](json.dumps({"type": event, "object": {**body, "metadata": meta}}).encode())
@@ -161,6 +167,27 @@ def test_a_quota_is_judged_by_what_its_max_was(clock: SimClock) -> None:
     server.tell(PODS, 108, a_pod("c", node="n1", quota="q"))
     clock.advance(60)
     assert [violation.invariant for violation in auditor.violations] == ["AUD-602"]
+
+
+def test_events_are_judged_at_once_when_the_watches_show_what_a_list_shows(clock: SimClock) -> None:
+    """A node loses its taint and gets a pod; another pod is deleted. Each watch is behind the list once."""
+    server, follower, auditor = follow(clock, {NODES: [a_node(**TAINT)], PODS: [a_pod("old")]})
+    server.store(NODES, [(102, a_node())])
+    server.store(PODS, [(103, a_pod("p", node="n1"))])
+    server.tell(PODS, 101, a_pod("p"), "ADDED")
+    server.tell(PODS, 103, a_pod("p", node="n1"))
+    assert not follower.catch_up()  # the node
+    server.tell(NODES, 102, a_node())
+    assert not follower.catch_up()  # the deleted pod
+    assert set(auditor.state.pods) == {"old"}
+    server.tell(PODS, 104, a_pod("old"), "DELETED")
+    assert follower.catch_up()
+    assert set(auditor.state.pods) == {"p"}
+    assert not auditor.violations
+    assert follower.judged_until() == clock.monotonic()
+
+    server.store(PODS, [(103, a_pod("p", node="n1")), (105, a_pod("new"))])
+    assert not follower.catch_up()
 
 
 def test_what_is_listed_is_known_at_once(clock: SimClock) -> None:

@@ -7,6 +7,7 @@ import pytest
 from seatrial.harness.bench.core import Size, bench_core, nothing_placed, starved
 from seatrial.harness.bench.mixes import APP, HOST, MIXES, ZONE, mix
 from seatrial.harness.bench.preempt import Preemptors, bench_preempt
+from seatrial.harness.bench.waiting_gangs import KINDS, bench_waiting_gangs
 from seatrial.harness.errors import UsageError
 
 
@@ -101,3 +102,15 @@ def test_a_configuration_for_another_scheduler_is_refused(tmp_path: Path) -> Non
     config = _configuration(tmp_path, "somebody-else")
     with pytest.raises(UsageError, match="expected a profile for scheduler 'default-scheduler', found none"):
         bench_core(Size(nodes=3, pods=6, repeat=1), mix("cpu"), lambda _: None, config=config)
+
+
+def test_all_pods_are_placed_beside_gangs_that_wait() -> None:
+    figures = bench_waiting_gangs(Size(nodes=40, pods=60, repeat=2), mix("whole"), 3, lambda _: None)
+    assert (figures["gangs"], figures["members"], figures["placed"], figures["invalid_because"]) == (3, 8, 60, [])
+    assert all(0 < figures["pod_us"][kind]["low"] <= figures["pod_us"][kind]["high"] for kind in KINDS)
+    assert list(figures["slower_percent"]) == ["plain", "gathered"]
+
+
+def test_gangs_that_would_have_the_whole_cluster_are_refused() -> None:
+    with pytest.raises(UsageError, match="more than 7 nodes, found --nodes 7"):
+        bench_waiting_gangs(Size(nodes=7, pods=1), mix("whole"), 1, lambda _: None)

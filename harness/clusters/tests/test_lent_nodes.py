@@ -57,12 +57,15 @@ def kubeconfig(cluster: Cluster) -> Path:
 
 
 def marks(cluster: Cluster) -> dict[str, Any]:
-    """What lending can change of each node."""
+    """What lending can change of each node: labels, annotations, taints."""
     found = {}
     for name in NODES:
         body = orjson.loads(cluster.call(Request("GET", f"/api/v1/nodes/{name}")).body)
         meta = body["metadata"]
-        found[name] = (meta["labels"], meta["annotations"], body["spec"].get("taints"), meta["uid"])
+        # kube-controller-manager writes its own when it gets to it: the annotation ttl, the taint not-ready.
+        annotations = {key: value for key, value in meta["annotations"].items() if "kubernetes.io/" not in key}
+        taints = [taint for taint in body["spec"].get("taints") or () if "kubernetes.io/" not in taint["key"]]
+        found[name] = (meta["labels"], annotations, taints, meta["uid"])
     return found
 
 

@@ -77,6 +77,19 @@ def test_pods_go_to_the_scheduler_and_nodes_of_the_run(scope: RunScope) -> None:
     assert toleration == {"key": RUN_LABEL, "operator": "Equal", "value": "1a2b3c", "effect": "NoSchedule"}
 
 
+def test_a_claim_keeps_its_name_when_a_node_is_called_the_same(scope: RunScope) -> None:
+    """The volume refers to it by namespace and name, the pod by name; the pod's node is renamed all the same."""
+    reference = {"namespace": "trial-x", "name": "n1"}
+    body = {"kind": "PersistentVolume", "metadata": {"name": "v"}, "spec": {"claimRef": reference}}
+    _, volume = sent(scope, "POST", "/api/v1/persistentvolumes", body)
+    assert volume["spec"]["claimRef"] == reference
+    _, found = sent(
+        scope, "POST", PODS, pod("p", nodeName="n1", volumes=[{"persistentVolumeClaim": {"claimName": "n1"}}])
+    )
+    assert found["spec"]["volumes"] == [{"persistentVolumeClaim": {"claimName": "n1"}}]
+    assert found["spec"]["nodeName"] == "st-1a2b3c-n1"
+
+
 def test_pods_of_a_template_too(scope: RunScope) -> None:
     body = {"kind": "Deployment", "metadata": {"name": "d"}, "spec": {"template": {"spec": {"containers": []}}}}
     _, found = sent(scope, "POST", "/apis/apps/v1/namespaces/trial-x/deployments", body)
@@ -119,8 +132,16 @@ def test_a_lent_node_has_the_name_that_the_case_gives_it(scope: RunScope) -> Non
     for method in ("PATCH", "DELETE"):
         with pytest.raises(ClusterError, match="does not belong to run"):
             sent(scope, method, "/api/v1/nodes/n2")
+
+
+def test_a_late_event_of_a_pod_keeps_the_name_of_its_node(scope: RunScope) -> None:
+    """The watch delivers the end of a pod after its node was given back; to the auditor it has not moved."""
+    scope.lend("n2", "gpu")
     scope.unlend("n2")
-    assert scope.incoming(body) == body
+    late = b'{"type":"DELETED","object":{"spec":{"nodeName":"gpu"}}}'
+    assert scope.incoming(late) == late.replace(b"gpu", b"n2")
+    scope.lend("n1", "gpu")
+    assert scope.incoming(late) == late.replace(b"gpu", b"n1")
 
 
 def test_objects_of_others_are_not_listed(scope: RunScope) -> None:

@@ -34,13 +34,14 @@ def cambricon_grant(assignment: Assignment) -> ContainerGrant:
         minor = share.device.minor
         nodes += cambricon_nodes(minor)
         if share.slices:
-            nodes += [f"/dev/cambricon-caps/cap_dev{minor}_mi{part.id}" for part in share.slices]
+            for part in share.slices:
+                nodes += part.nodes or (f"/dev/cambricon-caps/cap_dev{minor}_mi{part.id}",)
             profile = assignment.annotations.get(DSMLU_PROFILE, f"{minor}_0_0")
             annotations = {DSMLU_ASSIGNED: "true", DSMLU_INSTANCE: f"{profile}_{share.slices[0].id}"}
         else:
             nodes += [f"/dev/cambr-msgq:{minor}", f"/dev/cambr-rpc:{minor}", f"/dev/cmsg_ctrl{minor}"]
     env = {VARIABLE: ",".join(str(share.device.minor) for share in assignment.shares)}
-    return ContainerGrant(env, (*nodes, *CONTROL_NODES), annotations=annotations)
+    return ContainerGrant(env, tuple(dict.fromkeys((*nodes, *CONTROL_NODES))), annotations=annotations)
 
 
 def _health(record: Any) -> Health:

@@ -9,6 +9,7 @@ from seatrial.harness.devices.vendors.descriptor import UNIT, CardNames, Vendor
 from seatrial.scheduler.api import device as words
 
 CONTROL_NODES = ("/dev/davinci_manager", "/dev/devmm_svm", "/dev/hisi_hdc")
+CREATES_VNPU = "ASCEND_VNPU_SPECS"  # ascend-docker-runtime creates a vNPU of this template for the container
 NODE, VARIABLE = "/dev/davinci", "ASCEND_VISIBLE_DEVICES"
 
 
@@ -25,7 +26,7 @@ def ascend_grant(assignment: Assignment) -> ContainerGrant:
         ids = [part.id for part in slices]
         env = {
             VARIABLE: ",".join(ids),
-            "ASCEND_VNPU_SPECS": slices[0].template,
+            CREATES_VNPU: slices[0].template,
             "ASCEND_RUNTIME_OPTIONS": "VIRTUAL",
         }
         return ContainerGrant(env, (*(f"{NODE}{number}" for number in ids), *CONTROL_NODES))

@@ -23,7 +23,7 @@ from seatrial.scheduler.framework.handle import Handle
 from seatrial.scheduler.framework.state import CycleState, StateKey
 from seatrial.scheduler.packing.opportunity import Market
 from seatrial.scheduler.packing.shapes import NodeStates, Shape, Shapes
-from seatrial.scheduler.packing.strategies import STRATEGIES, Outlook, Requests
+from seatrial.scheduler.packing.strategies import Outlook, Requests, scores
 from seatrial.scheduler.plugins.deviceshare.cache import DeviceCache
 from seatrial.scheduler.plugins.fragmentation.args import DeviceFragmentationArgs, TypicalPod
 from seatrial.scheduler.plugins.fragmentation.fleet import Fleet, free_of, model_of
@@ -59,7 +59,7 @@ class DeviceFragmentation(ScoreBatch):
     def __init__(self, handle: Handle, args: DeviceFragmentationArgs | None = None) -> None:
         args = args or DeviceFragmentationArgs()
         self._handle = handle
-        self._score = STRATEGIES[args.strategy]
+        self._strategy = args.strategy
         self.common_ties = args.common_ties
         self._devices = DeviceCache.of(handle)
         self._fleet = Fleet(handle.cache, self._devices)
@@ -134,7 +134,7 @@ class DeviceFragmentation(ScoreBatch):
             stacked.requests = Requests(Shapes([every[number] for number in order], self._fleet.models), outlook)
             stacked.back = np.argsort(np.array(order, np.int64))
             stacked.learnt = self._learnt
-        found: Ints = self._score(outlook, states, stacked.requests).astype(np.int64).T
+        found = scores(self._strategy, outlook, states, stacked.requests)
         return found if len(found) == 1 else found[stacked.back]
 
     # -- expectations and prices --------------------------------------------------------------------------------------

@@ -143,7 +143,9 @@ def definition(schema: Object, **more: Object) -> Object:
     }
 
 
-SHARED = "spec.validation.openAPIV3Schema.properties[spec].x-kubernetes-validations[0]"
+RULES = "x-kubernetes-validations"
+PLACE = "spec.validation.openAPIV3Schema.properties[spec]"
+SHARED = f"{PLACE}.{RULES}[0]"
 
 
 @pytest.mark.parametrize(
@@ -189,6 +191,60 @@ def test_a_rule_that_cannot_be_compiled_is_refused_with_its_definition(body: Obj
     (cause,) = found["details"]["causes"]
     assert cause["field"] == field
     assert why in cause["message"]
+
+
+ALL_PAIRS = "self.a.all(x, self.a.all(y, x != y))"
+COSTLY = "self.matches('^[a-z]+abcdefghijklmnopqrstuvwxyz0123456789abcdefghijklmn$')"
+OVER = "exceeds budget by factor of"
+
+
+def strings(most: int | None = None, length: int = 100, rules: tuple[str, ...] = ()) -> Object:
+    limit = {} if most is None else {"maxItems": most}
+    checks = {RULES: [{"rule": rule} for rule in rules]}
+    return {"type": "array", **limit, "items": {"type": "string", "maxLength": length, **checks}}
+
+
+@pytest.mark.parametrize(
+    ("schema", "expected"),
+    [
+        pytest.param(spec(ALL_PAIRS, a=strings(10)), [], id="limits-of-size"),
+        pytest.param(
+            spec(ALL_PAIRS, a=strings(1000)), [f"{SHARED}.rule", f"estimated rule cost {OVER} 4.5x"], id="all-pairs"
+        ),
+        pytest.param(
+            spec("true", more={"messageExpression": "self.a.map(x, x + x).join(',')"}, a=strings(99, 400_000)),
+            [f"{SHARED}.messageExpression", f"estimated messageExpression cost {OVER}"], id="message",
+        ),
+        pytest.param(
+            spec("true", a=strings(rules=(COSTLY,))),
+            [f"{PLACE}.properties[a].items.{RULES}[0].rule", f"estimated rule cost {OVER} "],
+            id="in-a-list-without-limit",
+        ),
+    ],
+)  # fmt: skip
+def test_the_cost_of_a_rule_is_estimated_when_it_is_stored(schema: Object, expected: list[str]) -> None:
+    api = Api(bare=True)
+    code, found = api.ask("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition(schema))
+    if not expected:
+        assert code == 201, found
+        return
+    field, why = expected
+    (cause,) = [cause for cause in found["details"]["causes"] if why in cause["message"]]
+    assert (cause["field"], cause["reason"]) == (field, "FieldValueForbidden")
+
+
+def test_the_costs_of_all_rules_are_limited_together() -> None:
+    """Each rule is below its own limit; the four that cost most are named."""
+    rows = strings(4000, rules=(COSTLY,) * 4)
+    api = Api(bare=True)
+    body = definition(spec("true", **dict.fromkeys("abcdefghijklmnopqrstuvwxyz", rows)))
+    code, found = api.ask("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", body)
+    assert code == 422
+    causes = found["details"]["causes"]
+    assert [cause["message"] for cause in causes[:-1]] == [
+        "Forbidden: contributed to estimated rule cost total exceeding cost limit for entire OpenAPIv3 schema"
+    ] * 4
+    assert "rule cost total for entire OpenAPIv3 schema exceeds budget by factor of" in causes[-1]["message"]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,108 @@
+"""The compiled kernel (`kernel.c`): where it is built, and whether it is used.
+
+It gives the same scores as the Python functions, only sooner. Nothing needs it: where it has not been built, or cannot
+be, those functions run. `seatrial build-kernel` builds it, in the virtual environment that it runs in. The file's name
+has a hash of the source, so that a kernel of another version is never loaded.
+"""
+
+import hashlib
+import importlib.machinery
+import importlib.util
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+SWITCH = "SEATRIAL_KERNEL"
+OFF = "off"
+_NAME = "seatrial_kernel"
+_SOURCE = Path(__file__).resolve().with_name("kernel.c")
+_FLAGS = ("-std=c11", "-O2", "-ffp-contract=off", "-fPIC", "-shared", "-fvisibility=hidden")
+"""Without contraction: a fused multiplication and addition would round once where Python rounds twice."""
+
+
+class KernelError(RuntimeError):
+    """The kernel cannot be built or loaded."""
+
+
+def library() -> Path:
+    """Where the kernel of this version, for this machine, is built."""
+    digest = hashlib.sha256(" ".join((*_FLAGS, platform.machine(), sysconfig.get_platform())).encode())
+    digest.update(_SOURCE.read_bytes())
+    return Path(sys.prefix) / "lib" / "seatrial" / f"{_NAME}-{digest.hexdigest()[:16]}.abi3.so"
+
+
+def build(into: Path | None = None) -> Path:
+    """Compile the kernel, if it has not been; `into`: the file to write, by default `library()`.
+
+    Raises:
+        KernelError: there is no compiler, it refuses, or the folder cannot be written.
+    """
+    target = into or library()
+    if target.exists():
+        return target
+    compiler = next((found for name in ("cc", "gcc", "clang") if (found := shutil.which(name))), None)
+    if compiler is None:
+        raise KernelError("no C compiler: expected cc, gcc or clang on PATH (Debian: apt-get install gcc)")
+    headers = sysconfig.get_path("include")
+    if not (Path(headers) / "Python.h").exists():
+        raise KernelError(f"no Python.h in {headers} (Debian: apt-get install python3-dev)")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise KernelError(f"{target.parent}: expected a folder that can be written: {error.strerror}") from error
+    with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
+        made = Path(scratch) / target.name
+        words = [compiler, *_FLAGS, "-I", headers, str(_SOURCE), "-o", str(made)]
+        done = subprocess.run(words, capture_output=True, text=True, check=False)  # noqa: S603 a list of words
+        if done.returncode:
+            raise KernelError(f"{compiler} refused kernel.c:\n{done.stderr[-2000:]}")
+        load(made)  # whoever builds it learns whether it can be loaded
+        made.replace(target)  # atomic: a process that starts meanwhile finds a whole file or none
+    return target
+
+
+def load(path: Path) -> Any:
+    """The extension module in this file.
+
+    Raises:
+        KernelError: it cannot be loaded.
+    """
+    loader = importlib.machinery.ExtensionFileLoader(_NAME, str(path))
+    found = importlib.util.spec_from_file_location(_NAME, path, loader=loader)
+    assert found is not None  # noqa: S101
+    try:
+        module = importlib.util.module_from_spec(found)
+        loader.exec_module(module)
+    except ImportError as error:
+        raise KernelError(f"{path}: {error}") from error
+    return module
+
+
+@cache
+def kernel() -> Any | None:
+    """The extension module; None where the kernel has not been built, does not load, or is switched off."""
+    if os.environ.get(SWITCH) == OFF:
+        return None
+    path = library()
+    if not path.exists():
+        return None
+    try:
+        return load(path)
+    except KernelError:
+        return None
+
+
+def described() -> str:
+    """Whether the kernel is used, in words."""
+    if kernel() is not None:
+        return "compiled"
+    if os.environ.get(SWITCH) == OFF:
+        return f"Python ({SWITCH}={OFF})"
+    return "Python (`seatrial build-kernel` compiles it)"

@@ -1,0 +1,135 @@
+"""The compiled kernel gives the numbers of the Python functions, and is built only where it can be."""
+
+import random
+import shutil
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from seatrial.scheduler.packing import kernel, strategies
+from seatrial.scheduler.packing.kernel import KernelError
+from seatrial.scheduler.packing.opportunity import Market
+from seatrial.scheduler.packing.shapes import CARD, NodeStates, Shape, Shapes, ordered
+from seatrial.scheduler.packing.strategies import STRATEGIES, Outlook, Requests, StrategyName, graded, scores
+
+MODELS = ["A10", "P100", "T4"]
+needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return kernel.build(tmp_path_factory.mktemp("kernel") / "kernel.abi3.so")
+
+
+@pytest.fixture
+def compiled(library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = kernel.load(library)
+    monkeypatch.setattr(strategies, "kernel", lambda: module)
+
+
+def shape(rng: random.Random, width: int) -> Shape:
+    models = tuple(sorted(rng.sample(MODELS, rng.choice([0, 0, 1, 2]))))
+    cpu, memory = rng.choice([1000, 4000, rng.randrange(96_000)]), rng.randrange(500)
+    match rng.randrange(3):
+        case 0:
+            return Shape(cpu, memory, 0, 0)
+        case 1:
+            return Shape(cpu, memory, 1, rng.randint(1, CARD), models)
+    return Shape(cpu, memory, rng.randint(1, width), CARD, models)
+
+
+def case(seed: int) -> tuple[Outlook, NodeStates, Shapes]:
+    """Some demand, some nodes with the prices that they make, and shapes of which some were not expected."""
+    rng = random.Random(seed)  # noqa: S311 test data
+    models, width, nodes = MODELS[: rng.randint(1, 3)], rng.choice([1, 2, 4, 8, 9, 16]), rng.randint(1, 20)
+    demand = Counter({shape(rng, width): rng.randint(1, 50) for _ in range(rng.randint(1, 60))})
+    outlook = Outlook.of(demand, models, width)
+    states = NodeStates(
+        np.array([rng.randrange(len(models)) for _ in range(nodes)]),
+        np.array([rng.choice([8000, rng.randint(-2000, 96_000)]) for _ in range(nodes)]),
+        np.array([rng.randint(-10, 2000) for _ in range(nodes)]),
+        np.array([[rng.choice([0, CARD, rng.randint(0, CARD)]) for _ in range(width)] for _ in range(nodes)]),
+    )
+    outlook = replace(outlook, prices=Market(outlook.demand, states).prices)
+    return outlook, states, Shapes(ordered([*demand, *(shape(rng, width) for _ in range(20))]), models)
+
+
+@needs_compiler
+@pytest.mark.usefixtures("compiled")
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_all_scores_are_those_of_the_python_functions(strategy: StrategyName) -> None:
+    charged = 0
+    for seed in range(60):
+        outlook, states, shapes = case(seed)
+        requests = Requests(shapes, outlook)
+        assert requests.compiled(strategy, outlook) is not None
+        found = scores(strategy, outlook, states, requests)
+        assert found.tolist() == STRATEGIES[strategy](outlook, states, requests).T.tolist(), seed
+        charged += outlook.prices.any
+    assert 0 < charged < 60  # with prices and without
+
+
+@needs_compiler
+@pytest.mark.usefixtures("compiled")
+def test_new_prices_are_seen() -> None:
+    """One place for eight cards is left, and many pods with eight are expected: a single card costs it."""
+    one, eight = Shape(1000, 1, 1, CARD), Shape(8000, 1, 8, CARD)
+    outlook = Outlook.of({one: 1, eight: 9}, MODELS, 8)
+    states = NodeStates(np.array([0]), np.array([96_000]), np.array([9]), np.full((1, 8), CARD))
+    requests = Requests(Shapes([one, eight], MODELS), outlook)
+    (without,), (large,) = scores("OpportunityCost", outlook, states, requests).tolist()
+    outlook = replace(outlook, prices=Market(outlook.demand, states).prices)
+    (charged,), (own,) = scores("OpportunityCost", outlook, states, requests).tolist()
+    assert charged < without
+    assert own == large  # it does not pay for its own place
+
+
+@needs_compiler
+@pytest.mark.usefixtures("compiled")
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        pytest.param({"model": np.array([3])}, IndexError, id="unknown-model"),
+        pytest.param({"cards": np.full((1, 8), CARD + 1)}, IndexError, id="more-than-a-card"),
+        pytest.param({"cards": np.full((1, 9), CARD)}, ValueError, id="more-cards-than-the-tables-have"),
+        pytest.param({"cpu": np.array([1, 2])}, ValueError, id="other-length"),
+        pytest.param({"cpu": np.array([1.0])}, TypeError, id="floats"),
+    ],
+)
+def test_states_that_the_tables_lack_are_refused(changes: dict[str, Any], error: type[Exception]) -> None:
+    outlook = Outlook.of({Shape(1000, 1, 8, CARD): 1}, MODELS, 8)
+    states = NodeStates(np.array([0]), np.array([8000]), np.array([9]), np.full((1, 8), CARD))
+    requests = Requests(Shapes([Shape(1000, 1, 1, CARD)], MODELS), outlook)
+    assert scores("FGD", outlook, states, requests).shape == (1, 1)
+    with pytest.raises(error):
+        scores("FGD", outlook, replace(states, **changes), requests)
+
+
+@pytest.mark.parametrize(("gain", "grade"), [(0.0, 50), (-1e9, 0), (1e9, 99), (1000.0, 73), (-1000.0, 26)])
+def test_the_grade_of_a_gain(gain: float, grade: int) -> None:
+    """100 / (1 + e^-1) is 73.1 and 100 / (1 + e) is 26.9."""
+    assert graded(np.array([gain])).tolist() == [grade]
+
+
+def test_without_a_compiler_it_says_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(KernelError, match="no C compiler: expected cc, gcc or clang"):
+        kernel.build(tmp_path / "kernel.so")
+
+
+def test_a_file_that_is_no_library_is_not_loaded(tmp_path: Path) -> None:
+    path = tmp_path / "kernel.so"
+    path.write_text("not a library")
+    with pytest.raises(KernelError, match=r"kernel\.so"):
+        kernel.load(path)
+
+
+def test_it_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(kernel.SWITCH, kernel.OFF)
+    assert kernel.kernel.__wrapped__() is None
+    monkeypatch.setattr(kernel, "kernel", kernel.kernel.__wrapped__)
+    assert kernel.described() == "Python (SEATRIAL_KERNEL=off)"

@@ -1,0 +1,110 @@
+"""Gangs that users describe wrongly: the default counts or the pods say what is wrong, and no other pod is delayed.
+
+A member asks for one card of an A10 node, so the room is a number of cards.
+"""
+
+import pytest
+
+from seatrial.fixtures.expect import Expect
+from seatrial.fixtures.trial import Trial
+from seatrial.harness.clusters.protocol import Capability
+from seatrial.scheduler.api.builders import gang, node, pod
+from seatrial.scheduler.api.podgroup import GANG_MODE, GANG_TOTAL, GANG_WAITING_TIME
+from seatrial.suites.gang.test_gangs import bound, names, workers
+
+pytestmark = [pytest.mark.needs(Capability.HARDWARE)]
+
+
+@pytest.mark.feature("GANG-4.contradiction")
+@pytest.mark.case("GA-060", severity="critical")
+def test_gangs_that_list_each_other_in_a_circle_wait_and_say_for_whom(cluster: Trial, expect: Expect) -> None:
+    """a lists b, b lists c, c lists a, so no two lists are equal. There is room for all three. Each pod names the gang
+    that it waits for, and a pod without a gang is bound. With equal lists the gangs start."""
+    cluster.add(node("n1").cards(4))
+    for own, listed in ("ab", "bc", "ca"):
+        cluster.apply(gang(own, 1).together_with(f"{cluster.name}/{own}", f"{cluster.name}/{listed}"))
+    cluster.submit(*(pod(f"{own}-0").gpus(1).in_gang(own) for own in "abc"))
+    for own, listed in ("ab", "bc", "ca"):
+        expect.pending(f"{own}-0", saying=f"{cluster.name}/{listed}")
+    cluster.submit(pod("other").gpus(1))
+    expect.bound("other")
+    assert bound(cluster) == ["other"]
+
+    ids = [f"{cluster.name}/{own}" for own in "abc"]
+    groups = f"/apis/scheduling.sigs.k8s.io/v1alpha1/namespaces/{cluster.name}/podgroups"
+    for own in "abc":  # a gang does not change its group: its PodGroup is made again
+        assert cluster.call("DELETE", f"{groups}/{own}").ok
+        cluster.apply(gang(own, 1).together_with(*ids))
+
+    expect.bound("a-0", "b-0", "c-0")
+
+
+@pytest.mark.feature("GANG-2.unreadable")
+@pytest.mark.case("GA-061", severity="critical")
+@pytest.mark.parametrize("mode", ["nonstrict", "Lenient", "[]"])
+def test_an_unknown_mode_is_strict(cluster: Trial, expect: Expect, mode: str) -> None:
+    """A gang of three on two cards holds neither of them: a pod that wants both is bound."""
+    cluster.add(node("n1").cards(2))
+    cluster.apply(gang("train", 3).annotation(GANG_MODE, mode))
+    cluster.submit(*workers("train", 3))
+    expect.stable(seconds=5)
+
+    cluster.submit(pod("both").gpus(2))
+
+    expect.bound("both")
+    assert bound(cluster) == ["both"]
+
+
+@pytest.mark.feature("GANG-5.unreadable")
+@pytest.mark.case("GA-062", severity="normal")
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [
+        (GANG_WAITING_TIME, "soon"),
+        (GANG_WAITING_TIME, "-5s"),
+        (GANG_WAITING_TIME, "9" * 400 + "h"),
+        (GANG_TOTAL, "many"),
+        (GANG_TOTAL, "1"),
+        (GANG_TOTAL, "-" + "9" * 400),
+    ],
+    ids=["no-duration", "negative-duration", "endless-duration", "no-number", "below-the-minimum", "huge-number"],
+)
+def test_a_malformed_annotation_counts_as_its_default(cluster: Trial, expect: Expect, key: str, text: str) -> None:
+    """Two members of an annotation gang of three are not bound, and the third completes them."""
+    cluster.add(node("n1").cards(3))
+    built = [pod(name).gpus(1).in_light_gang("light", 3).annotation(key, text) for name in names("light", 3)]
+    cluster.submit(*built[:2])
+    expect.stable(seconds=5)
+    assert bound(cluster) == []
+
+    cluster.submit(built[2])
+
+    expect.bound(*names("light", 3))
+
+
+@pytest.mark.feature("GANG-5.unreadable")
+@pytest.mark.case("GA-063", severity="normal")
+@pytest.mark.parametrize("text", ["-1", "1.5", "1e3", "9" * 400], ids=["negative", "fraction", "exponent", "huge"])
+def test_a_minimum_that_is_no_whole_number_holds_the_pod_alone(cluster: Trial, expect: Expect, text: str) -> None:
+    """The pod names the annotation, another pod is bound, and a pod with a good minimum makes the gang start."""
+    cluster.add(node("n1").cards(3))
+    cluster.submit(pod("odd").gpus(1).in_light_gang("light", text), pod("other").gpus(1))
+    expect.bound("other")
+    expect.pending("odd", saying="min-available")
+
+    cluster.submit(pod("good").gpus(1).in_light_gang("light", 2))
+
+    expect.bound("odd", "good")
+
+
+@pytest.mark.feature("GANG-1.quorum")
+@pytest.mark.case("GA-064", severity="normal")
+def test_a_minimum_of_zero_places_pods_one_by_one(cluster: Trial, expect: Expect) -> None:
+    """Three members of a gang whose minMember is 0, two cards: two are bound, and one waits."""
+    cluster.add(node("n1").cards(2))
+    cluster.apply(gang("train", 0))
+
+    cluster.submit(*workers("train", 3))
+
+    expect.stable(seconds=5)
+    assert len(bound(cluster)) == 2
