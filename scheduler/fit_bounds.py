@@ -2,7 +2,8 @@
 
 A changed node changes one column of an array: its bound for each class from requests alone, as if the other filters
 passed. A class whose sums are too small is not looked at any further. Otherwise `count_feasible` counts the nodes that
-pass all filters, and its result stays for all nodes that do not change.
+pass all filters, and its result stays for all nodes that do not change. Nodes that filters of scope NODE rejected then
+(node selectors, taints) stay without places until a node object changes.
 """
 
 from collections.abc import Hashable, Sequence
@@ -48,6 +49,9 @@ class FitBounds:
         self._amounts: Ints = np.zeros((0, 0), np.int64)  # [class, resource]
         self._slots: Ints = np.zeros((0, 0), np.int64)  # [class, node]
         self._totals: Ints = np.zeros(0, np.int64)
+        self._allowed = np.ones((0, 0), np.bool_)  # [class, node]: not known to be rejected by filters of scope NODE
+        self._kept_divisors: tuple[Ints, Ints, Ints] | None = None
+        self._static_position = -1  # length of the log of node objects when `_allowed` was begun
 
     def __len__(self) -> int:
         return len(self._kinds)
@@ -63,11 +67,13 @@ class FitBounds:
             self._amounts, self._position = amounts, -1
         self._kinds[kind] = number
         self._layouts.clear()
+        self._kept_divisors = None
         self._amounts[number] = 0
         for column, amount in info.shape.vector:
             self._amounts[number, column] = amount
         if self._position >= 0:
             own = slice(number, number + 1)
+            self._allowed[own] = True
             self._slots[own] = self._bounds(np.arange(self._slots.shape[1]), own)
             self._totals[own] = self._slots[own].sum(axis=1)
 
@@ -75,6 +81,7 @@ class FitBounds:
         """Forget classes that are not `used`."""
         kept = [kind for kind in self._kinds if kind in used]
         self._amounts = self._amounts[[self._kinds[kind] for kind in kept]]
+        self._kept_divisors = None
         self._kinds = {kind: number for number, kind in enumerate(kept)}
         self._layouts.clear()
         self._position = -1
@@ -86,12 +93,16 @@ class FitBounds:
         if invalidations != self._invalidations or self._slots.shape[1] != columns.count:
             changed = None
         self._position, self._invalidations = columns.changes, invalidations
+        if self._static_position != len(columns.static_log) or changed is None:
+            self._static_position = len(columns.static_log)
+            self._allowed = np.ones((len(self._amounts), columns.count), np.bool_)
         if changed is None:
             self._layouts.clear()
             self._slots = self._bounds(np.arange(columns.count))
             self._totals = self._slots.sum(axis=1)
         elif changed:
-            self._set(slice(None), np.array(changed, np.intp), self._bounds(np.array(changed, np.intp)))
+            rows = np.array(changed, np.intp)
+            self._set(_ALL, rows, self._bounds(rows))
 
     def may_fit(self, kind: Kind, domains: Domains | None, count: int) -> bool:
         """Whether some domain, or all nodes together, have this many places. Call `update` first."""
@@ -108,6 +119,9 @@ class FitBounds:
     def count_feasible(self, kind: Kind, class_scores: ClassScores) -> None:
         """Count the places for one class on the nodes that pass all filters. The class must be refreshed."""
         slots = np.zeros((1, self._columns.count), np.int64)
+        if class_scores.matrix is not None:
+            matrix = class_scores.matrix
+            self._allowed[self._kinds[kind]] = matrix.node_ok[class_scores.entry.index, : self._columns.count]
         if class_scores.feasible:
             rows = np.flatnonzero(class_scores.key >= 0)
             slots[0, rows] = bound(self._columns.free, class_scores.entry.shape.vector, rows)
@@ -115,16 +129,28 @@ class FitBounds:
 
     def _bounds(self, rows: Rows, classes: slice = _ALL) -> Ints:
         """Places by requests alone, [class, row]."""
-        asked = self._amounts[classes]
-        free = self._columns.free[: asked.shape[1], rows]
-        found = np.full((len(asked), len(rows)), MANY, np.int64)
-        for column in np.flatnonzero(asked.any(axis=0)).tolist():
-            amounts = asked[:, column]
-            asking = amounts > 0
-            places = free[column][None] // np.maximum(amounts, 1)[:, None]
-            np.minimum(found, places, out=found, where=asking[:, None])
+        asked, divisors, unasked = self._divisors(classes)
+        free = self._columns.free[asked[:, None], rows]
+        found: Ints = (free[:, None] // divisors + unasked).min(axis=0, initial=MANY)
         np.maximum(found, 0, out=found)
         found *= self._columns.known[rows]
+        found *= self._allowed[classes][:, rows]
+        return found
+
+    def _divisors(self, classes: slice) -> tuple[Ints, Ints, Ints]:
+        """The columns that some class asks for, the amounts, and MANY where a class asks for none; [column, class, 1].
+
+        Kept for all classes together, since that is what each wake needs.
+        """
+        whole = classes is _ALL
+        if whole and self._kept_divisors is not None:
+            return self._kept_divisors
+        amounts = self._amounts[classes]
+        asked = np.flatnonzero(amounts.any(axis=0))
+        own = amounts.T[asked][:, :, None]
+        found = asked, np.maximum(own, 1), np.where(own > 0, 0, MANY)
+        if whole:
+            self._kept_divisors = found
         return found
 
     def _set(self, classes: slice | int, rows: Rows, slots: Ints) -> None:

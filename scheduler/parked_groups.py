@@ -103,8 +103,8 @@ class ParkedGroups:
             return False
         class_scores = runner.class_scores(info.shape)
         class_scores.refresh()
-        if not class_scores.feasible:
-            return class_scores.feasible_for(info)  # places in reservations are not counted
+        if not class_scores.feasible and class_scores.feasible_for(info):
+            return True  # places in reservations are not counted
         bounds.count_feasible(kind, class_scores)
         return bounds.may_fit(kind, domains, count)
 

@@ -16,7 +16,7 @@ from seatrial.harness.audit.invariants import (
     Invariant,
     StateInvariant,
 )
-from seatrial.harness.audit.state import ClusterState, PodGroup, PodRecord, Quota
+from seatrial.harness.audit.state import GRACE, ClusterState, PodGroup, PodRecord, Quota
 from seatrial.harness.quantities import QuantityError, amounts
 from seatrial.scheduler.api.core import Node, Pod
 from seatrial.scheduler.api.device import Device
@@ -64,6 +64,7 @@ class Auditor:
         self.violations: list[Violation] = []
         self._reported: set[tuple[str, str, str]] = set()
         self._excused: set[tuple[str, str]] = set()
+        self._doubted: list[tuple[PodRecord, BindingInvariant, float]] = []  # breaches that other bindings may excuse
         self._takers: dict[str, Any] = {
             "Pod": self._pod,
             "Node": self._node,
@@ -88,7 +89,11 @@ class Auditor:
         """Take in one event: ADDED, MODIFIED or DELETED. Others, and objects of unexpected form, are ignored."""
         if event not in {"ADDED", "MODIFIED", "DELETED"}:
             return
+        if self._doubted:
+            self._judge_doubted(at)
         self._takers[kind](body, event == "DELETED", at)
+        if self._doubted:
+            self._judge_doubted(at)
 
     # -- objects ------------------------------------------------------------------------------------------------------
 
@@ -210,8 +215,23 @@ class Auditor:
             if views is None:
                 views = list(self._views(record, at))
             breach = _check(invariant, views)
-            if breach is not None:
+            if breach is not None and invariant.needs_others:
+                self._doubted.append((record, invariant, at))
+            elif breach is not None:
                 self._report(invariant, record, breach, at)
+
+    def _judge_doubted(self, at: float) -> None:
+        """Forget breaches that a later binding excuses, and report those that none has excused in the grace period, or
+        before the pod is gone.
+        """
+        left = []
+        for record, invariant, since in self._doubted:
+            breach = _check(invariant, list(self._views(record, since)))
+            if breach is not None and (at - since > GRACE or record.uid not in self.state.pods):
+                self._report(invariant, record, breach, since)
+            elif breach is not None:
+                left.append((record, invariant, since))
+        self._doubted = left
 
     def _views(self, record: PodRecord, at: float) -> Iterator[Binding]:
         """The pod with each recent version of its node's objects, the present one first."""
@@ -224,6 +244,7 @@ class Auditor:
 
     def check_state(self, at: float) -> None:
         """Judge what can be judged at any time: pods that wait, groups, and pods bound before the auditor came."""
+        self._judge_doubted(at)
         for invariant in STATES:
             for record, breach in invariant.check(self.state, at):
                 self._report(invariant, record, breach, at)

@@ -72,12 +72,17 @@ class Breach:
 
 @dataclass(frozen=True, slots=True)
 class BindingInvariant:
-    """Holds for every pod that a scheduler binds. `lasting`: also a property of the state, without the moment."""
+    """Holds for every pod that a scheduler binds. `lasting`: also a property of the state, without the moment.
+
+    `needs_others`: other bound pods make it hold. Schedulers send bindings in parallel: the API server may store this
+    one first; it is judged again for some time before it is reported.
+    """
 
     id: str
     title: str
     check: Callable[[Binding], Breach | None]
     lasting: bool = False
+    needs_others: bool = False
 
 
 @dataclass(frozen=True, slots=True)

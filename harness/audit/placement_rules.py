@@ -353,6 +353,6 @@ BINDINGS = (
     BindingInvariant("AUD-118", "A host port of a node has one user", _host_ports, lasting=True),
     BindingInvariant("AUD-119", "The pod's required anti-affinity holds", _anti_affinity),
     BindingInvariant("AUD-120", "The required anti-affinity of placed pods holds", _anti_affinity_of_others),
-    BindingInvariant("AUD-121", "The pod's required affinity holds", _affinity),
-    BindingInvariant("AUD-122", "maxSkew of DoNotSchedule constraints holds", _spread),
+    BindingInvariant("AUD-121", "The pod's required affinity holds", _affinity, needs_others=True),
+    BindingInvariant("AUD-122", "maxSkew of DoNotSchedule constraints holds", _spread, needs_others=True),
 )

@@ -1,4 +1,7 @@
-"""`bench start`: time from starting the process to a cluster with ten Ready nodes that answers kubectl."""
+"""`bench start`: time from starting the process to a cluster with ten Ready nodes that answers kubectl.
+
+Then the first ElasticQuota is created: the process of its admission webhooks starts with that request.
+"""
 
 import shutil
 import subprocess
@@ -15,10 +18,13 @@ from seatrial.harness.errors import ClusterError
 from seatrial.harness.private_files import private_folder
 from seatrial.harness.processes import stop
 from seatrial.harness.sample_statistics import rounded, spread
+from seatrial.scheduler.api.builders import quota
+from seatrial.scheduler.api.quota import QUOTAS_PATH
 
 NODES = 10
 WITHIN = 30.0  # seconds
 _KUBECTL_WITHIN = 20.0
+_CREATED = 201
 FLEET = 'nodes:\n- {name: "node-[0-9]", server: dgx-h100}\n'
 
 
@@ -32,9 +38,11 @@ def bench_start(repeat: int, progress: Progress) -> dict[str, Any]:
     ready: list[float] = []
     served: list[float] = []
     answered: list[float] = []
+    quotas: list[float] = []
     for number in range(repeat):
-        first, all_ready, told = _once(kubectl)
+        first, all_ready, told, created = _once(kubectl)
         served.append(first)
+        quotas.append(created)
         ready.append(all_ready)
         if told:
             answered.append(told)
@@ -46,12 +54,14 @@ def bench_start(repeat: int, progress: Progress) -> dict[str, Any]:
         "repeat": repeat,
         "first_answer_seconds": rounded(spread(served), 3),
         "nodes_ready_seconds": rounded(spread(ready), 3),
+        "first_quota_seconds": rounded(spread(quotas), 3),
     }
     return figures
 
 
-def _once(kubectl: str | None) -> tuple[float, float, float]:
-    """Seconds until the server answers, its nodes are Ready, and kubectl has printed them (0: no kubectl)."""
+def _once(kubectl: str | None) -> tuple[float, float, float, float]:
+    """Seconds until the server answers, its nodes are Ready, and kubectl has printed them (0: no kubectl); and seconds
+    for the creation of the first ElasticQuota."""
     with private_folder() as folder:
         kubeconfig, fleet = folder / "kubeconfig", folder / "fleet.yaml"
         fleet.write_text(FLEET)
@@ -61,7 +71,7 @@ def _once(kubectl: str | None) -> tuple[float, float, float]:
             first = time.perf_counter() - begin
             told = _by_kubectl(kubectl, kubeconfig, begin) if kubectl else 0.0
             ready = told or _by_requests(kubeconfig, url, begin)
-            return first, ready, told
+            return first, ready, told, _first_quota(kubeconfig, url)
         finally:
             stop(process)
 
@@ -90,6 +100,19 @@ def _by_requests(kubeconfig: Path, url: str, begin: float) -> float:
                 return time.perf_counter() - begin
             time.sleep(0.005)
     raise ClusterError(f"GET /api/v1/nodes: expected {NODES} Ready nodes within {WITHIN:.0f} s, found {ready}")
+
+
+def _first_quota(kubeconfig: Path, url: str) -> float:
+    access = load_access(kubeconfig)
+    body = orjson.dumps(quota("first").max(cpu=1).manifest)
+    path = QUOTAS_PATH.replace("/elasticquotas", "/namespaces/default/elasticquotas")
+    with access.pool(connections=1) as pool:
+        begin = time.perf_counter()
+        headers = {**access.headers, "Content-Type": "application/json"}
+        answer = pool.request("POST", f"{url}{path}", headers=headers, body=body)
+    if answer.status != _CREATED:
+        raise ClusterError(f"POST {path}: expected {_CREATED}, found {answer.status} {answer.data[:200]!r}")
+    return time.perf_counter() - begin
 
 
 def _is_ready(node: dict[str, Any]) -> bool:

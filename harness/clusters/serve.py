@@ -23,6 +23,7 @@ import uvloop
 
 from seatrial.harness.apiserver.access.authentication import authenticate
 from seatrial.harness.apiserver.access.credentials import kubeconfig, make_credentials, server_context
+from seatrial.harness.apiserver.access.identity import ADMIN
 from seatrial.harness.apiserver.assembly import build_server
 from seatrial.harness.apiserver.bootstrap.endpoint import publish_endpoint
 from seatrial.harness.apiserver.bootstrap.identity import set_cluster_uid
@@ -81,6 +82,7 @@ async def _serve(
     clock = WallClock(loop)
     credentials = make_credentials([serving.host], clock.now())
     server = build_server(clock, seed=serving.seed, authority=credentials.signer)
+    server.tokens.accept(credentials.token, ADMIN)
     caller = HttpsCaller()
     transport = InProcessTransport(server, clock)
     server.admission.long.start = in_thread(loop)

@@ -14,7 +14,8 @@ def start(
     repeat: Annotated[int, Parameter(validator=validators.Number(gte=1))] = 5,
     json_: Annotated[bool, Parameter(name="--json", negative="")] = False,
 ) -> None:
-    """Start the embedded cluster with ten nodes of eight cards repeatedly and print the start-up time.
+    """Start the embedded cluster with ten nodes of eight cards repeatedly and print the start-up time, and that of
+    the admission of quotas.
 
     Args:
         repeat: Number of repetitions; figures are medians with lowest and highest.
@@ -24,7 +25,11 @@ def start(
     if json_:
         print(json.dumps(figures, indent=2))
         return
-    for name, key in (("ready", "seconds"), ("first answer", "first_answer_seconds")):
+    for name, key in (
+        ("ready", "seconds"),
+        ("first answer", "first_answer_seconds"),
+        ("first quota", "first_quota_seconds"),
+    ):
         found = figures[key]
         print(f"{name:13} {found['median']} s (lowest {found['low']}, highest {found['high']})")
     print(f"asked by      {figures['asked_by']}, {figures['nodes']} nodes")

@@ -7,7 +7,7 @@ from cyclopts import Parameter
 
 from seatrial.harness.clusters.existing import WholeCluster, with_context
 from seatrial.harness.clusters.kubeconfig import load_access
-from seatrial.harness.clusters.leftovers import remove_dead_runs, runs_on
+from seatrial.harness.clusters.leftovers import DURATION, remove_dead_runs, runs_on
 from seatrial.harness.private_files import private_folder
 
 
@@ -31,8 +31,11 @@ def clean(
             if dry_run:
                 print("\n".join(f"run {run}" for run in runs_on(cluster)) or "no run has objects on this cluster")
                 return 0
-            removed = remove_dead_runs(cluster)
+            lines = [f"run {run}: removed" for run in remove_dead_runs(cluster)]
+            lines += [
+                f"run {run}: left alone, its Lease was renewed in the last {DURATION:.0f} s" for run in runs_on(cluster)
+            ]
         finally:
             cluster.close()
-    print("\n".join(f"run {run}: removed" for run in removed) or "nothing to remove")
+    print("\n".join(lines) or "nothing to remove")
     return 0

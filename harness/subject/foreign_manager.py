@@ -36,7 +36,7 @@ _DEFAULTS = {
 }
 
 
-def command_of(text: str, kubeconfig: Path = Path("kubeconfig")) -> list[str]:
+def command_of(text: str, kubeconfig: Path = Path("kubeconfig"), controllers: str = "") -> list[str]:
     """The command line of the manager; flags that the user has not given are added.
 
     Raises:
@@ -44,13 +44,16 @@ def command_of(text: str, kubeconfig: Path = Path("kubeconfig")) -> list[str]:
     """
     words = binary_words(text, "manager", "the path of koord-manager, with its flags")
     given = {word.lstrip("-").partition("=")[0] for word in words[1:]}
-    flags = {"kubeconfig": str(kubeconfig), **_DEFAULTS}
+    flags = {"kubeconfig": str(kubeconfig), **_DEFAULTS, **({"controllers": controllers} if controllers else {})}
     return [*words, *(f"--{flag}={value}" for flag, value in flags.items() if flag not in given)]
 
 
 @contextmanager
-def running_foreign_manager(cluster: Cluster, text: str) -> Iterator[None]:
+def running_foreign_manager(cluster: Cluster, text: str, *, controllers: str = "") -> Iterator[None]:
     """The manager of this command line, with its webhooks registered; these replace our own for quotas.
+
+    `controllers`: those that it runs unless the command line says otherwise; "": all. NodeMetrics, for example, make a
+    scheduler wait for reports.
 
     Raises:
         UsageError: the cluster has no address for processes.
@@ -69,7 +72,7 @@ def running_foreign_manager(cluster: Cluster, text: str) -> Iterator[None]:
             answer = cluster.call(Request("POST", f"{PATH}/{found['kind'].lower()}s", orjson.dumps(found)))
             expect(answer, f"register {found['metadata']['name']}")
         process = subprocess.Popen(  # noqa: S603 the program that the user has named
-            command_of(text, cluster.endpoint.kubeconfig),
+            command_of(text, cluster.endpoint.kubeconfig, controllers),
             env={
                 **os.environ,
                 "WEBHOOK_HOST": LOOPBACK,

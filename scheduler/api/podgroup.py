@@ -10,7 +10,7 @@ from enum import StrEnum
 
 import msgspec
 
-from seatrial.scheduler.api.core import Pod
+from seatrial.scheduler.api.core import Pod, PodStatus
 from seatrial.scheduler.api.wire import ObjectMeta, ResourceList, Wire
 
 PODGROUPS_PATH = "/apis/scheduling.sigs.k8s.io/v1alpha1/podgroups"
@@ -70,6 +70,13 @@ class PodGroup(Wire, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: PodGroupSpec = PodGroupSpec()
     status: PodGroupStatus = PodGroupStatus()
+
+
+class EndedMember(Wire, frozen=True):
+    """A pod of a PodGroup that succeeded or failed."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    status: PodStatus = PodStatus()
 
 
 def gang_name(pod: Pod) -> str:

@@ -1,6 +1,6 @@
 /* Scores of placements, compiled: the arithmetic of fragments.py, opportunity.py and strategies.py for some nodes and
- * some shapes in one call. The Python modules define the results; sums are formed in the same order, so that both give
- * the same numbers to the last bit. Built by `seatrial build-kernel`, and used where it has been built.
+ * some shapes in one call, and of the filters of NodeResourcesFit and DeviceShare for one node and many classes. Python
+ * defines the results; sums are formed in the same order, so that both give the same numbers to the last bit. Built by `seatrial build-kernel`, and used where it has been built.
  *
  * Only the limited API of Python 3.11 is used, so one library serves all later versions.
  */
@@ -219,6 +219,21 @@ static int64_t spread_out(double gain)
     return (int64_t)(50 * (1 + cards / (1 + (cards < 0 ? -cards : cards))));
 }
 
+static void score_node(const Scorer *self, int64_t model, int64_t cpu, int64_t memory, const int64_t *cards, int64_t count,
+                       double *gains)
+{
+    fragment_gains(self, model, cpu, cards, count, gains);
+    if (self->strategy != FGD)
+        balance(self, cpu, cards, count, gains);
+    if (self->strategy == OPPORTUNITY_COST && (self->priced || length(self, FOR_SETS)))
+        charge(self, model, cpu, memory, cards, count, gains);
+}
+
+static inline int64_t grade(const Scorer *self, double gain)
+{
+    return self->strategy == FGD ? graded(self, gain) : spread_out(gain);
+}
+
 static int take(PyObject *object, Py_buffer *buffer, int floats, int flags)
 {
     if (PyObject_GetBuffer(object, buffer, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT | flags) < 0)
@@ -270,13 +285,9 @@ static PyObject *scorer_score(PyObject *object, PyObject *args)
             PyErr_SetString(PyExc_IndexError, "a model or what is left on a card is outside of the tables");
             goto done;
         }
-        fragment_gains(self, model[node], cpu[node], own, count, gains);
-        if (self->strategy != FGD)
-            balance(self, cpu[node], own, count, gains);
-        if (self->strategy == OPPORTUNITY_COST && (self->priced || length(self, FOR_SETS)))
-            charge(self, model[node], cpu[node], memory[node], own, count, gains);
+        score_node(self, model[node], cpu[node], memory[node], own, count, gains);
         for (int64_t shape = 0; shape < self->shapes; shape++)
-            scores[shape * nodes + node] = self->strategy == FGD ? graded(self, gains[shape]) : spread_out(gains[shape]);
+            scores[shape * nodes + node] = grade(self, gains[shape]);
     }
     result = Py_NewRef(Py_None);
 done:
@@ -284,6 +295,45 @@ done:
     while (held > 0)
         PyBuffer_Release(&taken[--held]);
     return result;
+}
+
+/* score_one(model, cpu, memory, cards, scores): the same for one node, `cards` a tuple; fewer cards than the widest node
+ * has are filled up with cards that have nothing left. `scores` is [shape]. */
+static PyObject *scorer_score_one(PyObject *object, PyObject *const *args, Py_ssize_t given)
+{
+    Scorer *self = (Scorer *)object;
+    if (given != 5 || !PyTuple_Check(args[3])) {
+        PyErr_SetString(PyExc_TypeError, "expected model, cpu, memory, a tuple of cards and scores");
+        return NULL;
+    }
+    int64_t model = PyLong_AsLongLong(args[0]), cpu = PyLong_AsLongLong(args[1]), memory = PyLong_AsLongLong(args[2]);
+    int64_t cards[MAX_CARDS] = {0}, count = self->width - 1, listed = PyTuple_Size(args[3]);
+    if (PyErr_Occurred())
+        return NULL;
+    int wrong = model < 0 || model >= self->models || listed > count || count > MAX_CARDS;
+    for (int64_t card = 0; !wrong && card < listed; card++) {
+        cards[card] = PyLong_AsLongLong(PyTuple_GetItem(args[3], card));
+        wrong = cards[card] < 0 || cards[card] > CARD;
+    }
+    if (wrong) {
+        if (!PyErr_Occurred())
+            PyErr_SetString(PyExc_IndexError, "a model, or the cards of the node, are outside of the tables");
+        return NULL;
+    }
+    Py_buffer scores;
+    if (take(args[4], &scores, 0, PyBUF_WRITABLE) < 0)
+        return NULL;
+    double *gains = PyMem_Malloc((size_t)at_least(self->shapes, 1) * sizeof(double));
+    if (!gains || scores.len != self->shapes * 8) {
+        gains ? PyErr_SetString(PyExc_ValueError, "expected one score for each shape") : PyErr_NoMemory();
+    } else {
+        score_node(self, model, cpu, memory, cards, count, gains);
+        for (int64_t shape = 0; shape < self->shapes; shape++)
+            ((int64_t *)scores.buf)[shape] = grade(self, gains[shape]);
+    }
+    PyMem_Free(gains);
+    PyBuffer_Release(&scores);
+    return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
 }
 
 static int fits_together(const Scorer *self)
@@ -360,13 +410,95 @@ static void scorer_dealloc(PyObject *object)
 
 static PyMethodDef methods[] = {
     {"score", scorer_score, METH_VARARGS, "score(model, cpu, memory, cards, scores): fill scores [shape, node]."},
+    {"score_one", (PyCFunction)(void (*)(void))scorer_score_one, METH_FASTCALL, "The same for one node: scores [shape]."},
+    {NULL, NULL, 0, NULL},
+};
+/* amounts(free, needs, passing): passing [class] is 1 where every free amount is at least needs [column, class]. */
+static PyObject *amounts(PyObject *module_, PyObject *const *args, Py_ssize_t given)
+{
+    (void)module_;
+    Py_buffer needs, passing;
+    if (given != 3 || !PyList_Check(args[0])) {
+        PyErr_SetString(PyExc_TypeError, "expected a list of free amounts, needs and passing");
+        return NULL;
+    }
+    if (take(args[1], &needs, 0, 0) < 0)
+        return NULL;
+    if (PyObject_GetBuffer(args[2], &passing, PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE) < 0) {
+        PyBuffer_Release(&needs);
+        return NULL;
+    }
+    int64_t classes = passing.len, columns = PyList_Size(args[0]);
+    char *out = passing.buf;
+    const int64_t *need = needs.buf;
+    if (passing.itemsize != 1 || needs.len != columns * classes * 8) {
+        PyErr_SetString(PyExc_ValueError, "expected needs [column, class] and one flag for each class");
+    } else {
+        for (int64_t class_ = 0; class_ < classes; class_++)
+            out[class_] = 1;
+        for (int64_t column = 0; column < columns && !PyErr_Occurred(); column++, need += classes) {
+            int64_t free_amount = PyLong_AsLongLong(PyList_GetItem(args[0], column));
+            for (int64_t class_ = 0; class_ < classes; class_++)
+                out[class_] &= free_amount >= need[class_];
+        }
+    }
+    PyBuffer_Release(&needs);
+    PyBuffer_Release(&passing);
+    return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
+}
+
+/* cards(suiting, wanted, passing): passing [class] is 1 where at least wanted [class] of the arrays in the list `suiting`,
+ * int8 [class] for each card, have a 1. */
+static PyObject *cards_(PyObject *module_, PyObject *const *args, Py_ssize_t given)
+{
+    (void)module_;
+    Py_buffer wanted, passing, suits;
+    if (given != 3 || !PyList_Check(args[0])) {
+        PyErr_SetString(PyExc_TypeError, "expected a list of arrays, wanted and passing");
+        return NULL;
+    }
+    if (take(args[1], &wanted, 0, 0) < 0)
+        return NULL;
+    if (PyObject_GetBuffer(args[2], &passing, PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE) < 0) {
+        PyBuffer_Release(&wanted);
+        return NULL;
+    }
+    int64_t classes = passing.len, count = PyList_Size(args[0]);
+    unsigned char *out = passing.buf;
+    if (passing.itemsize != 1 || wanted.len != classes * 8 || count > 255) {
+        PyErr_SetString(PyExc_ValueError, "expected one number and one flag for each class, and at most 255 cards");
+        count = classes = 0;
+    }
+    for (int64_t class_ = 0; class_ < classes; class_++)
+        out[class_] = 0;
+    for (int64_t card = 0; card < count; card++) {
+        if (PyObject_GetBuffer(PyList_GetItem(args[0], card), &suits, PyBUF_C_CONTIGUOUS) < 0)
+            break;
+        if (suits.len != classes)
+            PyErr_SetString(PyExc_ValueError, "expected one flag for each class and card");
+        for (int64_t class_ = 0; class_ < classes && suits.len == classes; class_++)
+            out[class_] += ((const unsigned char *)suits.buf)[class_];
+        PyBuffer_Release(&suits);
+        if (PyErr_Occurred())
+            break;
+    }
+    for (int64_t class_ = 0; class_ < classes; class_++)
+        out[class_] = out[class_] >= ((const int64_t *)wanted.buf)[class_];
+    PyBuffer_Release(&wanted);
+    PyBuffer_Release(&passing);
+    return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
+}
+
+static PyMethodDef functions[] = {
+    {"amounts", (PyCFunction)(void (*)(void))amounts, METH_FASTCALL, "Which classes find enough of every amount."},
+    {"cards", (PyCFunction)(void (*)(void))cards_, METH_FASTCALL, "Which classes find enough cards."},
     {NULL, NULL, 0, NULL},
 };
 static PyType_Slot slots[] = {
     {Py_tp_new, scorer_new}, {Py_tp_dealloc, scorer_dealloc}, {Py_tp_methods, methods}, {0, NULL},
 };
 static PyType_Spec spec = {"seatrial_kernel.Scorer", sizeof(Scorer), 0, Py_TPFLAGS_DEFAULT, slots};
-static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "seatrial_kernel", "Compiled scores.", -1, NULL, NULL, NULL, NULL, NULL};
+static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "seatrial_kernel", "Compiled scores.", -1, functions, NULL, NULL, NULL, NULL};
 
 PyMODINIT_FUNC PyInit_seatrial_kernel(void)
 {

@@ -112,6 +112,20 @@ def scores(strategy: StrategyName, outlook: Outlook, states: NodeStates, request
     return result
 
 
+def scores_of_one(
+    strategy: StrategyName, outlook: Outlook, node: tuple[int, int, int, tuple[int, ...]], requests: Requests
+) -> Ints:
+    """`scores` of one node, [shape]; `node`: its model, and the CPU, the memory and the cards that it has left."""
+    scorer = requests.compiled(strategy, outlook)
+    if scorer is None:
+        model, cpu, memory, cards = node
+        states = NodeStates(np.array([model]), np.array([cpu]), np.array([memory]), np.array([cards]))
+        return scores(strategy, outlook, states, requests)[:, 0]
+    result = np.empty(len(requests.shapes), np.int64)
+    scorer.score_one(*node, result)
+    return result
+
+
 def _scorer(strategy: StrategyName, outlook: Outlook, requests: Requests) -> Any | None:
     module = kernel()
     fragments, shapes = outlook.fragments, requests.shapes

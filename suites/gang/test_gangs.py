@@ -416,11 +416,15 @@ def test_which_members_count_for_the_minimum(
     expect.bound("train-0", "train-1")
     cluster.delete("train-0")
     cluster.submit(*workers("train", 1, first=2))
+    if beside_one:
+        expect.bound("train-2")
     expect.stable(seconds=10)
     assert ("train-2" in bound(cluster)) == beside_one
 
     cluster.delete("train-1", "train-2")
     cluster.submit(*workers("train", 1, first=3))
+    if beside_none:
+        expect.bound("train-3")
     expect.stable(seconds=10)
     assert ("train-3" in bound(cluster)) == beside_none
 

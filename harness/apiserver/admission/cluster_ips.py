@@ -67,7 +67,8 @@ class ClusterIps:
             requested = before["clusterIP"]  # an update without clusterIP keeps it
         if not requested:
             requested = self._free_address()
-        elif requested not in {HEADLESS, before.get("clusterIP")}:
+        elif requested != HEADLESS and (not before.get("clusterIP") or before.get("type") == "ExternalName"):
+            # A changed address is refused by validation, whether or not it is free.
             problem = self._address_problem(
                 requested, (body["metadata"].get("namespace", ""), body["metadata"].get("name", ""))
             )

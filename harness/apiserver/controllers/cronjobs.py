@@ -66,6 +66,10 @@ class CronJobs:
         except (KeyError, ValueError, OSError):
             self._record(item, WARNING, "UnknownTimeZone", f"invalid timeZone: {item.obj['spec'].get('timeZone')!r}")
             return
+        if schedule.next_after(self._control.clock.now(), zone) is None:  # as for the 31st of February
+            why = "time difference between two schedules is less than 1 second"
+            self._record(item, WARNING, "InvalidSchedule", f"invalid schedule: {item.obj['spec']['schedule']} : {why}")
+            return
         due = self._due(item, schedule, zone)
         if due is not None:
             self._start(item, due)

@@ -22,6 +22,8 @@ LEASES: CollectionKey = ("coordination.k8s.io", "leases")
 LEASE_NAMESPACE = "kube-node-lease"
 NOT_READY, UNREACHABLE = "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"
 MONITOR_PERIOD = 5.0  # seconds; upstream's --node-monitor-period
+STARTUP_GRACE_PERIOD = 60.0  # seconds until the first report, upstream's --node-startup-grace-period
+_REPORTED_CONDITIONS = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
 MONITOR_GRACE_PERIOD = 50.0  # seconds without a renewal, upstream's --node-monitor-grace-period
 ORPHAN_DELAY = 40.0  # seconds before pods of a removed node are deleted; upstream's quarantine time
 LARGE_CLUSTER = 50  # nodes of a zone; up to it partial disruption stops evictions (--large-cluster-size-threshold)
@@ -117,6 +119,8 @@ class Nodes:
         now = self._clock.monotonic()
         for item in list(nodes.each()):
             lease = leases.get((LEASE_NAMESPACE, item.key[1]))
+            if lease is None and _ready(item.obj) is None:
+                self._check_first_report(item)
             if lease is None or _ready(item.obj) == "Unknown":
                 continue  # never reported by an agent, or already unreachable
             spec = lease.obj.get("spec") or {}
@@ -132,6 +136,29 @@ class Nodes:
             self._clock.call_later(MONITOR_PERIOD, self._check_leases)
         else:
             self._watched = False
+
+    def _check_first_report(self, item: Item) -> None:
+        """After a minute, a node without any report has the conditions of one that does not answer."""
+        created = item.obj["metadata"]["creationTimestamp"]
+        if self._clock.now() - from_rfc3339(created) < STARTUP_GRACE_PERIOD:
+            return
+        status, now = item.obj.get("status") or {}, self._clock.timestamp()
+        known = {condition.get("type") for condition in status.get("conditions") or ()}
+        missing = [
+            {
+                "type": kind,
+                "status": "Unknown",
+                "lastHeartbeatTime": created,
+                "lastTransitionTime": now,
+                "reason": "NodeStatusNeverUpdated",
+                "message": "Kubelet never posted node status.",
+            }
+            for kind in _REPORTED_CONDITIONS
+            if kind not in known
+        ]
+        conditions = [*(status.get("conditions") or ()), *missing]
+        body = {**item.obj, "metadata": dict(item.obj["metadata"]), "status": {**status, "conditions": conditions}}
+        self._objects.store.collection(NODES).put(item.key, body)
 
     def _unreachable(self, item: Item) -> None:
         now = self._clock.timestamp()

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 import orjson
 
@@ -10,6 +10,7 @@ from seatrial.harness.apiserver.discovery.openapi_protobuf import encoded
 from seatrial.harness.apiserver.discovery.resources import Registry, Resource
 from seatrial.harness.apiserver.schemas.schema_nodes import builtin
 
+_PRESERVE: Final = "x-kubernetes-preserve-unknown-fields"
 Object = dict[str, Any]
 
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
@@ -162,6 +163,11 @@ def _to_v2(schema: Any) -> Any:
     if not isinstance(schema, dict):
         return schema
     found = _plain(schema)
+    if found.get(_PRESERVE) is True:
+        # kubectl would refuse fields beside the properties; `apiextensions-apiserver/pkg/controller/openapi/v2`
+        found = {key: value for key, value in found.items() if key not in {"properties", "items", "type"}}
+        if _GVK in schema:
+            found["type"] = "object"
     if isinstance(found.get("oneOf"), list) and "properties" not in found:
         kept = {key: value for key, value in found.items() if key != "oneOf"}
         found = {**kept, "type": "string"}

@@ -32,6 +32,7 @@ _EXCEEDED = {
     "expansion": "expands too far: expected fewer or smaller YAML aliases",
     "digits": f"has a number that is too long: the limit is {MAX_DIGITS} characters",
 }
+_SHOWN = 30  # bytes of a malformed body in the message
 _JSON_MIN, _JSON_MAX = -(2**63), 2**64  # range of integers that orjson encodes
 
 
@@ -47,8 +48,11 @@ def decode(
     yaml_too: bool = False,
     any_type: bool = False,
     max_values: int = VALUES_LIMIT,
+    expected: str = "",
 ) -> Any:
     """Decode the body of a request. `yaml_too` accepts media types that end in +yaml.
+
+    `expected` is the kind of the object that is expected, for messages.
 
     Raises:
         ApiStatusError: 413 too large or too many values, 415 unknown media type, 400
@@ -59,7 +63,7 @@ def decode(
         raise errors.too_large(BODY_LIMIT)
     kind = content_type.partition(";")[0].strip().lower() or "application/json"
     if kind.endswith(("/json", "+json")):
-        found = _json(body)
+        found = _json(body, expected)
     elif kind == "application/yaml" or (yaml_too and kind.endswith("+yaml")):
         found = orjson.loads(as_json(body))  # refuses text that is not Unicode
     elif kind == PROTOBUF:
@@ -73,14 +77,31 @@ def decode(
     return found
 
 
-def _json(body: bytes) -> Any:
+def _json(body: bytes, expected: str) -> Any:
     try:
         found = orjson.loads(body)
     except orjson.JSONDecodeError as error:
-        raise errors.bad_request(f"the body of the request cannot be read: {error}") from error
+        raise errors.bad_request(_malformed(body, expected, error)) from error
     if body.count(b"{") + body.count(b"[") > DEPTH_LIMIT:  # fewer brackets cannot nest too deep
         _check_depth(found, 0)
     return found
+
+
+def _malformed(body: bytes, expected: str, error: orjson.JSONDecodeError) -> str:
+    """The message for malformed JSON, as in `apiserver/pkg/endpoints/handlers`: scripts look for it."""
+    text = body.decode(errors="replace")
+    found = text[error.pos : error.pos + 1]
+    why = f"invalid character {found!r} looking for beginning of value" if found else "unexpected end of JSON input"
+    if not expected:
+        return f"the body of the request cannot be read: {why}: {error}"
+    if not body:
+        shown = "<empty>"
+    elif body.startswith(b"{"):
+        shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]} ..."
+    else:
+        shown = body[:_SHOWN].hex()
+    why = f"couldn't get version/kind; json parse error: {why} ({shown})"
+    return f"the object provided is unrecognized (must be of type {expected}): {why}"
 
 
 def _protobuf(body: bytes) -> Any:

@@ -148,7 +148,7 @@ class RequestContext:
         Raises:
             ApiStatusError: there is no object, or it does not conform to the schema of its kind.
         """
-        decoded = self.decoded(resource)
+        decoded = self.decoded(resource, expected=kind or resource.kind)
         if not kind:
             check_kind(resource, decoded)
         body, unknown = conform(
@@ -163,14 +163,17 @@ class RequestContext:
         checked: Object = body
         return checked
 
-    def decoded(self, resource: Resource | None = None, *, yaml_too: bool = False, any_type: bool = False) -> Any:
-        """The body; `resource` is that of the object or patch in it."""
+    def decoded(
+        self, resource: Resource | None = None, *, yaml_too: bool = False, any_type: bool = False, expected: str = ""
+    ) -> Any:
+        """The body; `resource` is that of the object or patch in it, `expected` the kind of the object."""
         return decode(
             self.request.body,
             self.request.content_type,
             yaml_too=yaml_too,
             any_type=any_type,
             max_values=values_limit(resource.key if resource is not None else None),
+            expected=expected,
         )
 
 

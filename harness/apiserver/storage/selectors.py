@@ -117,7 +117,7 @@ def field_test(text: str, key: tuple[str, str], extra: tuple[str, ...] = ()) -> 
             raise bad_request(f"invalid field selector: {part!r}; can't understand it: expected FIELD=VALUE")
         name, operator, value = match.groups()
         if name not in _ALL_KINDS and name not in FIELDS.get(key, ()) and name not in extra:
-            raise bad_request(f'field label not supported: "{name}"')
+            raise bad_request(f"field label not supported: {name}")
         tests.append(_field_part(tuple(name.split(".")), value, equal=operator != "!="))
     if not tests:
         return None

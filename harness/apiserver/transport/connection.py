@@ -26,6 +26,7 @@ from seatrial.harness.apiserver.request.bodies import BODY_LIMIT, as_json, is_sl
 from seatrial.harness.apiserver.server import ApiServer
 from seatrial.harness.apiserver.streams.line import Line, Session
 from seatrial.harness.apiserver.streams.responses import Streaming, Upgraded
+from seatrial.harness.apiserver.transport import pretty
 from seatrial.harness.apiserver.transport.header_cache import HeaderCache, ParsedRequest
 from seatrial.harness.apiserver.transport.large_requests import LARGE_FROM, LargeRequests
 from seatrial.harness.apiserver.transport.response_head import encoded
@@ -355,9 +356,13 @@ class Connection(asyncio.Protocol):
             return
         if isinstance(found, Upgraded):
             self._upgrade(found)
-        elif isinstance(found, Streaming):
+            return
+        if isinstance(found, Streaming):
             self._stream(found, close=close)
-        elif len(found.body) >= GZIP_FROM and "gzip" in headers.get("accept-encoding", "") and method != "HEAD":
+            return
+        if pretty.is_wanted(path, headers):
+            found = pretty.indented(found)
+        if len(found.body) >= GZIP_FROM and "gzip" in headers.get("accept-encoding", "") and method != "HEAD":
             self._respond_compressed(found, close=close)
         else:
             self._respond(found, head=method == "HEAD", close=close)

@@ -237,6 +237,7 @@ def anti_held(story: Story, broken: bool) -> None:
 def near(story: Story, broken: bool) -> None:
     story.pod("a", labels={"app": "z" if broken else "x"}).bind("a")
     story.pod("b", labels={"app": "y"}, affinity=affinity(anti=False, app="x")).bind("b")
+    story.at += 10  # another binding, stored later, might have excused it
 
 
 def spread(story: Story, broken: bool) -> None:
@@ -246,6 +247,7 @@ def spread(story: Story, broken: bool) -> None:
     story.at += 10
     story.pod("a", topologySpreadConstraints=[constraint]).bind("a")
     story.pod("b", topologySpreadConstraints=[constraint]).bind("b", "n1" if broken else "n2")
+    story.at += 10
 
 
 def unreadable(story: Story, broken: bool) -> None:
@@ -584,6 +586,18 @@ def test_a_change_within_the_grace_period_excuses_a_binding() -> None:
     story.node("n1", spec={"unschedulable": True})
     story.bind("p")
     assert story.ids() == set()
+
+
+@pytest.mark.parametrize(("later", "found"), [(1.0, set()), (3.0, {"AUD-121"})], ids=["in-time", "too-late"])
+def test_a_binding_that_was_stored_first_is_excused_by_the_one_it_needs(later: float, found: set[str]) -> None:
+    """The scheduler sends both in parallel: the pod with affinity is stored first, the pod that it needs afterwards."""
+    story = Story()
+    story.pod("a", labels={"app": "x"}).pod("b", affinity=affinity(anti=False, app="x")).bind("b")
+    assert story.ids() == set()
+    story.at += later
+    story.bind("a")
+    story.at += 10
+    assert story.ids() == found
 
 
 def test_pods_bound_before_are_judged_by_the_state() -> None:

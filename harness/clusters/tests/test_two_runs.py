@@ -1,7 +1,9 @@
-"""Two runs of suites at once on a real API server that others use, one killed -9 in the middle. Skipped where the
-programs of envtest are missing.
+"""Runs on a real API server that others use, killed and interrupted in the middle; what is there before and after.
+
+Skipped where the programs of envtest are missing.
 """
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -73,12 +75,21 @@ def run(cluster: WholeCluster, log: Path, *words: str) -> Iterator["subprocess.P
         "--seatrial-backend=existing", f"--seatrial-kubeconfig={cluster.endpoint.kubeconfig}", *words,
     ]  # fmt: skip
     with log.open("wb") as sink:
-        process = subprocess.Popen(command, cwd=ROOT, stdout=sink, stderr=sink)  # noqa: S603 our interpreter
+        process = subprocess.Popen(  # noqa: S603 our interpreter
+            command, cwd=ROOT, stdout=sink, stderr=sink, process_group=0
+        )
     try:
         yield process
     finally:
         process.kill()
         process.wait()
+
+
+def seatrial(cluster: WholeCluster, *words: str) -> str:
+    """What a command prints."""
+    assert cluster.endpoint is not None
+    command = [sys.executable, "-m", "seatrial", *words, "--kubeconfig", str(cluster.endpoint.kubeconfig)]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout  # noqa: S603
 
 
 def pods_of(cluster: WholeCluster, run_id: str) -> list[dict[str, Any]]:
@@ -115,3 +126,45 @@ def test_one_of_two_runs_is_killed_and_nothing_of_either_remains(shared: WholeCl
     # The garbage collector removes Leases of nodes that are gone.
     until(lambda: everything(shared) == before, f"left: {set(everything(shared)) ^ set(before)}")
     assert shared.call(Request("GET", f"{OTHERS}/theirs")).body == theirs
+
+
+def test_clean_removes_an_interrupted_and_a_killed_run(shared: WholeCluster, tmp_path: Path) -> None:
+    """The commands with --dry-run change nothing. Of one run its group gets Ctrl-C twice, as from a terminal."""
+    before = everything(shared)
+    assert "Namespace st-RUN" in seatrial(shared, "run", "allocation", "--backend", "existing", "--dry-run")
+    assert everything(shared) == before
+
+    with run(shared, tmp_path / "interrupted.log") as interrupted:
+        until(lambda: len(runs_on(shared)) == 1, "the first run began")
+        (first,) = runs_on(shared)
+        until(lambda: pods_of(shared, first), "a case of the first run has pods")
+        os.killpg(interrupted.pid, signal.SIGINT)
+        time.sleep(0.5)  # the first Ctrl-C has begun to clean up when the second comes
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(interrupted.pid, signal.SIGINT)
+        assert interrupted.wait(WITHIN) != 0
+    with run(shared, tmp_path / "killed.log") as victim:
+        until(lambda: set(runs_on(shared)) - {first}, "the second run began")
+        (second,) = set(runs_on(shared)) - {first}
+        until(lambda: pods_of(shared, second), "a case of the second run has pods")
+        os.kill(victim.pid, signal.SIGKILL)
+        victim.wait()
+
+    def left() -> list[str]:
+        """Of the interrupted run namespaces may still be going."""
+        return [line for line in everything(shared) if second in line]
+
+    before_clean = left()
+    assert before_clean
+    assert f"run {second}" in seatrial(shared, "clean", "--dry-run").splitlines()
+    assert left() == before_clean
+    said: set[str] = set()
+
+    def cleaned() -> bool:
+        """A run that was killed less than 30 s ago may live, and is left alone."""
+        said.update(seatrial(shared, "clean").splitlines())
+        return not runs_on(shared)
+
+    until(cleaned, f"clean said {said}")
+    assert f"run {second}: removed" in said
+    until(lambda: everything(shared) == before, f"left: {set(everything(shared)) ^ set(before)}")

@@ -14,7 +14,15 @@ from seatrial.scheduler.packing import kernel, strategies
 from seatrial.scheduler.packing.kernel import KernelError
 from seatrial.scheduler.packing.opportunity import Market
 from seatrial.scheduler.packing.shapes import CARD, NodeStates, Shape, Shapes, ordered
-from seatrial.scheduler.packing.strategies import STRATEGIES, Outlook, Requests, StrategyName, graded, scores
+from seatrial.scheduler.packing.strategies import (
+    STRATEGIES,
+    Outlook,
+    Requests,
+    StrategyName,
+    graded,
+    scores,
+    scores_of_one,
+)
 
 MODELS = ["A10", "P100", "T4"]
 needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
@@ -70,6 +78,11 @@ def test_all_scores_are_those_of_the_python_functions(strategy: StrategyName) ->
         found = scores(strategy, outlook, states, requests)
         assert found.tolist() == STRATEGIES[strategy](outlook, states, requests).T.tolist(), seed
         charged += outlook.prices.any
+        columns = (states.model, states.cpu, states.memory, states.cards)
+        nodes = zip(*(column.tolist() for column in columns), strict=True)
+        for number, (model, cpu, memory, cards) in enumerate(nodes):
+            alone = scores_of_one(strategy, outlook, (model, cpu, memory, tuple(cards)), requests)
+            assert alone.tolist() == found[:, number].tolist()
     assert 0 < charged < 60  # with prices and without
 
 
@@ -107,6 +120,48 @@ def test_states_that_the_tables_lack_are_refused(changes: dict[str, Any], error:
     assert scores("FGD", outlook, states, requests).shape == (1, 1)
     with pytest.raises(error):
         scores("FGD", outlook, replace(states, **changes), requests)
+
+
+@needs_compiler
+@pytest.mark.usefixtures("compiled")
+@pytest.mark.parametrize(
+    ("node", "error"),
+    [
+        pytest.param((3, 8000, 9, (CARD,)), IndexError, id="unknown-model"),
+        pytest.param((0, 8000, 9, (CARD + 1,)), IndexError, id="more-than-a-card"),
+        pytest.param((0, 8000, 9, (CARD,) * 9), IndexError, id="more-cards-than-the-tables-have"),
+        pytest.param((0, 8000, 9, [CARD]), TypeError, id="a-list"),
+        pytest.param((0, 1 << 63, 9, (CARD,)), OverflowError, id="more-than-64-bits"),
+    ],
+)
+def test_a_node_that_the_tables_lack_is_refused(node: tuple[Any, ...], error: type[Exception]) -> None:
+    outlook = Outlook.of({Shape(1000, 1, 8, CARD): 1}, MODELS, 8)
+    requests = Requests(Shapes([Shape(1000, 1, 1, CARD)], MODELS), outlook)
+    with pytest.raises(error):
+        scores_of_one("FGD", outlook, node, requests)
+
+
+@needs_compiler
+def test_amounts(library: Path) -> None:
+    module = kernel.load(library)
+    passing = np.empty(3, np.bool_)
+    module.amounts([5, -1], np.array([[5, 6, 4], [-1, -1, 0]]), passing)
+    assert passing.tolist() == [True, False, False]
+    with pytest.raises(ValueError, match="one flag for each class"):
+        module.amounts([5], np.array([[5, 6, 4], [-1, -1, 0]]), passing)
+
+
+@needs_compiler
+def test_cards(library: Path) -> None:
+    module = kernel.load(library)
+    passing = np.empty(3, np.bool_)
+    suiting = [np.array([1, 0, 1], np.int8), np.array([1, 0, 0], np.int8)]
+    module.cards(suiting, np.array([[2], [0], [2]]), passing)
+    assert passing.tolist() == [True, True, False]
+    module.cards([], np.array([[1], [0], [2]]), passing)
+    assert passing.tolist() == [False, True, False]
+    with pytest.raises(ValueError, match="one flag for each class and card"):
+        module.cards([np.zeros(2, np.int8)], np.array([[1], [0], [2]]), passing)
 
 
 @pytest.mark.parametrize(("gain", "grade"), [(0.0, 50), (-1e9, 0), (1e9, 99), (1000.0, 73), (-1000.0, 26)])

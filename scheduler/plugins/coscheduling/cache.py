@@ -10,6 +10,7 @@ from seatrial.scheduler.api.core import Pod
 from seatrial.scheduler.api.networktopology import gather_rules
 from seatrial.scheduler.api.podgroup import (
     POD_GROUP_LABEL,
+    EndedMember,
     MatchPolicy,
     Mode,
     PodGroup,
@@ -111,6 +112,20 @@ class GangCache(PodGroups):
         if gang is not None:
             self.ended.setdefault(gang.id, {})[pod.metadata.uid] = pod.status.phase
             self.remove_pod(pod.metadata.uid)
+
+    def member_ended(self, pod: EndedMember) -> None:
+        """A member of a PodGroup succeeded or failed; the watch of other pods only says that it is gone."""
+        uid, gang_id = pod.metadata.uid, f"{pod.metadata.namespace}/{pod.metadata.labels.get(POD_GROUP_LABEL, '')}"
+        self.remove_pod(uid)
+        self.ended.setdefault(gang_id, {})[uid] = pod.status.phase
+        if gang_id in self.gangs:
+            self.changed.add(gang_id)
+
+    def ended_member_gone(self, pod: EndedMember) -> None:
+        """A member that had ended is deleted. It counts as long as its PodGroup exists."""
+        gang_id = f"{pod.metadata.namespace}/{pod.metadata.labels.get(POD_GROUP_LABEL, '')}"
+        if gang_id not in self.objects:
+            self.ended.pop(gang_id, None)
 
     def remove_pod(self, uid: str) -> None:
         gang = self._gang_of.pop(uid, None)

@@ -3,12 +3,14 @@
 from collections.abc import Iterator
 
 from seatrial.scheduler.api.networktopology import TOPOLOGIES_PATH, ClusterNetworkTopology
-from seatrial.scheduler.api.podgroup import PODGROUPS_PATH, PodGroup
+from seatrial.scheduler.api.podgroup import POD_GROUP_LABEL, PODGROUPS_PATH, EndedMember, PodGroup
 from seatrial.scheduler.framework.exposition import Family, sample
 from seatrial.scheduler.framework.handle import Handle, Watch
 from seatrial.scheduler.framework.routes import Answer, RequestContext, json, missing
 from seatrial.scheduler.plugins.coscheduling.cache import GangCache
 from seatrial.scheduler.plugins.coscheduling.summary import summary_of, topology_summary
+
+PODS_PATH = "/api/v1/pods"
 
 
 def register(handle: Handle) -> None:
@@ -24,6 +26,9 @@ def register(handle: Handle) -> None:
         return missing(f"cannot find gang {gang_id}") if gang is None else json(summary_of(gangs, gang))
 
     handle.watch(Watch(PODGROUPS_PATH, PodGroup, gangs.set_object, lambda gone: gangs.remove_object(gone.metadata.key)))
+    for phase in ("Succeeded", "Failed"):  # the scheduler's own watch of pods leaves these out
+        selector = {"fieldSelector": f"status.phase={phase}", "labelSelector": POD_GROUP_LABEL}
+        handle.watch(Watch(PODS_PATH, EndedMember, gangs.member_ended, gangs.ended_member_gone, selector))
     if gangs.topology is not None:
         topology = gangs.topology
         handle.watch(Watch(TOPOLOGIES_PATH, ClusterNetworkTopology, topology.set_object, topology.remove_object))

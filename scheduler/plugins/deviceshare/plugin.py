@@ -43,6 +43,7 @@ from seatrial.scheduler.framework.reservation_info import (
 )
 from seatrial.scheduler.framework.state import CycleState, StateKey
 from seatrial.scheduler.framework.status import SUCCESS, Status
+from seatrial.scheduler.packing.kernel import kernel
 from seatrial.scheduler.plugins.deviceshare import reservation_view
 from seatrial.scheduler.plugins.deviceshare.adaption import Adaption
 from seatrial.scheduler.plugins.deviceshare.allocator import allocate, allocate_deciding, verdict, weighed
@@ -87,6 +88,7 @@ Enough = dict[
     int, tuple[Amounts, NDArray[np.int8]]
 ]  # identity of a card's free amounts → these amounts and the classes that fit
 MAX_SUFFICIENT = 65536
+MAX_CARDS = 128  # of a node: NumPy counts them in 8 bits
 
 
 class _Stacked(NamedTuple):
@@ -265,7 +267,12 @@ class DeviceShare(PreFilter, BatchFilter, ScoreBatch, Reserve, PreBind, Reservat
         state = devices.state
         suiting = [stacked.suits(state.frees[number]) for number in state.slots("gpu")]
         # A card without free amounts fits no class: every request names an amount.
-        ok: Bools = np.add.reduce(suiting) >= stacked.counts[:, 0] if suiting else stacked.counts[:, 0] <= 0
+        module = kernel()
+        if module is not None and len(suiting) < MAX_CARDS:
+            ok: Bools = np.empty(len(stacked.requests), np.bool_)
+            module.cards(suiting, stacked.counts, ok)
+        else:
+            ok = np.add.reduce(suiting) >= stacked.counts[:, 0] if suiting else stacked.counts[:, 0] <= 0
         if devices.state.template.traits.honour:
             for index, request in enumerate(stacked.requests):
                 if not request.types[0].shared:

@@ -27,6 +27,7 @@ class Fleet:
         self._states = _nothing(0, 1)
         self._has = np.zeros(0, np.bool_)  # rows with GPUs
         self._unseen: set[int] = set()  # rows that changed since `unseen`
+        self._renumbered = True  # models or the width are others than those of `_states`
 
     def survey(self) -> bool:
         """Read models and widths of all nodes. Returns whether there are new ones since the last survey."""
@@ -41,6 +42,7 @@ class Fleet:
         changed = len(models) != len(self.models) or width != self.width or memory != self.card_memory
         self.models, self.width, self.card_memory = sorted(models), width, memory
         self._numbers = {model: number for number, model in enumerate(self.models)}
+        self._renumbered |= changed
         return changed
 
     @property
@@ -48,8 +50,17 @@ class Fleet:
         """The number of rows."""
         return len(self._has)
 
+    def every(self) -> NodeStates:
+        """The states of all nodes; do not keep them. All count as seen."""
+        if self._renumbered:
+            return self.restart()
+        self.catch_up()
+        self._unseen.clear()
+        return self._states
+
     def restart(self) -> NodeStates:
         """Read all nodes anew. Returns their states; do not keep them."""
+        self._renumbered = False
         columns = self._cache.columns
         self._position = columns.changes
         self._states = _nothing(columns.count, self.width)
@@ -75,7 +86,7 @@ class Fleet:
         self._unseen.update(rows)
 
     def unseen(self) -> tuple[Ints, NodeStates]:
-        """The rows that changed since the last call or `restart`, ascending, and their states."""
+        """The rows that changed since the last call, `every` or `restart`, ascending, and their states."""
         self.catch_up()
         where = np.array(sorted(self._unseen), np.int64)
         self._unseen.clear()
@@ -91,25 +102,18 @@ class Fleet:
         states = self._states
         return NodeStates(states.model[rows], states.cpu[rows], states.memory[rows], states.cards[rows])
 
-    def one(self, node: NodeInfo) -> NodeStates | None:
-        """One node as it is now; None if it has no GPUs or is not in the last survey."""
-        found = self._of(node)
-        if found is None:
-            return None
-        model, cpu, memory, cards = found
-        return NodeStates(np.array([model]), np.array([cpu]), np.array([memory]), np.array([cards]))
-
     def _read(self, rows: Iterable[int]) -> None:
         names, nodes, states = self._cache.columns.names, self._cache.nodes, self._states
         for row in rows:
             node = nodes.get(names[row])
-            found = self._of(node) if node is not None else None
+            found = self.one(node) if node is not None else None
             self._has[row] = found is not None
             model, cpu, memory, cards = found or (0, 0, 0, (0,) * self.width)
             states.model[row], states.cpu[row], states.memory[row] = model, cpu, memory
             states.cards[row] = cards
 
-    def _of(self, node: NodeInfo) -> tuple[int, int, int, tuple[int, ...]] | None:
+    def one(self, node: NodeInfo) -> tuple[int, int, int, tuple[int, ...]] | None:
+        """Model, CPU, memory and cards that a node has left; None if it has no GPUs or is not in the last survey."""
         if node.node is None:
             return None
         devices = self._devices.find(node.name)

@@ -22,8 +22,8 @@ from seatrial.scheduler.framework.extension_points import MAX_NODE_SCORE, Scope
 from seatrial.scheduler.framework.handle import Handle
 from seatrial.scheduler.framework.state import CycleState, StateKey
 from seatrial.scheduler.packing.opportunity import Market
-from seatrial.scheduler.packing.shapes import NodeStates, Shape, Shapes
-from seatrial.scheduler.packing.strategies import Outlook, Requests, scores
+from seatrial.scheduler.packing.shapes import Shape, Shapes
+from seatrial.scheduler.packing.strategies import Outlook, Requests, scores, scores_of_one
 from seatrial.scheduler.plugins.deviceshare.cache import DeviceCache
 from seatrial.scheduler.plugins.fragmentation.args import DeviceFragmentationArgs, TypicalPod
 from seatrial.scheduler.plugins.fragmentation.fleet import Fleet, free_of, model_of
@@ -103,18 +103,21 @@ class DeviceFragmentation(ScoreBatch):
         outlook = self._ready()
         has, states = self._fleet.some(batch.rows)
         if len(states.cpu):
-            found[:, has] = self._scores(outlook, stacked, states)
+            requests, back = self._prepared(outlook, stacked)
+            found[:, has] = scores(self._strategy, outlook, states, requests)[back]
         return found
 
     def score_classes_batch(self, stacked: _Stacked, node: NodeInfo) -> Ints:
         outlook = self._ready()
-        states = self._fleet.one(node)
-        if states is None and self._fleet.is_outdated:
+        left = self._fleet.one(node)
+        if left is None and self._fleet.is_outdated:
             outlook = self._ready()
-            states = self._fleet.one(node)
-        if states is None:
+            left = self._fleet.one(node)
+        if left is None:
             return np.full(len(stacked.states), NEUTRAL, np.int64)  # no GPU, so nothing to keep usable
-        return self._scores(outlook, stacked, states)[:, 0]
+        requests, back = self._prepared(outlook, stacked)
+        found = scores_of_one(self._strategy, outlook, left, requests)
+        return found if len(found) == 1 else found[back]
 
     def score_signature(self, stacked: object, node: NodeInfo) -> Hashable:
         devices = self._devices.find(node.name)
@@ -126,16 +129,15 @@ class DeviceFragmentation(ScoreBatch):
         left = (cpu, memory) if self._reads_memory else cpu
         return devices.state.cards, model_of(node), left, self._version
 
-    def _scores(self, outlook: Outlook, stacked: _Stacked, states: NodeStates) -> Ints:
-        """The scores of all classes, [class, node]."""
+    def _prepared(self, outlook: Outlook, stacked: _Stacked) -> tuple[Requests, Ints]:
+        """The shapes of the classes, and for each class the position of its shape."""
         if stacked.learnt != self._learnt or stacked.requests is None or stacked.back is None:
             every = [state[SHAPE] for state in stacked.states]
             order = sorted(range(len(every)), key=lambda number: not every[number].shares)
             stacked.requests = Requests(Shapes([every[number] for number in order], self._fleet.models), outlook)
             stacked.back = np.argsort(np.array(order, np.int64))
             stacked.learnt = self._learnt
-        found = scores(self._strategy, outlook, states, stacked.requests)
-        return found if len(found) == 1 else found[stacked.back]
+        return stacked.requests, stacked.back
 
     # -- expectations and prices --------------------------------------------------------------------------------------
 
@@ -184,7 +186,7 @@ class DeviceFragmentation(ScoreBatch):
         models = self._fleet.models or [""]
         self._learnt += 1
         self._outlook = Outlook.of(demand, models, self._fleet.width)
-        states = self._fleet.restart()
+        states = self._fleet.every()
         self._market = None
         if self._reads_memory and self._outlook.demand:
             self._market = Market(self._outlook.demand, states)

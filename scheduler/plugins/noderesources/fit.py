@@ -24,6 +24,7 @@ from seatrial.scheduler.framework.extension_points import Args, PreFilter, Scope
 from seatrial.scheduler.framework.handle import Handle
 from seatrial.scheduler.framework.state import CycleState, StateKey
 from seatrial.scheduler.framework.status import SUCCESS, Status
+from seatrial.scheduler.packing.kernel import kernel
 from seatrial.scheduler.plugins.noderesources.strategies import (
     LeastAllocated,
     MostAllocated,
@@ -226,8 +227,14 @@ class NodeResourcesFit(PreFilter, FilterBatch, ScoreBatch, DryRunBatch):
         return tuple([bisect_right(steps, have[column] - taken[column]) for column, steps in stacked.steps])
 
     def filter_classes_batch(self, stacked: _Stacked, node: NodeInfo) -> Bools:
-        free = np.array([[node.allocatable[column] - node.requested[column]] for column in stacked.columns], np.int64)
-        ok: Bools = np.logical_and.reduce(free >= stacked.needs[..., 0])
+        have, taken = node.allocatable, node.requested
+        free = [have[column] - taken[column] for column in stacked.columns]
+        module = kernel()
+        if module is None:
+            ok: Bools = np.logical_and.reduce(np.array(free, np.int64)[:, None] >= stacked.needs[..., 0])
+            return ok
+        ok = np.empty(stacked.needs.shape[1], np.bool_)
+        module.amounts(free, stacked.needs, ok)
         return ok
 
     def reasons_batch(self, stacked: _Stacked, batch: Batch) -> tuple[Ints, Callable[[int], Status]]:

@@ -165,6 +165,18 @@ def test_reviews_of_others(server: ApiServer) -> None:
     assert answer["status"]["user"]["username"] == ROBOT.name
 
 
+@pytest.mark.parametrize(
+    ("audiences", "expected"),
+    [pytest.param([], True, id="any"), pytest.param(["elsewhere"], False, id="of-another-audience")],
+)
+def test_a_review_knows_the_token_of_the_kubeconfig(server: ApiServer, audiences: list[str], expected: bool) -> None:
+    server.tokens.accept("of-the-kubeconfig", ROBOT)
+    body = {"spec": {"token": "of-the-kubeconfig", "audiences": audiences}}
+    _, answer = ask(server, "POST", "/apis/authentication.k8s.io/v1/tokenreviews", body)
+    assert answer["status"].get("authenticated", False) is expected
+    assert (answer["status"]["user"].get("username") == ROBOT.name) is expected
+
+
 READER: dict[str, Any] = {"apiGroups": [""], "resources": ["pods", "pods/log"], "verbs": ["get", "list"]}
 MAKER: dict[str, Any] = {
     "apiGroups": ["rbac.authorization.k8s.io"], "resources": ["roles", "rolebindings"], "verbs": ["create", "update"],

@@ -66,6 +66,16 @@ def test_an_update_without_the_address_keeps_it() -> None:
         assert after["ports"][0]["nodePort"] == before["ports"][0]["nodePort"]
 
 
+@pytest.mark.parametrize("address", ["10.96.0.99", "192.168.0.1"])
+def test_an_address_is_immutable_even_if_it_is_not_available(address: str) -> None:
+    with running(nodes=0) as bench:
+        make(bench, "a")
+        answer = bench.call("PUT", bench.path("services", "a"), service("a", clusterIP=address))
+        assert answer.code == 422
+        assert b"may not change once set" in answer.body
+        assert b"failed to allocate" not in answer.body
+
+
 def test_the_address_of_a_deleted_service_is_free_again() -> None:
     with running(nodes=0) as bench:
         make(bench, "a", clusterIP="10.96.0.10")

@@ -89,6 +89,14 @@ def test_an_invalid_schedule_or_time_zone_is_recorded() -> None:
         assert "minute: expected a number from 0 to 59" in message
 
 
+def test_a_schedule_without_any_time_is_recorded() -> None:
+    with running() as bench:
+        bench.create("cronjobs", cron_job("59 23 31 2 *"))
+        bench.settle(1)
+        (message,) = bench.events("InvalidSchedule")
+        assert message.startswith("invalid schedule: 59 23 31 2 * : time difference between two schedules")
+
+
 def test_idle_between_scheduled_times() -> None:
     """There is one timer, however far away the next start is."""
     with running(nodes=0) as bench:

@@ -104,3 +104,18 @@ def test_a_zone_that_is_not_ready_as_a_whole_is_evicted_while_another_is_ready()
         for name in ("n0", "n1", "n2"):
             set_ready(bench, name, "False")
         assert evicting(bench, 4) == ["n0", "n1", "n2"]
+
+
+def test_a_node_that_never_reports_is_unreachable_after_a_minute() -> None:
+    with running(nodes=0) as bench:
+        bench.create("nodes", {"metadata": {"name": "n0"}})
+        bench.settle(55)
+        assert "conditions" not in bench.get("nodes", "n0").get("status", {})
+        assert taints(bench) == {("not-ready", "NoSchedule")}
+        bench.settle(10)
+        conditions = bench.get("nodes", "n0")["status"]["conditions"]
+        assert {(entry["type"], entry["status"], entry["reason"]) for entry in conditions} == {
+            (kind, "Unknown", "NodeStatusNeverUpdated")
+            for kind in ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
+        }
+        assert ("unreachable", "NoSchedule") in taints(bench)

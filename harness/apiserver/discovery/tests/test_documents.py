@@ -156,6 +156,29 @@ def test_the_document_of_version_two_holds_what_it_refers_to(server: ApiServer) 
     assert quantity["type"] == "string"
 
 
+def test_fields_of_a_kind_that_keeps_unknown_ones_are_not_listed_in_version_two(server: ApiServer) -> None:
+    """kubectl refuses fields beside listed ones."""
+    schema = {
+        "type": "object", "x-kubernetes-preserve-unknown-fields": True, "properties": {"a": {"type": "string"}},
+    }  # fmt: skip
+    definition = {
+        "metadata": {"name": "boats.x.io"},
+        "spec": {
+            "group": "x.io", "scope": "Cluster", "names": {"plural": "boats", "kind": "Boat"},
+            "versions": [{"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}],
+        },
+    }  # fmt: skip
+    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    answer = server.handle(Request("POST", path, orjson.dumps(definition)))
+    assert isinstance(answer, Response)
+    assert answer.code == 201, answer.body
+    found = document(server, "/openapi/v2")["definitions"]["io.x.v1.Boat"]
+    assert found["type"] == "object"
+    assert "properties" not in found
+    listed = document(server, "/openapi/v3/apis/x.io/v1")["components"]["schemas"]["io.x.v1.Boat"]
+    assert set(listed["properties"]) == {"a", "apiVersion", "kind", "metadata"}
+
+
 def test_malformed_protocol_buffers_are_a_bad_request(server: ApiServer) -> None:
     for body in (b"k8s\x00\x0a\xff", b"nonsense", b"k8s\x00\x0a\x02\x0a\x7f"):
         answer = server.handle(Request("POST", "/api/v1/namespaces", body, "application/vnd.kubernetes.protobuf", {}))

@@ -51,9 +51,10 @@ def test_an_object_is_created_and_read(wire: Wire) -> None:
 @pytest.mark.parametrize(
     ("method", "path", "body", "headers", "code", "words"),
     [
-        pytest.param("POST", PODS, b'{"metadata": {"na', {}, 400, "line 1 column", id="truncated-json"),
-        pytest.param("POST", PODS, b"", {}, 400, "cannot be read", id="no-body"),
-        pytest.param("POST", PODS, b'{"a":"\xff\xfe"}', {}, 400, "cannot be read", id="not-utf-8"),
+        pytest.param("POST", PODS, b'{"metadata": {"na', {}, 400, "unexpected end of JSON input", id="truncated-json"),
+        pytest.param("POST", PODS, b"", {}, 400, "must be of type Pod): couldn't get", id="no-body"),
+        pytest.param("POST", PODS, b"kind: Pod", {}, 400, "invalid character 'k' looking for", id="yaml-as-json"),
+        pytest.param("POST", PODS, b'{"a":"\xff\xfe"}', {}, 400, "must be of type Pod", id="not-utf-8"),
         pytest.param("POST", PODS, b"[" * 10_000 + b"]" * 10_000, {}, 400, "", id="ten-thousand-levels"),
         pytest.param("POST", PODS, b'{"a":' * 900 + b"1" + b"}" * 900, {}, 400, "nested too deep", id="900-levels"),
         pytest.param("POST", PODS, b'{"metadata": 1e999}', {}, 400, "", id="a-number-too-large"),
@@ -303,6 +304,14 @@ def test_a_large_response_is_compressed_if_the_client_accepts_gzip(place: Served
     while len(wire._left) < size:
         wire._left += wire._receive()
     assert orjson.loads(gzip.decompress(wire._left[:size]))["items"][0]["data"] == body["data"]
+
+
+def test_curl_gets_line_breaks(wire: Wire) -> None:
+    code, found = wire.ask("GET", "/api", user_agent="curl/8.5")
+    assert (code, found["kind"]) == (200, "APIVersions")
+    indented_size = int(wire.fields["content-length"])
+    wire.ask("GET", "/api")
+    assert indented_size > int(wire.fields["content-length"])
 
 
 def test_a_client_that_may_impersonate_may_name_many_groups(place: Served) -> None:

@@ -1,0 +1,141 @@
+"""How long gangs, their members and their waiting last.
+
+A member asks for one card of an A10 node, so the room is a number of cards.
+"""
+
+import orjson
+import pytest
+
+from seatrial.fixtures.expect import Expect
+from seatrial.fixtures.trial import Trial
+from seatrial.harness.clusters.protocol import Capability
+from seatrial.scheduler.api.builders import gang, node, pod, priority_class, quota
+from seatrial.scheduler.api.podgroup import GANG_MODE, GANG_WAITING_TIME
+from seatrial.suites.gang.test_gangs import bound, names, workers
+
+pytestmark = [pytest.mark.needs(Capability.HARDWARE)]
+
+MAX_WAIT = 900  # seconds; upstream's framework cuts longer waits
+
+
+def path_of(cluster: Trial, name: str) -> str:
+    return f"/apis/scheduling.sigs.k8s.io/v1alpha1/namespaces/{cluster.name}/podgroups/{name}"
+
+
+@pytest.mark.feature("GANG-1.timeout")
+@pytest.mark.case("GA-070", severity="normal")
+@pytest.mark.needs(Capability.VIRTUAL_TIME)  # a quarter of an hour
+def test_a_wait_ends_after_a_quarter_of_an_hour_at_the_latest(cluster: Trial, expect: Expect) -> None:
+    """A NonStrict gang of three with a waiting time of a day has room for two. Its two members say after 15 minutes
+    that they have waited so long."""
+    cluster.add(node("n1").cards(2))
+    built = [
+        pod(name).gpus(1).in_light_gang("light", 3).annotation(GANG_MODE, "NonStrict")
+        .annotation(GANG_WAITING_TIME, "24h")
+        for name in names("light", 3)
+    ]  # fmt: skip
+    cluster.submit(*built)
+    expect.stable(seconds=MAX_WAIT - 30)
+    assert bound(cluster) == []
+    told = [pod.status.conditions for pod in cluster.pods() if "timeout" in str(pod.status.conditions)]
+    assert not told
+
+    expect.pending("light-0", "light-1", saying="timeout after waiting 15m0s", within=120)
+
+
+@pytest.mark.feature("GANG-5.annotations")
+@pytest.mark.case("GA-071", severity="normal")
+def test_an_annotation_gang_ends_with_its_last_pod(cluster: Trial, expect: Expect) -> None:
+    """Two pods of an annotation gang of three are deleted. Then a pod alone is a gang of that name, and is bound."""
+    cluster.add(node("n1").cards(2))
+    cluster.submit(*(pod(name).gpus(1).in_light_gang("light", 3) for name in names("light", 2)))
+    expect.stable(seconds=5)
+    cluster.delete(*names("light", 2))
+    expect.gone(*names("light", 2))
+
+    cluster.submit(pod("alone").gpus(1).in_light_gang("light", 1))
+
+    expect.bound("alone")
+
+
+@pytest.mark.feature("GANG-1.all-or-nothing")
+@pytest.mark.case("GA-072", severity="critical")
+def test_a_gang_ends_with_its_pod_group(cluster: Trial, expect: Expect) -> None:
+    """The PodGroup of a waiting gang of two is deleted. The missing card comes: no member is bound, until a PodGroup
+    of the name is there again."""
+    cluster.add(node("n1").cards(1))
+    cluster.apply(gang("train", 2))
+    cluster.submit(*workers("train", 2))
+    expect.stable(seconds=5)
+    assert cluster.call("DELETE", path_of(cluster, "train")).ok
+    expect.stable(seconds=2)
+    cluster.add(node("n2").cards(1))
+    expect.stable(seconds=12)
+    assert bound(cluster) == []
+
+    cluster.apply(gang("train", 2))
+
+    expect.bound(*names("train", 2))
+
+
+@pytest.mark.feature("GANG-6.said", "GANG-1.status")
+@pytest.mark.case("GA-073", severity="normal")
+def test_a_member_that_ended_is_no_member(cluster: Trial, expect: Expect) -> None:
+    """A gang of two, of which waiting members alone count. Both are bound and succeed: a third pod says that the gang
+    lacks a member, and the PodGroup is Finished."""
+    cluster.add(node("n1").cards(3))
+    cluster.apply(gang("train", 2).match_policy("only-waiting"))
+    cluster.submit(*workers("train", 2))
+    expect.running(*names("train", 2))
+    for name in names("train", 2):
+        status = {"status": {"phase": "Succeeded"}}
+        assert cluster.call("PATCH", f"/api/v1/namespaces/{cluster.name}/pods/{name}/status", status).ok
+
+    cluster.submit(*workers("train", 1, first=2))
+
+    expect.pending("train-2", saying="child pod not collect enough")
+
+    def finished() -> bool:
+        return str(orjson.loads(cluster.call("GET", path_of(cluster, "train")).body)["status"]["phase"]) == "Finished"
+
+    assert cluster.cluster.wait(finished, within=30), cluster.call("GET", path_of(cluster, "train")).body
+
+
+@pytest.mark.feature("GANG-1.all-or-nothing", "QUOTA-1.max-bound")
+@pytest.mark.case("GA-074", severity="critical")
+@pytest.mark.needs(Capability.OWN_CLUSTER)  # quotas count all pods
+def test_a_gang_waits_for_its_quota_as_a_whole(cluster: Trial, expect: Expect) -> None:
+    """A gang of two in a quota with room for one: no member is bound. Another pod of the quota ends, and both are."""
+    own = f"{cluster.name}-team"
+    cluster.add(node("n1").cpu(16).cards(4))
+    cluster.apply(quota(own).max(cpu=4).manifest)
+    cluster.submit(pod("first").request(cpu=3).quota(own))
+    expect.bound("first")
+    cluster.apply(gang("train", 2))
+    cluster.submit(*(pod(name).request(cpu=1).quota(own).in_gang("train") for name in names("train", 2)))
+    expect.stable(seconds=12)
+    assert bound(cluster) == ["first"]
+
+    cluster.delete("first")
+
+    expect.bound(*names("train", 2))
+
+
+@pytest.mark.feature("GANG-1.quorum")
+@pytest.mark.case("GA-075", severity="normal")
+@pytest.mark.needs(Capability.OWN_CLUSTER)  # priority classes
+def test_of_more_members_than_the_minimum_the_more_important_start(cluster: Trial, expect: Expect) -> None:
+    """A gang of two with four members and two cards: the two members of higher priority are bound, whatever the order
+    in which the members came."""
+    classes = {level: f"{cluster.name}-{level}" for level in ("low", "top")}
+    for level, value in (("low", 10), ("top", 100)):
+        cluster.accept(priority_class(classes[level], value), "/apis/scheduling.k8s.io/v1/priorityclasses")
+    cluster.add(node("n1").cards(2))
+    cluster.apply(gang("train", 2))
+    levels = {"train-0": "low", "train-1": "top", "train-2": "low", "train-3": "top"}
+
+    cluster.submit(*(pod(name).gpus(1).in_gang("train").priority_class(classes[at]) for name, at in levels.items()))
+
+    expect.bound("train-1", "train-3")
+    for level in classes.values():
+        cluster.call("DELETE", f"/apis/scheduling.k8s.io/v1/priorityclasses/{level}")

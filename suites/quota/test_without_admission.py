@@ -1,0 +1,96 @@
+"""Quotas that contradict their tree, where no admission refused them: they admit nothing, and all others go on.
+
+In virtual time the cluster has no webhooks, so every quota that the schema allows is stored.
+"""
+
+from collections.abc import Sequence
+
+import pytest
+
+from seatrial.fixtures.expect import Expect
+from seatrial.fixtures.trial import Trial
+from seatrial.harness.clusters.protocol import Capability
+from seatrial.scheduler.api.builders import QuotaBuilder, node, quota
+from seatrial.scheduler.api.quota import PARENT, QUOTAS_PATH
+from seatrial.suites.quota.test_quota import counted, make, many, named, path_of, placed, settle
+
+pytestmark = [pytest.mark.needs(Capability.NODES, Capability.VIRTUAL_TIME)]
+
+
+def wrong(cluster: Trial, what: str) -> Sequence[QuotaBuilder]:
+    """Quotas of which `a` has no path to the root."""
+    a, b, c = (quota(named(cluster, name)).max(cpu=4) for name in "abc")
+    if what == "orphan":
+        return [a.below("nobody")]
+    if what == "its-own-parent":
+        return [a.below(named(cluster, "a")).parent()]
+    circle = zip((a, b, c), "bca", strict=True)
+    return [own.below(named(cluster, above)).parent() for own, above in circle]
+
+
+@pytest.mark.feature("QUOTA-2.survived")
+@pytest.mark.case("QU-067", severity="critical")
+@pytest.mark.parametrize("what", ["orphan", "its-own-parent", "cycle-of-three"])
+def test_a_quota_without_a_path_to_the_root_admits_nothing(cluster: Trial, expect: Expect, what: str) -> None:
+    """Its pods wait and say so. A pod of a quota in order is bound. When the parent is the root, the pods are bound."""
+    cluster.add(node("n1").cpu(10).memory("64Gi"))
+    make(cluster, *wrong(cluster, what), quota(named(cluster, "good")).max(cpu=4))
+    cluster.submit(*many(cluster, "a", 2), *many(cluster, "good", 2))
+    expect.bound("good-0", "good-1")
+    expect.pending("a-0", "a-1", saying="Insufficient quotas")
+
+    path = path_of(cluster, named(cluster, "a"))
+    assert cluster.call("PATCH", path, {"metadata": {"labels": {PARENT: None}}}).ok
+
+    expect.bound("a-0", "a-1")
+
+
+@pytest.mark.feature("QUOTA-2.survived")
+@pytest.mark.case("QU-068", severity="critical")
+def test_children_of_a_deleted_parent_wait_for_a_new_one(cluster: Trial, expect: Expect) -> None:
+    """The parent of a quota with a running pod is deleted. A further pod waits, another quota goes on, and the pod is
+    bound when the parent is there again. The use of the running pod still counts."""
+    cluster.add(node("n1").cpu(10).memory("64Gi"))
+    parent = quota(named(cluster, "p")).max(cpu=2).parent()
+    child = quota(named(cluster, "a")).max(cpu=4).below(named(cluster, "p"))
+    make(cluster, parent, child, quota(named(cluster, "good")).max(cpu=4))
+    cluster.submit(counted(cluster, "first", "a", cpu=1))
+    expect.bound("first")
+    assert cluster.call("DELETE", path_of(cluster, named(cluster, "p"))).ok
+    cluster.submit(*many(cluster, "a", 2), *many(cluster, "good", 1))
+    expect.bound("good-0")
+    expect.pending("a-0", saying="Insufficient quotas")
+
+    make(cluster, quota(named(cluster, "p")).max(cpu=2).parent())
+
+    settle(cluster)
+    assert placed(cluster, "a-") == 1, "of the parent's two cores the first pod has one"
+
+
+@pytest.mark.feature("QUOTA-2.survived")
+@pytest.mark.case("QU-069", severity="normal")
+def test_min_above_max_is_bounded_by_max(cluster: Trial) -> None:
+    """A quota with a min of six and a max of two gets two pods of five; its sibling gets the rest."""
+    cluster.add(node("n1").cpu(8).memory("64Gi"))
+    make(cluster, quota(named(cluster, "a")).min(cpu=6).max(cpu=2), quota(named(cluster, "b")).max(cpu=8))
+    cluster.submit(*many(cluster, "a", 5), *many(cluster, "b", 8))
+
+    settle(cluster)
+
+    assert (placed(cluster, "a-"), placed(cluster, "b-")) == (2, 6)
+
+
+@pytest.mark.feature("QUOTA-2.survived")
+@pytest.mark.case("QU-072", severity="normal")
+@pytest.mark.parametrize("digits", [60, 1_000_000])
+def test_huge_amounts_delay_nobody(cluster: Trial, expect: Expect, digits: int) -> None:
+    """A max of so many digits is refused by the schema or counts as an amount; a pod of another quota is bound."""
+    cluster.add(node("n1").cpu(8).memory("64Gi"))
+    make(cluster, quota(named(cluster, "good")).max(cpu=4))
+    path = QUOTAS_PATH.replace("/elasticquotas", f"/namespaces/{cluster.name}/elasticquotas")
+    huge = quota(named(cluster, "a")).min(cpu=1).max(cpu="1" + "0" * (digits - 1)).manifest
+    assert cluster.call("POST", path, huge).code in {201, 400, 413, 422}
+
+    cluster.submit(*many(cluster, "good", 1))
+
+    expect.bound("good-0")
