@@ -18,8 +18,8 @@ from typing import Any, cast
 import httptools
 
 from seatrial.harness.apiserver import errors
-from seatrial.harness.apiserver.access.impersonation import VALUE_SEPARATOR
 from seatrial.harness.apiserver.access.identity import Identity
+from seatrial.harness.apiserver.access.impersonation import VALUE_SEPARATOR
 from seatrial.harness.apiserver.attempts import FIRST, Attempt, Pending
 from seatrial.harness.apiserver.errors import ApiStatusError
 from seatrial.harness.apiserver.long_computations import executor
