@@ -56,6 +56,7 @@ def test_an_annotation_gang_ends_with_its_last_pod(cluster: Trial, expect: Expec
     cluster.submit(pod("alone").gpus(1).in_light_gang("light", 1))
 
     expect.bound("alone")
+    expect.refusal()
 
 
 @pytest.mark.feature("GANG-1.all-or-nothing")
@@ -137,5 +138,7 @@ def test_of_more_members_than_the_minimum_the_more_important_start(cluster: Tria
     cluster.submit(*(pod(name).gpus(1).in_gang("train").priority_class(classes[at]) for name, at in levels.items()))
 
     expect.bound("train-1", "train-3")
+    expect.stable(seconds=3)
+    assert bound(cluster) == ["train-1", "train-3"]
     for level in classes.values():
         cluster.call("DELETE", f"/apis/scheduling.k8s.io/v1/priorityclasses/{level}")
