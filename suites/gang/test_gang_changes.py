@@ -18,7 +18,7 @@ def path_of(cluster: Trial, name: str) -> str:
 
 
 @pytest.mark.feature("GANG-1.all-or-nothing")
-@pytest.mark.case("GA-060", severity="critical")
+@pytest.mark.case("GA-090", severity="critical")
 def test_the_old_label_makes_a_member(cluster: Trial, expect: Expect) -> None:
     """Two pods name their PodGroup by the label of earlier releases: with room for one, none is bound."""
     cluster.add(node("n1").cards(1))
@@ -34,7 +34,7 @@ def test_the_old_label_makes_a_member(cluster: Trial, expect: Expect) -> None:
 
 
 @pytest.mark.feature("GANG-1.timeout", "GANG-5.annotations")
-@pytest.mark.case("GA-061", severity="critical")
+@pytest.mark.case("GA-091", severity="critical")
 @pytest.mark.long(150)
 def test_the_waiting_time_of_annotated_pods_has_units(cluster: Trial, expect: Expect) -> None:
     """waiting-time is 2m: members of a NonStrict gang hold their cards after a minute, and no longer after two."""
@@ -60,7 +60,7 @@ def test_the_waiting_time_of_annotated_pods_has_units(cluster: Trial, expect: Ex
 
 
 @pytest.mark.feature("GANG-1.replaced", "GANG-3.restart")
-@pytest.mark.case("GA-063", severity="critical")
+@pytest.mark.case("GA-093", severity="critical")
 def test_a_member_is_replaced_after_a_restart(cluster: Trial, expect: Expect, subject: Subject | None) -> None:
     """A scheduler that never saw the gang start binds a member that comes for one that is gone, below the minimum."""
     if subject is None:
@@ -79,7 +79,7 @@ def test_a_member_is_replaced_after_a_restart(cluster: Trial, expect: Expect, su
 
 
 @pytest.mark.feature("GANG-6.pre-enqueue")
-@pytest.mark.case("GA-064", severity="critical")
+@pytest.mark.case("GA-094", severity="critical")
 def test_a_gang_without_its_pod_group_waits(cluster: Trial, expect: Expect) -> None:
     """The PodGroup of a gang that waits for room is deleted: its members are not bound when there is room, but when
     there is a PodGroup again."""
@@ -99,7 +99,7 @@ def test_a_gang_without_its_pod_group_waits(cluster: Trial, expect: Expect) -> N
 
 
 @pytest.mark.feature("GANG-4.groups", "GANG-2.nonstrict")
-@pytest.mark.case("GA-065", severity="critical")
+@pytest.mark.case("GA-095", severity="critical")
 @pytest.mark.parametrize("first", ["Strict", "NonStrict"])
 def test_one_gang_that_is_not_strict_keeps_the_places_of_its_group(cluster: Trial, expect: Expect, first: str) -> None:
     """Of two gangs of a group one is Strict and one NonStrict: with one card too few the others are kept, and the group

@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
 
 
 @pytest.mark.feature("QUOTA-1.max-bound")
-@pytest.mark.case("QU-062", severity="blocker")
+@pytest.mark.case("QU-122", severity="blocker")
 def test_a_pod_that_was_not_scheduled_counts(cluster: Trial, expect: Expect) -> None:
     """One of four cores is used, then three more by a pod that names its node itself: a pod like the first waits."""
     cluster.add(node("n1").cpu(32))
@@ -40,7 +40,7 @@ def test_a_pod_that_was_not_scheduled_counts(cluster: Trial, expect: Expect) -> 
 
 
 @pytest.mark.feature("QUOTA-3.shared-weight")
-@pytest.mark.case("QU-063", severity="critical")
+@pytest.mark.case("QU-123", severity="critical")
 def test_shares_grow_with_the_cluster(cluster: Trial, expect: Expect) -> None:
     """Eight pods of one core ask for more than the only node has: with a second node all are placed."""
     cluster.add(node("n1").cpu(4))
@@ -55,7 +55,7 @@ def test_shares_grow_with_the_cluster(cluster: Trial, expect: Expect) -> None:
 
 
 @pytest.mark.feature("QUOTA-3.shared-weight")
-@pytest.mark.case("QU-064", severity="critical")
+@pytest.mark.case("QU-124", severity="critical")
 def test_shares_follow_a_node_that_shrinks(cluster: Trial, expect: Expect) -> None:
     """A quota asks for more than there is: its runtime share is what the nodes have, also when one has shrunk."""
     cluster.add(node("n1").cpu(8), node("n2").cpu(4))
@@ -74,7 +74,7 @@ def test_shares_follow_a_node_that_shrinks(cluster: Trial, expect: Expect) -> No
 
 
 @pytest.mark.feature("QUOTA-8.non-preemptible")
-@pytest.mark.case("QU-065", severity="critical")
+@pytest.mark.case("QU-125", severity="critical")
 def test_what_a_non_preemptible_pod_used_is_free_again(cluster: Trial, expect: Expect) -> None:
     """Non-preemptible pods fill the min one after the other: each is placed when the one before it is gone."""
     cluster.add(node("n1").cpu(32))
@@ -90,7 +90,7 @@ def test_what_a_non_preemptible_pod_used_is_free_again(cluster: Trial, expect: E
 
 
 @pytest.mark.feature("QUOTA-5.unlabelled")
-@pytest.mark.case("QU-066", severity="critical")
+@pytest.mark.case("QU-126", severity="critical")
 def test_the_quota_of_a_namespace_counts_its_pods(cluster: Trial, expect: Expect) -> None:
     """A quota has the name of the namespace that it is in: pods there without a label are bounded by it."""
     cluster.add(node("n1").cpu(32))
@@ -104,7 +104,7 @@ def test_the_quota_of_a_namespace_counts_its_pods(cluster: Trial, expect: Expect
 
 
 @pytest.mark.feature("QUOTA-5.default-and-system", "QUOTA-10.in-place")
-@pytest.mark.case("QU-067", severity="critical")
+@pytest.mark.case("QU-127", severity="critical")
 def test_pods_of_a_deleted_quota_belong_to_the_default_quota(cluster: Trial, expect: Expect) -> None:
     """The quota for which a pod waits is deleted: the pod belongs to the default quota, which has room."""
     cluster.add(node("n1").cpu(32))
@@ -118,7 +118,7 @@ def test_pods_of_a_deleted_quota_belong_to_the_default_quota(cluster: Trial, exp
 
 
 @pytest.mark.feature("QUOTA-7.profile")
-@pytest.mark.case("QU-068", severity="normal")
+@pytest.mark.case("QU-128", severity="normal")
 def test_a_profile_may_give_a_part_of_its_nodes(cluster: Trial) -> None:
     """resourceRatio 0.5: the root quota of the tree has half of what the nodes of the profile have."""
     cluster.add(node("half-0").cpu(8).label("pool", "half"))

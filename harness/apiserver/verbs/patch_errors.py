@@ -48,4 +48,6 @@ def _restoring(mismatch: TypeMismatch) -> str:
         return f"cannot restore slice from {found}"
     if "." in mismatch.go_type:
         return f"cannot restore struct from: {found}"
-    return f"cannot convert {found} to {mismatch.go_type}"
+    if found == "int64" and mismatch.go_type != "bool":  # Go converts integers only, if to another type
+        return f"cannot convert {found} to {mismatch.go_type}"
+    return f"unrecognized type: {mismatch.go_type}"
