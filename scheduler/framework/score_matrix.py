@@ -60,7 +60,7 @@ class ScoreMatrix(MatrixArrays):
         self.key[classes, row] = total[classes]
 
     def vacated(self, row: int, node: NodeInfo) -> None:
-        """A pod left a node: update its keys, [class], from node signatures; without them all classes judge it again."""
+        """A pod left a node: update its keys, [class], from node signatures; classes without them judge it again."""
         plan = self._plan or self._make_plan()
         if plan.unknown or plan.bounds or row >= self.capacity or node.node is None:
             self.opened(row)

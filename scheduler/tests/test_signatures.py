@@ -76,6 +76,7 @@ def test_what_is_looked_up_after_departures_is_what_would_be_judged(arguments: l
         if number % 5 == 0:
             for each in verdicts:
                 assert_key_is_as_judged(each)
+                assert_largest_raw_scores_are_known(each)
     assert all(each.feasible for each in verdicts)
 
 
@@ -92,6 +93,14 @@ def test_classes_that_have_bounds_leave_alone_what_was_looked_up_for_others() ->
         if number >= len(SHAPES):
             for verdicts in lines(rig):
                 assert_key_is_as_judged(verdicts)
+
+
+def assert_largest_raw_scores_are_known(verdicts: ClassScores) -> None:
+    entry, matrix = verdicts.entry, verdicts.matrix
+    assert matrix is not None
+    feasible = np.flatnonzero(verdicts.key >= 0)
+    for number, highest in zip(entry.raw_numbers, entry.highest, strict=True):
+        assert highest == matrix.raw[number][entry.index, feasible].max(initial=0)
 
 
 def assert_key_is_as_judged(verdicts: ClassScores) -> None:
