@@ -57,6 +57,7 @@ from seatrial.scheduler.shell import Shell
 __all__ = [
     "Bind",
     "ConfigError",
+    "Configuration",
     "Evict",
     "build_core",
     "build_routes",
@@ -171,7 +172,12 @@ def _prepare(kind: type[Plugin]) -> _Prepared:
         check_plugin(kind)
     except ValueError as error:
         raise ConfigError(f"plugin {kind.name}: {error}") from error
-    return _Prepared(kind, with_timing(kind), "args" in inspect.signature(kind).parameters)
+    return _Prepared(kind, with_timing(kind), _takes_args(kind))
+
+
+@functools.cache
+def _takes_args(kind: type[Plugin]) -> bool:
+    return "args" in inspect.signature(kind).parameters
 
 
 def _construct(prepared: _Prepared, handle: Handle, args: object) -> Plugin:

@@ -3,6 +3,7 @@
 Errors name the path of the field, the expected and the found value.
 """
 
+import functools
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -198,18 +199,26 @@ def expand(configuration: Configuration, registry: Registry | None = None) -> li
             extension point; or arguments are wrong.
     """
     registry = registry or Registry()
-    expanded = [
-        _expand(profile, f"profiles[{index}]", profile.scheduler_name or DEFAULT_SCHEDULER, registry)
-        for index, profile in enumerate(configuration.profiles)
-    ]
+    merge = functools.cache(functools.partial(_merge, registry=registry))  # most profiles differ in arguments only
+    expanded = []
+    for index, profile in enumerate(configuration.profiles):
+        where = f"profiles[{index}]"
+        at, weights = merge(msgspec.json.encode(profile.plugins), where=where if profile.plugins else "")
+        used = {name for names in at.values() for name in names}
+        name = profile.scheduler_name or DEFAULT_SCHEDULER
+        expanded.append(Expanded(name, at, weights, _arguments(profile, where, used, registry)))
     sorts = {profile.at["queueSort"][0] for profile in expanded}
     if len(sorts) > 1:
         raise ConfigError(f"profiles: queueSort must be the same for all profiles, found {' and '.join(sorted(sorts))}")
     return expanded
 
 
-def _expand(profile: ProfileConfig, where: str, name: str, registry: Registry) -> Expanded:
-    sets = dict(profile.plugins or {})
+_decode_plugins = msgspec.json.Decoder(dict[str, PluginSet] | None).decode
+
+
+def _merge(plugins: bytes, *, where: str, registry: Registry) -> tuple[dict[str, list[str]], dict[str, int]]:
+    """The plugins at each point in running order, and the score weights; `plugins`: a profile's own, as JSON."""
+    sets = _decode_plugins(plugins) or {}
     for field in sets:
         if field not in POINTS and field != "multiPoint":
             raise ConfigError(
@@ -233,9 +242,7 @@ def _expand(profile: ProfileConfig, where: str, name: str, registry: Registry) -
         raise ConfigError(f"{where}.plugins.bind: at least one bind plugin is needed, found none")
     if sum(weights.values()) * extension_points.MAX_NODE_SCORE > MAX_TOTAL_SCORE:
         raise ConfigError(f"{where}.plugins.score: the sum of weights could overflow; use smaller weights")
-    return Expanded(
-        name, at, weights, _arguments(profile, where, {plugin for names in at.values() for plugin in names}, registry)
-    )
+    return at, weights
 
 
 def _merged(defaults: Sequence[PluginRef], own: PluginSet) -> list[PluginRef]:
@@ -259,6 +266,12 @@ def _find(registry: Registry, name: str, where: str, what: str) -> Registered:
         raise ConfigError(f"{where}: {error}") from error
 
 
+@functools.cache
+def _serves(kind: type[Plugin], base: type[Plugin]) -> bool:
+    """Whether plugins of `kind` serve the extension point. `issubclass` of abstract classes is slow."""
+    return issubclass(kind, base)
+
+
 def _at_point(  # noqa: PLR0917 all six are different things
     multi: Sequence[PluginRef], listed: PluginSet, kind: str, base: type[Plugin], where: str, registry: Registry
 ) -> list[PluginRef]:
@@ -274,7 +287,7 @@ def _at_point(  # noqa: PLR0917 all six are different things
     expanded = {
         ref.name: ref
         for ref in multi
-        if issubclass(registry.find(ref.name).kind, base)
+        if _serves(registry.find(ref.name).kind, base)
         and (ref.name in seen or not (EVERYTHING in dropped or ref.name in dropped))
     }
     first = [

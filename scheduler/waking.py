@@ -52,10 +52,21 @@ class Waker:
         moment = self._handle.clock.monotonic() + LEFTOVER_SECONDS
         if self._could_go(key, entry.info, class_scores):
             moment = min(moment, self._queue.waiting.next_ready(key))
+            if self._handle.nominator.nominated:
+                self._wake_nominated(key)
         self.set_alarm(moment)
         alike = (*key[:2], "")
         if key[2] and self._queue.waiting.has_class(alike):  # it was woken as an example of them, but differs
             self.wake_class(alike, class_scores)
+
+    def _wake_nominated(self, key: ClassKey) -> None:
+        """Wake the pods of a group for which preemption made room: the pod of the group that was tried found no place
+        although there is one, as it may be theirs."""
+        now, waiting = self._handle.clock.monotonic(), self._queue.waiting
+        for uid in list(self._handle.nominator.nominated):
+            entry = waiting.get(uid)
+            if entry is not None and entry.ready_at <= now and waiting.class_of(uid) == key:
+                self._queue.wake(entry)
 
     def wait(self, entry: Entry, state: CycleState | None) -> None:
         """Wait until a node is feasible. `state`: that of the cycle, if there was one."""

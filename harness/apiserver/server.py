@@ -268,6 +268,8 @@ class ApiServer:
             raise errors.method_not_allowed()
         if target.resource.key in DEPRECATED:
             context.warnings.append(DEPRECATED[target.resource.key])
+        if target.resource.deprecation:
+            context.warnings.append(target.resource.deprecation)
         if MASTERS not in context.identity.groups:
             self.access.check(context.identity, context.act(target))
         if context.format.shape == OPENAPI_PROTOBUF:

@@ -3,7 +3,13 @@
 import orjson
 
 from seatrial.scheduler.api.core import Pod
-from seatrial.scheduler.api.reservation import AVAILABLE, RESERVATION_ALLOCATED, RESERVATION_IGNORED, Reservation
+from seatrial.scheduler.api.reservation import (
+    AVAILABLE,
+    RESERVATION_ALLOCATED,
+    RESERVATION_IGNORED,
+    RESTRICTED_OPTIONS,
+    Reservation,
+)
 
 
 def reservation_uid(pod: Pod) -> str:
@@ -26,3 +32,19 @@ def ignores_reservations(pod: Pod) -> bool:
 def holds_resources(reservation: Reservation) -> bool:
     """Whether a reservation holds resources on a node."""
     return reservation.status.phase == AVAILABLE and reservation.status.node_name != ""
+
+
+def limited_resources(reservation: Reservation) -> frozenset[str]:
+    """The resources that a Restricted reservation limits: those of its annotation, or all that it has.
+
+    As Koordinator does: names that it does not have do not count, and without any other all are limited.
+    """
+    content = reservation.metadata.annotations.get(RESTRICTED_OPTIONS)
+    try:
+        found = orjson.loads(content) if content else {}
+    except orjson.JSONDecodeError:
+        found = {}
+    listed = found.get("resources") if isinstance(found, dict) else None
+    named = {name for name in listed if isinstance(name, str)} if isinstance(listed, list) else set()
+    have = frozenset(reservation.status.allocatable)
+    return have & named or have

@@ -2,7 +2,12 @@
 
 from collections.abc import Iterator, Mapping
 
-from seatrial.harness.audit.annotations import holds_resources, ignores_reservations, reservation_uid
+from seatrial.harness.audit.annotations import (
+    holds_resources,
+    ignores_reservations,
+    limited_resources,
+    reservation_uid,
+)
 from seatrial.harness.audit.indices import NOBODY, QUOTA_LABEL
 from seatrial.harness.audit.invariants import (
     Binding,
@@ -85,8 +90,9 @@ def _restricted_sum(binding: Binding) -> Breach | None:
     if found is None or found.spec.allocate_policy != RESTRICTED or not found.status.allocatable:
         return None
     have, used = amounts(found.status.allocatable), used_on(_owners_of(binding.state, found.metadata.uid))
+    limited = limited_resources(found)
     for name, value in used.items():
-        if name in have and value > have[name]:
+        if name in limited and value > have[name]:
             return Breach(
                 f"reservation {found.name} is Restricted to {have[name]} of {name}; its owners request {value}"
             )

@@ -3,6 +3,7 @@
 `InProcess` is the whole scheduler on a cluster's simulated time; `BareCore` its decisions alone, for benchmarks.
 """
 
+import functools
 import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -30,6 +31,7 @@ from seatrial.scheduler.api.wire import ObjectMeta, WatchEvent, decoder
 from seatrial.scheduler.app import (
     Bind,
     ConfigError,
+    Configuration,
     Evict,
     build_core,
     build_routes,
@@ -41,6 +43,24 @@ from seatrial.scheduler.app import (
 )
 
 LOG_LINES = 2000
+
+
+def _loaded(config: Path) -> Configuration:
+    """
+    Raises:
+        ConfigError: the file cannot be read or used.
+    """
+    try:
+        content = config.read_bytes()
+    except OSError:
+        content = b""  # `load` says why
+    return _load_once(config, content)
+
+
+@functools.lru_cache(maxsize=8)
+def _load_once(config: Path, _content: bytes) -> Configuration:
+    """Reading the suites' configuration takes 5 ms; each case in virtual time starts a scheduler with it."""
+    return load(config)
 
 
 class _Kept(logging.Handler):
@@ -70,7 +90,7 @@ class InProcess(Subject):
         self._cluster, self._seed = cluster, seed
         self._link = FaultyTransport(cluster.transport, cluster.clock)
         try:
-            self._configuration = load(config) if config is not None else default_configuration()
+            self._configuration = _loaded(config) if config is not None else default_configuration()
             self._build()
         except ConfigError as error:
             raise UsageError(f"--scheduler-config: {error}") from error

@@ -71,6 +71,10 @@ class UnschedulablePods:
     def has_class(self, key: ClassKey) -> bool:
         return key in self._groups
 
+    def class_of(self, uid: str) -> ClassKey | None:
+        """The key of the group of a pod; None if it does not wait here."""
+        return self._class_of.get(uid)
+
     def get(self, uid: str) -> Entry | None:
         key = self._class_of.get(uid)
         return None if key is None else self._groups[key].members[uid]

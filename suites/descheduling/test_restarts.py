@@ -118,7 +118,9 @@ def test_a_migration_survives_a_restart_of_the_api_server(
     cluster: Trial, start_descheduler: StartDescheduler, after: str
 ) -> None:
     """The API server is killed after a step, for the scheduler, the descheduler and the nodes alike. With its objects
-    it comes back, but watches cannot go on from where they were: the job ends well, and one pod moves."""
+    it comes back, but watches cannot go on from where they were: the job ends well, and one pod moves.
+
+    The embedded API server keeps its objects in memory only, so the case needs the backend virtual or envtest."""
     with_nodes(cluster, "n1", "n2")
     name = spread_victim(cluster, "web", 3)
     start_descheduler({})

@@ -84,3 +84,28 @@ def test_a_pod_of_the_same_name_is_another_pod(cluster: Trial, expect: Expect, l
     said = [row["message"] for row in orjson.loads(response.body)["items"]
             if row["involvedObject"].get("uid") == first and row["reason"] == "Scheduled"]  # fmt: skip
     assert not said, f"no binding of the first pod was accepted; its events say {said}"
+
+
+@pytest.mark.feature("HIL-4.api-errors")
+@pytest.mark.case("FT-052", severity="critical")
+def test_a_pod_that_another_scheduler_bound_is_left_alone(cluster: Trial, expect: Expect, link: Link) -> None:
+    """Bindings are refused for a while; meanwhile another scheduler binds the pod, and the watch is silent. Ours gives
+    up: it does not tell the pod that it was refused."""
+    cluster.add(node("n1"), node("n2"))
+    witnessed(cluster, expect)
+    link.refuse(500, bindings)
+    cluster.submit(pod("p"))
+    assert cluster.cluster.wait(lambda: link.refused >= 3, within=60), "the binding was to be tried"
+    pause(cluster, 0.5, real=0.5)  # the scheduler has read that the pod is not bound, and waits for its next attempt
+    link.hold_streams()
+    path = f"/api/v1/namespaces/{cluster.name}/pods/p"
+    body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n2"}}
+    assert cluster.call("POST", f"{path}/binding", body).ok
+    link.refuse(500, lambda _: False)  # nothing more; the streams stay silent
+
+    pause(cluster, 40, real=12)
+
+    taken = [event.message for event in cluster.events("p") if "already assigned" in event.message]
+    assert not taken, f"expected no word about the other scheduler's binding, found {taken}"
+    link.heal()
+    assert expect.bound("p").spec.node_name == "n2"

@@ -8,8 +8,9 @@ from seatrial.fixtures.manager import StartManager
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.harness.nodes.usage_model import USAGE
+from seatrial.harness.quantities import milli
 from seatrial.scheduler.api.builders import PodBuilder, node, pod
-from seatrial.scheduler.api.numa import PRIORITY_CLASS_LABEL
+from seatrial.scheduler.api.numa import PRIORITY_CLASS_LABEL, RESOURCE_STATUS
 from seatrial.scheduler.api.slo import NODE_METRICS_PATH
 from seatrial.suites.loadaware.reports import INTERVAL, Manifest, next_report, node_use, reported, settle
 
@@ -66,6 +67,29 @@ def test_usage_is_reported_with_aggregates(cluster: Trial, expect: Expect, start
     assert peak["p99"]["resources"]["cpu"] == "10500m"
     assert peak["avg"]["resources"]["cpu"] not in {"6500m", "10500m"}
     assert rows(found)["a"][1] not in {"2", "6"}, "the mean of a minute in which the use changed"
+
+
+@pytest.mark.feature("QOS-1.numa")
+@pytest.mark.case("LA-027", severity="normal")
+@pytest.mark.long(seconds=60)
+def test_use_is_reported_by_numa_node(cluster: Trial, expect: Expect, start_manager: StartManager) -> None:
+    """A server with two NUMA nodes. A pod of 8 cores has one of them, a pod without a NUMA node uses 2 cores of both:
+    the NUMA node of the first pod uses 9 cores and the other one 1, and together they use what the node does."""
+    cluster.add(node("n1").server("dgx-h100").numa_policy("SingleNUMANode"))
+    start_manager(PACE)
+    use = orjson.dumps({"cpu": "8", "memory": "8Gi"}).decode()
+    cluster.submit(pod("one").request(cpu=8, memory="8Gi").annotation(USAGE, use))
+    expect.running("one")
+    (zone,) = [entry["node"] for entry in orjson.loads(
+        cluster.pod("one").metadata.annotations[RESOURCE_STATUS])["numaNodeResources"]]  # fmt: skip
+    node_use(cluster, "n1", cpu="2", memory="2Gi")
+
+    next_report(cluster, "n1")
+    found = next_report(cluster, "n1")["nodeMetric"]["numaUsages"]
+
+    used = {entry["numaNodeID"]: milli(entry["nodeUsage"]["resources"]["cpu"]) for entry in found}
+    assert set(used) == {0, 1}
+    assert (used[zone], used[1 - zone]) == (9000, 1000)
 
 
 def rows(status: Manifest) -> dict[str, tuple[str, str, str]]:

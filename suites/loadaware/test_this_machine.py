@@ -1,5 +1,7 @@
 """The node agent of this machine reports what /proc and cgroup files say."""
 
+from pathlib import Path
+
 import orjson
 import pytest
 
@@ -8,6 +10,7 @@ from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.harness.quantities import milli, units
 from seatrial.scheduler.api.builders import pod
+from seatrial.scheduler.api.numa import CPU_BASIC_INFO
 from seatrial.suites.loadaware.reports import INTERVAL, next_report
 
 pytestmark = [pytest.mark.needs(Capability.CONTAINERS)]
@@ -42,3 +45,23 @@ def test_use_of_this_machine_is_reported(cluster: Trial, expect: Expect) -> None
     assert milli(node["cpu"]) >= used["busy"] * 0.9
     assert units(node["memory"]) > units(found["podsMetric"][0]["podUsage"]["resources"]["memory"]) > 0
     assert "systemUsage" in found["nodeMetric"]
+    by_numa = [milli(entry["nodeUsage"]["resources"]["cpu"]) for entry in found["nodeMetric"]["numaUsages"]]
+    assert len(by_numa) == len(list(Path("/sys/devices/system/node").glob("node[0-9]*")))
+    assert abs(sum(by_numa) - milli(node["cpu"])) <= 0.05 * milli(node["cpu"]) + 20
+
+
+@pytest.mark.feature("CPU-4.reported")
+@pytest.mark.case("LA-034", severity="normal")
+def test_the_cpu_model_of_this_machine_is_reported(cluster: Trial) -> None:
+    """The model in /proc/cpuinfo is in the annotation that CPU normalization reads."""
+    model = next(
+        (line.partition(":")[2].strip() for line in Path("/proc/cpuinfo").read_text().splitlines()
+         if line.startswith("model name")),
+        "",
+    )  # fmt: skip
+    if not model:
+        pytest.skip("/proc/cpuinfo of this machine names no model")
+    (only,) = orjson.loads(cluster.call("GET", "/api/v1/nodes").body)["items"]
+    path = f"/apis/topology.node.k8s.io/v1alpha1/noderesourcetopologies/{only['metadata']['name']}"
+    found = orjson.loads(cluster.call("GET", path).body)["metadata"]["annotations"]
+    assert orjson.loads(found[CPU_BASIC_INFO])["cpuModel"] == model

@@ -12,6 +12,7 @@ from seatrial.harness.apiserver.access.tokens import ACCOUNT_PREFIX, account_gro
 _AUTHENTICATION: Final = "authentication.k8s.io"
 _USER, _GROUP, _UID = "impersonate-user", "impersonate-group", "impersonate-uid"
 _EXTRA: Final = "impersonate-extra-"
+VALUE_SEPARATOR: Final = "\n"  # between the values of a repeated header, which cannot have it
 _AUTHENTICATED, _UNAUTHENTICATED = "system:authenticated", "system:unauthenticated"
 
 
@@ -27,10 +28,10 @@ def impersonated(headers: Mapping[str, str], by: Identity, access: Access) -> Id
         ApiStatusError: 400, no user is named; 403, RBAC does not allow it.
     """
     name = headers.get(_USER, "")
-    groups = tuple(group.strip() for group in headers.get(_GROUP, "").split(",") if group.strip())
+    groups = tuple(group for group in headers.get(_GROUP, "").split(VALUE_SEPARATOR) if group)
     uid = headers.get(_UID, "")
     extra = tuple(
-        (unquote(header.removeprefix(_EXTRA)), (value,))
+        (unquote(header.removeprefix(_EXTRA)), tuple(value.split(VALUE_SEPARATOR)))
         for header, value in headers.items()
         if header.startswith(_EXTRA)
     )

@@ -30,17 +30,19 @@ def value_count(value: Any) -> int:
 
 
 def expression_length(value: Any) -> int:
-    """The number of characters of all CEL expressions in an object."""
-    if isinstance(value, list):
-        return sum(expression_length(item) for item in value)
-    if not isinstance(value, dict):
-        return 0
+    """The number of characters of all CEL expressions in an object. All objects of their kinds are asked."""
     found = 0
-    for name, field in value.items():
-        if isinstance(field, str):
-            found += len(field) if name in _EXPRESSION_FIELDS else 0
-        else:
-            found += expression_length(field)
+    left = [value]
+    while left:
+        outer = left.pop()
+        if isinstance(outer, list):
+            left.extend(item for item in outer if isinstance(item, (dict, list)))
+        elif isinstance(outer, dict):
+            for name, field in outer.items():
+                if isinstance(field, (dict, list)):
+                    left.append(field)
+                elif isinstance(field, str) and name in _EXPRESSION_FIELDS:
+                    found += len(field)
     return found
 
 

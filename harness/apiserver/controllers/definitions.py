@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from seatrial.harness.apiserver.discovery.resources import Registry, Resource
+from seatrial.harness.apiserver.discovery.versions import preferred, rank
 from seatrial.harness.apiserver.storage.store import Change, Item, Object
 from seatrial.harness.apiserver.verbs.objects import Objects
 
@@ -85,4 +86,19 @@ def _rows(spec: Object) -> Iterable[Resource]:
             custom=version,
             stored_as=stored if by_webhook else "",
             conversion=conversion if by_webhook else None,
+            deprecation=_deprecation(spec, version) if version.get("deprecated") else "",
         )
+
+
+def _deprecation(spec: Object, version: Object) -> str:
+    """The warning for clients of a deprecated version. Follows `customresource_handler.go`."""
+    if version.get("deprecationWarning") is not None:
+        return str(version["deprecationWarning"])
+    group, kind = spec["group"], spec["names"]["kind"]
+    newer = preferred(
+        other["name"]
+        for other in spec["versions"]
+        if other.get("served", True) and not other.get("deprecated") and rank(other["name"]) > rank(version["name"])
+    )
+    instead = f"; use {group}/{newer[0]} {kind}" if newer else ""
+    return f"{group}/{version['name']} {kind} is deprecated{instead}"

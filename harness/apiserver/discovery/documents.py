@@ -6,6 +6,7 @@ from typing import Any
 import orjson
 
 from seatrial.harness.apiserver.discovery.resources import Registry, Resource
+from seatrial.harness.apiserver.discovery.versions import preferred
 
 VERSION = "v1.35.0"
 Object = dict[str, Any]
@@ -53,7 +54,7 @@ class Discovery:
 
     @staticmethod
     def _group(name: str, versions: list[str]) -> Object:
-        rows = [{"groupVersion": f"{name}/{version}", "version": version} for version in _preferred(versions)]
+        rows = [{"groupVersion": f"{name}/{version}", "version": version} for version in preferred(versions)]
         return {"name": name, "versions": rows, "preferredVersion": rows[0]}
 
     def resources(self, group: str, version: str) -> Object | None:
@@ -97,24 +98,10 @@ class Discovery:
                         if row.group == group and row.version == version
                     ],
                 }
-                for version in _preferred(versions)
+                for version in preferred(versions)
             ]
             items.append({"metadata": {"name": group, "creationTimestamp": None}, "versions": rows})
         return {"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items}
-
-
-def _preferred(versions: list[str]) -> list[str]:
-    """The versions in order of preference: stable before beta before alpha, then newest first."""
-
-    def rank(version: str) -> tuple[int, int, int]:
-        number, stage, step = version.removeprefix("v"), 2, 0
-        for level, word in ((1, "beta"), (0, "alpha")):
-            if word in number:
-                number, _, rest = number.partition(word)
-                stage, step = level, int(rest or 0)
-        return stage, int(number) if number.isdigit() else 0, step
-
-    return sorted(versions, key=rank, reverse=True)
 
 
 def _listed(row: Resource) -> Object:

@@ -26,6 +26,7 @@ class Resource:
     verbs: tuple[str, ...] = ALL_VERBS
     stored_as: str = ""  # the stored apiVersion, if a webhook converts
     conversion: Mapping[str, Any] | None = field(default=None, hash=False, compare=False)  # of its CRD
+    deprecation: str = ""  # the warning that clients get
     key: tuple[str, str] = field(init=False, compare=False)  # of the collection in the store
     api_version: str = field(init=False, compare=False)
 

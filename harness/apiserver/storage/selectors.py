@@ -117,13 +117,21 @@ def field_test(text: str, key: tuple[str, str], extra: tuple[str, ...] = ()) -> 
             raise bad_request(f"invalid field selector: {part!r}; can't understand it: expected FIELD=VALUE")
         name, operator, value = match.groups()
         if name not in _ALL_KINDS and name not in FIELDS.get(key, ()) and name not in extra:
-            raise bad_request(f"field label not supported: {name}")
+            raise bad_request(_unselectable(name, key))
         tests.append(_field_part(tuple(name.split(".")), value, equal=operator != "!="))
     if not tests:
         return None
     if len(tests) == 1:
         return tests[0]
     return lambda obj: all(test(obj) for test in tests)
+
+
+def _unselectable(name: str, key: tuple[str, str]) -> str:
+    """Upstream's words: kinds that select by metadata only have the defaults of `apimachinery/pkg/runtime`."""
+    custom = "." in key[0] and not key[0].endswith(".k8s.io")
+    if custom or key in FIELDS:
+        return f"field label not supported: {name}"
+    return f'"{name}" is not a known field selector: only "metadata.name", "metadata.namespace"'
 
 
 def _field_part(path: tuple[str, ...], value: str, *, equal: bool) -> Test:

@@ -19,6 +19,7 @@ import httptools
 
 from seatrial.harness.apiserver import errors
 from seatrial.harness.apiserver.access.identity import Identity
+from seatrial.harness.apiserver.access.impersonation import VALUE_SEPARATOR
 from seatrial.harness.apiserver.attempts import FIRST, Attempt, Pending
 from seatrial.harness.apiserver.errors import ApiStatusError
 from seatrial.harness.apiserver.long_computations import executor
@@ -247,7 +248,9 @@ class Connection(asyncio.Protocol):
         if self._in_headers:  # trailers are ignored
             self._count_header(len(name) + len(value))
             key, text = name.decode("latin-1").lower(), value.decode("latin-1")
-            self._headers[key] = f"{self._headers[key]}, {text}" if key in self._headers else text
+            if key in self._headers:  # names of impersonated groups may have commas
+                text = f"{self._headers[key]}{VALUE_SEPARATOR if key.startswith('impersonate-') else ', '}{text}"
+            self._headers[key] = text
 
     def on_headers_complete(self) -> None:
         self._in_headers = False

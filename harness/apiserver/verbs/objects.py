@@ -16,6 +16,7 @@ from seatrial.harness.apiserver.admission.chain import Admission
 from seatrial.harness.apiserver.attempts import GeneratedIdentity, Pending
 from seatrial.harness.apiserver.defaults.initial_status import set_initial_status
 from seatrial.harness.apiserver.discovery.resources import Resource
+from seatrial.harness.apiserver.errors import ApiStatusError
 from seatrial.harness.apiserver.patching.apply import ApplyConflict, apply, first_undeclared
 from seatrial.harness.apiserver.patching.managed_fields import WriteLedger, touches_managed_fields
 from seatrial.harness.apiserver.patching.patch import (
@@ -27,9 +28,9 @@ from seatrial.harness.apiserver.patching.patch import (
 )
 from seatrial.harness.apiserver.request.options import DeleteOptions, Options, grace_of, write_of
 from seatrial.harness.apiserver.request.request import check_kind
-from seatrial.harness.apiserver.schemas.shapes import conform, report_unknown_fields
+from seatrial.harness.apiserver.schemas.shapes import TypeMismatch, conform, report_unknown_fields
 from seatrial.harness.apiserver.storage.store import Collection, Item, Key, Object, Store
-from seatrial.harness.apiserver.verbs import field_owners
+from seatrial.harness.apiserver.verbs import field_owners, patch_errors
 from seatrial.harness.apiserver.verbs.field_owners import schema_of
 from seatrial.harness.apiserver.verbs.identifiers import IdentifierSource
 from seatrial.harness.apiserver.verbs.update_rules import narrowed, settable
@@ -282,10 +283,16 @@ class Objects:
                 body = merge_patch(before, patch)
         except PatchError as error:
             raise errors.of_patch(error.reason, str(error)) from error
-        if not isinstance(body, dict) or not isinstance(body.get("metadata"), dict):
+        if not isinstance(body, dict) or body.get("metadata") is None:
             raise errors.bad_request("the patched object: expected an object with metadata, found none")
         check_kind(resource, body)
-        body = self._conform(resource, body, options, old.obj)
+        try:
+            body = self._conform(resource, body, options, old.obj)
+        except ApiStatusError as error:
+            if isinstance(error.__cause__, TypeMismatch):
+                strategic = patch if kind == STRATEGIC_MERGE_PATCH and resource.custom is None else None
+                raise patch_errors.of_mismatch(error.__cause__, body, strategic) from error
+            raise
         return self._replace(resource, old, body, options, subresource), False
 
     def _conform(self, resource: Resource, body: Object, options: Options, old: Object | None = None) -> Object:

@@ -104,6 +104,23 @@ def allocatable(cluster: KubeletCluster, resource: str) -> str:
     return found
 
 
+def test_an_smlu_lives_as_long_as_its_pod() -> None:
+    """A container asks for 10 % and 1 GiB of an MLU: kubelet mounts the instance's node, and the plugin removes it."""
+    with KubeletBackend(fake="mlu370-x8:2").start() as found, open_subject(OURS, found):
+        asked = {"koordinator.sh/gpu.shared": 1, "koordinator.sh/gpu-core": 10, "koordinator.sh/gpu-memory": 1 << 30,
+                 "cambricon.com/mlu.smlu.vcore": 10, "cambricon.com/mlu.smlu.vmemory": 4}  # fmt: skip
+        (one,) = run(found, pod("slice").resources(asked))
+        (entry,) = parse_allocations(one["metadata"]["annotations"])["gpu"]
+        assert f"mount=/dev/cambricon-caps/cap_dev{entry.minor}_mi1" in inside(found, "slice")
+        assert found.wait(
+            lambda: read(found, f"{PODS}/slice")["metadata"]["annotations"].get("CAMBRICON_DSMLU_ASSIGHED") == "true",
+            within=WITHIN,
+        )
+        assert found.machine.log(PLUGIN).count("slice created") == 1
+        remove(found, "slice")
+        assert found.wait(lambda: "slice removed" in found.machine.log(PLUGIN), within=WITHIN)
+
+
 def test_a_killed_run_leaves_no_process() -> None:
     """SIGKILL to the run while a kubelet runs: the kernel ends the rest. Control groups go when the next run starts."""
     script = (

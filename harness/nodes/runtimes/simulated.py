@@ -4,6 +4,7 @@ A container runs until it is stopped, unless the end of its command is known (`s
 has the annotations `seatrial.dev/runs-for` (seconds) and `seatrial.dev/exit-code`.
 """
 
+import functools
 import re
 import shlex
 import zlib
@@ -44,6 +45,7 @@ class Stages(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     restart: tuple[float, float] = (10.0, 300.0)
 
 
+@functools.cache
 def load_stages(path: Path = STAGES / "default.yaml") -> Stages:
     """
     Raises:

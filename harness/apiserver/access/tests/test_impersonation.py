@@ -37,7 +37,7 @@ def ask(
     [
         pytest.param({"impersonate_user": "u"}, {"username": "u", "groups": ["system:authenticated"]}, id="a-user"),
         pytest.param(
-            {"impersonate_user": "u", "impersonate_group": "g, h", "impersonate_uid": "7", "impersonate_extra_s": "t"},
+            {"impersonate_user": "u", "impersonate_group": "g\nh", "impersonate_uid": "7", "impersonate_extra_s": "t"},
             {"username": "u", "uid": "7", "groups": ["g", "h", "system:authenticated"], "extra": {"s": ["t"]}},
             id="groups-uid-and-extra",
         ),

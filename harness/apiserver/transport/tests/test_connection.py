@@ -316,11 +316,11 @@ def test_curl_gets_line_breaks(wire: Wire) -> None:
 
 def test_a_client_that_may_impersonate_may_name_many_groups(place: Served) -> None:
     review = orjson.dumps({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"})
-    lines = b"impersonate-user: jane\r\nimpersonate-group: crew\r\nimpersonate-group: cooks\r\n"
+    lines = b"impersonate-user: jane\r\nimpersonate-group: crew\r\nimpersonate-group: ,,cooks\r\n"
     with place.connect() as wire:
         request = wire.request("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", review)
         wire.send(request.replace(b"host: x\r\n", b"host: x\r\n" + lines))
         code, found = wire.answer()
 
     assert code == 201
-    assert found["status"]["userInfo"] == {"username": "jane", "groups": ["crew", "cooks", "system:authenticated"]}
+    assert found["status"]["userInfo"] == {"username": "jane", "groups": ["crew", ",,cooks", "system:authenticated"]}

@@ -1,0 +1,153 @@
+"""Reservations: whose they are, when they end, and what of them is limited."""
+
+import pytest
+
+from seatrial.fixtures.expect import Expect
+from seatrial.fixtures.promises import reservation_of
+from seatrial.fixtures.trial import Trial
+from seatrial.harness.clusters.protocol import Capability
+from seatrial.scheduler.api.builders import node, pod, reservation
+from seatrial.scheduler.api.clock import rfc3339
+from seatrial.scheduler.api.reservation import RESERVATIONS_PATH, RESTRICTED_OPTIONS, Reservation
+from seatrial.suites.allocation.test_reservations import owner
+
+pytestmark = [pytest.mark.needs(Capability.HARDWARE)]
+
+
+@pytest.mark.feature("RSV-1.held")
+@pytest.mark.case("RV-090", severity="critical")
+def test_an_owner_of_another_namespace_is_another_pod(cluster: Trial, expect: Expect) -> None:
+    """Two reservations name pods by namespace and name: a pod of that name in another namespace is no owner."""
+    cluster.add(node("n1").cpu(8))
+    cluster.reserve(
+        reservation("elsewhere").like(pod("x").request(cpu=2)).for_pod("mine", f"{cluster.name}-other"),
+        reservation("here").like(pod("x").request(cpu=2)).for_pod("yours", cluster.name),
+    )
+    expect.available("elsewhere")
+    expect.available("here")
+
+    cluster.submit(
+        pod("mine").request(cpu=1).into_reservation(), pod("yours").request(cpu=1).into_reservation()
+    )  # fmt: skip
+
+    assert reservation_of(expect.bound("yours")) == "here"
+    expect.pending("mine")
+
+
+@pytest.mark.feature("RSV-1.held")
+@pytest.mark.case("RV-091", severity="critical")
+@pytest.mark.parametrize("own", [True, False], ids=["its-own-namespace", "another-namespace"])
+def test_a_controller_is_one_of_a_namespace(cluster: Trial, expect: Expect, own: bool) -> None:
+    """The owner is a StatefulSet by namespace, name and uid: with another namespace its pods are no owners."""
+    cluster.add(node("n1").cpu(8))
+    template = pod("x").request(cpu=1).into_reservation().label("app", "web").manifest
+    metadata = {key: template["metadata"][key] for key in ("labels", "annotations")}
+    cluster.apply(
+        {
+            "apiVersion": "apps/v1",
+            "kind": "StatefulSet",
+            "metadata": {"name": "web"},
+            "spec": {
+                "replicas": 1,
+                "serviceName": "web",
+                "selector": {"matchLabels": {"app": "web"}},
+                "template": {"metadata": metadata, "spec": template["spec"]},
+            },
+        }
+    )
+    expect.pending("web-0")
+    (controller,) = cluster.pod("web-0").metadata.owner_references
+    held = reservation("held").like(pod("x").request(cpu=2)).many()
+    cluster.reserve(
+        held.owner(
+            controller={
+                "apiVersion": "apps/v1",
+                "kind": "StatefulSet",
+                "name": "web",
+                "uid": controller.uid,
+                "controller": True,
+                "namespace": cluster.name if own else f"{cluster.name}-other",
+            }
+        )
+    )
+    expect.available("held")
+
+    if own:
+        assert reservation_of(expect.bound("web-0")) == "held"
+    else:
+        expect.stable(seconds=5)
+        expect.pending("web-0")
+
+
+@pytest.mark.feature("RSV-1.reused")
+@pytest.mark.case("RV-092", severity="critical")
+@pytest.mark.parametrize("gone", ["first", "second"])
+def test_of_two_reservations_with_equal_owners_one_goes(cluster: Trial, expect: Expect, gone: str) -> None:
+    """Two reservations have the same owners. One is deleted: an owner finds the other."""
+    cluster.add(node("n1").cpu(8))
+    for name in ("first", "second"):
+        cluster.reserve(reservation(name).like(pod("x").request(cpu=2)).for_labels(app="owner").many())
+        expect.available(name)
+    (kept,) = {"first", "second"} - {gone}
+    assert cluster.call("DELETE", f"{RESERVATIONS_PATH}/{gone}").ok
+    cluster.cluster.wait(lambda: cluster.reservation(gone) is None, within=30)
+
+    cluster.submit(owner("a", cpu=1).into_reservation())
+
+    assert reservation_of(expect.bound("a")) == kept
+
+
+@pytest.mark.feature("RSV-1.expires")
+@pytest.mark.case("RV-093", severity="critical")
+@pytest.mark.long(60)
+@pytest.mark.parametrize(
+    ("ttl", "expires", "ends"),
+    [
+        pytest.param("1h", 10.0, True, id="expires-is-sooner"),
+        pytest.param("10s", 3600.0, True, id="ttl-is-sooner"),
+        pytest.param("0s", 10.0, False, id="a-ttl-of-0-never-ends"),
+    ],
+)
+def test_the_sooner_end_counts(cluster: Trial, expect: Expect, ttl: str, expires: float, ends: bool) -> None:
+    """A reservation has a ttl and a time of expiry: it ends with the sooner one, and with a ttl of 0 not at all."""
+    cluster.add(node("n1").cpu(8))
+    held = reservation("held").like(pod("x").request(cpu=2)).for_labels(app="owner").many().ttl(ttl)
+    held.manifest["spec"]["expires"] = rfc3339(cluster.cluster.clock.now() + expires)
+    cluster.reserve(held)
+    expect.available("held")
+
+    ended = cluster.cluster.wait(lambda: (one := cluster.reservation("held")) is not None and one.expired, within=45)
+
+    assert ended == ends, cluster.reservation("held")
+
+
+@pytest.mark.feature("RSV-1.expires")
+@pytest.mark.case("RV-094", severity="critical")
+def test_a_reservation_ends_with_its_node(cluster: Trial, expect: Expect) -> None:
+    """The node of a reservation is deleted: the reservation is Failed, so that nobody counts on it."""
+    cluster.add(node("n1").cpu(8))
+    cluster.reserve(reservation("held").like(pod("x").request(cpu=2)).for_labels(app="owner").many())
+    expect.available("held")
+
+    assert cluster.call("DELETE", "/api/v1/nodes/n1").ok
+
+    def failed(found: Reservation) -> bool:
+        return found.status.phase == "Failed"
+
+    expect.reservation("held", failed, "to be Failed", within=60)
+
+
+@pytest.mark.feature("RSV-2.policies")
+@pytest.mark.case("RV-095", severity="critical")
+def test_a_restricted_reservation_may_limit_some_resources(cluster: Trial, expect: Expect) -> None:
+    """Restricted to CPU by its annotation: an owner takes more memory than was reserved, but no more CPU."""
+    cluster.add(node("n1").cpu(8).memory("64Gi"))
+    held = reservation("held").like(pod("x").request(cpu=2, memory="1Gi")).for_labels(app="owner").many()
+    cluster.reserve(held.policy("Restricted").annotation(RESTRICTED_OPTIONS, '{"resources": ["cpu"]}'))
+    expect.available("held")
+
+    cluster.submit(owner("much-memory", cpu=1, memory="8Gi").into_reservation())
+    assert reservation_of(expect.bound("much-memory")) == "held"
+
+    cluster.submit(owner("much-cpu", cpu=2, memory="100Mi").into_reservation())
+    expect.pending("much-cpu", saying="Reservation(s) Insufficient cpu")

@@ -1,0 +1,255 @@
+"""Which pods the descheduler evicts, and which of several it evicts first."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from seatrial.fixtures.descheduler import StartDescheduler
+from seatrial.fixtures.trial import TRIAL_LABEL, Trial
+from seatrial.harness.clusters.protocol import Capability
+from seatrial.scheduler.api.builders import PodBuilder, node, pod, priority_class
+from seatrial.suites.descheduling.workloads import (
+    cordon,
+    deployment,
+    jobs,
+    migrate,
+    report_of,
+    running,
+    wait_running,
+    with_nodes,
+)
+
+pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
+
+OLD = {"PodLifeTime": {"maxPodLifeTimeSeconds": 1}}  # every pod is old soon
+LOAD: dict[str, Any] = {
+    "lowThresholds": {"cpu": 30},
+    "highThresholds": {"cpu": 60},
+    "anomalyCondition": {"timeout": "5m", "consecutiveAbnormalities": 1},
+}
+EVICT = "descheduler.alpha.kubernetes.io/evict"
+
+
+def daemon(cluster: Trial, name: str) -> None:
+    """A DaemonSet on the nodes of the trial."""
+    like = pod("x").request(cpu=1).select({TRIAL_LABEL: cluster.name}).label("app", name).manifest
+    cluster.apply({
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {"name": name},
+        "spec": {
+            "selector": {"matchLabels": {"app": name}},
+            "template": {"metadata": {"labels": {"app": name}}, "spec": {**like["spec"], "restartPolicy": "Always"}},
+        },
+    })  # fmt: skip
+
+
+def with_local_storage() -> PodBuilder:
+    built = pod("x").request(cpu=1)
+    built.manifest["spec"]["volumes"] = [{"name": "scratch", "emptyDir": {}}]
+    return built
+
+
+def of_class(name: str) -> PodBuilder:
+    built = pod("x").request(cpu=1)
+    built.manifest["spec"]["priorityClassName"] = name
+    return built
+
+
+def evicted(cluster: Trial, *, at_least: int) -> set[str]:
+    """The apps of which pods are migrated."""
+    assert cluster.cluster.wait(lambda: len(jobs(cluster)) >= at_least, within=20), jobs(cluster)
+    cluster.cluster.wait(lambda: False, within=2)
+    return {job.spec.pod_ref.name.rsplit("-", 2)[0] for job in jobs(cluster)}
+
+
+def start(cluster: Trial, start_descheduler: StartDescheduler, *apps: str, **migration: Any) -> None:
+    """Once three pods of each app run and are old, one round over all of them."""
+    for app in apps:
+        wait_running(cluster, app, 3)
+    cluster.cluster.wait(lambda: False, within=3)
+    start_descheduler(OLD, migration=migration, deschedulingInterval="1h")
+
+
+@pytest.mark.feature("DES-1.protected")
+@pytest.mark.case("DC-080", severity="blocker")
+def test_pods_of_daemon_sets_and_critical_pods_stay(cluster: Trial, start_descheduler: StartDescheduler) -> None:
+    """A DaemonSet would make its pod again on the same node, and critical pods keep the cluster running."""
+    with_nodes(cluster, "n1", "n2", "n3")
+    daemon(cluster, "daemon")
+    deployment(cluster, "critical", 3, like=of_class("system-cluster-critical"))
+    deployment(cluster, "web", 3, like=pod("x").request(cpu=1))
+
+    start(cluster, start_descheduler, "daemon", "critical", "web")
+
+    assert evicted(cluster, at_least=3) == {"web"}
+
+
+@pytest.mark.feature("DES-1.protected")
+@pytest.mark.case("DC-081", severity="critical")
+def test_critical_pods_go_where_that_is_configured(cluster: Trial, start_descheduler: StartDescheduler) -> None:
+    """evictSystemCriticalPods lifts the protection of critical pods, not that of a DaemonSet's."""
+    with_nodes(cluster, "n1", "n2", "n3")
+    daemon(cluster, "daemon")
+    deployment(cluster, "critical", 3, like=of_class("system-cluster-critical"))
+
+    start(cluster, start_descheduler, "daemon", "critical", evictSystemCriticalPods=True)
+
+    assert evicted(cluster, at_least=3) == {"critical"}
+
+
+@pytest.mark.feature("DES-1.protected")
+@pytest.mark.case("DC-052", severity="critical")
+def test_a_priority_threshold_protects_its_own_value(cluster: Trial, start_descheduler: StartDescheduler) -> None:
+    """Pods of priority 1000 and 2000 stay under a threshold of 1000; pods of 999 go."""
+    with_nodes(cluster, "n1", "n2", "n3")
+    for value in (999, 1000, 2000):
+        cluster.apply(priority_class(f"{cluster.name[-6:]}-{value}", value))
+        deployment(cluster, f"of-{value}", 3, like=of_class(f"{cluster.name[-6:]}-{value}"))
+
+    start(cluster, start_descheduler, "of-999", "of-1000", "of-2000", priorityThreshold={"value": 1000})
+
+    assert evicted(cluster, at_least=3) == {"of-999"}
+
+
+@pytest.mark.feature("DES-1.protected")
+@pytest.mark.case("DC-053", severity="critical")
+def test_the_evict_annotation_lifts_protections(cluster: Trial, start_descheduler: StartDescheduler) -> None:
+    """Of two workloads with local storage, the one whose pods are annotated for eviction goes."""
+    with_nodes(cluster, "n1", "n2", "n3")
+    deployment(cluster, "kept", 3, like=with_local_storage())
+    deployment(cluster, "asked", 3, like=with_local_storage().annotation(EVICT, "true"))
+
+    start(cluster, start_descheduler, "kept", "asked")
+
+    assert evicted(cluster, at_least=3) == {"asked"}
+
+
+@pytest.mark.feature("DES-1.protected")
+@pytest.mark.case("DC-054", severity="critical")
+@pytest.mark.parametrize(
+    ("migration", "gone"),
+    [
+        pytest.param({"labelSelector": {"matchLabels": {"tier": "front"}}}, {"front"}, id="selected-by-label"),
+        pytest.param({"nodeFit": True}, {"front"}, id="another-node-has-room"),
+        pytest.param({}, {"front", "bound"}, id="neither"),
+    ],
+)
+def test_other_conditions_of_an_eviction(
+    cluster: Trial, start_descheduler: StartDescheduler, migration: dict[str, Any], gone: set[str]
+) -> None:
+    """Pods of `bound` can run on n1 only and lack the label: nodeFit and labelSelector each keep them."""
+    with_nodes(cluster, "n1", "n2", "n3")
+    tied = pod("x").request(cpu=1)
+    cluster.add(node("n4").cpu(16).memory("64Gi").label("only", "here"))
+    tied.manifest["spec"]["nodeSelector"] = {"only": "here"}
+    deployment(cluster, "front", 3, like=pod("x").request(cpu=1).label("tier", "front"))
+    deployment(cluster, "bound", 3, like=tied)
+
+    start(cluster, start_descheduler, "front", "bound", **migration)
+
+    assert evicted(cluster, at_least=3 * len(gone)) == gone
+
+
+def hot_node(cluster: Trial, fill: Callable[[], None], *cold: str) -> None:
+    """n1 gets all pods that `fill` makes; the cold nodes open when these run, and all have reported since."""
+    with_nodes(cluster, "n1", *cold, reports=True)
+    for name in cold:
+        cordon(cluster, name)
+    fill()
+    for name in cold:
+        cordon(cluster, name, on=False)
+    before = {name: report_of(cluster, name).get("updateTime") for name in ("n1", *cold)}
+
+    def arrived() -> bool:
+        return all(report_of(cluster, name).get("updateTime") not in {None, old} for name, old in before.items())
+
+    assert cluster.cluster.wait(arrived, within=60), before
+
+
+@pytest.mark.feature("DES-3.order")
+@pytest.mark.case("DC-055", severity="critical")
+@pytest.mark.long(100)
+@pytest.mark.parametrize("order", [("little", "much"), ("much", "little")])
+def test_the_pod_that_covers_the_excess_goes_first(
+    cluster: Trial, start_descheduler: StartDescheduler, order: tuple[str, str]
+) -> None:
+    """12 of 16 cores are used, 9.6 may be: one pod that uses 3 cores is enough, pods that use 500m would not be.
+
+    Pods created later would go first if usage did not decide; both orders are tried.
+    """
+    uses = {"little": (6, "500m"), "much": (3, "3")}
+
+    def fill() -> None:
+        for app in order:
+            count, cpu = uses[app]
+            deployment(cluster, app, count, like=pod("x").request(cpu=1), uses={"cpu": cpu, "memory": "1Gi"})
+            wait_running(cluster, app, count)
+            cluster.cluster.wait(lambda: False, within=2)
+
+    hot_node(cluster, fill, "n2", "n3")
+    start_descheduler({"LowNodeLoad": LOAD})
+
+    assert cluster.cluster.wait(lambda: bool(jobs(cluster)), within=60), cluster.timeline()
+    cluster.cluster.wait(lambda: False, within=30)
+    assert evicted(cluster, at_least=1) == {"much"}
+    assert len(running(cluster, "little")) == 6
+
+
+@pytest.mark.feature("DES-3.cools")
+@pytest.mark.case("DC-056", severity="critical")
+@pytest.mark.long(100)
+def test_no_pod_goes_where_none_can_take_it(cluster: Trial, start_descheduler: StartDescheduler) -> None:
+    """The cold nodes use nothing, yet all their cores are requested: the hot node's pods stay."""
+
+    def fill() -> None:
+        deployment(cluster, "web", 7, like=pod("x").request(cpu=2), uses={"cpu": "2", "memory": "1Gi"})
+        wait_running(cluster, "web", 7)
+        cordon(cluster, "n1")
+        for name in ("n2", "n3"):
+            cordon(cluster, name, on=False)
+        deployment(cluster, "idle", 2, like=pod("x").request(cpu=15), uses={"cpu": "100m", "memory": "1Gi"})
+        wait_running(cluster, "idle", 2)
+        cordon(cluster, "n1", on=False)
+
+    hot_node(cluster, fill, "n2", "n3")
+    start_descheduler({"LowNodeLoad": LOAD})
+    cluster.cluster.wait(lambda: False, within=60)
+
+    assert jobs(cluster) == []
+
+
+@pytest.mark.feature("DES-3.cools")
+@pytest.mark.case("DC-057", severity="critical")
+@pytest.mark.long(100)
+@pytest.mark.parametrize("paused", [False, True])
+def test_pods_without_a_place_yet_take_the_room(
+    cluster: Trial, start_descheduler: StartDescheduler, *, paused: bool
+) -> None:
+    """The cold node may take 9.6 cores. Two pods that use 9 each have migration jobs without a place: nothing is left.
+
+    Without those jobs pods of the hot node move.
+    """
+    for name in ("n3", "n4"):
+        with_nodes(cluster, name, reports=True)
+
+    def fill() -> None:
+        cordon(cluster, "n1")
+        deployment(cluster, "large", 2, like=pod("x").request(cpu=9), uses={"cpu": "9", "memory": "1Gi"})
+        found = wait_running(cluster, "large", 2)
+        for number, each in enumerate(found if paused else ()):
+            migrate(cluster, f"waits-{number}", each.metadata.name, paused=True)
+        for name in ("n3", "n4"):
+            cordon(cluster, name)
+        cordon(cluster, "n1", on=False)
+        deployment(cluster, "web", 7, like=pod("x").request(cpu=1), uses={"cpu": "2", "memory": "1Gi"})
+        wait_running(cluster, "web", 7)
+
+    hot_node(cluster, fill, "n2")
+    start_descheduler({"LowNodeLoad": LOAD})
+
+    def of_web() -> list[str]:
+        return [job.name for job in jobs(cluster) if job.spec.pod_ref.name.startswith("web")]
+
+    assert cluster.cluster.wait(lambda: bool(of_web()), within=60) is not paused, of_web()

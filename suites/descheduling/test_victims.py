@@ -1,0 +1,151 @@
+"""Which pods leave a node: those that help, that another node takes, and that no rule protects."""
+
+from typing import Any
+
+import pytest
+
+from seatrial.fixtures.descheduler import StartDescheduler
+from seatrial.fixtures.trial import TRIAL_LABEL, Trial
+from seatrial.harness.clusters.protocol import Capability
+from seatrial.scheduler.api.builders import PodBuilder, pod, priority_class
+from seatrial.suites.descheduling.test_rounds import LOAD, MINUTES, TWO_AT_ONCE, hot_node, on, reports
+from seatrial.suites.descheduling.workloads import cordon, deployment, jobs, wait_running, with_nodes
+
+pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
+
+OLD: dict[str, Any] = {"PodLifeTime": {"maxPodLifeTimeSeconds": 1}}
+
+
+def apps_of_jobs(cluster: Trial) -> set[str]:
+    """The workloads of the pods that migration jobs name."""
+    return {job.spec.pod_ref.name.partition("-")[0] for job in jobs(cluster)}
+
+
+@pytest.mark.feature("DES-3.order")
+@pytest.mark.case("DC-070", severity="critical")
+@pytest.mark.long(200)
+def test_the_pod_that_covers_the_excess_goes(cluster: Trial, start_descheduler: StartDescheduler) -> None:
+    """A node uses 4.4 cores too many: the pod that uses 5 goes, and the six that use 1.5 stay."""
+    with_nodes(cluster, "n1", "n2", "n3", reports=True)
+    for name in ("n2", "n3"):
+        cordon(cluster, name)
+    for app, count, cores in (("small", 6, "1500m"), ("big", 1, "5")):
+        deployment(cluster, app, count, like=pod("x").request(cpu=1), uses={"cpu": cores, "memory": "1Gi"})
+        wait_running(cluster, app, count)
+    for name in ("n2", "n3"):
+        cordon(cluster, name, on=False)
+    reports(cluster)
+
+    start_descheduler({"LowNodeLoad": LOAD}, migration={**TWO_AT_ONCE, "skipCheckExpectedReplicas": True})
+
+    assert cluster.cluster.wait(lambda: not on(cluster, "big", "n1"), within=2 * MINUTES), cluster.timeline()
+    cluster.cluster.wait(lambda: False, within=MINUTES)
+    assert len(on(cluster, "small", "n1")) == 6
+
+
+@pytest.mark.feature("DES-3.cools")
+@pytest.mark.case("DC-071", severity="critical")
+@pytest.mark.long(150)
+def test_nobody_leaves_for_a_node_that_cannot_take_him(cluster: Trial, start_descheduler: StartDescheduler) -> None:
+    """The cold nodes use little, but their CPU is requested: no pod of the hot node is evicted."""
+    hot_node(cluster, pods=5, like=pod("x").request(cpu=3, memory="1Gi"), uses={"cpu": "3", "memory": "1Gi"})
+    for name in ("n2", "n3"):
+        cluster.submit(pod(f"filler-{name}").request(cpu=14).node_name(name))
+    assert cluster.cluster.wait(lambda: cluster.pod("filler-n3").status.phase == "Running", within=30)
+
+    start_descheduler({"LowNodeLoad": LOAD}, migration=TWO_AT_ONCE)
+
+    cluster.cluster.wait(lambda: False, within=MINUTES)
+    assert jobs(cluster) == []
+
+
+@pytest.mark.feature("DES-3.cools")
+@pytest.mark.case("DC-072", severity="critical")
+@pytest.mark.long(150)
+def test_a_round_moves_no_more_than_the_cold_nodes_take(cluster: Trial, start_descheduler: StartDescheduler) -> None:
+    """A node has to lose four pods of two cores; the only cold node has 5.6 cores up to its limit: three go, though
+    nodeFit is off."""
+    with_nodes(cluster, "n1", "n2", reports=True)
+    cordon(cluster, "n1")
+    deployment(cluster, "base", 1, like=pod("x").request(cpu=1), uses={"cpu": "4", "memory": "1Gi"})
+    wait_running(cluster, "base", 1)
+    cordon(cluster, "n1", on=False)
+    cordon(cluster, "n2")
+    deployment(cluster, "web", 8, like=pod("x").request(cpu=1), uses={"cpu": "2", "memory": "1Gi"})
+    wait_running(cluster, "web", 8)
+    cordon(cluster, "n2", on=False)
+    reports(cluster, "n1", "n2")
+
+    start_descheduler({"LowNodeLoad": {**LOAD, "nodeFit": False}}, migration=TWO_AT_ONCE, deschedulingInterval="1h")
+
+    assert cluster.cluster.wait(lambda: len(jobs(cluster)) >= 3, within=MINUTES), cluster.timeline()
+    cluster.cluster.wait(lambda: False, within=5)
+    assert len(jobs(cluster)) == 3
+
+
+@pytest.mark.feature("DES-1.protected")
+@pytest.mark.case("DC-073", severity="blocker")
+def test_pods_of_daemon_sets_stay(cluster: Trial, start_descheduler: StartDescheduler) -> None:
+    """Old pods of a Deployment are migrated, those of a DaemonSet are not."""
+    with_nodes(cluster, "n1", "n2")
+    template = pod("x").request(cpu=1).select({TRIAL_LABEL: cluster.name}).label("app", "daemon").manifest
+    path = f"/apis/apps/v1/namespaces/{cluster.name}/daemonsets"
+    spec = {
+        "selector": {"matchLabels": {"app": "daemon"}},
+        "template": {"metadata": {"labels": {"app": "daemon"}}, "spec": template["spec"] | {"restartPolicy": "Always"}},
+    }
+    cluster.accept({"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "daemon"}, "spec": spec}, path)
+    try:
+        wait_running(cluster, "daemon", 2)
+        check_old(cluster, start_descheduler, nodeFit=False, skipCheckExpectedReplicas=True)
+        assert apps_of_jobs(cluster) == {"web"}
+    finally:
+        cluster.call("DELETE", f"{path}/daemon?propagationPolicy=Foreground")
+        assert cluster.cluster.wait(lambda: cluster.call("GET", f"{path}/daemon").code == 404, within=60)
+
+
+def check_old(cluster: Trial, start_descheduler: StartDescheduler, **migration: Any) -> None:
+    """Let a Deployment `web` of four become old beside what is there, and wait for the jobs of one round."""
+    deployment(cluster, "web", 4, like=pod("x").request(cpu=1))
+    wait_running(cluster, "web", 4)
+    cluster.cluster.wait(lambda: False, within=2)
+    start_descheduler(OLD, migration={**TWO_AT_ONCE, **migration}, deschedulingInterval="1h")
+    assert cluster.cluster.wait(lambda: "web" in apps_of_jobs(cluster), within=15), jobs(cluster)
+    cluster.cluster.wait(lambda: False, within=2)
+
+
+@pytest.mark.feature("DES-1.protected")
+@pytest.mark.case("DC-074", severity="critical")
+@pytest.mark.parametrize(
+    ("protects", "args"),
+    [
+        pytest.param("system-critical", {}, id="critical-priority"),
+        pytest.param("threshold", {"priorityThreshold": {"value": 1000}}, id="priority-of-the-threshold"),
+        pytest.param("emptyDir", {}, id="local-storage"),
+        pytest.param("bare", {}, id="no-controller"),
+        pytest.param("mirror", {"evictAllBarePods": True}, id="mirror-pod"),
+    ],
+)
+def test_protected_pods_stay(
+    cluster: Trial, start_descheduler: StartDescheduler, protects: str, args: dict[str, Any]
+) -> None:
+    """Old pods are migrated, but for those that a rule protects, whatever their number."""
+    with_nodes(cluster, "n1", "n2")
+    kept: PodBuilder = pod("kept").request(cpu=1)
+    if protects == "system-critical":
+        kept.priority_class("system-cluster-critical")
+    elif protects == "threshold":
+        cluster.apply(priority_class("trial-threshold", 1000))
+        kept.priority_class("trial-threshold")
+    elif protects == "emptyDir":
+        kept.manifest["spec"]["volumes"] = [{"name": "scratch", "emptyDir": {}}]
+    if protects in {"bare", "mirror"}:
+        cluster.submit(kept.annotation("kubernetes.io/config.mirror", "x") if protects == "mirror" else kept)
+        assert cluster.cluster.wait(lambda: cluster.pod("kept").status.phase == "Running", within=30)
+    else:
+        deployment(cluster, "kept", 4, like=kept)
+        wait_running(cluster, "kept", 4)
+
+    check_old(cluster, start_descheduler, **args)
+
+    assert apps_of_jobs(cluster) == {"web"}

@@ -1,0 +1,76 @@
+"""What bound pods hold is read from their annotations by a scheduler that is started again: CPUs, functions, locks."""
+
+import pytest
+
+from seatrial.fixtures.cpus import cpus
+from seatrial.fixtures.expect import Expect
+from seatrial.fixtures.promises import functions
+from seatrial.fixtures.trial import Trial
+from seatrial.harness.clusters.protocol import Capability
+from seatrial.harness.subject.protocol import Subject
+from seatrial.scheduler.api.builders import PodBuilder, node, pod
+from seatrial.suites.allocation.test_mlu import CARD, LOCK, PLUGINS, slice_of
+from seatrial.suites.faults.test_restarts import running
+
+__all__ = ["running"]
+
+pytestmark = [pytest.mark.needs(Capability.NODES)]
+
+
+@pytest.mark.feature("HIL-4.scheduler-crash", "CPU-1.policies")
+@pytest.mark.case("FT-063", severity="critical")
+def test_bound_cpus_are_known_after_a_restart(cluster: Trial, expect: Expect, running: Subject) -> None:
+    """An LSR pod has four CPUs. After a restart of the scheduler the next one gets four others."""
+    cluster.add(node("n1").server("cpu-64"))
+    cluster.submit(pod("before").qos("LSR").request(cpu=4, memory="1Gi"))
+    before = expect.running("before")
+    running.kill()
+    running.start_again()
+
+    cluster.submit(pod("after").qos("LSR").request(cpu=4, memory="1Gi"))
+
+    after = expect.running("after")
+    assert (len(cpus(before)), len(cpus(after))) == (4, 4)
+    assert not cpus(before) & cpus(after)
+
+
+@pytest.mark.feature("HIL-4.scheduler-crash", "DEV-7.vf")
+@pytest.mark.case("FT-064", severity="critical")
+def test_virtual_functions_are_known_after_a_restart(cluster: Trial, expect: Expect, running: Subject) -> None:
+    """A pod has a virtual function of the only NIC. After a restart of the scheduler the next one gets another."""
+    cluster.add(node("n1").devices("a10", 1).nics("connectx-7", 1))
+
+    def tenant(name: str) -> PodBuilder:
+        return pod(name).gpu_share(10).rdma(1).jointly("gpu", "rdma").hint("rdma", vfSelector={})
+
+    cluster.submit(tenant("before"))
+    before = functions(expect.running("before"))
+    running.kill()
+    running.start_again()
+
+    cluster.submit(tenant("after"))
+
+    after = functions(expect.running("after"))
+    assert (len(before), len(after)) == (1, 1)
+    assert before != after
+
+
+@pytest.mark.profile(PLUGINS)
+@pytest.mark.feature("HIL-4.scheduler-crash", "DEV-12.dynamic-smlu")
+@pytest.mark.case("FT-065", severity="critical")
+@pytest.mark.needs(Capability.DEVICE_FAULTS)
+def test_a_lock_of_the_node_is_known_after_a_restart(cluster: Trial, expect: Expect, running: Subject) -> None:
+    """The node is frozen while its plugin cuts a slice: the scheduler that is started again sees the lock."""
+    cluster.add(node("n1").gpus(CARD, 1))
+    cluster.inject({"node": "n1", "verb": "frozen"})
+    cluster.submit(slice_of("first", 20, 8 << 30).scheduler(PLUGINS))
+    expect.bound("first")
+    assert LOCK in cluster.node("n1")["metadata"].get("annotations", {}), "expected the lock of the first slice"
+    running.kill()
+    running.start_again()
+
+    cluster.submit(slice_of("second", 20, 8 << 30).scheduler(PLUGINS))
+
+    expect.pending("second")
+    expect.stable(seconds=10)
+    assert not cluster.pod("second").spec.node_name

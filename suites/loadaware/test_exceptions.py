@@ -1,0 +1,78 @@
+"""Nodes and pods to which the thresholds of a profile do not apply as they are."""
+
+import json
+
+import pytest
+
+from seatrial.fixtures.expect import Expect
+from seatrial.fixtures.trial import TRIAL_LABEL, Trial
+from seatrial.harness.clusters.protocol import Capability
+from seatrial.scheduler.api.numa import PRIORITY_CLASS_LABEL
+from seatrial.scheduler.api.slo import RAW_ALLOCATABLE, USAGE_THRESHOLDS
+from seatrial.suites.loadaware.reports import annotate, report, settle
+from seatrial.suites.loadaware.test_usage import BATCH, OVER, RELEASED, machines, small
+
+pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER), pytest.mark.profile(RELEASED)]
+
+
+@pytest.mark.feature("SCORE-3.filter")
+@pytest.mark.case("LA-012", severity="normal")
+def test_a_hot_node_takes_pods_of_daemon_sets(cluster: Trial, expect: Expect) -> None:
+    """The only node is above its threshold: the pod of a DaemonSet is bound there, and another pod is not."""
+    machines(cluster, "n1")
+    report(cluster, "n1", "14", "8Gi")
+    settle(cluster)
+    cluster.submit(small("other"))
+    expect.pending("other", saying=OVER)
+
+    labels = {"app": "daemon", TRIAL_LABEL: cluster.name}
+    spec = small("x").select({TRIAL_LABEL: cluster.name}).manifest["spec"]
+    cluster.apply({
+        "apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "daemon"},
+        "spec": {"selector": {"matchLabels": labels},
+                 "template": {"metadata": {"labels": {**labels, PRIORITY_CLASS_LABEL: BATCH}}, "spec": spec}},
+    })  # fmt: skip
+
+    def placed() -> bool:
+        return any(pod.metadata.name.startswith("daemon-") and pod.spec.node_name for pod in cluster.pods())
+
+    assert cluster.cluster.wait(placed, within=30), cluster.timeline()
+    expect.pending("other", saying=OVER)
+
+
+@pytest.mark.feature("SCORE-3.filter")
+@pytest.mark.case("LA-013", severity="normal")
+def test_a_node_may_have_thresholds_of_its_own(cluster: Trial, expect: Expect) -> None:
+    """Both nodes use 70 percent of their CPU. One of them may use 90 percent: it takes the pod. When it may use 50, it
+    takes no other, and the pod says so."""
+    machines(cluster, "n1", "n2")
+    for name in ("n1", "n2"):
+        report(cluster, name, "14", "8Gi")
+    annotate(cluster, "/api/v1/nodes/n2", USAGE_THRESHOLDS, json.dumps({"usageThresholds": {"cpu": 90}}))
+    settle(cluster)
+    cluster.submit(small("a"))
+    expect.bound("a")
+    assert cluster.pod("a").spec.node_name == "n2"
+
+    annotate(cluster, "/api/v1/nodes/n2", USAGE_THRESHOLDS, json.dumps({"usageThresholds": {"cpu": 50}}))
+    settle(cluster)
+    cluster.submit(small("b"))
+
+    expect.pending("b", saying=f"2 {OVER}")
+
+
+@pytest.mark.feature("SCORE-3.filter")
+@pytest.mark.case("LA-014", severity="critical")
+def test_use_is_compared_with_the_amounts_before_amplification(cluster: Trial, expect: Expect) -> None:
+    """Two nodes show 20 cores and use 8, which is 40 percent. One of them has 10 real cores: only the other one takes
+    the pod."""
+    machines(cluster, "n1", "n2")
+    annotate(cluster, "/api/v1/nodes/n1", RAW_ALLOCATABLE, json.dumps({"cpu": "10", "memory": "64Gi"}))
+    for name in ("n1", "n2"):
+        report(cluster, name, "8", "8Gi")
+    settle(cluster)
+    cluster.submit(*(small(f"a-{number}") for number in range(4)))
+
+    found = expect.bound("a-0", "a-1", "a-2", "a-3")
+
+    assert {pod.spec.node_name for pod in found} == {"n2"}

@@ -1,0 +1,90 @@
+"""Preemptors beside each other: whose room counts for whom, and what is said when a nomination ends."""
+
+import pytest
+
+from seatrial.fixtures.expect import Expect
+from seatrial.fixtures.trial import Trial
+from seatrial.harness.clusters.protocol import Capability
+from seatrial.scheduler.api.builders import disruption_budget, node
+from seatrial.suites.preemption.test_nominations import classes, freeze, of
+
+__all__ = ["classes"]
+
+pytestmark = [pytest.mark.needs(Capability.NODES)]
+
+
+@pytest.mark.feature("PRE-1.freed-place")
+@pytest.mark.case("PR-040", severity="critical")
+def test_the_room_of_an_equal_preemptor_counts(classes: Trial, expect: Expect) -> None:
+    """The victim on n1 ends slowly for a first pod. An equally important second one does not wait for the same room: it
+    takes that of the pod on n2, although that one is more important."""
+    classes.add(node("n1").cpu(4).label("host", "n1"), node("n2").cpu(4).label("host", "n2"))
+    classes.submit(of("low", "low", 4).on(host="n1"), of("middle", "middle", 4).on(host="n2"))
+    expect.running("low", "middle")
+    freeze(classes, "n1")
+    classes.submit(of("high", "first", 4))
+    expect.nominated("first", "n1")
+
+    classes.submit(of("high", "second", 4))
+
+    expect.gone("middle")
+    assert expect.bound("second").spec.node_name == "n2"
+
+
+@pytest.mark.feature("PRE-1.freed-place")
+@pytest.mark.case("PR-041", severity="critical")
+def test_the_room_of_a_less_important_preemptor_does_not_count(classes: Trial, expect: Expect) -> None:
+    """The only node is nominated for a pod while its victim ends: a more important pod is nominated there instead."""
+    classes.add(node("n1").cpu(4))
+    classes.submit(of("low", "low", 4))
+    expect.running("low")
+    freeze(classes, "n1")
+    classes.submit(of("high", "high", 4))
+    expect.nominated("high", "n1")
+
+    classes.submit(of("top", "top", 4))
+
+    expect.nominated("top", "n1")
+    expect.nominated("high", "")
+
+
+@pytest.mark.feature("PRE-1.budgets")
+@pytest.mark.case("PR-043", severity="critical")
+def test_a_budget_that_a_pod_comes_under_counts(classes: Trial, expect: Expect) -> None:
+    """A first preemption takes the pod of n1. Then the pod of n2 gets the label of a budget: the second one takes the
+    more important pod of n3."""
+    hosts = ("n1", "n2", "n3")
+    classes.add(*(node(name).cpu(4).label("host", name) for name in hosts))
+    classes.apply(disruption_budget("keep", {"app": "guarded"}, min_available=1))
+    levels = {"n1": "low", "n2": "low", "n3": "middle"}
+    classes.submit(*(of(level, f"{level}-{name}", 4).on(host=name) for name, level in levels.items()))
+    expect.running("low-n1", "low-n2", "middle-n3")
+    classes.submit(of("high", "first", 4))
+    first = expect.running("first").spec.node_name
+    (guarded,) = {"low-n1", "low-n2"} - {f"low-{first}"}
+    path = f"/api/v1/namespaces/{classes.name}/pods/{guarded}"
+    assert classes.call("PATCH", path, {"metadata": {"labels": {"app": "guarded"}}}).ok
+    classes.cluster.wait(lambda: False, within=3)  # the budget's status counts it
+
+    classes.submit(of("high", "second", 4))
+
+    assert expect.running("second").spec.node_name == "n3"
+    assert not classes.pod(guarded).deleting
+
+
+@pytest.mark.feature("PRE-1.lower-goes", "SHELL-5.refusal")
+@pytest.mark.case("PR-044", severity="normal")
+def test_a_victim_has_an_event(classes: Trial, expect: Expect) -> None:
+    """The event Preempted of the victim names the preemptor's uid and the node."""
+    classes.add(node("n1").cpu(4))
+    classes.submit(of("low", "low", 4))
+    expect.running("low")
+    classes.submit(of("high", "high", 4))
+    uid = expect.running("high").metadata.uid
+
+    def told() -> list[str]:
+        return [event.message for event in classes.events("low") if event.reason == "Preempted"]
+
+    assert classes.cluster.wait(lambda: bool(told()), within=10), classes.events("low")
+    assert uid in told()[0]
+    assert "n1" in told()[0]

@@ -1,0 +1,36 @@
+"""The condition PodScheduled while a pod waits: its message is that of the last attempt, its time that of the first."""
+
+import pytest
+
+from seatrial.fixtures.expect import Expect
+from seatrial.fixtures.trial import Trial
+from seatrial.harness.clusters.protocol import Capability
+from seatrial.scheduler.api.builders import node, pod
+
+pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
+
+
+@pytest.mark.feature("SHELL-5.refusal")
+@pytest.mark.case("SH-026", severity="normal")
+def test_the_condition_is_kept_up_to_date(cluster: Trial, expect: Expect) -> None:
+    """A pod fits on neither the first node nor one that comes later: the message counts two nodes then, and the time of
+    the condition is that of the first refusal."""
+    cluster.add(node("n1").cpu(2))
+    cluster.submit(pod("large").request(cpu=4))
+    expect.pending("large", saying="0/1 nodes are available: 1 Insufficient cpu")
+
+    def since() -> str | None:
+        (found,) = (c for c in cluster.pod("large").status.conditions if c.type == "PodScheduled")
+        return found.last_transition_time
+
+    first = since()
+    cluster.cluster.wait(lambda: False, within=5)
+    # Room for the pod makes it try again; another pod takes it first.
+    cluster.add(node("n2").cpu(2).taint("team"))
+    cluster.call("PATCH", "/api/v1/nodes/n2", {"spec": {"taints": []}})
+    cluster.call("PATCH", "/api/v1/nodes/n1", {"spec": {"taints": [{"key": "a", "effect": "NoSchedule"}]}})
+    cluster.call("PATCH", "/api/v1/nodes/n1", {"spec": {"taints": []}})
+    cluster.submit(pod("other").request(cpu=4))
+    expect.pending("large", saying="0/2 nodes are available: 2 Insufficient cpu", within=400)
+
+    assert since() == first

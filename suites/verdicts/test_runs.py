@@ -1,0 +1,189 @@
+"""Runs of `seatrial` over a small suite of their own: their verdicts, their page, and what repeats.
+
+These cases judge the harness; the scheduler under test takes no part.
+"""
+
+import html
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import orjson
+import pytest
+
+from seatrial.harness.results import Case, ResultsWriter, RunInfo, Subject, moment
+from seatrial.scheduler.api.clock import SIM_EPOCH
+
+FEATURES = """
+- {id: CARDS, title: Cards, promises: {given: 'A pod gets a card', once: 'A card is given once'}}
+- {id: CLIENT, title: 'Other clients', promises: {bound: 'A client binds pods by itself'}}
+- {id: LATER, title: 'Not built'}
+"""
+SUITE = """
+import pytest
+from seatrial.testing import Capability, node, pod
+
+pytestmark = [pytest.mark.needs(Capability.HARDWARE)]
+
+
+@pytest.mark.feature("CARDS.given")
+@pytest.mark.case("X-1")
+def test_a_pod_gets_a_card(cluster, expect):
+    cluster.add(node("n1").cards(1))
+    cluster.submit(pod("a").gpus(1))
+    expect.bound("a")
+
+
+@pytest.mark.feature("CARDS.once")
+@pytest.mark.case("X-2", severity="blocker")
+def test_a_card_is_given_once(cluster, expect):
+    cluster.add(node("n1").cards(1))
+    cluster.submit(pod("a").gpus(1), pod("b").gpus(1))
+    assert cluster.cluster.wait(lambda: any(cluster.pod(name).spec.node_name for name in "ab"), within=10)
+    expect.stable(seconds=5)
+    assert sum(bool(cluster.pod(name).spec.node_name) for name in "ab") == 1, "one card, two pods on its node"
+
+
+@pytest.mark.feature("CLIENT.bound")
+@pytest.mark.case("X-3")
+def test_a_rogue_client_gives_one_card_twice(cluster):
+    cluster.add(node("n1").cards(1))
+    card = '{"gpu":[{"minor":0,"resources":{"koordinator.sh/gpu-core":"100","koordinator.sh/gpu-memory-ratio":"100"}}]}'
+    for name in "cd":
+        built = pod(name).gpus(1).annotation("scheduling.koordinator.sh/device-allocated", card)
+        built.manifest["spec"]["schedulerName"] = "rogue"
+        cluster.submit(built)
+        target = {"metadata": {"name": name}, "target": {"kind": "Node", "name": "n1"}}
+        assert cluster.call("POST", f"/api/v1/namespaces/{cluster.name}/pods/{name}/binding", target).ok
+"""
+
+
+def seatrial(folder: Path, *words: str) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "seatrial", *words]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)  # noqa: S603 our own
+
+
+class Run:
+    """One run of the small suite against a scheduler."""
+
+    def __init__(self, folder: Path, subject: str) -> None:
+        (folder / "features.yaml").write_text(FEATURES)
+        (folder / "test_cards.py").write_text(SUITE)
+        self.done = seatrial(
+            folder, "run", "./test_cards.py", "--backend", "virtual", "--subject", subject,
+            "--features", "features.yaml", "--report", "report", "--json",
+        )  # fmt: skip
+        assert self.done.returncode in {0, 1}, self.done.stderr
+        self.report = folder / "report"
+
+    def cases(self) -> dict[str, dict[str, object]]:
+        lines = [line for path in self.report.glob("cases*.jsonl") for line in path.read_bytes().splitlines()]
+        return {case["case"]: case for case in map(orjson.loads, lines)}
+
+    def rows(self) -> list[str]:
+        """The rows of the page's tables, as text without marks."""
+        page = (self.report / "signoff.html").read_text()
+        found = re.findall(r"<tr\b.*?</tr>", page, re.DOTALL)
+        return [" ".join(html.unescape(re.sub(r"<[^>]*>", " ", row)).split()) for row in found]
+
+
+@pytest.fixture(scope="module")
+def ours(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return Run(tmp_path_factory.mktemp("ours"), "inprocess")
+
+
+@pytest.fixture(scope="module")
+def at_random(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return Run(tmp_path_factory.mktemp("random"), "random")
+
+
+@pytest.mark.feature("HIL-2.any-subject")
+@pytest.mark.case("VD-001", severity="blocker")
+def test_two_schedulers_two_verdicts(ours: Run, at_random: Run) -> None:
+    """The same two cases: ours passes both, a scheduler that binds at random gives the card twice and fails there."""
+    verdicts = {
+        name: {case: found["verdict"] for case, found in run.cases().items() if case != "X-3"}
+        for name, run in (("ours", ours), ("random", at_random))
+    }
+
+    assert verdicts["ours"] == {"X-1": "passed", "X-2": "passed"}
+    assert verdicts["random"]["X-2"] == "failed"
+    assert at_random.done.returncode == 1
+    names = [orjson.loads((run.report / "run.json").read_bytes())["subject"]["name"] for run in (ours, at_random)]
+    assert names[1] == "random"
+    assert names[0] != "random"
+
+
+@pytest.mark.feature("HIL-9.auditor")
+@pytest.mark.case("VD-002", severity="blocker")
+def test_a_card_given_twice_fails_the_case(ours: Run) -> None:
+    """A client that is no scheduler writes one card into two pods. The case asserts nothing; the auditor fails it."""
+    found = ours.cases()["X-3"]
+
+    assert found["verdict"] == "failed"
+    assert re.search(r"A whole card has one pod: .*/d shares card 0 of n1 with .*/c", str(found["reason"]))
+    assert ours.done.returncode == 1
+
+
+@pytest.mark.feature("HIL-12.page")
+@pytest.mark.case("VD-003", severity="critical")
+def test_the_page_shows_each_row_with_its_grade(at_random: Run) -> None:
+    """A row without a case is not verified, and a failed promise fails its row; the page is stamped SIMULATED."""
+    rows = at_random.rows()
+    page = (at_random.report / "signoff.html").read_text()
+
+    def row(name: str) -> str:
+        return next(found for found in rows if found.startswith(name))
+
+    assert "SIMULATED" in page
+    assert "failed" in row("CARDS").lower()
+    assert "not verified" in row("LATER").lower()
+
+
+@pytest.mark.feature("HIL-10.replay")
+@pytest.mark.case("VD-004", severity="critical")
+def test_the_same_seed_gives_the_same_placements(tmp_path: Path) -> None:
+    """Four hours of gangs on 16 nodes in virtual time: the digest of all placements is the seed's."""
+
+    def digest(seed: int) -> str:
+        words = ("bench", "gang-day", "--nodes", "16", "--hours", "4", "--seed", str(seed), "--json")
+        done = seatrial(tmp_path, *words)
+        assert done.returncode == 0, done.stderr
+        return str(orjson.loads(done.stdout)["digest"])
+
+    first = digest(1)
+
+    assert digest(1) == first
+    assert digest(2) != first
+
+
+STEADY = [10.0, 10.1, 9.9, 10.2, 9.8, 10.0, 10.1, 9.9]
+SPREAD = [5.0, 30.0, 8.0, 20.0, 11.0, 9.0, 25.0, 14.0]
+
+
+@pytest.mark.feature("HIL-11.gates")
+@pytest.mark.case("VD-005", severity="critical")
+@pytest.mark.parametrize(
+    ("base", "new", "code"),
+    [
+        pytest.param(STEADY, [1.5 * value for value in STEADY], 1, id="slower-by-half"),
+        pytest.param(STEADY, [1.02 * value for value in STEADY], 0, id="within-the-tolerance"),
+        pytest.param(SPREAD, [1.2 * value for value in SPREAD], 0, id="within-the-spread"),
+    ],
+)
+def test_a_gate_compares_runs_by_intervals(
+    tmp_path: Path, base: Sequence[float], new: Sequence[float], code: int
+) -> None:
+    """A median worse than the tolerance fails the gate, unless the intervals of both runs overlap."""
+    for name, values in (("base", base), ("new", new)):
+        with ResultsWriter(tmp_path / name) as writer:
+            writer.run(RunInfo(name, moment(SIM_EPOCH), (), "embedded", Subject("ours")))
+            writer.case(Case("t::a", "passed"))
+            writer.measure("create to bound", "ms", values=list(values))
+            writer.finish()
+
+    done = seatrial(tmp_path, "compare", "base", "new")
+
+    assert done.returncode == code, done.stdout + done.stderr
