@@ -73,7 +73,7 @@ def start(cluster: Trial, start_descheduler: StartDescheduler, *apps: str, **mig
 
 
 @pytest.mark.feature("DES-1.protected")
-@pytest.mark.case("DC-050", severity="blocker")
+@pytest.mark.case("DC-080", severity="blocker")
 def test_pods_of_daemon_sets_and_critical_pods_stay(cluster: Trial, start_descheduler: StartDescheduler) -> None:
     """A DaemonSet would make its pod again on the same node, and critical pods keep the cluster running."""
     with_nodes(cluster, "n1", "n2", "n3")
@@ -87,7 +87,7 @@ def test_pods_of_daemon_sets_and_critical_pods_stay(cluster: Trial, start_desche
 
 
 @pytest.mark.feature("DES-1.protected")
-@pytest.mark.case("DC-051", severity="critical")
+@pytest.mark.case("DC-081", severity="critical")
 def test_critical_pods_go_where_that_is_configured(cluster: Trial, start_descheduler: StartDescheduler) -> None:
     """evictSystemCriticalPods lifts the protection of critical pods, not that of a DaemonSet's."""
     with_nodes(cluster, "n1", "n2", "n3")

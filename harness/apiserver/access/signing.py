@@ -118,9 +118,7 @@ def check_signing_rights(access: Access, by: Identity, resource: Resource, body:
     if old is None:
         for mine in ("username", "uid", "groups", "extra"):
             spec.pop(mine, None)
-        spec["username"] = by.name
-        if by.groups:
-            spec["groups"] = list(by.groups)
+        spec.update((name, value) for name, value in by.user_info.items() if value)
         _check_subject(resource, body, spec)
         return
     body["spec"] = old["spec"]

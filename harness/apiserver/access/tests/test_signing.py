@@ -103,10 +103,11 @@ def test_an_invalid_request_is_rejected(signing: Signing, spec: Object, field: s
 
 
 def test_the_requester_is_recorded_and_the_spec_immutable(signing: Signing) -> None:
-    sailor = Identity("bob", ("system:authenticated", "system:masters"))
+    sailor = Identity("bob", ("system:authenticated", "system:masters"), "u-7", (("crew", ("a", "b")),))
     code, found = signing.ask("POST", "", request(wanted(), username="eve", groups=["system:nodes"]), sailor)
     assert code == 201
     assert (found["spec"]["username"], found["spec"]["groups"]) == ("bob", list(sailor.groups))
+    assert (found["spec"]["uid"], found["spec"]["extra"]) == ("u-7", {"crew": ["a", "b"]})
     found["spec"]["username"] = "eve"
     found["spec"]["expirationSeconds"] = 700
     found["metadata"]["labels"] = {"seen": "yes"}
