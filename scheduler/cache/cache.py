@@ -257,7 +257,7 @@ class Cache:
         self.priorities[info.priority] -= 1
         for listener in (self._relevant.get(info.shape.id) or self._find_relevant(info.shape))[0]:
             listener.pod_gone(info)
-        self.columns.touch(node.row)
+        self.columns.vacate(node.row, node)
         self._drop_if_empty(node)
 
     def _write(self, node: NodeInfo, changed: PodInfo) -> None:

@@ -53,6 +53,9 @@ class Watcher(Protocol):
     def filled(self, row: int, node: Any, placed: Any) -> None:
         """The pod `placed` was placed on `node`; nothing else changed there."""
 
+    def vacated(self, row: int, node: Any) -> None:
+        """A pod left `node`; nothing else changed there."""
+
     def opened(self, row: int) -> None:
         """The row changed in another way."""
 
@@ -184,6 +187,12 @@ class NodeColumns:
             self._shorten()
         for watcher in self._watchers:
             watcher.filled(row, node, placed)
+
+    def vacate(self, row: int, node: Any) -> None:
+        """Log that a pod left this node; sums and devices have been written already."""
+        self._note(row)
+        for watcher in self._watchers:
+            watcher.vacated(row, node)
 
     def _note(self, row: int) -> None:
         self._log.append(row)

@@ -51,6 +51,30 @@ class ScoreMatrix(MatrixArrays):
         if plan.unknown or row >= self.capacity or node.node is None:
             self.opened(row)
             return
+        total = self._exact(plan, row, node, falling=True)
+        if not plan.bounds:
+            self.key[:, row] = total
+            return
+        self._bound(plan, row, node, placed)  # changes all classes; those with exact keys are set below
+        classes = plan.exact_classes
+        self.key[classes, row] = total[classes]
+
+    def vacated(self, row: int, node: NodeInfo) -> None:
+        """A pod left a node: update its keys, [class], from node signatures; classes without them judge it again."""
+        plan = self._plan or self._make_plan()
+        if plan.unknown or plan.bounds or row >= self.capacity or node.node is None:
+            self.opened(row)
+            return
+        total = self._exact(plan, row, node, falling=False)
+        if ((self.key[:, row] < 0) & (total >= 0)).any():
+            self._raised += 1  # a class may have had no feasible node to search for the largest raw score
+        self.key[:, row] = total
+
+    def _exact(self, plan: Plan, row: int, node: NodeInfo, *, falling: bool) -> Ints:
+        """The node's keys from node signatures, [class]; raw scores are written.
+
+        `falling`: raw scores of plugins that are `monotone` did not rise.
+        """
         total = self.base[row]  # a view: must not be written to
         for signature_of, stacked, known, add in plan.signatures.sums:
             signature = signature_of(stacked, node)
@@ -66,7 +90,7 @@ class ScoreMatrix(MatrixArrays):
         for plugin in plan.signatures.normalized:
             signature = plugin.signature(plugin.stacked, node)
             raw, scaled = plugin.both.get(signature) or plugin.add_both(signature, node)
-            if not plugin.monotone and (raw > self.highest[plugin.number][:, 0]).any():
+            if not (falling and plugin.monotone) and (raw > self.highest[plugin.number][:, 0]).any():
                 self._raised += 1
             if plan.bounds:
                 self.raw[plugin.number][plugin.classes, row] = raw[plugin.classes]
@@ -75,12 +99,7 @@ class ScoreMatrix(MatrixArrays):
             normal = scaled // self._divisor[plugin.number]
             normal *= plugin.weight
             total = total + normal
-        if not plan.bounds:
-            self.key[:, row] = total
-            return
-        self._bound(plan, row, node, placed)  # changes all classes; those with exact keys are set below
-        classes = plan.exact_classes
-        self.key[classes, row] = total[classes]
+        return total
 
     def _bound(self, plan: Plan, row: int, node: NodeInfo, placed: PodInfo) -> None:
         """Add bounds of score changes to the keys of classes without node signatures."""

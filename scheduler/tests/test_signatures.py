@@ -54,6 +54,32 @@ def test_what_is_looked_up_is_what_would_be_judged(
         assert_key_is_as_judged(verdicts)
 
 
+@pytest.mark.parametrize("arguments", [[], PACKED], ids=["spread", "pack"])
+def test_what_is_looked_up_after_departures_is_what_would_be_judged(arguments: list[Any]) -> None:
+    """Also where the largest raw score rises, and where no node was feasible before. No class judges a node again."""
+    rig = Rig(profile(pluginConfig=arguments))
+    for number in range(3):
+        rig.node(f"n{number}", cpu="16" if number % 2 else "12", gpus=8 if number % 3 else 4)
+    for number in range(40):
+        rig.submit(pod(number))
+    rig.run()
+    assert len(rig.core.queue.waiting)
+    verdicts = lines(rig)
+    assert not all(each.feasible for each in verdicts)
+    judged_again = verdicts[0].matrix.end if verdicts[0].matrix is not None else -1
+    for number in range(len(SHAPES), 40):
+        rig.core.remove_pod(rig.pods[f"p{number}"].metadata.uid)
+        verdicts = lines(rig)
+        assert verdicts[0].matrix is not None
+        assert verdicts[0].matrix.end == judged_again
+        verdicts[number % len(SHAPES)].refresh()
+        if number % 5 == 0:
+            for each in verdicts:
+                assert_key_is_as_judged(each)
+                assert_largest_raw_scores_are_known(each)
+    assert all(each.feasible for each in verdicts)
+
+
 def test_classes_that_have_bounds_leave_alone_what_was_looked_up_for_others() -> None:
     """A key that was judged from the columns is replaced by one that is looked up, not moved by what it was."""
     rig = Rig()
@@ -67,6 +93,14 @@ def test_classes_that_have_bounds_leave_alone_what_was_looked_up_for_others() ->
         if number >= len(SHAPES):
             for verdicts in lines(rig):
                 assert_key_is_as_judged(verdicts)
+
+
+def assert_largest_raw_scores_are_known(verdicts: ClassScores) -> None:
+    entry, matrix = verdicts.entry, verdicts.matrix
+    assert matrix is not None
+    feasible = np.flatnonzero(verdicts.key >= 0)
+    for number, highest in zip(entry.raw_numbers, entry.highest, strict=True):
+        assert highest == matrix.raw[number][entry.index, feasible].max(initial=0)
 
 
 def assert_key_is_as_judged(verdicts: ClassScores) -> None:

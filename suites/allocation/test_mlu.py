@@ -90,7 +90,7 @@ def test_dynamic_slices(cluster: Trial, expect: Expect, core: int, memory: int, 
     assert amounts(a, GPU_CORE) == [core]
     assert amounts(a, GPU_MEMORY) == [memory]
     assert amounts(a, GPU_MEMORY_RATIO) == [memory * 100 // CARD_MEMORY]
-    assert a.metadata.annotations[PROFILE] == f"{first_of(a)}_{profile}"
+    assert a.metadata.annotations.get(PROFILE) == f"{first_of(a)}_{profile}"
     check_arrival(cluster, a)
 
     def answered() -> bool:
@@ -109,7 +109,7 @@ def test_the_node_is_unlocked_for_the_next_slice(cluster: Trial, expect: Expect)
 
     bound = expect.running("slice-0", "slice-1", "slice-2", "slice-3", "slice-4", within=120)
 
-    profiles = [pod.metadata.annotations[PROFILE] for pod in bound]
+    profiles = [pod.metadata.annotations.get(PROFILE, "") for pod in bound]
     assert profiles == ["0_20_32"] * 5
     for bound_pod in bound:
         check_arrival(cluster, bound_pod)

@@ -76,6 +76,7 @@ def test_a_member_is_replaced_after_a_restart(cluster: Trial, expect: Expect, su
     cluster.submit(*workers("train", 1, first=7))
 
     expect.bound("train-7")
+    expect.refusal()
 
 
 @pytest.mark.feature("GANG-6.pre-enqueue")

@@ -390,7 +390,8 @@ def test_members_that_are_bound_together_say_so(cluster: Trial, expect: Expect) 
     cluster.submit(*workers("train", 2), pod("single").gpus(1))
     *members, single = expect.bound("train-0", "train-1", "single")
     marks = {
-        (pod.metadata.annotations[BIND_GANG_GROUP], pod.metadata.annotations[BIND_MEMBER_COUNT]) for pod in members
+        (pod.metadata.annotations.get(BIND_GANG_GROUP), pod.metadata.annotations.get(BIND_MEMBER_COUNT))
+        for pod in members
     }
     assert marks == {(f"{cluster.name}/train", "2")}
     assert BIND_GANG_GROUP not in single.metadata.annotations
@@ -427,6 +428,7 @@ def test_which_members_count_for_the_minimum(
         expect.bound("train-3")
     expect.stable(seconds=10)
     assert ("train-3" in bound(cluster)) == beside_none
+    expect.refusal()
 
 
 @pytest.mark.feature("GANG-4.unreadable")

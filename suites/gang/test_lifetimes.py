@@ -56,6 +56,7 @@ def test_an_annotation_gang_ends_with_its_last_pod(cluster: Trial, expect: Expec
     cluster.submit(pod("alone").gpus(1).in_light_gang("light", 1))
 
     expect.bound("alone")
+    expect.refusal()
 
 
 @pytest.mark.feature("GANG-1.all-or-nothing")
@@ -125,17 +126,22 @@ def test_a_gang_waits_for_its_quota_as_a_whole(cluster: Trial, expect: Expect) -
 @pytest.mark.case("GA-075", severity="normal")
 @pytest.mark.needs(Capability.OWN_CLUSTER)  # priority classes
 def test_of_more_members_than_the_minimum_the_more_important_start(cluster: Trial, expect: Expect) -> None:
-    """A gang of two with four members and two cards: the two members of higher priority are bound, whatever the order
-    in which the members came."""
+    """A gang of two has four members when a node with two cards comes: the two members of higher priority are bound,
+    whatever the order in which the members came."""
     classes = {level: f"{cluster.name}-{level}" for level in ("low", "top")}
     for level, value in (("low", 10), ("top", 100)):
-        cluster.accept(priority_class(classes[level], value), "/apis/scheduling.k8s.io/v1/priorityclasses")
-    cluster.add(node("n1").cards(2))
+        found = priority_class(classes[level], value, preempts=False)  # no member takes the place of another
+        cluster.accept(found, "/apis/scheduling.k8s.io/v1/priorityclasses")
+    cluster.add(node("n0").cpu(1))
     cluster.apply(gang("train", 2))
     levels = {"train-0": "low", "train-1": "top", "train-2": "low", "train-3": "top"}
-
     cluster.submit(*(pod(name).gpus(1).in_gang("train").priority_class(classes[at]) for name, at in levels.items()))
+    expect.stable(seconds=5)
+
+    cluster.add(node("n1").cards(2))
 
     expect.bound("train-1", "train-3")
+    expect.stable(seconds=3)
+    assert bound(cluster) == ["train-1", "train-3"]
     for level in classes.values():
         cluster.call("DELETE", f"/apis/scheduling.k8s.io/v1/priorityclasses/{level}")
