@@ -4,6 +4,8 @@ The machines: one with two NUMA nodes of 32 CPUs and 128 GiB, one with eight H10
 112 CPUs and 1 TiB.
 """
 
+from collections.abc import Collection
+
 import pytest
 
 from seatrial.fixtures.cpus import cpu_numa_nodes, cpus, shares
@@ -21,6 +23,12 @@ PACKING, SPREADING, RELEASED = "packing-numa", "spreading-numa", "released-numa-
 GIB = 1 << 30
 
 pytestmark = [pytest.mark.needs(Capability.NODES)]
+
+
+def only(numa_nodes: Collection[int]) -> int:
+    """The one NUMA node that a pod has."""
+    assert len(numa_nodes) == 1, f"expected one NUMA node, found {sorted(numa_nodes)}"
+    return next(iter(numa_nodes))
 
 
 def labelled(policy: str, server: str = MACHINE, name: str = "n1") -> NodeBuilder:
@@ -191,13 +199,13 @@ def test_the_released_configuration(cluster: Trial, expect: Expect, profile: str
     for name, cpu in (("first", 30), ("second", 16)):
         cluster.submit(plain(name, cpu))
         expect.running(name)
-    (first,), (second,) = (shares(cluster.pod(name)) for name in ("first", "second"))
+    first, second = (only(shares(cluster.pod(name))) for name in ("first", "second"))
     assert first < second
     cluster.delete("first")
 
     cluster.submit(plain("a", 4).scheduler(profile))
 
-    (given,) = shares(expect.running("a"))
+    given = only(shares(expect.running("a")))
     assert given == (second if joins else first)
 
 
@@ -215,7 +223,7 @@ def test_cards_cpus_and_memory_together(cluster: Trial, expect: Expect, policy: 
 
     for bound_pod in found:
         check_arrival(cluster, bound_pod)
-        (numa,) = numa_nodes(cluster, bound_pod)
+        numa = only(numa_nodes(cluster, bound_pod))
         assert shares(bound_pod) == {numa: 64_000}
         assert shares(bound_pod, "memory") == {numa: 500 * GIB}
         assert len(cpus(bound_pod)) == (64 if qos else 0)
@@ -230,7 +238,7 @@ def test_cards_follow_the_cpus(cluster: Trial, expect: Expect) -> None:
     """Cards of a NUMA node without free CPUs are not allocated to a pod that needs both from one NUMA node."""
     cluster.add(labelled(SINGLE_NUMA_NODE, CARDS))
     cluster.submit(plain("busy", 100))
-    (taken,) = shares(expect.running("busy"))
+    taken = only(shares(expect.running("busy")))
     cluster.submit(*(pod.request(cpu=20, memory="16Gi").gpus(1) for pod in pods("a", 5)))
 
     names = [f"a-{number}" for number in range(5)]
@@ -266,7 +274,7 @@ def test_a_nic_as_well(cluster: Trial, expect: Expect) -> None:
         cluster.submit(builder.request(cpu=16, memory="64Gi").gpus(1).rdma(100).jointly("gpu", "rdma"))
 
     for found in expect.running("a-0", "a-1", "a-2", "a-3"):
-        (numa,) = shares(found)
+        numa = only(shares(found))
         assert numa_nodes(cluster, found) == {numa}
         assert numa_nodes(cluster, found, "rdma") == {numa}
 

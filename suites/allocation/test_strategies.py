@@ -82,6 +82,7 @@ def test_the_fullest_card_that_suffices(cluster: Trial, expect: Expect) -> None:
     holders = [builder.gpu_share(size) for builder, size in zip(pods("holder", 3), sizes, strict=True)]
     one_by_one(cluster, expect, under(SPREADING, holders))
     cards = {size: minors(cluster.pod(builder.name)) for builder, size in zip(holders, sizes, strict=True)}
+    assert [len(found) for found in cards.values()] == [1, 1, 1], cards
     assert len({card for (card,) in cards.values()}) == 3
 
     for percent, on in ((30, 70), (40, 60), (80, 20)):
@@ -111,6 +112,7 @@ def test_nodes_of_two_sizes(cluster: Trial, expect: Expect, profile: str, expect
     where = one_by_one(cluster, expect, under(profile, [pod.gpus(1) for pod in pods("a", 1)]))
 
     assert where == [expected]
+    expect.refusal()
 
 
 @pytest.mark.feature("DEV-4.binpack-nodes")

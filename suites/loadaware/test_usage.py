@@ -74,6 +74,7 @@ def test_thresholds_are_percentages_of_each_resource(
         expect.pending("a", saying=saying)
     else:
         expect.bound("a")
+        expect.refusal()
 
 
 @pytest.mark.profile(PEAK)
@@ -191,6 +192,7 @@ def test_the_most_used_resource_has_a_weight(cluster: Trial, expect: Expect, pro
     settle(cluster)
     cluster.submit(small("a", profile))
     assert expect.bound("a").spec.node_name == where
+    expect.refusal()
 
 
 @pytest.mark.feature("SCORE-3.prod-usage")
@@ -217,6 +219,7 @@ def test_the_system_s_usage_counts_as_prod_usage(cluster: Trial, expect: Expect,
         expect.bound("prod")
     else:
         expect.pending("prod", saying=OVER)
+    expect.refusal()
 
 
 @pytest.mark.profile(RELEASED)

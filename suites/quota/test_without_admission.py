@@ -59,6 +59,7 @@ def test_children_of_a_deleted_parent_wait_for_a_new_one(cluster: Trial, expect:
     assert cluster.call("DELETE", path_of(cluster, named(cluster, "p"))).ok
     cluster.submit(*many(cluster, "a", 2), *many(cluster, "good", 1))
     expect.bound("good-0")
+    expect.refusal()
     expect.pending("a-0", saying="Insufficient quotas")
 
     make(cluster, quota(named(cluster, "p")).max(cpu=2).parent())
@@ -94,3 +95,4 @@ def test_huge_amounts_delay_nobody(cluster: Trial, expect: Expect, digits: int) 
     cluster.submit(*many(cluster, "good", 1))
 
     expect.bound("good-0")
+    expect.refusal()

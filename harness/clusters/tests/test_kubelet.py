@@ -107,8 +107,10 @@ def allocatable(cluster: KubeletCluster, resource: str) -> str:
 def test_an_smlu_lives_as_long_as_its_pod() -> None:
     """A container asks for 10 % and 1 GiB of an MLU: kubelet mounts the instance's node, and the plugin removes it."""
     with KubeletBackend(fake="mlu370-x8:2").start() as found, open_subject(OURS, found):
-        asked = {"koordinator.sh/gpu.shared": 1, "koordinator.sh/gpu-core": 10, "koordinator.sh/gpu-memory": 1 << 30,
-                 "cambricon.com/mlu.smlu.vcore": 10, "cambricon.com/mlu.smlu.vmemory": 4}  # fmt: skip
+        asked: dict[str, str | int | float] = {
+            "koordinator.sh/gpu.shared": 1, "koordinator.sh/gpu-core": 10, "koordinator.sh/gpu-memory": 1 << 30,
+            "cambricon.com/mlu.smlu.vcore": 10, "cambricon.com/mlu.smlu.vmemory": 4,
+        }  # fmt: skip
         (one,) = run(found, pod("slice").resources(asked))
         (entry,) = parse_allocations(one["metadata"]["annotations"])["gpu"]
         assert f"mount=/dev/cambricon-caps/cap_dev{entry.minor}_mi1" in inside(found, "slice")
