@@ -10,6 +10,7 @@ from seatrial.fixtures.trial import TRIAL_LABEL, Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import PodBuilder, node, pod, priority_class
 from seatrial.suites.descheduling.workloads import (
+    OFF,
     cordon,
     deployment,
     jobs,
@@ -45,6 +46,21 @@ def daemon(cluster: Trial, name: str) -> None:
     })  # fmt: skip
 
 
+def volume(cluster: Trial) -> str:
+    """A volume that every node reaches; its name."""
+    name = f"data-{cluster.name[-6:]}"
+    cluster.apply(
+        {
+            "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name},
+            "spec": {
+                "accessModes": ["ReadWriteMany"], "storageClassName": "", "capacity": {"storage": "1Gi"},
+                "nfs": {"server": "nfs.invalid", "path": "/"}, "persistentVolumeReclaimPolicy": "Retain",
+            },
+        }
+    )  # fmt: skip
+    return name
+
+
 def with_local_storage() -> PodBuilder:
     built = pod("x").request(cpu=1)
     built.manifest["spec"]["volumes"] = [{"name": "scratch", "emptyDir": {}}]
@@ -70,20 +86,6 @@ def start(cluster: Trial, start_descheduler: StartDescheduler, *apps: str, **mig
         wait_running(cluster, app, 3)
     cluster.cluster.wait(lambda: False, within=3)
     start_descheduler(OLD, migration=migration, deschedulingInterval="1h")
-
-
-@pytest.mark.feature("DES-1.protected")
-@pytest.mark.case("DC-080", severity="blocker")
-def test_pods_of_daemon_sets_and_critical_pods_stay(cluster: Trial, start_descheduler: StartDescheduler) -> None:
-    """A DaemonSet would make its pod again on the same node, and critical pods keep the cluster running."""
-    with_nodes(cluster, "n1", "n2", "n3")
-    daemon(cluster, "daemon")
-    deployment(cluster, "critical", 3, like=of_class("system-cluster-critical"))
-    deployment(cluster, "web", 3, like=pod("x").request(cpu=1))
-
-    start(cluster, start_descheduler, "daemon", "critical", "web")
-
-    assert evicted(cluster, at_least=3) == {"web"}
 
 
 @pytest.mark.feature("DES-1.protected")
@@ -127,29 +129,60 @@ def test_the_evict_annotation_lifts_protections(cluster: Trial, start_deschedule
 
 
 @pytest.mark.feature("DES-1.protected")
-@pytest.mark.case("DC-054", severity="critical")
+@pytest.mark.case("DC-082", severity="critical")
 @pytest.mark.parametrize(
     ("migration", "gone"),
     [
         pytest.param({"labelSelector": {"matchLabels": {"tier": "front"}}}, {"front"}, id="selected-by-label"),
-        pytest.param({"nodeFit": True}, {"front"}, id="another-node-has-room"),
-        pytest.param({}, {"front", "bound"}, id="neither"),
+        pytest.param({"nodeFit": True}, {"front", "claims"}, id="another-node-has-room"),
+        pytest.param({"ignorePvcPods": True}, {"front", "bound"}, id="without-a-claim"),
+        pytest.param({}, {"front", "bound", "claims"}, id="none"),
     ],
 )
 def test_other_conditions_of_an_eviction(
     cluster: Trial, start_descheduler: StartDescheduler, migration: dict[str, Any], gone: set[str]
 ) -> None:
-    """Pods of `bound` can run on n1 only and lack the label: nodeFit and labelSelector each keep them."""
+    """Pods of `bound` can run on n4 only, those of `claims` have a volume, and both lack the label.
+
+    labelSelector keeps both, nodeFit `bound`, ignorePvcPods `claims`.
+    """
     with_nodes(cluster, "n1", "n2", "n3")
-    tied = pod("x").request(cpu=1)
+    tied, claiming = pod("x").request(cpu=1), pod("x").request(cpu=1)
     cluster.add(node("n4").cpu(16).memory("64Gi").label("only", "here"))
     tied.manifest["spec"]["nodeSelector"] = {"only": "here"}
     deployment(cluster, "front", 3, like=pod("x").request(cpu=1).label("tier", "front"))
     deployment(cluster, "bound", 3, like=tied)
+    cluster.apply(
+        {
+            "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data"},
+            "spec": {
+                "accessModes": ["ReadWriteMany"], "storageClassName": "", "volumeName": volume(cluster),
+                "resources": {"requests": {"storage": "1Gi"}},
+            },
+        }
+    )  # fmt: skip
+    claiming.manifest["spec"]["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
+    deployment(cluster, "claims", 3, like=claiming)
 
-    start(cluster, start_descheduler, "front", "bound", **migration)
+    start(cluster, start_descheduler, "front", "bound", "claims", **migration)
 
     assert evicted(cluster, at_least=3 * len(gone)) == gone
+
+
+@pytest.mark.feature("DES-2.caps")
+@pytest.mark.case("DC-083", severity="critical")
+def test_each_round_has_its_caps_anew(cluster: Trial, start_descheduler: StartDescheduler) -> None:
+    """Rounds of 5 s with one eviction each: jobs come one by one, not all at once, and not only the first."""
+    with_nodes(cluster, "n1", "n2")
+    for app in ("a", "b", "c"):
+        deployment(cluster, app, 3, like=pod("x").request(cpu=1))
+        wait_running(cluster, app, 3)
+    cluster.cluster.wait(lambda: False, within=3)
+    start_descheduler(OLD, migration={"objectLimiters": OFF}, deschedulingInterval="5s", maxNoOfPodsToEvictTotal=1)
+
+    assert cluster.cluster.wait(lambda: bool(jobs(cluster)), within=10)
+    assert len(jobs(cluster)) == 1
+    assert cluster.cluster.wait(lambda: len(jobs(cluster)) >= 3, within=30), jobs(cluster)
 
 
 def hot_node(cluster: Trial, fill: Callable[[], None], *cold: str) -> None:
@@ -195,29 +228,6 @@ def test_the_pod_that_covers_the_excess_goes_first(
     cluster.cluster.wait(lambda: False, within=30)
     assert evicted(cluster, at_least=1) == {"much"}
     assert len(running(cluster, "little")) == 6
-
-
-@pytest.mark.feature("DES-3.cools")
-@pytest.mark.case("DC-056", severity="critical")
-@pytest.mark.long(100)
-def test_no_pod_goes_where_none_can_take_it(cluster: Trial, start_descheduler: StartDescheduler) -> None:
-    """The cold nodes use nothing, yet all their cores are requested: the hot node's pods stay."""
-
-    def fill() -> None:
-        deployment(cluster, "web", 7, like=pod("x").request(cpu=2), uses={"cpu": "2", "memory": "1Gi"})
-        wait_running(cluster, "web", 7)
-        cordon(cluster, "n1")
-        for name in ("n2", "n3"):
-            cordon(cluster, name, on=False)
-        deployment(cluster, "idle", 2, like=pod("x").request(cpu=15), uses={"cpu": "100m", "memory": "1Gi"})
-        wait_running(cluster, "idle", 2)
-        cordon(cluster, "n1", on=False)
-
-    hot_node(cluster, fill, "n2", "n3")
-    start_descheduler({"LowNodeLoad": LOAD})
-    cluster.cluster.wait(lambda: False, within=60)
-
-    assert jobs(cluster) == []
 
 
 @pytest.mark.feature("DES-3.cools")

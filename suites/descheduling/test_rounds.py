@@ -509,25 +509,3 @@ def test_protected_pods_stay(cluster: Trial, start_descheduler: StartDescheduler
 
     assert {job.spec.pod_ref.name.split("-")[0] for job in jobs(cluster)} == {"web"}
     assert len(jobs(cluster)) == 3
-
-
-@pytest.mark.feature("DES-1.protected")
-@pytest.mark.case("DC-054", severity="normal")
-def test_only_pods_that_the_label_selector_matches_go(cluster: Trial, start_descheduler: StartDescheduler) -> None:
-    """Of two workloads one has the label that the evictor's arguments ask for: jobs are made for its pods alone."""
-    with_nodes(cluster, "n1", "n2")
-    deployment(cluster, "kept", 3, like=pod("x").request(cpu=1))
-    deployment(cluster, "web", 3, like=pod("x").request(cpu=1).label("movable", "true"))
-    for app in ("kept", "web"):
-        wait_running(cluster, app, 3)
-    cluster.cluster.wait(lambda: False, within=3)
-
-    start_descheduler(
-        {"PodLifeTime": {"maxPodLifeTimeSeconds": 1}},
-        migration={"labelSelector": {"matchLabels": {"movable": "true"}}},
-        deschedulingInterval="1h",
-    )
-    assert cluster.cluster.wait(lambda: len(jobs(cluster)) >= 3, within=15), jobs(cluster)
-    cluster.cluster.wait(lambda: False, within=2)
-
-    assert {job.spec.pod_ref.name.split("-")[0] for job in jobs(cluster)} == {"web"}

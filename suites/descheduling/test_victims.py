@@ -8,7 +8,7 @@ from seatrial.fixtures.descheduler import StartDescheduler
 from seatrial.fixtures.trial import TRIAL_LABEL, Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import PodBuilder, pod, priority_class
-from seatrial.suites.descheduling.test_rounds import LOAD, MINUTES, TWO_AT_ONCE, hot_node, on, reports
+from seatrial.suites.descheduling.test_rounds import LOAD, MINUTES, TWO_AT_ONCE, hot_node, reports
 from seatrial.suites.descheduling.workloads import cordon, deployment, jobs, wait_running, with_nodes
 
 pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
@@ -21,32 +21,10 @@ def apps_of_jobs(cluster: Trial) -> set[str]:
     return {job.spec.pod_ref.name.partition("-")[0] for job in jobs(cluster)}
 
 
-@pytest.mark.feature("DES-3.order")
-@pytest.mark.case("DC-070", severity="critical")
-@pytest.mark.long(200)
-def test_the_pod_that_covers_the_excess_goes(cluster: Trial, start_descheduler: StartDescheduler) -> None:
-    """A node uses 4.4 cores too many: the pod that uses 5 goes, and the six that use 1.5 stay."""
-    with_nodes(cluster, "n1", "n2", "n3", reports=True)
-    for name in ("n2", "n3"):
-        cordon(cluster, name)
-    for app, count, cores in (("small", 6, "1500m"), ("big", 1, "5")):
-        deployment(cluster, app, count, like=pod("x").request(cpu=1), uses={"cpu": cores, "memory": "1Gi"})
-        wait_running(cluster, app, count)
-    for name in ("n2", "n3"):
-        cordon(cluster, name, on=False)
-    reports(cluster)
-
-    start_descheduler({"LowNodeLoad": LOAD}, migration={**TWO_AT_ONCE, "skipCheckExpectedReplicas": True})
-
-    assert cluster.cluster.wait(lambda: not on(cluster, "big", "n1"), within=2 * MINUTES), cluster.timeline()
-    cluster.cluster.wait(lambda: False, within=MINUTES)
-    assert len(on(cluster, "small", "n1")) == 6
-
-
 @pytest.mark.feature("DES-3.cools")
 @pytest.mark.case("DC-071", severity="critical")
 @pytest.mark.long(150)
-def test_nobody_leaves_for_a_node_that_cannot_take_him(cluster: Trial, start_descheduler: StartDescheduler) -> None:
+def test_no_pod_leaves_for_a_node_that_cannot_take_it(cluster: Trial, start_descheduler: StartDescheduler) -> None:
     """The cold nodes use little, but their CPU is requested: no pod of the hot node is evicted."""
     hot_node(cluster, pods=5, like=pod("x").request(cpu=3, memory="1Gi"), uses={"cpu": "3", "memory": "1Gi"})
     for name in ("n2", "n3"):
