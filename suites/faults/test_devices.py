@@ -252,29 +252,6 @@ def test_a_card_that_is_pulled_out_is_not_listed(cluster: Trial, expect: Expect)
     expect.pending(*waits)
 
 
-@pytest.mark.feature("DEV-2.reported", "HIL-4.device-faults")
-@pytest.mark.case("FT-066", severity="critical")
-def test_a_node_without_its_device_object_has_no_cards(cluster: Trial, expect: Expect) -> None:
-    """The Device object is deleted: a pod of the kind that was placed before waits until it is there again."""
-    cluster.add(node("n1").gpus("a10", 2))
-    cluster.submit(pod("a").gpus(1))
-    expect.running("a")
-    path = "/apis/scheduling.koordinator.sh/v1alpha1/devices"
-    body = cluster.device("n1")
-    cluster.inject({"node": "n1", "verb": "frozen"})  # its agent would report the cards again
-    assert cluster.call("DELETE", f"{path}/n1").ok
-    cluster.cluster.wait(lambda: False, within=1.0)
-    cluster.submit(pod("b").gpus(1))
-    expect.pending("b")
-    expect.stable(seconds=3.0)
-    for key in ("resourceVersion", "uid", "creationTimestamp", "generation"):
-        body["metadata"].pop(key, None)
-    cluster.accept(body, path)
-    expect.bound("b")
-    assert minors(cluster, "b") == {0, 1} - minors(cluster, "a")
-    heal(cluster, "n1")
-
-
 @pytest.mark.feature("DEV-2.unhealthy-leaves", "HIL-4.device-faults")
 @pytest.mark.case("FT-009", severity="normal")
 def test_a_fault_that_passes_by_itself(cluster: Trial, expect: Expect) -> None:
