@@ -172,7 +172,7 @@ def bench_http(
 
 
 def _ratio(own: Sequence[Repetition], other: Sequence[Repetition]) -> dict[str, float]:
-    """Throughput of ours for each pod/s of the other scheduler: median, lowest and highest of the repetitions."""
+    """Our throughput divided by the other scheduler's: median, lowest and highest of the repetitions."""
     found = [
         value.pods_per_second / two.pods_per_second
         for value, two in zip(own, other, strict=True)

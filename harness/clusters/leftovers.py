@@ -2,7 +2,7 @@
 
 A run has a namespace `st-RUN` with the label `seatrial.dev/run`, and in it the Lease `run`, which the process of its
 node agents renews. A Lease that stays unchanged for longer than its duration, measured here by a monotonic clock,
-belongs to a dead run; clocks of machines are not compared except to choose whom to look at.
+belongs to a dead run; clocks of machines are compared only to choose the Leases to check.
 """
 
 from types import TracebackType

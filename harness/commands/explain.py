@@ -128,7 +128,7 @@ def _check_uid(cluster: Detached, found: str) -> None:
 def _address(cluster: Detached) -> str:
     """
     Raises:
-        UsageError: the cluster has no scheduler of ours, or it has ended.
+        UsageError: the cluster was started without our scheduler, or the scheduler has ended.
     """
     if not cluster.scheduler:
         raise UsageError(f"explain: cluster {cluster.name!r} was started without our scheduler, which explains")

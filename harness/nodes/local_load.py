@@ -1,6 +1,6 @@
 """The CPU and memory use of this machine and of its pods, from /proc and cgroup files (QOS-KM-1 to KM-3, KM-7).
 
-A rate needs two samples: the first look at a counter only remembers it. A pod whose containers have control groups of
+A rate needs two samples: the first sample of a counter is only stored. A pod whose containers have control groups of
 their own is read from these; otherwise its processes are summed.
 """
 

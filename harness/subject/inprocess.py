@@ -235,7 +235,7 @@ class BareCore:
         return kernel_in_use()
 
     def pause(self, seconds: float) -> None:
-        """Let time pass, so that whoever stands back after a failure may try again."""
+        """Move the clock, so that a part that backs off after a failure tries again."""
         self._clock.advance(seconds)
 
     @property

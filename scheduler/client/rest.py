@@ -83,7 +83,7 @@ class Rest:
     def bind(self, pod: Pod, node: str, annotations: Mapping[str, str], done: Done) -> None:
         """Post a Binding; the API server adds `annotations` to the pod in the same step.
 
-        Not sent again on a lost connection: it may have worked, and only a fresh look at the pod can tell.
+        Not sent again on a lost connection: it may have been executed, which only reading the pod shows.
         """
         metadata: dict[str, Any] = {
             "name": pod.metadata.name,

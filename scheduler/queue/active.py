@@ -22,7 +22,7 @@ class Entry:
     ready_at: float = 0.0  # monotonic second at which its backoff ends
     waiting_since: float = 0.0
     gates: tuple[tuple[Gate, str], ...] = ()  # the gates that concern the pod, with their wake keys
-    told: str = ""  # what the pod's owner was told last as a member of its group
+    told: str = ""  # the last message about the pod as a member of its group
     grouped: bool = False  # placed with its pod group, as one decision
     held: Status | None = None  # PreEnqueue or a gate holds the pod back
     reason_of_nodes: bool = False  # the last message names a taint or cordon, or that there is no node

@@ -295,7 +295,7 @@ def test_jobs_of_one_workload_fill_their_own_reservations(cluster: Trial, start_
 @pytest.mark.feature("MIG-2.filter")
 @pytest.mark.case("MG-021", severity="critical")
 def test_a_lone_pod_is_not_migrated(cluster: Trial, expect: Expect, start_descheduler: StartDescheduler) -> None:
-    """A workload of one replica may lose none: the job fails for good and the pod stays."""
+    """A workload of one replica may lose none: the job fails and the pod stays."""
     with_nodes(cluster, "n1", "n2")
     name = spread_victim(cluster, "single", 1)
     start_descheduler({})

@@ -382,7 +382,7 @@ def test_a_node_that_comes_later_wakes_the_gang(cluster: Trial, expect: Expect) 
 def test_restarted_while_a_gang_waits(cluster: Trial, expect: Expect, subject: Subject | None) -> None:
     """The scheduler is killed while a gang of four waits for a block; its successor gathers it when a pod leaves."""
     if subject is None:
-        pytest.skip("needs a scheduler that the harness started; somebody else runs this one")
+        pytest.skip("needs a scheduler that the harness started, found one that was deployed")
     crowded(cluster, expect)
     cluster.submit(on("z", "b2-0", 1))
     expect.bound("z")

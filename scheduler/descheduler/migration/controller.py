@@ -1,6 +1,6 @@
 """MigrationController: carries out the steps of PodMigrationJobs and arbitrates between them.
 
-One write of a job is under way at a time; the job is looked at again when it has ended. Requests are sent with
+One write of a job is under way at a time; the job is reconciled again when it has ended. Requests are sent with
 callbacks, so the controller runs on an event loop and in simulated time alike.
 """
 
@@ -163,7 +163,7 @@ class MigrationController:
     # -- creating jobs ------------------------------------------------------------------------------------------------
 
     def may_evict(self, pod: Pod) -> bool:
-        """Whether a job for the pod would not be refused for good."""
+        """Whether a job for the pod could be accepted, now or later."""
         return pod.metadata.uid not in self._creating and not self.filters.forbidden(pod, self.args.default_job_mode)
 
     def migrate(self, pod: Pod, trigger: str, reason: str) -> bool:
@@ -219,7 +219,7 @@ class MigrationController:
             if job is None or not self.owns(job):
                 continue
             if name in self._busy:
-                self._dirty[name] = None  # looked at again when its write has ended
+                self._dirty[name] = None  # reconciled again when its write has ended
                 continue
             if job.pending and not job.passed and self.args.arbitration_args.enabled:
                 self._plan_arbitration()

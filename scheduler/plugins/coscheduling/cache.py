@@ -1,6 +1,6 @@
 """All gangs: from PodGroup objects, from annotations of pods, and from pods that name a PodGroup that is not there yet.
 
-One object for all profiles. It is told of every pod and PodGroup, and opens the gate of a gang group when the group may
+One object for all profiles. It receives every pod and PodGroup, and opens the gate of a gang group when the group may
 have become complete.
 """
 

@@ -145,7 +145,7 @@ class GatherPlan(DomainPlan):
         return best[1] if best is not None else 0
 
     def failure(self, fit_error: str, tried: Sequence[str]) -> str:
-        """M17 of the specification, M18, and words of ours."""
+        """M17 and M18 of the specification, and messages of our own."""
         planner, size = self._planner, len(self._infos)
         if planner is None:
             return self._problem
