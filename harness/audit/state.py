@@ -160,7 +160,7 @@ class ClusterState:
             self.pending[record.uid] = record
 
     def drop(self, uid: str) -> PodRecord | None:
-        """Forget a pod that is gone."""
+        """Remove a deleted pod."""
         record = self.pods.pop(uid, None)
         if record is not None:
             self.pending.pop(uid, None)

@@ -32,7 +32,7 @@ def pause(cluster: Trial, seconds: float, *, real: float) -> None:
 
 
 def witnessed(cluster: Trial, expect: Expect) -> None:
-    """Wait until the scheduler knows the nodes: a bound pod shows it."""
+    """Wait until the scheduler has received the nodes: a bound pod shows it."""
     cluster.submit(pod("witness"))
     expect.bound("witness", within=90)
     cluster.delete("witness")

@@ -475,7 +475,7 @@ def test_restarted_between_eviction_and_binding(classes: Trial, expect: Expect, 
 def test_a_successor_gives_the_room_back_when_a_member_is_deleted(
     classes: Trial, expect: Expect, subject: Subject | None
 ) -> None:
-    """As JP-031, but the scheduler is another one by then, which knows the room from the members' status only."""
+    """As JP-031, but the scheduler was replaced meanwhile: the new one has the room only from the members' status."""
     if subject is None:
         pytest.skip("needs a scheduler that the harness started, found one that was deployed")
     hosts(classes, n1=1, n2=1)
