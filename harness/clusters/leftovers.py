@@ -42,14 +42,17 @@ _GROUPS = {
 
 
 def run_namespace(run: str) -> str:
+    """The namespace with the record of a run."""
     return f"st-{run}"
 
 
 def lease_path(run: str) -> str:
+    """The path of the Leases in the namespace of a run."""
     return f"/apis/coordination.k8s.io/v1/namespaces/{run_namespace(run)}/leases"
 
 
 def lease_body(run: str, now: str) -> dict[str, Any]:
+    """The Lease that a run renews; `now` is in RFC 3339."""
     return {
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",

@@ -48,10 +48,10 @@ class _Series:
 
 
 class LocalLoad:
-    """Samples of the use of one machine."""
+    """Samples of CPU and memory use of one machine and its pods, from /proc and control groups."""
 
     def __init__(self, root: Path = Path("/")) -> None:
-        """`root`: where /proc and /sys are looked for."""
+        """`root`: the folder that has proc and sys."""
         self._root = root
         self._ticks = os.sysconf("SC_CLK_TCK")
         self._page = os.sysconf("SC_PAGE_SIZE")

@@ -49,12 +49,16 @@ class MatchPolicy(StrEnum):
 
 
 class PodGroupSpec(Wire, frozen=True):
+    """The size of a gang, and its waiting time in seconds."""
+
     min_member: int = 0
     min_resources: ResourceList = {}
     schedule_timeout_seconds: int | None = None
 
 
 class PodGroupStatus(Wire, frozen=True):
+    """Phase of a gang, and numbers of members by state."""
+
     phase: str = ""
     occupied_by: str = ""
     scheduled: int = 0

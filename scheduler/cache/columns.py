@@ -159,7 +159,7 @@ class NodeColumns:
         self.known[row] = True
 
     def forget(self, row: int) -> None:
-        """The node of the row does not exist."""
+        """The node of the row was deleted: the row counts as unknown until `set_sums` is called for it again."""
         if self.known[row]:
             self.known[row] = False
             self.lacking -= not self.allocatable[CPU_COLUMN : MEMORY_COLUMN + 1, row].all()

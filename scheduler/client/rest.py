@@ -44,11 +44,13 @@ def refusal(response: Response) -> str:
 
 
 def pod_path(pod: Pod, subresource: str = "") -> str:
+    """The URL path of a pod or of one of its subresources."""
     path = f"/api/v1/namespaces/{_quoted(pod.metadata.namespace)}/pods/{_quoted(pod.metadata.name)}"
     return f"{path}/{subresource}" if subresource else path
 
 
 def node_path(name: str) -> str:
+    """The URL path of a node."""
     return f"/api/v1/nodes/{_quoted(name)}"
 
 

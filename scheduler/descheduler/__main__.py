@@ -37,7 +37,7 @@ def run(
     port: int = 10251,
     leader_elect: bool | None = None,
 ) -> int:
-    """Deschedule until told to stop (SIGTERM or Ctrl-C), or for one round if the interval is 0.
+    """Deschedule until SIGTERM or Ctrl-C, or for one round if the interval is 0.
 
     Args:
         config: A DeschedulerConfiguration file.

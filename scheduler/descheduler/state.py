@@ -241,6 +241,7 @@ class ClusterState:
 
 
 def controller_of(metadata: ObjectMeta) -> OwnerReference | None:
+    """The owner that is the object's controller; None if it has none."""
     return next((owner for owner in metadata.owner_references if owner.controller), None)
 
 

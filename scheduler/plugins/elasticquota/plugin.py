@@ -30,6 +30,8 @@ NOTHING: Mapping[str, int] = {}
 
 
 class ElasticQuota(Gate, PreFilter, PostFilter, Reserve):
+    """Rejects pods whose quota has too little left, and preempts pods of the same quota, as Koordinator's plugin."""
+
     name = "ElasticQuota"
     scope: ClassVar[Scope] = Scope.NODE
     reads_labels = (PREEMPTIBLE,)
