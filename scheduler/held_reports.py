@@ -1,4 +1,4 @@
-"""Tells users of pods that PreEnqueue holds back, after a pause: most are released before it ends.
+"""Reports pods that PreEnqueue holds back to users, after a pause: most are released before it ends.
 
 Upstream writes nothing for such pods. A gang that stays incomplete would be silent for ever.
 

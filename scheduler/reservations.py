@@ -103,7 +103,7 @@ class ReservationController:
             self._events.normal(decision.info.pod, "Scheduled", "Binding", note)
             self._after()
 
-        marks = {**reservation.metadata.annotations, **decision.annotations}  # they may say how large it is
+        marks = {**reservation.metadata.annotations, **decision.annotations}  # they may have its size
         marked = replace(reservation, metadata=replace(reservation.metadata, annotations=marks))
         try:
             status = lifecycle.placed(marked, decision.node, self._clock.now())

@@ -252,7 +252,7 @@ class _Client:
             self._writer.write(data)
 
     def catch_up(self) -> None:
-        """Say what was kept back."""
+        """Send the data that was held back."""
         held, self._held = self._held, []
         for data in held:
             self._writer.write(data)

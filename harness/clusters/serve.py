@@ -62,7 +62,7 @@ class Serving:
 
 
 def serve(serving: Serving, ready: Callable[[str], Awaitable[None] | None]) -> None:
-    """Serve until told to stop; `ready` gets the URL once everything answers.
+    """Serve until SIGTERM or SIGINT; `ready` gets the URL once everything answers.
 
     Raises:
         UsageError: the fleet cannot be used.

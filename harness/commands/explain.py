@@ -187,7 +187,7 @@ def ask(server: str, namespace: str, name: str) -> dict[str, Any]:
         with error:
             words = error.read().decode(errors="replace").strip()
         if error.code == 404 and words.startswith("{"):
-            raise UsageError(f"explain: the scheduler at {server} says: {json.loads(words)['message']}") from None
+            raise UsageError(f"explain: the scheduler at {server} answered: {json.loads(words)['message']}") from None
         raise SubjectError(f"explain: {server} answered {error.code} {words!r}; is that our scheduler?") from None
     except (OSError, ValueError, http.client.HTTPException) as error:
         reason = getattr(error, "reason", error)

@@ -100,7 +100,7 @@ def possible(inventory: Inventory, request: PlaceRequest) -> None:
     """Check that some machine of the lab could ever satisfy a request.
 
     Raises:
-        LabError: none could; the message says what there is.
+        LabError: none could; the message lists what there is.
     """
     if request.window and request.window not in {window.name for window in inventory.windows}:
         there = ", ".join(window.name for window in inventory.windows) or "none"

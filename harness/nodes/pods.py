@@ -46,7 +46,7 @@ class ContainerPlan(Wire, frozen=True):
 
 
 class SpecPlan(Wire, frozen=True):
-    """What of `spec` PodSpec does not say, or says with fields an agent has no use for."""
+    """The fields of `spec` that the agent uses and PodSpec does not have, or has in another form."""
 
     containers: tuple[ContainerPlan, ...] = ()
     init_containers: tuple[ContainerPlan, ...] = ()

@@ -53,7 +53,7 @@ def _loaded(config: Path) -> Configuration:
     try:
         content = config.read_bytes()
     except OSError:
-        content = b""  # `load` says why
+        content = b""  # `load` has the reason
     return _load_once(config, content)
 
 

@@ -1,7 +1,7 @@
 """PodGroup objects, and the labels and annotations that make a pod a member of a gang.
 
 Invalid values never reject a pod; each reader returns the default of `docs/spec/gang-topology-preemption.md` and, where
-a user would want to know, a note that says what was expected and what was found.
+a user would want to know, a note with what was expected and what was found.
 """
 
 import re

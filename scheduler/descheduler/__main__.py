@@ -45,7 +45,7 @@ def run(
         verbosity: 0 warnings, 1 rounds and evictions, 2 and more everything.
         address: Where health and metrics are served.
         port: At which port; 0 for none.
-        leader_elect: Work only while holding a Lease; by default as the configuration's leaderElection says. Ends with
+        leader_elect: Work only while holding a Lease; by default as in the configuration's leaderElection. Ends with
             status 1 when the Lease is lost.
     """
     logging.basicConfig(

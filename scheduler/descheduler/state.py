@@ -33,7 +33,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """What controls a pod: the Deployment, not its ReplicaSet. `replicas`: as its spec says."""
+    """What controls a pod: the Deployment, not its ReplicaSet. `replicas`: from its spec."""
 
     uid: str
     kind: str

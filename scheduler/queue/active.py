@@ -29,10 +29,10 @@ class Entry:
 
 
 class ActiveQueue:
-    """Entries in the order in which they come, as far as that is the right one, and a heap for the others.
+    """A queue for entries that arrive in order, and a heap for the others.
 
-    Most pods are no more important than those before them: they need no heap, whose every step is a miss of the
-    processor's cache once it is large. Entries that were taken out stay where they are, dead, until they surface.
+    Most pods have no higher priority than those before them. They need no heap: once it is large, each step in it misses
+    the processor's cache. Entries that were taken out are marked, and dropped when they reach the front.
     """
 
     def __init__(self) -> None:

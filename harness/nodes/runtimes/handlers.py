@@ -1,4 +1,4 @@
-"""Doing what a probe or hook says: a command in the container, a request, a connection, a pause. Kubelet's rules.
+"""Execution of probes and hooks: a command in the container, a request, a connection, a pause. Kubelet's rules.
 
 A request succeeds with any status code from 200 to 399; certificates are not verified, and redirects are not followed.
 What takes longer than its timeout has failed.

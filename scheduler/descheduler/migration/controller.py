@@ -314,7 +314,7 @@ class MigrationController:
         def read(response: Response) -> None:
             found = msgspec.json.decode(response.body) if response.ok else None
             if found is None or found["metadata"]["uid"] != pod.metadata.uid:
-                self._busy.discard(job.name)  # the pod is gone, which the informer will say too
+                self._busy.discard(job.name)  # the pod is gone, which the informer will report too
                 return
             self._order = max(int(self._clock.now() * 1000), self._order + 1)  # milliseconds, and never the same twice
             body = reservation_for(job, found, self._order, self.args.default_job_ttl)
@@ -462,7 +462,7 @@ class MigrationController:
         for job in sort_jobs(state, waiting):
             pod = state.pod_named(job.pod_key)
             if pod is None:
-                continue  # its step says so
+                continue  # its step records that
             result, why = self.filters.check(job, pod) if not is_forced(job, pod) else ("", "")
             if result == WAIT:
                 log.debug("arbitration waits job=%s why=%s", job.name, why)

@@ -16,7 +16,7 @@ def printed(listed: Mapping[str, int]) -> str:
 def insufficient(
     name: str, limit: Mapping[str, int], used: Mapping[str, int], request: Mapping[str, int], exceeded: Iterable[str]
 ) -> str:
-    """It says `runtime` even if the limit is max, as upstream does."""
+    """The message has `runtime` even if the limit is max, as upstream's."""
     return (
         f"Insufficient quotas, quotaName: {name}, runtime: {printed(limit)}, used: {printed(used)}, "
         f"pod's request: {printed(request)}, exceedDimensions: {_keys(exceeded)}"

@@ -1,4 +1,4 @@
-"""What the scheduler tells of a quota: status annotations, the summary of the services API, and figures."""
+"""What the scheduler publishes about a quota: status annotations, the summary of the services API, and figures."""
 
 from collections.abc import Mapping
 from typing import Any
