@@ -31,7 +31,7 @@ class Entry:
 class ActiveQueue:
     """A queue for entries that arrive in order, and a heap for the others.
 
-    Most pods have no higher priority than those before them. They need no heap: once it is large, each step in it misses
+    Most pods have no higher priority than those before them. They need no heap: once it is large, each step misses
     the processor's cache. Entries that were taken out are marked, and dropped when they reach the front.
     """
 
