@@ -133,7 +133,7 @@ def whole_numbers(type_: Any, tokens: Sequence[cyclopts.Token]) -> Any:
 
 
 def _version() -> str:
-    from seatrial.harness.commands.version import version
+    from seatrial.harness.version import version
 
     return version()
 

@@ -266,7 +266,10 @@ class DeviceProvider(ABC):
 
     @abstractmethod
     def events(self, timeout: float = 0.0) -> tuple[Event, ...]:
-        """Events since `open` or the last call; waits at most `timeout` seconds for the first."""
+        """Events since `open` or the last call; waits at most `timeout` seconds for the first.
+
+        A provider whose library has no events compares the health of its devices with that at the last call.
+        """
 
     def forget(self, uuid: str) -> None:  # noqa: B027 most vendors keep no state
         """Forget sticky health: the device was reset or replaced."""
