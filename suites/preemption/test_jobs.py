@@ -99,6 +99,30 @@ def test_a_gang_that_does_not_fit_even_so_evicts_nobody(classes: Trial, expect: 
     assert nominated(classes, *names("train", 3)) == ["", "", ""]
 
 
+@pytest.mark.feature("PRE-2.whole-gang-only")
+@pytest.mark.case("JP-053", severity="critical")
+def test_a_victim_whose_deletion_was_refused_goes_later(
+    classes: Trial, expect: Expect, subject: Subject | None
+) -> None:
+    """The API server refuses deletions for three seconds, after the room for the gang was chosen: the victim goes as
+    soon as it can."""
+    if subject is None:
+        pytest.skip("needs a scheduler that the harness started; the harness did not start this one")
+    hosts(classes, n1=1)
+    classes.submit(filler("low", "n1"))
+    expect.running("low")
+    classes.apply(gang("train", 1))
+    with subject.troubled() as link:
+        link.refuse(500, lambda request: request.method == "DELETE")
+        classes.submit(*workers("train", 1))
+        assert classes.cluster.wait(lambda: link.refused >= 1, within=30), "the victim was to be deleted"
+        classes.cluster.wait(lambda: False, within=3)
+        assert left(classes) == ["low"]
+        link.heal()
+        expect.gone("low", within=20)
+    expect.running("train-0")
+
+
 @pytest.mark.feature("PRE-2.whole-jobs")
 @pytest.mark.case("JP-003", severity="blocker")
 def test_no_job_loses_a_part_of_its_pods(classes: Trial, expect: Expect) -> None:

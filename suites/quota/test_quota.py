@@ -56,7 +56,8 @@ def path_of(cluster: Trial, name: str, namespace: str = "") -> str:
 
 def read(cluster: Trial, name: str, namespace: str = "") -> dict[str, Any]:
     found: dict[str, Any] = orjson.loads(cluster.call("GET", path_of(cluster, name, namespace)).body)
-    found.setdefault("status", {}).setdefault("used", {})  # before the first word of a scheduler
+    if found.get("kind") == "ElasticQuota":
+        found.setdefault("status", {}).setdefault("used", {})  # before the first word of a scheduler
     return found
 
 

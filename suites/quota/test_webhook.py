@@ -315,10 +315,9 @@ def test_pods_of_a_tree_get_its_node_selector(cluster: Trial) -> None:
     cluster.submit(pod("inside").quota(f"{cluster.name}-t"), pod("outside").quota(f"{cluster.name}-x"))
 
     stored = {pod["metadata"]["name"]: pod["spec"].get("affinity") for pod in raw_pods(cluster)}
-    required = stored["inside"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
-    assert required["nodeSelectorTerms"] == [
-        {"matchExpressions": [{"key": "pool", "operator": "In", "values": ["big"]}]}
-    ]
+    terms = [{"matchExpressions": [{"key": "pool", "operator": "In", "values": ["big"]}]}]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    assert stored["inside"] == {"nodeAffinity": required}
     assert not stored["outside"]
 
 

@@ -34,6 +34,18 @@ def test_added_affinity_limits_a_profile(cluster: Trial, expect: Expect) -> None
 
 
 @pytest.mark.profile(ARGS)
+@pytest.mark.case("SH-028", severity="normal")
+@pytest.mark.parametrize(("preferred", "other"), [("n1", "n2"), ("n2", "n1")])
+def test_added_preferences_count_for_a_profile(cluster: Trial, expect: Expect, preferred: str, other: str) -> None:
+    """A pod of the profile goes to the small node that its added affinity prefers; one of the default to the large."""
+    cluster.add(node(other).cpu(64).memory("256Gi").label("disk", "fast"))
+    cluster.add(node(preferred).cpu(4).memory("16Gi").label("disk", "fast").label("tier", "gold"))
+    cluster.submit(pod("p").request(cpu=2, memory="8Gi").scheduler(ARGS), pod("usual").request(cpu=2, memory="8Gi"))
+    assert expect.bound("p").spec.node_name == preferred
+    assert expect.bound("usual").spec.node_name == other
+
+
+@pytest.mark.profile(ARGS)
 @pytest.mark.case("SH-021", severity="critical")
 def test_default_constraints_spread_pods_of_a_service(cluster: Trial, expect: Expect) -> None:
     """The second pod of a Service waits: one node is full, on the other it makes a skew of 2. A pod alone is placed."""
@@ -108,3 +120,4 @@ def test_a_shape_decides(cluster: Trial, expect: Expect, names: tuple[str, str],
     fill(cluster, expect, **dict(zip(names, (better, worse), strict=True)))
     cluster.submit(pod("p").request(cpu=1).scheduler(RATIO))
     assert expect.bound("p").spec.node_name == names[0]
+    expect.refusal()
