@@ -97,7 +97,7 @@ def test_dynamic_slices(cluster: Trial, expect: Expect, core: int, memory: int, 
     def answered() -> bool:
         return cluster.pod("a").metadata.annotations.get(ASSIGNED) == "true"
 
-    assert cluster.cluster.wait(answered, within=30), "the plugin never said that it has assigned the slice"
+    assert cluster.cluster.wait(answered, within=30), "expected the plugin to mark the slice as assigned"
 
 
 @pytest.mark.profile(PLUGINS)

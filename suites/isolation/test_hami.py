@@ -309,7 +309,7 @@ def test_the_released_tenants(cluster: Trial, expect: Expect, tmp_path: Path) ->
         tenant["metadata"]["namespace"] = cluster.name
         tenant["metadata"]["annotations"] = {MONITOR_ANNOTATION: "true"}
         tenant["spec"]["nodeSelector"] = {TRIAL_LABEL: cluster.name}
-        tenant["spec"]["containers"][0] |= {"image": PROBE_IMAGE, "command": [*PROBE_COMMAND]}  # it says what it got
+        tenant["spec"]["containers"][0] |= {"image": PROBE_IMAGE, "command": [*PROBE_COMMAND]}  # it prints what it got
         cluster.apply(tenant)
 
     for number, placed in enumerate(expect.running("tenant-a", "tenant-b"), 1):

@@ -408,7 +408,7 @@ def test_each_member_has_its_nominated_node(classes: Trial, expect: Expect) -> N
 @pytest.mark.feature("PRE-3.holds-capacity")
 @pytest.mark.case("JP-030", severity="blocker")
 def test_a_smaller_pod_does_not_get_the_nominated_room(classes: Trial, expect: Expect) -> None:
-    """One victim ends at once, the other one later. Meanwhile a pod of half a card waits for the free card in vain."""
+    """One victim ends at once, the other one later. Meanwhile a pod of half a card does not get the free card."""
     hosts(classes, n1=1, n2=1)
     classes.submit(filler("quick", "n1"), filler("slow", "n2", grace=15))
     expect.running("quick", "slow")
@@ -470,9 +470,9 @@ def test_a_gang_whose_nominated_node_is_gone_is_planned_again(classes: Trial, ex
 @pytest.mark.feature("PRE-3.restart")
 @pytest.mark.case("JP-033", severity="critical")
 def test_restarted_between_eviction_and_binding(classes: Trial, expect: Expect, subject: Subject | None) -> None:
-    """The scheduler is killed while the victims terminate: its successor keeps the room and evicts nobody else."""
+    """The scheduler is killed while the victims terminate: its successor keeps the room and evicts no other pod."""
     if subject is None:
-        pytest.skip("needs a scheduler that the harness started; somebody else runs this one")
+        pytest.skip("needs a scheduler that the harness started, found one that was deployed")
     hosts(classes, n1=1, n2=1, n3=1, n4=1)
     classes.submit(
         *(filler(f"low-{number}", f"n{number}", grace=10) for number in (1, 2)),
@@ -499,9 +499,9 @@ def test_restarted_between_eviction_and_binding(classes: Trial, expect: Expect, 
 def test_a_successor_gives_the_room_back_when_a_member_is_deleted(
     classes: Trial, expect: Expect, subject: Subject | None
 ) -> None:
-    """As JP-031, but the scheduler is another one by then, which knows the room from the members' status only."""
+    """As JP-031, but the scheduler was replaced meanwhile: the new one has the room only from the members' status."""
     if subject is None:
-        pytest.skip("needs a scheduler that the harness started; somebody else runs this one")
+        pytest.skip("needs a scheduler that the harness started, found one that was deployed")
     hosts(classes, n1=1, n2=1)
     classes.submit(filler("quick", "n1"), filler("slow", "n2", grace=300))
     expect.running("quick", "slow")

@@ -44,7 +44,7 @@ def end(cluster: Trial, name: str) -> None:
 @pytest.mark.feature("PRE-1.freed-place")
 @pytest.mark.case("PR-030", severity="critical")
 def test_the_nominated_node_is_written(classes: Trial, expect: Expect) -> None:
-    """While its victim terminates, the pod's status names the node, and the victim says why it ends."""
+    """While its victim terminates, the pod's status names the node, and the victim's condition has the reason."""
     classes.add(node("n1").cpu(4))
     classes.submit(of("low", "victim", 4))
     expect.running("victim")

@@ -14,7 +14,7 @@ ARGS, PACKING, RATIO = "plugin-args", "packing-nodes", "ratio-nodes"
 
 
 def fill(cluster: Trial, expect: Expect, **cpu: int) -> None:
-    """Occupy so many CPUs of each node, and as many GiB."""
+    """Occupy the given number of CPUs of each node, and the same number of GiB of memory."""
     cluster.submit(
         *(pod(f"on-{name}").request(cpu=count, memory=f"{count}Gi").select({HOST: name}) for name, count in cpu.items())
     )
