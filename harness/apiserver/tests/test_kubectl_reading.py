@@ -23,6 +23,7 @@ EXPLAIN = [
     step("explain deploy.spec.strategy.rollingUpdate.maxSurge", r"^FIELD: maxSurge <IntOrString>$"),
     step("explain pod.spec.containers --recursive", r"^  env\t<\[\]EnvVar>$", r"^    name\t<string> -required-$"),
     step("explain hpa.spec --api-version=autoscaling/v1", "targetCPUUtilizationPercentage"),
+    step("explain pod.spec.restartPolicy", r"^ENUM:$", r"^    OnFailure$", 'Possible enum values:'),
     step("explain pod.spec.nodename", 'field "nodename" does not exist', fails=True),
     step("explain podgroup.spec", "^FIELD: spec <Object>$", "minMember"),
 ]
