@@ -14,6 +14,7 @@ from seatrial.harness.apiserver.controllers.daemonsets import DaemonSets
 from seatrial.harness.apiserver.controllers.definitions import DEFINITIONS
 from seatrial.harness.apiserver.controllers.deployments import Deployments
 from seatrial.harness.apiserver.controllers.endpoints import Endpoints
+from seatrial.harness.apiserver.controllers.event_expiry import EventExpiry
 from seatrial.harness.apiserver.controllers.garbage import GarbageCollector
 from seatrial.harness.apiserver.controllers.jobs import Jobs
 from seatrial.harness.apiserver.controllers.limits import LIMIT_RANGES, LimitRanger
@@ -55,6 +56,7 @@ def build_server(
     server.admission.last.append(Quotas(server.objects))
     GarbageCollector(server.objects, server.registry)
     Budgets(server.objects)
+    EventExpiry(server.objects)
     Nodes(server.objects, server.registry)
     Namespaces(server.objects, server.registry, authority.pem.decode() if authority else "").create_first()
     control = Control(server.objects, server.registry)
