@@ -100,6 +100,10 @@ BENCHMARKS = {
     "preempt": ("seatrial.harness.commands.bench_preempt:preempt", "Time of a preemption decision on a full cluster."),
     "load-aware": ("seatrial.harness.commands.bench_load_aware:load_aware", "What usage reports cost the scheduler."),
     "quota": ("seatrial.harness.commands.bench_quota:quota", "What elastic quotas cost the scheduler."),
+    "soak": (
+        "seatrial.harness.commands.bench_soak:soak",
+        "Memory, lag of watches and lost events while pods come and go through the API server.",
+    ),
     "schedule": ("seatrial.harness.commands.bench_schedule:schedule", "Throughput and latency of placing pods."),
 }
 
