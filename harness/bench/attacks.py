@@ -115,10 +115,11 @@ def _merge_bomb(levels: int, width: int) -> bytes:
     return b"".join(rows)
 
 
-def _rules(rule: str, count: int) -> dict[str, Any]:
+def _rules(rule: str, count: int, most: int) -> dict[str, Any]:
+    """A list of at most `most` items with the rule `count` times; its estimated cost must be accepted."""
     return {
         "type": "array",
-        "maxItems": 10_000,
+        "maxItems": most,
         "items": {"type": "integer"},
         "x-kubernetes-validations": [{"rule": rule}] * count,
     }
@@ -214,8 +215,8 @@ ATTACKS: Final[Sequence[Attack]] = (
         {"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "integer"}},
         lambda _: list(range(_MANY)),
     ),
-    _custom("rule", _rules("self.all(x, self.all(y, x + y >= 0))", 10), lambda _: _NUMBERS),
-    _custom("rule-on-values", _rules("self.all(x, x >= 0)", 1), lambda _: _NUMBERS * 15),
+    _custom("rule", _rules("self.all(x, self.all(y, x + y >= 0))", 10, 1_000), lambda _: _NUMBERS),
+    _custom("rule-on-values", _rules("self.all(x, x >= 0)", 1, 100_000), lambda _: _NUMBERS * 15),
     _custom(
         "combined",
         {"type": "array", "items": {"type": "integer", "anyOf": [{"minimum": at} for at in range(200)]}},

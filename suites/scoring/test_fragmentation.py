@@ -89,6 +89,7 @@ def test_a_mixture_leaves_no_less_than_spreading_does(cluster: Trial, expect: Ex
         large = [pod.gpus(4).request(cpu=32).on(**{"for": profile}) for pod in pods(f"large-{profile}", 4)]
         fits[profile] = fitting(cluster, large, profile)
     assert fits[FEWER] >= fits[DEFAULT_SCHEDULER], f"whole machines left: {fits}"
+    expect.refusal()
 
 
 @pytest.mark.feature("DEV-4.less-fragmentation")
@@ -118,3 +119,4 @@ def test_places_in_plenty_are_used(cluster: Trial, expect: Expect) -> None:
     found = place(cluster, expect, [pod.gpus(1).request(cpu=8) for pod in pods("one", 3)], RARE)
 
     assert "small" not in found
+    expect.refusal()

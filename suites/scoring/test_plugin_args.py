@@ -108,3 +108,4 @@ def test_a_shape_decides(cluster: Trial, expect: Expect, names: tuple[str, str],
     fill(cluster, expect, **dict(zip(names, (better, worse), strict=True)))
     cluster.submit(pod("p").request(cpu=1).scheduler(RATIO))
     assert expect.bound("p").spec.node_name == names[0]
+    expect.refusal()

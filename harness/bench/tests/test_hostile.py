@@ -6,7 +6,7 @@ from seatrial.harness.bench.attacks import ATTACKS
 from seatrial.harness.bench.hostile import bench_hostile, percentile, with_omitted
 
 
-def test_attacks_are_refused_and_hold_up_nobody() -> None:
+def test_attacks_are_refused_and_other_clients_are_served() -> None:
     """Processor time of the event loop: independent of what else runs on the machine."""
     chosen = [attack for attack in ATTACKS if attack.name in {"rule", "replicas"}]
     figures = bench_hostile(chosen, 2, lambda _: None)

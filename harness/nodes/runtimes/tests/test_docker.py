@@ -40,12 +40,12 @@ def on_loop(url: str, body: Body, **options: Any) -> None:
     [
         pytest.param("echo hello; echo again >&2", {}, 0, "Completed", b"hello\nagain\n", id="both-outputs"),
         pytest.param("exit 3", {}, 3, "Error", b"", id="an-exit-code"),
-        pytest.param("head -c 99999999 /dev/zero | tail", TINY, 137, "OOMKilled", b"Killed\n", id="out-of-memory"),
+        pytest.param("head -c 99999999 /dev/zero | tail", TINY, 137, "OOMKilled", None, id="out-of-memory"),
         pytest.param("echo $GRANTED $NODE; cat /given", {}, 0, "Completed", b"yes here\nmounted\n", id="grant-arrives"),
     ],
 )
 def test_a_container_runs_to_its_end(  # noqa: PLR0917
-    engine: str, tmp_path: Path, script: str, limits: dict[str, str], code: int, reason: str, printed: bytes
+    engine: str, tmp_path: Path, script: str, limits: dict[str, str], code: int, reason: str, printed: bytes | None
 ) -> None:
     given = tmp_path / "given"
     given.write_text("mounted\n")
@@ -63,7 +63,8 @@ def test_a_container_runs_to_its_end(  # noqa: PLR0917
         ended = await reports.state("terminated")
         assert (ended.exit_code, ended.reason) == (code, reason)
         assert ended.id.startswith("docker://")
-        assert sorted(runtime.logs(pod, "main") or b"") == sorted(printed)
+        if printed is not None:  # the kernel may end the shell too, before it prints "Killed"
+            assert sorted(runtime.logs(pod, "main") or b"") == sorted(printed)
         await stopped(runtime, pod)
 
     on_loop(engine, body)
