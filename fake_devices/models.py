@@ -267,7 +267,7 @@ def _check_limits(path: Path, data: bytes) -> None:
     """
     depth = 0
     for event in yaml.parse(data, Loader=_Loader):
-        at = f"{path}, line {event.start_mark.line + 1}"
+        at = f"{path}, line {event.start_mark.line + 1}" if event.start_mark is not None else f"{path}"
         if isinstance(event, yaml.AliasEvent):
             raise CatalogError(f"{at}: expected no aliases, found *{event.anchor}")
         if isinstance(event, yaml.ScalarEvent) and len(event.value) > MAX_TEXT:
