@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from types import FrameType
 
 INTERRUPTED, TERMINATED = 130, 143  # exit statuses after SIGINT and SIGTERM, as shells have them
-END_WITHIN = 1.2  # seconds from SIGTERM until what was started is killed
+END_WITHIN = 1.0  # seconds from SIGTERM until what was started is killed
 _SHORTEST = 0.1  # seconds that each process has in any case
 _end_by: list[float] = []  # monotonic time at which what was started is killed; empty before SIGTERM
 
