@@ -3,6 +3,7 @@
 import os
 import signal
 import threading
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -48,7 +49,7 @@ def test_who_ignores_interrupts_goes_on_doing_so() -> None:
 def test_sigterm_is_an_interrupt_that_leaves_little_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(interrupts, "_end_by", [])
     now = [100.0]
-    monkeypatch.setattr(interrupts.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
     assert shortened(60.0) == 60.0
     with pytest.raises(KeyboardInterrupt) as found:
         terminate(signal.SIGTERM, None)
