@@ -93,7 +93,7 @@ $(VENV)/.run: $(VENV)/.base requirements.lock pyproject.toml
 	@echo "setting up $(VENV); this is done once and takes some minutes"
 	$(BIN)/python -m pip install --quiet --require-hashes --only-binary :all: -r requirements.lock
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
-	@$(BIN)/seatrial build-kernel >/dev/null || echo "scores of fragmentation are computed in Python, more slowly"
+	@$(BIN)/seatrial build-kernel >/dev/null || echo "no compiled kernel: the scheduler computes the same scores and filters in Python, more slowly"
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.run requirements-dev.lock

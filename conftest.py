@@ -1,7 +1,7 @@
 """Activates the pytest plugin, the option --random-order, and a profile for Hypothesis. The rest is in fixtures/.
 
 The garbage collector runs less often: at Python's own pace it takes a third of the time of a case in virtual time,
-because it looks at all modules and all collected tests again and again.
+because each collection visits all modules and all collected tests.
 """
 
 import gc

@@ -44,11 +44,11 @@ def slow(fault: FaultContext) -> None:
     fault.record.delay_ms = fault.arguments.get("milliseconds", 1000)
 
 
+# Of all cards. Vendors whose cards are linked add `link`.
 CARD_FAULTS: Mapping[str, FaultEffect] = {
     "ecc": count_memory_errors,
     "remove": remove,
     "throttle": overheat,
-    "link": links_down,
     "leak": leak,
     "slow": slow,
 }

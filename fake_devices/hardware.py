@@ -63,7 +63,7 @@ class Hardware:
     runtime: Callable[[Any], int] = field(default=lambda _: 0)  # version number of the compute runtime, from the facts
     minor_is_index: bool = False  # the driver counts devices as the library does
     chips_on_card: bool = False  # several devices share one card number
-    announces_recovery: bool = False  # an event tells when a fault has ended
+    announces_recovery: bool = False  # an event is sent when a fault has ended
     slicing: Slicing = ""
     slice_codes: Mapping[str, int] = field(default_factory=dict)  # reason of a `SliceError` → the library's answer
 

@@ -1,6 +1,6 @@
 """Slices in the table: MIG devices, vNPUs, sMLU profiles and instances. This module decides what fits on a card.
 
-A part takes cores and memory of its card; the catalogue says how large the templates of a model are, for sMLUs the
+A part takes cores and memory of its card; the catalogue has the sizes of a model's templates, for sMLUs the
 caller does. Identities come from the card's, so that the same part has the same name each time.
 """
 

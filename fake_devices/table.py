@@ -52,7 +52,7 @@ FULL = Room(processes=256, slices=128, events=256)
 
 
 class DeviceTable:
-    """One node's devices, laid out as `layout.py` says."""
+    """One node's devices, in the layout of `layout.py`."""
 
     def __init__(self, buffer: bytearray | mmap.mmap, machine: Machine, node: str) -> None:
         self.machine = machine

@@ -1,7 +1,7 @@
 """Files that only their owner may read: kubeconfigs, private keys, and the temporary folders that hold them.
 
-A private folder is locked (`flock`) as long as its process lives, so a folder that a killed process left is told from
-one in use: whoever gets the lock removes the folder. No process ids are compared.
+A private folder is locked (`flock`) as long as its process lives. A process that can take the lock knows that the
+folder's process has ended, and removes the folder. No process ids are compared.
 """
 
 import atexit

@@ -21,7 +21,7 @@ _libc = ctypes.CDLL(None)
 
 
 def program(module: str) -> list[str]:
-    """The command that runs a program of ours; in a campaign with the mutant under judgement."""
+    """The command that runs one of our programs; in a mutation campaign with the campaign's mutant."""
     launcher = ["-m", "seatrial.harness.mutation.program"] if MUTANT in os.environ else ["-m"]
     return [sys.executable, *launcher, module]
 

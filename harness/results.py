@@ -112,7 +112,7 @@ class Measurement(msgspec.Struct, frozen=True, omit_defaults=True):
     labels: dict[str, str] = {}
 
     def samples(self) -> tuple[float, ...]:
-        """The figure or the samples, whichever there is."""
+        """The samples; the figure alone where there are none."""
         return self.values if self.value is None else (self.value, *self.values)
 
 

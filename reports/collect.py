@@ -42,7 +42,7 @@ class Feature(msgspec.Struct, frozen=True):
     """A row of the feature list.
 
     `promises` are by their name in the row. `bare`: cases may name the row alone; that verifies none of its promises.
-    `built`: false for a row that is listed although nothing of it is implemented, so that the page says so.
+    `built`: false for a row that is listed although nothing of it is implemented, so that the page shows it.
     """
 
     id: str

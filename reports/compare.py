@@ -1,7 +1,7 @@
 """Compare two collections of results: changed verdicts, and figures that changed beyond their noise.
 
 A figure regresses if its median is worse by more than the tolerance and the 95 % intervals of the two medians do not
-overlap. The interval is that of the sign test: the order statistics between which the median lies with that probability
+overlap. The interval is that of the sign test: the order statistics that enclose the median with that probability
 for any distribution. With fewer than six samples their range is used.
 """
 

@@ -26,7 +26,7 @@ class Fleet:
 
 
 def occupancy(device: DeviceState) -> float:
-    """The allocated part of a device in percent: of its cores or its memory, whichever is larger."""
+    """The allocated part of a device in percent: the larger of allocated cores and allocated memory."""
     return max(device.used_core_percent, device.used_memory_percent)
 
 

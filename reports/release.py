@@ -7,6 +7,7 @@ from pathlib import Path
 
 from markupsafe import Markup
 
+from seatrial.harness.errors import ResultsError
 from seatrial.harness.results import Run
 from seatrial.reports import svg
 from seatrial.reports.collect import Collection, collect
@@ -73,9 +74,16 @@ def release_of(
     """
     return Release(
         outcomes(policy, collection) if policy is not None else (),
-        compare(collect([base], features=features), collection) if base is not None else None,
-        collect([history], features=features) if history is not None else None,
+        compare(_collected("--base", base, features), collection) if base is not None else None,
+        _collected("--history", history, features) if history is not None else None,
     )
+
+
+def _collected(option: str, folder: Path, features: Path | None) -> Collection:
+    try:
+        return collect([folder], features=features)
+    except ResultsError as error:
+        raise ResultsError(f"{option} {error}") from error
 
 
 def verified_in(collection: Collection, run: int) -> int:

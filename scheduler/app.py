@@ -121,7 +121,7 @@ def build_core(
         {key for plugin in used for key in plugin.reads_annotations},
     )
     handle = Handle(clock, Cache(columns, classes), seed=seed)
-    prepare = functools.cache(_prepare)  # plugins of many profiles are looked at once
+    prepare = functools.cache(_prepare)  # profiles that share a plugin prepare it once
     built = [_build(profile, handle, registry, prepare) for profile in profiles]
     runners = {profile.scheduler_name: Runner(profile, handle) for profile in built}
     register(handle)

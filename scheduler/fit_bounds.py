@@ -1,7 +1,7 @@
 """Upper bounds of the number of places that nodes and domains have for classes of pods, kept as nodes change.
 
 A changed node changes one column of an array: its bound for each class from requests alone, as if the other filters
-passed. A class whose sums are too small is not looked at any further. Otherwise `count_feasible` counts the nodes that
+passed. A class whose sums are too small is not evaluated further. Otherwise `count_feasible` counts the nodes that
 pass all filters, and its result stays for all nodes that do not change. Nodes that filters of scope NODE rejected then
 (node selectors, taints) stay without places until a node object changes.
 """

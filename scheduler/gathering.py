@@ -1,8 +1,8 @@
 """Places the members of a group in one domain of the network: the engine's part of topology planning.
 
-The counter says how many members fit on each node, the group's `Domains` choose domains and shares, and the members are
-placed there. Slots can be an upper bound, for members of several classes and for rules on the places of other pods. A
-domain where a member cannot be placed after all is given up, and the next one is tried.
+The counter has the number of members that fit on each node (slots), the group's `Domains` choose domains and shares,
+and the members are placed there. Slots can be an upper bound, for members of several classes and for rules on the
+places of other pods. If a member cannot be placed in the domain after all, the next domain is tried.
 """
 
 from collections import Counter

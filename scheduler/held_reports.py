@@ -1,9 +1,9 @@
-"""Tells users of pods that PreEnqueue holds back, after a pause: most are released before it ends.
+"""Reports pods that PreEnqueue holds back to users, after a pause: most are released before it ends.
 
 Upstream writes nothing for such pods. A gang that stays incomplete would be silent for ever.
 
-A pod that waits for a gate, as for its quota, is told anew when the reason changed, if only in its figures, but not
-before a longer pause: figures change with each pod that comes or goes.
+For a pod that waits for a gate, such as its quota, a changed reason is reported again, but only after a longer pause:
+the figures in it change with each pod that comes or goes.
 """
 
 from typing import TYPE_CHECKING

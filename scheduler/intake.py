@@ -162,7 +162,10 @@ class Intake:
             self.remove_pod(uid)
         elif pod.spec.node_name:
             self._leave_queue(uid)
-            self.cache.set_pod(self.handle.as_counted(pod) if OPERATING_MODE in pod.metadata.labels else pod)
+            known = self.cache.placed(uid)
+            info = self.cache.set_pod(self.handle.as_counted(pod) if OPERATING_MODE in pod.metadata.labels else pod)
+            if known is not None and info is not known:  # it was resized: it may take less than before
+                self.handle.wake_requested = True
         else:
             for listener in self.handle.object_listeners:
                 listener.pod_pending(pod)

@@ -30,7 +30,7 @@ class NetworkTopologyController:
         self._told: tuple[str, str] = ("", "")  # problem and nodes of the last events
 
     def work(self) -> None:
-        """Look at the tree after PAUSE, if it or its object changed."""
+        """Evaluate the tree after PAUSE, if it or its object changed."""
         topology = self._topology
         if topology is None or self._timed or self._seen == (topology.changes, topology.found):
             return

@@ -2,7 +2,7 @@
 
 A parked group is asked when each class of its members has at least as many places as the group needs (an upper bound,
 `fit_bounds`), after its backoff, or when the gate that held a member back opens. Groups of one shape have the same
-needs: they are looked at once.
+needs, which are evaluated once.
 """
 
 from collections import Counter

@@ -28,7 +28,7 @@ from seatrial.scheduler.quota.tree import Quota, QuotaTree
 log = logging.getLogger(__name__)
 
 PERIOD = 1.0  # seconds between writes of statuses
-FULL_PERIOD = 10  # periods in which all quotas are looked at: shares may have changed although nothing of theirs did
+FULL_PERIOD = 10  # periods after which all quotas are computed: a share may change although its quota did not
 MAX_WRITES = 100  # in a period, so that statuses do not crowd out bindings; the others wait for the next period
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 RETRY_PERIODS = 5  # periods before special quotas that could not be created are created again

@@ -67,7 +67,7 @@ class ReservationController:
     def bind(self, decision: Bind, settled: Callable[[], None]) -> None:
         """Write the node of a reservation (RSV-R41): annotations first, then the status.
 
-        `settled` is called once, when the API server has answered for good.
+        `settled` is called once, with the API server's final answer.
         """
         uid = decision.info.uid
         reservation = self._book.known.get(uid)
@@ -103,7 +103,7 @@ class ReservationController:
             self._events.normal(decision.info.pod, "Scheduled", "Binding", note)
             self._after()
 
-        marks = {**reservation.metadata.annotations, **decision.annotations}  # they may say how large it is
+        marks = {**reservation.metadata.annotations, **decision.annotations}  # they may have its size
         marked = replace(reservation, metadata=replace(reservation.metadata, annotations=marks))
         try:
             status = lifecycle.placed(marked, decision.node, self._clock.now())

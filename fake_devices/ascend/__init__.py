@@ -1,0 +1,1 @@
+"""Huawei Ascend NPUs: their `Hardware`, and in `abi/` the stand-in for libdcmi.so."""

@@ -1,0 +1,1 @@
+"""Cambricon MLUs: their `Hardware`, and in `abi/` the stand-in for libcndev.so."""

@@ -3,7 +3,7 @@
 from typing import Any
 
 from seatrial.fake_devices.build import StandInLibrary
-from seatrial.fake_devices.effects import CARD_FAULTS
+from seatrial.fake_devices.effects import CARD_FAULTS, links_down
 from seatrial.fake_devices.facts import AcceleratorFacts
 from seatrial.fake_devices.hardware import FaultContext, Hardware, Links, dashed
 
@@ -51,7 +51,7 @@ CAMBRICON = Hardware(
     pci_driver="cambricon_pci_drv",
     uuid=dashed,
     describe=_describe,
-    faults={**CARD_FAULTS, "critical": _critical, "lost": _lost, "reset_needed": _reset_needed},
+    faults={**CARD_FAULTS, "critical": _critical, "lost": _lost, "link": links_down, "reset_needed": _reset_needed},
     library=CNDEV,
     no_driver_code=NO_DRIVER,
     links=Links("mlulink", group=4),

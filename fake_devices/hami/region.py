@@ -1,6 +1,6 @@
 """Shared regions as HAMi-core's releases lay them out, written by C structures field by field.
 
-Nothing here knows how anybody reads them: that a reader finds what was written is the reader's test. Structures follow
+This module shares no code with the readers, so that tests of a reader compare two implementations. Structures follow
 the order of fields in the library; their sizes and a few offsets are fixed by tests.
 """
 

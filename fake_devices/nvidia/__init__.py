@@ -1,0 +1,1 @@
+"""NVIDIA GPUs: their `Hardware`, and NVML twice: as a library (`abi/`) and as a Python object."""

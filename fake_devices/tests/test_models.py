@@ -73,7 +73,7 @@ def places(*devices: dict[str, object]) -> dict[str, object]:
         pytest.param("a10", {"colour": ["green", "typical"]}, ["a10.yaml", "unknown field `colour`"], id="unknown-key"),
         pytest.param("a10", {"cores": [72, "hearsay"]}, ["facts.cores", "datasheet", "'hearsay'"], id="unknown-source"),
         pytest.param("a10", {"device": "a11"}, ["a10.yaml", "'a11'", "'a10'"], id="other-name-than-the-file"),
-        pytest.param("a10", {"vendor": "acme"}, ["a10.yaml", "'acme'"], id="unknown-vendor"),
+        pytest.param("a10", {"vendor": "no-such"}, ["a10.yaml", "'no-such'"], id="unknown-vendor"),
         pytest.param("a10-4", places(AT, AT | {"minor": 1}), ["devices[1].bus", "taken by a10"], id="address-twice"),
         pytest.param("a10-4", places(AT | {"numa": 9}), ["devices[0].numa", "-1 to 1", "9"], id="no-such-numa-node"),
         pytest.param("a10-4", places(AT | {"bus": "17:00.0"}), ["devices[0].bus", "17:00.0"], id="malformed-address"),

@@ -39,6 +39,7 @@ class ApiStatusError(Exception):
         return body
 
     def encoded(self) -> bytes:
+        """The Status object as JSON with a final line feed."""
         return orjson.dumps(self.status()) + b"\n"
 
 
@@ -57,25 +58,30 @@ def _details(plural: str, group: str, name: str, **more: Any) -> dict[str, Any]:
 
 
 def not_found(plural: str, group: str, name: str) -> ApiStatusError:
+    """404 NotFound for an object that does not exist."""
     message = f'{qualified(plural, group)} "{name}" not found'
     return ApiStatusError(404, "NotFound", message, details=_details(plural, group, name))
 
 
 def unknown_path() -> ApiStatusError:
+    """404 NotFound for a path that no resource has."""
     return ApiStatusError(404, "NotFound", "the server could not find the requested resource")
 
 
 def already_exists(plural: str, group: str, name: str) -> ApiStatusError:
+    """409 AlreadyExists for a name that is taken."""
     message = f'{qualified(plural, group)} "{name}" already exists'
     return ApiStatusError(409, "AlreadyExists", message, details=_details(plural, group, name))
 
 
 def conflict(plural: str, group: str, name: str, why: str) -> ApiStatusError:
+    """409 Conflict; `why` is the second half of the message."""
     message = f'Operation cannot be fulfilled on {qualified(plural, group)} "{name}": {why}'
     return ApiStatusError(409, "Conflict", message, details=_details(plural, group, name))
 
 
 def modified(plural: str, group: str, name: str) -> ApiStatusError:
+    """409 Conflict for a resourceVersion that is not the latest one."""
     why = "the object has been modified; please apply your changes to the latest version and try again"
     return conflict(plural, group, name, why)
 
@@ -88,34 +94,41 @@ def invalid(kind: str, group: str, name: str, message: str, causes: Sequence[Map
 
 
 def bad_request(message: str) -> ApiStatusError:
+    """400 BadRequest."""
     return ApiStatusError(400, "BadRequest", message)
 
 
 def forbidden(plural: str, group: str, name: str, why: str) -> ApiStatusError:
+    """403 Forbidden; without `name` the message is about the collection."""
     subject = f'{qualified(plural, group)} "{name}"' if name else qualified(plural, group)
     return ApiStatusError(403, "Forbidden", f"{subject} is forbidden: {why}", details=_details(plural, group, name))
 
 
 def method_not_allowed() -> ApiStatusError:
+    """405 MethodNotAllowed."""
     message = "the server does not allow this method on the requested resource"
     return ApiStatusError(405, "MethodNotAllowed", message)
 
 
 def not_acceptable(why: str = "") -> ApiStatusError:
+    """406 NotAcceptable: no media type of the header Accept is supported; `why` is appended to the message."""
     message = f"only the following media types are accepted: application/json, application/yaml{why}"
     return ApiStatusError(406, "NotAcceptable", message)
 
 
 def unsupported_media(accepted: Sequence[str]) -> ApiStatusError:
+    """415 UnsupportedMediaType; `accepted` lists the supported types of the body."""
     message = f"the body of the request was in an unknown format - accepted media types include: {', '.join(accepted)}"
     return ApiStatusError(415, "UnsupportedMediaType", message)
 
 
 def expired(message: str) -> ApiStatusError:
+    """410 Expired, for resourceVersions and continue tokens that are too old."""
     return ApiStatusError(410, "Expired", message)
 
 
 def too_old(requested: int, oldest: int) -> ApiStatusError:
+    """410 Expired for a watch from the resourceVersion `requested`; `oldest` is the oldest one that is kept."""
     return expired(f"too old resource version: {requested} ({oldest})")
 
 
@@ -133,6 +146,7 @@ def of_patch(reason: str, message: str) -> ApiStatusError:
 
 
 def too_many(message: str, *, retry_after: int, causes: Sequence[Mapping[str, str]] = ()) -> ApiStatusError:
+    """429 TooManyRequests; `retry_after` is in seconds."""
     details: dict[str, Any] = {"retryAfterSeconds": retry_after}
     if causes:
         details["causes"] = [dict(cause) for cause in causes]
@@ -140,8 +154,10 @@ def too_many(message: str, *, retry_after: int, causes: Sequence[Mapping[str, st
 
 
 def unauthorized() -> ApiStatusError:
+    """401 Unauthorized."""
     return ApiStatusError(401, "Unauthorized", "Unauthorized")
 
 
 def internal(message: str) -> ApiStatusError:
+    """500 InternalError."""
     return ApiStatusError(500, "InternalError", f"Internal error occurred: {message}")

@@ -22,27 +22,33 @@ Causes = list[Cause]
 
 
 def required(field: str, detail: str = "") -> Cause:
+    """The field is missing or empty."""
     return Cause(field, "FieldValueRequired", f"Required value: {detail}" if detail else "Required value")
 
 
 def invalid(field: str, value: Any, detail: str) -> Cause:
+    """The field's value does not have the required form."""
     return Cause(field, "FieldValueInvalid", f"Invalid value: {shown(value)}: {detail}")
 
 
 def unsupported(field: str, value: Any, supported: tuple[str, ...]) -> Cause:
+    """The field's value is none of the supported ones."""
     listed = ", ".join(quoted(choice) for choice in supported)
     return Cause(field, "FieldValueNotSupported", f"Unsupported value: {shown(value)}: supported values: {listed}")
 
 
 def duplicate(field: str, value: Any) -> Cause:
+    """The value occurs twice in a list or map."""
     return Cause(field, "FieldValueDuplicate", f"Duplicate value: {shown(value)}")
 
 
 def forbidden(field: str, detail: str) -> Cause:
+    """The field must not be set here."""
     return Cause(field, "FieldValueForbidden", f"Forbidden: {detail}")
 
 
 def not_found(field: str, value: Any) -> Cause:
+    """The value refers to something that does not exist."""
     return Cause(field, "FieldValueNotFound", f"Not found: {shown(value)}")
 
 
@@ -59,6 +65,7 @@ def too_long(field: str, limit: int) -> Cause:
 
 
 def too_many(field: str, count: int, limit: int) -> Cause:
+    """The list or map has `count` entries, more than `limit`."""
     return Cause(field, "FieldValueTooMany", f"Too many: {count}: must have at most {limit} items")
 
 
@@ -79,6 +86,7 @@ def shown(value: Any) -> str:
 
 
 def quoted(text: str) -> str:
+    """A text in double quotes with escapes as in Go; cut after MAX_SHOWN characters."""
     if len(text) > MAX_SHOWN:
         text = f"{text[:MAX_SHOWN]}... ({len(text)} characters)"
     return f'"{text.translate(_QUOTE)}"'

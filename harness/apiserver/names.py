@@ -139,6 +139,7 @@ def qualified(key: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=65536)
 def label_value(value: str) -> tuple[str, ...]:
+    """The value of a label: messages for what is wrong, none if it is valid."""
     long = (_too_long(_LABEL),) if len(value) > _LABEL else ()
     return long if _is_value(value) else (*long, _VALUE_RULE)
 
@@ -176,6 +177,7 @@ def port_name(name: str) -> tuple[str, ...]:
 
 
 def check_labels(labels: dict[str, str], path: str, causes: Causes) -> None:
+    """Append a cause for each invalid key and value; `path` is the field's path."""
     for key, value in labels.items():
         for problem in qualified(key[:MAX_CHECKED]):
             causes.append(invalid(path, key, problem))
@@ -184,6 +186,7 @@ def check_labels(labels: dict[str, str], path: str, causes: Causes) -> None:
 
 
 def check_annotations(annotations: dict[str, str], path: str, causes: Causes) -> None:
+    """Append a cause for each invalid key, and one if keys and values exceed 256 KiB together."""
     size = 0
     for key, value in annotations.items():
         for problem in qualified(key[:MAX_CHECKED].lower()):

@@ -1,4 +1,4 @@
-"""What annotations of pods and statuses of reservations say; the auditor's own reading, not the scheduler's."""
+"""Annotations of pods and statuses of reservations, parsed by the auditor's own code, not by the scheduler's."""
 
 import orjson
 

@@ -243,7 +243,7 @@ class Auditor:
             yield Binding(state, record, node, device, topology, at)
 
     def check_state(self, at: float) -> None:
-        """Judge what can be judged at any time: pods that wait, groups, and pods bound before the auditor came."""
+        """Check the invariants of the state at `at`, seconds of the clock; bindings in doubt are judged first."""
         self._judge_doubted(at)
         for invariant in STATES:
             for record, breach in invariant.check(self.state, at):

@@ -251,7 +251,7 @@ def _none_lost(state: ClusterState, at: float) -> Iterator[tuple[PodRecord | Non
         if record.attempted or pod.deleting or pod.spec.scheduling_gates or waited <= LOST_AFTER:
             continue
         if pod.spec.scheduler_name in served:
-            yield record, Breach(f"waits for {waited:.0f} s, and the scheduler neither bound it nor said why")
+            yield record, Breach(f"waits for {waited:.0f} s, and the scheduler neither bound it nor wrote a reason")
 
 
 # -- groups -----------------------------------------------------------------------------------------------------------

@@ -322,7 +322,7 @@ def _exclusive_switch(binding: Binding) -> Breach | None:
                 info = listed.get((of, share.minor))
                 if of == kind and info is not None and info.topology is not None and info.topology.pcie_id in mine:
                     return Breach(
-                        f"wants its switches for itself; {other.key} has {kind} {share.minor} there", (other,)
+                        f"requires its switches exclusively; {other.key} has {kind} {share.minor} there", (other,)
                     )
     return None
 

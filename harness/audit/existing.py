@@ -1,4 +1,4 @@
-"""An auditor beside whatever goes on in a cluster that a kubeconfig names. It only reads."""
+"""An auditor of a running cluster that a kubeconfig names. It only reads."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager

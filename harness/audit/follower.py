@@ -64,13 +64,13 @@ class Follower:
         self._closed = False
 
     def start(self) -> None:
-        """List all kinds and watch them from there. The auditor knows what was listed when this returns."""
+        """List all kinds and watch them from there. The auditor has all listed objects when this returns."""
         for kind in PATHS:
             self._list(kind)
         self._order.flush()
 
     def judged_until(self) -> float:
-        """The time of the clock up to which the auditor knows all events that have arrived."""
+        """The time of the clock up to which the auditor has processed all events that have arrived."""
         return self._order.oldest()
 
     def catch_up(self) -> bool:

@@ -96,7 +96,7 @@ class ChangeInvariant:
 
 @dataclass(frozen=True, slots=True)
 class StateInvariant:
-    """Holds whenever the cluster is looked at; `check` gets the state and the time."""
+    """Holds at every point in time; `check` gets the state and the time."""
 
     id: str
     title: str

@@ -2,11 +2,11 @@
 
 Nodes, quotas and pods come on watches of their own. The API server does not keep an order between watches: a binding
 may arrive before the change of the node that came first. The resourceVersions of all objects that are stored in one
-etcd come from one counter, so they tell what came first.
+etcd come from one counter, so they give the order.
 
 Where a kind is stored elsewhere (an aggregated API server, or kube-apiserver with `--etcd-servers-overrides`), its
-resourceVersions say nothing about the others. Its events are then at worst `window` seconds too early or too late,
-which the grace period of the invariants (`state.GRACE`) covers. The order within one watch is never changed.
+resourceVersions do not order it relative to the others. Its events are then at worst `window` seconds too early or too
+late, which the grace period of the invariants (`state.GRACE`) covers. The order within one watch is never changed.
 """
 
 import heapq

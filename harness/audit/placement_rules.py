@@ -119,7 +119,7 @@ def _affinity_admits(pod: Pod, node: Node) -> bool:
 
 
 def used_on(records: Iterable[PodRecord]) -> Amounts:
-    """The sum of requests."""
+    """The sum of the pods' requests, by resource, in the units of `Amounts`."""
     total: Amounts = {}
     for record in records:
         for name, value in record.requests.items():

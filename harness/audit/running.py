@@ -1,4 +1,4 @@
-"""An auditor that follows a cluster while something else goes on there."""
+"""An auditor that follows a cluster while another task runs on it."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

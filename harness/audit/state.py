@@ -1,7 +1,7 @@
 """The cluster as its events describe it: objects by name, pods by node, and recent versions of nodes and devices.
 
 Events of different kinds arrive on different watches, and a scheduler needs a moment to see them. So an object keeps
-the versions that were valid in the last seconds: a binding is judged by whichever of these excuses it.
+the versions that were valid in the last seconds: a binding is correct if it is correct by any of these versions.
 """
 
 from collections.abc import Iterator
@@ -160,7 +160,7 @@ class ClusterState:
             self.pending[record.uid] = record
 
     def drop(self, uid: str) -> PodRecord | None:
-        """Forget a pod that is gone."""
+        """Remove a deleted pod."""
         record = self.pods.pop(uid, None)
         if record is not None:
             self.pending.pop(uid, None)

@@ -25,7 +25,7 @@ GANGS_PER_HOUR = 40.0  # about nine tenths of the cards of 200 nodes
 SIZES = (1, 2, 4, 8, 8, 16, 16, 32, 64)
 CARDS = (1, 1, 2, 4, 8)
 MEAN_SECONDS = 2400.0
-STEP = 10.0  # seconds; timers of the scheduler are looked at at least this often
+STEP = 10.0  # seconds; longest time between two checks of the scheduler's timers
 LAYERS = ("SpineLayer", "BlockLayer")
 
 

@@ -212,10 +212,12 @@ def device_manifest(name: str) -> Manifest:
 
 
 def pod_spec(shape: ResourceList, scheduler: str) -> Manifest:
+    """The spec of a pod with one container whose requests and limits are `shape`."""
     resources = {"requests": shape, "limits": shape}
     return {"schedulerName": scheduler, "containers": [{"name": "main", "image": "busybox", "resources": resources}]}
 
 
 def names(prefix: str, count: int) -> Iterator[str]:
+    """`prefix`-0, `prefix`-1 and so on, padded with zeros to the same length."""
     width = len(str(count - 1))
     return (f"{prefix}-{number:0{width}}" for number in range(count))

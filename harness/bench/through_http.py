@@ -172,7 +172,7 @@ def bench_http(
 
 
 def _ratio(own: Sequence[Repetition], other: Sequence[Repetition]) -> dict[str, float]:
-    """Throughput of ours for each pod/s of the other scheduler: median, lowest and highest of the repetitions."""
+    """Our throughput divided by the other scheduler's: median, lowest and highest of the repetitions."""
     found = [
         value.pods_per_second / two.pods_per_second
         for value, two in zip(own, other, strict=True)
@@ -228,7 +228,7 @@ def _repeat(size: Size, mix: Mix, rate: float | None, contender: Contender, back
         command = contender.command(server.kubeconfig, size.seed)
         with ProcessSubject(contender.subject, command, log_file=folder / "scheduler.log") as running:
             if not uvloop.run(places_pods(access, mix)):
-                running.check()  # says why, if it has ended
+                running.check()  # raises with the reason, if it has ended
                 raise SubjectError(f"{contender.subject} placed no pod within {STARTING:.0f} s\n{running.log()}")
             meter_of = {**server.pids, "scheduler": running.pid, "client": os.getpid()}
             repetition = uvloop.run(_measure(access, size, mix, rate, meter_of))

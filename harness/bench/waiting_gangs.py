@@ -148,7 +148,7 @@ def _add_gangs(core: BareCore, gangs: int, *, gathered: bool) -> None:
     """Add the gangs and let each be tried once.
 
     Raises:
-        UsageError: the scheduler does not look at them, or places one.
+        UsageError: the scheduler does not try them, or places one.
     """
     specs = [core.spec(_member(size, core.scheduler_name)) for size in range(SIZES)]
     for name, spec, annotations in _members(specs, gangs, gathered=gathered):

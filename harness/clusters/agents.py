@@ -96,7 +96,7 @@ def object_of(path: str) -> str:
 
 
 class RunLease:
-    """Renews the Lease that says that a run on a shared cluster lives."""
+    """Renews the Lease of a run on a shared cluster, by which others see that the run has not ended."""
 
     def __init__(self, transport: ThreadedTransport, clock: WallClock, run: str) -> None:
         self._transport, self._clock, self._run = transport, clock, run

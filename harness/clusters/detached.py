@@ -75,7 +75,7 @@ def find(name: str) -> Detached | None:
     """Return the cluster of that name, or None if it does not run.
 
     Raises:
-        UsageError: such a name no cluster can have, or its file is not one of ours.
+        UsageError: the name is not valid for a cluster, or its file was not written by seatrial.
     """
     _check(name)
     path = state_folder() / f"{name}.json"

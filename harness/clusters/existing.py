@@ -205,7 +205,7 @@ def plan(kubeconfig: Path, context: str, nodes: str = SIMULATED) -> list[str]:
         access = load_access(with_context(kubeconfig, context, folder / "kubeconfig"))
     return [
         f"on {access.url}; RUN is six random characters",
-        "Namespace st-RUN, with the Lease `run` that says whether the run lives",
+        "Namespace st-RUN, with the Lease `run` that the run renews until it ends",
         "Namespaces st-RUN-trial-…, one for each case, and what cases create in them",
         "Nodes st-RUN-…, simulated, with label and taint seatrial.dev/run=RUN; Leases in kube-node-lease"
         if nodes == SIMULATED

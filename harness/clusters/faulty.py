@@ -61,7 +61,7 @@ class Link(Protocol):
 
     @property
     def answers(self) -> Counter[int]:
-        """Number of answers by status code, as the client saw them; code 0 means no answer."""
+        """Number of answers that the client received, by status code; 0: the connection was lost without an answer."""
 
     @property
     def refused(self) -> int: ...
@@ -130,13 +130,13 @@ class FaultyTransport:
             stream.catch_up()
 
     def die(self) -> None:
-        """The client is no more: nothing it sends goes out, nothing reaches it; what is on its way arrives."""
+        """End the client: later requests and answers are dropped; requests that were sent before still arrive."""
         self._dead = True
         for stream in list(self._streams):
             stream.close()
 
     def begin_again(self) -> None:
-        """A new client uses this way; faults stay as they are set."""
+        """Serve a new client, after `die`; faults stay as they are set."""
         self._dead = False
         self._lives += 1
 

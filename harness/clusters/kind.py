@@ -135,7 +135,7 @@ def delete(name: str) -> None:
 
 
 def own_name(pid: int) -> str:
-    """The name of a cluster that belongs to a process of this machine; it tells whether that process lives."""
+    """The name of a cluster that belongs to a process of this machine; it shows whether that process still runs."""
     return f"{_prefix()}{pid}-{started_at(pid)}"
 
 

@@ -36,7 +36,7 @@ class KubeletEndpoints:
         self._servers: dict[str, asyncio.Task[asyncio.Server]] = {}
 
     def open(self, node: str, number: int) -> KubeletAddress:
-        """Start to listen for a node; `number` tells the nodes apart."""
+        """Start to listen for a node; `number` distinguishes the nodes."""
         host = self._host or f"{LOOPBACK}{64 + (number >> 16) % 64}.{number >> 8 & 255}.{number & 255}"
         listening = socket.create_server((host, 0), backlog=_BACKLOG)
         listening.setblocking(False)

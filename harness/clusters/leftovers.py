@@ -1,8 +1,8 @@
-"""Whether a run on an existing cluster lives, and removal of what a dead run left there.
+"""Whether a run on an existing cluster still runs, and removal of what an ended run left there.
 
 A run has a namespace `st-RUN` with the label `seatrial.dev/run`, and in it the Lease `run`, which the process of its
 node agents renews. A Lease that stays unchanged for longer than its duration, measured here by a monotonic clock,
-belongs to a dead run; clocks of machines are not compared except to choose whom to look at.
+belongs to an ended run; clocks of machines are compared only to choose the Leases to check.
 """
 
 from types import TracebackType
@@ -42,14 +42,17 @@ _GROUPS = {
 
 
 def run_namespace(run: str) -> str:
+    """The namespace with the record of a run."""
     return f"st-{run}"
 
 
 def lease_path(run: str) -> str:
+    """The path of the Leases in the namespace of a run."""
     return f"/apis/coordination.k8s.io/v1/namespaces/{run_namespace(run)}/leases"
 
 
 def lease_body(run: str, now: str) -> dict[str, Any]:
+    """The Lease that a run renews; `now` is in RFC 3339."""
     return {
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",
@@ -118,7 +121,7 @@ def define_missing(cluster: Cluster) -> None:
 
 
 def runs_on(cluster: Cluster) -> list[str]:
-    """The runs that have objects on the cluster, dead or alive."""
+    """The runs that have objects on the cluster, whether they have ended or not."""
     found = set()
     for item in _list(cluster, f"{_NAMESPACES}?labelSelector={RUN_LABEL}"):
         found.add(str(item["metadata"]["labels"][RUN_LABEL]))
@@ -171,7 +174,7 @@ def remove_run(cluster: Cluster, run: str) -> None:
 
 
 def _named(cluster: Cluster, resource: str, run: str) -> list[str]:
-    """The objects of a run, told by the label; by the name for what node agents write beside their nodes."""
+    """The objects of a run, found by the label; objects that node agents write for their nodes, by name."""
     assert resource in CLUSTER_SCOPED  # noqa: S101
     found = []
     for item in _list(cluster, f"{_GROUPS[resource]}/{resource}"):

@@ -247,7 +247,7 @@ def _whole(found: FreeDevice) -> dict[str, Any]:
 
 
 def _run_of(row: Mapping[str, Any]) -> str:
-    """The run of a pod, told by its namespace: `st-RUN` or `st-RUN-…`."""
+    """The run of a pod, from its namespace: `st-RUN` or `st-RUN-…`."""
     first, _, rest = str(row["metadata"]["namespace"]).partition("-")
     return rest.partition("-")[0] if first == "st" else ""
 

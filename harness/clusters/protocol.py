@@ -1,4 +1,4 @@
-"""What a backend is: something that starts a cluster, says what that cluster can do, and leaves nothing behind.
+"""The interface of backends: a backend starts a cluster, lists its capabilities, and removes everything at the end.
 
 Suites ask for capabilities, never for a backend by name; what is missing becomes a skip with the reason.
 """

@@ -1,7 +1,7 @@
 """A way to an API server that can be made to fail, for schedulers that are processes: `FaultyTransport` as a process.
 
 It stands on the loopback interface with TLS and a token of its own, passes every request on with the credentials of
-the kubeconfig it was given, and every answer back byte for byte, until it is told otherwise in lines of JSON on its
+the kubeconfig it was given, and every answer back byte for byte, until commands arrive as lines of JSON on its
 standard input. Each of these is answered with what has passed so far. It ends when its standard input does.
 """
 
@@ -252,7 +252,7 @@ class _Client:
             self._writer.write(data)
 
     def catch_up(self) -> None:
-        """Say what was kept back."""
+        """Send the data that was held back."""
         held, self._held = self._held, []
         for data in held:
             self._writer.write(data)

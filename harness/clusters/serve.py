@@ -1,7 +1,7 @@
 """The embedded cluster as a process: API over HTTPS, controllers, node agents, one event loop for all of it.
 
-Says on its standard output, in one line of JSON, where it can be reached; stops on SIGTERM or SIGINT, and when whoever
-started it goes away.
+Writes its addresses to standard output, as one line of JSON. Stops on SIGTERM or SIGINT, and when the process that
+started it ends.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from seatrial.harness.nodes.local_agent import LocalAgent
 
 LOOPBACK = "127.0.0.1"
-# Stored objects are trees without cycles; at Python's own pace the collector looks at all of them time and again.
+# Stored objects are trees without cycles; with Python's defaults the garbage collector visits all of them often.
 GC_THRESHOLDS = (200_000, 50, 1000)
 
 
@@ -62,7 +62,7 @@ class Serving:
 
 
 def serve(serving: Serving, ready: Callable[[str], Awaitable[None] | None]) -> None:
-    """Serve until told to stop; `ready` gets the URL once everything answers.
+    """Serve until SIGTERM or SIGINT; `ready` gets the URL once everything answers.
 
     Raises:
         UsageError: the fleet cannot be used.

@@ -1,4 +1,4 @@
-"""`seatrial build-kernel`: compile what makes scores of fragmentation fast."""
+"""`seatrial build-kernel`: compile the scheduler's kernel."""
 
 from seatrial.harness.errors import HarnessError
 from seatrial.scheduler.packing.kernel import KernelError, build
@@ -7,7 +7,9 @@ from seatrial.scheduler.packing.kernel import KernelError, build
 def build_kernel() -> int:
     """Compile the scheduler's kernel with this machine's C compiler, and print where it is.
 
-    Without it the scheduler computes the same scores in Python, more slowly. SEATRIAL_KERNEL=off leaves it unused.
+    The kernel computes scores of fragmentation and the filters of NodeResourcesFit and DeviceShare. Without it Python
+    functions compute the same results more slowly. SEATRIAL_KERNEL=off leaves it unused; `seatrial --version` shows
+    whether it is used.
     """
     try:
         print(build())

@@ -22,7 +22,7 @@ def clean(
     Args:
         kubeconfig: Kubeconfig of the cluster.
         context: Context in it, by default its current one.
-        dry_run: List all runs that have objects on the cluster, dead or alive, and remove nothing.
+        dry_run: List all runs that have objects on the cluster, ended or not, and remove nothing.
     """
     with private_folder() as folder:
         path = with_context(kubeconfig, context, folder / "kubeconfig")

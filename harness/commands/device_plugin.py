@@ -25,8 +25,8 @@ def device_plugin(
 ) -> int:
     """Register this machine's devices with its kubelet until Ctrl-C; run it as root on each node with devices.
 
-    Containers get the devices that the scheduler wrote into their pod's annotation device-allocated, whichever IDs
-    kubelet counts. A pod without that annotation is refused.
+    Containers get the devices that the scheduler wrote into their pod's annotation device-allocated, not those of
+    the IDs that kubelet chose. A pod without that annotation is refused.
 
     Args:
         kubeconfig: Kubeconfig of the cluster; without it, the service account of the pod that this runs in.

@@ -128,7 +128,7 @@ def _check_uid(cluster: Detached, found: str) -> None:
 def _address(cluster: Detached) -> str:
     """
     Raises:
-        UsageError: the cluster has no scheduler of ours, or it has ended.
+        UsageError: the cluster was started without our scheduler, or the scheduler has ended.
     """
     if not cluster.scheduler:
         raise UsageError(f"explain: cluster {cluster.name!r} was started without our scheduler, which explains")
@@ -187,7 +187,7 @@ def ask(server: str, namespace: str, name: str) -> dict[str, Any]:
         with error:
             words = error.read().decode(errors="replace").strip()
         if error.code == 404 and words.startswith("{"):
-            raise UsageError(f"explain: the scheduler at {server} says: {json.loads(words)['message']}") from None
+            raise UsageError(f"explain: the scheduler at {server} answered: {json.loads(words)['message']}") from None
         raise SubjectError(f"explain: {server} answered {error.code} {words!r}; is that our scheduler?") from None
     except (OSError, ValueError, http.client.HTTPException) as error:
         reason = getattr(error, "reason", error)

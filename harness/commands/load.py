@@ -56,7 +56,7 @@ def load(
         seconds: Duration of the arrivals, by default 10.
         mix: Mix of pod shapes: mixed (the default), whole, shared, bytes, cpu, or a YAML file of shapes.
         hold: Seconds from a pod's binding to its deletion, by default 1; rate x hold pods must fit into the fleet.
-        trace: CSV file of a recorded trace (docs/performance.md) that says when pods come, what they request and how
+        trace: CSV file of a recorded trace (docs/performance.md) with the times of pods, what they request and how
             long they stay, instead of rate, arrivals, seconds, mix and hold.
         speed: With --trace: how many times as fast as recorded; 1 by default.
         pods: With --trace: only the first pods, up to this number.
@@ -106,7 +106,7 @@ def _settings(
     refused = without if trace is not None else of_trace
     for name, value in refused.items():
         if value is not None:
-            rule = "cannot be used with --trace, which says it" if trace is not None else "needs --trace"
+            rule = "cannot be used with --trace, whose file has it" if trace is not None else "needs --trace"
             raise UsageError(f"--{name} {value} {rule}")
     given = {name: value for name, value in (without | of_trace).items() if value is not None}
     if trace is None:

@@ -71,7 +71,7 @@ def record_of(kubeconfig: Path, namespace: str, name: str) -> Record:
 
 
 def _count(event: Record) -> int:
-    """How often it was said."""
+    """How often the event occurred."""
     return int((event.get("series") or {}).get("count") or event.get("count") or 1)
 
 

@@ -51,7 +51,7 @@ def openb(
         seeds: Number of replays, with consecutive seeds from --seed; figures are means with their spread.
         curve: Add one row for each whole percent arrived.
         plot: Draw allocation and fragmentation against arrivals into this PNG file.
-        check: Compare with the published results of the workload that the name of the pod file says, which are means of
+        check: Compare with the published results of the workload that the pod file is named after, which are means of
             10 seeds; exit with 1 if one is too far off.
         scheduler_config: The scheduler's configuration file, for --policy scheduler.
         json_: Print figures as JSON.

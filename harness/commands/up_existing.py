@@ -24,7 +24,7 @@ from seatrial.harness.subject.foreign import foreign_command
 from seatrial.harness.subject.process import ProcessSubject
 from seatrial.harness.subject.protocol import DEPLOYED, IN_PROCESS, NONE, OURS, open_subject
 
-READY_WITHIN = 180.0  # seconds; a dead run is removed first
+READY_WITHIN = 180.0  # seconds; an ended run is removed first
 LAST_LINE = "is up"
 
 
@@ -125,7 +125,7 @@ def description(options: ExistingOptions, cluster: ExistingCluster) -> list[str]
 
 
 def _detached(options: ExistingOptions, name: str) -> int:
-    """Start the foreground command as a process that stays, and pass on what it says.
+    """Start the foreground command as a process that stays, and pass on its output.
 
     Raises:
         ClusterError: it ended, or was not ready in time.

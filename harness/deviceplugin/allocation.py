@@ -96,7 +96,7 @@ def find_target(
 
 
 def response_of(grant: ContainerGrant, root: Path = Path("/"), *, simulated: bool = False) -> ContainerAllocateResponse:
-    """A grant as kubelet wants it. `root` has the host's /dev, which this process may see elsewhere.
+    """A grant in the form that kubelet expects. `root` has the host's /dev, which may be mounted elsewhere here.
 
     Device nodes that do not exist are left out: a vendor's container runtime makes them, by the environment. The nodes
     of `simulated` devices are files, made here where the stand-in has none, and mounted.

@@ -49,7 +49,7 @@ class Options:
     fake: str = ""
     report: bool = True  # write the Device object, labels and bytes
     xpu_file: Path | None = None  # koord-device-daemon's file, for koordlet
-    dev_root: Path = Path("/")  # has the machine's /dev, for a container that sees it elsewhere
+    dev_root: Path = Path("/")  # has the machine's /dev, where a container has it mounted elsewhere
     in_cluster: bool = False
 
 

@@ -81,7 +81,7 @@ class Endpoint:
         return self._server is not None and self.socket.exists()
 
     def changed(self) -> None:
-        """Tell kubelet the inventory again."""
+        """Send the inventory to kubelet again."""
         self._changed.set()
         self._changed = asyncio.Event()
 

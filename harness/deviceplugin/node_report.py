@@ -1,4 +1,4 @@
-"""What a scheduler must know of a machine beside kubelet's counts: its Device object, labels, bytes of memory.
+"""What a scheduler needs of a machine besides kubelet's counts: its Device object, labels, bytes of memory.
 
 koordlet and koord-manager write these on a cluster with Koordinator's agents.
 """

@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 Pods = Callable[[], Awaitable[Sequence[BoundPod]]]
 Answer = Callable[[BoundPod, Mapping[str, str]], object]
-SLICES_EVERY = 10  # calls of `tick` between two looks for slices of pods that have ended
+SLICES_EVERY = 10  # calls of `tick` between two searches for slices of pods that have ended
 _WRAPPED = ("Allocate failed due to ", ", which is unexpected")  # kubelet puts these around the text itself
 
 
@@ -59,7 +59,7 @@ class DevicePlugin:
         self._incarnation: tuple[int, int] | None = None
 
     async def tick(self) -> None:
-        """Do what is due: tell kubelet of changed devices, serve and register where it has not been done.
+        """Do what is due: send changed devices to kubelet; serve and register resources that are not yet registered.
 
         Call it twice a second. An error of kubelet is logged; the next call tries again.
         """
@@ -95,7 +95,7 @@ class DevicePlugin:
             await endpoint.stop()
         self._endpoints.clear()
 
-    # -- what kubelet asks --------------------------------------------------------------------------------------------
+    # -- kubelet's calls ----------------------------------------------------------------------------------------------
 
     def inventory(self, resource: str) -> tuple[PluginDevice, ...]:
         return tuple(

@@ -1,7 +1,7 @@
 """Slices of cards for containers: vNPUs and sMLU instances.
 
 They are created in the vendor's library when kubelet asks for the devices of a pod, and removed when the pod has ended.
-A file names those that are in use, so that a plugin that was restarted neither creates them again nor forgets them.
+A file names those that are in use, so that a restarted plugin neither creates them again nor leaves them behind.
 """
 
 import asyncio

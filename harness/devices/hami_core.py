@@ -14,7 +14,7 @@ def hami_grant(assignment: Assignment, first: Share) -> tuple[dict[str, str], tu
     """Environment and mounts of HAMi-core for a share of a card; as in koordlet's hook the limits of the first hold.
 
     Raises:
-        ProviderError: the allocation does not say how much memory it includes, or the host's library would hang.
+        ProviderError: the allocation has no amount of memory, or the host's library would hang.
     """
     why = incompatible(assignment.hami)
     if why is not None:

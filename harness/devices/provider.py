@@ -124,6 +124,8 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Process:
+    """A process on a device: memory in bytes, core in percent. None: not reported."""
+
     pid: int
     memory: int | None = None
     core: float | None = None
@@ -143,6 +145,8 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Event:
+    """A message of the vendor's library about a device."""
+
     device: str  # uuid; empty: the vendor does not report which
     kind: str  # xid, ecc, fault, health, port
     code: str
@@ -153,6 +157,8 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Driver:
+    """Versions of the kernel driver, the vendor's library and the compute runtime; empty: not reported."""
+
     driver: str
     library: str
     runtime: str = ""
@@ -187,6 +193,8 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class Mount:
+    """A file or folder of the host that is mounted into a container; both paths are absolute."""
+
     host: str
     container: str
     read_only: bool = True
@@ -258,7 +266,10 @@ class DeviceProvider(ABC):
 
     @abstractmethod
     def events(self, timeout: float = 0.0) -> tuple[Event, ...]:
-        """Events since `open` or the last call; waits at most `timeout` seconds for the first."""
+        """Events since `open` or the last call; waits at most `timeout` seconds for the first.
+
+        A provider whose library has no events compares the health of its devices with that at the last call.
+        """
 
     def forget(self, uuid: str) -> None:  # noqa: B027 most vendors keep no state
         """Forget sticky health: the device was reset or replaced."""

@@ -96,7 +96,7 @@ class RdmaProvider(DeviceProvider):
     def links(self) -> tuple[Link, ...]:
         return ()
 
-    def events(self, timeout: float = 0.0) -> tuple[Event, ...]:  # noqa: ARG002 the tree does not tell, it is asked
+    def events(self, timeout: float = 0.0) -> tuple[Event, ...]:  # noqa: ARG002 the tree sends no events, it is polled
         found: list[Event] = []
         now = {device.uuid: device.health for device in self.devices()}
         for uuid, was in self._last.items():

@@ -134,7 +134,7 @@ def _alarm() -> Iterator[None]:
 
 
 def kind_of(error: BaseException) -> str:
-    """The type of the exception and the innermost line of ours."""
+    """The type of the exception and the innermost line of our code."""
     if isinstance(error, TooSlow):
         return "TooSlow"
     frames = traceback.extract_tb(error.__traceback__)

@@ -1,7 +1,7 @@
 """The reading part of HAMi's vGPUmonitor: memory and cores of containers on shared cards, from regions on the host.
 
 Names and labels are those of HAMi v2.6. Left out: the feedback into regions (priorities, the limiter's switch), the
-removal of folders that belong to no pod, and MIG. Containers are those of the node's pods; HAMi also wants the label
+removal of folders that belong to no pod, and MIG. Containers are those of the node's pods; HAMi also requires the label
 `hami.io/vgpu-node` on them, which only some schedulers write.
 """
 

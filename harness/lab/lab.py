@@ -82,7 +82,7 @@ class Claim:
         """
         Raises:
             LeaseLost: it cannot be renewed; the lease has ended.
-            LabError: the store gave no answer; the lease holds as long as `valid` says.
+            LabError: the store gave no answer; the lease holds until `valid`.
         """
         asked = self._timing.monotonic()
         try:

@@ -3,7 +3,7 @@
 All of it is one value, the ledger, which a store replaces as a whole unless another process replaced it meanwhile. A
 place of several cards, the queue and the counter of tokens so change together or not at all.
 
-Time: `now` is the store's clock in seconds, the same for everybody who uses the store (stores.py). Clocks of clients
+Time: `now` is the store's clock in seconds, the same for all users of the store (stores.py). Clocks of clients
 are not compared. A holder measures by its own clock from before it asked, so for the holder a lease ends earlier than
 for the store; others get the devices `GRACE` seconds after that.
 
@@ -100,7 +100,7 @@ def possible(inventory: Inventory, request: PlaceRequest) -> None:
     """Check that some machine of the lab could ever satisfy a request.
 
     Raises:
-        LabError: none could; the message says what there is.
+        LabError: none could; the message lists what there is.
     """
     if request.window and request.window not in {window.name for window in inventory.windows}:
         there = ", ".join(window.name for window in inventory.windows) or "none"
@@ -140,7 +140,7 @@ def grant(
 ) -> tuple[Ledger, DeviceLease | None]:
     """Turn the ticket of this key into a lease, if devices are free that no earlier ticket could use.
 
-    `fixed`: the lease is not renewed, and holds so many seconds.
+    `fixed`: seconds that the lease holds; it is not renewed.
     """
     ticket = next((waiter for waiter in ledger.line if waiter.key == key), None)
     if ticket is None:

@@ -291,7 +291,7 @@ def _line(path: Path) -> str:
 
 
 def _umask() -> int:
-    """The process's umask; /proc tells it without changing it."""
+    """The process's umask, read from /proc: os.umask would change it."""
     for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
         if line.startswith("Umask:"):
             return int(line.split()[1], 8)

@@ -41,7 +41,7 @@ def out_of_bounds(bounds: Bounds, result: LoadResult, *, memory_mib: float | Non
     `memory_mib`: of the scheduler; None for one that the harness did not start, whose memory is not judged.
 
     Raises:
-        ValueError: the load is not valid, so its figures say nothing.
+        ValueError: the load is not valid, so its figures have no meaning.
     """
     if not result.valid:
         raise ValueError("the figures of a load that is not valid are not judged")

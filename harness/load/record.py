@@ -77,7 +77,7 @@ class Record:
         self._errors[what] += 1
 
     def never_created(self, pod: str) -> None:
-        """The create request has failed for good; later watch events of the pod are ignored."""
+        """The create request has failed and is not repeated; later watch events of the pod are ignored."""
         self._samples.pop(pod, None)
 
     def deleting(self, pod: str, now: float) -> None:

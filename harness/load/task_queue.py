@@ -22,7 +22,7 @@ class Task:
     pod: str
     due: float
     shape: str = ""
-    stay: float | None = None  # seconds from the binding to the deletion; None: as the settings say
+    stay: float | None = None  # seconds from the binding to the deletion; None: as in the settings
 
 
 class TaskQueue:

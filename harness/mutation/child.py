@@ -20,7 +20,7 @@ from seatrial.harness.processes import MUTANT
 
 
 class Result(msgspec.Struct):
-    """What the suites said of a mutant."""
+    """The suites' verdict on a mutant."""
 
     mutant: str
     caught: bool = False

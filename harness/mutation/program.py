@@ -1,4 +1,4 @@
-"""`python -m seatrial.harness.mutation.program MODULE …`: run a program of ours with the mutant of the environment.
+"""`python -m seatrial.harness.mutation.program MODULE …`: run one of our programs with the mutant of the environment.
 
 A campaign judges the webhooks by this: their process is another than that of the suites. The program itself does not
 read the variable.

@@ -55,7 +55,7 @@ class ResultsFile:
 
 
 def remaining(mutants: Sequence[Mutant], file: ResultsFile | None, *, again: bool) -> list[Mutant]:
-    """The mutants to run: those without a result. `again`: also those that got away."""
+    """The mutants to run: those without a result. `again`: also those that no case caught."""
     if file is None:
         return list(mutants)
     found = {mutant.id: file.result_of(mutant) for mutant in mutants}

@@ -97,7 +97,7 @@ class _Node:
         self.booted = False
         self.given_up = False
         self.ratios = ""  # the amplification ratios that the Node showed last
-        self.reserved: str | None = None  # for processes outside containers, as the NodeResourceTopology says it
+        self.reserved: str | None = None  # for processes outside containers, as in the NodeResourceTopology
 
 
 class NodeAgents:

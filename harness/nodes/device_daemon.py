@@ -1,4 +1,4 @@
-"""koord-device-daemon: writes the file from which koordlet learns of NPUs and MLUs.
+"""koord-device-daemon: writes the file from which koordlet reads NPUs, MLUs and AMD GPUs.
 
 The file is an array of JSON objects. It is replaced as a whole every 15 minutes, and removed when the daemon ends,
 unless it runs once only. If this machine is a node, the agent makes the Device object from the file (xpu_files.py); a

@@ -63,6 +63,8 @@ class DeviceGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
 
 
 class NodeTaint(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A taint of the nodes of an entry, as in the API."""
+
     key: str
     value: str = ""
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] = "NoSchedule"
@@ -88,6 +90,8 @@ class NodeEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
 
 
 class Network(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The network tree of a fleet: nodes are assigned to blocks, and blocks to spines, in order."""
+
     nodes_per_block: int
     blocks_per_spine: int
 

@@ -1,6 +1,6 @@
 """The CPU and memory use of this machine and of its pods, from /proc and cgroup files (QOS-KM-1 to KM-3, KM-7).
 
-A rate needs two samples: the first look at a counter only remembers it. A pod whose containers have control groups of
+A rate needs two samples: the first sample of a counter is only stored. A pod whose containers have control groups of
 their own is read from these; otherwise its processes are summed.
 """
 
@@ -48,10 +48,10 @@ class _Series:
 
 
 class LocalLoad:
-    """Samples of the use of one machine."""
+    """Samples of CPU and memory use of one machine and its pods, from /proc and control groups."""
 
     def __init__(self, root: Path = Path("/")) -> None:
-        """`root`: where /proc and /sys are looked for."""
+        """`root`: the folder that has proc and sys."""
         self._root = root
         self._ticks = os.sysconf("SC_CLK_TCK")
         self._page = os.sysconf("SC_PAGE_SIZE")

@@ -391,7 +391,7 @@ class NodeAgent:
                 )
 
     def _changed(self, run: _PodRun, states: tuple[ContainerState, ...]) -> None:
-        """The runtime says that containers have changed."""
+        """Called by the runtime when containers have changed."""
         run.states = states
         work = run.work
         if any(state.state == "running" for state in states):

@@ -11,6 +11,8 @@ from seatrial.scheduler.api.wire import Wire, decoder
 
 
 class PodMeta(Wire, frozen=True):
+    """The fields of a pod's metadata that the agent uses."""
+
     name: str = ""
     namespace: str = ""
     uid: str = ""
@@ -44,7 +46,7 @@ class ContainerPlan(Wire, frozen=True):
 
 
 class SpecPlan(Wire, frozen=True):
-    """What of `spec` PodSpec does not say, or says with fields an agent has no use for."""
+    """The fields of `spec` that the agent uses and PodSpec does not have, or has in another form."""
 
     containers: tuple[ContainerPlan, ...] = ()
     init_containers: tuple[ContainerPlan, ...] = ()
@@ -58,20 +60,28 @@ class SpecPlan(Wire, frozen=True):
 
 
 class ResourceHealth(Wire, frozen=True):
+    """The health of one device in `allocatedResourcesStatus`: Healthy, Unhealthy or Unknown."""
+
     resource_id: str = field(default="", name="resourceID")
     health: str = ""
 
 
 class ResourceStatus(Wire, frozen=True):
+    """The devices of one resource of a container in `allocatedResourcesStatus`."""
+
     name: str = ""
     resources: tuple[ResourceHealth, ...] = ()
 
 
 class RunningState(Wire, frozen=True):
+    """The state `running` of a container status."""
+
     started_at: str | None = None
 
 
 class TerminatedState(Wire, frozen=True):
+    """The state `terminated` of a container status."""
+
     exit_code: int = 0
     reason: str = ""
     finished_at: str | None = None
@@ -79,6 +89,8 @@ class TerminatedState(Wire, frozen=True):
 
 
 class StateSeen(Wire, frozen=True):
+    """The state of a container status that was written earlier."""
+
     running: RunningState | None = None
     terminated: TerminatedState | None = None
 
@@ -93,6 +105,8 @@ class ContainerSeen(Wire, frozen=True):
 
 
 class StatusSeen(Wire, frozen=True):
+    """The pod's status that was written earlier, perhaps by a predecessor of this agent."""
+
     phase: str = ""
     pod_ip: str = field(default="", name="podIP")
     start_time: str | None = None

@@ -31,7 +31,7 @@ class StandInFaults:
         self._script = FaultScript(self._devices, clock, on_devices=self._devices_changed, on_node=on_node)
 
     def follow(self, annotations: Mapping[str, str]) -> None:
-        """Start and end faults as the Node's annotations say; entries that cannot be applied are logged."""
+        """Start and end faults by the Node's annotations; entries that cannot be applied are logged."""
         for problem in self._script.follow(annotations.get(FAULTS_ANNOTATION, "")):
             log.warning("fault refused node=%s why=%s", self._node, problem)
 

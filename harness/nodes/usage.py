@@ -144,7 +144,7 @@ def _pod_metric(cards: Mapping[str, Device], pod: PodUse, amounts: Amounts | Non
 
 
 def scripted_use(pod: BoundPod, shares: Sequence[Share], samples: Samples | None = None) -> PodUse:
-    """A simulated pod's use: of each NVIDIA card it holds, what its annotation says, and `samples` of CPU and memory.
+    """A simulated pod's use: of each NVIDIA card it holds, the use in its annotation, and `samples` of CPU and memory.
 
     Raises:
         UsageError: the annotation is not of the form {"core": percent, "memory": quantity}.

@@ -135,7 +135,7 @@ class Use:
         return self._steps[-1][1]
 
     def change(self, now: float, script: Script) -> None:
-        """Use as `script` says from now on."""
+        """Follow `script` from now on."""
         if script != self.script:
             self._steps.append((now, script))
             while len(self._steps) > 1 and self._steps[1][0] < now - KEPT:

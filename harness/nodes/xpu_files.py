@@ -30,6 +30,8 @@ class P2pLink(Wire, frozen=True):
 
 
 class Topology(Wire, frozen=True):
+    """The card's place in the machine and its links; IDs are texts, "-1" or empty: unknown."""
+
     p2p_links: tuple[P2pLink, ...] = msgspec.field(default=(), name="p2pLinks")
     must_honor_partition: bool = False
     socket_id: str = msgspec.field(default="-1", name="socketID")
@@ -39,6 +41,8 @@ class Topology(Wire, frozen=True):
 
 
 class Status(Wire, frozen=True):
+    """The card's health; code and message are empty for a healthy card."""
+
     healthy: bool = True
     err_code: str = ""
     err_message: str = ""

@@ -1,4 +1,4 @@
-"""How a replay chooses the node of a pod: the six policies of the FGD paper, and two of ours.
+"""How a replay chooses the node of a pod: the six policies of the FGD paper, and two of seatrial.
 
 A policy scores every shape on a node; the node with the highest score gets the pod, the first of equals. The
 published policies follow the scores of the authors' simulator (github.com/hkust-adsl/kubernetes-scheduler-simulator,

@@ -24,7 +24,7 @@ from seatrial.scheduler.descheduler.app import ConfigError, build_descheduler, b
 
 READY_LINE = "descheduler synced"
 START_WITHIN = 60.0
-ANSWERS_WITHIN = 20.0  # seconds that a binary has to end, or to say on its health port that it works
+ANSWERS_WITHIN = 20.0  # seconds in which a binary must end, or its health port must answer
 LAST_CHARACTERS = 4000  # of the log, in an error
 OURS = "seatrial"
 PORT = "{port}"
@@ -53,7 +53,7 @@ class Descheduler(ABC):
 
     @abstractmethod
     def start_again(self) -> None:
-        """After `kill`: a new one, that knows nothing but what the API server tells it.
+        """After `kill`: a new one, whose state comes from the API server alone.
 
         Raises:
             SubjectError: it did not start.

@@ -52,8 +52,8 @@ def foreign_command(text: str, kubeconfig: Path, config: Path | None = None) -> 
 def completed(config: Path, kubeconfig: Path) -> dict[str, Any]:
     """A KubeSchedulerConfiguration that names the cluster.
 
-    Schedulers built on upstream's take no `--kubeconfig` beside a `--config`: the cluster must be in the file. Unless
-    the file says otherwise it does not wait for a lease either, because no other scheduler runs in the cluster.
+    Schedulers built on upstream's take no `--kubeconfig` beside a `--config`: the cluster must be in the file. Leader
+    election is turned off unless the file sets it, because no other scheduler runs in the cluster.
 
     Raises:
         UsageError: the file is no KubeSchedulerConfiguration.

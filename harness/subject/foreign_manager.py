@@ -52,7 +52,7 @@ def command_of(text: str, kubeconfig: Path = Path("kubeconfig"), controllers: st
 def running_foreign_manager(cluster: Cluster, text: str, *, controllers: str = "") -> Iterator[None]:
     """The manager of this command line, with its webhooks registered; these replace our own for quotas.
 
-    `controllers`: those that it runs unless the command line says otherwise; "": all. NodeMetrics, for example, make a
+    `controllers`: those that it runs unless the command line names others; "": all. NodeMetrics, for example, make a
     scheduler wait for reports.
 
     Raises:

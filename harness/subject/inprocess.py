@@ -53,7 +53,7 @@ def _loaded(config: Path) -> Configuration:
     try:
         content = config.read_bytes()
     except OSError:
-        content = b""  # `load` says why
+        content = b""  # `load` has the reason
     return _load_once(config, content)
 
 
@@ -235,7 +235,7 @@ class BareCore:
         return kernel_in_use()
 
     def pause(self, seconds: float) -> None:
-        """Let time pass, so that whoever stands back after a failure may try again."""
+        """Move the clock, so that a part that backs off after a failure tries again."""
         self._clock.advance(seconds)
 
     @property

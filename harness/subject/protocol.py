@@ -54,7 +54,7 @@ class Subject(ABC):
 
     @abstractmethod
     def start_again(self) -> None:
-        """After `kill`: a new one, that knows nothing but what the API server tells it.
+        """After `kill`: a new one, whose state comes from the API server alone.
 
         Raises:
             SubjectError: it did not start.

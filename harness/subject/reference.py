@@ -61,7 +61,7 @@ class Idle(Subject):
 
 
 class RandomBinder(Idle):
-    """Binds each pod to any node, at once and without a look at it."""
+    """Binds each pod to a random node at once, without any check."""
 
     name = "random"
 

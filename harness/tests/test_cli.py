@@ -10,6 +10,7 @@ from typing import Literal
 
 import pytest
 
+import seatrial
 from seatrial.harness import cli
 
 
@@ -153,6 +154,16 @@ def test_help_of_a_program_names_its_command(folder: Path, program: str) -> None
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False)  # noqa: S603
     assert done.stdout.startswith(f"Usage: seatrial {program} ")
     assert "--kubeconfig" in done.stdout
+
+
+def test_the_version_is_followed_by_the_kernel_in_use(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("SEATRIAL_KERNEL", raising=False)
+    assert say(monkeypatch, ["--version"]) == 0
+    version, kernel = capsys.readouterr().out.splitlines()
+    assert version == seatrial.__version__
+    assert kernel in {"kernel: compiled", "kernel: Python (`seatrial build-kernel` compiles it)"}
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from seatrial.harness.cli import app
-from seatrial.harness.errors import UsageError
+from seatrial.harness.errors import ResultsError, UsageError
 from seatrial.harness.results import Case, ResultsWriter, RunInfo, Subject, moment
 from seatrial.reports.collect import Collection, collect
 from seatrial.reports.policy import outcomes, read_policy
@@ -163,3 +163,12 @@ def test_markdown_lets_nothing_out_of_its_cell(tmp_path: Path) -> None:
     assert row.replace("\\|", "").count("|") == 5
     assert "<" not in row
     assert "second line" not in row
+
+
+@pytest.mark.parametrize("option", ["base", "history"])
+def test_a_folder_without_runs_is_named_with_its_option(tmp_path: Path, option: str) -> None:
+    found = collect([sample_run(tmp_path / "run")])
+    (tmp_path / "none").mkdir()
+    with pytest.raises(ResultsError) as error:
+        release_of(found, **{option: tmp_path / "none"})  # type: ignore[arg-type]
+    assert str(error.value).startswith(f"--{option} {tmp_path / 'none'}: expected a run's folder")

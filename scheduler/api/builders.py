@@ -435,10 +435,12 @@ class ReservationBuilder(_Object):
 
 
 def reservation(name: str) -> ReservationBuilder:
+    """A builder of a Reservation."""
     return ReservationBuilder(name)
 
 
 def pod(name: str) -> PodBuilder:
+    """A builder of a pod with one container that prints its environment and devices."""
     return PodBuilder(name)
 
 
@@ -448,6 +450,7 @@ def pods(prefix: str, count: int) -> list[PodBuilder]:
 
 
 def node(name: str) -> NodeBuilder:
+    """A builder of a node."""
     return NodeBuilder(name)
 
 
@@ -457,10 +460,12 @@ def nodes(prefix: str, count: int) -> list[NodeBuilder]:
 
 
 def quota(name: str) -> QuotaBuilder:
+    """A builder of an ElasticQuota."""
     return QuotaBuilder(name)
 
 
 def gang(name: str, min_member: int) -> GangBuilder:
+    """A builder of a PodGroup."""
     return GangBuilder(name, min_member)
 
 
@@ -470,6 +475,7 @@ def members(group: GangBuilder, count: int) -> list[PodBuilder]:
 
 
 def priority_class(name: str, value: int, *, preempts: bool = True) -> Manifest:
+    """A PriorityClass; `preempts`: its pods may preempt others."""
     return {
         "apiVersion": "scheduling.k8s.io/v1",
         "kind": "PriorityClass",
@@ -480,6 +486,7 @@ def priority_class(name: str, value: int, *, preempts: bool = True) -> Manifest:
 
 
 def disruption_budget(name: str, labels: dict[str, str], *, min_available: int) -> Manifest:
+    """A PodDisruptionBudget for the pods with these labels."""
     return {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",

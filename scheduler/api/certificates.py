@@ -107,7 +107,7 @@ def key_usage(uses: Iterable[str]) -> x509.KeyUsage:
 
 
 def moment_of(seconds: float) -> datetime:
-    """The time of so many Unix seconds; certificates have no fractions."""
+    """Unix seconds as a datetime, without fractions: certificates have none."""
     return datetime.fromtimestamp(int(seconds), UTC)
 
 

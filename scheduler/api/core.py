@@ -196,7 +196,7 @@ class Pod(Wire, frozen=True):
 
     @property
     def terminated(self) -> bool:
-        """Whether its containers have ended for good, so that it holds no resources."""
+        """Whether its containers have ended and will not restart, so that it holds no resources."""
         return self.status.phase in {"Succeeded", "Failed"}
 
     @property

@@ -53,6 +53,8 @@ RENAMED = {  # names of v0.7, still accepted
 
 
 class DeviceTopology(Wire, frozen=True):
+    """The device's place in the machine: CPU socket, NUMA node, PCIe ID and bus address; -1: unknown."""
+
     socket_id: int = field(default=-1, name="socketID")
     node_id: int = field(default=-1, name="nodeID")
     pcie_id: str = field(default="", name="pcieID")
@@ -60,16 +62,22 @@ class DeviceTopology(Wire, frozen=True):
 
 
 class VirtualFunction(Wire, frozen=True):
+    """An SR-IOV virtual function of a NIC."""
+
     minor: int = 0
     bus_id: str = field(default="", name="busID")
 
 
 class VirtualFunctionGroup(Wire, frozen=True):
+    """Virtual functions with the same labels, by which `vfSelector` selects them."""
+
     labels: dict[str, str] = {}
     vfs: tuple[VirtualFunction, ...] = ()
 
 
 class DeviceInfo(Wire, frozen=True):
+    """One device of a node; `resources` are its total amounts."""
+
     type: str
     minor: int | None = None
     id: str = ""
@@ -83,6 +91,8 @@ class DeviceInfo(Wire, frozen=True):
 
 
 class DeviceSpec(Wire, frozen=True):
+    """The devices of a node, of all types."""
+
     devices: tuple[DeviceInfo, ...] = ()
 
 
@@ -94,6 +104,8 @@ class Device(Wire, frozen=True):
 
 
 class AllocationExtension(Wire, frozen=True):
+    """What an allocation has besides amounts: virtual functions, or the template of a virtual NPU."""
+
     vfs: tuple[VirtualFunction, ...] = ()
     gpu_shared_resource_template: str = ""
 
@@ -118,16 +130,22 @@ class DeviceHint(Wire, frozen=True):
 
 
 class JointAllocate(Wire, frozen=True):
+    """The annotation `device-joint-allocate`: types that are allocated together, the leading one first."""
+
     device_types: tuple[str, ...] = ()
     required_scope: str = ""
 
 
 class PartitionSpec(Wire, frozen=True):
+    """The annotation `gpu-partition-spec` of a pod; the bandwidth is a quantity, as in 200Gi."""
+
     allocate_policy: str = ""
     ring_bus_bandwidth: Quantity = ""
 
 
 class Partition(Wire, frozen=True):
+    """One entry of a partition table: cards that may be allocated together, with their bandwidth and score."""
+
     minors: tuple[int, ...] = ()
     gpu_link_type: str = ""
     ring_bus_bandwidth: Quantity = ""

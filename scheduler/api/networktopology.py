@@ -1,4 +1,4 @@
-"""ClusterNetworkTopology objects, and the annotation of gangs that says in which domains their members gather.
+"""ClusterNetworkTopology objects, and the annotation of gangs with the domains in which their members gather.
 
 Invalid annotations never reject a pod: readers return what can be used, and notes in words.
 """

@@ -1,7 +1,7 @@
 """PodGroup objects, and the labels and annotations that make a pod a member of a gang.
 
 Invalid values never reject a pod; each reader returns the default of `docs/spec/gang-topology-preemption.md` and, where
-a user would want to know, a note that says what was expected and what was found.
+a user would want to know, a note with what was expected and what was found.
 """
 
 import re
@@ -49,12 +49,16 @@ class MatchPolicy(StrEnum):
 
 
 class PodGroupSpec(Wire, frozen=True):
+    """The size of a gang, and its waiting time in seconds."""
+
     min_member: int = 0
     min_resources: ResourceList = {}
     schedule_timeout_seconds: int | None = None
 
 
 class PodGroupStatus(Wire, frozen=True):
+    """Phase of a gang, and numbers of members by state."""
+
     phase: str = ""
     occupied_by: str = ""
     scheduled: int = 0

@@ -66,15 +66,21 @@ def read_amount(resource: str, quantity: Quantity) -> int:
 
 
 class ElasticQuotaSpec(Wire, frozen=True):
+    """Amounts that the quota is guaranteed (`min`) and may use at most (`max`)."""
+
     min: ResourceList | None = None
     max: ResourceList | None = None
 
 
 class ElasticQuotaStatus(Wire, frozen=True):
+    """Amounts that the quota's pods use."""
+
     used: ResourceList | None = None
 
 
 class ElasticQuota(Wire, frozen=True):
+    """One quota of a quota tree; parent and tree are named by labels."""
+
     metadata: ObjectMeta = ObjectMeta()
     spec: ElasticQuotaSpec | None = None
     status: ElasticQuotaStatus | None = None
@@ -107,6 +113,8 @@ class ElasticQuota(Wire, frozen=True):
 
 
 class ElasticQuotaProfileSpec(Wire, frozen=True):
+    """The root quota that a profile maintains, and the nodes whose capacity it gets."""
+
     quota_name: str = ""
     quota_labels: dict[str, str] | None = None
     resource_ratio: str | None = None
@@ -114,6 +122,8 @@ class ElasticQuotaProfileSpec(Wire, frozen=True):
 
 
 class ElasticQuotaProfile(Wire, frozen=True):
+    """Derives a tree's root quota from the capacity of selected nodes."""
+
     metadata: ObjectMeta = ObjectMeta()
     spec: ElasticQuotaProfileSpec = ElasticQuotaProfileSpec()
 

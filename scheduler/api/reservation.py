@@ -53,6 +53,8 @@ _DURATION = re.compile(r"(\d+\.?\d*|\.\d+)(h|ms|us|µs|ns|m|s)")
 
 
 class ObjectReference(Wire, frozen=True):
+    """A reference to an object; in the owners of a reservation, an empty field matches any value."""
+
     api_version: str = ""
     kind: str = ""
     namespace: str = ""
@@ -61,6 +63,8 @@ class ObjectReference(Wire, frozen=True):
 
 
 class ControllerReference(Wire, frozen=True):
+    """A reference to a controller of pods; an empty field matches any value."""
+
     api_version: str = ""
     kind: str = ""
     namespace: str = ""
@@ -78,6 +82,8 @@ class ReservationOwner(Wire, frozen=True):
 
 
 class PodTemplate(Wire, frozen=True):
+    """The pod for which a reservation holds resources."""
+
     metadata: ObjectMeta = ObjectMeta()
     spec: PodSpec = PodSpec()
 
@@ -105,6 +111,8 @@ class ReservationSpec(Wire, frozen=True):
 
 
 class ReservationCondition(Wire, frozen=True):
+    """A condition of a reservation, such as Scheduled or Ready."""
+
     type: str = ""
     status: str = ""
     reason: str = ""
@@ -114,6 +122,8 @@ class ReservationCondition(Wire, frozen=True):
 
 
 class ReservationStatus(Wire, frozen=True):
+    """Phase, node and owners of a reservation; amounts that it holds and that owners have taken."""
+
     phase: str = ""
     conditions: tuple[ReservationCondition, ...] = ()
     current_owners: tuple[ObjectReference, ...] = ()
@@ -181,6 +191,8 @@ class ReservationAffinity(Wire, frozen=True):
 
 
 class AffinityTerms(Wire, frozen=True):
+    """The required part of a reservation affinity: terms of which one must match."""
+
     reservation_selector_terms: tuple[Any, ...] = ()
 
     @property

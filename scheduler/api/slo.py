@@ -22,6 +22,8 @@ WITHOUT_PAGE_CACHE = "usageWithoutPageCache"
 
 
 class ResourceUsage(Wire, frozen=True):
+    """Used amounts by resource name."""
+
     resources: ResourceList = {}
 
 
@@ -33,6 +35,8 @@ class AggregatedUsage(Wire, frozen=True):
 
 
 class PodMetricInfo(Wire, frozen=True):
+    """Usage of one pod, with its Koordinator priority class and QoS class."""
+
     namespace: str = ""
     name: str = ""
     priority: str = ""
@@ -50,6 +54,8 @@ class HostApplicationMetric(Wire, frozen=True):
 
 
 class NodeMetricInfo(Wire, frozen=True):
+    """Usage of the node, and of its programs outside of pods."""
+
     node_usage: ResourceUsage = ResourceUsage()
     aggregated_node_usages: tuple[AggregatedUsage, ...] = ()
     system_usage: ResourceUsage = ResourceUsage()
@@ -57,6 +63,8 @@ class NodeMetricInfo(Wire, frozen=True):
 
 
 class ReclaimableMetric(Wire, frozen=True):
+    """Amounts that pods of class Prod have requested and do not use."""
+
     resource: ResourceUsage = ResourceUsage()
 
 
@@ -71,6 +79,8 @@ class NodeMetricStatus(Wire, frozen=True):
 
 
 class AggregatePolicy(Wire, frozen=True):
+    """Durations of aggregated usage, as Go durations."""
+
     durations: tuple[str, ...] = ()
 
 
@@ -84,11 +94,13 @@ class CollectPolicy(Wire, frozen=True):
 
 
 class NodeMetricSpec(Wire, frozen=True):
+    """How the node agent reports usage."""
+
     metric_collect_policy: CollectPolicy | None = None
 
 
 class NodeMetric(Wire, frozen=True):
-    """Has the name of its node."""
+    """Koordinator's usage report of one node; it has the name of its node."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: NodeMetricSpec = NodeMetricSpec()

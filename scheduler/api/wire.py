@@ -21,6 +21,8 @@ class Wire(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
 
 
 class OwnerReference(Wire, frozen=True):
+    """An owner of an object, as in Kubernetes' API."""
+
     kind: str = ""
     name: str = ""
     uid: str = ""
@@ -30,6 +32,8 @@ class OwnerReference(Wire, frozen=True):
 
 
 class ObjectMeta(Wire, frozen=True):
+    """An object's metadata; fields that seatrial does not read are left out."""
+
     name: str = ""
     namespace: str = ""
     uid: str = ""
@@ -50,6 +54,8 @@ class ObjectMeta(Wire, frozen=True):
 
 
 class Condition(Wire, frozen=True):
+    """A condition of a status, as in Kubernetes' API."""
+
     type: str = ""
     status: str = ""
     reason: str = ""
@@ -66,17 +72,23 @@ class Requirement(Wire, frozen=True):
 
 
 class LabelSelector(Wire, frozen=True):
+    """A label selector; labels and expressions must all match."""
+
     match_labels: dict[str, str] = {}
     match_expressions: tuple[Requirement, ...] = ()
 
 
 class StatusCause(Wire, frozen=True):
+    """One reason of a refusal, about one field of the object."""
+
     reason: str = ""
     message: str = ""
     field: str = ""
 
 
 class StatusDetails(Wire, frozen=True):
+    """The object that was refused, and the causes."""
+
     name: str = ""
     group: str = ""
     kind: str = ""
@@ -95,6 +107,8 @@ class ApiStatus(Wire, frozen=True):
 
 
 class ListMeta(Wire, frozen=True):
+    """Metadata of a list: its resource version, and the token of the next page."""
+
     resource_version: str = ""
     continue_: str = field(default="", name="continue")
 

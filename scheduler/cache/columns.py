@@ -1,7 +1,7 @@
 """NodeColumns: arrays over nodes, and a log of changed rows, so that derived data is updated for those rows only.
 
 A row is the index of a node on the node axis. A node name keeps its row while it is known; the row of a removed node is
-reused. Readers of the log remember their position. Plugins can add their own columns.
+reused. Readers of the log keep their position. Plugins can add their own columns.
 
 The node axis is the last axis of every array, so that one resource of many nodes is contiguous.
 """
@@ -159,7 +159,7 @@ class NodeColumns:
         self.known[row] = True
 
     def forget(self, row: int) -> None:
-        """The node of the row does not exist."""
+        """The node of the row was deleted: the row counts as unknown until `set_sums` is called for it again."""
         if self.known[row]:
             self.known[row] = False
             self.lacking -= not self.allocatable[CPU_COLUMN : MEMORY_COLUMN + 1, row].all()

@@ -101,9 +101,9 @@ class PodMatcher:
 def with_label_keys(
     selector: LabelSelector | None, labels: Mapping[str, str], same: Iterable[str], other: Iterable[str] = ()
 ) -> LabelSelector | None:
-    """The selector of a pod that wants its own value of the keys in `same`, and none of its own of those in `other`.
+    """The selector that requires the pod's own values of the keys in `same`, and other values of those in `other`.
 
-    Keys that the pod does not have say nothing (API: matchLabelKeys, mismatchLabelKeys).
+    Keys that the pod does not have are ignored (API: matchLabelKeys, mismatchLabelKeys).
     """
     if selector is None:
         return None

@@ -17,7 +17,7 @@ def kept_back(annotations: Mapping[str, str]) -> Amounts:
     """The amounts that the node reserves, by resource.
 
     Raises:
-        ValueError: the annotation cannot be understood; the message says why.
+        ValueError: the annotation is malformed; the message has the reason.
     """
     written = annotations.get(NODE_RESERVATION)
     if not written:

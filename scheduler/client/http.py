@@ -36,7 +36,7 @@ class _Sent(NamedTuple):
 
 
 class _Connection(asyncio.Protocol):
-    """One connection with pipelined requests. Tells its owner when all are answered or it is closed."""
+    """One connection with pipelined requests. Calls its owner when all are answered or it is closed."""
 
     def __init__(self, owner: "HttpTransport") -> None:
         self._owner = owner

@@ -2,7 +2,7 @@
 
 The holder of the Lease renews it. The others watch whether the record moves; one that has stood still for the
 time that it was promised for is free. Both go by their own monotonic clock alone, so that it does not matter how far
-clocks are apart, or whether one is set. A holder that could not renew in time stops before anybody else may begin.
+clocks are apart, or whether one is set. A holder that could not renew in time stops before another instance may begin.
 """
 
 import logging

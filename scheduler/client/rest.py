@@ -44,11 +44,13 @@ def refusal(response: Response) -> str:
 
 
 def pod_path(pod: Pod, subresource: str = "") -> str:
+    """The URL path of a pod or of one of its subresources."""
     path = f"/api/v1/namespaces/{_quoted(pod.metadata.namespace)}/pods/{_quoted(pod.metadata.name)}"
     return f"{path}/{subresource}" if subresource else path
 
 
 def node_path(name: str) -> str:
+    """The URL path of a node."""
     return f"/api/v1/nodes/{_quoted(name)}"
 
 
@@ -83,7 +85,7 @@ class Rest:
     def bind(self, pod: Pod, node: str, annotations: Mapping[str, str], done: Done) -> None:
         """Post a Binding; the API server adds `annotations` to the pod in the same step.
 
-        Not sent again on a lost connection: it may have worked, and only a fresh look at the pod can tell.
+        Not sent again on a lost connection: it may have been executed, which only reading the pod shows.
         """
         metadata: dict[str, Any] = {
             "name": pod.metadata.name,

@@ -37,7 +37,7 @@ def run(
     port: int = 10251,
     leader_elect: bool | None = None,
 ) -> int:
-    """Deschedule until told to stop (SIGTERM or Ctrl-C), or for one round if the interval is 0.
+    """Deschedule until SIGTERM or Ctrl-C, or for one round if the interval is 0.
 
     Args:
         config: A DeschedulerConfiguration file.
@@ -45,7 +45,7 @@ def run(
         verbosity: 0 warnings, 1 rounds and evictions, 2 and more everything.
         address: Where health and metrics are served.
         port: At which port; 0 for none.
-        leader_elect: Work only while holding a Lease; by default as the configuration's leaderElection says. Ends with
+        leader_elect: Work only while holding a Lease; by default as in the configuration's leaderElection. Ends with
             status 1 when the Lease is lost.
     """
     logging.basicConfig(

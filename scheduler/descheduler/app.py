@@ -25,7 +25,7 @@ def build_descheduler(transport: Transport, clock: Clock, configuration: Any, id
 
 
 class ElectedShell:
-    """A descheduler that works while it is elected, or always if its configuration wants no election."""
+    """A descheduler that works while it is elected, or always if its configuration has no election."""
 
     def __init__(self, configuration: Configuration, transport: Transport, clock: Clock, identity: str) -> None:
         election = configuration.leader_election

@@ -161,10 +161,10 @@ def read_args(kind: type[A], given: Any) -> A:
 
 
 def check_duration(field: str, text: str) -> float:
-    """The duration in seconds.
+    """The Go duration `text` (such as 5m) in seconds. `field` is its path, for the message.
 
     Raises:
-        ArgsError: it is not a duration.
+        ArgsError: it is not a duration, or negative.
     """
     found = seconds(text)
     if found is None or found < 0:

@@ -41,7 +41,7 @@ class Evictor(ABC):
 
     @abstractmethod
     def evict(self, pod: Pod, trigger: str, reason: str) -> bool:
-        """Begin the eviction of the pod; False if it is refused. `trigger`: the plugin that wants it."""
+        """Begin the eviction of the pod; False if it is refused. `trigger`: the plugin that requests it."""
 
 
 @dataclass(slots=True)

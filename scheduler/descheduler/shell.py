@@ -35,10 +35,14 @@ K = TypeVar("K", bound=Following)
 
 
 class Namespace(Wire, frozen=True):
+    """The fields of a namespace that the descheduler reads."""
+
     metadata: ObjectMeta = ObjectMeta()
 
 
 class PriorityClass(Wire, frozen=True):
+    """The fields of a PriorityClass that the descheduler reads."""
+
     metadata: ObjectMeta = ObjectMeta()
     value: int = 0
 

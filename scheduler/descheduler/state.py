@@ -33,7 +33,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """What controls a pod: the Deployment, not its ReplicaSet. `replicas`: as its spec says."""
+    """What controls a pod: the Deployment, not its ReplicaSet. `replicas`: from its spec."""
 
     uid: str
     kind: str
@@ -241,6 +241,7 @@ class ClusterState:
 
 
 def controller_of(metadata: ObjectMeta) -> OwnerReference | None:
+    """The owner that is the object's controller; None if it has none."""
     return next((owner for owner in metadata.owner_references if owner.controller), None)
 
 

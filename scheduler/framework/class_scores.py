@@ -64,7 +64,7 @@ class ClassScores:
 
     @property
     def key(self) -> Ints:
-        """The keys of this class, [node], rows in use only. A view."""
+        """Keys of this class, [node], as a view: total score and tie; negative where the class does not fit."""
         assert self._matrix is not None  # noqa: S101
         return self._matrix.key[self._entry.index, : self._columns.count]
 

@@ -19,6 +19,7 @@ def exposed(families: Iterable[Family]) -> bytes:
 
 
 def histogram_lines(name: str, labels: Labels, histogram: Histogram) -> Iterator[str]:
+    """The lines of one histogram in Prometheus' text format: buckets, sum and count."""
     for bound, count in zip((*map(_number, histogram.bounds), "+Inf"), histogram.up_to(), strict=True):
         yield sample(f"{name}_bucket", {**labels, "le": bound}, count)
     yield sample(f"{name}_sum", labels, histogram.sum)
@@ -26,6 +27,7 @@ def histogram_lines(name: str, labels: Labels, histogram: Histogram) -> Iterator
 
 
 def sample(name: str, labels: Labels, value: float) -> str:
+    """One line of Prometheus' text format."""
     inside = ",".join(f'{key}="{_escaped(text)}"' for key, text in labels.items())
     return f"{name}{{{inside}}} {_number(value)}" if inside else f"{name} {_number(value)}"
 

@@ -87,6 +87,8 @@ class Plugin(ABC):
 
 
 class PreEnqueue(Plugin):
+    """Decides whether a pod enters the scheduling queue."""
+
     @abstractmethod
     def pre_enqueue(self, pod: Pod) -> Status:
         """Whether the pod may enter the queue.
@@ -124,12 +126,16 @@ class Gate(Plugin):
 
 
 class QueueSort(Plugin):
+    """Orders the scheduling queue; a profile has exactly one."""
+
     @abstractmethod
     def sort_key(self, pod: Pod, queued_at: float) -> tuple[float, ...]:
         """The key by which the queue is ordered, smallest first. `queued_at`: monotonic seconds."""
 
 
 class PreFilter(Plugin):
+    """Reads a pod before Filter; may restrict the nodes or reject the pod."""
+
     honours_pins: ClassVar[bool] = False  # keeps only the nodes that a pod names (`cache.pins`)
 
     @abstractmethod
@@ -161,10 +167,12 @@ class VictimAware(Plugin):
     """A filter with its own state about pods on nodes: upstream's PreFilterExtensions (RemovePod, AddPod)."""
 
     @abstractmethod
-    def victim_removed(self, state: CycleState, victim: PodInfo, node: NodeInfo) -> None: ...
+    def victim_removed(self, state: CycleState, victim: PodInfo, node: NodeInfo) -> None:
+        """A simulated preemption removes `victim` from `node`: update this plugin's data in `state`."""
 
     @abstractmethod
-    def victim_returned(self, state: CycleState, victim: PodInfo, node: NodeInfo) -> None: ...
+    def victim_returned(self, state: CycleState, victim: PodInfo, node: NodeInfo) -> None:
+        """A simulated preemption puts `victim` back on `node`: undo `victim_removed`."""
 
 
 class Transformer(Plugin):
@@ -180,6 +188,8 @@ class Transformer(Plugin):
 
 
 class PostFilter(Plugin):
+    """Called for a pod that no node fits."""
+
     @abstractmethod
     def post_filter(self, state: CycleState, info: PodInfo, failure: FitError) -> PostFilterResult:
         """No node fits: find a remedy, as preemption does."""
@@ -195,6 +205,8 @@ class PostFilter(Plugin):
 
 
 class Score(Plugin):
+    """Scores feasible nodes; the node with the highest weighted sum of scores is selected."""
+
     normalizer: ClassVar["ByMaximum | None"] = None
     common_ties: bool = False  # equally good nodes have one order for all classes, not one for each class
 
@@ -217,6 +229,8 @@ class Score(Plugin):
 
 
 class Reserve(Plugin):
+    """Books resources on the selected node before the binding, and returns them if the binding fails."""
+
     reserves: ClassVar[bool] = True  # False: both methods do nothing and are not called
 
     @abstractmethod
@@ -229,6 +243,8 @@ class Reserve(Plugin):
 
 
 class Permit(Plugin):
+    """Approves, delays or denies a binding."""
+
     @abstractmethod
     def permit(self, state: CycleState, pod: Pod, node_name: str) -> Status:
         """Approve or deny the binding after Reserve: Success, or a rejection, which runs Unreserve.
@@ -243,6 +259,8 @@ class Bind(Plugin):
 
 
 class PostBind(Plugin):
+    """Called after a binding succeeded."""
+
     @abstractmethod
     def post_bind(self, state: CycleState, pod: Pod, node_name: str) -> None:
         """The API server accepted the binding. Not called for a binding that failed."""
@@ -260,6 +278,8 @@ NO_METADATA_CHANGES = MetadataChanges({}, {})
 
 
 class PreBind(Plugin):
+    """Contributes labels and annotations to the binding."""
+
     @abstractmethod
     def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> MetadataChanges:
         """What to write to the pod and its node when the pod is bound. Must not do I/O: the binder writes it."""

@@ -57,7 +57,7 @@ class DomainPlan(ABC):
 
 
 class Domains(ABC):
-    """Where the members of a group may be placed together, as a network topology says."""
+    """Where the members of a group may be placed together by the network topology."""
 
     @abstractmethod
     def plan(self, offer: DomainOffer, infos: Sequence[PodInfo]) -> DomainPlan: ...

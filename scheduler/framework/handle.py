@@ -228,7 +228,7 @@ class Handle:
     def request_regate(self) -> None:
         """Have the core read `Gate.gate_key` of all pods in the queue again, and ask all held pods again."""
         self.regate_requested = True
-        self.opened_gates.add("")  # the core looks at the flag when a gate opened
+        self.opened_gates.add("")  # the core reads the flag when a gate opened
 
     def watch(self, watch: Watch) -> None:
         """Follow a kind of object. Call before the scheduler starts."""

@@ -128,7 +128,7 @@ class PluginRunner:
         return self.check(state, info.pod, node)
 
     def removed(self, state: CycleState, victim: PodInfo, node: NodeInfo) -> None:
-        """Tell the filters with their own state that `victim` is assumed to be gone from `node`, a copy."""
+        """Notify the filters with their own state that `victim` is removed from `node`, a copy."""
         for plugin in self._victim_aware:
             plugin.victim_removed(state, victim, node)
 
@@ -169,7 +169,7 @@ class PluginRunner:
         return Status(Code.WAIT, waits=tuple(waits)) if waits else SUCCESS
 
     def post_bind(self, state: CycleState, pod: Pod, node_name: str) -> None:
-        """Tell the PostBind plugins that the API server accepted the binding."""
+        """Call the PostBind plugins: the API server accepted the binding."""
         for plugin in self.profile.post_bind:
             plugin.post_bind(state, pod, node_name)
 

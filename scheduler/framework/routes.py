@@ -23,6 +23,8 @@ class RequestContext:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
+    """The answer of a route."""
+
     code: int
     body: bytes
     content_type: str = TEXT
@@ -37,6 +39,7 @@ def text(words: str, code: int = 200) -> Answer:
 
 
 def json(value: Any, code: int = 200) -> Answer:
+    """A JSON answer."""
     return Answer(code, to_json(value), JSON)
 
 

@@ -21,7 +21,7 @@ PRE_FILTER, FILTER, POST_FILTER = "PreFilter", "Filter", "PostFilter"
 PRE_SCORE, SCORE, RESERVE, PERMIT = "PreScore", "Score", "Reserve", "Permit"
 PRE_BIND = "PreBind"
 BEFORE_PRE_FILTER, AFTER_PRE_FILTER = "BeforePreFilter", "AfterPreFilter"  # Koordinator's
-BIND, BINDER = "Bind", "DefaultBinder"  # one request of ours, whatever plugin upstream has for it
+BIND, BINDER = "Bind", "DefaultBinder"  # we send one request; upstream times a plugin here
 
 NAMES = {
     Code.SUCCESS: "Success",

@@ -1,9 +1,9 @@
-"""How much of a cluster's idle GPU cannot serve the pods that usually come, and what a placement changes in it.
+"""Fragmentation: the idle GPU of a cluster that typical pods cannot use, and its change by a placement.
 
 Definition of "Beware of Fragmentation" (USENIX ATC '23, section 3), as its authors' simulator computes it: for one
 typical pod, all that is idle on a node is a fragment if the pod cannot run there, and else what is idle on cards too
 small for it. A typical pod without GPU can use no idle GPU, so all of it is a fragment to that pod. A node's figure is
-the mean over the typical pods, weighted by how often they come; a cluster's is the sum over its nodes. Unit:
+the mean over the typical pods, weighted by their frequency; a cluster's is the sum over its nodes. Unit:
 thousandths of a GPU.
 
 Memory plays no part. Because only one card can be shared, the figure is a sum over cards and one term for pods with

@@ -1,7 +1,7 @@
 """The compiled kernel (`kernel.c`): where it is built, and whether it is used.
 
-It gives the same scores as the Python functions, only sooner. Nothing needs it: where it has not been built, or cannot
-be, those functions run. `seatrial build-kernel` builds it, in the virtual environment that it runs in. The file's name
+It computes the same results as the Python functions in less time. Where it has not been built, or cannot be built,
+the Python functions run. `seatrial build-kernel` builds it in the virtual environment that it runs in. The file's name
 has a hash of the source, so that a kernel of another version is never loaded.
 """
 
@@ -63,8 +63,8 @@ def build(into: Path | None = None) -> Path:
         done = subprocess.run(words, capture_output=True, text=True, check=False)  # noqa: S603 a list of words
         if done.returncode:
             raise KernelError(f"{compiler} refused kernel.c:\n{done.stderr[-2000:]}")
-        load(made)  # whoever builds it learns whether it can be loaded
-        made.replace(target)  # atomic: a process that starts meanwhile finds a whole file or none
+        load(made)  # a kernel that cannot be loaded fails here, not in a scheduler that starts later
+        made.replace(target)  # atomic: another process never finds a part of the file
     return target
 
 

@@ -1,6 +1,6 @@
 """What a placement takes away from pods that only few nodes can run.
 
-Fragmentation weighs typical pods by how often they come, so rare large pods and rare models of GPU hardly count, and
+Fragmentation weighs typical pods by their frequency, so rare large pods and rare models of GPU hardly count, and
 pods that could run anywhere use up the nodes that those need. Here such capacity has a price, as seats of a fare class
 have in revenue management ("bid price", Talluri and van Ryzin, The Theory and Practice of Revenue Management, 2004,
 section 3.2): while more pods of a shape are expected than there are places left for it, a place costs the GPU that such
@@ -83,7 +83,7 @@ class Demand:
         return Prices(per_place, _price(gpu * self._shares / np.maximum(idle, 1)))
 
     def payers(self, shapes: Shapes) -> "Payers":
-        """What `cost` has to know of some shapes; independent of prices."""
+        """Inputs of `cost` for some shapes; independent of prices."""
         own = [
             [shape.gpus // large.gpus if shape.needs_as_much_as(large) else 0 for large in self.large]
             for shape in shapes.every
@@ -164,7 +164,7 @@ class Payers:
         self._bill: tuple[Prices, _Bill] | None = None
 
     def bill(self, prices: "Prices", in_set: Flags) -> "_Bill":
-        """What these prices say of these shapes. `in_set` [model, set]."""
+        """Prices applied to these shapes. `in_set` [model, set]."""
         if self._bill is None or self._bill[0] is not prices:
             priced = np.flatnonzero(prices.places)
             own = self._own[:, priced].T[..., None].astype(np.float64)

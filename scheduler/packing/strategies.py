@@ -24,7 +24,7 @@ MAX_WIDTH, MAX_PRICED = 129, 256  # cards of a node, counted from 0, and large s
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """What is known of the pods to come: typical pods and their fragments, and the demand for scarce places.
+    """Expectations about future pods: typical pods and their fragments, and the demand for scarce places.
 
     `prices` are those of scarce places now. `OpportunityCost` alone reads demand and prices.
     """

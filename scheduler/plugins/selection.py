@@ -93,10 +93,12 @@ class TaintFact(NodeFact[tuple[Taint, ...]]):
 
 
 def tolerated(taint: Taint, tolerations: Iterable[Toleration]) -> bool:
+    """Whether one of the tolerations tolerates the taint."""
     return any(tolerates(toleration, taint) for toleration in tolerations)
 
 
 def admits(taints: tuple[Taint, ...], tolerations: tuple[Toleration, ...]) -> bool:
+    """Whether all taints that keep pods away (NoSchedule, NoExecute) are tolerated."""
     return all(taint.effect not in {NO_SCHEDULE, NO_EXECUTE} or tolerated(taint, tolerations) for taint in taints)
 
 

@@ -22,17 +22,17 @@ class Entry:
     ready_at: float = 0.0  # monotonic second at which its backoff ends
     waiting_since: float = 0.0
     gates: tuple[tuple[Gate, str], ...] = ()  # the gates that concern the pod, with their wake keys
-    told: str = ""  # what the pod's owner was told last as a member of its group
+    told: str = ""  # the last message about the pod as a member of its group
     grouped: bool = False  # placed with its pod group, as one decision
     held: Status | None = None  # PreEnqueue or a gate holds the pod back
     reason_of_nodes: bool = False  # the last message names a taint or cordon, or that there is no node
 
 
 class ActiveQueue:
-    """Entries in the order in which they come, as far as that is the right one, and a heap for the others.
+    """A queue for entries that arrive in order, and a heap for the others.
 
-    Most pods are no more important than those before them: they need no heap, whose every step is a miss of the
-    processor's cache once it is large. Entries that were taken out stay where they are, dead, until they surface.
+    Most pods have no higher priority than those before them. They need no heap: once it is large, each step misses
+    the processor's cache. Entries that were taken out are marked, and dropped when they reach the front.
     """
 
     def __init__(self) -> None:

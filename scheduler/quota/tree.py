@@ -132,7 +132,7 @@ class Quota:
         return found
 
     def request(self, *, lends: bool) -> dict[str, int]:
-        """The request: what its children or pods want; a quota that does not lend wants at least its min."""
+        """The requests of its children or pods; at least its min for a quota that does not lend."""
         found = dict(self.child_request)
         if not lends:
             for key, value in self.spec.min.items():

@@ -20,7 +20,7 @@ _AMPLIFIED = (CPU, MEMORY)
 
 
 class NodeRefusal(Exception):
-    """The update is refused; the text says why."""
+    """The update is refused; the text has the reason."""
 
 
 def patch_of_node(new: Manifest, old: Manifest) -> list[Operation]:

@@ -16,12 +16,15 @@ from seatrial.scheduler.api.builders import PodBuilder, node, pod, pods
 from seatrial.scheduler.api.numa import (
     CPU_BIND_POLICY_LABEL,
     FULL_PCPUS,
+    GROUP_VERSION,
     NODE_RESERVATION,
     NUMA_ALLOCATE_STRATEGY_LABEL,
     NUMA_NODE_LEVEL,
     PCPU_LEVEL,
+    POD_CPU_ALLOCS,
     RESOURCE_STATUS,
     SPREAD_BY_PCPUS,
+    SYSTEM_QOS,
 )
 from seatrial.scheduler.api.wire import to_json
 
@@ -261,6 +264,34 @@ def test_cpus_that_the_kubelet_keeps_are_nobodys(cluster: Trial, expect: Expect)
 
     assert not cpus(expect.running("all")) & {0, 1, 32, 33}
     expect.pending("one", saying="not enough cpus available to satisfy request")
+
+
+@pytest.mark.feature("CPU-3.kubelet-reserved")
+@pytest.mark.case("CP-016", severity="critical")
+@pytest.mark.parametrize(
+    ("key", "told"),
+    [
+        pytest.param(
+            POD_CPU_ALLOCS, [{"uid": "u", "cpuset": "0-1,32-33", "managedByKubelet": True}], id="pods-of-the-kubelet"
+        ),
+        pytest.param(SYSTEM_QOS, {"cpuset": "0-1,32-33"}, id="system"),
+    ],
+)
+def test_cpus_that_others_have_are_not_given(cluster: Trial, expect: Expect, key: str, told: object) -> None:
+    """CPUs that the kubelet gave to pods, and those of the system, are bound to no pod while they are reported."""
+    cluster.add(node("n1").server(MACHINE))
+    path = f"/apis/{GROUP_VERSION}/noderesourcetopologies/n1"
+
+    def reports(text: str | None) -> None:
+        assert cluster.call("PATCH", path, {"metadata": {"annotations": {key: text}}}).ok
+        cluster.cluster.wait(lambda: False, within=1)
+
+    reports(to_json(told).decode())
+    cluster.submit(bound(pod("most"), 60), bound(pod("rest"), 4))
+    assert not cpus(expect.running("most")) & {0, 1, 32, 33}
+    expect.pending("rest", saying="not enough cpus available to satisfy request")
+    reports(None)
+    assert cpus(expect.running("rest")) == {0, 1, 32, 33}
 
 
 @pytest.mark.feature("CPU-5.amounts")

@@ -183,7 +183,7 @@ def test_an_unhealthy_card_is_not_given_out(cluster: Trial, expect: Expect) -> N
         devices = cluster.device("n1")["spec"]["devices"]
         return any(device["type"] == "gpu" and device["minor"] == 0 and not device.get("health") for device in devices)
 
-    assert cluster.cluster.wait(sick, within=30), "the Device object never said that GPU 0 is unhealthy"
+    assert cluster.cluster.wait(sick, within=30), "expected GPU 0 to be unhealthy in the Device object"
     cluster.submit(pod("a").gpus(1), pod("b").gpus(1))
 
     assert cluster.cluster.wait(lambda: len([pod for pod in cluster.pods() if pod.spec.node_name]) == 1, within=30)

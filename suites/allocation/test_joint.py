@@ -14,7 +14,7 @@ from seatrial.harness.clusters.protocol import Capability
 from seatrial.harness.quantities import units
 from seatrial.scheduler.api.builders import PodBuilder, node, pod, pods
 from seatrial.scheduler.api.core import Pod
-from seatrial.scheduler.api.device import RDMA
+from seatrial.scheduler.api.device import RDMA, DeviceType
 
 ONE_EACH, TWO_TO_ONE = "dgx-h100", "hgx-a100"  # servers by GPUs to a NIC
 FUNCTIONS = 8  # of a NIC
@@ -47,6 +47,11 @@ def test_a_nic_for_each_gpu(cluster: Trial, expect: Expect, cards: int, same: bo
     assert amounts(a, RDMA, "rdma") == [100] * cards
     assert together(cluster, a)
     check_arrival(cluster, a)
+    listed = {(device["type"], device["minor"]): device["id"] for device in cluster.device("n1")["spec"]["devices"]}
+    kinds: tuple[DeviceType, ...] = ("gpu", "rdma")
+    for kind in kinds:
+        said = {(kind, part.minor): part.id for part in parts(a, kind)}
+        assert said == {key: listed[key] for key in said}, "each device is named by the id of the Device object"
 
 
 @pytest.mark.feature("DEV-7.nic-per-gpu")

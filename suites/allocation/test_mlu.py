@@ -12,6 +12,7 @@ from seatrial.fixtures.promises import amounts, check_arrival, devices_of, first
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import PodBuilder, node, pod, pods
+from seatrial.scheduler.api.clock import rfc3339
 from seatrial.scheduler.api.device import GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, GPU_SHARED
 
 SERVER, CARD = "mlu370-x8-8", "mlu370-x8"
@@ -96,7 +97,7 @@ def test_dynamic_slices(cluster: Trial, expect: Expect, core: int, memory: int, 
     def answered() -> bool:
         return cluster.pod("a").metadata.annotations.get(ASSIGNED) == "true"
 
-    assert cluster.cluster.wait(answered, within=30), "the plugin never said that it has assigned the slice"
+    assert cluster.cluster.wait(answered, within=30), "expected the plugin to mark the slice as assigned"
 
 
 @pytest.mark.profile(PLUGINS)
@@ -133,6 +134,27 @@ def test_the_node_is_locked_while_a_slice_is_cut(cluster: Trial, expect: Expect)
     assert LOCK in cluster.node("n1")["metadata"].get("annotations", {}), "expected the lock of the first slice"
     cluster.submit(slice_of("second", 20, 8 << 30).scheduler(PLUGINS))
     expect.pending("second")
+
+
+@pytest.mark.profile(PLUGINS)
+@pytest.mark.feature("DEV-12.dynamic-smlu")
+@pytest.mark.case("DS-116", severity="normal")
+def test_a_lock_that_is_old_is_void(cluster: Trial, expect: Expect) -> None:
+    """A pod of the node has its lock, and the plugin never takes it away: after five minutes the next slice is cut."""
+    cluster.add(node("n1").gpus(CARD, 1))
+    cluster.submit(pod("holder").request(cpu=1))
+    expect.running("holder")
+
+    def lock(age: float) -> None:
+        value = f"{rfc3339(cluster.cluster.clock.now() - age)},{cluster.name},holder"
+        assert cluster.call("PATCH", "/api/v1/nodes/n1", {"metadata": {"annotations": {LOCK: value}}}).ok
+
+    lock(0)
+    cluster.submit(slice_of("next", 20, 8 << 30).scheduler(PLUGINS))
+    expect.pending("next")
+    expect.stable(seconds=3)
+    lock(310)
+    expect.bound("next")
 
 
 @pytest.mark.profile(PLUGINS)

@@ -236,7 +236,7 @@ def test_a_sick_npu_breaks_its_ring(cluster: Trial, expect: Expect) -> None:
     def sick() -> list[int]:
         return [device["minor"] for device in cluster.device("n1")["spec"]["devices"] if not device.get("health")]
 
-    assert cluster.cluster.wait(lambda: len(sick()) == 1, within=30), "the Device object never said that an NPU is sick"
+    assert cluster.cluster.wait(lambda: len(sick()) == 1, within=30), "expected an unhealthy NPU in the Device object"
     (minor,) = sick()
     well = next(ring for ring in RINGS if minor not in ring)
     for name in ("first", "second"):

@@ -52,7 +52,7 @@ def partitioned(cluster: Trial, table: dict[str, Any], policy: str) -> None:
     def table_is_known() -> bool:
         return cluster.pod("witness").status.phase == "Running"  # it waits for a table
 
-    for _ in range(TRIES):  # a new pod is tried at once, whatever the scheduler does with those that wait
+    for _ in range(TRIES):  # a new pod is tried at once; schedulers differ in when they try waiting pods
         cluster.submit(pod("witness").gpus(size).partition())
         known = cluster.cluster.wait(table_is_known, within=WITHIN)
         refusal = cluster.timeline()

@@ -82,7 +82,7 @@ def test_a_pod_that_is_not_taken_over(cluster: Trial, expect: Expect, who: str) 
 @pytest.mark.case("RV-071", severity="critical")
 @pytest.mark.parametrize("required", [True, False])
 def test_without_a_pod_to_take_over(cluster: Trial, expect: Expect, *, required: bool) -> None:
-    """No owner runs: a reservation that must take one over waits and says so, another takes free resources."""
+    """No owner runs: a reservation that must take one over waits and has a reason, another takes free resources."""
     cluster.add(node("n1").cpu(SMALL))
 
     cluster.reserve(taking_over("held", 5, required=required))

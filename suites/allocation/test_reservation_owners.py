@@ -109,7 +109,7 @@ def test_of_two_reservations_with_equal_owners_one_goes(cluster: Trial, expect: 
     ],
 )
 def test_the_sooner_end_counts(cluster: Trial, expect: Expect, ttl: str, expires: float, ends: bool) -> None:
-    """A reservation has a ttl and a time of expiry: it ends with the sooner one, and with a ttl of 0 not at all."""
+    """A reservation with a ttl and a time of expiry ends at the earlier of the two; with a ttl of 0 it does not end."""
     cluster.add(node("n1").cpu(8))
     held = reservation("held").like(pod("x").request(cpu=2)).for_labels(app="owner").many().ttl(ttl)
     held.manifest["spec"]["expires"] = rfc3339(cluster.cluster.clock.now() + expires)
@@ -124,7 +124,7 @@ def test_the_sooner_end_counts(cluster: Trial, expect: Expect, ttl: str, expires
 @pytest.mark.feature("RSV-1.expires")
 @pytest.mark.case("RV-094", severity="critical")
 def test_a_reservation_ends_with_its_node(cluster: Trial, expect: Expect) -> None:
-    """The node of a reservation is deleted: the reservation is Failed, so that nobody counts on it."""
+    """The node of a reservation is deleted: the reservation is Failed."""
     cluster.add(node("n1").cpu(8))
     cluster.reserve(reservation("held").like(pod("x").request(cpu=2)).for_labels(app="owner").many())
     expect.available("held")

@@ -266,7 +266,7 @@ def test_reservations_ignored(cluster: Trial, expect: Expect) -> None:
 @pytest.mark.feature("RSV-3.order")
 @pytest.mark.case("RV-024", severity="normal")
 def test_order(cluster: Trial, expect: Expect) -> None:
-    """Of several reservations the one with the lowest order is used first, on whichever node it is."""
+    """Of several reservations the one with the lowest order is used first, independent of its node."""
     cluster.add(node("n1").cpu(SMALL), node("n2").cpu(SMALL))
     cluster.reserve(
         reservation("third").like(pod("x").request(cpu=2)).for_labels(app="owner"),

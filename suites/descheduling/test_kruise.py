@@ -120,7 +120,7 @@ def test_a_workload_of_kruise_keeps_its_budget(cluster: Trial, start_descheduler
 @pytest.mark.case("DC-051", severity="normal")
 @pytest.mark.parametrize("kind", list(KINDS))
 def test_the_only_replica_of_kruise_stays(cluster: Trial, start_descheduler: StartDescheduler, kind: str) -> None:
-    """A workload of one replica may lose none, although two of its pods exist: the job fails for good."""
+    """A workload of one replica may lose none, although two of its pods exist: the job fails."""
     with_nodes(cluster, "n1", "n2")
     owner = workload(cluster, kind, "web", 1)
     fill(cluster, owner, ["web-0", "web-1"])

@@ -174,7 +174,7 @@ def test_a_paused_job_does_nothing(cluster: Trial, start_descheduler: StartDesch
 @pytest.mark.feature("MIG-1.budgets")
 @pytest.mark.case("MG-006", severity="critical")
 def test_a_budget_holds_an_eviction_back(cluster: Trial, start_descheduler: StartDescheduler) -> None:
-    """A PodDisruptionBudget refuses the eviction: the pod stays and the job says so; then the budget allows it."""
+    """A PodDisruptionBudget refuses the eviction: the pod stays, the job has the reason; then the budget allows it."""
     with_nodes(cluster, "n1", "n2")
     name = spread_victim(cluster, "web", 3)
     cluster.apply(disruption_budget("keep", {"app": "web"}, min_available=3))
@@ -295,7 +295,7 @@ def test_jobs_of_one_workload_fill_their_own_reservations(cluster: Trial, start_
 @pytest.mark.feature("MIG-2.filter")
 @pytest.mark.case("MG-021", severity="critical")
 def test_a_lone_pod_is_not_migrated(cluster: Trial, expect: Expect, start_descheduler: StartDescheduler) -> None:
-    """A workload of one replica may lose none: the job fails for good and the pod stays."""
+    """A workload of one replica may lose none: the job fails and the pod stays."""
     with_nodes(cluster, "n1", "n2")
     name = spread_victim(cluster, "single", 1)
     start_descheduler({})

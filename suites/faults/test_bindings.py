@@ -32,7 +32,7 @@ def pause(cluster: Trial, seconds: float, *, real: float) -> None:
 
 
 def witnessed(cluster: Trial, expect: Expect) -> None:
-    """Wait until the scheduler knows the nodes: a bound pod shows it."""
+    """Wait until the scheduler has received the nodes: a bound pod shows it."""
     cluster.submit(pod("witness"))
     expect.bound("witness", within=90)
     cluster.delete("witness")
@@ -74,7 +74,7 @@ def test_a_pod_of_the_same_name_is_another_pod(cluster: Trial, expect: Expect, l
     witnessed(cluster, expect)
     link.refuse(500)
     cluster.submit(pod("p"))
-    assert cluster.cluster.wait(lambda: link.refused >= 2, within=60), "the binding was to be tried, and looked at"
+    assert cluster.cluster.wait(lambda: link.refused >= 2, within=60), "expected a binding and a read of the pod"
     first = cluster.pod("p").metadata.uid
     cluster.delete("p")
     cluster.submit(pod("p").node_name("n1"))

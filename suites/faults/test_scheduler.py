@@ -46,7 +46,7 @@ def pause(cluster: Trial, seconds: float, *, real: float) -> None:
 def add(cluster: Trial, expect: Expect, *nodes: NodeBuilder) -> None:
     """Add nodes, and wait until the scheduler works: only a bound pod shows that for a foreign scheduler.
 
-    The scheduler hears of nodes and of their devices on separate watches, whose order is not defined. A pod that came
+    The scheduler receives nodes and their devices on separate watches, whose order is not defined. A pod that came
     between the two would be bound without devices, as one on a node that reports none.
     """
     cluster.add(*nodes)
@@ -92,7 +92,7 @@ def test_killed_while_it_binds(cluster: Trial, expect: Expect, running: Subject,
     names = submit(cluster, 0, 8)
     assert cluster.cluster.wait(lambda: some_bound(cluster), within=30)
     running.kill()
-    assert link.answers[201] == heard, "it died before it heard of any binding"
+    assert link.answers[201] == heard, "the scheduler must die before any answer to a binding"
     link.delay = 0.0
     names += submit(cluster, 8, 16)
     running.start_again()
@@ -171,7 +171,7 @@ def test_bindings_are_carried_out_unheard(cluster: Trial, expect: Expect, link: 
         link.cut()
         names += submit(cluster, 4, 6)
         pause(cluster, outage, real=5)
-    assert link.lost >= 4  # who sends a binding again is told that it is there already
+    assert link.lost >= 4  # a binding that is sent again is answered with 409
     link.heal()
     names += submit(cluster, 6, 8) if outage else submit(cluster, 4, 8)
     check(cluster, expect, names)

@@ -43,7 +43,7 @@ def test_gangs_that_list_each_other_in_a_circle_wait_and_say_for_whom(cluster: T
 @pytest.mark.case("GA-061", severity="critical")
 @pytest.mark.parametrize("mode", ["nonstrict", "Lenient", "[]"])
 def test_an_unknown_mode_is_strict(cluster: Trial, expect: Expect, mode: str) -> None:
-    """A gang of three on two cards holds neither of them: a pod that wants both is bound."""
+    """A gang of three on two cards holds neither of them: a pod that requests both is bound."""
     cluster.add(node("n1").cards(2))
     cluster.apply(gang("train", 3).annotation(GANG_MODE, mode))
     cluster.submit(*workers("train", 3))

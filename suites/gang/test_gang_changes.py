@@ -64,7 +64,7 @@ def test_the_waiting_time_of_annotated_pods_has_units(cluster: Trial, expect: Ex
 def test_a_member_is_replaced_after_a_restart(cluster: Trial, expect: Expect, subject: Subject | None) -> None:
     """A scheduler that never saw the gang start binds a member that comes for one that is gone, below the minimum."""
     if subject is None:
-        pytest.skip("needs a scheduler that the harness started; somebody else runs this one")
+        pytest.skip("needs a scheduler that the harness started, found one that was deployed")
     cluster.add(node("n1").cards(3))
     cluster.apply(gang("train", 3))
     cluster.submit(*workers("train", 3))

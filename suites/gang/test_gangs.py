@@ -461,7 +461,7 @@ def test_annotated_pods_start_together(cluster: Trial, expect: Expect) -> None:
 @pytest.mark.feature("GANG-5.unreadable")
 @pytest.mark.case("GA-041", severity="normal")
 def test_an_unreadable_minimum_is_told(cluster: Trial, expect: Expect) -> None:
-    """min-available is no number: the pod says so, and other pods are bound."""
+    """min-available is no number: the pod's condition names the mistake, and other pods are bound."""
     cluster.add(node("n1").cards(2))
     cluster.submit(pod("odd").gpus(1).in_light_gang("light", "two"), pod("other").gpus(1))
     expect.bound("other")

@@ -127,7 +127,7 @@ def test_a_gang_waits_for_its_quota_as_a_whole(cluster: Trial, expect: Expect) -
 @pytest.mark.needs(Capability.OWN_CLUSTER)  # priority classes
 def test_of_more_members_than_the_minimum_the_more_important_start(cluster: Trial, expect: Expect) -> None:
     """A gang of two has four members when a node with two cards comes: the two members of higher priority are bound,
-    whatever the order in which the members came."""
+    independent of the order in which the members were created."""
     classes = {level: f"{cluster.name}-{level}" for level in ("low", "top")}
     for level, value in (("low", 10), ("top", 100)):
         found = priority_class(classes[level], value, preempts=False)  # no member takes the place of another

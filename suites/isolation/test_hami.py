@@ -37,6 +37,7 @@ from seatrial.scheduler.api.extension import KOORD_SCHEDULER
 
 pytestmark = [pytest.mark.needs(Capability.NODES)]
 
+PLUGINS = "vendor-plugins"  # the profile that writes what the plugins of vendors read
 FOLDER = "/usr/local/vgpu"
 LIBRARY = f"{FOLDER}/libvgpu.so"
 LOCK = "/tmp/vgpulock"  # noqa: S108 the protocol's own path
@@ -81,6 +82,18 @@ def test_a_share_in_bytes_is_limited_to_its_bytes(cluster: Trial, expect: Expect
     assert inside.env["LD_PRELOAD"] == LIBRARY
     assert {LIBRARY, LOCK} <= set(inside.mounts)
     assert CACHE not in inside.env, "no monitor was requested"
+
+
+@pytest.mark.profile(PLUGINS)
+@pytest.mark.feature("DEV-8.library-in-container")
+@pytest.mark.case("IS-042", severity="normal")
+def test_the_plugin_finds_its_pods_by_label(cluster: Trial, expect: Expect) -> None:
+    """With vendors' plugins an isolated share has the label with its node by which HAMi's plugin selects its pods."""
+    cluster.add(node("n1").gpus("a10", 1).isolation())
+    cluster.submit(pod("a").gpu_share(50).isolated().scheduler(PLUGINS), pod("b").gpu_share(20).scheduler(PLUGINS))
+    a, b = expect.bound("a", "b")
+    assert a.metadata.labels.get("hami.io/vgpu-node") == "n1"
+    assert "hami.io/vgpu-node" not in b.metadata.labels
 
 
 @pytest.mark.feature("DEV-8.library-in-container")
@@ -296,7 +309,7 @@ def test_the_released_tenants(cluster: Trial, expect: Expect, tmp_path: Path) ->
         tenant["metadata"]["namespace"] = cluster.name
         tenant["metadata"]["annotations"] = {MONITOR_ANNOTATION: "true"}
         tenant["spec"]["nodeSelector"] = {TRIAL_LABEL: cluster.name}
-        tenant["spec"]["containers"][0] |= {"image": PROBE_IMAGE, "command": [*PROBE_COMMAND]}  # it says what it got
+        tenant["spec"]["containers"][0] |= {"image": PROBE_IMAGE, "command": [*PROBE_COMMAND]}  # it prints what it got
         cluster.apply(tenant)
 
     for number, placed in enumerate(expect.running("tenant-a", "tenant-b"), 1):

@@ -119,7 +119,7 @@ def test_cards_of_this_machine_are_given_once(cluster: Trial, expect: Expect) ->
     cluster.submit(*(pod(name).gpus(1) for name in names))
 
     def card(name: str) -> str:
-        """A process is told UUIDs by the variable of CUDA, a container minors by that of NVIDIA's runtime."""
+        """The card in the environment: CUDA's variable has UUIDs for processes, NVIDIA's has minors for containers."""
         env = cluster.container(name).env
         if "CUDA_VISIBLE_DEVICES" in env:
             return env["CUDA_VISIBLE_DEVICES"]

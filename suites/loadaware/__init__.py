@@ -1,0 +1,1 @@
+"""Cases about usage reports, and about scheduling by them."""

@@ -111,7 +111,7 @@ def rows(status: Manifest) -> dict[str, tuple[str, str, str]]:
 def test_page_cache_counts_by_policy(  # noqa: PLR0917 the fixtures and the row
     cluster: Trial, expect: Expect, start_manager: StartManager, policy: str, pod_memory: str, node_memory: str
 ) -> None:
-    """A pod with 3 Gi and a node with 3 Gi of page cache besides: they are reported where the policy says so."""
+    """A pod with 3 Gi and a node with 3 Gi of page cache besides: they are reported where the policy includes them."""
     cluster.add(node("n1").cpu(32).memory("64Gi"))
     node_use(cluster, "n1", cpu="1", memory="2Gi", pageCache="3Gi")
     start_manager({"colocation-config": {**PACE["colocation-config"], "metricMemoryCollectPolicy": policy}})

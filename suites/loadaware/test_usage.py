@@ -16,11 +16,13 @@ from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import PodBuilder, node, pod
 from seatrial.scheduler.api.numa import PRIORITY_CLASS_LABEL
-from seatrial.suites.loadaware.reports import COVERED, report, settle
+from seatrial.scheduler.api.slo import USAGE_THRESHOLDS
+from seatrial.scheduler.api.wire import to_json
+from seatrial.suites.loadaware.reports import COVERED, annotate, report, settle
 
 RELEASED, MEAN, PEAK = "load-aware", "load-aware-mean", "load-aware-peak"
 PROD, BATCH = "koord-prod", "koord-batch"
-OVER = "node(s) cpu usage exceed threshold"
+OVER, OVER_PEAK = "node(s) cpu usage exceed threshold", "node(s) cpu aggregated usage exceed threshold"
 
 pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
 
@@ -150,9 +152,66 @@ def test_peaks_decide_where_the_profile_says_so(cluster: Trial, expect: Expect) 
     report(cluster, "n1", "1", "1Gi", peak="18")
     settle(cluster)
     cluster.submit(small("a", PEAK))
-    expect.pending("a", saying="node(s) cpu aggregated usage exceed threshold")
+    expect.pending("a", saying=OVER_PEAK)
     report(cluster, "n1", "1", "1Gi", peak="3")
     expect.bound("a")
+
+
+@pytest.mark.profile(PEAK)
+@pytest.mark.feature("SCORE-3.filter")
+@pytest.mark.case("LA-035", severity="critical")
+def test_a_node_has_thresholds_of_its_own(cluster: Trial, expect: Expect) -> None:
+    """A node's annotation limits p95 without a duration, so that the longest counts; the profile limits 5 minutes."""
+    machines(cluster, "n1")
+    report(cluster, "n1", "1", "1Gi", peak="3", long_peak="18")
+    settle(cluster)
+    cluster.submit(small("by-profile", PEAK))
+    expect.bound("by-profile")
+    own = {"aggregatedUsage": {"usageThresholds": {"cpu": 65}, "usageAggregationType": "p95"}}
+    annotate(cluster, "/api/v1/nodes/n1", USAGE_THRESHOLDS, to_json(own).decode())
+    settle(cluster)
+    cluster.submit(small("by-node", PEAK))
+    expect.pending("by-node", saying=OVER_PEAK)
+    report(cluster, "n1", "1", "1Gi", peak="18", long_peak="3")
+    expect.bound("by-node")
+
+
+@pytest.mark.profile(RELEASED)
+@pytest.mark.feature("SCORE-3.filter")
+@pytest.mark.case("LA-036", severity="critical")
+def test_a_pod_that_is_reported_counts_once(cluster: Trial, expect: Expect) -> None:
+    """8 of 20 cores are used; a new pod's estimate of 6.8 cores makes 74 percent. A report that has the pod's own usage
+    says that its 8 cores are among these: 40 percent."""
+    machines(cluster, "n1")
+    report(cluster, "n1", "0", "0")
+    settle(cluster)
+    cluster.submit(pod("holder").request(cpu=8, memory="1Gi").label(PRIORITY_CLASS_LABEL, PROD).scheduler(RELEASED))
+    expect.running("holder")
+    report(cluster, "n1", "8", "4Gi")
+    settle(cluster)
+    cluster.submit(small("a"))
+    expect.pending("a", saying=OVER)
+    report(cluster, "n1", "8", "4Gi", pods={"holder": ("8", "1Gi", PROD)})
+    expect.bound("a")
+
+
+@pytest.mark.profile(PEAK)
+@pytest.mark.feature("SCORE-3.filter")
+@pytest.mark.case("LA-037", severity="critical")
+def test_estimates_count_limits_and_end_with_their_pods(cluster: Trial, expect: Expect) -> None:
+    """A pod that requests 1 core and may use 14 is estimated at 11.9 of 20; one of 4 more would make 76 percent. When
+    the first is gone, the second is placed by the same report."""
+    machines(cluster, "n1")
+    report(cluster, "n1", "0", "0")
+    settle(cluster)
+    first = pod("first").request(cpu=1, memory="1Gi").scheduler(PEAK)
+    first.manifest["spec"]["containers"][0]["resources"]["limits"] = {"cpu": "14"}
+    cluster.submit(first)
+    expect.running("first")
+    cluster.submit(pod("second").request(cpu=4, memory="1Gi").scheduler(PEAK))
+    expect.pending("second", saying=OVER_PEAK)
+    cluster.delete("first")
+    expect.bound("second")
 
 
 @pytest.mark.profile(RELEASED)

@@ -1,0 +1,1 @@
+"""Cases that apply the examples of Koordinator's release posts."""

@@ -1,1 +1,1 @@
-
+"""Cases about preemption: victims, nominated nodes, and preemption by gangs."""

@@ -99,6 +99,30 @@ def test_a_gang_that_does_not_fit_even_so_evicts_nobody(classes: Trial, expect: 
     assert nominated(classes, *names("train", 3)) == ["", "", ""]
 
 
+@pytest.mark.feature("PRE-2.whole-gang-only")
+@pytest.mark.case("JP-053", severity="critical")
+def test_a_victim_whose_deletion_was_refused_goes_later(
+    classes: Trial, expect: Expect, subject: Subject | None
+) -> None:
+    """The API server refuses deletions for three seconds, after the room for the gang was chosen: the victim goes as
+    soon as it can."""
+    if subject is None:
+        pytest.skip("needs a scheduler that the harness started; the harness did not start this one")
+    hosts(classes, n1=1)
+    classes.submit(filler("low", "n1"))
+    expect.running("low")
+    classes.apply(gang("train", 1))
+    with subject.troubled() as link:
+        link.refuse(500, lambda request: request.method == "DELETE")
+        classes.submit(*workers("train", 1))
+        assert classes.cluster.wait(lambda: link.refused >= 1, within=30), "the victim was to be deleted"
+        classes.cluster.wait(lambda: False, within=3)
+        assert left(classes) == ["low"]
+        link.heal()
+        expect.gone("low", within=20)
+    expect.running("train-0")
+
+
 @pytest.mark.feature("PRE-2.whole-jobs")
 @pytest.mark.case("JP-003", severity="blocker")
 def test_no_job_loses_a_part_of_its_pods(classes: Trial, expect: Expect) -> None:
@@ -384,7 +408,7 @@ def test_each_member_has_its_nominated_node(classes: Trial, expect: Expect) -> N
 @pytest.mark.feature("PRE-3.holds-capacity")
 @pytest.mark.case("JP-030", severity="blocker")
 def test_a_smaller_pod_does_not_get_the_nominated_room(classes: Trial, expect: Expect) -> None:
-    """One victim ends at once, the other one later. Meanwhile a pod of half a card waits for the free card in vain."""
+    """One victim ends at once, the other one later. Meanwhile a pod of half a card does not get the free card."""
     hosts(classes, n1=1, n2=1)
     classes.submit(filler("quick", "n1"), filler("slow", "n2", grace=15))
     expect.running("quick", "slow")
@@ -446,9 +470,9 @@ def test_a_gang_whose_nominated_node_is_gone_is_planned_again(classes: Trial, ex
 @pytest.mark.feature("PRE-3.restart")
 @pytest.mark.case("JP-033", severity="critical")
 def test_restarted_between_eviction_and_binding(classes: Trial, expect: Expect, subject: Subject | None) -> None:
-    """The scheduler is killed while the victims terminate: its successor keeps the room and evicts nobody else."""
+    """The scheduler is killed while the victims terminate: its successor keeps the room and evicts no other pod."""
     if subject is None:
-        pytest.skip("needs a scheduler that the harness started; somebody else runs this one")
+        pytest.skip("needs a scheduler that the harness started, found one that was deployed")
     hosts(classes, n1=1, n2=1, n3=1, n4=1)
     classes.submit(
         *(filler(f"low-{number}", f"n{number}", grace=10) for number in (1, 2)),
@@ -475,9 +499,9 @@ def test_restarted_between_eviction_and_binding(classes: Trial, expect: Expect, 
 def test_a_successor_gives_the_room_back_when_a_member_is_deleted(
     classes: Trial, expect: Expect, subject: Subject | None
 ) -> None:
-    """As JP-031, but the scheduler is another one by then, which knows the room from the members' status only."""
+    """As JP-031, but the scheduler was replaced meanwhile: the new one has the room only from the members' status."""
     if subject is None:
-        pytest.skip("needs a scheduler that the harness started; somebody else runs this one")
+        pytest.skip("needs a scheduler that the harness started, found one that was deployed")
     hosts(classes, n1=1, n2=1)
     classes.submit(filler("quick", "n1"), filler("slow", "n2", grace=300))
     expect.running("quick", "slow")

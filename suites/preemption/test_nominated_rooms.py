@@ -1,4 +1,4 @@
-"""Preemptors beside each other: whose room counts for whom, and what is said when a nomination ends."""
+"""Several preemptors: which nominated room counts for which pod, and the messages when a nomination ends."""
 
 import pytest
 

@@ -44,7 +44,7 @@ def end(cluster: Trial, name: str) -> None:
 @pytest.mark.feature("PRE-1.freed-place")
 @pytest.mark.case("PR-030", severity="critical")
 def test_the_nominated_node_is_written(classes: Trial, expect: Expect) -> None:
-    """While its victim terminates, the pod's status names the node, and the victim says why it ends."""
+    """While its victim terminates, the pod's status names the node, and the victim's condition has the reason."""
     classes.add(node("n1").cpu(4))
     classes.submit(of("low", "victim", 4))
     expect.running("victim")
@@ -139,6 +139,22 @@ def test_a_more_important_pod_ends_lesser_nominations(classes: Trial, expect: Ex
     expect.nominated("lesser", "")
     thaw(classes, "n1")
     assert expect.bound("greater").spec.node_name == "n1"
+
+
+@pytest.mark.feature("PRE-1.freed-place")
+@pytest.mark.case("PR-045", severity="normal")
+@pytest.mark.needs(Capability.VIRTUAL_TIME)
+def test_a_nomination_ends_where_it_cannot_help_any_more(classes: Trial, expect: Expect) -> None:
+    """The node is cordoned while its victim terminates: the nomination is taken back, and others can have the node."""
+    classes.add(node("n1").cpu(4))
+    classes.submit(of("low", "victim", 4))
+    expect.running("victim")
+    freeze(classes, "n1")
+    classes.submit(of("high", "high", 4))
+    expect.gone("victim")
+    expect.nominated("high", "n1")
+    assert classes.call("PATCH", "/api/v1/nodes/n1", {"spec": {"unschedulable": True}}).ok
+    expect.nominated("high", "", within=700)  # a waiting pod is tried again every five to ten minutes
 
 
 @pytest.mark.feature("PRE-1.minimal-victims")

@@ -92,7 +92,7 @@ def test_gpus_by_model(cluster: Trial, expect: Expect) -> None:
         assert orjson.loads(read(cluster, root)["metadata"]["annotations"][TOTAL_RESOURCE])[CARD] == cards
         team = quota(named(cluster, f"{model}-team")).limits({}, {CARD: 100}).below(root)
         cluster.apply(team.label(TREE_ID, named(cluster, model)).manifest)
-    cluster.cluster.wait(lambda: False, within=2)  # the scheduler hears of quotas and pods in no fixed order
+    cluster.cluster.wait(lambda: False, within=2)  # the order of the watches for quotas and pods is not defined
 
     cluster.submit(
         *(

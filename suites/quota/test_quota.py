@@ -159,7 +159,7 @@ def test_the_weight_is_max_where_none_is_given(cluster: Trial, expect: Expect) -
 @pytest.mark.feature("QUOTA-4.scaled-min")
 @pytest.mark.case("QU-006", severity="critical")
 def test_mins_shrink_in_proportion_where_the_cluster_is_too_small(cluster: Trial, expect: Expect) -> None:
-    """Mins of 12 and 6 in a cluster with 6 cores left: 4 and 2, whatever the weights say."""
+    """Mins of 12 and 6 in a cluster with 6 cores left: 4 and 2, with any weights."""
     first = quota(named(cluster, "a")).min(cpu=6).max(cpu=12).weight(cpu=100)
     second = quota(named(cluster, "b")).min(cpu=12).max(cpu=12).weight(cpu=1)
     assert shares(cluster, expect, 6, first, second) == (2, 4)

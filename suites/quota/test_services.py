@@ -88,7 +88,7 @@ def test_a_pod_that_waits_for_its_quota_is_explained(cluster: Trial, expect: Exp
 @pytest.mark.feature("QUOTA-12.inside", "QUOTA-8.non-preemptible")
 @pytest.mark.case("QU-095", severity="critical")
 def test_no_pod_dies_for_another_quota(cluster: Trial, expect: Expect) -> None:
-    """A pod above its own quota preempts nobody of another quota, whatever its priority, nor of the default quota."""
+    """A pod above its own quota preempts no pod of another quota or of the default quota, whatever its priority."""
     cluster.apply(priority_class("quota-low", 1000), priority_class("quota-high", 9000))
     cluster.add(node("n1").cpu(8))
     make(cluster, quota(named(cluster, "a")).max(cpu=2), quota(named(cluster, "b")).max(cpu=8))

@@ -31,7 +31,7 @@ def borrowed(cluster: Trial, expect: Expect) -> list[str]:
 @pytest.mark.case("QU-080", severity="normal")
 @pytest.mark.long(150)
 def test_short_overuse_costs_nothing(cluster: Trial, expect: Expect) -> None:
-    """Demand of the lender that goes away before the delay ends evicts nobody, and the next delay is a whole one."""
+    """Demand of the lender that ends before the delay ends evicts no pod, and the next delay has its full length."""
     borrowed(cluster, expect)
 
     for _ in range(2):

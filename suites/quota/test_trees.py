@@ -39,7 +39,7 @@ def trees(cluster: Trial, **labels: str) -> None:
         team = quota(f"{cluster.name}-{pool}-team").max(cpu=100).below(f"{cluster.name}-{pool}-root")
         team.manifest["spec"]["max"]["memory"] = "1Ti"
         cluster.apply(team.label(TREE_ID, f"{cluster.name}-{pool}").manifest)
-    cluster.cluster.wait(lambda: False, within=2)  # the scheduler hears of quotas and pods in no fixed order
+    cluster.cluster.wait(lambda: False, within=2)  # the order of the watches for quotas and pods is not defined
 
 
 def counted(cluster: Trial, name: str, pool: str, cores: int) -> PodBuilder:

@@ -232,7 +232,7 @@ def test_changes_are_refused_word_for_word(cluster: Trial, what: str) -> None:
     before = yaml.safe_load(cluster.call("GET", path_of(cluster, f"{own}-{name}")).body)
     change = yaml.safe_load(yaml.safe_dump(change).replace("{own}", own))
 
-    # The webhook hears of pods from a watch.
+    # The webhook receives pods from a watch.
     def said() -> str:
         return str(yaml.safe_load(cluster.call("PATCH", path_of(cluster, f"{own}-{name}"), change).body).get("message"))
 
@@ -310,15 +310,14 @@ def test_pods_of_a_tree_get_its_node_selector(cluster: Trial) -> None:
         quota(f"{cluster.name}-t").max(cpu=2).label(TREE_ID, cluster.name).manifest,
         quota(f"{cluster.name}-x").max(cpu=2).manifest,
     )
-    cluster.cluster.wait(lambda: False, within=2)  # the webhook hears of the profile from a watch
+    cluster.cluster.wait(lambda: False, within=2)  # the webhook receives the profile from a watch
 
     cluster.submit(pod("inside").quota(f"{cluster.name}-t"), pod("outside").quota(f"{cluster.name}-x"))
 
     stored = {pod["metadata"]["name"]: pod["spec"].get("affinity") for pod in raw_pods(cluster)}
-    required = stored["inside"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
-    assert required["nodeSelectorTerms"] == [
-        {"matchExpressions": [{"key": "pool", "operator": "In", "values": ["big"]}]}
-    ]
+    terms = [{"matchExpressions": [{"key": "pool", "operator": "In", "values": ["big"]}]}]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    assert stored["inside"] == {"nodeAffinity": required}
     assert not stored["outside"]
 
 

@@ -85,7 +85,7 @@ def test_min_above_max_is_bounded_by_max(cluster: Trial) -> None:
 @pytest.mark.case("QU-072", severity="normal")
 @pytest.mark.parametrize("digits", [60, 1_000_000])
 def test_huge_amounts_delay_nobody(cluster: Trial, expect: Expect, digits: int) -> None:
-    """A max of so many digits is refused by the schema or counts as an amount; a pod of another quota is bound."""
+    """A max with many digits is refused by the schema or counts as an amount; a pod of another quota is bound."""
     cluster.add(node("n1").cpu(8).memory("64Gi"))
     make(cluster, quota(named(cluster, "good")).max(cpu=4))
     path = QUOTAS_PATH.replace("/elasticquotas", f"/namespaces/{cluster.name}/elasticquotas")

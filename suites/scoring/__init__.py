@@ -1,0 +1,1 @@
+"""Cases about filters, scores, queue order and diagnosis."""

@@ -5,7 +5,7 @@ import pytest
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
-from seatrial.scheduler.api.builders import node, pod
+from seatrial.scheduler.api.builders import node, pod, priority_class
 
 pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
 
@@ -34,3 +34,20 @@ def test_the_condition_is_kept_up_to_date(cluster: Trial, expect: Expect) -> Non
     expect.pending("large", saying="0/2 nodes are available: 2 Insufficient cpu", within=400)
 
     assert since() == first
+
+
+@pytest.mark.feature("SHELL-5.refusal")
+@pytest.mark.case("SH-027", severity="normal")
+def test_the_message_counts_nodes_by_reason(cluster: Trial, expect: Expect) -> None:
+    """Two nodes lack CPU, one of them memory too. Both are too small even when empty, so preemption is no help, though
+    there is a pod of lower priority."""
+    cluster.apply(priority_class("trial-low", 10), priority_class("trial-high", 1000))
+    cluster.add(node("n1").cpu(2).memory("64Gi"), node("n2").cpu(2).memory("4Gi"))
+    cluster.submit(pod("low").request(cpu=1).priority_class("trial-low"))
+    expect.running("low")
+    cluster.submit(pod("large").request(cpu=4, memory="8Gi").priority_class("trial-high"))
+    expect.pending(
+        "large",
+        saying="0/2 nodes are available: 1 Insufficient memory, 2 Insufficient cpu. "
+        "preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling.",
+    )

@@ -94,7 +94,7 @@ def test_pods_with_cards_use_them(cluster: Trial, expect: Expect) -> None:
 def test_every_requested_resource_counts_as_requested(cluster: Trial, expect: Expect, names: tuple[str, str]) -> None:
     """A pod with CPUs and a scarce resource goes to the node that has no other scarce resource.
 
-    The other node has many more resources, so the percentage would speak for it if what is requested were not counted.
+    The other node has many more resources, so the percentage would favour it if the pod's request were not counted.
     """
     plain, other = names
     cluster.add(node("x"), node("y"))

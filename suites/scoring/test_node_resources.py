@@ -11,6 +11,7 @@ from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import PodBuilder, node, pod
+from seatrial.scheduler.api.transport import STRATEGIC_MERGE_PATCH
 from seatrial.suites.scoring.rules import (
     HOST,
     ZONE,
@@ -105,6 +106,27 @@ def test_limits_are_requests_where_none_are_given(cluster: Trial, expect: Expect
     cluster.submit(limited, level)
     waits(expect, "limited", "Insufficient cpu")
     waits(expect, "level", "Insufficient cpu")
+
+
+@pytest.mark.feature("SCORE-4.fit")
+@pytest.mark.case("SC-178", severity="critical")
+def test_a_resized_pod_counts_with_its_new_amount(cluster: Trial, expect: Expect) -> None:
+    """A running pod grows in place: what it took is free no more; it shrinks again, and the waiting pod is placed."""
+    cluster.add(node("n1").cpu(4))
+    cluster.submit(given("grows").request(cpu=1))
+    expect.running("grows")
+
+    def resize(cpu: str) -> None:
+        containers = [{"name": "main", "resources": {"requests": {"cpu": cpu}, "limits": {"cpu": cpu}}}]
+        path = f"/api/v1/namespaces/{cluster.name}/pods/grows/resize"
+        assert cluster.call("PATCH", path, {"spec": {"containers": containers}}, kind=STRATEGIC_MERGE_PATCH).ok
+        cluster.cluster.wait(lambda: False, within=1)
+
+    resize("3")
+    cluster.submit(given("waits").request(cpu=2))
+    waits(expect, "waits", "Insufficient cpu")
+    resize("1")
+    expect.bound("waits")
 
 
 # -- volumes -----------------------------------------------------------------------------------------------------------

@@ -49,6 +49,18 @@ def test_a_toleration_names_key_and_value(cluster: Trial, expect: Expect) -> Non
 
 
 @pytest.mark.feature("SCORE-4.selectors")
+@pytest.mark.case("SC-180", severity="normal")
+@pytest.mark.parametrize(("tainted", "other"), [("n1", "n2"), ("n2", "n1")])
+def test_a_tolerated_taint_costs_nothing(cluster: Trial, expect: Expect, tainted: str, other: str) -> None:
+    """A pod tolerates the NoSchedule taint of the emptier node, by that effect alone: it goes there."""
+    cluster.add(node(tainted).cpu(64).memory("256Gi").taint("team"), node(other).cpu(4).memory("16Gi"))
+    toleration = {"key": "team", "operator": "Exists", "effect": "NoSchedule"}
+    cluster.submit(given("p", tolerations=[toleration]).request(cpu=2, memory="8Gi"), given("q").request(cpu=2))
+    assert expect.bound("p").spec.node_name == tainted
+    assert expect.bound("q").spec.node_name == other
+
+
+@pytest.mark.feature("SCORE-4.selectors")
 @pytest.mark.case("SC-122", severity="normal")
 def test_prefer_no_schedule_outweighs_utilisation(cluster: Trial, expect: Expect) -> None:
     """A pod goes to the fuller node, because the emptier one has a PreferNoSchedule taint; for both names."""

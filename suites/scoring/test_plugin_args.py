@@ -14,7 +14,7 @@ ARGS, PACKING, RATIO = "plugin-args", "packing-nodes", "ratio-nodes"
 
 
 def fill(cluster: Trial, expect: Expect, **cpu: int) -> None:
-    """Occupy so many CPUs of each node, and as many GiB."""
+    """Occupy the given number of CPUs of each node, and the same number of GiB of memory."""
     cluster.submit(
         *(pod(f"on-{name}").request(cpu=count, memory=f"{count}Gi").select({HOST: name}) for name, count in cpu.items())
     )
@@ -31,6 +31,18 @@ def test_added_affinity_limits_a_profile(cluster: Trial, expect: Expect) -> None
     expect.pending("large", saying="affinity")
     cluster.submit(pod("usual").request(cpu=16))
     assert expect.bound("usual").spec.node_name == "n1"
+
+
+@pytest.mark.profile(ARGS)
+@pytest.mark.case("SH-028", severity="normal")
+@pytest.mark.parametrize(("preferred", "other"), [("n1", "n2"), ("n2", "n1")])
+def test_added_preferences_count_for_a_profile(cluster: Trial, expect: Expect, preferred: str, other: str) -> None:
+    """A pod of the profile goes to the small node that its added affinity prefers; one of the default to the large."""
+    cluster.add(node(other).cpu(64).memory("256Gi").label("disk", "fast"))
+    cluster.add(node(preferred).cpu(4).memory("16Gi").label("disk", "fast").label("tier", "gold"))
+    cluster.submit(pod("p").request(cpu=2, memory="8Gi").scheduler(ARGS), pod("usual").request(cpu=2, memory="8Gi"))
+    assert expect.bound("p").spec.node_name == preferred
+    assert expect.bound("usual").spec.node_name == other
 
 
 @pytest.mark.profile(ARGS)

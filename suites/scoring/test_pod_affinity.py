@@ -15,6 +15,7 @@ from seatrial.suites.scoring.rules import (
     REQUIRED,
     apart_from,
     given,
+    patch,
     spread,
     term,
     waits,
@@ -78,6 +79,28 @@ def test_terms_select_namespaces(cluster: Trial, expect: Expect) -> None:
     )
     expect.bound("placed")
     waits(expect, "refused", "anti-affinity")
+
+
+@pytest.mark.feature("SCORE-4.affinity")
+@pytest.mark.case("SC-179", severity="critical")
+def test_labels_of_a_namespace_come_and_go(cluster: Trial, expect: Expect) -> None:
+    """Anti-affinity to pods in namespaces of a team concerns the pods of this one while it has the team's label."""
+    cluster.add(node("n1"))
+    cluster.submit(given("first", "b"))
+    expect.bound("first")
+    rule = apart_from("b", namespaceSelector={"matchLabels": {"team": cluster.name}})
+    cluster.submit(given("before", affinity=rule))
+    expect.bound("before")
+
+    def team(label: str | None) -> None:
+        patch(cluster, f"/api/v1/namespaces/{cluster.name}", {"metadata": {"labels": {"team": label}}})
+        cluster.cluster.wait(lambda: False, within=1)
+
+    team(cluster.name)
+    cluster.submit(given("within", affinity=rule))
+    waits(expect, "within", "anti-affinity")
+    team(None)
+    expect.bound("within")
 
 
 @pytest.mark.feature("SCORE-4.affinity")

@@ -57,7 +57,7 @@ def test_backoff_has_a_maximum(cluster: Trial, expect: Expect, link: Link) -> No
 
 @pytest.mark.case("SC-162", severity="critical")
 def test_a_gated_pod_is_not_tried(cluster: Trial, expect: Expect) -> None:
-    """A gated pod fits nowhere: nothing is written about it; it holds no room and preempts nobody."""
+    """A gated pod fits on no node: no condition is written for it; it holds no room and preempts no pod."""
     cluster.apply(priority_class("queue-top", 100_000))
     cluster.add(node("n1").cpu(4))
     cluster.submit(pod("runs").request(cpu=4))
@@ -76,7 +76,7 @@ def test_a_gated_pod_is_not_tried(cluster: Trial, expect: Expect) -> None:
 
 @pytest.mark.case("SC-163", severity="normal")
 def test_a_pod_that_is_being_deleted_is_not_placed(cluster: Trial, expect: Expect) -> None:
-    """A waiting pod is deleted, and a finalizer keeps it: it preempts nobody, though it could."""
+    """A waiting pod that could preempt is deleted, and a finalizer keeps it: it preempts no pod."""
     cluster.apply(priority_class("queue-high", 9000), priority_class("queue-low", 1000))
     cluster.add(node("n1").cpu(2))
     leaving = pod("leaving").request(cpu=4).priority_class("queue-high")

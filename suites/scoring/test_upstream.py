@@ -198,7 +198,7 @@ def volume(cluster: Trial, name: str, claim: str, where: str) -> None:
         found = orjson.loads(cluster.call("GET", path).body)
         return bool(found["status"].get("phase") == "Bound")
 
-    # kube-controller-manager binds the two. It calls a claim lost that says it is bound before the volume is known.
+    # kube-controller-manager binds the two. It marks a claim as lost that is marked as bound before the volume exists.
     if not cluster.cluster.wait(bound, within=2):
         assert cluster.call("PATCH", f"{path}/status", {"status": {"phase": "Bound"}}).ok
         completed = {"metadata": {"annotations": {"pv.kubernetes.io/bind-completed": "yes"}}}

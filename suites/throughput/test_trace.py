@@ -12,7 +12,7 @@ from seatrial.scheduler.api.builders import node
 
 RECORDED = Path(__file__).parent / "recorded.csv"
 LATE = 5.0  # seconds in which a pod that fits must be bound
-FASTER = 5  # in real time the trace's time passes so many times as fast
+FASTER = 5  # in real time the trace is replayed this many times faster
 
 pytestmark = [pytest.mark.needs(Capability.NODES)]
 

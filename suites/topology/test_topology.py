@@ -145,7 +145,7 @@ def test_the_tree_follows_the_labels(cluster: Trial, expect: Expect) -> None:
     ids=["unknown-parent", "cycle", "two-roots", "no-nodes"],
 )
 def test_layers_that_are_no_chain(cluster: Trial, expect: Expect, layers: list[tuple[str, str]], told: str) -> None:
-    """The topology is changed to layers that are no chain: an event says why, and the layers of before are used."""
+    """The topology is changed to layers that are no chain: an event has the reason; the previous layers stay in use."""
     crowded(cluster, expect)
     assert cluster.cluster.wait(lambda: bool(domains(cluster)), within=30)
     entries = [{"topologyLayer": name, "parentTopologyLayer": parent, "labelKey": [SPINE]} for name, parent in layers]
@@ -197,8 +197,8 @@ def test_must_gather_finds_the_only_block(cluster: Trial, expect: Expect) -> Non
 @pytest.mark.feature("TOPO-2.must-gather", "TOPO-2.said")
 @pytest.mark.case("TO-011", severity="blocker")
 def test_must_gather_waits_for_one_domain(cluster: Trial, expect: Expect) -> None:
-    """No block has five of the ten free cards: the gang of five waits and says how many fit where. When a pod leaves a
-    block of four cards, that is still too few; a third node in b3 has room."""
+    """No block has five of the ten free cards: the gang of five waits, and its message has the number that fits
+    in each block. When a pod leaves a block of four cards, that is still too few; a third node in b3 has room."""
     crowded(cluster, expect)
     cluster.apply(gang("train", 5).gather("BlockLayer", MUST))
     cluster.submit(*workers("train", 5))
@@ -345,7 +345,7 @@ def test_a_gang_group_gathers_as_one(cluster: Trial, expect: Expect) -> None:
 @pytest.mark.feature("TOPO-2.waking")
 @pytest.mark.case("TO-020", severity="critical")
 def test_a_topology_that_comes_later_wakes_the_gang(cluster: Trial, expect: Expect) -> None:
-    """Without a ClusterNetworkTopology the gang waits and says so; it is bound in one block when there is one."""
+    """Without a ClusterNetworkTopology the gang waits with that reason; it is bound in one block when there is one."""
     cluster.add(placed_in("b1-0", "s1", "b1"), placed_in("b2-0", "s1", "b2"), placed_in("b2-1", "s1", "b2"))
     cluster.apply(gang("train", 4).gather("BlockLayer", MUST))
     cluster.submit(*workers("train", 4))
@@ -382,7 +382,7 @@ def test_a_node_that_comes_later_wakes_the_gang(cluster: Trial, expect: Expect) 
 def test_restarted_while_a_gang_waits(cluster: Trial, expect: Expect, subject: Subject | None) -> None:
     """The scheduler is killed while a gang of four waits for a block; its successor gathers it when a pod leaves."""
     if subject is None:
-        pytest.skip("needs a scheduler that the harness started; somebody else runs this one")
+        pytest.skip("needs a scheduler that the harness started, found one that was deployed")
     crowded(cluster, expect)
     cluster.submit(on("z", "b2-0", 1))
     expect.bound("z")

@@ -1,4 +1,4 @@
-"""The way of pods through whatever cluster the suites run on."""
+"""The way of a pod through the cluster that the suites run on."""
 
 import pytest
 

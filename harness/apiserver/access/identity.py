@@ -6,7 +6,7 @@ from typing import Any, Final
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """A user's name and groups, and what the credential says beyond them."""
+    """A user's name and groups, and further attributes of the credential."""
 
     name: str
     groups: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""Admission of pods that looks at other objects: service account, runtime class, and the namespace's pod security.
+"""Admission of pods that depends on other objects: service account, runtime class, and the namespace's pod security.
 
 Follows the plugins ServiceAccount, RuntimeClass and PodSecurity. The account `default` is not looked up: it is created
 with its namespace, and recreated when it is deleted.

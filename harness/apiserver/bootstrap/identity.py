@@ -1,4 +1,4 @@
-"""The UID of the namespace kube-system, by which clients tell clusters apart."""
+"""The UID of the namespace kube-system, by which clients distinguish clusters."""
 
 from uuid import NAMESPACE_URL, uuid5
 

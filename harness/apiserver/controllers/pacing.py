@@ -14,7 +14,7 @@ _PODS_PER_SECOND = 2_500  # pods beyond FREE for which a reconciliation may paus
 
 
 class Pacing:
-    """The earliest time of the next burst of each workload."""
+    """The earliest time of the next burst of pods of each workload, in seconds of the clock."""
 
     def __init__(self) -> None:
         self._next: dict[Hashable, float] = {}

@@ -12,14 +12,17 @@ _PHASES = {"Pending": 0, "Unknown": 1, "Running": 2}
 
 
 def phase(pod: Object) -> str:
+    """The pod's phase; Pending if the status has none."""
     return str((pod.get("status") or {}).get("phase", "Pending"))
 
 
 def is_terminating(pod: Object) -> bool:
+    """Whether the pod is deleted and its containers may still run."""
     return "deletionTimestamp" in pod["metadata"]
 
 
 def is_finished(pod: Object) -> bool:
+    """Whether the pod's phase is Succeeded or Failed."""
     return phase(pod) in {"Succeeded", "Failed"}
 
 
@@ -38,6 +41,7 @@ def condition(obj: Object, kind: str) -> Object | None:
 
 
 def is_ready(pod: Object) -> bool:
+    """Whether the pod's condition Ready is True."""
     ready = condition(pod, "Ready")
     return ready is not None and ready.get("status") == "True"
 
@@ -54,6 +58,7 @@ def available_in(pod: Object, min_ready: int, now: float) -> float | None:
 
 
 def restarts(pod: Object) -> int:
+    """The highest restart count of the pod's containers."""
     statuses = (pod.get("status") or {}).get("containerStatuses") or ()
     return max((int(status.get("restartCount", 0)) for status in statuses), default=0)
 

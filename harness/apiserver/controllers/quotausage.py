@@ -114,7 +114,7 @@ def _claim(obj: Object) -> Usage:
     return usage
 
 
-# -- which quotas look at an object ------------------------------------------------------------------------------------
+# -- which quotas count an object --------------------------------------------------------------------------------------
 
 
 def in_scope(quota: Object, collection: CollectionKey, obj: Object) -> bool:

@@ -147,7 +147,7 @@ def table(
         now: seconds since 1970, for all ages.
         list_meta: the list's metadata: resourceVersion, continue, remainingItemCount.
         printer_columns: a CRD version's `additionalPrinterColumns`.
-        include_object: what each row carries beside its cells, as the request's `includeObject` says.
+        include_object: what each row carries beside its cells, by the request's `includeObject`.
         headers: False leaves the column definitions null.
     """
     how = printer(group, plural, printer_columns)

@@ -5,7 +5,7 @@ Run by hand when Kubernetes has a new release:
     python -m seatrial.harness.apiserver.protobuf.generation VERSION FOLDER...
 
 where the folders are the sources of k8s.io/api, apimachinery, apiextensions-apiserver and kube-aggregator at VERSION
-(Apache-2.0, The Kubernetes Authors). The `.proto` files tell the types on the wire; the Go structs tell the names in
+(Apache-2.0, The Kubernetes Authors). The `.proto` files have the types on the wire; the Go structs have the names in
 JSON, and which zero values JSON leaves out: Go writes them to the wire all the same.
 """
 

@@ -219,7 +219,7 @@ class Subscription:
             self.finish()
 
     def finish(self) -> None:
-        """End the stream and tell the reader."""
+        """End the stream, and call `Reader.end`."""
         if self._open:
             self.close()
             self._reader.end()

@@ -17,7 +17,7 @@ _TRUE: Final = frozenset({"1", "t", "T", "true", "TRUE", "True"})
 
 
 def is_wanted(path: str, headers: Mapping[str, str]) -> bool:
-    """Whether the client wants line breaks. `path` has the query."""
+    """Whether the response is to have line breaks. `path` includes the query."""
     if "pretty=" in path:
         given = parse_qs(urlsplit(path).query).get("pretty")
         if given:

@@ -29,7 +29,7 @@ def encoded(response: Response, *, head: bool, close: bool, now: float) -> bytes
 
 @lru_cache(maxsize=4)
 def date_line(second: int) -> bytes:
-    """The header `date`, which RFC 9110 (6.6.1) wants of a server with a clock; clients tell time by it."""
+    """The header `date`, which RFC 9110 (6.6.1) requires of a server with a clock; clients compare clocks by it."""
     return f"date: {formatdate(second, usegmt=True)}\r\n".encode()
 
 

@@ -91,10 +91,10 @@ def _query(request: Request) -> dict[str, list[str]]:
 
 
 def _wanted(query: Mapping[str, list[str]]) -> Wanted:
-    """The streams that the client wants.
+    """The streams that the client requests.
 
     Raises:
-        ApiStatusError: 400, it wants none.
+        ApiStatusError: 400, it requests none.
     """
     flags = {name: query.get(name, [""])[-1] in _TRUE for name in _ENDS}
     if not (flags["stdin"] or flags["stdout"] or flags["stderr"]):

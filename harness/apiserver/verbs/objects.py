@@ -271,7 +271,7 @@ class Objects:
     def patch(  # noqa: PLR0917
         self, resource: Resource, key: Key, kind: str, patch: Any, options: Options, subresource: str = ""
     ) -> tuple[Item, bool]:
-        """Patch an object. The second value tells whether it was created, by server-side apply.
+        """Patch an object. The second value is whether it was created, by server-side apply.
 
         Raises:
             ApiStatusError: not found, modified since it was read, invalid, forbidden, or the patch does not apply.
@@ -468,7 +468,7 @@ class Objects:
     # -- delete -------------------------------------------------------------------------------------------------------
 
     def delete(self, resource: Resource, key: Key, options: DeleteOptions) -> tuple[Item, bool]:
-        """Delete an object, or mark it for deletion. The second value tells whether it is gone.
+        """Delete an object, or mark it for deletion. The second value is whether it is gone.
 
         Raises:
             ApiStatusError: not found, a precondition fails, or a webhook denies it.

@@ -110,7 +110,7 @@ def test_what_is_free_on_a_node() -> None:
     [
         pytest.param([{"count": 1}], "expected `model` or `vendor`, found neither", id="neither"),
         pytest.param([{"model": "a10", "vendor": "nvidia"}], "found both", id="both"),
-        pytest.param([{"vendor": "acme"}], "expected a vendor of nvidia, huawei, cambricon, amd, found 'acme'",
+        pytest.param([{"vendor": "no-such"}], "expected a vendor of nvidia, huawei, .*, found 'no-such'",
                      id="unknown-vendor"),
     ],
 )  # fmt: skip

@@ -1,6 +1,7 @@
 """Conformance of registered vendors: every part that a vendor must have, and a list of those that are missing."""
 
 import inspect
+import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from seatrial.fake_devices.machine import from_devices
 from seatrial.fake_devices.models import catalog
 from seatrial.fake_devices.table import DeviceTable
 from seatrial.fake_devices.vendors import HARDWARE
+from seatrial.harness.devices.amd import AmdProvider
 from seatrial.harness.devices.provider import Assignment, Device, Share
 from seatrial.harness.devices.tests.boundaries import SERVERS
 from seatrial.harness.devices.vendors import VENDORS
@@ -23,8 +25,9 @@ from seatrial.harness.nodes.hardware import NodeHardware
 from seatrial.scheduler.api.builders import PROBE_COMMAND
 
 ROOT = Path(fake_devices.__file__).resolve().parents[1]
-NEEDED_VERBS = {"lost", "remove", "link", "slow"}
+NEEDED_VERBS = {"lost", "remove", "slow"}
 NEEDED_VERBS_OF_CARDS = NEEDED_VERBS | {"critical", "ecc", "throttle", "reset_needed", "leak"}
+CONTRACT = "Providers know their library alone"
 
 
 def models_of(vendor: Vendor) -> list[str]:
@@ -81,8 +84,10 @@ def has_grant(vendor: Vendor) -> bool:
 
 
 def has_faults(vendor: Vendor) -> bool:
+    """All verbs for its kind; `link` where the devices have ports or links."""
     needed = NEEDED_VERBS_OF_CARDS if vendor.kind == "gpu" else NEEDED_VERBS
-    return needed <= set(vendor.hardware.faults) <= set(faults.VERBS)
+    linked = vendor.kind == "rdma" or vendor.hardware.links is not None
+    return needed <= set(vendor.hardware.faults) <= set(faults.VERBS) and linked == ("link" in vendor.hardware.faults)
 
 
 def has_health(vendor: Vendor) -> bool:
@@ -104,6 +109,13 @@ def has_resources(vendor: Vendor) -> bool:
     return bool(vendor.amounts(device)) and (vendor.kind == "rdma" or offered.get(vendor.plugin_resource) == 1)
 
 
+def has_contract(vendor: Vendor) -> bool:
+    """The import contract of providers has the provider's module."""
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    (contract,) = (contract for contract in contracts if contract["name"].startswith(CONTRACT))
+    return vendor.provider().__module__ in contract["source_modules"]
+
+
 def has_probe(vendor: Vendor) -> bool:
     """Containers print the vendor's device nodes."""
     return all(glob in " ".join(PROBE_COMMAND) for glob in vendor.probe_globs)
@@ -122,6 +134,7 @@ PARTS: Mapping[str, Callable[[Vendor], bool]] = {
     "faults": has_faults,
     "health": has_health,
     "resources": has_resources,
+    "import contract": has_contract,
     "probe": has_probe,
     "docs": has_docs,
 }
@@ -129,6 +142,9 @@ PARTS: Mapping[str, Callable[[Vendor], bool]] = {
 
 def missing_parts(vendor: Vendor) -> list[str]:
     return [part for part, has in PARTS.items() if not has(vendor)]
+
+
+LACKING = ["hardware", "stand-in", "grant", "faults", "resources", "import contract", "probe", "docs"]
 
 
 @pytest.mark.parametrize("name", sorted(VENDORS))
@@ -142,18 +158,23 @@ def test_both_tables_register_the_same_vendors() -> None:
     assert len(set(codes)) == len(codes)
 
 
+class OtherProvider(AmdProvider):
+    """AMD's provider in a module that the import contract does not have."""
+
+
 def test_a_vendor_that_lacks_parts_is_told_which() -> None:
     complete = VENDORS["amd"]
     hardware = replace(complete.hardware, faults={}, library=None)
     lacking = replace(
         complete,
-        title="Acme",
+        title="No such vendor",
         hardware=hardware,
+        provider=lambda: OtherProvider,
         grant=VENDORS["mellanox"].grant,
         plugin_resource="",
         probe_globs=("/dev/absent*",),
     )
-    assert missing_parts(lacking) == ["hardware", "stand-in", "grant", "faults", "resources", "probe", "docs"]
+    assert missing_parts(lacking) == LACKING
 
 
 def test_no_other_module_names_a_vendor() -> None:

@@ -28,7 +28,7 @@ UNIT = 100  # percent: one whole device
 class CardNames:
     """How a container's environment and /dev name the cards that were granted."""
 
-    variable: str  # comma-separated list of cards; "" where the environment says nothing
+    variable: str  # comma-separated list of cards; "" where no variable lists them
     node: str  # device node of a card without its number
     first: int = 0  # number of the node of minor 0
     by_uuid: bool = False  # the variable lists UUIDs, not minors
@@ -73,7 +73,7 @@ class Vendor:
     plugin_extra: Callable[[Device], Mapping[str, int]] = field(default=lambda _: {})  # further names it registers
     shared_plugin: SharedPlugin | None = None
     by_daemon: bool = False  # reported through the files of koord-device-daemon, not by koordlet's own reader
-    daemon_knows_root: bool = True  # the daemon's file tells the PCIe root
+    daemon_knows_root: bool = True  # the daemon's file has the PCIe root
     partition_links: str = ""  # kind of links of which koordlet makes the partition table
     visible: str = ""  # variable by which the vendor's libraries choose cards, for processes without a container
     visible_by_uuid: bool = False

@@ -221,7 +221,7 @@ def crash(bench: Bench) -> Finding:
             after = newcomer.ask("fill", block=BLOCK, within=60)["blocks"]
             newcomer.ask("release")
     if after < held:
-        breaches.append(f"newcomer: expected the {held} blocks that the dead one had, found {after}")
+        breaches.append(f"newcomer: expected the {held} blocks that the ended one had, found {after}")
     if after * BLOCK > bench.limit:
         breaches.append(f"newcomer: expected at most {bench.limit} bytes, found {after * BLOCK}")
     measured = {"free_alone": alone, "held": held, "free_of_newcomer": seen, "blocks": after, "lock_left": lock_left}
@@ -278,7 +278,7 @@ def churn(bench: Bench, times: int = 50) -> Finding:
 
 
 def dead_holder(bench: Bench) -> Finding:
-    """HAMI-GT-14: a process that dies with the region's lock delays the next tenant for a limited time."""
+    """HAMI-GT-14: a process that is killed with the region's lock delays the next tenant for a limited time."""
     limits = bench.limits(memory=bench.limit)
     with tenants(bench.under_test, limits) as (first,):
         free = first.ask("totals")["free"]
@@ -299,7 +299,7 @@ def dead_holder(bench: Bench) -> Finding:
 
 
 def hold(region: Path) -> int:
-    """Start a process that takes the region's lock and dies. Returns its pid.
+    """Start a process that takes the region's lock and is killed. Returns its pid.
 
     Raises:
         DeviceError: it could not take it.

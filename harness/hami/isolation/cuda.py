@@ -65,7 +65,7 @@ class Cuda:
         self._check("cuCtxSetCurrent", self._context)
 
     def total(self) -> int:
-        """What `cuDeviceTotalMem` says, in bytes."""
+        """The result of `cuDeviceTotalMem`, in bytes."""
         total = ctypes.c_size_t()
         self._check("cuDeviceTotalMem_v2", ctypes.byref(total), self._device)
         return total.value

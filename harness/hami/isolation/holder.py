@@ -1,8 +1,8 @@
-"""A process that takes the lock of a region and dies with it, or holds it until its input ends.
+"""A process that takes the lock of a region and ends without releasing it, or holds it until its input ends.
 
     python -m seatrial.harness.hami.isolation.holder REGION [die]
 
-It prints `held` when it has the lock. The library's processes find a dead holder by its pid in the region.
+It prints `held` when it has the lock. The library's processes find an ended holder by its pid in the region.
 """
 
 import ctypes

@@ -1,8 +1,8 @@
 """Statistics of measured shares: rates from ticks, means with confidence intervals, ratios, fairness.
 
-A tick says how many kernels a tenant had finished by a moment. Neighbouring rates depend on each other (the limiter
-swings), so an interval is computed over means of batches (Law, Simulation Modeling and Analysis, on batch means), with
-Student's t. Times are seconds of one monotonic clock, rates kernels a second.
+A tick has the number of kernels that a tenant had finished at a point in time. Neighbouring rates depend on each other
+(the limiter swings), so an interval is computed over means of batches (Law, Simulation Modeling and Analysis, on batch
+means), with Student's t. Times are seconds of one monotonic clock, rates kernels a second.
 """
 
 import math

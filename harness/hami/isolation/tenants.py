@@ -22,7 +22,7 @@ from seatrial.harness.errors import DeviceError
 from seatrial.harness.hami.isolation.samples import Tick
 
 ANSWER_WITHIN = 30.0
-START_WITHIN = 40.0  # the library waits ten seconds at a time for the lock of a dead process
+START_WITHIN = 40.0  # the library waits ten seconds at a time for the lock of an ended process
 LOG_TAIL = 2000
 VGPU_LOCK = Path("/tmp/vgpulock")  # noqa: S108 the library's own path, not to be chosen
 
@@ -142,7 +142,7 @@ class TenantProcess:
         try:
             found: dict[str, Any] = json.loads(line)
         except json.JSONDecodeError as error:
-            raise self._ended(f"said {line[:80]!r}, which is not JSON") from error
+            raise self._ended(f"printed {line[:80]!r}, which is not JSON") from error
         if "error" in found:
             raise self._ended(f"failed: {found['error']}")
         return found

@@ -85,7 +85,7 @@ def found_here(program: str, env: Mapping[str, str], folder: str) -> bool:
 
 
 def visible_cards(nodes: Sequence[str], cards: Sequence[Device]) -> dict[str, str]:
-    """Variables that tell vendor libraries which cards a process may use: those whose device files were granted.
+    """Variables by which vendor libraries restrict a process to its cards: those whose device files were granted.
 
     A vendor whose cards are in the machine and not in the grant gets an empty list, since the process could open them
     all. NVIDIA's are named by UUID, the only name that does not depend on an enumeration order.

@@ -52,7 +52,7 @@ class DockerRun:
             self._runtime.send(self.id, signal.SIGKILL)
 
     def close(self) -> None:
-        """Nothing more is said; the runtime removes all containers at once."""
+        """Report nothing more; the runtime removes all containers at once."""
         if self._timer is not None:
             self._timer.cancel()
         self.gone = True
@@ -71,7 +71,7 @@ class DockerRun:
             self.stop(self._stop_asked)
 
     def _killed_by_whom(self, state: dict[str, Any]) -> bool:
-        """Whether it was killed, not by us, and the engine does not say why."""
+        """Whether it was killed, not by us, and the engine gives no reason."""
         return int(state["ExitCode"]) == 137 and not state.get("OOMKilled") and self._stop_asked is None
 
     def seen(self, state: dict[str, Any] | None) -> None:
@@ -83,7 +83,7 @@ class DockerRun:
             self.status = DockerStatus(before.started, running=False, finished=self._runtime.clock.now(), code=137)
         elif state["Status"] in {"exited", "dead"}:
             if self._killed_by_whom(state) and not self._looked_again:
-                self._looked_again = True  # the engine tells of an end before it knows that memory was the reason
+                self._looked_again = True  # the engine reports an end before it reports that memory was the reason
                 return
             self.status = DockerStatus(
                 _moment(state["StartedAt"]), running=False, finished=_moment(state["FinishedAt"]),

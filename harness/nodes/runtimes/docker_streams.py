@@ -38,7 +38,7 @@ class Engine(NamedTuple):
 
 
 class Hijacked:
-    """The connection over which the engine speaks of one program; made beside the loop, used on it."""
+    """The connection with the engine's stream of one program; created outside of the event loop, used on it."""
 
     def __init__(self, answer: Any) -> None:
         """`answer`: what the library gives for `socket=True`."""

@@ -1,7 +1,7 @@
-"""Doing what a probe or hook says: a command in the container, a request, a connection, a pause. Kubelet's rules.
+"""Execution of probes and hooks: a command in the container, a request, a connection, a pause. Kubelet's rules.
 
-A request is well with any answer from 200 to 399; certificates are not looked at, and redirects are not followed. What
-takes longer than it may has failed.
+A request succeeds with any status code from 200 to 399; certificates are not verified, and redirects are not followed.
+What takes longer than its timeout has failed.
 """
 
 import asyncio

@@ -4,7 +4,7 @@ A container's command is a program of this machine (`busybox:stable` with `sh` i
 own folder, which is its working directory and contains its log, and a supervisor (supervisor.py) that ends it when this
 agent ends. Everything else is shared with the machine: files, network, process numbers, devices. The vendors' variables
 (`CUDA_VISIBLE_DEVICES` and others) restrict a process to the cards that it was granted. Limits are enforced where
-control groups can be created; `limits` tells whether they can.
+control groups can be created; `limits` is whether they can.
 """
 
 import logging

@@ -2,7 +2,7 @@
 
 Everything about a run is in one folder: the input `plan.json`, the output `status.json`, the FIFOs `control` and
 `events` (and `input`, if the program has an input), and `log`. An agent that restarts finds the runs there whose
-supervisors were told to wait for it (`Plan.linger`).
+supervisors were started with `Plan.linger`.
 """
 
 import asyncio

@@ -21,7 +21,7 @@ def is_forced(job: PodMigrationJob, pod: Pod | None) -> bool:
 
 
 def sort_jobs(state: ClusterState, jobs: Iterable[PodMigrationJob]) -> list[PodMigrationJob]:
-    """The order in which jobs are looked at: stable sorts, the last is the most significant (RSV-R68)."""
+    """The order in which jobs are considered: stable sorts, the last is the most significant (RSV-R68)."""
     found = sorted(jobs, key=_created, reverse=True)
     pods = {job.name: state.pod_named(job.pod_key) for job in found}
     by_pod = eviction_order()

@@ -1,6 +1,6 @@
 """MigrationController: carries out the steps of PodMigrationJobs and arbitrates between them.
 
-One write of a job is under way at a time; the job is looked at again when it has ended. Requests are sent with
+One write of a job is under way at a time; the job is reconciled again when it has ended. Requests are sent with
 callbacks, so the controller runs on an event loop and in simulated time alike.
 """
 
@@ -163,7 +163,7 @@ class MigrationController:
     # -- creating jobs ------------------------------------------------------------------------------------------------
 
     def may_evict(self, pod: Pod) -> bool:
-        """Whether a job for the pod would not be refused for good."""
+        """Whether a job for the pod could be accepted, now or later."""
         return pod.metadata.uid not in self._creating and not self.filters.forbidden(pod, self.args.default_job_mode)
 
     def migrate(self, pod: Pod, trigger: str, reason: str) -> bool:
@@ -219,7 +219,7 @@ class MigrationController:
             if job is None or not self.owns(job):
                 continue
             if name in self._busy:
-                self._dirty[name] = None  # looked at again when its write has ended
+                self._dirty[name] = None  # reconciled again when its write has ended
                 continue
             if job.pending and not job.passed and self.args.arbitration_args.enabled:
                 self._plan_arbitration()
@@ -314,7 +314,7 @@ class MigrationController:
         def read(response: Response) -> None:
             found = msgspec.json.decode(response.body) if response.ok else None
             if found is None or found["metadata"]["uid"] != pod.metadata.uid:
-                self._busy.discard(job.name)  # the pod is gone, which the informer will say too
+                self._busy.discard(job.name)  # the pod is gone, which the informer will report too
                 return
             self._order = max(int(self._clock.now() * 1000), self._order + 1)  # milliseconds, and never the same twice
             body = reservation_for(job, found, self._order, self.args.default_job_ttl)
@@ -462,7 +462,7 @@ class MigrationController:
         for job in sort_jobs(state, waiting):
             pod = state.pod_named(job.pod_key)
             if pod is None:
-                continue  # its step says so
+                continue  # its step records that
             result, why = self.filters.check(job, pod) if not is_forced(job, pod) else ("", "")
             if result == WAIT:
                 log.debug("arbitration waits job=%s why=%s", job.name, why)

@@ -94,7 +94,7 @@ NOTHING = Step()
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """The steps of jobs. `arbitration`: pending jobs wait until their annotation says that they may run."""
+    """The steps of jobs. `arbitration`: pending jobs wait until their annotation allows them to run."""
 
     state: ClusterState
     default_mode: str
@@ -375,7 +375,7 @@ def reservation_for(job: PodMigrationJob, pod: dict[str, Any], order: int, ttl: 
     }
 
 
-_OF_PLACEMENT = (  # annotations that say where the old pod is
+_OF_PLACEMENT = (  # annotations with the place of the old pod
     "scheduling.koordinator.sh/device-allocated",
     "scheduling.koordinator.sh/reservation-allocated",
     "scheduling.koordinator.sh/resource-status",

@@ -18,7 +18,7 @@ REQUIRED, PREFERRED = (
 
 
 class CommonArgs(Args, frozen=True):
-    """Which pods a strategy looks at."""
+    """Which pods a strategy considers."""
 
     namespaces: Namespaces = Namespaces()
     label_selector: LabelSelector | None = None

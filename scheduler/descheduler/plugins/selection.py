@@ -13,11 +13,15 @@ from seatrial.scheduler.pods.selectors import selector_matches
 
 
 class PodSelector(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A named label selector of `podSelectors`."""
+
     name: str = ""
     selector: LabelSelector | None = None
 
 
 class BalanceArgs(Args, frozen=True):
+    """Arguments that all balance plugins have: the nodes and pods that they consider."""
+
     paused: bool = False
     node_selector: LabelSelector | None = None
     evictable_namespaces: Namespaces = Namespaces()

@@ -1,6 +1,6 @@
 """All gangs: from PodGroup objects, from annotations of pods, and from pods that name a PodGroup that is not there yet.
 
-One object for all profiles. It is told of every pod and PodGroup, and opens the gate of a gang group when the group may
+One object for all profiles. It receives every pod and PodGroup, and opens the gate of a gang group when the group may
 have become complete.
 """
 
@@ -114,7 +114,7 @@ class GangCache(PodGroups):
             self.remove_pod(pod.metadata.uid)
 
     def member_ended(self, pod: EndedMember) -> None:
-        """A member of a PodGroup succeeded or failed; the watch of other pods only says that it is gone."""
+        """A member of a PodGroup succeeded or failed; the watch of other pods only reports that it is gone."""
         uid, gang_id = pod.metadata.uid, f"{pod.metadata.namespace}/{pod.metadata.labels.get(POD_GROUP_LABEL, '')}"
         self.remove_pod(uid)
         self.ended.setdefault(gang_id, {})[uid] = pod.status.phase
@@ -198,7 +198,7 @@ class GangCache(PodGroups):
         if group is not before:
             group.satisfied |= bool(gang.bound)
             gang.group = group
-            self._handle.opened_gates.add(before.key)  # pods that wait under the old key are asked again
+            self._handle.opened_gates.add(before.key)  # pods that wait under the old key are tried again
             if not self._is_used(before):
                 self._drop_group(before)
         for identifier in ids:
@@ -248,7 +248,7 @@ class GangCache(PodGroups):
     # -- PreEnqueue ---------------------------------------------------------------------------------------------------
 
     def _open(self, gang: Gang) -> None:
-        """A member or a gang came: have the pods of complete groups asked again."""
+        """A member or a gang was added: the pods of complete groups are tried again."""
         if not gang.initialised:
             return
         for group_id in self._users.get(gang.id, ()):

@@ -1,6 +1,6 @@
-"""Dry runs for several members on several nodes: copies of nodes, and cycle states that know who is gone or planned.
+"""Dry runs for several members on several nodes: copies of nodes, and cycle states with removed and planned pods.
 
-A cycle state of a class knows all changes so far, on all nodes, because affinity and spreading count over the cluster.
+A cycle state of a class has all changes so far, on all nodes, because affinity and spreading count over the cluster.
 """
 
 from collections.abc import Iterable, Sequence

@@ -56,7 +56,7 @@ class NodeFingerprints:
         highest: int,
         spares: Callable[[Pod], bool] = lambda _: False,
     ) -> None:
-        """`spares`: tells whether a pod is never a victim."""
+        """`spares`: whether a pod is never a victim."""
         self.ledger = Ledger(filters)
         self._handle = handle
         self._spares = spares

@@ -181,7 +181,7 @@ class DefaultPreemption(PostFilter, Listener):
                     nominated.setdefault(node.row, []).append(other)
         return nominated
 
-    # -- what the cache tells -----------------------------------------------------------------------------------------
+    # -- events of the cache ------------------------------------------------------------------------------------------
 
     def is_relevant(self, shape: EquivalenceClass) -> bool:
         return False

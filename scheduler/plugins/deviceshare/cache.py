@@ -192,7 +192,7 @@ class DeviceCache(Listener):
         self.honouring += template.traits.honour - before.traits.honour
         return wrong + bad
 
-    # -- what the cache of pods and nodes tells -----------------------------------------------------------------------
+    # -- events of the cache of pods and nodes ------------------------------------------------------------------------
 
     def node_set(self, node: Node, before: Node | None) -> None:
         devices = self._nodes.get(node.name)
@@ -225,7 +225,7 @@ class DeviceCache(Listener):
             self.pod_placed(info)
 
     def record_pending(self, uid: str, annotation: str) -> None:
-        """Remember an allocation that is about to be written into the pod's annotation."""
+        """Record an allocation that is about to be written into the pod's annotation."""
         self._pending[uid] = annotation
 
     def pod_gone(self, info: PodInfo) -> None:

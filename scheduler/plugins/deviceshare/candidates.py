@@ -106,6 +106,7 @@ def free_function(state: DeviceState, number: int, request: TypeRequest) -> Func
 
 
 def pick(state: DeviceState, number: int, request: TypeRequest, template: str = "") -> Pick:
+    """The choice of device `number`, with a free virtual function if the hint selects functions."""
     return Pick(
         number, free_function(state, number, request) if request.hint.vf_selector is not None else None, template
     )

@@ -95,7 +95,7 @@ def choose(
 ) -> Sequence[int] | Status:
     """The minors of the best free partition of `count` cards.
 
-    `used` are cards with any allocation; `usable` says whether a free card fits the request. In the best group, the
+    `used` are cards with any allocation; `usable` is whether a free card fits the request. In the best group, the
     partition that keeps most larger partitions untouched wins (DEV-R39), then the first of the table.
     """
     if table is None:

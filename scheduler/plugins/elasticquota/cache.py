@@ -60,6 +60,7 @@ class Account:
 
 
 def is_non_preemptible(pod: Pod) -> bool:
+    """Whether the pod's label forbids its preemption for quota."""
     return pod.metadata.labels.get(PREEMPTIBLE) == "false"
 
 

@@ -16,7 +16,7 @@ def printed(listed: Mapping[str, int]) -> str:
 def insufficient(
     name: str, limit: Mapping[str, int], used: Mapping[str, int], request: Mapping[str, int], exceeded: Iterable[str]
 ) -> str:
-    """It says `runtime` even if the limit is max, as upstream does."""
+    """The message has `runtime` even if the limit is max, as upstream's."""
     return (
         f"Insufficient quotas, quotaName: {name}, runtime: {printed(limit)}, used: {printed(used)}, "
         f"pod's request: {printed(request)}, exceedDimensions: {_keys(exceeded)}"
@@ -26,6 +26,7 @@ def insufficient(
 def insufficient_min(
     name: str, least: Mapping[str, int], used: Mapping[str, int], request: Mapping[str, int], exceeded: Iterable[str]
 ) -> str:
+    """The pod is not preemptible, and its quota's `min` is too small for it; upstream's message."""
     return (
         f"Insufficient non-preemptible quotas, quotaName: {name}, min: {printed(least)}, "
         f"nonPreemptibleUsed: {printed(used)}, pod's request: {printed(request)}, exceedDimensions: {_keys(exceeded)}"
@@ -36,6 +37,7 @@ def insufficient_parent(
     path: Iterable[str], limit: Mapping[str, int], used: Mapping[str, int], request: Mapping[str, int],
     exceeded: Iterable[str],
 ) -> str:  # fmt: skip
+    """A parent of the pod's quota has too little left; `path` names the quotas up to it. Upstream's message."""
     return (
         f"Insufficient quotas, quotaNameTopo: [{' '.join(path)}], runtime: {printed(limit)}, used: {printed(used)}, "
         f"pod's request: {printed(request)}, exceedDimensions: {_keys(exceeded)}"

@@ -1,7 +1,7 @@
 """ElasticQuota: a pod waits while its quota has no room, and may preempt less important pods of the same quota.
 
-The check is a `Gate`, asked before all filters: no node decides it. Use is counted by `QuotaCache`, which hears of
-every assumed pod, so that Reserve has nothing to do. Rules QUOTA-R41 to QUOTA-R54.
+The check is a `Gate`, called before all filters: the result does not depend on the node. Use is counted by
+`QuotaCache`, which receives every assumed pod, so Reserve does nothing. Rules QUOTA-R41 to QUOTA-R54.
 Deviations are in scheduler/DESIGN.md. Follows Koordinator `pkg/scheduler/plugins/elasticquota`.
 """
 
@@ -30,6 +30,8 @@ NOTHING: Mapping[str, int] = {}
 
 
 class ElasticQuota(Gate, PreFilter, PostFilter, Reserve):
+    """Rejects pods whose quota has too little left, and preempts pods of the same quota, as Koordinator's plugin."""
+
     name = "ElasticQuota"
     scope: ClassVar[Scope] = Scope.NODE
     reads_labels = (PREEMPTIBLE,)
@@ -143,7 +145,7 @@ class ElasticQuota(Gate, PreFilter, PostFilter, Reserve):
         return SUCCESS
 
     def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
-        """The cache hears that the pod is no longer assumed to be on a node."""
+        """Remove the pod from the cache: it is no longer assumed to be on a node."""
 
     def post_filter(self, state: CycleState, info: PodInfo, failure: FitError) -> PostFilterResult:
         """Preempt inside the quota where the quota is what the pod lacks; nodes are DefaultPreemption's subject."""

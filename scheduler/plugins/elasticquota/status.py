@@ -1,4 +1,4 @@
-"""What the scheduler tells of a quota: status annotations, the summary of the services API, and figures."""
+"""What the scheduler publishes about a quota: status annotations, the summary of the services API, and figures."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -43,6 +43,7 @@ def status_fields(tree: QuotaTree, quota: Quota) -> dict[str, Amounts]:
 
 
 def spec_fields(tree: QuotaTree, quota: Quota) -> dict[str, Amounts]:  # noqa: ARG001 one signature
+    """Amounts of the quota's spec under the names of the summary; without a weight, `max` is the weight."""
     spec = quota.spec
     return {
         "min": dict(spec.min),

@@ -33,7 +33,7 @@ class DeviceFragmentationArgs(Args, frozen=True):
     """How placements are scored, and for which pods to come.
 
     `common_ties`: pods of all classes prefer the same one of equally good nodes, so that they fill it together.
-    `typical_pods`: fixed expectations; none: they are learnt from the last `window` pods that arrived.
+    `typical_pods`: fixed expectations; none: they are estimated from the last `window` pods that arrived.
     """
 
     strategy: StrategyName = "OpportunityCost"

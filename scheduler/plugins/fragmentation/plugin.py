@@ -210,7 +210,7 @@ class DeviceFragmentation(ScoreBatch):
 
 
 class _Observer(Listener):
-    """Tells the plugin of pods and nodes."""
+    """Passes events of pods and nodes to the plugin."""
 
     def __init__(self, plugin: DeviceFragmentation) -> None:
         self._plugin = plugin
@@ -235,5 +235,5 @@ class _Observer(Listener):
         """A pod that left stays in the window: it did arrive."""
 
     def node_changed(self, name: str, node: Node | None) -> None:
-        if node is None:  # of the others the cache tells
+        if node is None:  # the cache reports the others
             self._plugin.nodes_changed()

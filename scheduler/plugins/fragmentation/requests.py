@@ -68,7 +68,7 @@ def models_of(pod: Pod) -> tuple[str, ...]:
 
 
 def idle_cards(state: DeviceState) -> tuple[int, ...]:
-    """What is left on each card, in thousandths: of its cores or its memory, whichever is less."""
+    """Free amount of each card, in thousandths: the smaller of its free cores and its free memory."""
     frees = [state.frees[number] for number in state.slots("gpu")]
     return tuple(
         PERCENT * min(free.get(GPU_CORE, 100), free.get(GPU_MEMORY_RATIO, 100), 100) if free else 0 for free in frees

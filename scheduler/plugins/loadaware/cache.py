@@ -211,7 +211,7 @@ class LoadCache(Listener):
         if self._expiries:
             self._set_alarm(self._expiries[0][0])
 
-    # -- what the cache of pods and nodes tells -----------------------------------------------------------------------
+    # -- events of the cache of pods and nodes ------------------------------------------------------------------------
 
     def node_set(self, node: Node, before: Node | None) -> None:
         found = self._node(node.name)

@@ -165,7 +165,7 @@ class NodeLoad:
         return _plus(self.prod_usage, self.prod_delta)
 
     def uncovered(self, *, prod: bool = False) -> list[str]:
-        """Pods that count with (part of) their estimate, by namespace/name."""
+        """Keys `namespace/name` of the pods whose estimate counts, wholly or in part; sorted."""
         return sorted(pod.key for pod in self.pods.values() if (pod.prod_delta if prod else pod.delta) is not None)
 
 

@@ -99,7 +99,7 @@ class NumaCache(Listener):
         self._touch(name)
         return [f"NodeResourceTopology {name}: {text}" for text in wrong]
 
-    # -- what the cache of pods and nodes tells -----------------------------------------------------------------------
+    # -- events of the cache of pods and nodes ------------------------------------------------------------------------
 
     def node_set(self, node: Node, before: Node | None) -> None:
         found = self._nodes.get(node.name)
@@ -133,7 +133,7 @@ class NumaCache(Listener):
         self.release(info.node_name, info.uid)
 
     def record_pending(self, uid: str, annotation: str) -> None:
-        """Remember an annotation that is about to be written to the pod."""
+        """Record an annotation that is about to be written to the pod."""
         self._pending[uid] = annotation
 
     # -- allocations --------------------------------------------------------------------------------------------------

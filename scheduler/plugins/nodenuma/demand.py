@@ -40,7 +40,7 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """The request of a pod; `bind` says whether it asks for bound CPUs."""
+    """The request of a pod; `bind`: whether it requests bound CPUs."""
 
     requests: tuple[tuple[str, int], ...]
     bind: bool = False

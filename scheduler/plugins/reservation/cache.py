@@ -290,7 +290,7 @@ class ReservationCache(Listener):
         }
         return replace(pod, metadata=replace(pod.metadata, annotations=annotations))
 
-    # -- what the cache tells -----------------------------------------------------------------------------------------
+    # -- events of the cache ------------------------------------------------------------------------------------------
 
     def pod_placed(self, info: PodInfo) -> None:
         if info.pod.metadata.annotations:

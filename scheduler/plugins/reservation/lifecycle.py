@@ -29,7 +29,7 @@ from seatrial.scheduler.api.wire import to_plain
 from seatrial.scheduler.plugins.reservation.reserve_pods import template_requests
 
 Status = dict[str, Any]
-SOONEST, LATEST = 3.0, 15.0  # seconds until a live reservation is looked at again
+SOONEST, LATEST = 3.0, 15.0  # seconds until a live reservation is checked again
 
 
 def placed(reservation: Reservation, node: str, now: float) -> Status:

@@ -16,7 +16,7 @@ class Layer:
 
 
 class LayersError(ValueError):
-    """The layers are not one chain that ends at NodeTopologyLayer. The message says what is wrong."""
+    """The layers are not one chain that ends at NodeTopologyLayer. The message names the mistake."""
 
 
 def chain(entries: Sequence[TopologyLayer]) -> tuple[Layer, ...]:

@@ -59,7 +59,7 @@ class Planner:
             self.slots = [self._mixed([each[level] for each in sums], offers.wanted) for level in range(len(sums[0]))]
 
     def _mixed(self, slots: Sequence[Ints], wanted: Sequence[int]) -> Ints:
-        """How many members fit if classes come in the proportion of the job: an upper bound."""
+        """How many members fit in the proportion of the job's classes: an upper bound."""
         found: Ints = np.min([each * self.size // count for each, count in zip(slots, wanted, strict=True)], axis=0)
         return found
 

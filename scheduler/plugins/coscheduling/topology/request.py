@@ -1,4 +1,4 @@
-"""What one gang group asks of the network topology: its rules, resolved against the layers of the tree."""
+"""Network topology requirements of one gang group: its rules, resolved against the layers of the tree."""
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from itertools import groupby, islice
@@ -73,7 +73,7 @@ class GatherRequest(Domains):
         return self._plan(GangGroup(self._group.ids), offer, infos)
 
     def tell(self, words: str) -> None:
-        """Set what explanations say about the last attempt."""
+        """Set the explanation of the last attempt."""
         self._group.gathering = words
 
     def _plan(self, group: GangGroup, offer: DomainOffer, infos: Sequence[PodInfo]) -> "GatherPlan":
@@ -145,7 +145,7 @@ class GatherPlan(DomainPlan):
         return best[1] if best is not None else 0
 
     def failure(self, fit_error: str, tried: Sequence[str]) -> str:
-        """M17 of the specification, M18, and words of ours."""
+        """M17 and M18 of the specification, and messages of our own."""
         planner, size = self._planner, len(self._infos)
         if planner is None:
             return self._problem
