@@ -2,11 +2,13 @@
 
 import gc
 import sys
+import time
 import types
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+_CALLS = frozenset({"call", "c_call"})
 _BOUNDED = frozenset({"EventRecorder"})  # keep a limited number of recent events
 # Not part of a scheduler's state, though reachable from it.
 _OUTSIDE = (type, types.ModuleType, types.FunctionType, types.CodeType, types.BuiltinFunctionType, types.FrameType)
@@ -32,20 +34,22 @@ def objects_of(root: object) -> Counter[str]:
 
 
 class Calls:
-    """Counts calls while it is installed."""
+    """Counts calls while it is installed, and how often code in any of these files sleeps."""
 
     def __init__(self, part: str, apart: str) -> None:
-        self.count = 0
+        self.count = self.sleeps = 0
         self._part, self._apart = part, apart
 
-    def __call__(self, frame: types.FrameType, event: str, argument: object) -> None:  # noqa: ARG002
-        if event == "call" and self._part in (file := frame.f_code.co_filename) and self._apart not in file:
+    def __call__(self, frame: types.FrameType, event: str, argument: object) -> None:
+        if event in _CALLS and self._part in (file := frame.f_code.co_filename) and self._apart not in file:
             self.count += 1
+            self.sleeps += argument is time.sleep
 
 
 @contextmanager
 def counting(part: str = "/scheduler/", apart: str = "/scheduler/api/") -> Iterator[Calls]:
-    """Count the calls of functions, and the steps of generators, in files whose path has `part` and not `apart`."""
+    """Count calls of functions and steps of generators in files whose path has `part` and not `apart`, and what these
+    call of the interpreter and of extensions."""
     calls = Calls(part, apart)
     before: Callable[..., object] | None = sys.getprofile()
     sys.setprofile(calls)

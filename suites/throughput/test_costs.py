@@ -4,6 +4,7 @@ Times are the lowest of many, and are compared with what the cluster itself take
 """
 
 import time
+from collections import Counter
 from collections.abc import Callable
 
 import pytest
@@ -12,7 +13,7 @@ from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.harness.subject.footprint import counting
 from seatrial.harness.subject.protocol import Subject
-from seatrial.scheduler.api.builders import node, pod
+from seatrial.scheduler.api.builders import gang, members, node, pod
 
 pytestmark = [
     pytest.mark.needs(Capability.NODES, Capability.VIRTUAL_TIME),
@@ -82,6 +83,118 @@ def test_a_placement_costs_the_same_among_many_pods(cluster: Trial, subject: Sub
     many = calls("many", 135)
     assert many <= MAX_GROWTH * few, (
         f"one placement took {few} calls among 20 pods and {many} among 160; allowed are {MAX_GROWTH} times as many"
+    )
+
+
+def needs_counts(subject: Subject | None) -> Subject:
+    if subject is None or subject.objects() is None:
+        pytest.skip("needs a scheduler in this process, whose calls and objects can be counted")
+    return subject
+
+
+def refuse(cluster: Trial, *names: str) -> None:
+    """Create pods that want a card each, and wait until each of them is rejected."""
+    cluster.submit(*(pod(name).gpus(1) for name in names))
+
+    def rejected() -> bool:
+        return all(found.status.conditions or found.metadata.name not in names for found in cluster.pods())
+
+    assert cluster.cluster.wait(rejected, within=30), f"expected {len(names)} pods to be rejected within 30 s"
+    cluster.cluster.wait(lambda: False, within=15)  # the backoff of all is over
+
+
+@pytest.mark.feature("HIL-8.growth")
+@pytest.mark.case("TP-021", severity="critical")
+def test_events_cost_the_same_among_many_waiting_pods(cluster: Trial, subject: Subject | None) -> None:
+    """Calls for a node that changes and helps nobody, and for a card that becomes free, with 20 and 160 waiting pods.
+
+    A free card is for one pod: the others are not tried.
+    """
+    needs_counts(subject)
+    cluster.add(node("n1").gpus("a10", 8))
+    holders = [f"holder-{number}" for number in range(8)]
+    cluster.submit(*(pod(name).gpus(1) for name in holders))
+    assert cluster.cluster.wait(lambda: all(found.spec.node_name for found in cluster.pods()), within=30)
+
+    def change(number: int) -> int:
+        with counting() as counted:
+            patch = {"metadata": {"labels": {"seatrial.dev/round": str(number)}}}
+            assert cluster.call("PATCH", "/api/v1/nodes/n1", patch).ok
+            cluster.cluster.wait(lambda: False, within=0.5)
+        return counted.count
+
+    def free() -> int:
+        with counting() as counted:
+            cluster.delete(holders.pop())
+            cluster.cluster.wait(lambda: False, within=0.5)
+        return counted.count
+
+    def costs(number: int) -> tuple[int, int]:
+        return min(change(3 * number + one) for one in range(3)), min(free() for _ in range(3))
+
+    refuse(cluster, *(f"few-{number}" for number in range(20)))
+    few = costs(0)
+    refuse(cluster, *(f"many-{number}" for number in range(143)))
+    many = costs(1)
+    for what, less, more in zip(("a change of a node", "a card that becomes free"), few, many, strict=True):
+        assert more <= MAX_GROWTH * less, (
+            f"{what} took {less} calls with 20 waiting pods and {more} with 160; allowed are {MAX_GROWTH} times as many"
+        )
+
+
+@pytest.mark.feature("HIL-8.decision-time")
+@pytest.mark.case("TP-022", severity="critical")
+def test_neither_placements_nor_rejections_sleep(cluster: Trial, subject: Subject | None) -> None:
+    """Pods are placed and rejected, and a node changes: the scheduler never sleeps for real."""
+    needs_counts(subject)
+    cluster.add(node("n1").cpu(64).gpus("a10", 1))
+    with counting() as counted:
+        place(cluster, "placed")
+        cluster.submit(pod("taken").gpus(1))
+        refuse(cluster, "rejected", "rejected-too")
+        assert cluster.call("PATCH", "/api/v1/nodes/n1", {"metadata": {"labels": {"seatrial.dev/round": "1"}}}).ok
+        cluster.cluster.wait(lambda: False, within=1)
+    assert counted.count
+    assert not counted.sleeps, f"the scheduler slept {counted.sleeps} times while two pods were placed and two rejected"
+
+
+@pytest.mark.feature("HIL-8.growth")
+@pytest.mark.case("TP-023", severity="critical")
+@pytest.mark.parametrize("kind", ["rejected pods", "gangs"])
+def test_what_came_and_went_leaves_nothing(cluster: Trial, subject: Subject | None, kind: str) -> None:
+    """Rounds of pods that are rejected, and of gangs, come and go; later rounds leave no objects in the scheduler."""
+    counted = needs_counts(subject)
+    cluster.add(node("n1").cpu(64))
+
+    def gangs(number: int) -> None:
+        groups = [gang(f"g{number}-{one}", 2) for one in range(15)]
+        asked = [member for group in groups for member in members(group, 2)]
+        cluster.apply(*groups)
+        cluster.submit(*(member.request(cpu="10m") for member in asked))
+        names = [member.name for member in asked]
+        bound = cluster.cluster.wait(lambda: all(found.spec.node_name for found in cluster.pods()), within=30)
+        assert bound, "expected the gangs to be placed within 30 s"
+        for group in groups:
+            path = f"/apis/scheduling.sigs.k8s.io/v1alpha1/namespaces/{cluster.name}/podgroups/{group.name}"
+            assert cluster.call("DELETE", path).ok
+        cluster.delete(*names)
+
+    def rejected(number: int) -> None:
+        names = [f"r{number}-{one}" for one in range(30)]
+        refuse(cluster, *names)
+        cluster.delete(*names)
+
+    def after(rounds: range) -> "Counter[str]":
+        for number in rounds:
+            (gangs if kind == "gangs" else rejected)(number)
+            cluster.cluster.wait(lambda: False, within=20)
+        return counted.objects() or Counter()
+
+    before = after(range(2))
+    left = after(range(2, 5)) - before
+    assert left.total() <= MAX_OBJECTS * 90, (
+        f"three rounds of 30 pods that are gone ({kind}) left {left.total()} objects behind: "
+        f"{', '.join(f'{count} {name}' for name, count in left.most_common(5))}"
     )
 
 
