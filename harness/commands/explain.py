@@ -120,7 +120,7 @@ def _check_uid(cluster: Detached, found: str) -> None:
     if found != cluster.uid:
         raise SubjectError(
             f"explain: cluster {cluster.name!r} was recorded with UID {cluster.uid or 'unknown'}, but the cluster that"
-            f" answers has UID {found}: it is another cluster, whose pods the recorded scheduler does not have; give the"
+            f" answers has UID {found}: another cluster, whose pods the recorded scheduler does not have. Use the"
             f" kubeconfig of {cluster.name!r}, or end that cluster with `seatrial down {cluster.name}`"
         )
 
