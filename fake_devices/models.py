@@ -20,6 +20,7 @@ from seatrial.fake_devices.vendors import HARDWARE
 
 CATALOG = Path(__file__).parent / "catalog"
 TYPICAL = "typical"
+MAX_BYTES, MAX_DEPTH, MAX_TEXT = 1_000_000, 20, 1_000  # of a file; `MAX_TEXT` is of one value
 
 _BUS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.ASCII)
 _ROOT = re.compile(r"pci[0-9a-f]{4,8}:[0-9a-f]{2}", re.ASCII)
@@ -146,7 +147,9 @@ class Catalog:
         """Names of the files of one kind, by their text: a file with a mistake is still listed."""
         files = self._folder.glob("*.yaml")
         return sorted(
-            path.stem for path in files if any(line.startswith(first_key) for line in path.read_text().splitlines())
+            path.stem
+            for path in files
+            if any(line.startswith(first_key.encode()) for line in _start_of(path).splitlines())
         )
 
     def _load(self, name: str) -> DeviceModel | ServerModel:
@@ -155,9 +158,15 @@ class Catalog:
         return self._read[name]
 
     def _parse(self, path: Path) -> DeviceModel | ServerModel:
+        data = _start_of(path)
+        if len(data) > MAX_BYTES:
+            raise CatalogError(f"{path}: expected at most {MAX_BYTES} bytes, found more")
         try:
-            content = yaml.load(path.read_bytes(), Loader=_Loader)  # noqa: S506 a safe loader, in C where there is one
-        except yaml.YAMLError as error:
+            _check_limits(path, data)
+            content = yaml.load(data, Loader=_Loader)  # noqa: S506 a safe loader, in C where there is one
+        except CatalogError:
+            raise
+        except (yaml.YAMLError, ValueError, TypeError) as error:
             raise CatalogError(f"{path}: not YAML: {error}") from error
         if not isinstance(content, dict) or ("device" in content) == ("server" in content):
             raise CatalogError(
@@ -242,6 +251,30 @@ def _values(path: Path, sources: Mapping[str, str], facts: Mapping[str, tuple[An
             known = ", ".join([*sources, TYPICAL])
             raise CatalogError(f"{path}: facts.{key}: expected a source out of {known}, found {source!r}")
     return {key: value for key, (value, _) in facts.items()}
+
+
+def _start_of(path: Path) -> bytes:
+    """A file's content; of one that is too large, little more than the limit."""
+    with path.open("rb") as file:
+        return file.read(MAX_BYTES + 1)
+
+
+def _check_limits(path: Path, data: bytes) -> None:
+    """Check a file by the parser's events, before objects are built: aliases let a small file describe gigabytes.
+
+    Raises:
+        CatalogError: it has aliases, is nested too deeply, or has an endless number.
+    """
+    depth = 0
+    for event in yaml.parse(data, Loader=_Loader):
+        at = f"{path}, line {event.start_mark.line + 1}" if event.start_mark is not None else f"{path}"
+        if isinstance(event, yaml.AliasEvent):
+            raise CatalogError(f"{at}: expected no aliases, found *{event.anchor}")
+        if isinstance(event, yaml.ScalarEvent) and len(event.value) > MAX_TEXT:
+            raise CatalogError(f"{at}: expected a value of at most {MAX_TEXT} characters, found {len(event.value)}")
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > MAX_DEPTH:
+            raise CatalogError(f"{at}: expected at most {MAX_DEPTH} levels, found more")
 
 
 def _convert(path: Path, at: str, value: Any, kind: type[T]) -> T:

@@ -6,6 +6,7 @@ Commands that need `reports/` or `fixtures/` are there; this module names them b
 
 import errno
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import cyclopts
 
 from seatrial.harness.errors import HarnessError, UsageError
+from seatrial.harness.interrupts import exit_status, terminate
 
 COMMANDS = {  # name → module and function, and the text of `seatrial --help`
     "run": ("seatrial.fixtures.run:run", "Run suites and load against a scheduler, and write the sign-off page."),
@@ -97,6 +99,10 @@ BENCHMARKS = {
     "preempt": ("seatrial.harness.commands.bench_preempt:preempt", "Time of a preemption decision on a full cluster."),
     "load-aware": ("seatrial.harness.commands.bench_load_aware:load_aware", "What usage reports cost the scheduler."),
     "quota": ("seatrial.harness.commands.bench_quota:quota", "What elastic quotas cost the scheduler."),
+    "soak": (
+        "seatrial.harness.commands.bench_soak:soak",
+        "Memory, lag of watches and lost events while pods come and go through the API server.",
+    ),
     "schedule": ("seatrial.harness.commands.bench_schedule:schedule", "Throughput and latency of placing pods."),
 }
 
@@ -184,8 +190,13 @@ def _drop_output() -> None:
 
 
 def main() -> None:
-    """Entry point. Exit status 0: success, 1: a verdict failed, 2: the harness or its use was at fault."""
+    """Entry point.
+
+    Exit status 0: success, 1: a verdict failed, 2: the harness or its use was at fault, 130: SIGINT, 143: SIGTERM.
+    """
     try:
+        if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+            signal.signal(signal.SIGTERM, terminate)
         words = sys.argv[1:]
         refuse_empty(words)
         result = app(words)
@@ -205,7 +216,9 @@ def main() -> None:
             raise
         print(f"seatrial: {error.filename}: {error.strerror}", file=sys.stderr)
         sys.exit(2)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as interrupt:
+        for number in (signal.SIGINT, signal.SIGTERM):  # only the removal of temporary folders is left
+            signal.signal(number, signal.SIG_IGN)
         print("seatrial: interrupted; everything that was started has been stopped", file=sys.stderr)
-        sys.exit(130)
+        sys.exit(exit_status(interrupt))
     sys.exit(result if isinstance(result, int) else 0)

@@ -4,10 +4,12 @@ import csv
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TextIO
 
 from seatrial.harness.errors import UsageError
 
 MAX_ROWS = 10_000_000  # of a file; an endless one would fill the memory
+MAX_LINE = 1_000_000  # characters; an endless line would fill the memory too
 _DIGITS = 12  # sums over a file stay within 64 bits
 
 
@@ -53,7 +55,7 @@ def rows(path: Path, columns: tuple[str, ...]) -> Iterator[Row]:
     """
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
-            reader = csv.DictReader(file, strict=True)
+            reader = csv.DictReader(_lines(path, file), strict=True)
             header = reader.fieldnames or []
             missing = [column for column in columns if column not in header]
             if missing:
@@ -67,3 +69,17 @@ def rows(path: Path, columns: tuple[str, ...]) -> Iterator[Row]:
                 yield Row(path, reader.line_num, cells)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise UsageError(f"{path}: expected a readable CSV file; {error}") from None
+
+
+def _lines(path: Path, file: TextIO) -> Iterator[str]:
+    """The lines of a file, read one at a time.
+
+    Raises:
+        UsageError: a line is too long; it has not been read to its end.
+    """
+    number = 0
+    while line := file.readline(MAX_LINE + 1):
+        number += 1
+        if len(line) > MAX_LINE:
+            raise UsageError(f"{path}, line {number}: expected at most {MAX_LINE} characters, found more")
+        yield line

@@ -11,6 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import IO
 
+from seatrial.harness.interrupts import shortened
+
 STOP_WITHIN = 10.0  # seconds between SIGTERM and SIGKILL
 GROUP_STOP_WITHIN = 5.0  # the same, for what an interrupted program left behind
 MUTANT = "SEATRIAL_MUTANT"  # set in a campaign of mutants: the mutant that our programs run with
@@ -54,11 +56,11 @@ def start_child(
 
 
 def stop(process: "subprocess.Popen[bytes]", *, within: float = STOP_WITHIN) -> None:
-    """Send SIGTERM, and SIGKILL after `within` seconds."""
+    """Send SIGTERM, and SIGKILL after `within` seconds; sooner if this process got SIGTERM itself."""
     if process.poll() is None:
         process.terminate()
         try:
-            process.wait(within)
+            process.wait(shortened(within))
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
@@ -73,7 +75,7 @@ def stop_group(group: int, *, within: float = GROUP_STOP_WITHIN) -> None:
             os.killpg(group, number)
         except ProcessLookupError:
             return
-        deadline = time.monotonic() + within
+        deadline = time.monotonic() + shortened(within)
         while _has_members(group) and time.monotonic() < deadline:
             time.sleep(0.02)
 

@@ -92,3 +92,19 @@ def test_a_mistake_is_named(tmp_path: Path, name: str, changes: dict[str, object
 def test_an_unknown_model_is_answered_with_its_neighbours() -> None:
     with pytest.raises(CatalogError, match=r"no device model 'h100' in the catalogue; near: h100-80g"):
         catalog().device("h100")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        pytest.param("a: &a [x, x]\nb: &b [*a, *a]\n", r"line 2: expected no aliases, found \*a", id="aliases"),
+        pytest.param("[" * 10_000, "line 1: expected at most 20 levels, found more", id="brackets"),
+        pytest.param(f"device: {'9' * 1001}", "expected a value of at most 1000 characters, found 1001", id="digits"),
+        pytest.param("#" * 1_000_001, "expected at most 1000000 bytes, found more", id="endless"),
+        pytest.param("device: 2026-99-99", "not YAML: month must be in", id="no-such-day"),
+    ],
+)
+def test_a_file_beyond_a_limit_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "big.yaml").write_text(text)
+    with pytest.raises(CatalogError, match=message):
+        Catalog(tmp_path).device("big")

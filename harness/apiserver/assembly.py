@@ -14,6 +14,7 @@ from seatrial.harness.apiserver.controllers.daemonsets import DaemonSets
 from seatrial.harness.apiserver.controllers.definitions import DEFINITIONS
 from seatrial.harness.apiserver.controllers.deployments import Deployments
 from seatrial.harness.apiserver.controllers.endpoints import Endpoints
+from seatrial.harness.apiserver.controllers.event_expiry import EventExpiry
 from seatrial.harness.apiserver.controllers.garbage import GarbageCollector
 from seatrial.harness.apiserver.controllers.jobs import Jobs
 from seatrial.harness.apiserver.controllers.limits import LIMIT_RANGES, LimitRanger
@@ -21,6 +22,7 @@ from seatrial.harness.apiserver.controllers.namespaces import NAMESPACES, Namesp
 from seatrial.harness.apiserver.controllers.nodes import Nodes
 from seatrial.harness.apiserver.controllers.quotas import Quotas
 from seatrial.harness.apiserver.controllers.replicasets import REPLICATION_CONTROLLERS, ReplicaSets
+from seatrial.harness.apiserver.controllers.service_addresses import ServiceAddresses
 from seatrial.harness.apiserver.controllers.statefulsets import StatefulSets
 from seatrial.harness.apiserver.controllers.volumes import CLAIMS, VOLUMES, Volumes
 from seatrial.harness.apiserver.discovery.resources import Resource
@@ -54,6 +56,7 @@ def build_server(
     server.admission.last.append(Quotas(server.objects))
     GarbageCollector(server.objects, server.registry)
     Budgets(server.objects)
+    EventExpiry(server.objects)
     Nodes(server.objects, server.registry)
     Namespaces(server.objects, server.registry, authority.pem.decode() if authority else "").create_first()
     control = Control(server.objects, server.registry)
@@ -78,6 +81,7 @@ def build_server(
     _create(server, NAMESPACES, {"metadata": {"name": KOORDINATOR}})
     now = rfc3339(clock.now())
     store_bootstrap_objects(server.store, server.registry, now, authority.pem.decode() if authority else "")
+    ServiceAddresses(control)
     store_service(server.store, now)
     return server
 

@@ -290,7 +290,8 @@ class ApiServer:
                 return self._answer(target.resource, item, context, whole=True)
             return self.reads.collection(
                 target.resource, target.namespace, context.query, context.format,
-                name=target.name, named=context.named, attempt=context.attempt,
+                name=target.name, attempt=context.attempt,
+                named=context.wants_watched_fields if flag(context.query, "watch") else context.named,
             )  # fmt: skip
         if method == "PUT" and target.name:
             return self._written(target.resource, self._update(target, context), context)

@@ -7,12 +7,13 @@ that are seen for the first time.
 """
 
 import gc
+import os
 from collections import deque
-from pathlib import Path
 from typing import Any
 
 from seatrial.harness.bench.core import GC_THRESHOLDS, Progress
 from seatrial.harness.bench.mixes import device_manifest, mix, names, node_manifest
+from seatrial.harness.bench.usage import resident
 from seatrial.harness.subject.inprocess import BareCore
 
 MIX = "accelerators"
@@ -76,7 +77,4 @@ def bench_churn(nodes: int, placements: int, progress: Progress, *, seed: int = 
 
 def _resident() -> int:
     """Bytes of memory that this process has."""
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("VmRSS:"):
-            return int(line.split()[1]) * 1024
-    raise AssertionError("/proc/self/status without VmRSS")
+    return resident(os.getpid())

@@ -222,12 +222,12 @@ def _figures(
 
 
 def _repeat(size: Size, mix: Mix, rate: float | None, contender: Contender, backend: str) -> Repetition:
-    with private_folder() as folder, _server(backend, folder, size.seed) as server:
+    with private_folder() as folder, fresh_server(backend, folder, size.seed) as server:
         access = load_access(server.kubeconfig)
-        uvloop.run(_post_nodes(access, size.nodes, statuses_apart=backend == ENVTEST))
+        uvloop.run(post_nodes(access, size.nodes, statuses_apart=backend == ENVTEST))
         command = contender.command(server.kubeconfig, size.seed)
         with ProcessSubject(contender.subject, command, log_file=folder / "scheduler.log") as running:
-            if not uvloop.run(_places_pods(access, mix)):
+            if not uvloop.run(places_pods(access, mix)):
                 running.check()  # raises with the reason, if it has ended
                 raise SubjectError(f"{contender.subject} placed no pod within {STARTING:.0f} s\n{running.log()}")
             meter_of = {**server.pids, "scheduler": running.pid, "client": os.getpid()}
@@ -237,7 +237,7 @@ def _repeat(size: Size, mix: Mix, rate: float | None, contender: Contender, back
 
 
 @dataclass(frozen=True, slots=True)
-class _Server:
+class FreshServer:
     """An API server under load, and its processes by the names that figures have."""
 
     kubeconfig: Path
@@ -245,22 +245,22 @@ class _Server:
 
 
 @contextmanager
-def _server(backend: str, folder: Path, seed: int) -> Iterator[_Server]:
+def fresh_server(backend: str, folder: Path, seed: int) -> Iterator[FreshServer]:
     """A fresh API server without agents of nodes."""
     if backend == ENVTEST:
         with control_plane(folder, list(shipped()), controllers=False) as plane:
             etcd, server = plane.processes
-            yield _Server(plane.kubeconfig, {"API server": server.pid, "etcd": etcd.pid})
+            yield FreshServer(plane.kubeconfig, {"API server": server.pid, "etcd": etcd.pid})
         return
     kubeconfig = folder / "kubeconfig"
     process, _ = start_process(kubeconfig, fleet="", seed=seed, port=0, log=folder / "server.log")
     try:
-        yield _Server(kubeconfig, {"API server": process.pid})
+        yield FreshServer(kubeconfig, {"API server": process.pid})
     finally:
         stop(process)
 
 
-async def _post_nodes(access: Access, count: int, *, statuses_apart: bool) -> None:
+async def post_nodes(access: Access, count: int, *, statuses_apart: bool) -> None:
     """Create all nodes and their Device objects. `statuses_apart`: kube-apiserver ignores the status of a new node.
 
     Raises:
@@ -296,7 +296,7 @@ def _ready_node(name: str) -> dict[str, Any]:
     return node
 
 
-async def _places_pods(access: Access, mix: Mix) -> bool:
+async def places_pods(access: Access, mix: Mix) -> bool:
     """Whether the scheduler places a first pod within STARTING seconds. The pod is deleted again.
 
     Other schedulers cannot be asked whether they have started, and their start must not count.

@@ -43,6 +43,11 @@ def _spent(pid: int) -> float:
     return (int(after_name[11]) + int(after_name[12])) / _TICK
 
 
+def resident(pid: int) -> int:
+    """Bytes of memory that a process has."""
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
 def spent_in_kernel(pid: int) -> float:
     """Seconds of processor time that the kernel spent for a process: mostly its sockets."""
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[12]) / _TICK

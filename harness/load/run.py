@@ -19,6 +19,7 @@ import orjson
 from seatrial.harness.clusters.kubeconfig import load_access
 from seatrial.harness.clusters.remote import PumpedClock, RemoteTransport
 from seatrial.harness.errors import ApiRefused, ClusterError, UsageError
+from seatrial.harness.interrupts import shortened
 from seatrial.harness.load.figures import LoadResult, summarise
 from seatrial.harness.load.record import Part, Progress
 from seatrial.harness.load.settings import LOAD_LABEL, WORKER_VARIABLE, LoadSettings, StartSignal, WorkerSettings
@@ -97,7 +98,7 @@ def _namespace(cluster: RemoteTransport, progress: Say) -> Iterator[str]:
     finally:
         try:
             cluster.call(Request("DELETE", path))
-            if not _poll(lambda: cluster.call(Request("GET", path)).code == 404, NAMESPACE_WITHIN):
+            if not _poll(lambda: cluster.call(Request("GET", path)).code == 404, shortened(NAMESPACE_WITHIN)):
                 progress(f"namespace {name} is still terminating after {NAMESPACE_WITHIN:.0f} s; check its pods")
         except ClusterError as error:  # Ctrl-C in a terminal also ends an embedded cluster and with it the namespace
             progress(f"namespace {name} could not be deleted: {error}")

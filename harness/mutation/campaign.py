@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -19,6 +20,7 @@ import msgspec
 from seatrial.harness.errors import UsageError
 from seatrial.harness.mutation.catalogue import INPROCESS, PACKAGE, Mutant
 from seatrial.harness.mutation.child import Result
+from seatrial.harness.processes import die_with_parent
 
 TIMEOUT = 300.0  # seconds of processor time for a group of suites; the original takes about 80 for all
 MAX_WAIT = 10  # times as many seconds of real time: a process that waits for ever uses no processor time
@@ -94,6 +96,8 @@ async def _run_files(name: str, files: Sequence[Path], *, subject: str, limit: f
             stderr=asyncio.subprocess.STDOUT,
             # Mutants change the Python functions, in whose place a compiled kernel would run.
             env={**os.environ, "PYTHONHASHSEED": "0", "SEATRIAL_KERNEL": "off"},
+            process_group=0,  # Ctrl-C reaches this process alone, which ends the others
+            preexec_fn=partial(die_with_parent, signal.SIGKILL),
         )
         try:
             said, _ = await asyncio.wait_for(process.communicate(), limit * MAX_WAIT)

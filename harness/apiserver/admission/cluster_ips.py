@@ -14,6 +14,7 @@ from seatrial.harness.apiserver.field_errors import Cause, invalid, message
 from seatrial.harness.apiserver.storage.store import Change, CollectionKey, Object, Store
 
 SERVICES: CollectionKey = ("", "services")
+ADDRESSES: CollectionKey = ("networking.k8s.io", "ipaddresses")
 RANGE = IPv4Network("10.96.0.0/12")
 NODE_PORTS = range(30000, 32768)
 _FIRST_DYNAMIC_ADDRESS = 256  # offset; lower addresses are for explicit requests
@@ -23,10 +24,11 @@ HEADLESS = "None"
 
 
 class ClusterIps:
-    """Admission hook for Services; follows the store to know allocated addresses and ports."""
+    """Admission hook for Services; follows the store to track allocated addresses and ports."""
 
     def __init__(self, store: Store) -> None:
         self._addresses: dict[str, tuple[str, str]] = {}  # address → Service
+        self._objects = store.collection(ADDRESSES)  # IPAddresses: of Services, and those that users create
         self._ports: dict[tuple[int, str], tuple[str, str]] = {}  # (node port, protocol) → Service
         self._next = _FIRST_DYNAMIC_ADDRESS
         store.collection(SERVICES).listen(self._changed)
@@ -84,7 +86,16 @@ class ClusterIps:
         if not isinstance(parsed, IPv4Address) or parsed not in RANGE:
             return f"the provided IP ({address}) is not in the valid range. The range of valid IPs is {RANGE}"
         holder = self._addresses.get(address)
-        return "provided IP is already allocated" if holder is not None and holder != service else ""
+        taken = holder is not None and holder != service
+        return "provided IP is already allocated" if taken or self._is_reserved(address, service) else ""
+
+    def _is_reserved(self, address: str, service: tuple[str, str]) -> bool:
+        """Whether the IPAddress of another parent than this Service exists."""
+        item = self._objects.get(("", address))
+        if item is None:
+            return False
+        parent = item.obj["spec"]["parentRef"]
+        return (parent.get("resource"), parent.get("namespace"), parent.get("name")) != ("services", *service)
 
     def _free_address(self) -> str:
         """The lowest free address of the dynamic range, else of the rest.
@@ -98,7 +109,7 @@ class ClusterIps:
                 size - _FIRST_DYNAMIC_ADDRESS
             )
             address = str(RANGE[offset])
-            if address not in self._addresses:
+            if address not in self._addresses and self._objects.get(("", address)) is None:
                 self._next = offset
                 return address
         raise ApiStatusError(500, "InternalError", "failed to allocate a serviceIP: range is full")

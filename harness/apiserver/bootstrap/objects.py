@@ -18,6 +18,8 @@ from seatrial.harness.apiserver.storage.store import CollectionKey, Object, Stor
 RECORDED: Final = Path(__file__).with_name("objects.json")
 APISERVICES: Final = ("apiregistration.k8s.io", "apiservices")
 _CONFIG_MAPS: Final = ("", "configmaps")
+# Upstream also probes a scheduler on port 10259 of its own machine; the scheduler of a cluster is not known here.
+_COMPONENTS: Final = ("controller-manager", "etcd-0")  # they run in this process: healthy while it answers
 _METRICS_READER: Final[Object] = {  # metrics.k8s.io is served; upstream's metrics-server brings this role
     "apiVersion": "rbac.authorization.k8s.io/v1",
     "kind": "ClusterRole",
@@ -50,6 +52,10 @@ def store_bootstrap_objects(store: Store, registry: Registry, now: str, client_c
     for service in _api_services(registry):
         service["status"]["conditions"][0]["lastTransitionTime"] = now
         put_object(store, APISERVICES, service, now)
+    for name in _COMPONENTS:
+        healthy = {"type": "Healthy", "status": "True", "message": "ok"}
+        body = {"apiVersion": "v1", "kind": "ComponentStatus", "metadata": {"name": name}, "conditions": [healthy]}
+        put_object(store, ("", "componentstatuses"), body, now)
     data = {"client-ca-file": client_ca} if client_ca else {}
     metadata = {"name": "extension-apiserver-authentication", "namespace": "kube-system"}
     put_object(store, _CONFIG_MAPS, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}, now)

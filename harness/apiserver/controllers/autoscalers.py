@@ -27,7 +27,7 @@ from seatrial.harness.apiserver.controllers.recording import NORMAL, WARNING
 from seatrial.harness.apiserver.controllers.work_queue import WorkQueue
 from seatrial.harness.apiserver.discovery.resources import Registry, Resource
 from seatrial.harness.apiserver.errors import ApiStatusError
-from seatrial.harness.apiserver.request.options import Options
+from seatrial.harness.apiserver.request.options import CONTROLLER_MANAGER, Options
 from seatrial.harness.apiserver.storage.store import Change, CollectionKey, Item, Key, Object
 from seatrial.harness.apiserver.verbs.subresources import rescaled, scale_of
 from seatrial.harness.label_selectors import LabelSelector
@@ -252,7 +252,7 @@ class Autoscalers:
     ) -> None:
         body = rescaled(resource, target, {"spec": {"replicas": wanted}})
         try:
-            self._control.objects.update(resource, target.key, body, Options())
+            self._control.objects.update(resource, target.key, body, Options(manager=CONTROLLER_MANAGER))
         except ApiStatusError as refused:
             why = f"the HPA controller was unable to update the target scale: {refused.message}"
             self._set_condition(status, "AbleToScale", "False", "FailedUpdateScale", why)

@@ -42,7 +42,8 @@ class Budgets:
         for item in list(budgets.each(namespace)):
             status = self._status(item.obj, pods)
             if status != item.obj.get("status"):
-                budgets.put(item.key, {**item.obj, "metadata": dict(item.obj["metadata"]), "status": status})
+                body = {**item.obj, "metadata": dict(item.obj["metadata"]), "status": status}
+                self._objects.store_change(BUDGETS, item, body, subresource="status")
 
     def _status(self, budget: Object, pods: list[Item]) -> Object:
         spec, before = budget.get("spec") or {}, budget.get("status") or {}

@@ -11,7 +11,7 @@ from seatrial.harness.apiserver.controllers.recording import NORMAL, WARNING, Re
 from seatrial.harness.apiserver.controllers.work_queue import WorkQueue
 from seatrial.harness.apiserver.discovery.resources import Registry, Resource
 from seatrial.harness.apiserver.errors import ApiStatusError
-from seatrial.harness.apiserver.request.options import DeleteOptions, Options
+from seatrial.harness.apiserver.request.options import CONTROLLER_MANAGER, DeleteOptions, Options
 from seatrial.harness.apiserver.storage.store import Change, CollectionKey, Item, Key, Object
 from seatrial.harness.apiserver.verbs.objects import Objects
 
@@ -80,7 +80,7 @@ class Control:
             ApiStatusError: the pod was rejected; the reason is recorded in an event on the owner.
         """
         try:
-            made = self.objects.create(self.pods, owner.key[0], pod, Options())
+            made = self.objects.create(self.pods, owner.key[0], pod, Options(manager=CONTROLLER_MANAGER))
         except Pending:
             raise  # a webhook is being called; the request continues by itself
         except ApiStatusError as refused:
@@ -120,7 +120,7 @@ class Control:
         if kept:
             metadata["finalizers"] = kept
         collection = self.objects.collection(resource)
-        written = collection.put(item.key, {**item.obj, "metadata": metadata})
+        written = self.objects.store_change(resource.key, item, {**item.obj, "metadata": metadata})
         if "deletionTimestamp" in metadata and not kept and not metadata.get("deletionGracePeriodSeconds"):
             collection.remove(item.key)
         return written
@@ -132,7 +132,7 @@ class Control:
         if status == item.obj.get("status"):
             return item
         body = {**item.obj, "metadata": dict(item.obj["metadata"]), "status": status}
-        return self.objects.collection(resource).put(item.key, body)
+        return self.objects.store_change(resource.key, item, body, subresource="status")
 
     def change(
         self,
@@ -157,7 +157,7 @@ class Control:
                 metadata["generation"] = metadata.get("generation", 0) + 1
         if body == item.obj:
             return item
-        return self.objects.collection(resource).put(item.key, body)
+        return self.objects.store_change(resource.key, item, body)
 
     def condition(self, kind: str, status: str, reason: str, message: str) -> Object:
         return {

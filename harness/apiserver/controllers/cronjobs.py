@@ -14,7 +14,7 @@ from seatrial.harness.apiserver.controllers.podstate import condition
 from seatrial.harness.apiserver.controllers.recording import NORMAL, WARNING
 from seatrial.harness.apiserver.controllers.work_queue import WorkQueue
 from seatrial.harness.apiserver.errors import ApiStatusError
-from seatrial.harness.apiserver.request.options import Options
+from seatrial.harness.apiserver.request.options import CONTROLLER_MANAGER, Options
 from seatrial.harness.apiserver.storage.store import Change, CollectionKey, Item, Key, Object
 from seatrial.scheduler.api.clock import from_rfc3339, rfc3339
 
@@ -115,7 +115,7 @@ class CronJobs:
                     self._record(item, NORMAL, "SuccessfulDelete", f"Deleted job {job.key[1]}")
         body = self._job(item, due)
         try:
-            made = control.objects.create(self._jobs, item.key[0], body, Options())
+            made = control.objects.create(self._jobs, item.key[0], body, Options(manager=CONTROLLER_MANAGER))
         except ApiStatusError as refused:
             if refused.reason not in {"AlreadyExists", "NotFound"}:
                 self._record(item, WARNING, "FailedCreate", f"Error creating job: {refused.message}")

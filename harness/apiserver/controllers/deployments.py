@@ -32,7 +32,7 @@ from seatrial.harness.apiserver.controllers.rollouts import (
 from seatrial.harness.apiserver.controllers.templates import HASH_LABEL, same_template, template_hash
 from seatrial.harness.apiserver.controllers.work_queue import WorkQueue
 from seatrial.harness.apiserver.errors import ApiStatusError
-from seatrial.harness.apiserver.request.options import Options
+from seatrial.harness.apiserver.request.options import CONTROLLER_MANAGER, Options
 from seatrial.harness.apiserver.storage.store import Change, CollectionKey, Item, Key, Object
 
 DEPLOYMENTS: CollectionKey = ("apps", "deployments")
@@ -258,7 +258,7 @@ class Deployments:
             "spec": self._control.copied(new_spec),
         }  # fmt: skip
         try:
-            made = self._control.objects.create(self._sets, item.key[0], body, Options())
+            made = self._control.objects.create(self._sets, item.key[0], body, Options(manager=CONTROLLER_MANAGER))
         except ApiStatusError as refused:
             if refused.reason == "AlreadyExists":  # hash collision: the next try includes collisionCount in the hash
                 status = {**(item.obj.get("status") or {}), "collisionCount": (collisions or 0) + 1}

@@ -10,7 +10,7 @@ from seatrial.harness.apiserver.controllers.owners import Dependents, reference_
 from seatrial.harness.apiserver.controllers.podstate import is_finished, is_ready, is_terminating
 from seatrial.harness.apiserver.controllers.work_queue import WorkQueue
 from seatrial.harness.apiserver.errors import ApiStatusError
-from seatrial.harness.apiserver.request.options import Options
+from seatrial.harness.apiserver.request.options import CONTROLLER_MANAGER, Options
 from seatrial.harness.apiserver.storage.store import Change, CollectionKey, Item, Key, Object
 
 SERVICES: CollectionKey = ("", "services")
@@ -96,7 +96,7 @@ class Endpoints:
         body = _endpoints_of(service, [pod for pod in pods if not is_terminating(pod.obj)])
         found = self._control.get(self._endpoints, service.key)
         if found is None:
-            self._control.objects.create(self._endpoints, service.key[0], body, Options())
+            self._control.objects.create(self._endpoints, service.key[0], body, Options(manager=CONTROLLER_MANAGER))
         elif (
             found.obj.get("subsets", []) != body["subsets"]
             or (found.obj["metadata"].get("labels") or {}) != body["metadata"]["labels"]
@@ -108,7 +108,7 @@ class Endpoints:
             if not metadata["annotations"]:
                 del metadata["annotations"]
             written = {**found.obj, "metadata": metadata, "subsets": body["subsets"]}
-            self._control.objects.collection(self._endpoints).put(service.key, written)
+            self._control.objects.store_change(ENDPOINTS, found, written)
 
     def _write_slices(self, service: Item, pods: list[Item]) -> None:
         wanted: list[tuple[list[Object], list[Object]]] = []  # ports, endpoints
@@ -123,7 +123,6 @@ class Endpoints:
             key=lambda slice_: slice_.key[1],
         )
         labels = _slice_labels(service)
-        collection = self._control.objects.collection(self._slices)
         for number, (ports, entries) in enumerate(wanted):
             if number < len(have):
                 old = have[number]
@@ -134,7 +133,8 @@ class Endpoints:
                         "labels": labels,
                         "generation": old.obj["metadata"].get("generation", 0) + 1,
                     }
-                    collection.put(old.key, {**old.obj, "metadata": metadata, "ports": ports, "endpoints": entries})
+                    written = {**old.obj, "metadata": metadata, "ports": ports, "endpoints": entries}
+                    self._control.objects.store_change(SLICES, old, written)
                 continue
             body: Object = {
                 "metadata": {
@@ -146,7 +146,9 @@ class Endpoints:
                 "ports": ports,
                 "endpoints": entries,
             }
-            self._control.objects.create(self._slices, service.key[0], self._control.copied(body), Options())
+            self._control.objects.create(
+                self._slices, service.key[0], self._control.copied(body), Options(manager=CONTROLLER_MANAGER)
+            )
         for old in have[len(wanted) :]:
             self._control.delete(self._slices, old)
 

@@ -134,7 +134,7 @@ class GarbageCollector:
         for empty in ("ownerReferences", "finalizers"):
             if empty in metadata and not metadata[empty]:
                 del metadata[empty]
-        return self._objects.store.collection(place[0]).put(item.key, {**item.obj, "metadata": metadata})
+        return self._objects.store_change(place[0], item, {**item.obj, "metadata": metadata})
 
     def _delete(self, place: Place, item: Item, propagation: str) -> None:
         resource = self._registry.storage(place[0])

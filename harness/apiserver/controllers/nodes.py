@@ -80,7 +80,8 @@ class Nodes:
             changed = {**spec, "taints": wanted}
             if not wanted:
                 del changed["taints"]
-            nodes.put(item.key, {**item.obj, "metadata": dict(item.obj["metadata"]), "spec": changed})
+            body = {**item.obj, "metadata": dict(item.obj["metadata"]), "spec": changed}
+            self._objects.store_change(NODES, item, body)
         if any(taint["effect"] == "NoExecute" for taint in wanted):
             self._plan_evictions(name, wanted)
 
@@ -158,7 +159,7 @@ class Nodes:
         ]
         conditions = [*(status.get("conditions") or ()), *missing]
         body = {**item.obj, "metadata": dict(item.obj["metadata"]), "status": {**status, "conditions": conditions}}
-        self._objects.store.collection(NODES).put(item.key, body)
+        self._objects.store_change(NODES, item, body, subresource="status")
 
     def _unreachable(self, item: Item) -> None:
         now = self._clock.timestamp()
@@ -174,7 +175,7 @@ class Nodes:
             for condition in status.get("conditions") or ()
         ]
         body = {**item.obj, "metadata": dict(item.obj["metadata"]), "status": {**status, "conditions": conditions}}
-        self._objects.store.collection(NODES).put(item.key, body)
+        self._objects.store_change(NODES, item, body, subresource="status")
 
     # -- pods ----------------------------------------------------------------------------------------------------------
 
@@ -215,7 +216,7 @@ class Nodes:
     def _disrupt(self, pod: Item, reason: str, message: str, grace: int | None) -> None:
         if "deletionTimestamp" not in pod.obj["metadata"]:
             body = disrupted(pod.obj, reason, message, self._clock.timestamp())
-            pod = self._objects.store.collection(PODS).put(pod.key, body)
+            pod = self._objects.store_change(PODS, pod, body, subresource="status")
         self._delete(pod, grace)
 
     def _delete(self, pod: Item, grace: int | None) -> None:

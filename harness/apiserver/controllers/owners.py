@@ -137,7 +137,7 @@ class Dependents:
                 continue
             references = [*(metadata.get("ownerReferences") or ()), reference_to(resource, owner.obj)]
             body = {**item.obj, "metadata": {**metadata, "ownerReferences": references}}
-            adopted.append(self._collection.put(item.key, body))
+            adopted.append(self._objects.store_change(self._collection.key, item, body))
         return adopted
 
     def _release(self, item: Item, uid: str) -> None:
@@ -147,7 +147,7 @@ class Dependents:
             metadata["ownerReferences"] = kept
         else:
             metadata.pop("ownerReferences", None)
-        self._collection.put(item.key, {**item.obj, "metadata": metadata})
+        self._objects.store_change(self._collection.key, item, {**item.obj, "metadata": metadata})
 
     # -- changes -------------------------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from seatrial.harness.apiserver.controllers.owners import Dependents, reference_
 from seatrial.harness.apiserver.controllers.templates import template_hash
 from seatrial.harness.apiserver.discovery.resources import Resource
 from seatrial.harness.apiserver.errors import ApiStatusError
-from seatrial.harness.apiserver.request.options import Options
+from seatrial.harness.apiserver.request.options import CONTROLLER_MANAGER, Options
 from seatrial.harness.apiserver.storage.store import CollectionKey, Item, Object
 
 REVISIONS: CollectionKey = ("apps", "controllerrevisions")
@@ -44,7 +44,7 @@ class Revisions:
             if number_of(found) == newest:
                 return found
             body = {**found.obj, "metadata": dict(found.obj["metadata"]), "revision": newest + 1}
-            return self._control.objects.collection(self._resource).put(found.key, body)
+            return self._control.objects.store_change(self._resource.key, found, body)
         return self._create(owner, data, newest + 1)
 
     def _create(self, owner: Item, data: Object, number: int) -> Item:
@@ -66,7 +66,9 @@ class Revisions:
             if annotations:
                 body["metadata"]["annotations"] = dict(annotations)
             try:
-                return self._control.objects.create(self._resource, owner.key[0], body, Options())
+                return self._control.objects.create(
+                    self._resource, owner.key[0], body, Options(manager=CONTROLLER_MANAGER)
+                )
             except ApiStatusError as refused:
                 if refused.reason != "AlreadyExists":
                     raise

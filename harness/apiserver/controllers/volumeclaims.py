@@ -4,7 +4,7 @@ from seatrial.harness.apiserver.controllers.control import Control
 from seatrial.harness.apiserver.controllers.owners import reference_to
 from seatrial.harness.apiserver.discovery.resources import Resource
 from seatrial.harness.apiserver.errors import ApiStatusError
-from seatrial.harness.apiserver.request.options import Options
+from seatrial.harness.apiserver.request.options import CONTROLLER_MANAGER, Options
 from seatrial.harness.apiserver.storage.store import CollectionKey, Item, Object
 
 CLAIMS: CollectionKey = ("", "persistentvolumeclaims")
@@ -44,7 +44,7 @@ class Claims:
             metadata["annotations"] = own["annotations"]
         body = {"metadata": metadata, "spec": copied.get("spec") or {}}
         try:
-            self._control.objects.create(self._resource, item.key[0], body, Options())
+            self._control.objects.create(self._resource, item.key[0], body, Options(manager=CONTROLLER_MANAGER))
         except ApiStatusError as refused:
             if refused.reason != "AlreadyExists":
                 raise
@@ -78,7 +78,7 @@ class Claims:
         metadata["ownerReferences"] = wanted
         if not wanted:
             del metadata["ownerReferences"]
-        self._control.objects.collection(self._resource).put(claim.key, {**claim.obj, "metadata": metadata})
+        self._control.objects.store_change(self._resource.key, claim, {**claim.obj, "metadata": metadata})
 
 
 def _name(template: Object, item: Item, ordinal: int) -> str:

@@ -6,6 +6,8 @@ from typing import Any, Final
 
 import orjson
 
+from seatrial.harness.apiserver.discovery import operations
+from seatrial.harness.apiserver.discovery.enumerations import with_enums
 from seatrial.harness.apiserver.discovery.openapi_protobuf import encoded
 from seatrial.harness.apiserver.discovery.resources import Registry, Resource
 from seatrial.harness.apiserver.schemas.schema_nodes import builtin
@@ -14,6 +16,9 @@ _PRESERVE: Final = "x-kubernetes-preserve-unknown-fields"
 Object = dict[str, Any]
 
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+_LIST_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta"
+_OPTIONS = tuple(f"io.k8s.apimachinery.pkg.apis.meta.v1.{name}" for name in ("DeleteOptions", "Patch", "Status"))
+_CONVENTIONS = "https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md"
 _GVK = "x-kubernetes-group-version-kind"
 _PACKAGED_REF, _V2_REF, _V3_REF = b'"#/$defs/', b'"#/definitions/', b'"#/components/schemas/'
 _WRITE_PARAMETERS = [
@@ -52,9 +57,9 @@ class OpenApi:
     def _make(self, parts: list[str]) -> bytes | None:
         match parts:
             case ["v2"]:
-                return self._v2()
+                return self._v2(paths=True)
             case ["v2", "protobuf"]:
-                return encoded(orjson.loads(self._v2()))
+                return encoded(orjson.loads(self._v2(paths=False)))
             case ["v3"]:
                 return self._index()
             case ["v3", "api", version]:
@@ -93,27 +98,44 @@ class OpenApi:
         }
         return orjson.dumps(body).replace(_PACKAGED_REF, _V3_REF)
 
-    def _v2(self) -> bytes:
+    def _v2(self, *, paths: bool) -> bytes:
+        """The document; the paths are wanted by clients of JSON only, see `openapi_protobuf`."""
         found: Object = {}
         for group, versions in self._registry.groups().items():
             for version in versions:
                 rows = self._components(self._rows(group, version))
                 found.update((name, _to_v2(schema)) for name, schema in rows)
-        info = {"title": "Kubernetes", "version": "v1.35.0"}
-        return orjson.dumps({"swagger": "2.0", "info": info, "paths": {}, "definitions": found}).replace(
-            _PACKAGED_REF, _V2_REF
-        )
+        document: Object = {"swagger": "2.0", "info": {"title": "Kubernetes", "version": "v1.35.0"}, "paths": {}}
+        if paths:
+            for name in _OPTIONS:
+                found.update((name, _to_v2(schema)) for name, schema in self._referred([name]))
+            names = {kind: name for name, schema in found.items() if (kind := _kind_of(schema))}
+            for row in self._registry:
+                document["paths"] |= operations.paths(row, names)
+            document["parameters"] = operations.parameters()
+        return orjson.dumps({**document, "definitions": found}).replace(_PACKAGED_REF, _V2_REF)
 
     def _components(self, rows: list[Resource]) -> Iterator[tuple[str, Object]]:
-        """The schemas of these kinds and all schemas that they refer to."""
-        known = builtin().definitions
-        kinds = {(row.group, row.version, row.kind) for row in rows if row.custom is None}
-        todo = [name for name, schema in known.items() if _kind_of(schema) in kinds]
+        """The schemas of these kinds and their lists, and all schemas that they refer to."""
+        kinds = {
+            (row.group, row.version, kind)
+            for row in rows
+            if row.custom is None
+            for kind in (row.kind, f"{row.kind}List")
+        }
+        todo = [name for name, schema in builtin().definitions.items() if _kind_of(schema) in kinds]
         for row in rows:
             if row.custom is not None:
                 name, schema = _custom(row)
                 yield name, schema
-                todo.append(_META)
+                yield f"{name}List", _custom_list(row, name)
+                todo += [_META, _LIST_META]
+        yield from self._referred(todo)
+
+    @staticmethod
+    def _referred(todo: list[str]) -> Iterator[tuple[str, Object]]:
+        """These definitions and all that they refer to."""
+        known = builtin().definitions
         seen: set[str] = set()
         while todo:
             name = todo.pop()
@@ -121,7 +143,7 @@ class OpenApi:
                 continue
             seen.add(name)
             schema = known[name]
-            yield name, schema
+            yield name, with_enums(name, schema)
             todo += _references(schema)
 
 
@@ -208,6 +230,23 @@ def _custom(row: Resource) -> tuple[str, Object]:
     schema[_GVK] = [{"group": row.group, "version": row.version, "kind": row.kind}]
     reverse = ".".join(reversed(row.group.split(".")))
     return f"{reverse}.{row.version}.{row.kind}", schema
+
+
+def _custom_list(row: Resource, name: str) -> Object:
+    """The schema of a list of custom resources; `apiextensions-apiserver/pkg/controller/openapi/builder`."""
+    items = {"type": "array", "items": {"$ref": f"#/$defs/{name}"}}
+    return {
+        "description": f"{row.kind}List is a list of {row.kind}",
+        "type": "object",
+        "required": ["items"],
+        "properties": {
+            "apiVersion": {"type": "string"},
+            "items": {**items, "description": f"List of {row.plural}. More info: {_CONVENTIONS}"},
+            "kind": {"type": "string"},
+            "metadata": {"$ref": f"#/$defs/{_LIST_META}", "description": "Standard list metadata."},
+        },
+        _GVK: [{"group": row.group, "version": row.version, "kind": f"{row.kind}List"}],
+    }
 
 
 def _paths(row: Resource, schema: str) -> Object:

@@ -111,7 +111,9 @@ metrics.k8s.io/v1beta1 | nodes | NodeMetrics | r | | |
 metrics.k8s.io/v1beta1 | pods | PodMetrics | nr | | |
 networking.k8s.io/v1 | ingressclasses | IngressClass | | | |
 networking.k8s.io/v1 | ingresses | Ingress | n | ing | | status
+networking.k8s.io/v1 | ipaddresses | IPAddress | | ip | |
 networking.k8s.io/v1 | networkpolicies | NetworkPolicy | n | netpol | |
+networking.k8s.io/v1 | servicecidrs | ServiceCIDR | | | | status
 node.k8s.io/v1 | runtimeclasses | RuntimeClass | | | |
 policy/v1 | poddisruptionbudgets | PodDisruptionBudget | n | pdb | | status
 rbac.authorization.k8s.io/v1 | clusterrolebindings | ClusterRoleBinding | | | |
@@ -128,6 +130,7 @@ storage.k8s.io/v1 | csinodes | CSINode | | | |
 storage.k8s.io/v1 | csistoragecapacities | CSIStorageCapacity | n | | |
 storage.k8s.io/v1 | storageclasses | StorageClass | | sc | |
 storage.k8s.io/v1 | volumeattachments | VolumeAttachment | | | | status
+storage.k8s.io/v1 | volumeattributesclasses | VolumeAttributesClass | | vac | |
 """
 
 BUILT_IN = tuple(

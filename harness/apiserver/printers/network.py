@@ -180,6 +180,21 @@ NETWORK_POLICIES = Printer(
     lambda o, now: [name_of(o), selector(part(o, "spec").get("podSelector")), age_of(o, now)],
 )
 
+
+def _address(obj: Object, now: float) -> Cells:
+    parent = part(obj, "spec").get("parentRef")
+    if not parent:
+        return [name_of(obj), NONE, age_of(obj, now)]
+    kind = ".".join(name for name in (parent.get("resource", ""), parent.get("group", "")) if name).lower()
+    return [
+        name_of(obj),
+        "/".join(name for name in (kind, parent.get("namespace", ""), parent.get("name", "")) if name),
+        age_of(obj, now),
+    ]
+
+
+IP_ADDRESSES = Printer((NAME, text("ParentRef", "The object that has the address."), AGE), _address)
+
 SERVICE_CIDRS = Printer(
     (NAME, text("CIDRs", "The ranges that service addresses are taken from."), AGE),
     lambda o, now: [name_of(o), ",".join(part(o, "spec").get("cidrs") or ()), age_of(o, now)],

@@ -69,6 +69,7 @@ _PRINTERS: dict[tuple[str, str], Printer] = {
     (_FLOW, "prioritylevelconfigurations"): policies.PRIORITY_LEVELS,
     (_NETWORKING, "ingressclasses"): network.INGRESS_CLASSES,
     (_NETWORKING, "ingresses"): network.INGRESSES,
+    (_NETWORKING, "ipaddresses"): network.IP_ADDRESSES,
     (_NETWORKING, "networkpolicies"): network.NETWORK_POLICIES,
     (_NETWORKING, "servicecidrs"): network.SERVICE_CIDRS,
     ("node.k8s.io", "runtimeclasses"): scheduling.RUNTIME_CLASSES,

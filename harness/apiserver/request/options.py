@@ -9,6 +9,8 @@ from seatrial.harness.apiserver.discovery.resources import Resource
 from seatrial.harness.apiserver.storage.store import Object
 from seatrial.harness.apiserver.webhooks.dispatch import Write
 
+CONTROLLER_MANAGER = "kube-controller-manager"  # the field manager of the built-in controllers
+
 
 @dataclass(slots=True)
 class Options:

@@ -58,6 +58,15 @@ class RequestContext:
         """Whether the client sends a User-Agent. In-process clients send none and get no `managedFields` in lists."""
         return bool(self.request.headers.get("user-agent"))
 
+    @property
+    def wants_watched_fields(self) -> bool:
+        """Whether watches of this client have `managedFields`.
+
+        Schedulers, ours and others, do not read them and would pay for each change of each pod.
+        """
+        program = self.request.headers.get("user-agent", "").partition("/")[0]
+        return bool(program) and program != "seatrial" and "scheduler" not in program
+
     def options(self) -> Options:
         """The options of a write.
 

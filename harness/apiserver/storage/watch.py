@@ -85,7 +85,7 @@ class View:
         assert last is not None  # noqa: S101
         if change.new is not None:  # left the selection: its last selected state, with the revision of the change
             metadata = {**last.obj["metadata"], "resourceVersion": str(change.version)}
-            last = Item(last.key, {**last.obj, "metadata": metadata}, change.version)
+            last = Item(last.key, {**last.obj, "metadata": metadata}, change.version, last.ledger)
         return "DELETED", last
 
     def first(self, item: Item) -> bytes:

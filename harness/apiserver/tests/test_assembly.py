@@ -26,6 +26,7 @@ def test_what_has_settled_stays_still() -> None:
         populate(bench)
         bench.settle(60)
         assert len(bench.all("pods")) == 7
+        bench.settle(3600)  # events expire
         written: list[Any] = []
         bench.cluster.server.objects.store.listeners.append(
             lambda collection, _: written.append(collection) if collection not in QUIET else None

@@ -23,7 +23,11 @@ EXPLAIN = [
     step("explain deploy.spec.strategy.rollingUpdate.maxSurge", r"^FIELD: maxSurge <IntOrString>$"),
     step("explain pod.spec.containers --recursive", r"^  env\t<\[\]EnvVar>$", r"^    name\t<string> -required-$"),
     step("explain hpa.spec --api-version=autoscaling/v1", "targetCPUUtilizationPercentage"),
+    step("explain pod.spec.restartPolicy", r"^ENUM:$", r"^    OnFailure$", "Possible enum values:"),
     step("explain pod.spec.nodename", 'field "nodename" does not exist', fails=True),
+    step("get cs", r"^controller-manager +Healthy +ok"),
+    step("get servicecidr", r"^kubernetes +10\.96\.0\.0/12"),
+    step("get ip", r"^10\.96\.0\.1 +services/default/kubernetes"),
     step("explain podgroup.spec", "^FIELD: spec <Object>$", "minMember"),
 ]
 GET = [

@@ -59,7 +59,14 @@ from seatrial.harness.apiserver.validation.registration import (
     check_namespace,
     check_runtime_class,
 )
-from seatrial.harness.apiserver.validation.volumes import check_claim, check_csi_driver, check_csi_node, check_volume
+from seatrial.harness.apiserver.validation.service_ranges import address_name, check_address, check_service_range
+from seatrial.harness.apiserver.validation.volumes import (
+    check_attributes_class,
+    check_claim,
+    check_csi_driver,
+    check_csi_node,
+    check_volume,
+)
 from seatrial.harness.apiserver.validation.workloads import check_cron_job, check_job, check_template, check_workload
 from seatrial.harness.apiserver.webhooks.policies import check_binding, check_policy
 
@@ -132,6 +139,7 @@ _NAMES: dict[tuple[str, str], Rule] = {  # rule for names; other kinds: a DNS su
     (_RBAC, "RoleBinding"): path_segment,
     (_RBAC, "ClusterRoleBinding"): path_segment,
     ("apiregistration.k8s.io", "APIService"): path_segment,
+    ("networking.k8s.io", "IPAddress"): address_name,
     ("policy", "PodDisruptionBudget"): _any_name,
 }
 _BY_KIND: dict[tuple[str, str], _Check] = {
@@ -150,6 +158,8 @@ _BY_KIND: dict[tuple[str, str], _Check] = {
     ("networking.k8s.io", "Ingress"): _content(check_ingress),
     ("networking.k8s.io", "IngressClass"): check_ingress_class,
     ("networking.k8s.io", "NetworkPolicy"): _content(check_network_policy),
+    ("networking.k8s.io", "IPAddress"): check_address,
+    ("networking.k8s.io", "ServiceCIDR"): check_service_range,
     ("autoscaling", "HorizontalPodAutoscaler"): _content(check_autoscaler),
     ("resource.k8s.io", "ResourceClaim"): check_resource_claim,
     ("resource.k8s.io", "ResourceClaimTemplate"): check_resource_claim_template,
@@ -175,6 +185,7 @@ _BY_KIND: dict[tuple[str, str], _Check] = {
     (_RBAC, "RoleBinding"): partial(check_role_binding, namespaced=True),
     (_RBAC, "ClusterRoleBinding"): partial(check_role_binding, namespaced=False),
     ("storage.k8s.io", "StorageClass"): check_storage_class,
+    ("storage.k8s.io", "VolumeAttributesClass"): check_attributes_class,
     ("admissionregistration.k8s.io", "MutatingWebhookConfiguration"): _content(partial(check_webhooks, mutating=True)),
     ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"): _content(
         partial(check_webhooks, mutating=False)

@@ -1,9 +1,20 @@
-"""Validation of PersistentVolumes and their claims, CSIDrivers and CSINodes; follows `pkg/apis/core/validation`."""
+"""Validation of PersistentVolumes and their claims, CSIDrivers, CSINodes and VolumeAttributesClasses.
+
+Follows `pkg/apis/{core,storage}/validation`.
+"""
 
 from typing import Any
 
-from seatrial.harness.apiserver.field_errors import Causes, forbidden, immutable, invalid, required, unsupported
-from seatrial.harness.apiserver.names import Object, subdomain
+from seatrial.harness.apiserver.field_errors import (
+    Causes,
+    forbidden,
+    immutable,
+    invalid,
+    required,
+    too_long,
+    unsupported,
+)
+from seatrial.harness.apiserver.names import Object, qualified, subdomain
 from seatrial.harness.apiserver.validation.placement import check_label_selector, check_node_selector
 from seatrial.harness.apiserver.validation.resources import POSITIVE, check_list, milli
 
@@ -11,6 +22,7 @@ _ACCESS_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOnc
 _MODES = ("Block", "Filesystem")
 _RECLAIM = ("Delete", "Recycle", "Retain")
 _HOST_PATH_TYPES = ("", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket")
+_MAX_PARAMETERS, _MAX_PARAMETERS_SIZE = 512, 256 * 1024  # of a VolumeAttributesClass; size in bytes
 _LIFECYCLE = ("Ephemeral", "Persistent")
 _FS_GROUP = ("File", "None", "ReadWriteOnceWithFSType")
 _SOURCES = frozenset({
@@ -163,6 +175,27 @@ def _check_claim_update(spec: Object, old: Object, causes: Causes) -> None:
 
 def _storage(spec: Object) -> Any:
     return ((spec.get("resources") or {}).get("requests") or {}).get("storage")
+
+
+def check_attributes_class(obj: Object, old: Object | None, causes: Causes) -> None:
+    driver, parameters = obj.get("driverName") or "", obj.get("parameters") or {}
+    if old is not None:
+        for field, value in (("driverName", driver), ("parameters", parameters)):
+            if value != (old.get(field) or type(value)()):
+                causes.append(forbidden(field, f"updates to {field} are forbidden."))
+    if not driver:
+        causes.append(required("driverName"))
+    else:
+        causes.extend(invalid("driverName", driver, problem) for problem in qualified(driver.lower()))
+    if len(parameters) > _MAX_PARAMETERS:
+        causes.append(too_long("parameters", _MAX_PARAMETERS))
+        return
+    if "" in parameters:
+        causes.append(invalid("parameters", "", "field can not be empty."))
+    if sum(len(key) + len(value or "") for key, value in parameters.items()) > _MAX_PARAMETERS_SIZE:
+        causes.append(too_long("parameters", _MAX_PARAMETERS_SIZE))
+    if not parameters:
+        causes.append(required("parameters", "must contain at least one key/value pair"))
 
 
 def check_csi_driver(obj: Object, old: Object | None, causes: Causes) -> None:

@@ -15,7 +15,7 @@ from seatrial.harness.apiserver.access.rbac import Access
 from seatrial.harness.apiserver.admission.chain import Admission
 from seatrial.harness.apiserver.attempts import GeneratedIdentity, Pending
 from seatrial.harness.apiserver.defaults.initial_status import set_initial_status
-from seatrial.harness.apiserver.discovery.resources import Resource
+from seatrial.harness.apiserver.discovery.resources import BUILT_IN, Resource
 from seatrial.harness.apiserver.errors import ApiStatusError
 from seatrial.harness.apiserver.patching.apply import ApplyConflict, apply, first_undeclared
 from seatrial.harness.apiserver.patching.managed_fields import WriteLedger, touches_managed_fields
@@ -26,10 +26,10 @@ from seatrial.harness.apiserver.patching.patch import (
     merge_patch,
     strategic_merge,
 )
-from seatrial.harness.apiserver.request.options import DeleteOptions, Options, grace_of, write_of
+from seatrial.harness.apiserver.request.options import CONTROLLER_MANAGER, DeleteOptions, Options, grace_of, write_of
 from seatrial.harness.apiserver.request.request import check_kind
 from seatrial.harness.apiserver.schemas.shapes import TypeMismatch, conform, report_unknown_fields
-from seatrial.harness.apiserver.storage.store import Collection, Item, Key, Object, Store
+from seatrial.harness.apiserver.storage.store import Collection, CollectionKey, Item, Key, Object, Store
 from seatrial.harness.apiserver.verbs import field_owners, patch_errors
 from seatrial.harness.apiserver.verbs.field_owners import schema_of
 from seatrial.harness.apiserver.verbs.identifiers import IdentifierSource
@@ -46,8 +46,9 @@ _NO_GENERATION = frozenset({  # built-in kinds whose registries leave metadata.g
     "LimitRange",
     "ResourceQuota", "PersistentVolume", "PersistentVolumeClaim", "ControllerRevision", "HorizontalPodAutoscaler",
     "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding", "StorageClass", "CSIDriver", "CSINode", "RuntimeClass",
-    "ResourceClaim", "ResourceClaimTemplate",
+    "ResourceClaim", "ResourceClaimTemplate", "IPAddress", "ServiceCIDR", "VolumeAttributesClass",
 })  # fmt: skip
+_BUILT_IN = {row.key: row for row in reversed(BUILT_IN)}  # collection: its first version, which is stored
 
 
 def check_preconditions(resource: Resource, item: Item, options: DeleteOptions) -> None:
@@ -199,6 +200,15 @@ class Objects:
             return item
         metadata = {**body["metadata"], "resourceVersion": kept["metadata"]["resourceVersion"]}
         return Item(key, {**body, "metadata": metadata}, item.version, item.ledger)
+
+    def store_change(self, key: CollectionKey, item: Item, body: Object, *, subresource: str = "") -> Item:
+        """Store a change by a built-in controller, without admission. It owns the changed fields of built-in kinds."""
+        resource = _BUILT_IN.get(key)
+        if resource is None:
+            return self.store.collection(key).put(item.key, body)
+        options = Options(manager=CONTROLLER_MANAGER)
+        ledger = field_owners.updated(resource, item, body, None, options, subresource, self.clock)
+        return self.store.collection(key).put(item.key, body, ledger)
 
     def _generated(self, resource: Resource, namespace: str, stem: str, drawn: GeneratedIdentity | None) -> str:
         collection, space = self.collection(resource), namespace if resource.namespaced else ""

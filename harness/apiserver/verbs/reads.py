@@ -121,14 +121,14 @@ class Reads:
         named: bool = False,
         attempt: Attempt | None = None,
     ) -> Response | Streaming:
-        """The response to a GET of a collection: a list or a watch. Lists have managedFields if the client is `named`.
+        """The response to a GET of a collection: a list or a watch. It has managedFields if the client is `named`.
 
         Raises:
             ApiStatusError: a parameter is invalid, or the requested revision is no longer available.
             Pending: a conversion webhook has to be called first.
         """
         if flag(query, "watch"):
-            return self._watch(resource, namespace, query, shape, name, attempt)
+            return self._watch(resource, namespace, query, shape, name, attempt, named=named)
         check_options(query, watch=False)
         tests = self._tests(resource, query, name)
         collection = self._store.collection(resource.key)
@@ -256,13 +256,15 @@ class Reads:
         shape: Format,
         name: str,
         attempt: Attempt | None,
+        *,
+        named: bool,
     ) -> Streaming:
         tests = self._tests(resource, query, name)
         collection = self._store.collection(resource.key)
         include = _include(query)
         mark: tuple[object, ...] = (
             resource.group, resource.version, resource.plural, namespace, query.get("labelSelector", ""),
-            query.get("fieldSelector", ""), name, shape, include,
+            query.get("fieldSelector", ""), name, shape, include, named,
         )  # fmt: skip
         text = query.get("resourceVersion", "")
         check_options(query, watch=True)
@@ -272,7 +274,8 @@ class Reads:
         head = {"kind": resource.kind, "apiVersion": resource.api_version}
         if shape.shape:
             head = {"kind": shape.shape, "apiVersion": "meta.k8s.io/v1"}
-        view = channel.view if channel else View(namespace, tests, head, self._encoder(resource, shape, include))
+        encoder = self._encoder(resource, shape, include, named=named)
+        view = channel.view if channel else View(namespace, tests, head, encoder)
         if resource.conversion is not None:
             view.convert = partial(self._conversions.follow, resource)
             mark = (*mark, view)  # not shared: lines in conversion may repeat what a new reader has got
@@ -313,14 +316,18 @@ class Reads:
     def _forget(self, mark: tuple[object, ...]) -> None:
         self._channels.pop(mark, None)
 
-    def _encoder(self, resource: Resource, shape: Format, include: IncludeObject) -> Encode:
+    def _encoder(self, resource: Resource, shape: Format, include: IncludeObject, *, named: bool) -> Encode:
         if shape.shape == "Table":
             return lambda kind, item, change: _line(
                 kind,
                 orjson.dumps(self._table(resource, [item], {"resourceVersion": str(change.version)}, include=include)),
             )
         if shape.shape == "PartialObjectMetadata":
-            return lambda kind, item, _change: _line(kind, orjson.dumps(_partial(item.obj, shape.version)))
+            return lambda kind, item, _change: _line(
+                kind, orjson.dumps(_partial(_shown(resource, item, named=named), shape.version))
+            )
+        if named:
+            return lambda kind, item, _change: _line(kind, _with_managed_fields(resource, item))
         if resource.custom is not None or multi_version.is_second(resource):
             return _converting(resource)
         return plain

@@ -132,3 +132,13 @@ def test_an_endless_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     nodes.write_text(nodes.read_text() + nodes.read_text().partition("\n")[2])
     with pytest.raises(UsageError, match=r"nodes\.csv: expected at most 1 lines, found more"):
         load(nodes, pods)
+
+
+def test_an_endless_line_is_refused(tmp_path: Path) -> None:
+    """It is not read to its end, which `/dev/zero` does not have."""
+    nodes, pods = files(tmp_path)
+    with pytest.raises(UsageError, match=r"/dev/zero, line 1: expected at most 1000000 characters, found more"):
+        load(Path("/dev/zero"), pods)
+    nodes.write_text(nodes.read_text() + "x" * 1_000_001)
+    with pytest.raises(UsageError, match=r"nodes\.csv, line \d+: expected at most 1000000 characters, found more"):
+        load(nodes, pods)

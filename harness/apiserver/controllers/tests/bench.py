@@ -16,8 +16,9 @@ _GROUPS = {
     "daemonsets": "/apis/apps/v1", "controllerrevisions": "/apis/apps/v1", "jobs": "/apis/batch/v1",
     "horizontalpodautoscalers": "/apis/autoscaling/v2", "nodemetrics": "/apis/slo.koordinator.sh/v1alpha1",
     "cronjobs": "/apis/batch/v1", "endpointslices": "/apis/discovery.k8s.io/v1",
+    "ipaddresses": "/apis/networking.k8s.io/v1", "servicecidrs": "/apis/networking.k8s.io/v1",
 }  # fmt: skip
-_CLUSTER_WIDE = frozenset({"nodes", "namespaces", "nodemetrics"})
+_CLUSTER_WIDE = frozenset({"nodes", "namespaces", "nodemetrics", "ipaddresses", "servicecidrs"})
 
 
 class Bench:

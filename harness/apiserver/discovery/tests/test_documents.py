@@ -156,6 +156,47 @@ def test_the_document_of_version_two_holds_what_it_refers_to(server: ApiServer) 
     assert quantity["type"] == "string"
 
 
+def test_paths_of_version_two(server: ApiServer) -> None:
+    """Every resource has its operations, described as upstream does; all references exist."""
+    found = document(server, "/openapi/v2")
+    paths = found["paths"]
+    services = paths["/api/v1/namespaces/{namespace}/services"]
+    assert services["get"]["description"] == "list or watch objects of kind Service"
+    assert services["get"]["operationId"] == "listCoreV1NamespacedService"
+    listed = services["get"]["responses"]["200"]["schema"]["$ref"].removeprefix("#/definitions/")
+    assert found["definitions"][listed]["properties"]["items"]["description"] == "List of services"
+    assert "delete" not in paths["/api/v1/namespaces"]  # namespaces are deleted singly
+    assert set(paths["/api/v1/namespaces/{namespace}/bindings"]) == {"post", "parameters"}
+    for row in BUILT_IN:
+        operations = [path for path in paths if f"/{row.version}/" in path and path.endswith(f"/{row.plural}")]
+        assert operations, row
+    known = {f"#/definitions/{name}" for name in found["definitions"]}
+    known |= {f"#/parameters/{name}" for name in found["parameters"]}
+    assert references(paths) <= known
+    assert "Watch for changes to the described resources" in found["parameters"]["watch"]["description"]
+
+
+def references(value: Any) -> set[str]:
+    """All references in a document."""
+    if isinstance(value, dict):
+        own = {value["$ref"]} if isinstance(value.get("$ref"), str) else set()
+        return own.union(*(references(part) for part in value.values()))
+    return set[str]().union(*(references(part) for part in value)) if isinstance(value, list) else set()
+
+
+def test_enumerations_are_listed_with_their_texts(server: ApiServer) -> None:
+    """As kube-apiserver does, in both versions; a list has them in its items."""
+    for found in (
+        document(server, "/openapi/v2")["definitions"],
+        document(server, "/openapi/v3/api/v1")["components"]["schemas"],
+    ):
+        policy = found["io.k8s.api.core.v1.Container"]["properties"]["imagePullPolicy"]
+        assert policy["enum"] == ["Always", "IfNotPresent", "Never"]
+        assert 'Possible enum values:\n - `"Always"` means that kubelet always attempts' in policy["description"]
+        modes = found["io.k8s.api.core.v1.PersistentVolumeClaimSpec"]["properties"]["accessModes"]
+        assert modes["items"]["enum"] == ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"]
+
+
 def test_fields_of_a_kind_that_keeps_unknown_ones_are_not_listed_in_version_two(server: ApiServer) -> None:
     """kubectl refuses fields beside listed ones."""
     schema = {

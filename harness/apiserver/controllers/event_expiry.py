@@ -1,0 +1,42 @@
+"""Removes events an hour after their last change, as kube-apiserver does (`--event-ttl`)."""
+
+from collections import deque
+from typing import Final
+
+from seatrial.harness.apiserver.storage.store import Change, CollectionKey, Key
+from seatrial.harness.apiserver.verbs.objects import Objects
+
+EVENTS: Final[CollectionKey] = ("", "events")
+TTL: Final = 3600.0  # seconds
+_AT_ONCE: Final = 256  # removals in one iteration of the event loop
+
+
+class EventExpiry:
+    """Follows the events; one timer, for the oldest."""
+
+    def __init__(self, objects: Objects) -> None:
+        self._clock = objects.clock
+        self._events = objects.store.collection(EVENTS)
+        self._due: deque[tuple[float, Key, int]] = deque()  # monotonic time, key and revision of each change
+        self._events.listen(self._changed)
+
+    def _changed(self, change: Change) -> None:
+        if change.new is None:
+            return
+        self._due.append((self._clock.monotonic() + TTL, change.key, change.new.version))
+        if len(self._due) == 1:
+            self._clock.call_later(TTL, self._expire)
+
+    def _expire(self) -> None:
+        for _ in range(min(_AT_ONCE, len(self._due))):
+            when, key, version = self._due[0]
+            left = when - self._clock.monotonic()
+            if left > 0:
+                self._clock.call_later(left, self._expire)
+                return
+            self._due.popleft()
+            item = self._events.get(key)
+            if item is not None and item.version == version:  # otherwise it has changed since
+                self._events.remove(key)
+        if self._due:
+            self._clock.call_soon(self._expire)

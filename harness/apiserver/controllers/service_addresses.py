@@ -1,0 +1,85 @@
+"""Publishes the IPAddress of each allocated cluster IP, and the ServiceCIDR of their range.
+
+Upstream's allocator (`pkg/registry/core/service/ipallocator`) keeps its state in these objects. Here it is in
+`admission/cluster_ips.py`, and the objects are written after the Service, without admission: clients only read them. An
+IPAddress that a user creates is respected by the allocator. Further ServiceCIDRs are stored, but nothing is allocated
+from them.
+"""
+
+from ipaddress import ip_address
+from typing import Final
+
+from seatrial.harness.apiserver.admission.cluster_ips import ADDRESSES, HEADLESS, RANGE, SERVICES
+from seatrial.harness.apiserver.bootstrap.objects import put_object
+from seatrial.harness.apiserver.controllers.control import Control
+from seatrial.harness.apiserver.controllers.work_queue import WorkQueue
+from seatrial.harness.apiserver.storage.store import Change, Item, Key, Object
+from seatrial.scheduler.api.clock import rfc3339
+
+CIDRS: Final = ("networking.k8s.io", "servicecidrs")
+_API: Final = "networking.k8s.io/v1"
+_MANAGED_BY: Final = "ipaddress.kubernetes.io/managed-by"
+_MANAGER: Final = "ipallocator.k8s.io"
+
+
+class ServiceAddresses:
+    """Keeps one IPAddress for each cluster IP."""
+
+    def __init__(self, control: Control) -> None:
+        self._control = control
+        self._store = control.objects.store
+        self._addresses: dict[Key, str] = {}  # Service → the address whose object was written
+        self._queue: WorkQueue[Key] = WorkQueue(control.clock, self._sync)
+        self._store.collection(SERVICES).listen(self._changed)
+        self._store_range()
+
+    def _changed(self, change: Change) -> None:
+        if self._addresses.get(change.key, "") != _address_of(change.new.obj if change.new is not None else None):
+            self._queue.add(change.key)
+
+    def _sync(self, service: Key) -> None:
+        item = self._store.collection(SERVICES).get(service)
+        wanted = _address_of(item.obj if item is not None else None)
+        written = self._addresses.pop(service, "")
+        collection = self._store.collection(ADDRESSES)
+        if written != wanted and _is_managed(collection.get(("", written))):
+            collection.remove(("", written))
+        if not wanted:
+            return
+        self._addresses[service] = wanted
+        if collection.get(("", wanted)) is None:
+            put_object(self._store, ADDRESSES, _object(wanted, service), rfc3339(self._control.clock.now()))
+
+    def _store_range(self) -> None:
+        now = rfc3339(self._control.clock.now())
+        ready = {
+            "type": "Ready", "status": "True", "reason": "", "message": "Kubernetes Service CIDR is ready",
+            "lastTransitionTime": now,
+        }  # fmt: skip
+        metadata = {"name": "kubernetes", "finalizers": ["networking.k8s.io/service-cidr-finalizer"]}
+        put_object(self._store, CIDRS, {
+            "apiVersion": _API, "kind": "ServiceCIDR", "metadata": metadata,
+            "spec": {"cidrs": [str(RANGE)]}, "status": {"conditions": [ready]},
+        }, now)  # fmt: skip
+
+
+def _address_of(service: Object | None) -> str:
+    address = (service or {}).get("spec", {}).get("clusterIP") or ""
+    return "" if address == HEADLESS else str(address)
+
+
+def _is_managed(item: Item | None) -> bool:
+    """Whether this is an IPAddress of the allocator, not a user's."""
+    return item is not None and (item.obj["metadata"].get("labels") or {}).get(_MANAGED_BY) == _MANAGER
+
+
+def _object(address: str, service: Key) -> Object:
+    family = f"IPv{ip_address(address).version}"
+    labels = {"ipaddress.kubernetes.io/ip-family": family, _MANAGED_BY: _MANAGER}
+    parent = {"group": "", "resource": "services", "namespace": service[0], "name": service[1]}
+    return {
+        "apiVersion": _API,
+        "kind": "IPAddress",
+        "metadata": {"name": address, "labels": labels},
+        "spec": {"parentRef": parent},
+    }

@@ -1,0 +1,74 @@
+"""Writes `recorded.json` from the OpenAPI v2 document of a running kube-apiserver.
+
+`python -m seatrial.harness.apiserver.discovery.recording KUBECONFIG`. The packaged definitions (`schemas`) come from
+upstream's published document, which has neither enumerations nor their texts. Upstream's texts: Apache-2.0, The
+Kubernetes Authors.
+"""
+
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+
+from seatrial.harness.apiserver.discovery.enumerations import ENUM_TEXT, RECORDED
+from seatrial.harness.clusters.kubeconfig import load_access
+
+Object = dict[str, Any]
+
+# The parameters are the same for all kinds; those of Services stand for all.
+_COLLECTION: Final = "/api/v1/namespaces/{namespace}/services"
+_OPERATIONS: Final = {  # action: path, method
+    "list": (_COLLECTION, "get"),
+    "post": (_COLLECTION, "post"),
+    "deletecollection": (_COLLECTION, "delete"),
+    "put": (_COLLECTION + "/{name}", "put"),
+    "patch": (_COLLECTION + "/{name}", "patch"),
+    "delete": (_COLLECTION + "/{name}", "delete"),
+}
+
+
+def main() -> int:
+    access = load_access(Path(sys.argv[1]))
+    answer = access.pool(connections=1).request("GET", f"{access.url}/openapi/v2", headers=access.headers)
+    if answer.status != 200:
+        raise SystemExit(f"GET /openapi/v2: expected 200, found {answer.status}")
+    found = extracted(orjson.loads(answer.data))
+    RECORDED.write_bytes(orjson.dumps(found, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS) + b"\n")
+    return 0
+
+
+def extracted(document: Object) -> Object:
+    """The enumerations of all definitions, and the query parameters of each action, each once by its name."""
+    enums: Object = {}
+    for name, schema in document["definitions"].items():
+        for field, found in (schema.get("properties") or {}).items():
+            values = found.get("enum") or (found.get("items") or {}).get("enum")
+            if values:
+                text = found.get("description", "").partition(ENUM_TEXT)
+                enums.setdefault(name, {})[field] = {"values": values, "text": text[1] + text[2]}
+    parameters: Object = {}
+    actions: dict[str, list[str]] = {}
+    for action, (path, method) in _OPERATIONS.items():
+        names = actions[action] = []
+        for given in document["paths"][path][method]["parameters"]:
+            reference = given.get("$ref")
+            parameter = document["parameters"][reference.rpartition("/")[2]] if reference else given
+            if parameter["in"] == "query":
+                name = _free_name(parameters, parameter)
+                parameters[name] = parameter
+                names.append(name)
+    return {"enums": enums, "parameters": parameters, "actions": actions}
+
+
+def _free_name(parameters: Object, parameter: Object) -> str:
+    """The parameter's name, with a number where parameters with other texts have it already."""
+    name, number = parameter["name"], 1
+    while parameters.get(name, parameter) != parameter:
+        number += 1
+        name = f"{parameter['name']}-{number}"
+    return str(name)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
