@@ -49,8 +49,8 @@ def test_members_that_ended_count_after_a_restart(cluster: Trial, expect: Expect
 
     def becomes(phase: str, succeeded: int) -> None:
         def status() -> tuple[str, int, int]:
-            found = orjson.loads(cluster.call("GET", path).body)["status"]
-            return found["phase"], found.get("scheduled", 0), found.get("succeeded", 0)
+            found = orjson.loads(cluster.call("GET", path).body).get("status") or {}
+            return found.get("phase", ""), found.get("scheduled", 0), found.get("succeeded", 0)
 
         cluster.cluster.wait(lambda: status() == (phase, 2, succeeded), within=30)
         assert status() == (phase, 2, succeeded), "phase, members that were scheduled, members that succeeded"
