@@ -83,14 +83,14 @@ def test_a_pod_of_the_same_name_is_another_pod(cluster: Trial, expect: Expect, l
     response = cluster.call("GET", f"/api/v1/namespaces/{cluster.name}/events")
     said = [row["message"] for row in orjson.loads(response.body)["items"]
             if row["involvedObject"].get("uid") == first and row["reason"] == "Scheduled"]  # fmt: skip
-    assert not said, f"no binding of the first pod was accepted; its events say {said}"
+    assert not said, f"no binding of the first pod was accepted; its events: {said}"
 
 
 @pytest.mark.feature("HIL-4.api-errors")
 @pytest.mark.case("FT-052", severity="critical")
 def test_a_pod_that_another_scheduler_bound_is_left_alone(cluster: Trial, expect: Expect, link: Link) -> None:
     """Bindings are refused for a while; meanwhile another scheduler binds the pod, and the watch is silent. Ours gives
-    up: it does not tell the pod that it was refused."""
+    up: it writes no rejection to the pod."""
     cluster.add(node("n1"), node("n2"))
     witnessed(cluster, expect)
     link.refuse(500, bindings)
