@@ -1,4 +1,4 @@
-"""The descriptor of one vendor's hardware: what the fakes, the catalogue and the fault verbs need to know of a vendor.
+"""The descriptor of one vendor's hardware: what the stand-ins, the catalogue and the fault verbs need of a vendor.
 
 Each vendor has one `Hardware`, declared in `<vendor>/hardware.py` and registered in `vendors.py`. The descriptor of the
 same vendor for the rest of the program (provider, grant, resource names) is in `harness/devices/vendors`, which this

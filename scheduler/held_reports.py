@@ -1,6 +1,6 @@
 """Reports pods that PreEnqueue holds back to users, after a pause: most are released before it ends.
 
-Upstream writes nothing for such pods. A gang that stays incomplete would be silent for ever.
+Upstream writes nothing for such pods. A gang that stays incomplete would never get a message.
 
 For a pod that waits for a gate, such as its quota, a changed reason is reported again, but only after a longer pause:
 the figures in it change with each pod that comes or goes.

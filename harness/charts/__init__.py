@@ -15,7 +15,7 @@ def seatrial_manifests(namespace: str, values: Mapping[str, Any] | None = None) 
     """The definitions of custom resources, then all other objects; `values` override the chart's own.
 
     Raises:
-        UsageError: a value that the chart does not know.
+        UsageError: a value that the chart does not have.
     """
     return [*definitions(), *manifests(namespace, values, SEATRIAL)]
 

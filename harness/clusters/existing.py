@@ -87,7 +87,7 @@ class ExistingCluster(RemoteCluster, SimulatedNodes):
         super().add_nodes([self.scope.entry(entry) for entry in entries])
 
     def remove_node(self, name: str) -> None:
-        """Remove the node and its Device: the garbage collector may not know the kind yet (it looks every 30 s).
+        """Remove the node and its Device: the garbage collector may not have found the kind yet (it checks every 30 s).
 
         A node that was lent is given back instead.
         """

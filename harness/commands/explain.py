@@ -120,7 +120,7 @@ def _check_uid(cluster: Detached, found: str) -> None:
     if found != cluster.uid:
         raise SubjectError(
             f"explain: cluster {cluster.name!r} was recorded with UID {cluster.uid or 'unknown'}, but the cluster that"
-            f" answers has UID {found}: it is another one, and the recorded scheduler does not know its pods; give the"
+            f" answers has UID {found}: another cluster, whose pods the recorded scheduler does not have. Use the"
             f" kubeconfig of {cluster.name!r}, or end that cluster with `seatrial down {cluster.name}`"
         )
 
@@ -174,7 +174,7 @@ def ask(server: str, namespace: str, name: str) -> dict[str, Any]:
     """Request the explanation of a pod from our scheduler.
 
     Raises:
-        UsageError: the URL is malformed, or the scheduler does not know the pod.
+        UsageError: the URL is malformed, or the scheduler does not have the pod.
         SubjectError: no scheduler answers at the URL, or it is not ours.
     """
     _check_url(server)

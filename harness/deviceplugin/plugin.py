@@ -55,7 +55,7 @@ class DevicePlugin:
         self._root, self._simulated, self._slices, self._answer = root, simulated, slices, answer
         self._ticks = 0
         self._endpoints: dict[str, Endpoint] = {}
-        self._told: Sequence[Device] = ()  # the devices that kubelet knows of
+        self._told: Sequence[Device] = ()  # the devices that kubelet has received
         self._incarnation: tuple[int, int] | None = None
 
     async def tick(self) -> None:

@@ -1,8 +1,7 @@
 """The neutral model of devices, and the interface of providers. A provider reads one vendor's library or kernel tree.
 
 Units are bytes, percent, °C and W; a provider converts its vendor's units. A fact that a library does not report is
-None, never 0. A provider knows only its boundary (a library, a tree, a socket), be there hardware or a stand-in behind
-it.
+None, never 0. A provider uses only its boundary (a library, a tree, a socket) and cannot tell hardware from a stand-in.
 """
 
 from abc import ABC, abstractmethod

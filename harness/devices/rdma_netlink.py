@@ -1,6 +1,6 @@
 """RDMA devices and ports over netlink (family 20), with pyroute2 for the messages.
 
-pyroute2 knows no RDMA family: requests and attributes are listed here. Where the kernel has no InfiniBand, opening the
+pyroute2 has no RDMA family: requests and attributes are listed here. Where the kernel has no InfiniBand, opening the
 family fails with EPROTONOSUPPORT and the provider reads sysfs alone.
 """
 

@@ -24,7 +24,7 @@ def manifests(namespace: str, values: Mapping[str, Any] | None = None, chart: Pa
     """All objects of the chart; `values` override the chart's own, as in Helm.
 
     Raises:
-        UsageError: a value that the chart does not know, or a template beyond what is followed here.
+        UsageError: a value that the chart does not have, or a template construct that is not supported here.
     """
     own = yaml.safe_load((chart / "values.yaml").read_text())
     known = {"Values": _over(own, values or {}, "values"), "Release": {"Namespace": namespace}}

@@ -70,7 +70,7 @@ class Ticket(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Ledger(msgspec.Struct, frozen=True, omit_defaults=True):
-    """All that a lab knows."""
+    """The whole state of a lab."""
 
     lab: str
     tokens: int = 0  # given so far

@@ -1,9 +1,9 @@
 """What no policy can exceed: the GPU that any placement of the pods so far could allocate.
 
 The cluster is taken as one large node, and pods may be placed in part. So this bounds what sums forbid: GPU, CPU and
-memory of all nodes, and the GPUs of the models that some pods require. It knows nothing of cards that parts do not
-fill, of nodes whose CPU is short beside their GPUs, or of pods that come later; so the distance from a policy to the
-bound is at most what a better policy could gain, and usually more.
+memory of all nodes, and the GPUs of the models that some pods require. It ignores cards that parts do not
+fill, nodes whose CPU is too small for their GPUs, and the order of pods; so a better policy can gain at most the
+distance from a policy to the bound, and usually less.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Our own scheduler in this process: the one place that knows `seatrial.scheduler.app`.
+"""Our own scheduler in this process: the only module of the harness that imports `seatrial.scheduler.app`.
 
 `InProcess` is the whole scheduler on a cluster's simulated time; `BareCore` its decisions alone, for benchmarks.
 """

@@ -1,6 +1,6 @@
 """The subject is the scheduler under test: ours in this process, ours as a process, any binary, or one deployed.
 
-Whatever it is, all that the harness knows of it is that pods get bound.
+For each of them, the harness relies only on pods being bound.
 """
 
 from abc import ABC, abstractmethod

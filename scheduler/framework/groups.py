@@ -1,4 +1,4 @@
-"""What the engine needs to know of pods that are placed as one decision. `coscheduling` implements it.
+"""What the engine needs of pods that are placed as one decision. `coscheduling` implements it.
 
 A group's attempt: the engine takes all pending members out of the queue, places them one after another, and then either
 binds all that wait, keeps them waiting, or rolls all of them back. Nothing of a placement is visible outside before.

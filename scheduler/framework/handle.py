@@ -88,7 +88,7 @@ class WaitingPods(Protocol):
 
 
 class ObjectListener(Protocol):
-    """Called for nodes and for pods without a node, which the cache does not know."""
+    """Called for nodes, and for pods without a node: these are not in the cache."""
 
     def pod_pending(self, pod: Pod) -> None:
         """A pod without a node was added or changed, of any scheduler."""

@@ -1,1 +1,1 @@
-"""Elastic quota arithmetic: trees of quotas and their runtime shares. It does no I/O and knows no API objects."""
+"""Elastic quota arithmetic: trees of quotas and their runtime shares. It does no I/O and uses no API objects."""

@@ -20,7 +20,7 @@ class Share:
 
 
 def runtime_shares(total: int, shares: Sequence[Share]) -> dict[str, int]:
-    """Divide `total`: each quota gets its request up to its floor; the rest goes to hungry quotas by weight.
+    """Divide `total`: each quota gets its request up to its floor; the rest goes by weight to unmet requests.
 
     The sum exceeds `total` only where the floors alone do. A weight of 0 or less gets nothing of the rest.
     """

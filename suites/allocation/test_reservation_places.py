@@ -58,6 +58,32 @@ def test_the_place_of_a_running_pod_serves_one_owner(cluster: Trial, expect: Exp
     assert cluster.pod("b").spec.node_name == offer.spec.node_name
 
 
+@pytest.mark.feature("RSV-1.held")
+@pytest.mark.case("RV-096", severity="critical")
+@pytest.mark.parametrize(("tight", "loose"), [("n1", "n2"), ("n2", "n1")])
+def test_the_reservation_that_fits_best_is_taken(cluster: Trial, expect: Expect, tight: str, loose: str) -> None:
+    """An owner of two cores can have a place of two cores on the fuller node, or one of six on the emptier: it gets the
+    first. The next can have a place of two or of six cores on one node: it gets that of two."""
+    cluster.add(node(tight).cpu(16), node(loose).cpu(16))
+
+    def held(name: str, where: str, count: int) -> None:
+        there = pod("x").request(cpu=count).select({"kubernetes.io/hostname": where})
+        cluster.reserve(reservation(name).like(there).for_labels(app="owner").many())
+        expect.available(name)
+
+    cluster.submit(pod("filler").request(cpu=8).select({"kubernetes.io/hostname": tight}))
+    expect.bound("filler")
+    held("wide", loose, 6)
+    held("narrow", tight, 2)
+
+    cluster.submit(owner("a", cpu=2))
+
+    assert reservation_of(expect.bound("a")) == "narrow"
+    held("narrow-too", loose, 2)
+    cluster.submit(owner("b", cpu=2))
+    assert reservation_of(expect.bound("b")) == "narrow-too"
+
+
 def choosing(name: str, **selector: str) -> PodBuilder:
     """An owner that requires a reservation with these labels."""
     affinity = orjson.dumps({"reservationSelector": {f"trial-{key}": value for key, value in selector.items()}})

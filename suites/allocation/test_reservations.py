@@ -101,6 +101,21 @@ def test_time_runs_out(cluster: Trial, expect: Expect) -> None:
     expect.bound("stranger")
 
 
+@pytest.mark.feature("RSV-1.expires")
+@pytest.mark.case("RV-097", severity="normal")
+@pytest.mark.needs(Capability.VIRTUAL_TIME)  # a day
+def test_an_ended_reservation_is_deleted_after_a_day(cluster: Trial, expect: Expect) -> None:
+    """A reservation that expired is kept for 24 hours, and is gone soon afterwards."""
+    cluster.add(node("n1").cpu(SMALL))
+    cluster.reserve(reservation("held").like(pod("x").request(cpu=6)).for_labels(app="owner").many().ttl("8s"))
+    expect.reservation("held", lambda reservation: reservation.expired, "to expire")
+    cluster.inject({"node": "n1", "verb": "frozen"})  # it reports nothing for a day, which is cheaper
+    cluster.cluster.wait(lambda: False, within=86_000)
+    assert cluster.reservation("held") is not None
+    cluster.cluster.wait(lambda: cluster.reservation("held") is None, within=600)
+    assert cluster.reservation("held") is None
+
+
 @pytest.mark.feature("RSV-1.failure-said")
 @pytest.mark.case("RV-004", severity="critical")
 def test_no_room_for_a_reservation(cluster: Trial, expect: Expect) -> None:

@@ -11,6 +11,7 @@ from seatrial.harness.allocations import device_allocations
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import disruption_budget, node, pod, reservation
 from seatrial.scheduler.api.migration import JOBS_PATH
+from seatrial.scheduler.api.reservation import RESERVATIONS_PATH
 from seatrial.scheduler.api.transport import Request
 from seatrial.suites.descheduling.workloads import (
     OFF,
@@ -169,6 +170,51 @@ def test_a_paused_job_does_nothing(cluster: Trial, start_descheduler: StartDesch
     assert (job(cluster, "move").status.phase, cluster.pod(name).deleting) == ("", False)
     cluster.call("PATCH", f"{JOBS_PATH}/move", {"spec": {"paused": False}})
     assert ended(cluster, "move").status.phase == "Succeeded"
+
+
+@pytest.mark.feature("MIG-1.paused")
+@pytest.mark.case("MG-040", severity="critical")
+def test_a_job_can_be_paused_on_its_way(cluster: Trial, expect: Expect, start_descheduler: StartDescheduler) -> None:
+    """A job waits for room for its reservation, and is paused. Room comes: the pod stays until the job goes on."""
+    with_nodes(cluster, "n1", "n2")
+    name = spread_victim(cluster, "web", 3)
+    cordon(cluster, "n2")
+    uid = cluster.pod(name).metadata.uid
+    cordon(cluster, "n1")
+    start_descheduler({})
+    migrate(cluster, "move", name, ttl="10m")
+    held = job_reservation(cluster, "move")
+    expect.reservation(held, lambda found: bool(found.status.conditions), "to be refused", within=40)
+    assert cluster.call("PATCH", f"{JOBS_PATH}/move", {"spec": {"paused": True}}).ok
+    cordon(cluster, "n2", on=False)
+    expect.available(held, within=400)
+    cluster.cluster.wait(lambda: False, within=10)
+    found = cluster.find(name)
+    assert found is not None, "expected the pod to stay while its job is paused"
+    assert (found.metadata.uid, found.deleting) == (uid, False)
+    assert cluster.call("PATCH", f"{JOBS_PATH}/move", {"spec": {"paused": False}}).ok
+    assert ended(cluster, "move").status.phase == "Succeeded"
+
+
+@pytest.mark.feature("MIG-1.reservation-first")
+@pytest.mark.case("MG-041", severity="critical")
+def test_a_job_ends_with_its_reservation(cluster: Trial, expect: Expect, start_descheduler: StartDescheduler) -> None:
+    """The reservation has the job's ttl. It fails while a budget holds the eviction back: the job fails at once, and
+    the pod stays."""
+    with_nodes(cluster, "n1", "n2")
+    name = spread_victim(cluster, "web", 3)
+    cluster.apply(disruption_budget("keep", {"app": "web"}, min_available=3))
+    start_descheduler({})
+    migrate(cluster, "move", name, ttl="10m")
+    held = expect.available(job_reservation(cluster, "move"), within=40)
+    assert held.spec.ttl == "10m"
+
+    status = {"status": {"phase": "Failed"}}
+    assert cluster.call("PATCH", f"{RESERVATIONS_PATH}/{held.metadata.name}/status", status).ok
+
+    done = ended(cluster, "move")
+    assert done.status.phase == "Failed"
+    assert not cluster.pod(name).deleting
 
 
 @pytest.mark.feature("MIG-1.budgets")

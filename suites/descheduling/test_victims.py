@@ -8,6 +8,7 @@ from seatrial.fixtures.descheduler import StartDescheduler
 from seatrial.fixtures.trial import TRIAL_LABEL, Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import PodBuilder, pod, priority_class
+from seatrial.scheduler.api.migration import EVICTION_COST
 from seatrial.suites.descheduling.test_rounds import LOAD, MINUTES, TWO_AT_ONCE, hot_node, reports
 from seatrial.suites.descheduling.workloads import cordon, deployment, jobs, wait_running, with_nodes
 
@@ -61,6 +62,56 @@ def test_a_round_moves_no_more_than_the_cold_nodes_take(cluster: Trial, start_de
     assert len(jobs(cluster)) == 3
 
 
+@pytest.mark.feature("DES-3.order")
+@pytest.mark.case("DC-090", severity="normal")
+@pytest.mark.long(100)
+@pytest.mark.parametrize("rule", ["cost", "age"])
+@pytest.mark.parametrize(("goes", "stays"), [("a", "b"), ("b", "a")])
+def test_of_equal_pods_cost_and_age_decide(
+    cluster: Trial, start_descheduler: StartDescheduler, rule: str, goes: str, stays: str
+) -> None:
+    """A hot node has two workloads that differ in their eviction cost or in their age. One pod goes: of the lower cost,
+    though it is older; or of the younger workload."""
+    with_nodes(cluster, "n1", "n2", "n3", reports=True)
+    for name in ("n2", "n3"):
+        cordon(cluster, name)
+    costs = {goes: "-5", stays: "5"} if rule == "cost" else {goes: "0", stays: "0"}
+    for name in (goes, stays) if rule == "cost" else (stays, goes):
+        like = pod("x").request(cpu=1).annotation(EVICTION_COST, costs[name])
+        deployment(cluster, name, 3, like=like, uses={"cpu": "2", "memory": "1Gi"})
+        wait_running(cluster, name, 3)
+        cluster.cluster.wait(lambda: False, within=2)
+    for name in ("n2", "n3"):
+        cordon(cluster, name, on=False)
+    reports(cluster)
+
+    start_descheduler({"LowNodeLoad": {**LOAD, "highThresholds": {"cpu": 70}}}, migration=TWO_AT_ONCE)
+
+    assert cluster.cluster.wait(lambda: bool(jobs(cluster)), within=MINUTES), cluster.timeline()
+    assert apps_of_jobs(cluster) == {goes}
+
+
+@pytest.mark.feature("DES-1.protected")
+@pytest.mark.case("DC-091", severity="critical")
+def test_a_profile_is_for_its_nodes(cluster: Trial, start_descheduler: StartDescheduler) -> None:
+    """Old pods on three nodes, of which the configuration selects two: those on the third stay."""
+    with_nodes(cluster, "n1", "n2", "n3")
+    assert cluster.call("PATCH", "/api/v1/nodes/n3", {"metadata": {"labels": {"trial-kept": "yes"}}}).ok
+    for name in ("n1", "n2"):
+        cordon(cluster, name)
+    deployment(cluster, "kept", 3, like=pod("x").request(cpu=1))
+    wait_running(cluster, "kept", 3)
+    for name in ("n1", "n2"):
+        cordon(cluster, name, on=False)
+    cordon(cluster, "n3")
+    others = {"matchExpressions": [{"key": "trial-kept", "operator": "DoesNotExist"}]}
+    selector = {"matchLabels": {TRIAL_LABEL: cluster.name}, **others}
+
+    check_old(cluster, start_descheduler, selector=selector)
+
+    assert apps_of_jobs(cluster) == {"web"}
+
+
 @pytest.mark.feature("DES-1.protected")
 @pytest.mark.case("DC-073", severity="blocker")
 def test_pods_of_daemon_sets_stay(cluster: Trial, start_descheduler: StartDescheduler) -> None:
@@ -82,12 +133,13 @@ def test_pods_of_daemon_sets_stay(cluster: Trial, start_descheduler: StartDesche
         assert cluster.cluster.wait(lambda: cluster.call("GET", f"{path}/daemon").code == 404, within=60)
 
 
-def check_old(cluster: Trial, start_descheduler: StartDescheduler, **migration: Any) -> None:
+def check_old(cluster: Trial, start_descheduler: StartDescheduler, *, selector: Any = None, **migration: Any) -> None:
     """Let a Deployment `web` of four become old beside what is there, and wait for the jobs of one round."""
     deployment(cluster, "web", 4, like=pod("x").request(cpu=1))
     wait_running(cluster, "web", 4)
     cluster.cluster.wait(lambda: False, within=2)
-    start_descheduler(OLD, migration={**TWO_AT_ONCE, **migration}, deschedulingInterval="1h")
+    settings = {"nodeSelector": selector} if selector else {}
+    start_descheduler(OLD, migration={**TWO_AT_ONCE, **migration}, deschedulingInterval="1h", **settings)
     assert cluster.cluster.wait(lambda: "web" in apps_of_jobs(cluster), within=15), jobs(cluster)
     cluster.cluster.wait(lambda: False, within=2)
 

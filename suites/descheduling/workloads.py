@@ -136,6 +136,6 @@ def report_of(cluster: Trial, name: str) -> Manifest:
 
 
 def remove_jobs(cluster: Trial) -> None:
-    """Jobs and reservations belong to no namespace."""
+    """Delete the migration jobs of the trial: they are cluster-scoped, so its namespace does not remove them."""
     for job in jobs(cluster):
         cluster.call("DELETE", f"{JOBS_PATH}/{job.name}")

@@ -1,5 +1,6 @@
-"""What bound pods hold is read from their annotations by a scheduler that is started again: CPUs, functions, locks."""
+"""What a scheduler that is started again reads: CPUs, functions and locks of bound pods, and members that ended."""
 
+import orjson
 import pytest
 
 from seatrial.fixtures.cpus import cpus
@@ -8,7 +9,7 @@ from seatrial.fixtures.promises import functions
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.harness.subject.protocol import Subject
-from seatrial.scheduler.api.builders import PodBuilder, node, pod
+from seatrial.scheduler.api.builders import PodBuilder, gang, members, node, pod
 from seatrial.suites.allocation.test_mlu import CARD, LOCK, PLUGINS, slice_of
 from seatrial.suites.faults.test_restarts import running
 
@@ -32,6 +33,38 @@ def test_bound_cpus_are_known_after_a_restart(cluster: Trial, expect: Expect, ru
     after = expect.running("after")
     assert (len(cpus(before)), len(cpus(after))) == (4, 4)
     assert not cpus(before) & cpus(after)
+
+
+@pytest.mark.feature("HIL-4.scheduler-crash", "GANG-1.status")
+@pytest.mark.case("FT-067", severity="critical")
+def test_members_that_ended_count_after_a_restart(cluster: Trial, expect: Expect, running: Subject) -> None:
+    """Of a gang of two one member succeeds, and the other while the scheduler is away. The PodGroup counts both as
+    scheduled all the time, and is Finished in the end."""
+    cluster.add(node("n1").cpu(8))
+    train = gang("train", 2)
+    cluster.apply(train)
+    cluster.submit(*(member.request(cpu=1) for member in members(train, 2)))
+    expect.running("train-0", "train-1")
+    path = f"/apis/scheduling.sigs.k8s.io/v1alpha1/namespaces/{cluster.name}/podgroups/train"
+
+    def becomes(phase: str, succeeded: int) -> None:
+        def status() -> tuple[str, int, int]:
+            found = orjson.loads(cluster.call("GET", path).body)["status"]
+            return found["phase"], found.get("scheduled", 0), found.get("succeeded", 0)
+
+        cluster.cluster.wait(lambda: status() == (phase, 2, succeeded), within=30)
+        assert status() == (phase, 2, succeeded), "phase, members that were scheduled, members that succeeded"
+
+    def succeed(name: str) -> None:
+        status = f"/api/v1/namespaces/{cluster.name}/pods/{name}/status"
+        assert cluster.call("PATCH", status, {"status": {"phase": "Succeeded"}}).ok
+
+    succeed("train-0")
+    becomes("Running", 1)
+    running.kill()
+    succeed("train-1")
+    running.start_again()
+    becomes("Finished", 2)
 
 
 @pytest.mark.feature("HIL-4.scheduler-crash", "DEV-7.vf")

@@ -1,4 +1,4 @@
-"""Gangs that users describe wrongly: the default counts or the pods say what is wrong, and no other pod is delayed.
+"""Gangs with invalid input: the default counts or a condition names the mistake, and no other pod is delayed.
 
 A member asks for one card of an A10 node, so the room is a number of cards.
 """

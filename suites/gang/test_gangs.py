@@ -280,7 +280,7 @@ def test_a_failed_cycle_does_not_poison_the_next(cluster: Trial, expect: Expect)
 @pytest.mark.case("GA-021", severity="critical")
 def test_restarted_in_the_middle(cluster: Trial, expect: Expect, subject: Subject | None) -> None:
     """The scheduler is killed when a gang is bound and another one waits: nothing moves, and the other one is bound
-    when its room comes, although the successor saw no failure of it."""
+    when there is room for it, although the successor has no record of its failure."""
     if subject is None:
         pytest.skip("needs a scheduler that the harness started; this one runs elsewhere")
     cluster.add(node("n1").cards(4))

@@ -26,8 +26,8 @@ def path_of(cluster: Trial, name: str) -> str:
 @pytest.mark.case("GA-070", severity="normal")
 @pytest.mark.needs(Capability.VIRTUAL_TIME)  # a quarter of an hour
 def test_a_wait_ends_after_a_quarter_of_an_hour_at_the_latest(cluster: Trial, expect: Expect) -> None:
-    """A NonStrict gang of three with a waiting time of a day has room for two. Its two members say after 15 minutes
-    that they have waited so long."""
+    """A NonStrict gang of three with a waiting time of a day has room for two. After 15 minutes the
+    conditions of the two members say that the waiting time is over."""
     cluster.add(node("n1").cards(2))
     built = [
         pod(name).gpus(1).in_light_gang("light", 3).annotation(GANG_MODE, "NonStrict")

@@ -79,6 +79,25 @@ def test_switches_answer_in_the_words_of_koordinator(
 
 
 @pytest.mark.feature("SHELL-2.log-level")
+@pytest.mark.case("SH-031", severity="normal")
+def test_the_level_decides_what_is_logged(
+    cluster: Trial, expect: Expect, flag: Callable[[str, str], tuple[int, str]], told: Told, subject: Subject | None
+) -> None:
+    """At level 0 the table of scores is not logged though it is on; at level 1 it is."""
+    cluster.add(node("n1").cpu(8), node("n2").cpu(8))
+    flag("s", "1")
+    flag("v", "0")
+    cluster.submit(pod("quiet"))
+    expect.bound("quiet")
+    flag("v", "1")
+    cluster.submit(pod("loud"))
+    expect.bound("loud")
+    told(f"scores for Pod: {cluster.name}/loud")
+    assert subject is not None
+    assert f"scores for Pod: {cluster.name}/quiet" not in subject.log()
+
+
+@pytest.mark.feature("SHELL-2.log-level")
 @pytest.mark.case("SH-011", severity="critical")
 @pytest.mark.usefixtures("cluster")
 def test_switches_are_for_put_alone(services: Ask) -> None:
@@ -183,6 +202,38 @@ def test_every_route_of_the_list_answers(cluster: Trial, services: Ask, route: s
         route = route.replace(":name", "n2")
     assert cluster.cluster.wait(answers, within=10), services("GET", route.replace(":nodeName", "n1")).body
     orjson.loads(services("GET", route.replace(":nodeName", "n1")).body)
+
+
+@pytest.mark.feature("SHELL-3.state")
+@pytest.mark.case("SH-029", severity="normal")
+def test_a_node_shows_what_is_left(cluster: Trial, expect: Expect, services: Ask) -> None:
+    """Of four cores a pod takes one: three remain, in thousandths."""
+    cluster.add(node("n1").cpu(4))
+    cluster.submit(pod("p").request(cpu=1))
+    expect.bound("p")
+    found = orjson.loads(services("GET", "/apis/v1/nodes/n1").body)
+    assert [found[key]["cpu"] for key in ("allocatable", "requested", "remaining")] == [4000, 1000, 3000]
+    assert [shown["name"] for shown in found["pods"]] == ["p"]
+
+
+@pytest.mark.feature("SHELL-5.scores")
+@pytest.mark.case("SH-030", severity="normal")
+def test_an_explanation_names_every_node(cluster: Trial, expect: Expect, services: Ask) -> None:
+    """Of a pod that waits, each node is named with the plugin that rejected it, and whether preemption might help."""
+    cluster.add(node("closed").cpu(8).taint("team"), node("full").cpu(4))
+    cluster.submit(pod("first").request(cpu=3))
+    expect.bound("first")
+    cluster.submit(pod("p").request(cpu=2))
+    expect.pending("p")
+    answer = services("GET", f"/apis/v1/explain/{cluster.name}/p")
+    if answer.code == 404:
+        pytest.skip("needs a scheduler that explains pods; this one does not")
+    found = orjson.loads(answer.body)
+    assert found["feasible"] == []
+    assert [(shown["node"], shown["plugin"], shown["preemptionMightHelp"]) for shown in found["rejected"]] == [
+        ("closed", "TaintToleration", False),
+        ("full", "NodeResourcesFit", True),
+    ]
 
 
 @pytest.mark.feature("SHELL-3.state")

@@ -10,6 +10,8 @@ from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import node, priority_class
 from seatrial.suites.scoring.rules import (
+    HOST,
+    REQUIRED,
     given,
     patch,
     waits,
@@ -75,6 +77,27 @@ def test_waiting_pods_are_placed_as_room_comes(cluster: Trial, expect: Expect) -
     cluster.add(node("n2").cpu(6))
     found = expect.bound("p0", "p1", "p2", within=20)
     assert {placed.spec.node_name for placed in found} == {"n2"}
+
+
+@pytest.mark.feature("SCORE-4.queue")
+@pytest.mark.case("SC-181", severity="critical")
+@pytest.mark.parametrize(("freed", "full"), [("n1", "n2"), ("n2", "n1")])
+def test_pods_for_two_nodes_do_not_wait_for_each_other(cluster: Trial, expect: Expect, freed: str, full: str) -> None:
+    """Two pods name a full node each, as a DaemonSet's pods do. One node is freed: its pod is placed, long before any
+    retry; the other waits."""
+    cluster.add(node("n1").cpu(2), node("n2").cpu(2))
+    cluster.submit(*(given(f"holds-{name}").request(cpu=2).select({HOST: name}) for name in (freed, full)))
+    expect.bound(f"holds-{freed}", f"holds-{full}")
+    for name in (full, freed):  # the one that stays is the older one
+        field = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [name]}]}
+        rule = {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [field]}}}
+        cluster.submit(given(f"for-{name}", affinity=rule).request(cpu=2))
+        expect.pending(f"for-{name}")
+    cluster.cluster.wait(lambda: False, within=12)  # the backoff of both is over
+    cluster.delete(f"holds-{freed}")
+    assert expect.bound(f"for-{freed}", within=20).spec.node_name == freed
+    expect.stable(seconds=3)
+    assert not cluster.pod(f"for-{full}").spec.node_name
 
 
 @pytest.mark.feature("SHELL-5.binding")

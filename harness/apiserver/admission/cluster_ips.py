@@ -24,7 +24,7 @@ HEADLESS = "None"
 
 
 class ClusterIps:
-    """Admission hook for Services; follows the store to know allocated addresses and ports."""
+    """Admission hook for Services; follows the store to track allocated addresses and ports."""
 
     def __init__(self, store: Store) -> None:
         self._addresses: dict[str, tuple[str, str]] = {}  # address → Service

@@ -4,7 +4,7 @@ from seatrial.harness.apiserver.attempts import Pending
 from seatrial.harness.apiserver.controllers.work_queue import WorkQueue
 from seatrial.harness.apiserver.discovery.resources import Registry
 from seatrial.harness.apiserver.errors import ApiStatusError
-from seatrial.harness.apiserver.request.options import DeleteOptions, Options
+from seatrial.harness.apiserver.request.options import CONTROLLER_MANAGER, DeleteOptions, Options
 from seatrial.harness.apiserver.storage.store import Change, CollectionKey
 from seatrial.harness.apiserver.verbs.objects import PROTECTED_NAMESPACES, Objects
 
@@ -63,7 +63,7 @@ class Namespaces:
                 and self._objects.collection(resource).get((name, body["metadata"]["name"])) is None
             ):
                 try:
-                    self._objects.create(resource, name, body, Options())
+                    self._objects.create(resource, name, body, Options(manager=CONTROLLER_MANAGER))
                 except ApiStatusError:
                     return  # the namespace has been removed meanwhile
 

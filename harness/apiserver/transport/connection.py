@@ -72,7 +72,7 @@ class Connection(asyncio.Protocol):
         self._message_bytes = self._header_bytes = self._body_bytes = 0
         self._body: list[bytes] = []
         self._header_cache = HeaderCache()
-        self._unparsed = b""  # data that begins with a request that the header cache does not know
+        self._unparsed = b""  # data that begins with a request that is not in the header cache
         self._queue: deque[ParsedRequest | ApiStatusError] = deque()
         self._batch: list[bytes] | None = None  # responses to be written together; None: write at once
         self._batch_bytes = 0

@@ -1,4 +1,4 @@
-"""The descriptor of one vendor: everything that the rest of the program needs to know of its devices.
+"""The descriptor of one vendor: everything that the rest of the program needs of its devices.
 
 What the vendor's hardware and library look like is in `fake_devices` (`Vendor.hardware`); how the scheduler adapts to
 the vendor's device plugin is in `scheduler/plugins/deviceshare/vendors.py`, because the scheduler imports nothing of

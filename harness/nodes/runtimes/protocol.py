@@ -77,7 +77,7 @@ class Runtime(ABC):
 
     @abstractmethod
     def resume(self, work: Work, states: tuple[ContainerState, ...], report: Report) -> bool:
-        """Take over a pod that an earlier agent started; False if the runtime does not know it."""
+        """Take over a pod that an earlier agent started; False if the runtime does not have it."""
 
     @abstractmethod
     def stop(self, work: Work, grace: float, done: Callable[[], None]) -> None:

@@ -40,7 +40,7 @@ def _shape(pods: EquivalenceClass, card_memory: int) -> Shape:
     percent = max(each.get(GPU_MEMORY_RATIO, 0), each.get(GPU_CORE, 0), each.get(NPU_CORE, 0))
     milli = max(percent * PERCENT, -(-each.get(GPU_MEMORY, 0) * CARD // max(card_memory, 1)) if card_memory else 0)
     milli = max(min(milli, CARD), 1)
-    # Parts of several cards count as whole ones: the definition of fragments knows parts of one card only.
+    # Parts of several cards count as whole ones: the definition of fragments covers parts of one card only.
     return Shape(cpu, memory, gpu.count, milli if gpu.count == 1 else CARD, models_of(pods.example))
 
 
