@@ -71,3 +71,20 @@ def test_what_the_system_uses_is_not_shared(cluster: Trial, expect: Expect) -> N
 
     expect.bound("a-0", "a-1", "a-2")
     expect.pending("a-3", saying=f"quotaName: {named(cluster, 'a')}, runtime: cpu:3, used: cpu:3")
+
+
+@pytest.mark.feature("QUOTA-1.max-bound")
+@pytest.mark.case("QU-130", severity="critical")
+def test_what_another_binds_counts_at_once(cluster: Trial, expect: Expect) -> None:
+    """A pod of one core is placed in a quota of four. A pod of three cores comes with its node already written: the
+    next pod of one core waits, until that one is gone."""
+    cluster.add(node("n1").cpu(32))
+    make(cluster, quota(named(cluster, "a")).max(cpu=4))
+    cluster.submit(counted(cluster, "first", "a", cpu=1))
+    expect.bound("first")
+    cluster.submit(counted(cluster, "foreign", "a", cpu=3).node_name("n1"))
+    expect.running("foreign")
+    cluster.submit(counted(cluster, "second", "a", cpu=1))
+    expect.pending("second", saying="Insufficient quotas")
+    cluster.delete("foreign")
+    expect.bound("second")

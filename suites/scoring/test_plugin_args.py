@@ -5,12 +5,13 @@ import pytest
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
-from seatrial.scheduler.api.builders import node, pod
+from seatrial.scheduler.api.builders import PodBuilder, node, pod
 
 pytestmark = [pytest.mark.needs(Capability.NODES), pytest.mark.feature("SHELL-1.plugin-args")]
 
 HOST = "kubernetes.io/hostname"
 ARGS, PACKING, RATIO = "plugin-args", "packing-nodes", "ratio-nodes"
+PACKING_CARDS = "packing"
 
 
 def fill(cluster: Trial, expect: Expect, **cpu: int) -> None:
@@ -121,3 +122,39 @@ def test_a_shape_decides(cluster: Trial, expect: Expect, names: tuple[str, str],
     cluster.submit(pod("p").request(cpu=1).scheduler(RATIO))
     assert expect.bound("p").spec.node_name == names[0]
     expect.refusal()
+
+
+@pytest.mark.parametrize(
+    ("profile", "cards"),
+    [
+        pytest.param(PACKING, False, id="cpu", marks=pytest.mark.profile(PACKING)),
+        pytest.param(PACKING_CARDS, True, id="cards", marks=pytest.mark.profile(PACKING_CARDS)),
+    ],
+)
+@pytest.mark.parametrize("names", [("n1", "n2"), ("n2", "n1")], ids=["first", "second"])
+@pytest.mark.case("SH-032", severity="critical")
+def test_a_node_that_fills_up_becomes_the_better_one(
+    cluster: Trial, expect: Expect, profile: str, names: tuple[str, str], *, cards: bool
+) -> None:
+    """Pods with a host port are packed. The fuller node is the best for them, until other pods make the second node the
+    fuller one. Host ports keep a scheduler from sharing results between pods of different kinds."""
+
+    def asking(name: str, count: int) -> PodBuilder:
+        return pod(name).gpus(count) if cards else pod(name).request(cpu=count, memory=f"{count}Gi")
+
+    def ported(name: str) -> PodBuilder:
+        built = asking(name, 1).scheduler(profile)
+        built.manifest["spec"]["containers"][0]["ports"] = [{"containerPort": 8080, "hostPort": 8080}]
+        return built
+
+    first, second = names
+    cluster.add(*(node(name).cpu(16).memory("16Gi").gpus("a10", 8) for name in names))
+    cluster.submit(asking("base", 2).select({HOST: first}))
+    expect.bound("base")
+    cluster.submit(ported("before"))
+    assert expect.bound("before").spec.node_name == first
+    cluster.delete("before")
+    cluster.submit(asking("filler", 5).scheduler(profile).select({HOST: second}))
+    expect.bound("filler")
+    cluster.submit(ported("after"))
+    assert expect.bound("after").spec.node_name == second

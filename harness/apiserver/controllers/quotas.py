@@ -122,7 +122,8 @@ class Quotas:
             "used": {name: as_quantity(name, value) for name, value in account.used.items()},
         }
         if status != item.obj.get("status"):
-            quotas.put(key, {**item.obj, "metadata": dict(item.obj["metadata"]), "status": status})
+            body = {**item.obj, "metadata": dict(item.obj["metadata"]), "status": status}
+            self._objects.store_change(QUOTAS, item, body, subresource="status")
 
 
 def _problem(name: str, account: _Account, collection: CollectionKey, body: Object, old: Object | None) -> str:

@@ -2,7 +2,7 @@
 
 from seatrial.harness.apiserver.discovery.resources import Resource
 from seatrial.harness.apiserver.errors import ApiStatusError
-from seatrial.harness.apiserver.request.options import Options
+from seatrial.harness.apiserver.request.options import CONTROLLER_MANAGER, Options
 from seatrial.harness.apiserver.storage.store import Item, Object
 from seatrial.harness.apiserver.verbs.objects import Objects
 
@@ -35,7 +35,7 @@ class Recorder:
                 "count": earlier.obj.get("count", 1) + 1,
                 "lastTimestamp": now,
             }
-            collection.put(earlier.key, body)
+            self._objects.store_change(self._events.key, earlier, body)
             return
         namespace = item.key[0] or "default"
         self._number += 1
@@ -63,7 +63,7 @@ class Recorder:
             "action": reason,
         }
         try:
-            written = self._objects.create(self._events, namespace, event, Options())
+            written = self._objects.create(self._events, namespace, event, Options(manager=CONTROLLER_MANAGER))
         except ApiStatusError:
             return  # the namespace is terminating
         if len(self._known) >= MAX_REMEMBERED:

@@ -36,6 +36,11 @@ def test_a_rollout() -> None:
         fields = owners(bench, "pods", pod)[CONTROLLERS, ""]
         assert "f:ownerReferences" in fields["f:metadata"]
         assert "f:nodeName" not in fields["f:spec"]  # the scheduler's
+        (event,) = (row["metadata"]["name"] for row in bench.all("events") if row["reason"] == "SuccessfulCreate")
+        assert owners(bench, "events", event).keys() == {(CONTROLLERS, "")}
+        bench.create("resourcequotas", {"metadata": {"name": "q"}, "spec": {"hard": {"pods": "5"}}})
+        bench.settle()
+        assert "f:used" in owners(bench, "resourcequotas", "q")[CONTROLLERS, "status"]["f:status"]
 
 
 def test_watches_have_them_for_clients_that_name_themselves() -> None:
