@@ -50,8 +50,9 @@ contract: $(VENV)/.dev
 docs: $(VENV)/.dev
 	NO_MKDOCS_2_WARNING=true $(BIN)/mkdocs build --strict --quiet
 
+# One worker more than CI has cores: half of a worker's time is waiting for processes that it started.
 own-tests: $(VENV)/.dev
-	$(BIN)/pytest -n auto
+	$(BIN)/pytest -n 3
 
 suites: $(VENV)/.dev
 	$(BIN)/pytest suites --seatrial-subject=inprocess -q

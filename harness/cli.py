@@ -192,7 +192,8 @@ def _drop_output() -> None:
 def main() -> None:
     """Entry point.
 
-    Exit status 0: success, 1: a verdict failed, 2: the harness or its use was at fault, 130: SIGINT, 143: SIGTERM.
+    Exit status 0: success, 1: a verdict failed, 2: the harness or its use was at fault, 130: SIGINT, 143: SIGTERM,
+    unless the command has a handler of its own.
     """
     try:
         if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:

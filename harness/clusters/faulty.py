@@ -35,12 +35,22 @@ def bindings(request: Request) -> bool:
     return request.method == "POST" and request.path.endswith("/binding")
 
 
+def deletions(request: Request) -> bool:
+    """Match requests that delete an object."""
+    return request.method == "DELETE"
+
+
+def nothing(request: Request) -> bool:  # noqa: ARG001
+    """Match no request."""
+    return False
+
+
 def devices(request: Request) -> bool:
     """Match requests about Device objects."""
     return "/devices" in request.path
 
 
-PICKS: dict[str, Picks] = {pick.__name__: pick for pick in (every, writes, bindings, devices)}
+PICKS: dict[str, Picks] = {pick.__name__: pick for pick in (every, writes, bindings, deletions, nothing, devices)}
 
 
 def refusal(code: int) -> Response:

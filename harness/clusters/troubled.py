@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from seatrial.harness.clusters.faulty import Picks, every
+from seatrial.harness.clusters.faulty import PICKS, Picks, every
 from seatrial.harness.errors import ClusterError
 from seatrial.harness.private_files import private_folder
 from seatrial.harness.processes import start_child, stop
@@ -52,10 +52,10 @@ class TroubledWay:
     # -- trouble, as in FaultyTransport -------------------------------------------------------------------------------
 
     def refuse(self, code: int, picks: Picks = every) -> None:
-        self._tell(do="refuse", code=code, picks=picks.__name__)
+        self._tell(do="refuse", code=code, picks=_name_of(picks))
 
     def lose_answers(self, picks: Picks = every) -> None:
-        self._tell(do="lose", picks=picks.__name__)
+        self._tell(do="lose", picks=_name_of(picks))
 
     def cut(self) -> None:
         self._tell(do="cut")
@@ -111,3 +111,14 @@ class TroubledWay:
             raise ClusterError("the proxy to the API server does not answer")
         found: dict[str, Any] = json.loads(line)
         return found
+
+
+def _name_of(picks: Picks) -> str:
+    """The name by which another process finds the function.
+
+    Raises:
+        ValueError: it is none of `PICKS`: a function cannot be sent.
+    """
+    if PICKS.get(picks.__name__) is not picks:
+        raise ValueError(f"expected one of {', '.join(PICKS)} of harness/clusters/faulty.py, found {picks.__name__}")
+    return picks.__name__

@@ -1,4 +1,4 @@
-"""Devices of this machine as its vendors' libraries report them, against what the kernel says of the same machine."""
+"""Devices of this machine as its vendors' libraries report them, against the kernel's view of the same machine."""
 
 from pathlib import Path
 

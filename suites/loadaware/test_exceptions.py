@@ -44,7 +44,7 @@ def test_a_hot_node_takes_pods_of_daemon_sets(cluster: Trial, expect: Expect) ->
 @pytest.mark.case("LA-013", severity="normal")
 def test_a_node_may_have_thresholds_of_its_own(cluster: Trial, expect: Expect) -> None:
     """Both nodes use 70 percent of their CPU. One of them may use 90 percent: it takes the pod. When it may use 50, it
-    takes no other, and the pod says so."""
+    takes no other, and the pod's condition has that reason."""
     machines(cluster, "n1", "n2")
     for name in ("n1", "n2"):
         report(cluster, name, "14", "8Gi")

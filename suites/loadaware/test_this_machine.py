@@ -1,4 +1,4 @@
-"""The node agent of this machine reports what /proc and cgroup files say."""
+"""The node agent of this machine reports the values of /proc and cgroup files."""
 
 from pathlib import Path
 

@@ -54,7 +54,7 @@ def test_the_victims_are_in_the_domain_that_the_gang_fits_in(classes: Trial, exp
 @pytest.mark.case("JP-041", severity="blocker")
 def test_nobody_is_evicted_where_no_domain_would_have_room(classes: Trial, expect: Expect) -> None:
     """Each block has a node with an important pod: without the two low pods there would be room for two members, but
-    in two blocks. No pod is evicted, and the members say how many would fit."""
+    in two blocks. No pod is evicted, and the members' condition has the number that would fit."""
     blocks(classes, b1=("n1", "n2"), b2=("n3", "n4"))
     classes.submit(
         filler("low-1", "n1"), filler("boss-2", "n2", priority="trial-top"), filler("low-3", "n3"),

@@ -7,6 +7,7 @@ import pytest
 
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
+from seatrial.harness.clusters.faulty import deletions
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.harness.subject.protocol import Subject
 from seatrial.scheduler.api.builders import PodBuilder, disruption_budget, gang, node, pod, priority_class, quota
@@ -113,7 +114,7 @@ def test_a_victim_whose_deletion_was_refused_goes_later(
     expect.running("low")
     classes.apply(gang("train", 1))
     with subject.troubled() as link:
-        link.refuse(500, lambda request: request.method == "DELETE")
+        link.refuse(500, deletions)
         classes.submit(*workers("train", 1))
         assert classes.cluster.wait(lambda: link.refused >= 1, within=30), "the victim was to be deleted"
         classes.cluster.wait(lambda: False, within=3)

@@ -1,1 +1,1 @@
-"""Elastic quotas: what pods of a quota may use, and what the scheduler tells of it."""
+"""Elastic quotas: what pods of a quota may use, and what the scheduler publishes about it."""

@@ -32,7 +32,7 @@ def wrong(cluster: Trial, what: str) -> Sequence[QuotaBuilder]:
 @pytest.mark.case("QU-067", severity="critical")
 @pytest.mark.parametrize("what", ["orphan", "its-own-parent", "cycle-of-three"])
 def test_a_quota_without_a_path_to_the_root_admits_nothing(cluster: Trial, expect: Expect, what: str) -> None:
-    """Its pods wait and say so. A pod of a quota in order is bound. When the parent is the root, the pods are bound."""
+    """Its pods wait with a reason. A pod of a valid quota is bound. With the root as parent, the pods are bound."""
     cluster.add(node("n1").cpu(10).memory("64Gi"))
     make(cluster, *wrong(cluster, what), quota(named(cluster, "good")).max(cpu=4))
     cluster.submit(*many(cluster, "a", 2), *many(cluster, "good", 2))

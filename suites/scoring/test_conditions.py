@@ -12,6 +12,7 @@ pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
 
 @pytest.mark.feature("SHELL-5.refusal")
 @pytest.mark.case("SH-026", severity="normal")
+@pytest.mark.long(310)
 def test_the_condition_is_kept_up_to_date(cluster: Trial, expect: Expect) -> None:
     """A pod fits on neither the first node nor one that comes later: the message counts two nodes then, and the time of
     the condition is that of the first refusal."""

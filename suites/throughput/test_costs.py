@@ -106,7 +106,7 @@ def refuse(cluster: Trial, *names: str) -> None:
 @pytest.mark.feature("HIL-8.growth")
 @pytest.mark.case("TP-021", severity="critical")
 def test_events_cost_the_same_among_many_waiting_pods(cluster: Trial, subject: Subject | None) -> None:
-    """Calls for a node that changes and helps nobody, and for a card that becomes free, with 20 and 160 waiting pods.
+    """Calls for a node whose change helps no pod, and for a card that becomes free, with 20 and 160 waiting pods.
 
     A free card is for one pod: the others are not tried.
     """

@@ -1,1 +1,1 @@
-"""Cases about the harness itself: what its runs say of a scheduler, of a rogue client, and of two runs."""
+"""Cases about the harness itself: its verdicts on a scheduler and on a faulty client, and two runs at a time."""

@@ -117,7 +117,7 @@ def test_json_is_the_whole_answer(explain: Callable[..., None], capsys: pytest.C
     ("pod", "kind", "words"),
     [
         pytest.param("a/b/c", UsageError, "expected NAME or NAMESPACE/NAME, found 'a/b/c'", id="no-name"),
-        pytest.param("gone", UsageError, "says: cannot find pod default/gone", id="unknown-pod"),
+        pytest.param("gone", UsageError, "answered: cannot find pod default/gone", id="unknown-pod"),
         pytest.param("strange", SubjectError, "something else than an explanation", id="another-programs-answer"),
         pytest.param("x", SubjectError, "answered 404 '404 page not found'; is that our scheduler?", id="no-such-page"),
     ],
