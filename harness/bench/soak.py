@@ -24,6 +24,7 @@ from seatrial.harness.bench.through_http import (
     PODS_PATH,
     STARTING,
     Contender,
+    PodEvent,
     fresh_server,
     places_pods,
     post_nodes,
@@ -36,7 +37,6 @@ from seatrial.harness.private_files import private_folder
 from seatrial.harness.sample_statistics import percentile
 from seatrial.harness.subject.process import ProcessSubject
 from seatrial.scheduler.api.core import DEFAULT_SCHEDULER
-from seatrial.scheduler.api.wire import Wire
 
 WATCHES = 4
 READINGS = 10
@@ -45,25 +45,7 @@ LAG_LIMIT = 0.1  # seconds; p99
 LAST_READS = 100  # of the watches, every 50 ms, for the last events
 
 
-class _Meta(Wire, frozen=True):
-    name: str = ""
-
-
-class _Spec(Wire, frozen=True):
-    node_name: str = ""
-
-
-class _Pod(Wire, frozen=True):
-    metadata: _Meta = _Meta()
-    spec: _Spec = _Spec()
-
-
-class _Event(Wire, frozen=True):
-    type: str = ""
-    object: _Pod = _Pod()
-
-
-_decode = msgspec.json.Decoder(_Event).decode
+_decode = msgspec.json.Decoder(PodEvent).decode
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,13 +69,14 @@ class _Shown(Wire, frozen=True):
     spec: _Spec = _Spec()
 
 
-class _WatchEvent(Wire, frozen=True):
+class PodEvent(Wire, frozen=True):
     """The fields of a watch event that are read."""
 
+    type: str = ""
     object: _Shown = _Shown()
 
 
-_decode_event = msgspec.json.Decoder(_WatchEvent).decode
+_decode_event = msgspec.json.Decoder(PodEvent).decode
 
 
 @dataclass(slots=True)

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 VALID_FOR = timedelta(days=365)
-LEEWAY = timedelta(minutes=5)  # certificates are valid from so much before now: clocks of clients differ
+LEEWAY = timedelta(minutes=5)  # how long before now certificates become valid: clocks of clients differ
 KEY_USES = (
     "digital_signature", "content_commitment", "key_encipherment", "data_encipherment", "key_agreement",
     "key_cert_sign", "crl_sign",

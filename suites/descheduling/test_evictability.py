@@ -6,16 +6,17 @@ from typing import Any
 import pytest
 
 from seatrial.fixtures.descheduler import StartDescheduler
-from seatrial.fixtures.trial import TRIAL_LABEL, Trial
+from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import PodBuilder, node, pod, priority_class
+from seatrial.suites.descheduling.test_rounds import LOAD, reports
 from seatrial.suites.descheduling.workloads import (
     OFF,
     cordon,
+    daemon,
     deployment,
     jobs,
     migrate,
-    report_of,
     running,
     wait_running,
     with_nodes,
@@ -24,26 +25,7 @@ from seatrial.suites.descheduling.workloads import (
 pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
 
 OLD = {"PodLifeTime": {"maxPodLifeTimeSeconds": 1}}  # every pod is old soon
-LOAD: dict[str, Any] = {
-    "lowThresholds": {"cpu": 30},
-    "highThresholds": {"cpu": 60},
-    "anomalyCondition": {"timeout": "5m", "consecutiveAbnormalities": 1},
-}
 EVICT = "descheduler.alpha.kubernetes.io/evict"
-
-
-def daemon(cluster: Trial, name: str) -> None:
-    """A DaemonSet on the nodes of the trial."""
-    like = pod("x").request(cpu=1).select({TRIAL_LABEL: cluster.name}).label("app", name).manifest
-    cluster.apply({
-        "apiVersion": "apps/v1",
-        "kind": "DaemonSet",
-        "metadata": {"name": name},
-        "spec": {
-            "selector": {"matchLabels": {"app": name}},
-            "template": {"metadata": {"labels": {"app": name}}, "spec": {**like["spec"], "restartPolicy": "Always"}},
-        },
-    })  # fmt: skip
 
 
 def volume(cluster: Trial) -> str:
@@ -64,12 +46,6 @@ def volume(cluster: Trial) -> str:
 def with_local_storage() -> PodBuilder:
     built = pod("x").request(cpu=1)
     built.manifest["spec"]["volumes"] = [{"name": "scratch", "emptyDir": {}}]
-    return built
-
-
-def of_class(name: str) -> PodBuilder:
-    built = pod("x").request(cpu=1)
-    built.manifest["spec"]["priorityClassName"] = name
     return built
 
 
@@ -94,7 +70,7 @@ def test_critical_pods_go_where_that_is_configured(cluster: Trial, start_desched
     """evictSystemCriticalPods lifts the protection of critical pods, not that of a DaemonSet's."""
     with_nodes(cluster, "n1", "n2", "n3")
     daemon(cluster, "daemon")
-    deployment(cluster, "critical", 3, like=of_class("system-cluster-critical"))
+    deployment(cluster, "critical", 3, like=pod("x").request(cpu=1).priority_class("system-cluster-critical"))
 
     start(cluster, start_descheduler, "daemon", "critical", evictSystemCriticalPods=True)
 
@@ -107,8 +83,9 @@ def test_a_priority_threshold_protects_its_own_value(cluster: Trial, start_desch
     """Pods of priority 1000 and 2000 stay under a threshold of 1000; pods of 999 go."""
     with_nodes(cluster, "n1", "n2", "n3")
     for value in (999, 1000, 2000):
-        cluster.apply(priority_class(f"{cluster.name[-6:]}-{value}", value))
-        deployment(cluster, f"of-{value}", 3, like=of_class(f"{cluster.name[-6:]}-{value}"))
+        name = f"{cluster.name[-6:]}-{value}"
+        cluster.apply(priority_class(name, value))
+        deployment(cluster, f"of-{value}", 3, like=pod("x").request(cpu=1).priority_class(name))
 
     start(cluster, start_descheduler, "of-999", "of-1000", "of-2000", priorityThreshold={"value": 1000})
 
@@ -193,12 +170,7 @@ def hot_node(cluster: Trial, fill: Callable[[], None], *cold: str) -> None:
     fill()
     for name in cold:
         cordon(cluster, name, on=False)
-    before = {name: report_of(cluster, name).get("updateTime") for name in ("n1", *cold)}
-
-    def arrived() -> bool:
-        return all(report_of(cluster, name).get("updateTime") not in {None, old} for name, old in before.items())
-
-    assert cluster.cluster.wait(arrived, within=60), before
+    reports(cluster, "n1", *cold)
 
 
 @pytest.mark.feature("DES-3.order")

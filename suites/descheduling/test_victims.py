@@ -10,7 +10,7 @@ from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import PodBuilder, pod, priority_class
 from seatrial.scheduler.api.migration import EVICTION_COST
 from seatrial.suites.descheduling.test_rounds import LOAD, MINUTES, TWO_AT_ONCE, hot_node, reports
-from seatrial.suites.descheduling.workloads import cordon, deployment, jobs, wait_running, with_nodes
+from seatrial.suites.descheduling.workloads import cordon, daemon, deployment, jobs, wait_running, with_nodes
 
 pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
 
@@ -117,20 +117,12 @@ def test_a_profile_is_for_its_nodes(cluster: Trial, start_descheduler: StartDesc
 def test_pods_of_daemon_sets_stay(cluster: Trial, start_descheduler: StartDescheduler) -> None:
     """Old pods of a Deployment are migrated, those of a DaemonSet are not."""
     with_nodes(cluster, "n1", "n2")
-    template = pod("x").request(cpu=1).select({TRIAL_LABEL: cluster.name}).label("app", "daemon").manifest
-    path = f"/apis/apps/v1/namespaces/{cluster.name}/daemonsets"
-    spec = {
-        "selector": {"matchLabels": {"app": "daemon"}},
-        "template": {"metadata": {"labels": {"app": "daemon"}}, "spec": template["spec"] | {"restartPolicy": "Always"}},
-    }
-    cluster.accept({"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "daemon"}, "spec": spec}, path)
-    try:
-        wait_running(cluster, "daemon", 2)
-        check_old(cluster, start_descheduler, nodeFit=False, skipCheckExpectedReplicas=True)
-        assert apps_of_jobs(cluster) == {"web"}
-    finally:
-        cluster.call("DELETE", f"{path}/daemon?propagationPolicy=Foreground")
-        assert cluster.cluster.wait(lambda: cluster.call("GET", f"{path}/daemon").code == 404, within=60)
+    daemon(cluster, "daemon")
+    wait_running(cluster, "daemon", 2)
+
+    check_old(cluster, start_descheduler, nodeFit=False, skipCheckExpectedReplicas=True)
+
+    assert apps_of_jobs(cluster) == {"web"}
 
 
 def check_old(cluster: Trial, start_descheduler: StartDescheduler, *, selector: Any = None, **migration: Any) -> None:

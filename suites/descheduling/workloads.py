@@ -63,6 +63,20 @@ def deployment(
     cluster.apply({"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": name}, "spec": spec})
 
 
+def daemon(cluster: Trial, name: str) -> None:
+    """A DaemonSet on the nodes of the trial."""
+    like = pod("x").request(cpu=1).select({TRIAL_LABEL: cluster.name}).label("app", name).manifest
+    cluster.apply({
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {"name": name},
+        "spec": {
+            "selector": {"matchLabels": {"app": name}},
+            "template": {"metadata": {"labels": {"app": name}}, "spec": {**like["spec"], "restartPolicy": "Always"}},
+        },
+    })  # fmt: skip
+
+
 def running(cluster: Trial, app: str) -> list[Pod]:
     """The workload's pods that run."""
     return [

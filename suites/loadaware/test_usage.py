@@ -39,7 +39,7 @@ def small(name: str, profile: str = RELEASED, *, band: str = BATCH) -> PodBuilde
 @pytest.mark.profile(RELEASED)
 @pytest.mark.feature("SCORE-3.filter")
 @pytest.mark.case("LA-001", severity="critical")
-def test_a_hot_node_takes_nobody_until_it_has_cooled(cluster: Trial, expect: Expect) -> None:
+def test_a_hot_node_takes_no_pod_until_it_has_cooled(cluster: Trial, expect: Expect) -> None:
     """The only node uses 70 percent of its CPU, above its threshold of 65, and has all requests free."""
     machines(cluster, "n1")
     report(cluster, "n1", "14", "8Gi")

@@ -151,7 +151,7 @@ def test_a_chip_without_room_for_the_template_refuses_the_pod() -> None:
         await rig.up(NPU_CORE)
         npu = rig.hardware.devices()[0]
         for _ in range(3):
-            await asyncio.to_thread(rig.hardware.slice, npu.uuid, "vir05_1c_16g")  # of somebody else
+            await asyncio.to_thread(rig.hardware.slice, npu.uuid, "vir05_1c_16g")  # of another program
         rig.pods = [vnpu("a", 0), vnpu("b", 0)]
         await rig.kubelet.admit("a", NPU_CORE, 5)
         with pytest.raises(grpc.aio.AioRpcError) as caught:
