@@ -64,6 +64,7 @@ class MatrixArrays:
     def _allocate(self, classes: int, capacity: int) -> None:
         """Allocate arrays of a new size. All classes are judged again when they are next used."""
         self._room, self.capacity, width = classes, capacity, capacity + PADDING
+        self._plan = None  # the compiled keys refer to the arrays
         self._width = width
         self.key: Ints = np.full((classes, width), NOT_FEASIBLE, np.int64)
         self.exact: Ints = np.zeros((classes, width), np.int64)

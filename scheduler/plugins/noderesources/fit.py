@@ -22,9 +22,9 @@ from seatrial.scheduler.cache.resources import CPU_COLUMN, MEMORY_COLUMN, PODS_C
 from seatrial.scheduler.framework.accelerations import DryRunBatch, FilterBatch, ScoreBatch
 from seatrial.scheduler.framework.extension_points import Args, PreFilter, Scope
 from seatrial.scheduler.framework.handle import Handle
+from seatrial.scheduler.framework.kernel_parts import ClassAxis, KernelPart, PartKind
 from seatrial.scheduler.framework.state import CycleState, StateKey
 from seatrial.scheduler.framework.status import SUCCESS, Status
-from seatrial.scheduler.packing.kernel import kernel
 from seatrial.scheduler.plugins.noderesources.strategies import (
     LeastAllocated,
     MostAllocated,
@@ -32,6 +32,7 @@ from seatrial.scheduler.plugins.noderesources.strategies import (
     Strategy,
 )
 
+NEVER_SHORT = int(np.iinfo(np.int64).min)  # the amount of a resource that a class does not request
 _NATIVE = frozenset({CPU, MEMORY, EPHEMERAL_STORAGE, PODS})
 
 
@@ -203,8 +204,7 @@ class NodeResourcesFit(PreFilter, FilterBatch, ScoreBatch, DryRunBatch):
     def stack(self, states: Sequence[CycleState]) -> _Stacked:
         asks = [{column: amount for column, amount, _ in state[REQUEST].checked} for state in states]
         columns = sorted(set().union(*asks))
-        never = int(np.iinfo(np.int64).min)
-        needs = np.array([[[request.get(column, never)] for request in asks] for column in columns], np.int64)
+        needs = np.array([[[request.get(column, NEVER_SHORT)] for request in asks] for column in columns], np.int64)
         steps = [(column, sorted({request[column] for request in asks if column in request})) for column in columns]
         return _Stacked(columns, needs, steps)
 
@@ -229,13 +229,12 @@ class NodeResourcesFit(PreFilter, FilterBatch, ScoreBatch, DryRunBatch):
     def filter_classes_batch(self, stacked: _Stacked, node: NodeInfo) -> Bools:
         have, taken = node.allocatable, node.requested
         free = [have[column] - taken[column] for column in stacked.columns]
-        module = kernel()
-        if module is None:
-            ok: Bools = np.logical_and.reduce(np.array(free, np.int64)[:, None] >= stacked.needs[..., 0])
-            return ok
-        ok = np.empty(stacked.needs.shape[1], np.bool_)
-        module.amounts(free, stacked.needs, ok)
+        ok: Bools = np.logical_and.reduce(np.array(free, np.int64)[:, None] >= stacked.needs[..., 0])
         return ok
+
+    def kernel_filter(self, stacked: _Stacked, axis: ClassAxis) -> KernelPart:
+        needs = axis.spread(stacked.needs[..., 0], NEVER_SHORT)
+        return KernelPart(PartKind.AMOUNTS, (np.array(stacked.columns, np.int64), needs))
 
     def reasons_batch(self, stacked: _Stacked, batch: Batch) -> tuple[Ints, Callable[[int], Status]]:
         """One bit for each missing resource, and the highest bit if no preemption can help."""
@@ -327,6 +326,12 @@ class NodeResourcesFit(PreFilter, FilterBatch, ScoreBatch, DryRunBatch):
             left = np.array([[cpu - node.nonzero[0]], [memory - node.nonzero[1]]]) - native[..., 0]
             return self._strategy.mean_many(self._strategy.many(capacity, left), self._native_weights[..., 0])
         return np.array([self._score_of(request, node) for request in asks], np.int64)
+
+    def kernel_score(self, stacked: tuple[Ints, list[_Request]], axis: ClassAxis) -> KernelPart | None:
+        if not self._native_only or not isinstance(self._strategy, LeastAllocated | MostAllocated):
+            return None
+        numbers = (int(isinstance(self._strategy, MostAllocated)), *self._weights.values())
+        return KernelPart(PartKind.UTILIZATION, (axis.spread(stacked[0][..., 0]),), numbers)
 
     def _scores_of_one(self, request: _Request, batch: Batch) -> Ints:
         if not request.scored:
