@@ -31,7 +31,7 @@ enum { COLUMNS, NEEDS };                                  /* AMOUNTS: [column], 
 enum { SHARES, COUNTS };                                  /* CARDS: what each card must have free [name, class], cards */
 enum { REQUESTS, FACTOR, HIGHEST, DIVISOR, RAW };         /* scores: [resource, class], weights as shifted in a key; and for
                                                              DEVICES the largest raw scores and raw scores [class, node] */
-enum { KEPT = 1 };                                        /* FRAGMENTS: FACTOR is 0, then scores [class, node] */
+enum { WEIGHED, KEPT };                                   /* FRAGMENTS: weights as shifted, scores [class, node] */
 enum { MOST, WEIGHTS };                                   /* numbers of UTILIZATION and DEVICES: weights by resource */
 enum { MONOTONE = 5 };                                    /* DEVICES */
 
@@ -234,7 +234,7 @@ static int add_devices(const Part *part, Keys *keys, const Node *node, PyObject 
  * model, CPU, memory and cards of the node; without the last four the node has no cards and all scores are neutral. */
 static void add_fragments(const Part *part, Keys *keys, const Node *node, PyObject *argument)
 {
-    const int64_t *factor = numbers_of(part, FACTOR);
+    const int64_t *factor = numbers_of(part, WEIGHED);
     int64_t *kept = part->arrays[KEPT].buf, *scores = NULL, *value = keys->values;
     memset(value, 0, (size_t)keys->room * sizeof(int64_t));
     for (int64_t class_ = 0; argument == Py_None && class_ < keys->room; class_++)
@@ -377,7 +377,7 @@ static int suits_keys(const Part *part, int64_t room, int64_t nodes)
     case DEVICES:
         return length_of(part, REQUESTS) == names * room && length_of(part, FACTOR) == room && names < MONOTONE
                && length_of(part, HIGHEST) == room && length_of(part, DIVISOR) == room && length_of(part, RAW) == table;
-    default: return length_of(part, 0) == room && length_of(part, KEPT) == table;
+    default: return length_of(part, WEIGHED) == room && length_of(part, KEPT) == table;
     }
 }
 
