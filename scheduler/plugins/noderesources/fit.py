@@ -7,8 +7,8 @@ node here; DeviceShare checks the single devices.
 from bisect import bisect_right
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Literal, NamedTuple
+from functools import cached_property, lru_cache
+from typing import Literal
 
 import numpy as np
 
@@ -112,17 +112,24 @@ class _Request:
     checked: tuple[tuple[int, int, str], ...]  # column, amount, name
     scored: tuple[tuple[int, int, int], ...]  # column, amount for scores, weight
     native: tuple[int, int]  # cpu and memory for scores
+    amounts: dict[int, int]  # the same as `checked`: amount by column
 
 
 REQUEST: StateKey[_Request] = StateKey("NodeResourcesFit/request")
 
 
-class _Stacked(NamedTuple):
+class _Stacked:
     """The requests of several classes, stacked."""
 
-    columns: list[int]  # columns that some class requests
-    needs: Ints  # requested amounts, [column, class, 1]; an amount of 0 always fits
-    steps: list[tuple[int, list[int]]]  # for each column, all distinct requested amounts, ascending
+    def __init__(self, columns: list[int], needs: Ints) -> None:
+        """`columns` that some class requests; `needs` [column, class, 1]: an amount of 0 always fits."""
+        self.columns, self.needs = columns, needs
+
+    @cached_property
+    def steps(self) -> list[tuple[int, list[int]]]:
+        """For each column, all distinct requested amounts, ascending."""
+        amounts = self.needs[..., 0].tolist()
+        return [(column, sorted({*row} - {NEVER_SHORT})) for column, row in zip(self.columns, amounts, strict=True)]
 
 
 class NodeResourcesFit(PreFilter, FilterBatch, ScoreBatch, DryRunBatch):
@@ -155,7 +162,8 @@ class NodeResourcesFit(PreFilter, FilterBatch, ScoreBatch, DryRunBatch):
         scored = tuple(self._scored(shape))
         for column, amount, _ in scored:
             self._largest[column] = max(self._largest.get(column, 0), amount)
-        state[REQUEST] = _Request(checked, scored, shape.nonzero)
+        amounts = {column: amount for column, amount, _ in checked}
+        state[REQUEST] = _Request(checked, scored, shape.nonzero, amounts)
         return SUCCESS
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
@@ -202,14 +210,13 @@ class NodeResourcesFit(PreFilter, FilterBatch, ScoreBatch, DryRunBatch):
         return ok
 
     def stack(self, states: Sequence[CycleState]) -> _Stacked:
-        asks = [{column: amount for column, amount, _ in state[REQUEST].checked} for state in states]
+        asks = [state[REQUEST].amounts for state in states]
         columns = sorted(set().union(*asks))
-        needs = np.array([[[request.get(column, NEVER_SHORT)] for request in asks] for column in columns], np.int64)
-        steps = [(column, sorted({request[column] for request in asks if column in request})) for column in columns]
-        return _Stacked(columns, needs, steps)
+        rows = [[request.get(column, NEVER_SHORT) for request in asks] for column in columns]
+        return _Stacked(columns, np.array(rows, np.int64)[..., None])
 
     def filter_batch(self, stacked: _Stacked, batch: Batch) -> Bools | None:
-        columns, needs, _ = stacked
+        columns, needs = stacked.columns, stacked.needs
         batch.columns.ensure_width()
         ok: Bools = batch.free[columns[0]] >= needs[0]
         for column, need in zip(columns[1:], needs[1:], strict=True):
@@ -238,7 +245,7 @@ class NodeResourcesFit(PreFilter, FilterBatch, ScoreBatch, DryRunBatch):
 
     def reasons_batch(self, stacked: _Stacked, batch: Batch) -> tuple[Ints, Callable[[int], Status]]:
         """One bit for each missing resource, and the highest bit if no preemption can help."""
-        columns, needs, _ = stacked
+        columns, needs = stacked.columns, stacked.needs
         short = batch.free[columns] < needs[:, 0]
         bits = np.left_shift(1, np.arange(len(columns)))
         codes = bits @ short
