@@ -66,10 +66,10 @@ class CompiledKeys:
             part = score.kernel_score(kept.stacked, ClassAxis(kept.classes, room)) or _looked_up(kept)
             add(part, weight, kept.classes, () if number is None else (revised[number],))
         for score, weight, raw in signatures.normalized_scores:
-            part = score.kernel_score(raw.stacked, ClassAxis(raw.classes, room))
-            if part is None:
+            own = score.kernel_score(raw.stacked, ClassAxis(raw.classes, room))
+            if own is None:
                 return None
-            add(part, weight, raw.classes, normalized[raw.number])
+            add(own, weight, raw.classes, normalized[raw.number])
         sizes = (room, key.shape[1], CPU_COLUMN, MEMORY_COLUMN)
         return CompiledKeys(module.Keys(base, key, tuple(made), sizes), [part.argument for part in parts])
 
