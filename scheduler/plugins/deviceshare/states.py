@@ -305,8 +305,10 @@ class StateCache:
 
     def forget_requests(self) -> None:
         """Drop what is kept by request, for all states and templates."""
-        for kept in (*self._states.values(), *self._templates.values()):
-            kept.forget_requests()
+        for state in self._states.values():
+            state.forget_requests()
+        for template in self._templates.values():
+            template.forget_requests()
 
     def untouched(self, template: Template) -> DeviceState:
         return self.state(template, tuple((0,) * len(slot.total) for slot in template.slots))
