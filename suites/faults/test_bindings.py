@@ -116,8 +116,8 @@ def test_a_pod_that_another_scheduler_bound_is_left_alone(cluster: Trial, expect
 def test_a_pod_that_goes_while_its_binding_is_in_doubt_gives_its_card_back(
     cluster: Trial, expect: Expect, link: Link
 ) -> None:
-    """All requests fail while the only card is being given to the first pod, and the second waits. The first is deleted,
-    and the watch is silent: the second gets the card."""
+    """All requests fail while the only card is being given to the first pod, and the second waits. The first is
+    deleted, and the watch is silent: the second gets the card."""
     cluster.add(node("n1").gpus("a10", 1))
     witnessed(cluster, expect)
     link.refuse(500)
