@@ -3,7 +3,7 @@
 A changed node changes one column of an array: its bound for each class from requests alone, as if the other filters
 passed. A class whose sums are too small is not evaluated further. Otherwise `count_feasible` counts the nodes that
 pass all filters, and its result stays for all nodes that do not change. Nodes that filters of scope NODE rejected then
-(node selectors, taints) stay without places until a node object changes.
+(node selectors, taints) stay without places until their objects change.
 """
 
 from collections.abc import Hashable, Sequence
@@ -15,6 +15,7 @@ import numpy as np
 from seatrial.scheduler.cache.columns import Ints, Rows
 from seatrial.scheduler.cache.nodeinfo import PodInfo
 from seatrial.scheduler.framework.class_scores import ClassScores
+from seatrial.scheduler.framework.extension_points import Plugin
 from seatrial.scheduler.framework.groups import Domains
 
 if TYPE_CHECKING:
@@ -57,7 +58,11 @@ class FitBounds:
         self._least: list[tuple[int, int]] = []  # columns that all classes ask for, with the smallest amount
         self._recounted = True  # since the last `update`, in another way than by changes of nodes
         self._kept_divisors: tuple[Ints, Ints, Ints] | None = None
-        self._static_position = -1  # length of the log of node objects when `_allowed` was begun
+        self._static_position = 0  # length of the log of node objects when `_allowed` was written
+        self._counted: set[Kind] = set()  # classes whose row of `_allowed` was read from their filters
+        self._one_by_one = not any(  # the change of a node object changes verdicts for that node alone
+            type(plugin).version is not Plugin.version for runner in core.runners.values() for plugin in runner.filters
+        )
 
     def __len__(self) -> int:
         return len(self._kinds)
@@ -90,6 +95,7 @@ class FitBounds:
         self._kept_divisors = None
         self._kinds = {kind: number for number, kind in enumerate(kept)}
         self._forget_layouts()
+        self._forget_verdicts()
         self._position = -1
 
     def update(self) -> frozenset[Kind] | None:
@@ -107,11 +113,11 @@ class FitBounds:
             changed = None
         else:
             changed = columns.changed_since(self._position)
+        if invalidations != self._invalidations:
+            self._forget_verdicts()
         self._position, self._invalidations = columns.changes, invalidations
         if self._static_position != len(columns.static_log) or changed is None:
-            self._static_position = len(columns.static_log)
-            self._allowed = np.ones((len(self._amounts), columns.count), np.bool_)
-            self._uses = None
+            self._reopen()
         if changed is None:
             self._forget_layouts()
             self._recounted = False
@@ -133,6 +139,24 @@ class FitBounds:
         if recounted:
             return None
         return frozenset(kind for kind, number in self._kinds.items() if number in grown) if grown else NO_KINDS
+
+    def _reopen(self) -> None:
+        """Count nodes whose objects changed as open to all classes."""
+        columns = self._columns
+        before, position = self._allowed, self._static_position
+        self._allowed = np.ones((len(self._amounts), columns.count), np.bool_)
+        self._static_position = len(columns.static_log)
+        self._uses = None
+        if self._one_by_one and before.size:
+            classes, nodes = min(len(before), len(self._kinds)), before.shape[1]
+            self._allowed[:classes, :nodes] = before[:classes]
+            self._allowed[:, columns.static_log[position:]] = True
+        else:
+            self._counted.clear()
+
+    def _forget_verdicts(self) -> None:
+        self._allowed = np.ones((0, 0), np.bool_)
+        self._counted.clear()
 
     def _nodes_in_use(self) -> bytearray:
         """Which nodes the classes may use, and which of them have places; also what each class needs at least."""
@@ -165,6 +189,10 @@ class FitBounds:
             layout.best = layout.sums.max(axis=1, initial=0)
         return bool(layout.best[number] >= count)
 
+    def counted(self, kind: Kind) -> bool:
+        """Whether `count_feasible` was called for this class, and its result is still of use."""
+        return kind in self._counted
+
     def count_feasible(self, kind: Kind, class_scores: ClassScores) -> None:
         """Count the places for one class on the nodes that pass all filters. The class must be refreshed."""
         slots = np.zeros((1, self._columns.count), np.int64)
@@ -172,6 +200,7 @@ class FitBounds:
             matrix = class_scores.matrix
             self._allowed[self._kinds[kind]] = matrix.node_ok[class_scores.entry.index, : self._columns.count]
             self._uses = None
+        self._counted.add(kind)
         if class_scores.feasible:
             rows = np.flatnonzero(class_scores.key >= 0)
             slots[0, rows] = bound(self._columns.free, class_scores.entry.shape.vector, rows)

@@ -80,6 +80,10 @@ class ParkedGroups:
         shape = self._shapes.setdefault(name, _Shape(needs, examples, domains))
         shape.keys[key] = None
         self._unsettle(name, shape)
+        if len(self._bounds) > MAX_CLASSES:
+            used = {kind for shape in self._shapes.values() for kind in shape.needs}
+            if 2 * len(used) < len(self._bounds):
+                self._bounds.trim(used)
 
     def remove(self, key: str) -> None:
         gate = self._gates.pop(key, "")
@@ -106,10 +110,6 @@ class ParkedGroups:
         for shape in unsettled.values():
             for kind, info in shape.examples.items():
                 bounds.add(kind, info)
-        if len(bounds) > MAX_CLASSES:
-            used = {kind for shape in self._shapes.values() for kind in shape.needs}
-            if 2 * len(used) < len(bounds):
-                bounds.trim(used)
         grown = bounds.update()
         if grown is None or self._transformers_changed():
             for name, shape in self._shapes.items():
@@ -121,6 +121,10 @@ class ParkedGroups:
         if not unsettled:
             return
         held = self._core.queue.held
+        for shape in unsettled.values():
+            for kind, info in shape.examples.items():
+                if not bounds.counted(kind):
+                    self._count(kind, info)
         for name, shape in list(unsettled.items()):
             if self._may_fit(shape):
                 del unsettled[name]  # asked; a group that fails again is added again
@@ -152,8 +156,6 @@ class ParkedGroups:
 
     def _transformers_changed(self) -> bool:
         """Whether pods that no transformer concerned may be concerned by one now."""
-        if not self._transformers:
-            return False
         before, self._versions = self._versions, [plugin.concern_version for plugin in self._transformers]
         return before != self._versions or None in self._versions
 
@@ -166,6 +168,14 @@ class ParkedGroups:
                     shape.lacks = kind
                 return False
         return True
+
+    def _count(self, kind: Kind, info: PodInfo) -> None:
+        """Count the nodes that pass all filters, so that changes of the others are ignored from now on."""
+        runner = self._core.runners[kind[0]]
+        if runner.requests_bound and not any(plugin.concerns(info.pod) for plugin in runner.transformers):
+            class_scores = runner.class_scores(info.shape)
+            class_scores.refresh()
+            self._bounds.count_feasible(kind, class_scores)
 
     def _may_place(self, shape: _Shape, kind: Kind, count: int) -> bool:
         """Whether there may be that many places for one class."""
