@@ -7,6 +7,7 @@ import numpy as np
 from seatrial.scheduler.api.builders import gang, pod
 from seatrial.scheduler.cache.columns import Ints
 from seatrial.scheduler.cache.nodeinfo import PodInfo
+from seatrial.scheduler.cache.resources import CPU_COLUMN
 from seatrial.scheduler.fit_bounds import FitBounds, Kind, bound
 from seatrial.scheduler.plugins.coscheduling.tests.gangs import member
 from seatrial.scheduler.plugins.coscheduling.topology.request import GatherRequest
@@ -119,3 +120,24 @@ def test_closed_nodes_cost_no_count_until_their_objects_change() -> None:
     assert bounds.counted(kind)
     assert bounds.may_fit(kind, None, open_places + 1)
     assert int(bounds._slots[0, rig.core.cache.columns.rows["n001"]]) == 0
+
+
+def test_a_node_with_room_for_exactly_the_smallest_pod_counts() -> None:
+    rig = TopologyRig()
+    rig.fleet({"s0": {"b00": ("n0",)}})
+    rig.submit(pod("example").request(cpu=3))
+    entry = rig.core.queue.find("uid-example")
+    assert entry is not None
+    kind = "default-scheduler", entry.info.shape.id
+    free = next(iter(rig.core.cache)).allocatable[CPU_COLUMN] // 1000
+    rig.running(pod("most").request(cpu=free - 3), "n0")
+    rig.running(pod("rest").request(cpu=3), "n0")
+    bounds = FitBounds(rig.core)
+    bounds.add(kind, entry.info)
+    bounds.update()
+    assert not bounds.may_fit(kind, None, 1)
+
+    rig.delete("rest")
+
+    assert bounds.update() == {kind}
+    assert bounds.may_fit(kind, None, 1)
