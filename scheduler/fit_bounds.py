@@ -134,8 +134,9 @@ class FitBounds:
             where = np.array(rows, np.intp)
             slots = self._bounds(where)
             grown = self._set(slice(len(self._kinds)), where, slots)
-            for row, holds in zip(rows, slots.any(axis=0).tolist(), strict=True):
-                uses[row] = HOLDS if holds else EMPTY
+            holding = set(where[slots.any(axis=0)].tolist())
+            for row in rows:
+                uses[row] = HOLDS if row in holding else EMPTY
         if recounted:
             return None
         return frozenset(kind for kind, number in self._kinds.items() if number in grown) if grown else NO_KINDS
