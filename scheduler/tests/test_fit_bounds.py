@@ -111,7 +111,7 @@ def test_closed_nodes_cost_no_count_until_their_objects_change() -> None:
     assert bounds.update() == frozenset()
     assert not bounds.may_fit(kind, None, open_places)
     rig.delete("tenant")
-    assert bounds.update() == {kind}
+    assert bounds.update() == frozenset({kind})
     rig.member_node("n000", "s0", "b00")
 
     grown = bounds.update()
@@ -139,5 +139,5 @@ def test_a_node_with_room_for_exactly_the_smallest_pod_counts() -> None:
 
     rig.delete("rest")
 
-    assert bounds.update() == {kind}
+    assert bounds.update() == frozenset({kind})
     assert bounds.may_fit(kind, None, 1)
