@@ -46,6 +46,7 @@ def class_of(pod: Pod) -> str:
 
 
 def is_prod(pod: Pod) -> bool:
+    """Whether the pod's priority class is koord-prod."""
     return class_of(pod) == PROD
 
 
