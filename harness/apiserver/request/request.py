@@ -13,7 +13,8 @@ from seatrial.harness.apiserver.access.rbac import Act
 from seatrial.harness.apiserver.attempts import FIRST, Attempt
 from seatrial.harness.apiserver.discovery.resources import Resource
 from seatrial.harness.apiserver.field_errors import shown
-from seatrial.harness.apiserver.request.bodies import PROTOBUF, decode, duplicate_fields, values_limit
+from seatrial.harness.apiserver.protobuf.decoding import CONTENT_TYPE as PROTOBUF
+from seatrial.harness.apiserver.request.bodies import decode, duplicate_fields, values_limit
 from seatrial.harness.apiserver.request.negotiation import Format
 from seatrial.harness.apiserver.request.options import DeleteOptions, Options
 from seatrial.harness.apiserver.schemas.shapes import conform, report_problems, unknown_fields
