@@ -125,6 +125,7 @@ def too_large_version(version: int, newest: int) -> ApiStatusError:
 
 
 def page_expired() -> ApiStatusError:
+    """Status 410 Expired: the objects at the continue token's revision are not kept any more."""
     return errors.expired(
         "The provided continue parameter is too old to display a consistent list result."
         " You must start a new list without the continue parameter."
