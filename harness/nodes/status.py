@@ -7,7 +7,7 @@ from typing import Any
 from seatrial.harness.nodes.pods import BoundPod, ContainerSeen, ResourceStatus
 from seatrial.harness.nodes.runtimes.protocol import ContainerState, Work
 from seatrial.scheduler.api.clock import from_rfc3339, rfc3339
-from seatrial.scheduler.api.core import ResourceRequirements
+from seatrial.scheduler.api.core import ResourceList, ResourceRequirements
 
 Manifest = dict[str, Any]
 
@@ -102,7 +102,7 @@ def container_status(work: Work, state: ContainerState, well: Mapping[str, bool]
     return status
 
 
-def _parts(resources: ResourceRequirements) -> tuple[tuple[str, Mapping[str, str]], ...]:
+def _parts(resources: ResourceRequirements) -> tuple[tuple[str, ResourceList], ...]:
     return ("requests", resources.requests), ("limits", resources.limits)
 
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import orjson
 import pytest
 
-from seatrial.harness.allocations import DeviceAllocation, parse_allocations
+from seatrial.harness.allocations import parse_allocations
 from seatrial.harness.clusters.kubelet import KubeletBackend, KubeletCluster
 from seatrial.harness.clusters.machine_kubelet import PLUGIN, missing_parts
 from seatrial.harness.clusters.tests.on_kubelet import PODS, WITHIN, inside, read, remove, run
@@ -15,7 +15,7 @@ from seatrial.harness.devices.provider import Device
 from seatrial.harness.devices.survey import survey
 from seatrial.harness.subject.protocol import OURS, open_subject
 from seatrial.scheduler.api.builders import PodBuilder, pod
-from seatrial.scheduler.api.device import GPU_MEMORY, GPU_SHARED, NPU_CORE, NPU_CPU, NPU_DVPP
+from seatrial.scheduler.api.device import GPU_MEMORY, GPU_SHARED, NPU_CORE, NPU_CPU, NPU_DVPP, DeviceAllocation
 from seatrial.scheduler.api.transport import Request
 
 MISSING = missing_parts()
