@@ -92,7 +92,9 @@ def _details(column: Column, known: Mapping[str, Case]) -> Iterator[str]:
     against: dict[tuple[str, str, str], list[Case]] = {}
     for case in known.values():
         if case.verdict in {"failed", "broken"}:
-            against.setdefault((case.suite, case.case or case.nodeid, case.verdict), []).append(case)
+            against.setdefault((case.suite, (case.case or case.nodeid).partition("[")[0], case.verdict), []).append(
+                case
+            )
     skipped = Counter(_line(case.reason) or "no reason" for case in known.values() if case.verdict == "skipped")
     if not against and not skipped:
         return

@@ -7,7 +7,8 @@ from typing import Any
 from seatrial.harness.nodes.pods import BoundPod, ContainerSeen, ResourceStatus
 from seatrial.harness.nodes.runtimes.protocol import ContainerState, Work
 from seatrial.scheduler.api.clock import from_rfc3339, rfc3339
-from seatrial.scheduler.api.core import ResourceList, ResourceRequirements
+from seatrial.scheduler.api.core import ResourceRequirements
+from seatrial.scheduler.api.wire import ResourceList
 
 Manifest = dict[str, Any]
 
