@@ -50,9 +50,10 @@ contract: $(VENV)/.dev
 docs: $(VENV)/.dev
 	NO_MKDOCS_2_WARNING=true $(BIN)/mkdocs build --strict --quiet
 
-# One worker more than CI has cores: half of a worker's time is waiting for processes that it started.
+# One worker more than CI has cores: half of a worker's time is waiting for processes that it started. A worker that has
+# run its share takes tests of the others; the default leaves the long tests at the end to one worker.
 own-tests: $(VENV)/.dev
-	$(BIN)/pytest -n 3
+	$(BIN)/pytest -n 3 --dist=worksteal
 
 suites: $(VENV)/.dev
 	$(BIN)/pytest suites --seatrial-subject=inprocess -q

@@ -162,6 +162,7 @@ class Browser:
 
 
 def main(arguments: Sequence[str]) -> int:
+    """Write a picture of a page, 900 pixels wide if no width is given; return the exit status."""
     executable = program()
     if executable is None or len(arguments) not in {2, 3}:
         sys.stderr.write("usage: python -m seatrial.reports.browser PAGE.html OUT.png [WIDTH]; needs chromium\n")

@@ -49,21 +49,29 @@ class ConfigError(ValueError):
 
 
 class PluginRef(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A plugin that a profile enables or disables; `weight` 0 means the plugin's default."""
+
     name: str
     weight: int = 0
 
 
 class PluginSet(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The plugins that are enabled and disabled at one extension point."""
+
     enabled: tuple[PluginRef, ...] = ()
     disabled: tuple[PluginRef, ...] = ()
 
 
 class PluginConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A plugin's arguments."""
+
     name: str
     args: dict[str, Any] | None = None
 
 
 class ProfileConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """One profile as the file has it."""
+
     scheduler_name: str = ""
     percentage_of_nodes_to_score: int | None = None
     plugins: dict[str, PluginSet] | None = None
@@ -71,6 +79,8 @@ class ProfileConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ren
 
 
 class Configuration(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """A KubeSchedulerConfiguration as the file has it."""
+
     api_version: str = GROUP + "v1"
     kind: str = "KubeSchedulerConfiguration"
     parallelism: int = 16

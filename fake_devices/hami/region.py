@@ -16,10 +16,14 @@ V0_BYTES = 1_197_897
 
 
 class Use(ctypes.Structure):
+    """Memory that one process uses on one card, in bytes by kind."""
+
     _fields_ = [*((name, ctypes.c_uint64) for name in _MEMORY_KINDS), ("spare", ctypes.c_uint64 * 3)]
 
 
 class Utilisation(ctypes.Structure):
+    """Utilisation that one process has of one card, in percent."""
+
     _fields_ = [
         ("decoder", ctypes.c_uint64), ("encoder", ctypes.c_uint64), ("sm", ctypes.c_uint64),
         ("spare", ctypes.c_uint64 * 3),
@@ -36,14 +40,20 @@ _BOOKS: list[Any] = [
 
 
 class Slot11(ctypes.Structure):
+    """The record of one process in regions of layout 1.1."""
+
     _fields_ = [*_BEFORE, *_BOOKS, ("spare", ctypes.c_uint64 * 3)]
 
 
 class Slot281(ctypes.Structure):
+    """The record of one process in regions of HAMi 2.8.1: layout 1.1 with a sequence number before the counters."""
+
     _fields_ = [*_BEFORE, ("sequence", ctypes.c_uint64), *_BOOKS, ("spare", ctypes.c_uint64 * 2)]
 
 
 class Slot12(ctypes.Structure):
+    """The record of one process in regions of layout 1.2."""
+
     _fields_ = [*_BEFORE, *_BOOKS, ("sequence", ctypes.c_uint64), ("spare", ctypes.c_uint64 * 2)]
 
 
@@ -62,10 +72,14 @@ _TAIL: list[Any] = [
 
 
 class Region11(ctypes.Structure):
+    """A shared region of layout 1.1: limits of the cards and 1024 processes."""
+
     _fields_ = [*_HEAD, *_CARDS, ("slots", Slot11 * 1024), *_TAIL, ("unused", ctypes.c_uint64 * 4)]
 
 
 class Region281(ctypes.Structure):
+    """A shared region of HAMi 2.8.1: layout 1.1 with 32 more bytes after its head."""
+
     _fields_ = [
         *_HEAD, ("started", ctypes.c_uint8 * 32), *_CARDS, ("slots", Slot281 * 1024), *_TAIL,
         ("unused", ctypes.c_uint64 * 4),
@@ -73,6 +87,8 @@ class Region281(ctypes.Structure):
 
 
 class Region12(ctypes.Structure):
+    """A shared region of layout 1.2."""
+
     _fields_ = [*_HEAD, *_CARDS, ("slots", Slot12 * 1024), *_TAIL, ("started", ctypes.c_uint8 * 32)]
 
 

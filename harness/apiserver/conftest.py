@@ -24,6 +24,7 @@ def embedded() -> Iterator[EmbeddedCluster]:
 
 @pytest.fixture(scope="package")
 def kubectl(embedded: EmbeddedCluster, tmp_path_factory: pytest.TempPathFactory) -> Kubectl:
+    """kubectl with a kubeconfig for the embedded server."""
     return Kubectl.of(embedded, tmp_path_factory.mktemp("kubectl"))
 
 

@@ -26,6 +26,8 @@ KINDS = {
 
 
 class CardInfo(Structure):
+    """`cndevCardInfo_t`: the number of cards."""
+
     _fields_ = [("version", c_int), ("number", c_uint)]
 
 
@@ -36,10 +38,14 @@ class Number(Structure):
 
 
 class Uuid(Structure):
+    """`cndevUUID_t`."""
+
     _fields_ = [("version", c_int), ("uuid", c_ubyte * 37), ("pad", c_ubyte * 7), ("ncs", c_uint64)]
 
 
 class CardSN(Structure):
+    """`cndevCardSN_t`: serial numbers of card and board."""
+
     _fields_ = [("version", c_int), ("sn", c_int64), ("motherboard", c_int64)]
 
 
@@ -53,18 +59,26 @@ class MemoryInfoV2(Structure):
 
 
 class VersionInfo(Structure):
+    """`cndevVersionInfo_t`: three numbers each of MCU and driver."""
+
     _fields_ = [("version", c_int), ("mcu", c_uint * 3), ("driver", c_uint * 3)]
 
 
 class CardHealthState(Structure):
+    """`cndevCardHealthState_t`."""
+
     _fields_ = [("version", c_int), ("health", c_int), ("device_state", c_int), ("driver_state", c_int)]
 
 
 class UtilizationInfo(Structure):
+    """`cndevUtilizationInfo_t`, in percent: the card's average, and its cores."""
+
     _fields_ = [("version", c_int), ("average", c_int), ("core", c_int * 80)]
 
 
 class PCIeInfoV2(Structure):
+    """`cndevPCIeInfoV2_t`: PCI IDs and address."""
+
     _fields_ = [
         ("subsystem", c_uint), ("device", c_uint), ("vendor", c_uint16), ("subvendor", c_uint16), ("domain", c_uint),
         ("bus", c_uint), ("device_id", c_uint), ("function", c_uint), ("module", c_uint16), ("slot", c_uint16),
@@ -73,10 +87,14 @@ class PCIeInfoV2(Structure):
 
 
 class MLULinkStatusV2(Structure):
+    """`cndevMLULinkStatusV2_t`: the state of one port."""
+
     _fields_ = [("version", c_int), ("mac_state", c_int), ("rest", c_uint * 9)]
 
 
 class MLULinkRemoteInfo(Structure):
+    """`cndevMLULinkRemoteInfo_t`: the card at the other end of a port."""
+
     _fields_ = [("version", c_int), ("head", c_ubyte * 44), ("uuid", c_ubyte * 37), ("tail", c_ubyte * 291)]
 
 
@@ -87,6 +105,8 @@ class ProcessInfo(Structure):
 
 
 class TemperatureInfo(Structure):
+    """`cndevTemperatureInfo_t`, in °C."""
+
     _fields_ = [("version", c_int), ("board", c_int), ("rest", c_int * 35)]
 
 
@@ -97,6 +117,8 @@ class SMluSet(Structure):
 
 
 class SMluInfo(Structure):
+    """`cndevSMluInfo_t`: one sMLU instance, a share of a card."""
+
     _fields_ = [
         ("version", c_int), ("profile", c_int), ("instance", c_int), ("uuid", c_ubyte * 37), ("pad", c_ubyte * 3),
         ("domain", c_uint), ("bus", c_uint), ("device", c_uint), ("function", c_uint), ("profile_name", c_ubyte * 100),
@@ -106,6 +128,8 @@ class SMluInfo(Structure):
 
 
 class EventData(Structure):
+    """`cndevEventData_t`: one event of a card."""
+
     _fields_ = [
         ("version", c_int), ("pad", c_uint), ("type", c_uint64), ("device", c_int), ("instance", c_uint),
         ("data", c_uint64), ("time", c_uint64), ("tail", c_ubyte * 64),

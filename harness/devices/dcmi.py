@@ -32,14 +32,20 @@ KINDS = {
 
 
 class ChipInfo(Structure):
+    """`dcmi_chip_info`: type, name and number of AI cores."""
+
     _fields_ = [("type", c_char * 32), ("name", c_char * 32), ("version", c_char * 32), ("aicores", c_uint)]
 
 
 class ChipInfoV2(Structure):
+    """`dcmi_chip_info_v2`: also the name of the NPU."""
+
     _fields_ = [("base", ChipInfo), ("npu_name", c_char * 32)]
 
 
 class PcieInfo(Structure):
+    """`dcmi_pcie_info_all`: PCI IDs and address."""
+
     _fields_ = [
         ("vendor", c_uint), ("subvendor", c_uint), ("device", c_uint), ("subdevice", c_uint), ("domain", c_int),
         ("bus", c_uint), ("dev", c_uint), ("func", c_uint), ("reserved", c_int * 8),
@@ -47,6 +53,8 @@ class PcieInfo(Structure):
 
 
 class DieId(Structure):
+    """`dcmi_die_id`: five words that identify the die."""
+
     _fields_ = [("word", c_uint * 5)]
 
 
@@ -59,14 +67,20 @@ class HbmInfo(Structure):
 
 
 class ProcMem(Structure):
+    """`dcmi_proc_mem_info`: memory of one process, in bytes."""
+
     _fields_ = [("pid", c_int), ("bytes", c_ulong)]
 
 
 class CreateRes(Structure):
+    """`dcmi_create_vdev_res_stru`: the template for a vNPU."""
+
     _fields_ = [("vdev_id", c_uint), ("vfg_id", c_uint), ("template", c_char * 32), ("reserved", c_ubyte * 64)]
 
 
 class CreateOut(Structure):
+    """`dcmi_create_vdev_out`: the vNPU that was created."""
+
     _fields_ = [
         ("vdev_id", c_uint), ("domain", c_uint), ("bus", c_uint), ("dev", c_uint), ("func", c_uint), ("vfg_id", c_uint),
         ("reserved", c_ubyte * 28),
@@ -74,10 +88,14 @@ class CreateOut(Structure):
 
 
 class BaseResource(Structure):
+    """`dcmi_base_resource`: eight words that are not read here."""
+
     _fields_ = [("words", c_ulonglong * 8)]
 
 
 class Computing(Structure):
+    """`dcmi_computing_resource`: AI cores, vector cores and memory in MiB of a vNPU or chip."""
+
     _fields_ = [
         ("aicore", c_float), ("reserved0", c_float * 3), ("vector", c_float), ("reserved1", c_float),
         ("memory_mb", c_ulonglong), ("reserved2", c_ubyte * 22), ("aicpu", c_ushort), ("reserved3", c_ubyte * 40),
@@ -85,6 +103,8 @@ class Computing(Structure):
 
 
 class SocTotal(Structure):
+    """`dcmi_soc_total_resource`: the vNPUs of a chip and all that it has."""
+
     _fields_ = [
         ("vdev_num", c_uint), ("vdev_id", c_uint * 32), ("vfg_num", c_uint), ("vfg_bitmap", c_uint), ("pad", c_uint),
         ("base", BaseResource), ("computing", Computing), ("media", c_ubyte * 56),
@@ -92,6 +112,8 @@ class SocTotal(Structure):
 
 
 class VdevQuery(Structure):
+    """`dcmi_vdev_query_info`: the state and the resources of one vNPU."""
+
     _fields_ = [
         ("name", c_char * 16), ("status", c_uint), ("in_use", c_uint), ("vfid", c_uint), ("vfg_id", c_uint),
         ("container_id", c_ulonglong), ("base", BaseResource), ("computing", Computing), ("media", c_ubyte * 56),
@@ -105,6 +127,8 @@ class VdevQueryRequest(Structure):
 
 
 class FaultEvent(Structure):
+    """`dcmi_dms_fault_event`: one fault that occurred or ended."""
+
     _fields_ = [
         ("event_id", c_uint), ("device", c_ushort), ("node", c_ubyte * 4), ("severity", c_ubyte),
         ("assertion", c_ubyte), ("serial", c_int), ("notify", c_int), ("time", c_ulonglong), ("name", c_char * 256),
@@ -113,6 +137,8 @@ class FaultEvent(Structure):
 
 
 class Event(Structure):
+    """`dcmi_event`: the envelope of a fault event."""
+
     _fields_ = [("type", c_uint), ("pad", c_uint), ("fault", FaultEvent), ("room", c_ubyte * 256)]
 
 

@@ -38,10 +38,14 @@ KINDS = {
 
 
 class Version(Structure):
+    """`rsmi_version_t`."""
+
     _fields_ = [("major", c_uint32), ("minor", c_uint32), ("patch", c_uint32), ("build", c_char_p)]
 
 
 class ErrorCount(Structure):
+    """`rsmi_error_count_t`: ECC errors of one block."""
+
     _fields_ = [("correctable", c_uint64), ("uncorrectable", c_uint64)]
 
 
@@ -54,6 +58,8 @@ class ProcessInfo(Structure):
 
 
 class EventData(Structure):
+    """`rsmi_evt_notification_data_t`: one event of a card."""
+
     _fields_ = [("device", c_uint32), ("event", c_int), ("message", c_char * 64)]
 
 

@@ -13,6 +13,7 @@ from seatrial.harness.processes import MUTANT
 
 
 def main() -> None:
+    """Apply the mutant that the environment names, then run the module of the first argument."""
     del sys.argv[0]  # the program sees its own arguments
     apply(os.environ[MUTANT])
     runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)

@@ -20,6 +20,7 @@ class _Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def digest_of(mutant: Mutant) -> str:
+    """Identifies the mutant's edits: a result counts until they change."""
     return hashlib.sha256(msgspec.json.encode(mutant.edits)).hexdigest()[:16]
 
 

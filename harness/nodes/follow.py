@@ -22,6 +22,8 @@ GONE = 410
 
 
 class HeadMeta(Wire, frozen=True):
+    """Metadata that is read before the rest of an object."""
+
     name: str = ""
     namespace: str = ""
     uid: str = ""

@@ -6,6 +6,8 @@ from seatrial.scheduler.api.wire import Wire
 
 
 class FieldRef(Wire, frozen=True):
+    """A field of the pod (`fieldRef`)."""
+
     field_path: str = ""
 
 
@@ -26,6 +28,8 @@ class ResourceRef(Wire, frozen=True):
 
 
 class ValueFrom(Wire, frozen=True):
+    """Where a variable's value comes from."""
+
     field_ref: FieldRef | None = None
     config_map_key_ref: KeyRef | None = None
     secret_key_ref: KeyRef | None = None
@@ -33,12 +37,16 @@ class ValueFrom(Wire, frozen=True):
 
 
 class Variable(Wire, frozen=True):
+    """An environment variable, with a value or a source."""
+
     name: str = ""
     value: str = ""
     value_from: ValueFrom | None = None
 
 
 class ObjectRef(Wire, frozen=True):
+    """A ConfigMap or Secret all of whose keys become variables (`envFrom`)."""
+
     name: str = ""
     optional: bool = False
 
@@ -65,6 +73,8 @@ class Item(Wire, frozen=True):
 
 
 class ConfigMapSource(Wire, frozen=True):
+    """A volume of files with a ConfigMap's values; the mode is of Unix, None means 0644."""
+
     name: str = ""
     items: tuple[Item, ...] = ()
     default_mode: int | None = None
@@ -72,6 +82,8 @@ class ConfigMapSource(Wire, frozen=True):
 
 
 class SecretSource(Wire, frozen=True):
+    """A volume of files with a Secret's values, also as a part of a projected volume."""
+
     secret_name: str = ""
     name: str = ""  # its name in a projected volume
     items: tuple[Item, ...] = ()
@@ -84,17 +96,23 @@ class SecretSource(Wire, frozen=True):
 
 
 class DownwardSource(Wire, frozen=True):
+    """A volume of files with fields of the pod."""
+
     items: tuple[Item, ...] = ()
     default_mode: int | None = None
 
 
 class TokenSource(Wire, frozen=True):
+    """A file with a token of the pod's service account, valid for `expiration_seconds`."""
+
     audience: str = ""
     expiration_seconds: int = 3600
     path: str = ""
 
 
 class Projection(Wire, frozen=True):
+    """One source of a projected volume."""
+
     config_map: ConfigMapSource | None = None
     secret: SecretSource | None = None
     downward_api: DownwardSource | None = field(default=None, name="downwardAPI")
@@ -102,16 +120,22 @@ class Projection(Wire, frozen=True):
 
 
 class ProjectedSource(Wire, frozen=True):
+    """A volume with files of several sources."""
+
     sources: tuple[Projection, ...] = ()
     default_mode: int | None = None
 
 
 class HostPath(Wire, frozen=True):
+    """A path of the node as a volume."""
+
     path: str = ""
     type: str = ""
 
 
 class EmptyDir(Wire, frozen=True):
+    """A folder that lives as long as the pod; `medium` Memory: a tmpfs."""
+
     medium: str = ""
 
 
@@ -135,6 +159,8 @@ class Volume(Wire, frozen=True):
 
 
 class VolumeMount(Wire, frozen=True):
+    """Where a container sees a volume."""
+
     name: str = ""
     mount_path: str = ""
     sub_path: str = ""
@@ -145,15 +171,21 @@ class VolumeMount(Wire, frozen=True):
 
 
 class ExecAction(Wire, frozen=True):
+    """A command that runs in the container."""
+
     command: tuple[str, ...] = ()
 
 
 class Header(Wire, frozen=True):
+    """A header of an HTTP request."""
+
     name: str = ""
     value: str = ""
 
 
 class HttpAction(Wire, frozen=True):
+    """A GET request; the port is a number or the name of one of the container's ports."""
+
     port: int | str = 0
     path: str = "/"
     host: str = ""
@@ -162,15 +194,21 @@ class HttpAction(Wire, frozen=True):
 
 
 class TcpAction(Wire, frozen=True):
+    """A connection to a port."""
+
     port: int | str = 0
     host: str = ""
 
 
 class SleepAction(Wire, frozen=True):
+    """A pause before the container is stopped."""
+
     seconds: int = 0
 
 
 class GrpcAction(Wire, frozen=True):
+    """A call of gRPC's health service."""
+
     port: int = 0
     service: str = ""
 
@@ -197,10 +235,14 @@ class Probe(Handler, frozen=True):
 
 
 class Lifecycle(Wire, frozen=True):
+    """What runs after a container's start and before its end."""
+
     post_start: Handler | None = None
     pre_stop: Handler | None = None
 
 
 class Port(Wire, frozen=True):
+    """A port of a container, which probes may name."""
+
     name: str = ""
     container_port: int = 0

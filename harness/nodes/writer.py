@@ -30,6 +30,7 @@ LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 
 
 def pod_path(namespace: str, name: str) -> str:
+    """The path of a pod in the API."""
     return f"/api/v1/namespaces/{namespace}/pods/{name}"
 
 

@@ -138,13 +138,13 @@ def test_ctrl_c_is_answered(folder: Path) -> None:
     assert "Traceback" not in said
 
 
-@pytest.mark.parametrize("file", ["broken.yaml", "binary.yaml", "list.yaml", "empty.yaml", "odd.yaml", "a folder"])
-def test_our_scheduler_refuses_what_is_no_kubeconfig(folder: Path, file: str) -> None:
-    """The scheduler replaces this process, so its own message is what a user sees."""
-    command = [sys.executable, "-m", "seatrial", "scheduler", "--kubeconfig", file]
+def test_our_scheduler_refuses_what_is_no_kubeconfig(folder: Path) -> None:
+    """The scheduler replaces this process, so its own message is what a user sees. `scheduler/tests/test_kubeconfig.py`
+    has other files."""
+    command = [sys.executable, "-m", "seatrial", "scheduler", "--kubeconfig", "a folder"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False)  # noqa: S603
     assert done.returncode == 2, done.stderr
-    assert f"kubeconfig {file}" in done.stderr
+    assert "kubeconfig a folder" in done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -112,6 +112,7 @@ def moment_of(seconds: float) -> datetime:
 
 
 def pem(certificate: x509.Certificate) -> bytes:
+    """The certificate in PEM."""
     return certificate.public_bytes(serialization.Encoding.PEM)
 
 

@@ -14,6 +14,8 @@ PREEMPT_NEVER = "Never"
 
 
 class Toleration(Wire, frozen=True):
+    """A taint that a pod tolerates."""
+
     key: str = ""
     operator: str = ""
     value: str = ""
@@ -22,12 +24,16 @@ class Toleration(Wire, frozen=True):
 
 
 class Taint(Wire, frozen=True):
+    """A taint of a node: key, value, effect."""
+
     key: str = ""
     value: str = ""
     effect: str = ""
 
 
 class ContainerPort(Wire, frozen=True):
+    """A port of a container; `host_port` 0: none on the node."""
+
     container_port: int = 0
     host_port: int = 0
     host_ip: str = field(default="", name="hostIP")
@@ -35,22 +41,30 @@ class ContainerPort(Wire, frozen=True):
 
 
 class ResourceRequirements(Wire, frozen=True):
+    """What a container requests and is limited to, by resource name."""
+
     requests: ResourceList = {}
     limits: ResourceList = {}
 
 
 class EnvVar(Wire, frozen=True):
+    """An environment variable with a value."""
+
     name: str = ""
     value: str = ""
 
 
 class VolumeMount(Wire, frozen=True):
+    """A volume that a container uses."""
+
     name: str = ""
     mount_path: str = ""
     read_only: bool = False
 
 
 class Container(Wire, frozen=True):
+    """A container of a pod, with the fields that scheduling reads."""
+
     name: str = ""
     image: str = ""
     command: tuple[str, ...] = ()
@@ -63,20 +77,28 @@ class Container(Wire, frozen=True):
 
 
 class NodeSelectorTerm(Wire, frozen=True):
+    """Requirements on labels and fields of a node; all must hold."""
+
     match_expressions: tuple[Requirement, ...] = ()
     match_fields: tuple[Requirement, ...] = ()
 
 
 class NodeSelector(Wire, frozen=True):
+    """Terms of which one must hold."""
+
     node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
 
 
 class PreferredSchedulingTerm(Wire, frozen=True):
+    """A term whose weight counts for nodes that match it."""
+
     weight: int = 0
     preference: NodeSelectorTerm = NodeSelectorTerm()
 
 
 class NodeAffinity(Wire, frozen=True):
+    """Nodes that a pod requires or prefers."""
+
     required: NodeSelector | None = field(default=None, name="requiredDuringSchedulingIgnoredDuringExecution")
     preferred: tuple[PreferredSchedulingTerm, ...] = field(
         default=(), name="preferredDuringSchedulingIgnoredDuringExecution"
@@ -84,6 +106,8 @@ class NodeAffinity(Wire, frozen=True):
 
 
 class PodAffinityTerm(Wire, frozen=True):
+    """Pods, and the topology domain in which they count."""
+
     topology_key: str = ""
     label_selector: LabelSelector | None = None
     namespaces: tuple[str, ...] = ()
@@ -93,6 +117,8 @@ class PodAffinityTerm(Wire, frozen=True):
 
 
 class WeightedPodAffinityTerm(Wire, frozen=True):
+    """A term whose weight counts in domains with matching pods."""
+
     weight: int = 0
     pod_affinity_term: PodAffinityTerm = PodAffinityTerm()
 
@@ -107,12 +133,16 @@ class PodAffinity(Wire, frozen=True):
 
 
 class Affinity(Wire, frozen=True):
+    """Rules on the nodes and on the other pods of a node."""
+
     node_affinity: NodeAffinity | None = None
     pod_affinity: PodAffinity | None = None
     pod_anti_affinity: PodAffinity | None = None
 
 
 class TopologySpreadConstraint(Wire, frozen=True):
+    """How far the numbers of matching pods may differ between topology domains."""
+
     max_skew: int = 1
     topology_key: str = ""
     when_unsatisfiable: str = ""
@@ -124,20 +154,28 @@ class TopologySpreadConstraint(Wire, frozen=True):
 
 
 class SchedulingGate(Wire, frozen=True):
+    """A reason not to schedule the pod yet."""
+
     name: str = ""
 
 
 class PersistentVolumeClaimSource(Wire, frozen=True):
+    """A claim of the pod's namespace."""
+
     claim_name: str = ""
     read_only: bool = False
 
 
 class Volume(Wire, frozen=True):
+    """A volume of a pod; of its sources only the claim is read."""
+
     name: str = ""
     persistent_volume_claim: PersistentVolumeClaimSource | None = None
 
 
 class PodSpec(Wire, frozen=True, weakref=True):
+    """A pod's spec, with the fields that scheduling reads."""
+
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] = ()
     node_name: str = ""
@@ -159,16 +197,22 @@ class PodSpec(Wire, frozen=True, weakref=True):
 
 
 class ContainerStateTerminated(Wire, frozen=True):
+    """How a container ended."""
+
     exit_code: int = 0
     reason: str = ""
     message: str = ""
 
 
 class ContainerState(Wire, frozen=True):
+    """The state of a container; only its end is read."""
+
     terminated: ContainerStateTerminated | None = None
 
 
 class ContainerStatus(Wire, frozen=True):
+    """What kubelet reports of a container."""
+
     name: str = ""
     ready: bool = False
     restart_count: int = 0
@@ -176,6 +220,8 @@ class ContainerStatus(Wire, frozen=True):
 
 
 class PodStatus(Wire, frozen=True):
+    """A pod's status."""
+
     phase: str = ""
     reason: str = ""
     message: str = ""
@@ -186,6 +232,8 @@ class PodStatus(Wire, frozen=True):
 
 
 class Pod(Wire, frozen=True):
+    """A pod, with the fields that scheduling reads."""
+
     metadata: ObjectMeta = ObjectMeta()
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
@@ -205,17 +253,23 @@ class Pod(Wire, frozen=True):
 
 
 class NodeSpec(Wire, frozen=True):
+    """A node's spec."""
+
     unschedulable: bool = False
     taints: tuple[Taint, ...] = ()
     provider_id: str = field(default="", name="providerID")
 
 
 class ContainerImage(Wire, frozen=True):
+    """An image on a node; its size is in bytes."""
+
     names: tuple[str, ...] = ()
     size_bytes: int = 0
 
 
 class NodeStatus(Wire, frozen=True):
+    """A node's resources, conditions and images."""
+
     capacity: ResourceList = {}
     allocatable: ResourceList = {}
     conditions: tuple[Condition, ...] = ()
@@ -223,6 +277,8 @@ class NodeStatus(Wire, frozen=True):
 
 
 class Node(Wire, frozen=True):
+    """A node, with the fields that scheduling reads."""
+
     metadata: ObjectMeta = ObjectMeta()
     spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()
@@ -233,22 +289,30 @@ class Node(Wire, frozen=True):
 
 
 class ConfigMap(Wire, frozen=True):
+    """A ConfigMap with text values."""
+
     metadata: ObjectMeta = ObjectMeta()
     data: dict[str, str] = {}
 
 
 class PodDisruptionBudgetSpec(Wire, frozen=True):
+    """The pods of a budget, and how many must or may be missing: a number or a percentage."""
+
     selector: LabelSelector | None = None
     min_available: int | str | None = None
     max_unavailable: int | str | None = None
 
 
 class PodDisruptionBudgetStatus(Wire, frozen=True):
+    """How many pods may be evicted now, and those whose eviction is under way."""
+
     disruptions_allowed: int = 0
     disrupted_pods: dict[str, str] = {}
 
 
 class PodDisruptionBudget(Wire, frozen=True):
+    """A PodDisruptionBudget."""
+
     metadata: ObjectMeta = ObjectMeta()
     spec: PodDisruptionBudgetSpec = PodDisruptionBudgetSpec()
     status: PodDisruptionBudgetStatus = PodDisruptionBudgetStatus()

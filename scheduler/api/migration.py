@@ -24,11 +24,15 @@ KOORD_DESCHEDULER = "koord-descheduler"
 
 
 class ReservationOptions(Wire, frozen=True):
+    """The Reservation that a migration uses, or the template for it."""
+
     reservation_ref: ObjectReference | None = None
     template: dict[str, Any] | None = None
 
 
 class JobSpec(Wire, frozen=True):
+    """What is to be migrated, and how; durations are texts such as `5m`."""
+
     paused: bool = False
     ttl: str | None = None
     mode: str = ""
@@ -38,6 +42,8 @@ class JobSpec(Wire, frozen=True):
 
 
 class JobCondition(Wire, frozen=True):
+    """One condition of a migration."""
+
     type: str
     status: str
     reason: str = ""
@@ -47,6 +53,8 @@ class JobCondition(Wire, frozen=True):
 
 
 class JobStatus(Wire, frozen=True):
+    """How far a migration is."""
+
     phase: str = ""
     status: str = ""
     reason: str = ""

@@ -28,10 +28,14 @@ class TopologyLayer(Wire, frozen=True):
 
 
 class TopologySpec(Wire, frozen=True):
+    """The layers of a network topology, each with its parent layer."""
+
     network_topology_spec: tuple[TopologyLayer, ...] | None = ()
 
 
 class ClusterNetworkTopology(Wire, frozen=True):
+    """A ClusterNetworkTopology."""
+
     metadata: ObjectMeta = ObjectMeta()
     spec: TopologySpec = TopologySpec()
     status: dict[str, Any] = {}  # compared, and written as a whole
@@ -46,6 +50,8 @@ class GatherRule(Wire, frozen=True):
 
 
 class GatherSpec(Wire, frozen=True):
+    """The annotation's content: one rule for each layer."""
+
     gather_strategy: tuple[GatherRule, ...] | None = ()
 
 

@@ -84,6 +84,8 @@ class ResourceStatus(Wire, frozen=True):
 
 
 class CpuDetail(Wire, frozen=True, omit_defaults=False):
+    """One logical CPU: its core, socket and NUMA node."""
+
     id: int = 0
     core: int = 0
     socket: int = 0
@@ -91,10 +93,14 @@ class CpuDetail(Wire, frozen=True, omit_defaults=False):
 
 
 class CpuTopology(Wire, frozen=True):
+    """All logical CPUs of a node."""
+
     detail: tuple[CpuDetail, ...] = ()
 
 
 class PodCpuAlloc(Wire, frozen=True):
+    """CPUs that kubelet gave to a pod."""
+
     namespace: str = ""
     name: str = ""
     uid: str = ""
@@ -103,23 +109,31 @@ class PodCpuAlloc(Wire, frozen=True):
 
 
 class CpuManagerPolicy(Wire, frozen=True):
+    """kubelet's CPU manager policy and its options."""
+
     policy: str = ""
     options: dict[str, str] = {}
     reserved_cpus: str = field(default="", name="reservedCPUs")
 
 
 class NodeReservation(Wire, frozen=True):
+    """Resources and CPUs of a node that pods do not get."""
+
     resources: ResourceList = {}
     reserved_cpus: str = field(default="", name="reservedCPUs")
     apply_policy: str = ""
 
 
 class SystemQos(Wire, frozen=True):
+    """CPUs that are kept for pods of class SYSTEM."""
+
     cpuset: str = ""
     cpuset_exclusive: bool | None = None  # None means true
 
 
 class ZoneResource(Wire, frozen=True, omit_defaults=False):
+    """A resource of one NUMA node."""
+
     name: str
     capacity: Quantity = 0
     allocatable: Quantity = 0
@@ -127,6 +141,8 @@ class ZoneResource(Wire, frozen=True, omit_defaults=False):
 
 
 class Zone(Wire, frozen=True):
+    """A NUMA node with its resources."""
+
     name: str = ""
     type: str = ""
     resources: tuple[ZoneResource, ...] = ()

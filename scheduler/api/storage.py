@@ -11,37 +11,51 @@ NO_PROVISIONER = "kubernetes.io/no-provisioner"
 
 
 class ClaimSpec(Wire, frozen=True):
+    """What a claim asks for."""
+
     access_modes: tuple[str, ...] = ()
     volume_name: str = ""
     storage_class_name: str = ""
 
 
 class ClaimStatus(Wire, frozen=True):
+    """The phase of a claim."""
+
     phase: str = ""
 
 
 class PersistentVolumeClaim(Wire, frozen=True):
+    """A PersistentVolumeClaim."""
+
     metadata: ObjectMeta = ObjectMeta()
     spec: ClaimSpec = ClaimSpec()
     status: ClaimStatus = ClaimStatus()
 
 
 class ObjectReference(Wire, frozen=True):
+    """A reference to an object of another kind."""
+
     namespace: str = ""
     name: str = ""
     uid: str = ""
 
 
 class VolumeNodeAffinity(Wire, frozen=True):
+    """The nodes from which a volume can be used."""
+
     required: NodeSelector | None = None
 
 
 class CsiSource(Wire, frozen=True):
+    """The CSI driver of a volume, and the driver's name for the volume."""
+
     driver: str = ""
     volume_handle: str = ""
 
 
 class VolumeSpec(Wire, frozen=True):
+    """A volume's spec."""
+
     access_modes: tuple[str, ...] = ()
     storage_class_name: str = ""
     claim_ref: ObjectReference | None = None
@@ -50,20 +64,28 @@ class VolumeSpec(Wire, frozen=True):
 
 
 class PersistentVolume(Wire, frozen=True):
+    """A PersistentVolume."""
+
     metadata: ObjectMeta = ObjectMeta()
     spec: VolumeSpec = VolumeSpec()
 
 
 class TopologyRequirement(Wire, frozen=True):
+    """Values of a node's label that a storage class allows."""
+
     key: str = ""
     values: tuple[str, ...] = ()
 
 
 class TopologyTerm(Wire, frozen=True):
+    """Requirements that must all hold."""
+
     match_label_expressions: tuple[TopologyRequirement, ...] = ()
 
 
 class StorageClass(Wire, frozen=True):
+    """A StorageClass."""
+
     metadata: ObjectMeta = ObjectMeta()
     provisioner: str = ""
     volume_binding_mode: str = IMMEDIATE
@@ -71,16 +93,22 @@ class StorageClass(Wire, frozen=True):
 
 
 class CsiDriverLimit(Wire, frozen=True):
+    """How many volumes of a driver a node can attach; None: no limit."""
+
     count: int | None = None
 
 
 class CsiDriver(Wire, frozen=True):
+    """A CSI driver on one node."""
+
     name: str = ""
     node_id: str = field(default="", name="nodeID")
     allocatable: CsiDriverLimit | None = None
 
 
 class CsiNodeSpec(Wire, frozen=True):
+    """The CSI drivers of a node."""
+
     drivers: tuple[CsiDriver, ...] = ()
 
 

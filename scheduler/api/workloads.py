@@ -4,6 +4,8 @@ from seatrial.scheduler.api.wire import LabelSelector, ObjectMeta, Wire
 
 
 class Namespace(Wire, frozen=True):
+    """A Namespace."""
+
     metadata: ObjectMeta = ObjectMeta()
 
 
@@ -14,16 +16,22 @@ class PlainSelector(Wire, frozen=True):
 
 
 class Service(Wire, frozen=True):
+    """A Service."""
+
     metadata: ObjectMeta = ObjectMeta()
     spec: PlainSelector = PlainSelector()
 
 
 class ReplicationController(Wire, frozen=True):
+    """A ReplicationController."""
+
     metadata: ObjectMeta = ObjectMeta()
     spec: PlainSelector = PlainSelector()
 
 
 class WorkloadSpec(Wire, frozen=True):
+    """The spec of a ReplicaSet or StatefulSet."""
+
     selector: LabelSelector | None = None
 
 

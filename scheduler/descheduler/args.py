@@ -53,17 +53,23 @@ class Namespaces(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename
 
 
 class PriorityThreshold(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Pods of this priority or above are not evicted; given by value or by the name of a class."""
+
     value: int | None = None
     name: str = ""
 
 
 class ObjectLimit(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """Limits the migrations of one workload's pods within `duration`."""
+
     duration: str = "0s"
     max_migrating: IntOrPercent | None = None
     burst: int = 0
 
 
 class Arbitration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How often waiting jobs are arbitrated."""
+
     enabled: bool = True
     interval: str = "500ms"
 
@@ -185,4 +191,5 @@ def check_int_or_percent(field: str, value: IntOrPercent | None) -> None:
 
 
 def snake(field: str) -> str:
+    """A field's name in Python, for example `maxUnavailable` → `max_unavailable`."""
     return re.sub(r"[A-Z]", lambda found: "_" + found.group().lower(), field)

@@ -32,15 +32,21 @@ class _Struct(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="c
 
 
 class PluginRef(_Struct, frozen=True):
+    """A plugin that a profile enables or disables."""
+
     name: str
 
 
 class PluginSet(_Struct, frozen=True):
+    """The plugins that are enabled and disabled at one extension point."""
+
     enabled: tuple[PluginRef, ...] = ()
     disabled: tuple[PluginRef, ...] = ()
 
 
 class Plugins(_Struct, frozen=True):
+    """The plugin sets of a profile, by extension point."""
+
     deschedule: PluginSet = PluginSet()
     balance: PluginSet = PluginSet()
     evict: PluginSet = PluginSet()
@@ -48,11 +54,15 @@ class Plugins(_Struct, frozen=True):
 
 
 class PluginConfig(_Struct, frozen=True):
+    """A plugin's arguments."""
+
     name: str
     args: Any = None
 
 
 class ProfileConfig(_Struct, frozen=True):
+    """One profile."""
+
     name: str = ""
     plugin_config: tuple[PluginConfig, ...] = ()
     node_selector: LabelSelector | None = None

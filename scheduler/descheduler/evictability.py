@@ -81,6 +81,7 @@ def never(pod: Pod) -> list[str]:
 
 
 def is_critical(pod: Pod) -> bool:
+    """Whether the pod has a system-critical priority or priority class."""
     return pod.spec.priority >= SYSTEM_CRITICAL or pod.spec.priority_class_name in CRITICAL_CLASSES
 
 

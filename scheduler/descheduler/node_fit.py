@@ -78,6 +78,7 @@ def untolerated(pod: Pod, node: Node) -> Taint | None:
 
 
 def is_ready(node: Node) -> bool:
+    """Whether the node has the condition Ready with status True."""
     return any(_ready(condition) for condition in node.status.conditions)
 
 

@@ -7,27 +7,39 @@ from seatrial.scheduler.api.wire import ObjectMeta, Wire
 
 
 class Volume(core.Volume, frozen=True):
+    """A volume with the sources that tie a pod to its node."""
+
     empty_dir: dict[str, Any] | None = None
     host_path: dict[str, Any] | None = None
 
 
 class PodSpec(core.PodSpec, frozen=True):
+    """A pod's spec, also with volumes of the node."""
+
     volumes: tuple[Volume, ...] = ()
 
 
 class Waiting(Wire, frozen=True):
+    """Why a container waits."""
+
     reason: str = ""
 
 
 class ContainerState(core.ContainerState, frozen=True):
+    """A container's state, also while it waits."""
+
     waiting: Waiting | None = None
 
 
 class ContainerStatus(core.ContainerStatus, frozen=True):
+    """What kubelet reports of a container."""
+
     state: ContainerState = ContainerState()
 
 
 class PodStatus(core.PodStatus, frozen=True):
+    """A pod's status, also with init containers and ephemeral containers."""
+
     container_statuses: tuple[ContainerStatus, ...] = ()
     init_container_statuses: tuple[ContainerStatus, ...] = ()
     ephemeral_container_statuses: tuple[ContainerStatus, ...] = ()
@@ -35,6 +47,8 @@ class PodStatus(core.PodStatus, frozen=True):
 
 
 class Pod(core.Pod, frozen=True):
+    """A pod, with the fields that descheduling reads."""
+
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
 
@@ -49,6 +63,8 @@ class Pod(core.Pod, frozen=True):
 
 
 class WorkloadSpec(Wire, frozen=True):
+    """A workload's number of pods."""
+
     replicas: int | None = None
     parallelism: int | None = None  # of a Job
 

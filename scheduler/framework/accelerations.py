@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 from seatrial.scheduler.cache.columns import Batch, Bools, Ints
 from seatrial.scheduler.cache.nodeinfo import NodeInfo, PodInfo
 from seatrial.scheduler.framework.extension_points import Filter, Score
+from seatrial.scheduler.framework.kernel_parts import ClassAxis, KernelPart
 from seatrial.scheduler.framework.state import CycleState
 from seatrial.scheduler.framework.status import Status
 
@@ -42,6 +43,10 @@ class FilterBatch(Filter):
     def filter_classes_batch(self, stacked: Any, node: NodeInfo) -> Bools:  # noqa: ARG002
         """The results of `filter` for one node, [class]. Called when a pod is placed on the node."""
         raise AssertionError(f"{self.name} does not judge single nodes")
+
+    def kernel_filter(self, stacked: Any, axis: ClassAxis) -> KernelPart | None:  # noqa: ARG002
+        """`filter_classes_batch` for the compiled kernel; None: the kernel does not know it."""
+        return None
 
     def reasons_batch(self, stacked: Any, batch: Batch) -> tuple[Ints, Callable[[int], Status]] | None:  # noqa: ARG002
         """For one class: a code for each node, [node], 0 where it passes; and the status for each code.
@@ -74,6 +79,10 @@ class ScoreBatch(Score):
         Called when a pod is placed on the node, for scores without a bound and for those with node signatures.
         """
         raise AssertionError(f"{self.name} neither has a bound nor scores single nodes")
+
+    def kernel_score(self, stacked: Any, axis: ClassAxis) -> KernelPart | None:  # noqa: ARG002
+        """`score_classes_batch` for the compiled kernel; None: the kernel does not know it."""
+        return None
 
     def score_signature(self, stacked: Any, node: NodeInfo) -> Hashable:  # noqa: ARG002
         """Everything that `score_classes_batch` reads of a node: nodes with equal signatures get equal scores."""

@@ -64,6 +64,7 @@ class MatrixArrays:
     def _allocate(self, classes: int, capacity: int) -> None:
         """Allocate arrays of a new size. All classes are judged again when they are next used."""
         self._room, self.capacity, width = classes, capacity, capacity + PADDING
+        self._plan = None  # the compiled keys refer to the arrays
         self._width = width
         self.key: Ints = np.full((classes, width), NOT_FEASIBLE, np.int64)
         self.exact: Ints = np.zeros((classes, width), np.int64)
@@ -81,6 +82,26 @@ class MatrixArrays:
         for index, entry in enumerate(self._entries):
             if entry is not None:
                 self._start_class(index, entry)
+
+    def _add_room(self, classes: int) -> None:
+        """Make room for more classes; the keys of the others stay as they are."""
+        if self.capacity != self._columns.capacity:
+            self._allocate(classes, self._columns.capacity)
+            return
+        before, self._room, self._plan = self._room, classes, None
+        more = ((0, classes - before), (0, 0))
+
+        def longer(array: Ints, fill: int) -> Ints:
+            return np.pad(array, more, constant_values=fill)
+
+        self.key, self.exact = longer(self.key, NOT_FEASIBLE), longer(self.exact, 0)
+        self.node_ok, self.node_total = np.pad(self.node_ok, more), longer(self.node_total, 0)
+        self.base = np.pad(self.base, more[::-1], constant_values=REFUSED)
+        self.salt = longer(self.salt, 0)
+        self.raw = [longer(raw, NO_RAW) for raw in self.raw]
+        self.revised = [longer(revised, 0) for revised in self.revised]
+        self.highest = [longer(highest, 0) for highest in self.highest]
+        self._divisor = [np.pad(divisor, more[0], constant_values=1) for divisor in self._divisor]
 
     # -- classes ------------------------------------------------------------------------------------------------------
 
@@ -104,7 +125,7 @@ class MatrixArrays:
             index = len(self._entries)
             self._entries.append(entry)
             if index == self._room:
-                self._allocate(self._room * 2, self._columns.capacity)
+                self._add_room(self._room * 2)
         entry.index = index
         entry.raw_numbers = self.numbers(entry.rules)
         self._start_class(index, entry)

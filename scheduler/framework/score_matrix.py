@@ -28,6 +28,7 @@ from seatrial.scheduler.cache.columns import TIE_BITS, Batch, Ints, Rows
 from seatrial.scheduler.cache.nodeinfo import NodeInfo, PodInfo
 from seatrial.scheduler.framework.accelerations import ScoreBatch, has_delta_bound
 from seatrial.scheduler.framework.class_entry import ClassEntry
+from seatrial.scheduler.framework.compiled_keys import RAISED, CompiledKeys
 from seatrial.scheduler.framework.extension_points import MAX_NODE_SCORE, ByMaximum, Score
 from seatrial.scheduler.framework.matrix_arrays import NO_RAW, NOT_FEASIBLE, MatrixArrays, Together
 from seatrial.scheduler.framework.signatures import REFUSED
@@ -51,6 +52,11 @@ class ScoreMatrix(MatrixArrays):
         if plan.unknown or row >= self.capacity or node.node is None:
             self.opened(row)
             return
+        if plan.compiled is not None:
+            flags = plan.compiled.update(row, node, falling=True)
+            if flags >= 0:
+                self._raised += flags & RAISED
+                return
         total = self._exact(plan, row, node, falling=True)
         if not plan.bounds:
             self.key[:, row] = total
@@ -65,6 +71,11 @@ class ScoreMatrix(MatrixArrays):
         if plan.unknown or plan.bounds or row >= self.capacity or node.node is None:
             self.opened(row)
             return
+        if plan.compiled is not None:
+            flags = plan.compiled.update(row, node, falling=False)
+            if flags >= 0:
+                self._raised += flags != 0  # or a class may have had no feasible node to search for the largest one
+                return
         total = self._exact(plan, row, node, falling=False)
         if ((self.key[:, row] < 0) & (total >= 0)).any():
             self._raised += 1  # a class may have had no feasible node to search for the largest raw score
@@ -141,6 +152,11 @@ class ScoreMatrix(MatrixArrays):
         self._plan = make_plan(
             [entry for entry in self._entries if entry is not None], self._numbers, self._revised_numbers, self._room
         )
+        if not self._plan.bounds:
+            self._plan.compiled = CompiledKeys.of(
+                self._plan.signatures, base=self.base, key=self.key, revised=self.revised,
+                normalized=list(zip(self.highest, self._divisor, self.raw, strict=True)),
+            )  # fmt: skip
         return self._plan
 
     # -- judging ------------------------------------------------------------------------------------------------------

@@ -100,33 +100,44 @@ class SignatureCache:
                     assert isinstance(score, ScoreBatch)  # noqa: S101
                     kind.setdefault((score, weight), []).append(entry)
         refusals = [
-            Remembered(
-                _refusals(plugin.filter_classes_batch),
-                plugin.filter_signature,
-                plugin.stack([entry.state for entry in group]),
-                [entry.index for entry in group],
-                room,
+            (
+                plugin,
+                Remembered(
+                    _refusals(plugin.filter_classes_batch),
+                    plugin.filter_signature,
+                    plugin.stack([entry.state for entry in group]),
+                    [entry.index for entry in group],
+                    room,
+                ),
             )
             for plugin, group in filters.items()
         ]
-        by_score = {
-            score: Remembered(
-                _weighted(score.score_classes_batch, weight),
-                score.score_signature,
-                score.stack_scores([entry.state for entry in group]),
-                [entry.index for entry in group],
-                room,
+        by_score = [
+            (
+                score,
+                weight,
+                Remembered(
+                    _weighted(score.score_classes_batch, weight),
+                    score.score_signature,
+                    score.stack_scores([entry.state for entry in group]),
+                    [entry.index for entry in group],
+                    room,
+                ),
             )
             for (score, weight), group in scores.items()
-        }
-        kept = [(score.name, found) for score, found in by_score.items() if score.name in revised]
-        sums = refusals + [found for score, found in by_score.items() if score.name not in revised]
+        ]
+        kept = [(score.name, found) for score, _, found in by_score if score.name in revised]
+        sums = [found for _, found in refusals] + [found for score, _, found in by_score if score.name not in revised]
         # Tuples, because every decision runs these loops.
         self.sums = [(entry.signature, entry.stacked, entry.memo.get, entry.add) for entry in sums]
         self.revised = [(revised[name], e.signature, e.stacked, e.memo.get, e.add) for name, e in kept]
         self.normalized = [
             Normalized(score, weight, numbers[score.name], group, room) for (score, weight), group in normalized.items()
         ]
+        # For the compiled kernel: plugins with what is kept of them; of a score also its position in `revised`.
+        self.filters = refusals
+        self.scores = [(score, weight, found, revised.get(score.name)) for score, weight, found in by_score]
+        self.normalized_scores = [(*key, found) for key, found in zip(normalized, self.normalized, strict=True)]
 
 
 def _refusals(filter_classes_batch: Callable[[Any, NodeInfo], Any]) -> Judge:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from seatrial.scheduler.cache.nodeinfo import NodeInfo, PodInfo
 from seatrial.scheduler.framework.accelerations import ScoreBatch, has_delta_bound, score_kind
 from seatrial.scheduler.framework.class_entry import ClassEntry
+from seatrial.scheduler.framework.compiled_keys import CompiledKeys
 from seatrial.scheduler.framework.extension_points import Score
 from seatrial.scheduler.framework.signatures import SignatureCache
 
@@ -48,6 +49,7 @@ class Plan:
     exact: list[Part]
     normalized: list[Part]
     unknown: bool  # a score has neither a bound nor a batch method: the node must be judged again
+    compiled: CompiledKeys | None = None  # the keys from one call of the kernel; only if no class has bounds
 
 
 def make_plan(entries: Sequence[ClassEntry], numbers: dict[str, int], revised: dict[str, int], room: int) -> Plan:

@@ -1,16 +1,12 @@
 /* Scores of placements, compiled: the arithmetic of fragments.py, opportunity.py and strategies.py for some nodes and
- * some shapes in one call, and of the filters of NodeResourcesFit and DeviceShare for one node and many classes. Python
- * defines the results; sums are formed in the same order, so that both give the same numbers to the last bit. Built by `seatrial build-kernel`, and used where it has been built.
+ * some shapes in one call. Python defines the results; sums are formed in the same order, so that both give the same
+ * numbers to the last bit. Built by `seatrial build-kernel` together with keys.c, and used where it has been built.
  *
  * Only the limited API of Python 3.11 is used, so one library serves all later versions.
  */
-#define PY_SSIZE_T_CLEAN
-#define Py_LIMITED_API 0x030B0000
-#include <Python.h>
-#include <stdint.h>
+#include "kernel.h"
 
 #define CARD 1000         /* shapes.CARD */
-#define MAX_CARDS 128     /* beyond this NumPy splits a sum in another order */
 #define MAX_PRICED 256
 #define WORST (-1e6)      /* strategies.WORST */
 #define BEST_FIT 100.0    /* strategies.BEST_FIT */
@@ -234,7 +230,7 @@ static inline int64_t grade(const Scorer *self, double gain)
     return self->strategy == FGD ? graded(self, gain) : spread_out(gain);
 }
 
-static int take(PyObject *object, Py_buffer *buffer, int floats, int flags)
+int take(PyObject *object, Py_buffer *buffer, int floats, int flags)
 {
     if (PyObject_GetBuffer(object, buffer, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT | flags) < 0)
         return -1;
@@ -297,6 +293,38 @@ done:
     return result;
 }
 
+static PyTypeObject *scorer_type;
+
+int is_scorer(PyObject *object) { return Py_TYPE(object) == scorer_type; }
+
+int64_t scorer_shapes(PyObject *scorer) { return ((Scorer *)scorer)->shapes; }
+
+int score_of_node(PyObject *scorer, int64_t model, int64_t cpu, int64_t memory, PyObject *listed, int64_t *scores)
+{
+    const Scorer *self = (const Scorer *)scorer;
+    int64_t cards[MAX_CARDS] = {0}, count = self->width - 1, given = PyTuple_Size(listed);
+    int wrong = model < 0 || model >= self->models || given > count || count > MAX_CARDS;
+    for (int64_t card = 0; !wrong && card < given; card++) {
+        cards[card] = PyLong_AsLongLong(PyTuple_GetItem(listed, card));
+        wrong = cards[card] < 0 || cards[card] > CARD;
+    }
+    if (wrong) {
+        if (!PyErr_Occurred())
+            PyErr_SetString(PyExc_IndexError, "a model, or the cards of the node, are outside of the tables");
+        return -1;
+    }
+    double *gains = PyMem_Malloc((size_t)at_least(self->shapes, 1) * sizeof(double));
+    if (!gains) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    score_node(self, model, cpu, memory, cards, count, gains);
+    for (int64_t shape = 0; shape < self->shapes; shape++)
+        scores[shape] = grade(self, gains[shape]);
+    PyMem_Free(gains);
+    return 0;
+}
+
 /* score_one(model, cpu, memory, cards, scores): the same for one node, `cards` a tuple; fewer cards than the widest node
  * has are filled up with cards that have nothing left. `scores` is [shape]. */
 static PyObject *scorer_score_one(PyObject *object, PyObject *const *args, Py_ssize_t given)
@@ -307,31 +335,13 @@ static PyObject *scorer_score_one(PyObject *object, PyObject *const *args, Py_ss
         return NULL;
     }
     int64_t model = PyLong_AsLongLong(args[0]), cpu = PyLong_AsLongLong(args[1]), memory = PyLong_AsLongLong(args[2]);
-    int64_t cards[MAX_CARDS] = {0}, count = self->width - 1, listed = PyTuple_Size(args[3]);
-    if (PyErr_Occurred())
-        return NULL;
-    int wrong = model < 0 || model >= self->models || listed > count || count > MAX_CARDS;
-    for (int64_t card = 0; !wrong && card < listed; card++) {
-        cards[card] = PyLong_AsLongLong(PyTuple_GetItem(args[3], card));
-        wrong = cards[card] < 0 || cards[card] > CARD;
-    }
-    if (wrong) {
-        if (!PyErr_Occurred())
-            PyErr_SetString(PyExc_IndexError, "a model, or the cards of the node, are outside of the tables");
-        return NULL;
-    }
     Py_buffer scores;
-    if (take(args[4], &scores, 0, PyBUF_WRITABLE) < 0)
+    if (PyErr_Occurred() || take(args[4], &scores, 0, PyBUF_WRITABLE) < 0)
         return NULL;
-    double *gains = PyMem_Malloc((size_t)at_least(self->shapes, 1) * sizeof(double));
-    if (!gains || scores.len != self->shapes * 8) {
-        gains ? PyErr_SetString(PyExc_ValueError, "expected one score for each shape") : PyErr_NoMemory();
-    } else {
-        score_node(self, model, cpu, memory, cards, count, gains);
-        for (int64_t shape = 0; shape < self->shapes; shape++)
-            ((int64_t *)scores.buf)[shape] = grade(self, gains[shape]);
-    }
-    PyMem_Free(gains);
+    if (scores.len != self->shapes * 8)
+        PyErr_SetString(PyExc_ValueError, "expected one score for each shape");
+    else
+        score_of_node(object, model, cpu, memory, args[3], scores.buf);
     PyBuffer_Release(&scores);
     return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
 }
@@ -413,98 +423,17 @@ static PyMethodDef methods[] = {
     {"score_one", (PyCFunction)(void (*)(void))scorer_score_one, METH_FASTCALL, "The same for one node: scores [shape]."},
     {NULL, NULL, 0, NULL},
 };
-/* amounts(free, needs, passing): passing [class] is 1 where every free amount is at least needs [column, class]. */
-static PyObject *amounts(PyObject *module_, PyObject *const *args, Py_ssize_t given)
-{
-    (void)module_;
-    Py_buffer needs, passing;
-    if (given != 3 || !PyList_Check(args[0])) {
-        PyErr_SetString(PyExc_TypeError, "expected a list of free amounts, needs and passing");
-        return NULL;
-    }
-    if (take(args[1], &needs, 0, 0) < 0)
-        return NULL;
-    if (PyObject_GetBuffer(args[2], &passing, PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE) < 0) {
-        PyBuffer_Release(&needs);
-        return NULL;
-    }
-    int64_t classes = passing.len, columns = PyList_Size(args[0]);
-    char *out = passing.buf;
-    const int64_t *need = needs.buf;
-    if (passing.itemsize != 1 || needs.len != columns * classes * 8) {
-        PyErr_SetString(PyExc_ValueError, "expected needs [column, class] and one flag for each class");
-    } else {
-        for (int64_t class_ = 0; class_ < classes; class_++)
-            out[class_] = 1;
-        for (int64_t column = 0; column < columns && !PyErr_Occurred(); column++, need += classes) {
-            int64_t free_amount = PyLong_AsLongLong(PyList_GetItem(args[0], column));
-            for (int64_t class_ = 0; class_ < classes; class_++)
-                out[class_] &= free_amount >= need[class_];
-        }
-    }
-    PyBuffer_Release(&needs);
-    PyBuffer_Release(&passing);
-    return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
-}
-
-/* cards(suiting, wanted, passing): passing [class] is 1 where at least wanted [class] of the arrays in the list `suiting`,
- * int8 [class] for each card, have a 1. */
-static PyObject *cards_(PyObject *module_, PyObject *const *args, Py_ssize_t given)
-{
-    (void)module_;
-    Py_buffer wanted, passing, suits;
-    if (given != 3 || !PyList_Check(args[0])) {
-        PyErr_SetString(PyExc_TypeError, "expected a list of arrays, wanted and passing");
-        return NULL;
-    }
-    if (take(args[1], &wanted, 0, 0) < 0)
-        return NULL;
-    if (PyObject_GetBuffer(args[2], &passing, PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE) < 0) {
-        PyBuffer_Release(&wanted);
-        return NULL;
-    }
-    int64_t classes = passing.len, count = PyList_Size(args[0]);
-    unsigned char *out = passing.buf;
-    if (passing.itemsize != 1 || wanted.len != classes * 8 || count > 255) {
-        PyErr_SetString(PyExc_ValueError, "expected one number and one flag for each class, and at most 255 cards");
-        count = classes = 0;
-    }
-    for (int64_t class_ = 0; class_ < classes; class_++)
-        out[class_] = 0;
-    for (int64_t card = 0; card < count; card++) {
-        if (PyObject_GetBuffer(PyList_GetItem(args[0], card), &suits, PyBUF_C_CONTIGUOUS) < 0)
-            break;
-        if (suits.len != classes)
-            PyErr_SetString(PyExc_ValueError, "expected one flag for each class and card");
-        for (int64_t class_ = 0; class_ < classes && suits.len == classes; class_++)
-            out[class_] += ((const unsigned char *)suits.buf)[class_];
-        PyBuffer_Release(&suits);
-        if (PyErr_Occurred())
-            break;
-    }
-    for (int64_t class_ = 0; class_ < classes; class_++)
-        out[class_] = out[class_] >= ((const int64_t *)wanted.buf)[class_];
-    PyBuffer_Release(&wanted);
-    PyBuffer_Release(&passing);
-    return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
-}
-
-static PyMethodDef functions[] = {
-    {"amounts", (PyCFunction)(void (*)(void))amounts, METH_FASTCALL, "Which classes find enough of every amount."},
-    {"cards", (PyCFunction)(void (*)(void))cards_, METH_FASTCALL, "Which classes find enough cards."},
-    {NULL, NULL, 0, NULL},
-};
 static PyType_Slot slots[] = {
     {Py_tp_new, scorer_new}, {Py_tp_dealloc, scorer_dealloc}, {Py_tp_methods, methods}, {0, NULL},
 };
 static PyType_Spec spec = {"seatrial_kernel.Scorer", sizeof(Scorer), 0, Py_TPFLAGS_DEFAULT, slots};
-static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "seatrial_kernel", "Compiled scores.", -1, functions, NULL, NULL, NULL, NULL};
+static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "seatrial_kernel", "Compiled scores and keys.", -1, NULL, NULL, NULL, NULL, NULL};
 
 PyMODINIT_FUNC PyInit_seatrial_kernel(void)
 {
     PyObject *made = PyModule_Create(&module), *type = made ? PyType_FromSpec(&spec) : NULL;
-    if (!type || PyModule_AddObjectRef(made, "Scorer", type) < 0)
+    if (!type || PyModule_AddObjectRef(made, "Scorer", type) < 0 || add_keys(made) < 0)
         Py_CLEAR(made);
-    Py_XDECREF(type);
+    scorer_type = (PyTypeObject *)type; /* kept: the module is never unloaded */
     return made;
 }

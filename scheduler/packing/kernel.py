@@ -1,4 +1,4 @@
-"""The compiled kernel (`kernel.c`): where it is built, and whether it is used.
+"""The compiled kernel (`kernel.c`, `keys.c`): where it is built, and whether it is used.
 
 It computes the same results as the Python functions in less time. Where it has not been built, or cannot be built,
 the Python functions run. `seatrial build-kernel` builds it in the virtual environment that it runs in. The file's name
@@ -22,8 +22,10 @@ from typing import Any
 SWITCH = "SEATRIAL_KERNEL"
 OFF = "off"
 _NAME = "seatrial_kernel"
-_SOURCE = Path(__file__).resolve().with_name("kernel.c")
-_FLAGS = ("-std=c11", "-O2", "-ffp-contract=off", "-fPIC", "-shared", "-fvisibility=hidden")
+_FOLDER = Path(__file__).resolve().parent
+_SOURCES = (_FOLDER / "kernel.c", _FOLDER / "keys.c")
+_HEADER = _FOLDER / "kernel.h"
+_FLAGS = ("-std=c11", "-O3", "-ffp-contract=off", "-fPIC", "-shared", "-fvisibility=hidden")
 """Without contraction: a fused multiplication and addition would round once where Python rounds twice."""
 
 
@@ -34,7 +36,8 @@ class KernelError(RuntimeError):
 def library() -> Path:
     """Where the kernel of this version, for this machine, is built."""
     digest = hashlib.sha256(" ".join((*_FLAGS, platform.machine(), sysconfig.get_platform())).encode())
-    digest.update(_SOURCE.read_bytes())
+    for source in (*_SOURCES, _HEADER):
+        digest.update(source.read_bytes())
     return Path(sys.prefix) / "lib" / "seatrial" / f"{_NAME}-{digest.hexdigest()[:16]}.abi3.so"
 
 
@@ -59,10 +62,10 @@ def build(into: Path | None = None) -> Path:
         raise KernelError(f"{target.parent}: expected a folder that can be written: {error.strerror}") from error
     with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
         made = Path(scratch) / target.name
-        words = [compiler, *_FLAGS, "-I", headers, str(_SOURCE), "-o", str(made)]
+        words = [compiler, *_FLAGS, "-I", headers, *map(str, _SOURCES), "-o", str(made)]
         done = subprocess.run(words, capture_output=True, text=True, check=False)  # noqa: S603 a list of words
         if done.returncode:
-            raise KernelError(f"{compiler} refused kernel.c:\n{done.stderr[-2000:]}")
+            raise KernelError(f"{compiler} refused the kernel:\n{done.stderr[-2000:]}")
         load(made)  # a kernel that cannot be loaded fails here, not in a scheduler that starts later
         made.replace(target)  # atomic: another process never finds a part of the file
     return target

@@ -29,6 +29,7 @@ FREE_UNTIL = 0.5  # demand for each place up to which a place costs nothing
 FULL_FROM = 1.0  # and from which on it costs all of the GPU that the pod would use
 STEPS = 4  # prices between: this many
 DEVIATIONS = 2.0  # standard deviations of demand above its mean
+MAX_SHAPES = 4096  # whose own places are kept; then all are dropped, and computed again
 _ALL = slice(None)
 
 
@@ -61,6 +62,7 @@ class Demand:
         ]
         self._shares: Floats = np.array(shares)  # of all GPU requested
 
+        self._paying: dict[Shape, tuple[list[int], list[bool]]] = {}
         self.free = Prices(np.zeros(len(self.large)), np.zeros(len(self.sets)))
         """The prices while nothing has one."""
 
@@ -84,12 +86,17 @@ class Demand:
 
     def payers(self, shapes: Shapes) -> "Payers":
         """Inputs of `cost` for some shapes; independent of prices."""
-        own = [
-            [shape.gpus // large.gpus if shape.needs_as_much_as(large) else 0 for large in self.large]
-            for shape in shapes.every
-        ]
-        members = [[_within(shape, each) for each in self.sets] for shape in shapes.every]
-        return Payers(shapes, np.array(own, np.int64).reshape(len(shapes), len(self.large)), _table(members, self.sets))
+        rows = [self._paying.get(shape) or self._row_of(shape) for shape in shapes.every]
+        own = np.array([places for places, _ in rows], np.int64).reshape(len(shapes), len(self.large))
+        return Payers(shapes, own, _table([members for _, members in rows], self.sets))
+
+    def _row_of(self, shape: Shape) -> tuple[list[int], list[bool]]:
+        """What `payers` knows of one shape: places that it needs itself, and the sets that its models are in."""
+        if len(self._paying) >= MAX_SHAPES:
+            self._paying.clear()
+        places = [shape.gpus // large.gpus if shape.needs_as_much_as(large) else 0 for large in self.large]
+        found = self._paying[shape] = places, [_within(shape, each) for each in self.sets]
+        return found
 
     def cost(self, states: NodeStates, payers: "Payers", prices: "Prices") -> Floats:
         """What placements cost others, in thousandths of a GPU, [node, shape]."""

@@ -7,7 +7,7 @@ import certifi
 import pytest
 import yaml
 
-from seatrial.scheduler.client.kubeconfig import load_server
+from seatrial.scheduler.client.kubeconfig import KubeconfigError, load_server
 
 
 def kubeconfig(folder: Path, user: dict[str, Any]) -> Path:
@@ -32,6 +32,22 @@ def kubeconfig(folder: Path, user: dict[str, Any]) -> Path:
 )
 def test_the_header_of_a_user(tmp_path: Path, user: dict[str, Any], want: str) -> None:
     assert load_server(kubeconfig(tmp_path, user)).authorization == want
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        pytest.param(b"\xff\xfe\x00bad", id="no-text"),
+        pytest.param(b"a: [\n", id="no-yaml"),
+        pytest.param(b"- 1\n", id="a-list"),
+        pytest.param(b"", id="nothing"),
+        pytest.param(b"clusters: 5\ncurrent-context: 7\n", id="odd-fields"),
+    ],
+)
+def test_a_file_that_is_no_kubeconfig_is_refused_with_its_name(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "odd.yaml").write_bytes(content)
+    with pytest.raises(KubeconfigError, match=r"kubeconfig .*odd\.yaml"):
+        load_server(tmp_path / "odd.yaml")
 
 
 def test_a_token_in_a_file(tmp_path: Path) -> None:

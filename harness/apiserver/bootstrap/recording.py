@@ -26,6 +26,7 @@ _KEPT = ("name", "namespace", "labels", "annotations", "generation")  # of metad
 
 
 def main() -> int:
+    """Write the objects of the server whose kubeconfig is the first argument."""
     access = load_access(Path(sys.argv[1]))
     pool = access.pool(connections=1)
     found: dict[str, list[dict[str, Any]]] = {}

@@ -57,14 +57,17 @@ class Estimate:
 
 
 def capped(value: float) -> int:
+    """A cost as a whole number, at most `UNLIMITED`."""
     return UNLIMITED if value >= UNLIMITED else int(value)
 
 
 def share(size: int, factor: float) -> int:
+    """The cost of an operation that costs `factor` for each of `size` elements; `UNLIMITED` for an unlimited size."""
     return UNLIMITED if size >= UNLIMITED else capped(math.ceil(size * factor))
 
 
 def of_type(kind: Declared, cost: int, *, size: Size | None = None) -> Estimate:
+    """The estimate of a value of a type. Without `size`, types of fixed size have size one, others an unknown one."""
     if size is None:
         size = ONE if kind.kind in FIXED_SIZE else _UNKNOWN
     return Estimate(capped(cost), kind, size)

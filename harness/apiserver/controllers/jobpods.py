@@ -27,6 +27,7 @@ COUNT = PolicyAction("Count")
 
 
 def is_indexed(job: Object) -> bool:
+    """Whether the Job's pods have completion indexes."""
     return bool(job["spec"].get("completionMode") == "Indexed")
 
 
@@ -37,6 +38,7 @@ def index_of(pod: Object) -> int | None:
 
 
 def is_tracked(pod: Object) -> bool:
+    """Whether the pod still has the finalizer that keeps it until its Job has counted it."""
     return TRACKING in (pod["metadata"].get("finalizers") or ())
 
 

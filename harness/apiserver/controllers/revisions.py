@@ -82,6 +82,7 @@ class Revisions:
 
 
 def number_of(revision: Item) -> int:
+    """The revision's number; 0 if it has none."""
     return int(revision.obj.get("revision", 0))
 
 

@@ -26,6 +26,7 @@ def written(page: str) -> str:
 
 
 def main() -> int:
+    """Write the list into the page."""
     PAGE.write_text(written(PAGE.read_text()))
     return 0
 

@@ -29,6 +29,7 @@ _OPERATIONS: Final = {  # action: path, method
 
 
 def main() -> int:
+    """Write the kinds of the server whose kubeconfig is the first argument."""
     access = load_access(Path(sys.argv[1]))
     answer = access.pool(connections=1).request("GET", f"{access.url}/openapi/v2", headers=access.headers)
     if answer.status != 200:

@@ -99,6 +99,7 @@ def _group(folder: Path) -> str | None:
 
 
 def main() -> int:
+    """Write the table of a Kubernetes release: the arguments are its name and the folders with `.proto` files."""
     release, *folders = sys.argv[1:]
     TABLE.write_bytes(
         orjson.dumps(table([Path(folder) for folder in folders], release), option=orjson.OPT_SORT_KEYS) + b"\n"

@@ -40,6 +40,7 @@ def has_rules(schema: Schema) -> bool:
 
 
 def below(schema: Schema) -> Iterator[Schema]:
+    """The schemas directly below a schema: of properties, elements and values."""
     yield from (schema.get("properties") or {}).values()
     for name in ("items", "additionalProperties"):
         if isinstance(schema.get(name), Mapping):

@@ -10,6 +10,8 @@ from seatrial.scheduler.api.transport import Response
 
 
 class Closable(Protocol):
+    """Something that can be closed, such as a response to an upgraded connection."""
+
     def close(self) -> None: ...
 
 

@@ -15,6 +15,8 @@ GATHER = 0.002  # seconds over which lines of a busy watch are batched: one TLS 
 
 
 class Ended(Protocol):
+    """Called when the stream has ended; `orderly` is False if the connection was cut off."""
+
     def __call__(self, *, orderly: bool) -> None: ...
 
 

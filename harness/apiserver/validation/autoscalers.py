@@ -15,6 +15,7 @@ _MAX_WINDOW, _MAX_PERIOD = 3600, 1800  # seconds
 
 
 def check_autoscaler(obj: Object, causes: Causes) -> None:
+    """Append what is invalid in a HorizontalPodAutoscaler to `causes`."""
     spec = obj.get("spec") or {}
     low, high = spec.get("minReplicas"), spec.get("maxReplicas") or 0
     metrics = spec.get("metrics") or ()

@@ -32,6 +32,7 @@ _ACCOUNT = "kubernetes.io/service-account.name"
 
 
 def check_node(obj: Object, old: Object | None, causes: Causes) -> None:
+    """Append what is invalid in a Node to `causes`; `old` is the stored object of an update."""
     spec = obj.get("spec") or {}
     if spec.get("taints"):
         check_taints(spec["taints"], "metadata.taints", causes)  # upstream reports this path
@@ -48,6 +49,7 @@ def check_node(obj: Object, old: Object | None, causes: Causes) -> None:
 
 
 def check_node_status(obj: Object, causes: Causes) -> None:
+    """Append what is invalid in a Node's status to `causes`."""
     _check_node_resources(obj, causes)
     seen: list[Any] = []
     for index, address in enumerate((obj.get("status") or {}).get("addresses") or ()):
@@ -64,6 +66,7 @@ def _check_node_resources(obj: Object, causes: Causes) -> None:
 
 
 def check_service(obj: Object, old: Object | None, causes: Causes) -> None:
+    """Append what is invalid in a Service to `causes`; `old` is the stored object of an update."""
     spec = obj.get("spec") or {}
     ports, kind = spec.get("ports") or [], spec.get("type")
     headless = spec.get("clusterIP") == "None"
@@ -121,6 +124,7 @@ def _check_service_ports(ports: list[Object], kind: Any, causes: Causes) -> None
 
 
 def check_config_map(obj: Object, old: Object | None, causes: Causes) -> None:
+    """Append what is invalid in a ConfigMap to `causes`: keys, keys in both maps, and the size."""
     _check_data(obj, ("data", "binaryData"), causes)
     both = (obj.get("data") or {}).keys() & (obj.get("binaryData") or {}).keys()
     for key in sorted(both):
@@ -129,6 +133,7 @@ def check_config_map(obj: Object, old: Object | None, causes: Causes) -> None:
 
 
 def check_secret(obj: Object, old: Object | None, causes: Causes) -> None:
+    """Append what is invalid in a Secret to `causes`: keys, the size, and the keys that its type needs."""
     _check_data(obj, ("data",), causes)
     data, kind = obj.get("data") or {}, obj.get("type")
     for key in _NEEDED_KEYS.get(kind or "", ()):

@@ -27,12 +27,14 @@ _VARIABLES = {"device": None}
 
 
 def check_resource_claim(obj: Object, old: Object | None, causes: Causes) -> None:
+    """Append what is invalid in a ResourceClaim to `causes`; the spec of `old` may not change."""
     _check_devices((obj.get("spec") or {}).get("devices") or {}, "spec.devices", causes)
     if old is not None:
         causes.extend(immutable("spec", obj.get("spec"), old.get("spec")))
 
 
 def check_resource_claim_template(obj: Object, old: Object | None, causes: Causes) -> None:
+    """Append what is invalid in a ResourceClaimTemplate to `causes`; the spec of `old` may not change."""
     spec = (obj.get("spec") or {}).get("spec") or {}
     _check_devices(spec.get("devices") or {}, "spec.spec.devices", causes)
     if old is not None:
@@ -40,6 +42,7 @@ def check_resource_claim_template(obj: Object, old: Object | None, causes: Cause
 
 
 def check_device_class(obj: Object, causes: Causes) -> None:
+    """Append what is invalid in a DeviceClass to `causes`."""
     spec = obj.get("spec") or {}
     _check_selectors(spec.get("selectors") or (), "spec.selectors", causes)
     for index, config in enumerate(_bounded(spec.get("config"), _MAX_CONFIGS, "spec.config", causes)):

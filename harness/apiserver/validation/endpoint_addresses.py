@@ -20,6 +20,7 @@ _MAX_ADDRESSES, _MAX_ENDPOINTS, _MAX_PORTS = 100, 1000, 20_000
 
 
 def check_endpoints(obj: Object, causes: Causes) -> None:
+    """Append what is invalid in Endpoints to `causes`."""
     for index, subset in enumerate(obj.get("subsets") or ()):
         own = f"subsets[{index}]"
         if not subset.get("addresses") and not subset.get("notReadyAddresses"):
@@ -45,6 +46,7 @@ def check_endpoints(obj: Object, causes: Causes) -> None:
 
 
 def check_endpoint_slice(obj: Object, old: Object | None, causes: Causes) -> None:
+    """Append what is invalid in an EndpointSlice to `causes`; the address type of `old` may not change."""
     kind, endpoints, ports = obj.get("addressType") or "", obj.get("endpoints") or (), obj.get("ports") or ()
     if not kind:
         causes.append(required("addressType"))

@@ -26,6 +26,7 @@ _LIMITED = frozenset({"cpu", "memory", "ephemeral-storage", "storage", "pods", "
 
 
 def check_quota(obj: Object, causes: Causes) -> None:
+    """Append what is invalid in a ResourceQuota to `causes`."""
     spec = obj.get("spec") or {}
     hard = spec.get("hard") or {}
     for name in hard:
@@ -53,6 +54,7 @@ def _is_hugepages(name: str) -> bool:
 
 
 def check_limit_range(obj: Object, causes: Causes) -> None:
+    """Append what is invalid in a LimitRange to `causes`."""
     types: set[str] = set()
     for index, item in enumerate((obj.get("spec") or {}).get("limits") or ()):
         path, kind = f"spec.limits[{index}]", item.get("type") or ""

@@ -18,6 +18,7 @@ _SCOPES = ("Cluster", "Namespace")
 
 
 def check_ingress(obj: Object, causes: Causes) -> None:
+    """Append what is invalid in an Ingress to `causes`."""
     spec = obj.get("spec") or {}
     if not spec.get("rules") and spec.get("defaultBackend") is None:
         causes.append(invalid("spec", spec.get("rules") or [], "either `defaultBackend` or `rules` must be specified"))
@@ -103,6 +104,7 @@ def _check_backend(backend: Object, path: str, causes: Causes) -> None:
 
 
 def check_ingress_class(obj: Object, old: Object | None, causes: Causes) -> None:
+    """Append what is invalid in an IngressClass to `causes`; the controller of `old` may not change."""
     spec = obj.get("spec") or {}
     controller, parameters = spec.get("controller") or "", spec.get("parameters")
     if not controller:
@@ -133,6 +135,7 @@ def check_ingress_class(obj: Object, old: Object | None, causes: Causes) -> None
 
 
 def check_network_policy(obj: Object, causes: Causes) -> None:
+    """Append what is invalid in a NetworkPolicy to `causes`."""
     spec = obj.get("spec") or {}
     if spec.get("podSelector"):
         check_label_selector(spec["podSelector"], "spec.podSelector", causes)

@@ -15,6 +15,7 @@ _NOT_AN_OPERATOR = "not a valid selector operator"
 
 
 def check_label_name(name: Any, path: str, causes: Causes) -> None:
+    """Append what is wrong with a label's name to `causes`."""
     causes.extend(invalid(path, name or "", problem) for problem in qualified(name or ""))
 
 
@@ -45,6 +46,7 @@ def _check_operator(expression: Object, path: str, causes: Causes) -> bool:
 
 
 def check_affinity(affinity: Object, path: str, causes: Causes) -> None:
+    """Append what is invalid in a pod's affinity to `causes`."""
     if node := affinity.get("nodeAffinity"):
         own = f"{path}.nodeAffinity"
         if (needed := node.get(_REQUIRED)) is not None:
@@ -71,6 +73,7 @@ def _check_weight(term: Object, path: str, causes: Causes) -> None:
 
 
 def check_node_selector(selector: Object, path: str, causes: Causes) -> None:
+    """Append what is invalid in a node selector to `causes`; it needs at least one term."""
     terms = selector.get("nodeSelectorTerms")
     if not terms:
         causes.append(required(f"{path}.nodeSelectorTerms", "must have at least one node selector term"))
@@ -119,6 +122,7 @@ def _check_pod_term(term: Object, path: str, causes: Causes) -> None:
 
 
 def check_tolerations(tolerations: list[Object], path: str, causes: Causes) -> None:
+    """Append what is invalid in a pod's tolerations to `causes`."""
     for index, toleration in enumerate(tolerations):
         key, operator = toleration.get("key"), toleration.get("operator") or ""
         value, effect = toleration.get("value") or "", toleration.get("effect") or ""

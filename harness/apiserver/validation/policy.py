@@ -31,6 +31,7 @@ _SCOPES = ("Cluster", "Namespaced")
 
 
 def check_priority_class(obj: Object, old: Object | None, causes: Causes) -> None:
+    """Append what is invalid in a PriorityClass to `causes`; the value of `old` may not change."""
     name, value = (obj.get("metadata") or {}).get("name") or "", obj.get("value") or 0
     if name.startswith("system-"):
         if _SYSTEM.get(name) != value:
@@ -50,6 +51,7 @@ def check_priority_class(obj: Object, old: Object | None, causes: Causes) -> Non
 
 
 def check_disruption_budget(obj: Object, causes: Causes) -> None:
+    """Append what is invalid in a PodDisruptionBudget to `causes`."""
     spec = obj.get("spec") or {}
     if spec.get("minAvailable") is not None and spec.get("maxUnavailable") is not None:
         causes.append(invalid("spec", spec, "minAvailable and maxUnavailable cannot be both set"))
@@ -63,6 +65,7 @@ def check_disruption_budget(obj: Object, causes: Causes) -> None:
 
 
 def check_lease(obj: Object, causes: Causes) -> None:
+    """Append what is invalid in a Lease to `causes`."""
     spec = obj.get("spec") or {}
     duration, transitions = spec.get("leaseDurationSeconds"), spec.get("leaseTransitions")
     if duration is not None and duration <= 0:
@@ -72,6 +75,7 @@ def check_lease(obj: Object, causes: Causes) -> None:
 
 
 def check_role(obj: Object, causes: Causes, *, namespaced: bool) -> None:
+    """Append what is invalid in a Role, or in a ClusterRole if not `namespaced`, to `causes`."""
     for index, rule in enumerate(obj.get("rules") or ()):
         path = f"rules[{index}]"
         if not rule.get("verbs"):
@@ -91,6 +95,7 @@ def check_role(obj: Object, causes: Causes, *, namespaced: bool) -> None:
 
 
 def check_role_binding(obj: Object, old: Object | None, causes: Causes, *, namespaced: bool) -> None:
+    """Append what is invalid in a RoleBinding or ClusterRoleBinding to `causes`; the role of `old` may not change."""
     role = obj.get("roleRef") or {}
     if role.get("apiGroup") not in {_RBAC, None}:
         causes.append(unsupported("roleRef.apiGroup", role.get("apiGroup") or "", (_RBAC,)))
@@ -113,6 +118,7 @@ def check_role_binding(obj: Object, old: Object | None, causes: Causes, *, names
 
 
 def check_webhooks(obj: Object, causes: Causes, *, mutating: bool) -> None:
+    """Append what is invalid in a webhook configuration to `causes`."""
     names: set[str] = set()
     for index, webhook in enumerate(obj.get("webhooks") or ()):
         path, name = f"webhooks[{index}]", webhook.get("name") or ""
@@ -177,6 +183,7 @@ def _check_webhook_rule(rule: Object, path: str, causes: Causes) -> None:
 
 
 def check_storage_class(obj: Object, old: Object | None, causes: Causes) -> None:
+    """Append what is invalid in a StorageClass to `causes`; most fields of `old` may not change."""
     if not obj.get("provisioner"):
         causes.append(required("provisioner"))
     _one_of(obj.get("reclaimPolicy"), _RECLAIM, "reclaimPolicy", causes)

@@ -9,6 +9,7 @@ _MAX_GROUP_PRIORITY, _MAX_VERSION_PRIORITY = 20_000, 1_000
 
 
 def check_api_service(obj: Object, causes: Causes) -> None:
+    """Append what is invalid in an APIService to `causes`."""
     spec, name = obj.get("spec") or {}, (obj.get("metadata") or {}).get("name") or ""
     group, version = spec.get("group") or "", spec.get("version") or ""
     if name != f"{version}.{group}":
@@ -45,6 +46,7 @@ def check_api_service(obj: Object, causes: Causes) -> None:
 
 
 def check_runtime_class(obj: Object, old: Object | None, causes: Causes) -> None:
+    """Append what is invalid in a RuntimeClass to `causes`; the handler of `old` may not change."""
     handler = obj.get("handler") or ""
     causes.extend(invalid("handler", handler, problem) for problem in dns_label(handler))
     fixed = (obj.get("overhead") or {}).get("podFixed") or {}
@@ -58,6 +60,7 @@ def check_runtime_class(obj: Object, old: Object | None, causes: Causes) -> None
 
 
 def check_controller_revision(obj: Object, old: Object | None, causes: Causes) -> None:
+    """Append what is invalid in a ControllerRevision to `causes`; the data of `old` may not change."""
     if obj.get("data") is None:
         causes.append(required("data", "data is mandatory"))
     if (obj.get("revision") or 0) < 0:
@@ -87,6 +90,7 @@ def check_namespace(obj: Object, causes: Causes) -> None:
 
 
 def check_event(obj: Object, causes: Causes) -> None:
+    """Append what is invalid in an Event to `causes`: its namespace is that of the object that it is about."""
     namespace = (obj.get("metadata") or {}).get("namespace") or ""
     involved = (obj.get("involvedObject") or {}).get("namespace") or ""
     if namespace != involved and (

@@ -19,6 +19,7 @@ def address_name(name: str) -> tuple[str, ...]:
 
 
 def check_address(obj: Object, old: Object | None, causes: Causes) -> None:
+    """Append what is invalid in an IPAddress to `causes`; the reference of `old` may not change."""
     parent = (obj.get("spec") or {}).get("parentRef")
     if old is not None:
         before = (old.get("spec") or {}).get("parentRef")
@@ -39,6 +40,7 @@ def check_address(obj: Object, old: Object | None, causes: Causes) -> None:
 
 
 def check_service_range(obj: Object, old: Object | None, causes: Causes) -> None:
+    """Append what is invalid in a ServiceCIDR to `causes`; `old` is the stored object of an update."""
     cidrs = (obj.get("spec") or {}).get("cidrs") or []
     before = ((old or {}).get("spec") or {}).get("cidrs") or []
     if old is None:

@@ -36,6 +36,7 @@ _FROZEN_CLAIM = (
 
 
 def check_volume(obj: Object, old: Object | None, causes: Causes) -> None:
+    """Append what is invalid in a PersistentVolume to `causes`; `old` is the stored object of an update."""
     spec = obj.get("spec") or {}
     _check_access_modes(spec.get("accessModes") or (), causes)
     _check_capacity(spec.get("capacity") or {}, causes)
@@ -131,6 +132,7 @@ def _check_class_and_mode(spec: Object, causes: Causes) -> None:
 
 
 def check_claim(obj: Object, old: Object | None, causes: Causes) -> None:
+    """Append what is invalid in a PersistentVolumeClaim to `causes`; `old` is the stored object of an update."""
     spec = obj.get("spec") or {}
     _check_access_modes(spec.get("accessModes") or (), causes)
     if spec.get("selector"):
@@ -178,6 +180,7 @@ def _storage(spec: Object) -> Any:
 
 
 def check_attributes_class(obj: Object, old: Object | None, causes: Causes) -> None:
+    """Append what is invalid in a VolumeAttributesClass to `causes`; driver and parameters may not change."""
     driver, parameters = obj.get("driverName") or "", obj.get("parameters") or {}
     if old is not None:
         for field, value in (("driverName", driver), ("parameters", parameters)):
@@ -199,6 +202,7 @@ def check_attributes_class(obj: Object, old: Object | None, causes: Causes) -> N
 
 
 def check_csi_driver(obj: Object, old: Object | None, causes: Causes) -> None:
+    """Append what is invalid in a CSIDriver to `causes`; `old` is the stored object of an update."""
     spec = obj.get("spec") or {}
     for mode in spec.get("volumeLifecycleModes") or ():
         if mode not in _LIFECYCLE:
@@ -213,6 +217,7 @@ def check_csi_driver(obj: Object, old: Object | None, causes: Causes) -> None:
 
 
 def check_csi_node(obj: Object, causes: Causes) -> None:
+    """Append what is invalid in a CSINode to `causes`."""
     names: set[str] = set()
     for index, driver in enumerate((obj.get("spec") or {}).get("drivers") or ()):
         path, name = f"spec.drivers[{index}]", driver.get("name") or ""

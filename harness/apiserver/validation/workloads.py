@@ -82,6 +82,7 @@ def check_template(template: Object, path: str, causes: Causes) -> None:
 
 
 def check_job(obj: Object, old: Object | None, causes: Causes) -> None:
+    """Append what is invalid in a Job to `causes`; `old` is the stored object of an update."""
     spec = obj.get("spec") or {}
     _check_job_spec(spec, "spec", causes)
     selector = spec.get("selector")
@@ -111,6 +112,7 @@ def check_job(obj: Object, old: Object | None, causes: Causes) -> None:
 
 
 def check_cron_job(obj: Object, causes: Causes) -> None:
+    """Append what is invalid in a CronJob to `causes`."""
     name = (obj.get("metadata") or {}).get("name") or ""
     if len(name) > _MAX_CRON_JOB_NAME:
         causes.append(invalid("metadata.name", name, f"must be no more than {_MAX_CRON_JOB_NAME} characters"))

@@ -13,6 +13,7 @@ import yaml
 from seatrial.harness.lab.lab import open_lab
 from seatrial.harness.lab.ledger import PlaceRequest
 from seatrial.harness.lab.tests.inventories import plain
+from seatrial.harness.tests.command_line import run_command
 
 SHOW = """
 import os
@@ -29,12 +30,8 @@ def lab_file(tmp_path: Path) -> Path:
 
 
 def seatrial(lab: Path | None, *words: str) -> "subprocess.CompletedProcess[str]":
-    environment = {key: value for key, value in os.environ.items() if key not in {"SEATRIAL_LAB", "CI_JOB_ID"}}
-    if lab is not None:
-        environment["SEATRIAL_LAB"] = str(lab)
-    return subprocess.run(  # noqa: S603 our own interpreter
-        [sys.executable, "-m", "seatrial", "lab", *words], env=environment, capture_output=True, text=True, check=False
-    )
+    environment = {"SEATRIAL_LAB": None if lab is None else str(lab), "CI_JOB_ID": None}
+    return run_command("lab", *words, environment=environment)
 
 
 def test_a_lease_from_acquire_to_release(lab_file: Path) -> None:
@@ -58,7 +55,9 @@ def test_a_lease_from_acquire_to_release(lab_file: Path) -> None:
 
 
 def test_a_command_runs_with_its_devices_and_its_exit_status(lab_file: Path) -> None:
-    done = seatrial(lab_file, "acquire", "any", "--machine", "small", "--", sys.executable, "-c", SHOW)
+    command = [sys.executable, "-m", "seatrial", "lab", "acquire", "any", "--machine", "small", "--", sys.executable]
+    environment = {**os.environ, "SEATRIAL_LAB": str(lab_file)}
+    done = subprocess.run([*command, "-c", SHOW], env=environment, capture_output=True, text=True, check=False)  # noqa: S603
     assert done.returncode == 7, done.stderr
     assert done.stdout.strip() == str({
         "SEATRIAL_LAB_CARDS": "0", "SEATRIAL_LAB_MACHINE": "small", "SEATRIAL_LAB_NICS": "", "SEATRIAL_LAB_TOKEN": "1",

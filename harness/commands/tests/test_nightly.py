@@ -10,6 +10,7 @@ import yaml
 from seatrial.harness.lab.lab import open_lab
 from seatrial.harness.lab.ledger import PlaceRequest
 from seatrial.harness.lab.tests.inventories import plain
+from seatrial.harness.tests.command_line import run_command
 
 SUITE = """
 import pytest
@@ -90,6 +91,6 @@ def test_a_night_without_free_cards_runs_nothing(suite: Path, tmp_path: Path) ->
     ],
 )
 def test_mistakes_are_refused_in_words(tmp_path: Path, words: list[str], said: str) -> None:
-    done = nightly(tmp_path / "results", *words)
+    done = run_command("nightly", "--results", str(tmp_path / "results"), *words)
     assert done.returncode == 2
     assert said in done.stderr

@@ -14,6 +14,7 @@ import pytest
 
 from seatrial.harness.clusters.local import LocalCluster
 from seatrial.harness.nodes.runtimes.tests.rig import with_mark
+from seatrial.harness.tests.command_line import run_command
 from seatrial.harness.tests.documented import ROOT, commands
 from seatrial.scheduler.api.builders import pod
 from seatrial.scheduler.api.transport import Request
@@ -24,11 +25,15 @@ class Shell:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        state, no_docker = str(folder / "state"), "unix:///no/such/socket"
-        self.env = {**os.environ, "XDG_STATE_HOME": state, "DOCKER_HOST": no_docker}
+        self.own = {"XDG_STATE_HOME": str(folder / "state"), "DOCKER_HOST": "unix:///no/such/socket"}
+        self.env = {**os.environ, **self.own}
 
     def seatrial(self, *words: str) -> "subprocess.CompletedProcess[str]":
         return self.run(sys.executable, "-m", "seatrial", *words)
+
+    def without_process(self, *words: str) -> "subprocess.CompletedProcess[str]":
+        """The command in this process: for mistakes, and for `down`."""
+        return run_command(*words, folder=self.folder, environment=self.own)
 
     def run(self, *words: str) -> "subprocess.CompletedProcess[str]":
         return subprocess.run(  # noqa: S603
@@ -46,7 +51,7 @@ class Shell:
 def shell(tmp_path: Path) -> Iterator[Shell]:
     shell = Shell(tmp_path)
     yield shell
-    shell.seatrial("down", "--all")
+    shell.without_process("down", "--all")
 
 
 def test_the_session_of_the_readme_with_a_second_up_and_a_second_down(shell: Shell) -> None:
@@ -114,7 +119,7 @@ def test_ctrl_c_leaves_nothing_behind(shell: Shell) -> None:
     ],
 )
 def test_mistakes_are_told_in_a_sentence(shell: Shell, words: list[str], saying: str) -> None:
-    done = shell.seatrial("up", "--detach", *words)
+    done = shell.without_process("up", "--detach", *words)
     assert done.returncode != 0
     assert saying in done.stderr + done.stdout
     assert "Traceback" not in done.stderr
@@ -126,7 +131,7 @@ def test_a_kubeconfig_of_somebody_else_is_left_alone(shell: Shell, words: list[s
     theirs = shell.folder / "config"
     theirs.write_text("apiVersion: v1\nkind: Config\ncurrent-context: production\nusers: [{name: me}]\n")
     before = theirs.read_bytes()
-    done = shell.seatrial(*words, "--kubeconfig", "config", "--subject", "none", "--fleet", "none")
+    done = shell.without_process(*words, "--kubeconfig", "config", "--subject", "none", "--fleet", "none")
     assert done.returncode == 2
     assert "one that an earlier `seatrial up` left" in done.stderr
     assert theirs.read_bytes() == before

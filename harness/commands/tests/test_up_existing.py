@@ -43,7 +43,7 @@ def shell(theirs: EmbeddedCluster, tmp_path: Path) -> Iterator[Shell]:
     (tmp_path / "fleet.yaml").write_text("nodes: [{name: gpu, count: 2, devices: [{model: a10, count: 2}]}]")
     shell = Shell(tmp_path)
     yield shell
-    shell.seatrial("down", "--all")
+    shell.without_process("down", "--all")
 
 
 def everything(cluster: EmbeddedCluster) -> list[str]:
@@ -118,6 +118,6 @@ def test_what_a_killed_one_left_is_cleaned(
     ],
 )  # fmt: skip
 def test_mistakes_are_told_in_a_sentence(shell: Shell, words: list[str], saying: str) -> None:
-    done = shell.seatrial("up", *words)
+    done = shell.without_process("up", *words)
     assert done.returncode == 2
     assert saying in done.stderr

@@ -15,6 +15,7 @@ from seatrial.harness.load.record import Sample
 from seatrial.harness.load.run import run_load
 from seatrial.harness.load.settings import LoadSettings
 from seatrial.harness.subject.protocol import OURS, open_subject
+from seatrial.harness.tests.command_line import run_command
 from seatrial.scheduler.api.transport import Request
 
 
@@ -134,8 +135,7 @@ contexts: [{name: here, context: {cluster: here, user: me}}]
 def test_bad_flags_end_with_two_and_a_sentence(tmp_path: Path, flags: str, message: str) -> None:
     (tmp_path / "nowhere").write_text(NOWHERE)
     words = [str(tmp_path / word) if word == "nowhere" else word for word in flags.split()]
-    command = [sys.executable, "-m", "seatrial", "load", *words]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)  # noqa: S603
+    ended = run_command("load", *words)
     assert ended.returncode == 2
     assert message in ended.stderr
     assert "Traceback" not in ended.stderr

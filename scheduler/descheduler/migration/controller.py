@@ -517,6 +517,7 @@ def evict(rest: Rest, pod: Pod, options: dict[str, Any], done: Callable[[Respons
 
 
 def reference(job: PodMigrationJob) -> dict[str, str]:
+    """The job as an owner or object reference."""
     metadata = job.metadata
     return {
         "apiVersion": GROUP_VERSION,

@@ -66,11 +66,15 @@ class CreateReservation:
 
 @dataclass(frozen=True, slots=True)
 class DeleteReservation:
+    """Delete the Reservation of this name."""
+
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class EvictPod:
+    """Evict the pod."""
+
     pod: Pod
 
 
@@ -327,6 +331,7 @@ def time_left(job: PodMigrationJob, now: float) -> float | None:
 
 
 def eviction_reason(job: PodMigrationJob) -> str:
+    """The reason that the job's annotations give; `NotSet` without one."""
     annotations = job.metadata.annotations
     return annotations.get(EVICT_REASON) or annotations.get(EVICT_TRIGGER) or "NotSet"
 

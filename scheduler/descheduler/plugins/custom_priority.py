@@ -35,6 +35,8 @@ class PriorityLevel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ren
 
 
 class CustomPriorityArgs(BalanceArgs, frozen=True):
+    """Arguments of CustomPriority."""
+
     dry_run: bool = False
     node_fit: bool = True
     eviction_order: tuple[PriorityLevel, ...] = ()
@@ -69,6 +71,8 @@ class CustomPriorityArgs(BalanceArgs, frozen=True):
 
 
 class CustomPriority(Balance):
+    """The plugin CustomPriority."""
+
     name = "CustomPriority"
     args = CustomPriorityArgs
 

@@ -16,6 +16,8 @@ from seatrial.scheduler.descheduler.plugins.selection import BalanceArgs
 
 
 class FragmentationAwareArgs(BalanceArgs, frozen=True):
+    """Arguments of FragmentationAware."""
+
     dry_run: bool = False
     node_fit: bool = True
     resources: tuple[str, ...] = ("cpu", "memory")
@@ -35,6 +37,8 @@ class FragmentationAwareArgs(BalanceArgs, frozen=True):
 
 
 class FragmentationAware(Balance):
+    """The plugin FragmentationAware."""
+
     name = "FragmentationAware"
     args = FragmentationAwareArgs
 

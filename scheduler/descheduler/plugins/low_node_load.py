@@ -39,17 +39,23 @@ SOURCES = frozenset({HIGH, PROD_HIGH})
 
 
 class PodSelector(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Pods that a pool may evict, by labels."""
+
     name: str = ""
     selector: LabelSelector | None = None
 
 
 class AnomalyCondition(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """After how many rounds above or below the thresholds a node counts as hot, or as normal again."""
+
     timeout: str = "1m"
     consecutive_abnormalities: int = 5
     consecutive_normalities: int = 3
 
 
 class NodePool(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel", kw_only=True):
+    """Nodes with thresholds of their own, in percent."""
+
     name: str = ""
     node_selector: LabelSelector | None = None
     use_deviation_thresholds: bool = False
@@ -62,6 +68,8 @@ class NodePool(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="
 
 
 class LowNodeLoadArgs(Args, frozen=True):
+    """Arguments of LowNodeLoad."""
+
     paused: bool = False
     dry_run: bool = False
     number_of_nodes: int = 0
@@ -165,6 +173,8 @@ class _Pass:
 
 
 class LowNodeLoad(Balance):
+    """The plugin LowNodeLoad."""
+
     name = "LowNodeLoad"
     args = LowNodeLoadArgs
 
@@ -269,7 +279,8 @@ class LowNodeLoad(Balance):
             over = load.over(prod=eviction_pass.prod)
             candidates = [pod for pod in load.pods if self._is_candidate(load, pod, prod=eviction_pass.prod)]
             score = partial(usage_score, load, over=over, weights=weights, prod=eviction_pass.prod)
-            candidates.sort(key=eviction_order(score))
+            order = eviction_order(score)
+            candidates.sort(key=lambda pod: (order(pod), pod.key))
             for pod in candidates:
                 if not load.over(prod=eviction_pass.prod):
                     self._detectors.pop((pool.name, load.node.name), None)

@@ -26,10 +26,14 @@ _QOS = {"BestEffort": 0, "Burstable": 1, "Guaranteed": 2}
 
 
 class EvictionLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How many pods of one node are evicted in a round; None: no limit."""
+
     node: int | None = None
 
 
 class UtilizationArgs(Args, frozen=True):
+    """Arguments that both plugins have; thresholds are percentages by resource name."""
+
     thresholds: dict[str, float] = {}  # noqa: RUF012 msgspec copies it for each instance
     number_of_nodes: int = 0
     evictable_namespaces: Namespaces | None = None
@@ -62,6 +66,8 @@ class MetricsUtilization(msgspec.Struct, frozen=True, forbid_unknown_fields=True
 
 
 class LowNodeUtilizationArgs(UtilizationArgs, frozen=True):
+    """Arguments of LowNodeUtilization."""
+
     target_thresholds: dict[str, float] = {}  # noqa: RUF012 msgspec copies it for each instance
     use_deviation_thresholds: bool = False
     eviction_limits: EvictionLimits | None = None
@@ -86,6 +92,8 @@ class LowNodeUtilizationArgs(UtilizationArgs, frozen=True):
 
 
 class HighNodeUtilizationArgs(UtilizationArgs, frozen=True):
+    """Arguments of HighNodeUtilization."""
+
     eviction_modes: tuple[str, ...] = ()
 
     def check(self) -> None:
@@ -96,6 +104,7 @@ class HighNodeUtilizationArgs(UtilizationArgs, frozen=True):
 
 
 def check_percents(field: str, percents: Mapping[str, float]) -> None:
+    """Raise `ArgsError` if a value is not a percentage of 0 to 100."""
     for name, value in percents.items():
         if not 0 <= value <= 100:
             raise ArgsError(f"{field}.{name}: expected a percentage of 0 to 100, found {value:g}")

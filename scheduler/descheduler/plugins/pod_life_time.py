@@ -34,6 +34,8 @@ class ConditionFilter(msgspec.Struct, frozen=True, forbid_unknown_fields=True, r
 
 
 class OwnerKinds(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Kinds of owners whose pods are considered, or are not."""
+
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
 
@@ -43,6 +45,8 @@ class OwnerKinds(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PodLifeTimeArgs(CommonArgs, frozen=True):
+    """Arguments of PodLifeTime."""
+
     max_pod_life_time_seconds: int | None = None
     states: tuple[str, ...] = ()
     conditions: tuple[ConditionFilter, ...] = ()

@@ -36,6 +36,8 @@ class CommonArgs(Args, frozen=True):
 
 
 class RemoveFailedPodsArgs(CommonArgs, frozen=True):
+    """Arguments of RemoveFailedPods."""
+
     min_pod_lifetime_seconds: int = 3600
     reasons: tuple[str, ...] = ()
     exit_codes: tuple[int, ...] = ()
@@ -69,6 +71,8 @@ class RemoveFailedPods(Deschedule):
 
 
 class TooManyRestartsArgs(CommonArgs, frozen=True):
+    """Arguments of RemovePodsHavingTooManyRestarts."""
+
     pod_restart_threshold: int = 0
     including_init_containers: bool = False
     states: tuple[str, ...] = ()
@@ -101,6 +105,8 @@ class RemovePodsHavingTooManyRestarts(Deschedule):
 
 
 class NodeTaintsArgs(CommonArgs, frozen=True):
+    """Arguments of RemovePodsViolatingNodeTaints."""
+
     include_prefer_no_schedule: bool = False
     excluded_taints: tuple[str, ...] = ()
     included_taints: tuple[str, ...] = ()
@@ -135,6 +141,8 @@ class RemovePodsViolatingNodeTaints(Deschedule):
 
 
 class NodeAffinityArgs(CommonArgs, frozen=True):
+    """Arguments of RemovePodsViolatingNodeAffinity."""
+
     node_affinity_type: tuple[str, ...] = ()
 
     def check(self) -> None:
@@ -186,6 +194,7 @@ def age(handle: Handle, pod: Pod) -> float:
 
 
 def containers(pod: Pod, *, init: bool, ephemeral: bool = False) -> tuple[ContainerStatus, ...]:
+    """The statuses of a pod's containers, on request with those of init and ephemeral containers."""
     status = pod.status
     inits, ephemerals = status.init_container_statuses, status.ephemeral_container_statuses
     return (*status.container_statuses, *(inits if init else ()), *(ephemerals if ephemeral else ()))

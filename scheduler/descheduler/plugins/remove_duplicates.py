@@ -13,10 +13,14 @@ Key = tuple[str, str, str, tuple[str, ...]]  # namespace, kind and name of the c
 
 
 class RemoveDuplicatesArgs(CommonArgs, frozen=True):
+    """Arguments of RemoveDuplicates."""
+
     exclude_owner_kinds: tuple[str, ...] = ()
 
 
 class RemoveDuplicates(Balance):
+    """The plugin RemoveDuplicates."""
+
     name = "RemoveDuplicates"
     args = RemoveDuplicatesArgs
 

@@ -25,6 +25,8 @@ DEFAULT_WEIGHTS = {"cpu": 1.0, "memory": 1.0}
 
 
 class ScaleDownBinPackArgs(BalanceArgs, frozen=True):
+    """Arguments of ScaleDownBinPack."""
+
     strategy: str = CALCULATE_ONLY
     max_pods_to_evict: int | None = None
     resources: tuple[str, ...] = ()
@@ -58,6 +60,8 @@ class NodePods:
 
 
 class ScaleDownBinPack(Balance):
+    """The plugin ScaleDownBinPack."""
+
     name = "ScaleDownBinPack"
     args = ScaleDownBinPackArgs
 

@@ -20,6 +20,8 @@ Domain = list[Pod]
 
 
 class TopologySpreadArgs(CommonArgs, frozen=True):
+    """Arguments of RemovePodsViolatingTopologySpreadConstraint."""
+
     constraints: tuple[str, ...] = (DO_NOT_SCHEDULE,)
     topology_balance_node_fit: bool = True
 
@@ -31,6 +33,8 @@ class TopologySpreadArgs(CommonArgs, frozen=True):
 
 
 class RemovePodsViolatingTopologySpreadConstraint(Balance):
+    """The plugin of this name."""
+
     name = "RemovePodsViolatingTopologySpreadConstraint"
     args = TopologySpreadArgs
 

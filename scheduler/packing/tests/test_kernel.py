@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from seatrial.scheduler.cache.nodeinfo import NodeInfo
+from seatrial.scheduler.framework.kernel_parts import PartKind
 from seatrial.scheduler.packing import kernel, strategies
 from seatrial.scheduler.packing.kernel import KernelError
 from seatrial.scheduler.packing.opportunity import Market
@@ -142,26 +144,48 @@ def test_a_node_that_the_tables_lack_is_refused(node: tuple[Any, ...], error: ty
 
 
 @needs_compiler
-def test_amounts(library: Path) -> None:
+@pytest.mark.parametrize(
+    ("kind", "arrays", "nodes"),
+    [
+        pytest.param(PartKind.AMOUNTS, (np.array([1]), np.zeros((1, 3), np.int64)), 4, id="classes-that-the-keys-lack"),
+        pytest.param(PartKind.AMOUNTS, (np.array([-1]), np.zeros((1, 2), np.int64)), 4, id="a-column-below-0"),
+        pytest.param(PartKind.BALANCE, (np.zeros((2, 2), np.int64),), 4, id="an-array-is-missing"),
+        pytest.param(PartKind.ARRAY, (np.zeros((2, 3), np.int64),), 4, id="fewer-nodes-than-the-keys"),
+        pytest.param(7, (), 4, id="unknown-kind"),
+        pytest.param(PartKind.ARRAY, (), 5, id="keys-of-other-sizes"),
+    ],
+)
+def test_arrays_that_do_not_fit_together_are_refused(library: Path, kind: int, arrays: Any, nodes: int) -> None:
     module = kernel.load(library)
-    passing = np.empty(3, np.bool_)
-    module.amounts([5, -1], np.array([[5, 6, 4], [-1, -1, 0]]), passing)
-    assert passing.tolist() == [True, False, False]
-    with pytest.raises(ValueError, match="one flag for each class"):
-        module.amounts([5], np.array([[5, 6, 4], [-1, -1, 0]]), passing)
+
+    def make() -> object:
+        part = module.Part(int(kind), arrays, (), ())
+        return module.Keys(np.zeros((nodes, 2), np.int64), np.zeros((2, 4), np.int64), (part,), (2, 4, 1, 2))
+
+    with pytest.raises(ValueError, match=r"do not fit together|unknown kind|below 0"):
+        make()
 
 
 @needs_compiler
-def test_cards(library: Path) -> None:
-    module = kernel.load(library)
-    passing = np.empty(3, np.bool_)
-    suiting = [np.array([1, 0, 1], np.int8), np.array([1, 0, 0], np.int8)]
-    module.cards(suiting, np.array([[2], [0], [2]]), passing)
-    assert passing.tolist() == [True, True, False]
-    module.cards([], np.array([[1], [0], [2]]), passing)
-    assert passing.tolist() == [False, True, False]
-    with pytest.raises(ValueError, match="one flag for each class and card"):
-        module.cards([np.zeros(2, np.int8)], np.array([[1], [0], [2]]), passing)
+@pytest.mark.parametrize(
+    ("row", "arguments", "error"),
+    [
+        pytest.param(4, [None], IndexError, id="row"),
+        pytest.param(0, [], TypeError, id="no-argument"),
+        pytest.param(0, [np.zeros(3, np.int64)], ValueError, id="length"),
+        pytest.param(0, [np.zeros(2)], TypeError, id="floats"),
+    ],
+)
+def test_arguments_that_the_keys_cannot_use_are_refused(
+    library: Path, row: int, arguments: list[Any], error: type[Exception]
+) -> None:
+    module, key = kernel.load(library), np.zeros((2, 4), np.int64)
+    keys = module.Keys(np.zeros((4, 2), np.int64), key, (module.Part(int(PartKind.ARRAY), (), (), ()),), (2, 4, 1, 2))
+    node = NodeInfo("n", 0)
+    with pytest.raises(error):
+        keys.update(row, node, True, arguments)
+    assert keys.update(1, node, True, [np.array([5, -6])]) == 0
+    assert key.tolist() == [[0, 5, 0, 0], [0, -6, 0, 0]]
 
 
 @pytest.mark.parametrize(("gain", "grade"), [(0.0, 50), (-1e9, 0), (1e9, 99), (1000.0, 73), (-1000.0, 26)])

@@ -30,6 +30,7 @@ from seatrial.scheduler.framework.extension_points import (
     Scope,
 )
 from seatrial.scheduler.framework.handle import Handle
+from seatrial.scheduler.framework.kernel_parts import IN_PYTHON, ClassAxis, KernelPart, PartKind
 from seatrial.scheduler.framework.reservation_info import (
     IGNORED,
     NOMINATE,
@@ -43,7 +44,6 @@ from seatrial.scheduler.framework.reservation_info import (
 )
 from seatrial.scheduler.framework.state import CycleState, StateKey
 from seatrial.scheduler.framework.status import SUCCESS, Status
-from seatrial.scheduler.packing.kernel import kernel
 from seatrial.scheduler.plugins.deviceshare import reservation_view
 from seatrial.scheduler.plugins.deviceshare.adaption import Adaption
 from seatrial.scheduler.plugins.deviceshare.allocator import allocate, allocate_deciding, verdict, weighed
@@ -88,7 +88,8 @@ Enough = dict[
     int, tuple[Amounts, NDArray[np.int8]]
 ]  # identity of a card's free amounts → these amounts and the classes that fit
 MAX_SUFFICIENT = 65536
-MAX_CARDS = 128  # of a node: NumPy counts them in 8 bits
+MAX_REQUESTS = 4096  # different ones of which results are kept; then all are dropped, and computed again
+MAX_CARDS = 127  # of a node that the kernel knows: NumPy counts them in 8 bits
 
 
 class _Stacked(NamedTuple):
@@ -173,6 +174,9 @@ class DeviceShare(PreFilter, BatchFilter, ScoreBatch, Reserve, PreBind, Reservat
         """One object for all equal requests, so that results of one serve the others."""
         amounts = tuple((part.type, part.count, part.each, part.shared, part.everyone) for part in request.types)
         hints = tuple(pod.metadata.annotations.get(name) for name in ANNOTATIONS)
+        if len(self._requests) >= MAX_REQUESTS:
+            self._requests.clear()
+            self.devices.forget_requests()
         return self._requests.setdefault((amounts, hints, request.templates), request)
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
@@ -267,17 +271,26 @@ class DeviceShare(PreFilter, BatchFilter, ScoreBatch, Reserve, PreBind, Reservat
         state = devices.state
         suiting = [stacked.suits(state.frees[number]) for number in state.slots("gpu")]
         # A card without free amounts fits no class: every request names an amount.
-        module = kernel()
-        if module is not None and len(suiting) < MAX_CARDS:
-            ok: Bools = np.empty(len(stacked.requests), np.bool_)
-            module.cards(suiting, stacked.counts, ok)
-        else:
-            ok = np.add.reduce(suiting) >= stacked.counts[:, 0] if suiting else stacked.counts[:, 0] <= 0
+        ok: Bools = np.add.reduce(suiting) >= stacked.counts[:, 0] if suiting else stacked.counts[:, 0] <= 0
         if devices.state.template.traits.honour:
             for index, request in enumerate(stacked.requests):
                 if not request.types[0].shared:
                     ok[index] = verdict(devices.state, request, self._policy).ok
         return ok
+
+    def kernel_filter(self, stacked: _Stacked, axis: ClassAxis) -> KernelPart:
+        arrays = axis.spread(stacked.shares[:, 0, :, 0]), axis.spread(stacked.counts[:, 0])
+        return KernelPart(PartKind.CARDS, arrays, names=SHARES, argument=self._cards_of)
+
+    def _cards_of(self, node: NodeInfo) -> object:
+        """What the kernel's filter reads: free amounts by slot, and the slots of cards; None: all pods pass."""
+        devices = self.devices.find(node.name)
+        if devices is None or not devices.listed:
+            return None
+        state = devices.state
+        slots = state.slots("gpu")
+        # Where the partition table is mandatory it decides about whole cards, not their number.
+        return IN_PYTHON if state.template.traits.honour or len(slots) > MAX_CARDS else (state.frees, slots)
 
     def _by_table(self, stacked: _Stacked, batch: Batch) -> Iterator[tuple[int, int, Status]]:
         """Results for nodes where counting cards does not decide: class, index in the batch, status."""
@@ -363,6 +376,17 @@ class DeviceShare(PreFilter, BatchFilter, ScoreBatch, Reserve, PreBind, Reservat
         return self._column_scorer.scores(
             shown[TOTAL], shown[DIVISOR], shown[FREE], shown[WEIGHTS + self._number], stacked
         )[:, 0]
+
+    def kernel_score(self, stacked: Ints, axis: ClassAxis) -> KernelPart:
+        weights = dict(self._policy.scorer.weights)
+        most = int(self._policy.scorer.strategy == "MostAllocated")
+        numbers = (most, *(weights.get(name, 0) for name in SHARES), 0, int(self.monotone))
+        return KernelPart(PartKind.DEVICES, (axis.spread(stacked[..., 0]),), numbers, SHARES, self._sums_of)
+
+    def _sums_of(self, node: NodeInfo) -> object:
+        """What the kernel's score reads: total and free amounts of all cards; None: the node has none."""
+        devices = self.devices.find(node.name)
+        return devices.state.sums("gpu") if devices is not None and devices.listed else None
 
     @property
     def monotone(self) -> bool:

@@ -20,6 +20,7 @@ from seatrial.scheduler.cache.nodeinfo import NodeInfo, PodInfo
 from seatrial.scheduler.framework.accelerations import ScoreBatch
 from seatrial.scheduler.framework.extension_points import MAX_NODE_SCORE, Scope
 from seatrial.scheduler.framework.handle import Handle
+from seatrial.scheduler.framework.kernel_parts import IN_PYTHON, ClassAxis, KernelPart, PartKind
 from seatrial.scheduler.framework.state import CycleState, StateKey
 from seatrial.scheduler.packing.opportunity import Market
 from seatrial.scheduler.packing.shapes import Shape, Shapes
@@ -120,6 +121,7 @@ class DeviceFragmentation(ScoreBatch):
         return found if len(found) == 1 else found[back]
 
     def score_signature(self, stacked: object, node: NodeInfo) -> Hashable:
+        self._ready()  # at every change of a node, known score or not, so that it is learnt at the same time
         devices = self._devices.find(node.name)
         if devices is None or not devices.listed:
             return None
@@ -128,6 +130,21 @@ class DeviceFragmentation(ScoreBatch):
             devices.state.find_signatures()
         left = (cpu, memory) if self._reads_memory else cpu
         return devices.state.cards, model_of(node), left, self._version
+
+    def kernel_score(self, stacked: _Stacked, axis: ClassAxis) -> KernelPart:
+        def argument(node: NodeInfo) -> object:
+            outlook = self._ready()
+            left = self._fleet.one(node)
+            if left is None and self._fleet.is_outdated:
+                outlook = self._ready()
+                left = self._fleet.one(node)
+            if left is None:
+                return None
+            requests, back = self._prepared(outlook, stacked)
+            scorer = requests.compiled(self._strategy, outlook)
+            return IN_PYTHON if scorer is None else (scorer, back, axis.classes, *left)
+
+        return KernelPart(PartKind.FRAGMENTS, numbers=(NEUTRAL,), argument=argument)
 
     def _prepared(self, outlook: Outlook, stacked: _Stacked) -> tuple[Requests, Ints]:
         """The shapes of the classes, and for each class the position of its shape."""

@@ -14,6 +14,7 @@ from seatrial.scheduler.cache.resources import CPU_COLUMN, MEMORY_COLUMN
 from seatrial.scheduler.framework.accelerations import ScoreBatch
 from seatrial.scheduler.framework.extension_points import MAX_NODE_SCORE, Args, Scope
 from seatrial.scheduler.framework.handle import Handle
+from seatrial.scheduler.framework.kernel_parts import ClassAxis, KernelPart, PartKind
 from seatrial.scheduler.framework.state import CycleState, StateKey
 from seatrial.scheduler.plugins.noderesources.fit import WeightedResource
 
@@ -94,6 +95,9 @@ class NodeResourcesBalancedAllocation(ScoreBatch):
         fractions = fractions / np.array([[cpu], [memory]])
         np.minimum(fractions, 1.0, out=fractions)
         return _level(fractions[0] - fractions[1])
+
+    def kernel_score(self, stacked: Ints, axis: ClassAxis) -> KernelPart:
+        return KernelPart(PartKind.BALANCE, (axis.spread(stacked[..., 0]),))
 
 
 def _level(apart: NDArray[np.float64]) -> Ints:

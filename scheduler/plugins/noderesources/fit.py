@@ -7,8 +7,8 @@ node here; DeviceShare checks the single devices.
 from bisect import bisect_right
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Literal, NamedTuple
+from functools import cached_property, lru_cache
+from typing import Literal
 
 import numpy as np
 
@@ -22,9 +22,9 @@ from seatrial.scheduler.cache.resources import CPU_COLUMN, MEMORY_COLUMN, PODS_C
 from seatrial.scheduler.framework.accelerations import DryRunBatch, FilterBatch, ScoreBatch
 from seatrial.scheduler.framework.extension_points import Args, PreFilter, Scope
 from seatrial.scheduler.framework.handle import Handle
+from seatrial.scheduler.framework.kernel_parts import ClassAxis, KernelPart, PartKind
 from seatrial.scheduler.framework.state import CycleState, StateKey
 from seatrial.scheduler.framework.status import SUCCESS, Status
-from seatrial.scheduler.packing.kernel import kernel
 from seatrial.scheduler.plugins.noderesources.strategies import (
     LeastAllocated,
     MostAllocated,
@@ -32,6 +32,8 @@ from seatrial.scheduler.plugins.noderesources.strategies import (
     Strategy,
 )
 
+MAX_DELTAS = 65536  # bounds of score changes that are kept
+NEVER_SHORT = int(np.iinfo(np.int64).min)  # the amount of a resource that a class does not request
 _NATIVE = frozenset({CPU, MEMORY, EPHEMERAL_STORAGE, PODS})
 
 
@@ -111,17 +113,24 @@ class _Request:
     checked: tuple[tuple[int, int, str], ...]  # column, amount, name
     scored: tuple[tuple[int, int, int], ...]  # column, amount for scores, weight
     native: tuple[int, int]  # cpu and memory for scores
+    amounts: dict[int, int]  # the same as `checked`: amount by column
 
 
 REQUEST: StateKey[_Request] = StateKey("NodeResourcesFit/request")
 
 
-class _Stacked(NamedTuple):
+class _Stacked:
     """The requests of several classes, stacked."""
 
-    columns: list[int]  # columns that some class requests
-    needs: Ints  # requested amounts, [column, class, 1]; an amount of 0 always fits
-    steps: list[tuple[int, list[int]]]  # for each column, all distinct requested amounts, ascending
+    def __init__(self, columns: list[int], needs: Ints) -> None:
+        """`columns` that some class requests; `needs` [column, class, 1]: an amount of 0 always fits."""
+        self.columns, self.needs = columns, needs
+
+    @cached_property
+    def steps(self) -> list[tuple[int, list[int]]]:
+        """For each column, all distinct requested amounts, ascending."""
+        amounts = self.needs[..., 0].tolist()
+        return [(column, sorted({*row} - {NEVER_SHORT})) for column, row in zip(self.columns, amounts, strict=True)]
 
 
 class NodeResourcesFit(PreFilter, FilterBatch, ScoreBatch, DryRunBatch):
@@ -154,7 +163,8 @@ class NodeResourcesFit(PreFilter, FilterBatch, ScoreBatch, DryRunBatch):
         scored = tuple(self._scored(shape))
         for column, amount, _ in scored:
             self._largest[column] = max(self._largest.get(column, 0), amount)
-        state[REQUEST] = _Request(checked, scored, shape.nonzero)
+        amounts = {column: amount for column, amount, _ in checked}
+        state[REQUEST] = _Request(checked, scored, shape.nonzero, amounts)
         return SUCCESS
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
@@ -201,15 +211,13 @@ class NodeResourcesFit(PreFilter, FilterBatch, ScoreBatch, DryRunBatch):
         return ok
 
     def stack(self, states: Sequence[CycleState]) -> _Stacked:
-        asks = [{column: amount for column, amount, _ in state[REQUEST].checked} for state in states]
+        asks = [state[REQUEST].amounts for state in states]
         columns = sorted(set().union(*asks))
-        never = int(np.iinfo(np.int64).min)
-        needs = np.array([[[request.get(column, never)] for request in asks] for column in columns], np.int64)
-        steps = [(column, sorted({request[column] for request in asks if column in request})) for column in columns]
-        return _Stacked(columns, needs, steps)
+        rows = [[request.get(column, NEVER_SHORT) for request in asks] for column in columns]
+        return _Stacked(columns, np.array(rows, np.int64)[..., None])
 
     def filter_batch(self, stacked: _Stacked, batch: Batch) -> Bools | None:
-        columns, needs, _ = stacked
+        columns, needs = stacked.columns, stacked.needs
         batch.columns.ensure_width()
         ok: Bools = batch.free[columns[0]] >= needs[0]
         for column, need in zip(columns[1:], needs[1:], strict=True):
@@ -229,17 +237,16 @@ class NodeResourcesFit(PreFilter, FilterBatch, ScoreBatch, DryRunBatch):
     def filter_classes_batch(self, stacked: _Stacked, node: NodeInfo) -> Bools:
         have, taken = node.allocatable, node.requested
         free = [have[column] - taken[column] for column in stacked.columns]
-        module = kernel()
-        if module is None:
-            ok: Bools = np.logical_and.reduce(np.array(free, np.int64)[:, None] >= stacked.needs[..., 0])
-            return ok
-        ok = np.empty(stacked.needs.shape[1], np.bool_)
-        module.amounts(free, stacked.needs, ok)
+        ok: Bools = np.logical_and.reduce(np.array(free, np.int64)[:, None] >= stacked.needs[..., 0])
         return ok
+
+    def kernel_filter(self, stacked: _Stacked, axis: ClassAxis) -> KernelPart:
+        needs = axis.spread(stacked.needs[..., 0], NEVER_SHORT)
+        return KernelPart(PartKind.AMOUNTS, (np.array(stacked.columns, np.int64), needs))
 
     def reasons_batch(self, stacked: _Stacked, batch: Batch) -> tuple[Ints, Callable[[int], Status]]:
         """One bit for each missing resource, and the highest bit if no preemption can help."""
-        columns, needs, _ = stacked
+        columns, needs = stacked.columns, stacked.needs
         short = batch.free[columns] < needs[:, 0]
         bits = np.left_shift(1, np.arange(len(columns)))
         codes = bits @ short
@@ -283,6 +290,8 @@ class NodeResourcesFit(PreFilter, FilterBatch, ScoreBatch, DryRunBatch):
         key = (id(node.allocatable), placed.shape.id, kind)
         found = self._rises.get(key)
         if found is None:
+            if len(self._rises) >= MAX_DELTAS:
+                self._rises.clear()  # most are of classes that no longer exist
             found = self._rises[key] = (node.allocatable, self._rise(node.allocatable, placed.shape, kind, None))
         return found[1]
 
@@ -327,6 +336,12 @@ class NodeResourcesFit(PreFilter, FilterBatch, ScoreBatch, DryRunBatch):
             left = np.array([[cpu - node.nonzero[0]], [memory - node.nonzero[1]]]) - native[..., 0]
             return self._strategy.mean_many(self._strategy.many(capacity, left), self._native_weights[..., 0])
         return np.array([self._score_of(request, node) for request in asks], np.int64)
+
+    def kernel_score(self, stacked: tuple[Ints, list[_Request]], axis: ClassAxis) -> KernelPart | None:
+        if not self._native_only or not isinstance(self._strategy, LeastAllocated | MostAllocated):
+            return None
+        numbers = (int(isinstance(self._strategy, MostAllocated)), *self._weights.values())
+        return KernelPart(PartKind.UTILIZATION, (axis.spread(stacked[0][..., 0]),), numbers)
 
     def _scores_of_one(self, request: _Request, batch: Batch) -> Ints:
         if not request.scored:
