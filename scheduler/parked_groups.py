@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 
 MAX_CLASSES = 512  # beyond, classes that no parked group needs any more are forgotten
+FIRST_SWEEP = 64  # parked groups beyond which those that hold no pod any more are looked for
 
 
 @dataclass(slots=True, eq=False)
@@ -32,18 +33,29 @@ class _Shape:
     examples: dict[Kind, PodInfo]
     domains: Domains | None
     keys: dict[str, None] = field(default_factory=dict)
+    lacks: Kind | None = None  # none of the groups fits before the bound of this class grows; None: not known
 
 
 class ParkedGroups:
-    """All groups that wait for room or for a gate, by wake key."""
+    """All groups that wait for room or for a gate, by wake key.
+
+    A shape that does not fit waits for the class with too few places (`_Shape.lacks`): no shape is looked at for a
+    change of a node that gives no place to such a class.
+    """
 
     def __init__(self, core: "Core") -> None:
         self._core = core
         self._gates: dict[str, str] = {}  # by key of the group: the gate that it waits for, or ""
+        self._behind: dict[str, dict[str, None]] = {}  # by gate: keys of the groups that wait for it
         self._shapes: dict[Hashable, _Shape] = {}
         self._shape_of: dict[str, Hashable] = {}  # of the groups that wait for room
+        self._unsettled: dict[Hashable, _Shape] = {}  # those that are asked at each wake: they may fit, or are new
+        self._lacking: dict[Kind, dict[Hashable, _Shape]] = {}  # all others, by the class that they lack
         self._places: dict[Kind, tuple[int, int]] = {}  # by class: columns.changes, places
         self._bounds = FitBounds(core)
+        self._transformers = [plugin for runner in core.runners.values() for plugin in runner.transformers]
+        self._versions: list[int | None] = []  # of the transformers, at the last wake
+        self._sweep_at = FIRST_SWEEP
 
     def __len__(self) -> int:
         return len(self._gates)
@@ -51,8 +63,11 @@ class ParkedGroups:
     def add(self, key: str, members: Iterable[PodInfo], gate: str, domains: Domains | None) -> None:
         """Park a group that needs places for these members. `gate`: wake key of the gate that held one back, or ""."""
         self.remove(key)
+        if len(self._gates) >= self._sweep_at:
+            self._sweep()
         self._gates[key] = gate
         if gate:
+            self._behind.setdefault(gate, {})[key] = None
             return  # its gate opens by its own key
         needs: Counter[Kind] = Counter()
         examples: dict[Kind, PodInfo] = {}
@@ -60,41 +75,110 @@ class ParkedGroups:
             kind = info.pod.spec.scheduler_name, info.shape.id
             needs[kind] += 1
             examples[kind] = info
-        shape = frozenset(needs.items()), None if domains is None else domains.shape()
-        self._shape_of[key] = shape
-        self._shapes.setdefault(shape, _Shape(needs, examples, domains)).keys[key] = None
+        name = frozenset(needs.items()), None if domains is None else domains.shape()
+        self._shape_of[key] = name
+        shape = self._shapes.setdefault(name, _Shape(needs, examples, domains))
+        shape.keys[key] = None
+        self._unsettle(name, shape)
+        if len(self._bounds) > MAX_CLASSES:
+            used = {kind for shape in self._shapes.values() for kind in shape.needs}
+            if 2 * len(used) < len(self._bounds):
+                self._bounds.trim(used)
 
     def remove(self, key: str) -> None:
-        self._gates.pop(key, None)
-        shape = self._shape_of.pop(key, None)
-        if shape is not None:
-            keys = self._shapes[shape].keys
-            del keys[key]
-            if not keys:
-                del self._shapes[shape]
+        gate = self._gates.pop(key, "")
+        if gate:
+            del self._behind[gate][key]
+            if not self._behind[gate]:
+                del self._behind[gate]
+        name = self._shape_of.pop(key, None)
+        if name is None:
+            return
+        shape = self._shapes[name]
+        del shape.keys[key]
+        if not shape.keys:
+            self._unsettle(name, shape)
+            del self._shapes[name], self._unsettled[name]
 
     def behind(self, gates: set[str]) -> set[str]:
         """Keys of parked groups of which a member was held back by one of these gates."""
-        return {key for key, gate in self._gates.items() if gate in gates}
+        return {key for gate in gates for key in self._behind.get(gate, ())}
 
     def wake(self) -> None:
         """Open the gates of parked groups that may fit now."""
-        held, bounds = self._core.queue.held, self._bounds
-        for key in [key for key in self._gates if key not in held]:
-            self.remove(key)
-        if len(bounds) > MAX_CLASSES:
-            bounds.trim({kind for shape in self._shapes.values() for kind in shape.needs})
-        for shape in self._shapes.values():
+        unsettled, bounds = self._unsettled, self._bounds
+        for shape in unsettled.values():
             for kind, info in shape.examples.items():
                 bounds.add(kind, info)
-        bounds.update()
-        for shape in self._shapes.values():
-            if all(self._may_fit(shape, kind, count) for kind, count in shape.needs.items()):
-                for key in shape.keys:
-                    self._core.handle.open_gate(key)
+        grown = bounds.update()
+        if grown is None or self._transformers_changed():
+            for name, shape in self._shapes.items():
+                self._unsettle(name, shape)
+        elif grown:
+            for kind in grown:
+                for name, shape in list(self._lacking.get(kind, {}).items()):
+                    self._unsettle(name, shape)
+        if not unsettled:
+            return
+        held = self._core.queue.held
+        for shape in unsettled.values():
+            for kind, info in shape.examples.items():
+                if not bounds.counted(kind):
+                    self._count(kind, info)
+        for name, shape in list(unsettled.items()):
+            if self._may_fit(shape):
+                del unsettled[name]  # asked; a group that fails again is added again
+                for key in list(shape.keys):
+                    if key in held:
+                        self._core.handle.open_gate(key)
+                    else:
+                        self.remove(key)
+            elif shape.lacks is not None:
+                del unsettled[name]
+                self._lacking.setdefault(shape.lacks, {})[name] = shape
 
-    def _may_fit(self, shape: _Shape, kind: Kind, count: int) -> bool:
-        """Whether there may be as many places for one class as a group needs."""
+    def _unsettle(self, name: Hashable, shape: _Shape) -> None:
+        """Have the next wake look at the shape."""
+        if shape.lacks is not None:
+            alike = self._lacking[shape.lacks]
+            del alike[name]
+            if not alike:
+                del self._lacking[shape.lacks]
+            shape.lacks = None
+        self._unsettled[name] = shape
+
+    def _sweep(self) -> None:
+        """Remove groups that hold no pods."""
+        held = self._core.queue.held
+        for key in [key for key in self._gates if key not in held]:
+            self.remove(key)
+        self._sweep_at = max(FIRST_SWEEP, 2 * len(self._gates))
+
+    def _transformers_changed(self) -> bool:
+        """Whether pods that no transformer concerned may be concerned by one now."""
+        before, self._versions = self._versions, [plugin.concern_version for plugin in self._transformers]
+        return before != self._versions or None in self._versions
+
+    def _may_fit(self, shape: _Shape) -> bool:
+        """Whether there may be as many places for each class as a group needs. If not, `lacks` is set where it is known
+        that this class needs more places first."""
+        for kind, count in shape.needs.items():
+            if not self._may_place(shape, kind, count):
+                if self._core.runners[kind[0]].requests_bound:
+                    shape.lacks = kind
+                return False
+        return True
+
+    def _count(self, kind: Kind, info: PodInfo) -> None:
+        """Count the nodes that pass all filters, so that changes of the others are ignored from now on."""
+        runner = self._core.runners[kind[0]]
+        if runner.requests_bound and not any(plugin.concerns(info.pod) for plugin in runner.transformers):
+            class_scores = runner.class_scores(info.shape)
+            class_scores.refresh()
+            self._bounds.count_feasible(kind, class_scores)
+
+    def _may_place(self, shape: _Shape, kind: Kind, count: int) -> bool:
+        """Whether there may be that many places for one class."""
         info, bounds, domains = shape.examples[kind], self._bounds, shape.domains
         runner = self._core.runner_of(info)
         if any(plugin.concerns(info.pod) for plugin in runner.transformers):

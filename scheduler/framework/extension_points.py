@@ -186,6 +186,14 @@ class Transformer(Plugin):
     def chosen(self, state: CycleState, pod: Pod, node: NodeInfo) -> None:
         """`node`, a copy without the ignored pods, was selected. Record in `state` what `pod` uses. Before Reserve."""
 
+    @property
+    def concern_version(self) -> int | None:
+        """A number that changes when `concerns` may answer otherwise for the same pod; None: it is not counted.
+
+        With None, groups that wait for room are looked at after each change of a node.
+        """
+        return None
+
 
 class PostFilter(Plugin):
     """Called for a pod that no node fits."""

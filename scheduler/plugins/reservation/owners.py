@@ -22,6 +22,7 @@ class OwnerIndex:
         self._owners: dict[str, tuple[ReservationOwner, ...]] = {}
         self._counts: dict[str, int] = {}
         self._filed: dict[Mark, dict[str, None]] = {}
+        self.version = 0  # number of changes of the groups
 
     def __bool__(self) -> bool:
         return bool(self._owners)
@@ -32,6 +33,7 @@ class OwnerIndex:
         self._counts[group] = self._counts.get(group, 0) + 1
         if group not in self._owners:
             self._owners[group] = owners
+            self.version += 1
             for mark in map(_mark, owners):
                 self._filed.setdefault(mark, {})[group] = None
         return group
@@ -42,6 +44,7 @@ class OwnerIndex:
         if self._counts[group]:
             return
         del self._counts[group]
+        self.version += 1
         for mark in set(map(_mark, self._owners.pop(group))):
             del self._filed[mark][group]
             if not self._filed[mark]:

@@ -143,6 +143,10 @@ class Reservation(PreFilter, FilterBatch, Transformer, PostFilter, ScoreBatch, R
             return True
         return bool(self._owners) and (self._owners.knows(pod) or RESERVATION_IGNORED in pod.metadata.labels)
 
+    @property
+    def concern_version(self) -> int:
+        return self._owners.version
+
     # -- which nodes are seen otherwise -------------------------------------------------------------------------------
 
     def pre_filter(self, state: CycleState, pod: Pod) -> Status:
