@@ -31,6 +31,7 @@ CONFIGURATION = "allurerc.json"
 HISTORY = "allure-history.jsonl"
 RELEASES = "https://github.com/koordinator-sh/koordinator/releases/tag"
 _VERSION = re.compile(r"(\d+)\.\d+\.\d+")
+_SENTENCE_END = re.compile(r"(?<=[.!?]) (?=[A-Z])")
 _ESCAPED = re.compile(r"([\\:=\s#!])")
 
 
@@ -61,9 +62,10 @@ def links(case: Case, rows: Mapping[str, Feature] | None = None) -> list[tuple[s
 
 
 def title(case: Case) -> str:
-    """The title of a case: the first line of its description with its parameters, or its name in words."""
+    """The title of a case: the first sentence of its description with its parameters, or its name in words."""
     _, bracket, parameters = case.title.partition(" (")
-    first = case.description.partition("\n")[0].rstrip(".")
+    paragraph = " ".join(case.description.partition("\n\n")[0].split())
+    first = _SENTENCE_END.split(paragraph, maxsplit=1)[0].rstrip(".")
     return f"{first}{bracket}{parameters}" if first else case.title
 
 
@@ -117,7 +119,6 @@ def configuration(run: Run) -> dict[str, object]:
         "appendHistory": True,
         "categories": {"rules": rules},
         "environments": {},
-        "variables": environment(run),
         "plugins": {"awesome": {"options": {"groupBy": ["epic", "feature", "story"]}}},
     }
 

@@ -27,9 +27,11 @@ from seatrial.harness.apiserver.discovery.documents import Discovery, version
 from seatrial.harness.apiserver.discovery.openapi import OpenApi
 from seatrial.harness.apiserver.discovery.resources import Registry, Resource
 from seatrial.harness.apiserver.errors import ApiStatusError
-from seatrial.harness.apiserver.request.negotiation import OPENAPI_PROTOBUF, PLAIN, negotiate
+from seatrial.harness.apiserver.field_errors import quoted
+from seatrial.harness.apiserver.request.negotiation import OPENAPI_PROTOBUF, PLAIN, Format, negotiate
 from seatrial.harness.apiserver.request.options import DeleteOptions, write_of
 from seatrial.harness.apiserver.request.request import RequestContext, Target, check_applied, check_patch_options
+from seatrial.harness.apiserver.schemas.shapes import report_problems
 from seatrial.harness.apiserver.storage.paging import flag
 from seatrial.harness.apiserver.storage.store import Item, Key, Object, Store
 from seatrial.harness.apiserver.streams.responses import Streaming
@@ -38,9 +40,11 @@ from seatrial.harness.apiserver.validation.warnings import DEPRECATED
 from seatrial.harness.apiserver.verbs import multi_version, usage
 from seatrial.harness.apiserver.verbs.logs import Source, read_log
 from seatrial.harness.apiserver.verbs.objects import PATCHES, Objects
+from seatrial.harness.apiserver.verbs.patch_errors import of_problems
 from seatrial.harness.apiserver.verbs.reads import Reads
 from seatrial.harness.apiserver.verbs.subresources import (
     bind,
+    check_put_scale,
     checked_scale,
     evict,
     patched_scale,
@@ -71,6 +75,7 @@ _DELETE_RETURNS_OBJECT = frozenset(  # upstream's registries with ReturnDeletedO
         "deviceclasses", "resourceclaims", "resourceclaimtemplates", "resourceslices",
     )]
 )  # fmt: skip
+_DURATION = re.compile(r"[-+]?(?:0|(?:\d+\.?\d*|\.\d+)(?:ns|us|µs|ms|s|m|h))+")  # of Go
 _DOCUMENTS = frozenset({"api", "apis", "version"})  # paths that take GET only
 _PLAIN_HEADERS = {"content-type": "application/json"}
 _TEXT_HEADERS = {"content-type": "text/plain; charset=utf-8"}
@@ -158,6 +163,8 @@ class ApiServer:
         attempt_with(FIRST)
 
     def _route(self, path: str, context: RequestContext) -> Response | Streaming:
+        if path.startswith("//"):
+            raise errors.unknown_path()
         parts = path.strip("/").split("/")
         if "%" in path:
             if _BAD_ESCAPE.search(path):
@@ -264,6 +271,11 @@ class ApiServer:
             parts = parts[1:]
             context.query = {**context.query, "watch": "1"}
         target = self._target(group, version, parts)
+        if method == "HEAD":
+            raise errors.method_not_allowed()
+        if "timeout" in context.query and not _DURATION.fullmatch(context.query["timeout"]):
+            why = f"time: invalid duration {quoted(context.query['timeout'])}"
+            raise errors.bad_request(f"invalid timeout specified in the request URL - {why}")
         if legacy and method not in {"GET", "HEAD"}:
             raise errors.method_not_allowed()
         if target.resource.key in DEPRECATED:
@@ -278,12 +290,15 @@ class ApiServer:
             return self._subresource(target, context)
         if target.resource.group == usage.GROUP:
             return self._usage_of(target, context)
-        if context.verb(target) not in target.resource.verbs:
+        verb = context.verb(target)
+        if verb not in target.resource.verbs:
             raise errors.method_not_allowed()
+        if context.format is not PLAIN:
+            _check_format(context.format, target.resource, verb)
         if method == "POST" and not target.name:
             return self._create(target, context)
         if method in {"GET", "HEAD"}:
-            if target.name and not flag(context.query, "watch"):
+            if target.name and not legacy:  # upstream: a watch of one object is one of the collection, with a selector
                 if "resourceVersion" in context.query:
                     self.reads.check_not_newer(context.query["resourceVersion"])
                 item = self._found(target, context)
@@ -365,6 +380,10 @@ class ApiServer:
         options = context.options()
         check_patch_options(context.query, kind)
         patch = context.decoded(resource, yaml_too=kind == APPLY_PATCH, any_type=kind in {APPLY_PATCH, JSON_PATCH})
+        duplicates = [f'duplicate field "{path}"' for path in context.duplicate_fields()] if kind != JSON_PATCH else []
+        if duplicates and options.field_validation == "Strict" and kind != APPLY_PATCH:
+            raise of_problems(duplicates, patch, patch if kind == STRATEGIC_MERGE_PATCH else None)
+        report_problems(resource.kind, resource.version, duplicates, options.field_validation, context.warnings)
         if kind == APPLY_PATCH:
             patch = check_applied(patch, resource.api_version, resource.kind)
         stored = resource
@@ -397,7 +416,12 @@ class ApiServer:
         return self._answer(resource, item, context)
 
     def _delete_collection(self, target: Target, context: RequestContext) -> Response:
+        if target.resource.namespaced and target.namespace is None:
+            raise errors.method_not_allowed()
         options = context.delete_options(target.resource)
+        version = context.query.get("resourceVersion", "")
+        if version and not version.isdigit():
+            raise errors.bad_request(f"invalid resource version {version!r}: expected a number")
         items = self.reads.select(target.resource, target.namespace, context.query)
         if self.admission.webhooks.applies_to("DELETE", target.resource):
             self._admit_deletes(target.resource, items, options, context)
@@ -498,6 +522,7 @@ class ApiServer:
         scale = scale_of(resource, item)
         if method == "PUT":
             scale = context.body(resource, kind="Scale", api_version="autoscaling/v1")
+            check_put_scale(scale, target.name)
         elif method == "PATCH":
             kind = context.request.content_type.partition(";")[0].strip()
             if kind not in PATCHES:
@@ -505,7 +530,9 @@ class ApiServer:
             check_patch_options(context.query, kind)
             if kind == APPLY_PATCH:
                 return self._apply_scale(target, item, context)
-            scale = patched_scale(scale, kind, context.decoded(any_type=kind == JSON_PATCH))
+            options = context.options()
+            patch = context.decoded(any_type=kind == JSON_PATCH)
+            scale = patched_scale(scale, kind, patch, options.field_validation, context.warnings)
         elif method != "GET":
             raise errors.method_not_allowed()
         if method != "GET":
@@ -534,7 +561,13 @@ class ApiServer:
     def _finalize(self, target: Target, context: RequestContext) -> Response:
         resource = target.resource
         item = self.objects.find(resource, target.key)
-        finalizers = (context.body(resource).get("spec") or {}).get("finalizers") or []
+        sent = context.body(resource)
+        name = (sent.get("metadata") or {}).get("name")
+        if name not in {None, "", target.name}:
+            raise errors.bad_request(
+                f"the name of the object ({name}) does not match the name on the URL ({target.name})"
+            )
+        finalizers = (sent.get("spec") or {}).get("finalizers") or []
         body = {
             **item.obj,
             "metadata": dict(item.obj["metadata"]),
@@ -563,6 +596,20 @@ class ApiServer:
 def _success(code: int) -> Response:
     body = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": code}
     return Response(code, orjson.dumps(body), _PLAIN_HEADERS)
+
+
+def _check_format(wanted: Format, resource: Resource, verb: str) -> None:
+    """
+    Raises:
+        ApiStatusError: 406, one object in the form of a list, a list in that of one object, or a watch in YAML.
+    """
+    if verb == "watch" and wanted.yaml:
+        raise errors.not_acceptable()
+    if wanted.shape != "PartialObjectMetadata" or verb not in {"get", "list"} or wanted.many == (verb == "list"):
+        return
+    kind, which = ("", "a list") if verb == "list" else ("List", "not a list")
+    message = f"you requested PartialObjectMetadata{kind}, but the requested object is {which} ({resource.kind})"
+    raise errors.ApiStatusError(406, "NotAcceptable", message)
 
 
 def _health(name: str, *, verbose: bool) -> bytes:

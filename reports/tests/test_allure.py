@@ -137,6 +137,11 @@ def test_rows_and_promises_become_features_and_stories() -> None:
         pytest.param(
             Case("t", "passed", "a b (x)", "Cards are given.\n\nMore."), "Cards are given (x)", id="docstring"
         ),
+        pytest.param(
+            Case("t", "passed", "a b", "Two nodes lack\n    memory. Both are small."),
+            "Two nodes lack memory",
+            id="sentence-over-two-lines",
+        ),
         pytest.param(Case("t", "passed", "a b", ""), "a b", id="no-docstring"),
     ],
 )

@@ -61,7 +61,7 @@ def cost(pod: Pod, key: str) -> int:
 
 
 def eviction_order(usage_score: Callable[[Pod], float] | None = None) -> SortKey:
-    """The sort key: ascending is evicted first. `usage_score`: higher is evicted first."""
+    """The sort key (RSV-R72): ascending is evicted first. `usage_score`: higher is evicted first. Pods may be equal."""
 
     def key(pod: Pod) -> Any:
         return (
@@ -73,7 +73,6 @@ def eviction_order(usage_score: Callable[[Pod], float] | None = None) -> SortKey
             cost(pod, EVICTION_COST),
             -usage_score(pod) if usage_score is not None else 0.0,
             _Newest(pod.metadata.creation_timestamp or ""),
-            pod.key,
         )
 
     return key

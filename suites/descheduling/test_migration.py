@@ -1,5 +1,7 @@
 """PodMigrationJob: a place is reserved first, the pod is evicted second, and the workload keeps its budget."""
 
+from collections import Counter
+
 import orjson
 import pytest
 
@@ -291,6 +293,18 @@ def test_one_pod_of_a_workload_at_a_time(cluster: Trial, start_descheduler: Star
     assert fewest == 5
 
 
+def order_of_ends(cluster: Trial, count: int) -> list[str]:
+    """The names of the trial's jobs in the order in which they end."""
+    order: list[str] = []
+
+    def all_done() -> bool:
+        order.extend(one.name for one in jobs(cluster) if not one.open and one.name not in order)
+        return len(order) == count
+
+    assert cluster.cluster.wait(all_done, within=60), [one.status for one in jobs(cluster)]
+    return order
+
+
 @pytest.mark.feature("MIG-2.sort")
 @pytest.mark.case("MG-022", severity="critical")
 def test_cheap_pods_migrate_first(cluster: Trial, start_descheduler: StartDescheduler) -> None:
@@ -306,14 +320,27 @@ def test_cheap_pods_migrate_first(cluster: Trial, start_descheduler: StartDesche
         migrate(cluster, band, names[band], mode="EvictDirectly", ttl="10m")
         cluster.cluster.wait(lambda: False, within=1)
     start_descheduler({}, migration={"maxMigratingGlobally": 1, "skipCheckExpectedReplicas": True})
-    order: list[str] = []
 
-    def all_done() -> bool:
-        order.extend(one.name for one in jobs(cluster) if not one.open and one.name not in order)
-        return len(order) == 4
+    assert order_of_ends(cluster, 4) == bands
 
-    assert cluster.cluster.wait(all_done, within=60), [one.status for one in jobs(cluster)]
-    assert order == bands
+
+@pytest.mark.feature("MIG-2.sort")
+@pytest.mark.case("MG-045", severity="normal")
+def test_of_equal_pods_the_newest_job_runs_first(cluster: Trial, start_descheduler: StartDescheduler) -> None:
+    """Jobs wait for four equal pods, the oldest for the pod whose name is first; one may run at a time."""
+    with_nodes(cluster, "n1", "n2")
+    deployment(cluster, "web", 8, like=pod("x").request(cpu=1))
+    found = wait_running(cluster, "web", 8)
+    same = Counter(one.metadata.creation_timestamp for one in found).most_common(1)[0][0]
+    names = sorted(one.metadata.name for one in found if one.metadata.creation_timestamp == same)[:4]
+    assert len(names) > 1, "expected pods of one second"
+    for number, name in enumerate(names):
+        migrate(cluster, f"job-{number}", name, mode="EvictDirectly", ttl="10m")
+        cluster.cluster.wait(lambda: False, within=1)
+    start_descheduler({}, migration={"maxMigratingGlobally": 1, "skipCheckExpectedReplicas": True,
+                                     "maxUnavailablePerWorkload": 4, "objectLimiters": OFF})  # fmt: skip
+
+    assert order_of_ends(cluster, len(names)) == [f"job-{number}" for number in reversed(range(len(names)))]
 
 
 @pytest.mark.feature("MIG-2.filter", "MIG-1.reservation-first")

@@ -109,3 +109,24 @@ def test_a_pod_that_another_scheduler_bound_is_left_alone(cluster: Trial, expect
     assert not taken, f"expected no word about the other scheduler's binding, found {taken}"
     link.heal()
     assert expect.bound("p").spec.node_name == "n2"
+
+
+@pytest.mark.feature("HIL-4.api-errors")
+@pytest.mark.case("FT-070", severity="critical")
+def test_a_pod_that_goes_while_its_binding_is_in_doubt_gives_its_card_back(
+    cluster: Trial, expect: Expect, link: Link
+) -> None:
+    """All requests fail while the only card is being given to the first pod, and the second waits. The first is
+    deleted, and the watch is silent: the second gets the card."""
+    cluster.add(node("n1").gpus("a10", 1))
+    witnessed(cluster, expect)
+    link.refuse(500)
+    cluster.submit(pod("first").gpus(1))
+    assert cluster.cluster.wait(lambda: link.refused >= 2, within=60), "expected a binding and a read of the pod"
+    cluster.submit(pod("second").gpus(1))
+    pause(cluster, 3, real=2)  # the scheduler receives it by its open watch, and finds no card
+    link.hold_streams()
+    cluster.delete("first")
+    link.refuse(500, nothing)
+
+    expect.bound("second", within=60)

@@ -158,3 +158,20 @@ def test_the_released_ratios(cluster: Trial, start_manager: StartManager) -> Non
     expect_cpu(cluster, "none", "25800m")
     assert (allocatable(cluster, "both"), annotation(cluster, "both", CPU_NORMALIZATION_RATIO)) == ("20", "1.00")
     assert (allocatable(cluster, "refused"), annotation(cluster, "refused", CPU_NORMALIZATION_RATIO)) == ("20", "")
+
+
+@pytest.mark.feature("CPU-4.ratio")
+@pytest.mark.case("LA-045", severity="critical")
+@pytest.mark.long(seconds=60)
+def test_other_changes_of_a_node_leave_its_amount(cluster: Trial, start_manager: StartManager) -> None:
+    """Labels and conditions of a node with ratio 1.5 change: its amount is not multiplied again."""
+    cluster.add(node("fast").cpu(16).memory("64Gi").processor(FAST))
+    start_manager(CONFIG, webhook=True)
+    expect_cpu(cluster, "fast", "24")
+    for number in range(3):
+        label = {"metadata": {"labels": {"example.com/change": str(number)}}}
+        condition = {"type": "ExampleChange", "status": "True", "reason": f"Change{number}"}
+        for path, patch in (("", label), ("/status", {"status": {"conditions": [condition]}})):
+            accepted(cluster.call("PATCH", f"/api/v1/nodes/fast{path}", patch), "change the node")
+            assert allocatable(cluster, "fast") == "24"
+    assert json.loads(annotation(cluster, "fast", RAW_ALLOCATABLE))["cpu"] == "16"

@@ -55,6 +55,24 @@ def test_backoff_has_a_maximum(cluster: Trial, expect: Expect, link: Link) -> No
     expect.bound("p", within=12)
 
 
+@pytest.mark.case("SC-190", severity="normal")
+@pytest.mark.needs(Capability.VIRTUAL_TIME)
+def test_room_does_not_end_a_backoff(cluster: Trial, expect: Expect, link: Link) -> None:
+    """A pod that failed eight times is refused once more because its only node is cordoned. The node is opened at once:
+    the pod is tried when its backoff of 10 s has passed, and not before."""
+    cluster.add(node("n1"))
+    link.refuse(500, bindings)
+    cluster.submit(pod("p"))
+    assert cluster.cluster.wait(lambda: link.refused >= 8, within=120), "eight bindings were to be tried"
+    assert cluster.call("PATCH", "/api/v1/nodes/n1", {"spec": {"unschedulable": True}}).ok
+    expect.pending("p", saying="unschedulable", within=15)
+    link.heal()
+    assert cluster.call("PATCH", "/api/v1/nodes/n1", {"spec": {"unschedulable": None}}).ok
+
+    assert not cluster.cluster.wait(lambda: bool(cluster.pod("p").spec.node_name), within=7), "bound during its backoff"
+    expect.bound("p", within=5)
+
+
 @pytest.mark.case("SC-162", severity="critical")
 def test_a_gated_pod_is_not_tried(cluster: Trial, expect: Expect) -> None:
     """A gated pod fits on no node: no condition is written for it; it holds no room and preempts no pod."""

@@ -23,6 +23,7 @@ from seatrial.harness.apiserver.schemas.custom_schemas import CustomSchema
 from seatrial.harness.apiserver.schemas.shapes import conform, report_unknown_fields
 from seatrial.harness.apiserver.storage.store import Collection, Item, Object, Store
 from seatrial.harness.apiserver.validation.kinds import validate
+from seatrial.harness.apiserver.validation.statuses import STATUS_CHECKS
 from seatrial.harness.apiserver.validation.warnings import pod_warnings
 from seatrial.harness.apiserver.webhooks.dispatch import Webhooks, Write
 from seatrial.scheduler.api.clock import Clock
@@ -137,6 +138,8 @@ class Admission:
                 self._check(resource, body, old, subresource, attempt)
             elif resource.key == ("", "pods"):
                 _keep_transition_times(body, old)
+            elif (resource.group, resource.kind) in STATUS_CHECKS:
+                self._check(resource, body, old, subresource, attempt)
             if write is not None:
                 self.webhooks.validate(write, body, old)
             return

@@ -179,8 +179,14 @@ def _port_key(port: Object) -> tuple[Any, str]:
 
 
 def _drop_ports(spec: Object, before: Object) -> None:
-    """Remove node ports that were kept from before, when the type no longer has node ports."""
+    """Remove node ports that were kept from before, when the type no longer has node ports.
+
+    The entries may be those of the stored Service, so they are replaced, not changed.
+    """
     former = {_port_key(entry): entry.get("nodePort") for entry in before.get("ports") or ()}
-    for port in spec.get("ports") or ():
-        if port.get("nodePort") == former.get(_port_key(port)):
-            port.pop("nodePort", None)
+    spec["ports"] = [
+        {name: field for name, field in port.items() if name != "nodePort"}
+        if port.get("nodePort") == former.get(_port_key(port))
+        else port
+        for port in spec.get("ports") or ()
+    ]

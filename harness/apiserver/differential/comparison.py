@@ -98,9 +98,10 @@ def calls(namespace: str, folder: Path = FOLDER) -> Iterator[Call]:
     for row in yaml.safe_load((folder / "sequences.yaml").read_text().replace("$NS", namespace)):
         yield _call(row, "", {})
     core, apps = f"/api/v1/namespaces/{namespace}", f"/apis/apps/v1/namespaces/{namespace}"
-    text = (folder / "apply.yaml").read_text().replace("$NS", namespace).replace("$C", core).replace("$A", apps)
-    for row in yaml.safe_load(text):
-        yield _call(row, "", {})
+    for name in ("apply.yaml", "clients.yaml"):
+        text = (folder / name).read_text().replace("$NS", namespace).replace("$C", core).replace("$A", apps)
+        for row in yaml.safe_load(text):
+            yield _call(row, "", {})
 
 
 def _call(row: Object, collection: str, body: Object) -> Call:
@@ -159,10 +160,12 @@ def outcome(code: int, body: bytes, warning: str = "", show: tuple[str, ...] = (
 
 
 def _shown(answer: Object, path: str) -> Any:
-    """The value of a field. Of `managedFields`, what depends on the moment or on a controller is left out."""
+    """The value of a field, without texts of columns and without what depends on the moment in `managedFields`."""
     value: Any = answer
     for name in path.split("."):
         value = value.get(name) if isinstance(value, dict) else None
+    if path == "columnDefinitions" and value is not None:
+        return [[column[key] for key in ("name", "type", "format", "priority")] for column in value]
     if path != "metadata.managedFields" or value is None:
         return value
     entries = [{key: part for key, part in entry.items() if key != "time"} for entry in value]

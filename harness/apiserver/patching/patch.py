@@ -176,7 +176,7 @@ def _put(obj: Any, path: list[str], value: Any, op: JsonObject, *, insert: bool)
         return value
     part, rest = path[0], path[1:]
     if isinstance(obj, dict):
-        if part not in obj and (rest or not insert):
+        if part not in obj and rest:  # the last one need not exist even for `replace`, as upstream
             raise _missing(op)
         return {**obj, part: _put(obj[part], rest, value, op, insert=insert) if rest else value}
     if isinstance(obj, list):
@@ -249,7 +249,7 @@ def _merge_map(original: JsonObject, patch: JsonObject, schema: SchemaNode | Non
     for key in patch:
         if key[:1] == "$":
             directive = patch.get("$patch")
-            if directive is not None and directive != "merge":
+            if directive is not None:
                 return _replaced(directive, patch)
             if "$retainKeys" in patch:
                 out = _retained(out, patch)
@@ -310,10 +310,8 @@ def _retained(out: JsonObject, patch: JsonObject) -> JsonObject:
 
 
 def _delete_primitives(out: JsonObject, key: str, gone: Any) -> None:
-    if not isinstance(gone, list):
-        raise PatchError("invalid patch format of primitive list", "BadRequest")
     old = out.get(key)
-    if isinstance(old, list):
+    if isinstance(old, list) and isinstance(gone, list):  # upstream ignores the directive otherwise
         out[key] = [item for item in old if not any(same_json(item, each) for each in gone)]
 
 

@@ -5,6 +5,7 @@ A decoded body can always be encoded again: orjson refuses objects nested deeper
 """
 
 import functools
+import json
 from collections.abc import Hashable
 from typing import Any
 
@@ -159,6 +160,57 @@ def _loader() -> Any:
         for first, rows in base.yaml_implicit_resolvers.items()
     }
     return type("Loader", (base,), {"yaml_implicit_resolvers": resolvers})
+
+
+class _Pairs(list[tuple[str, Any]]):
+    """The members of a JSON object, with duplicates."""
+
+
+def duplicate_fields(body: bytes, content_type: str) -> list[str]:
+    """Paths of fields that the body names twice, such as `spec.containers[0].name`. The last value is the one used."""
+    if is_yaml(content_type) and not body.lstrip().startswith(b"{"):
+        found: list[str] = []
+        _duplicates_in_node(yaml.compose(body, Loader=_loader()), "", found)
+        return found
+    decoded = orjson.loads(body)
+    if len(orjson.dumps(decoded)) >= len(body):  # as long as without any white space: nothing was left out
+        return []
+    found = []
+    _duplicates_in(json.loads(body, object_pairs_hook=_Pairs), "", found)
+    return found
+
+
+def _duplicates_in(value: Any, path: str, found: list[str]) -> None:
+    if isinstance(value, _Pairs):
+        seen = set()
+        for name, below in value:
+            where = f"{path}.{name}" if path else name
+            if name in seen:
+                found.append(where)
+            seen.add(name)
+            _duplicates_in(below, where, found)
+    elif isinstance(value, list):
+        for index, below in enumerate(value):
+            _duplicates_in(below, f"{path}[{index}]", found)
+
+
+def _duplicates_in_node(node: Any, path: str, found: list[str]) -> None:
+    if isinstance(node, yaml.MappingNode):
+        _duplicates_in_pairs(node, path, found)
+    elif isinstance(node, yaml.SequenceNode):
+        for index, below in enumerate(node.value):
+            _duplicates_in_node(below, f"{path}[{index}]", found)
+
+
+def _duplicates_in_pairs(node: yaml.MappingNode, path: str, found: list[str]) -> None:
+    seen = set()
+    for key, below in node.value:
+        name = str(key.value)
+        where = f"{path}.{name}" if path else name
+        if name in seen:
+            found.append(where)
+        seen.add(name)
+        _duplicates_in_node(below, where, found)
 
 
 def is_yaml(content_type: str) -> bool:

@@ -8,7 +8,10 @@ from seatrial.harness.apiserver.discovery.openapi_protobuf import MEDIA_TYPES
 
 JSON, YAML = "application/json", "application/yaml"
 DISCOVERY = "APIGroupDiscoveryList"
-_KINDS = frozenset({"", "Table", "PartialObjectMetadata", "PartialObjectMetadataList", DISCOVERY})
+_META_KINDS = frozenset({"Table", "PartialObjectMetadata", "PartialObjectMetadataList"})
+_META_VERSIONS = ("v1", "v1beta1")
+_KINDS = _META_KINDS | {"", DISCOVERY}
+_SHAPES = {"PartialObjectMetadataList": "PartialObjectMetadata"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,12 +19,13 @@ class Format:
     """A response format.
 
     `shape` is empty for the object itself, otherwise Table, PartialObjectMetadata or APIGroupDiscoveryList. `version`
-    is the version of that kind.
+    is the version of that kind. `many`: PartialObjectMetadataList was asked for.
     """
 
     shape: str = ""
     version: str = ""
     yaml: bool = False
+    many: bool = False
 
     @property
     def content_type(self) -> str:
@@ -49,8 +53,11 @@ def negotiate(accept: str) -> Format:
             return Format(OPENAPI_PROTOBUF)
         if shape not in _KINDS or (shape == DISCOVERY and options.get("v", "v2") != "v2"):
             continue  # clients before Kubernetes 1.30 ask for discovery v2beta1 first; they read plain lists as well
+        if shape in _META_KINDS and options.get("v", "v1") not in _META_VERSIONS:
+            continue
         if media in {JSON, "*/*", "application/*", "text/*", "text/plain"}:
-            return Format(shape.removesuffix("List") if shape.startswith("Partial") else shape, options.get("v", ""))
+            version = options.get("v", "")
+            return Format(_SHAPES.get(shape, shape), version, many=shape == "PartialObjectMetadataList")
         if media == YAML and not shape:
             return Format(yaml=True)
     raise errors.not_acceptable()

@@ -431,9 +431,18 @@ def report_unknown_fields(kind: str, version: str, paths: Sequence[str], strictn
     Raises:
         ApiStatusError: 400, `strictness` is Strict.
     """
-    if strictness == "Ignore":
+    report_problems(kind, version, unknown_fields(paths), strictness, warnings)
+
+
+def unknown_fields(paths: Sequence[str]) -> list[str]:
+    """What strict decoding says of unknown fields."""
+    return [f'unknown field "{path}"' for path in paths]
+
+
+def report_problems(kind: str, version: str, texts: Sequence[str], strictness: str, warnings: list[str]) -> None:
+    """Report what strict decoding finds: ignore, add to `warnings`, or raise, as `report_unknown_fields`."""
+    if strictness == "Ignore" or not texts:
         return
-    texts = [f'unknown field "{path}"' for path in paths]
     if strictness == "Strict":
         joined = ", ".join(texts)
         raise errors.bad_request(

@@ -14,6 +14,8 @@ from seatrial.harness.apiserver.storage.store import Key
 
 _FALSE = frozenset({"0", "false"})
 _MATCHES = ("Exact", "NotOlderThan")
+_INITIAL_NEEDS = "Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
+_MATCH_NEEDS = "Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
 _MAX_NUMBER = 10**9  # of limit, and of timeoutSeconds; larger numbers count as this one
 _MAX_DIGITS = 18
 
@@ -67,17 +69,11 @@ def check_options(query: Mapping[str, str], *, watch: bool) -> None:
                 "resourceVersionMatch", "Forbidden: resourceVersionMatch is forbidden for watch with continue"
             )
         if initial and match != "NotOlderThan":
-            raise _invalid(
-                "resourceVersionMatch",
-                "Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
-            )
+            raise _match_refused(match, _INITIAL_NEEDS) if match else _invalid("resourceVersionMatch", _INITIAL_NEEDS)
         if match and not initial:
             if match != "NotOlderThan":
-                raise _match_refused(match)
-            raise _invalid(
-                "resourceVersionMatch",
-                "Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
-            )
+                raise _match_refused(match, _MATCH_NEEDS)
+            raise _invalid("resourceVersionMatch", _MATCH_NEEDS)
         return
     if initial:
         raise _invalid("sendInitialEvents", "Forbidden: sendInitialEvents is forbidden for list")
@@ -98,12 +94,9 @@ def check_options(query: Mapping[str, str], *, watch: bool) -> None:
         )
 
 
-def _match_refused(match: str) -> ApiStatusError:
+def _match_refused(match: str, forbidden: str) -> ApiStatusError:
     """The error for a watch with a `resourceVersionMatch` that no watch may have."""
-    refused = _invalid(
-        "resourceVersionMatch",
-        "Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
-    )
+    refused = _invalid("resourceVersionMatch", forbidden)
     text = f'Unsupported value: "{match}": supported values: "NotOlderThan"'
     refused.details["causes"].append(
         {"reason": "FieldValueNotSupported", "message": text, "field": "resourceVersionMatch"}

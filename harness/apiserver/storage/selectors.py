@@ -46,9 +46,9 @@ def label_test(text: str) -> Test | None:
     Raises:
         ApiStatusError: 400, it cannot be parsed.
     """
-    parts = [_label_part(part, text) for part in _split(text) if part.strip()]
-    if not parts:
+    if not text.strip():
         return None
+    parts = [_label_part(part, text) for part in _split(text)]
     if len(parts) == 1:
         single = parts[0]
         return lambda obj: single(obj["metadata"].get("labels") or {})
@@ -65,6 +65,8 @@ def _split(text: str) -> list[str]:
 
 
 def _label_part(part: str, whole: str) -> Callable[[dict[str, str]], bool]:
+    if not part.strip():
+        raise bad_request("found ',', expected: !, identifier, or 'end of string'")
     if match := _SET.fullmatch(part):
         key = match["key"]
         values = frozenset(value.strip() for value in match["values"].split(","))
@@ -109,13 +111,14 @@ def field_test(text: str, key: tuple[str, str], extra: tuple[str, ...] = ()) -> 
         ApiStatusError: 400, it cannot be parsed, or the field is not selectable.
     """
     tests = []
-    for part in text.split(","):
+    for part in re.split(r"(?<!\\),", text):
         if not part.strip():
             continue
         match = re.fullmatch(r"\s*([^=!]+?)\s*(==|!=|=)\s*(.*?)\s*", part)
         if match is None:
             raise bad_request(f"invalid field selector: {part!r}; can't understand it: expected FIELD=VALUE")
         name, operator, value = match.groups()
+        value = _unescaped(value)
         if name not in _ALL_KINDS and name not in FIELDS.get(key, ()) and name not in extra:
             raise bad_request(_unselectable(name, key))
         tests.append(_field_part(tuple(name.split(".")), value, equal=operator != "!="))
@@ -124,6 +127,18 @@ def field_test(text: str, key: tuple[str, str], extra: tuple[str, ...] = ()) -> 
     if len(tests) == 1:
         return tests[0]
     return lambda obj: all(test(obj) for test in tests)
+
+
+def _unescaped(value: str) -> str:
+    """A value in which a backslash precedes commas, equals signs and backslashes.
+
+    Raises:
+        ApiStatusError: 400, a backslash precedes another character.
+    """
+    wrong = re.search(r"\\[^\\,=]|\\$", re.sub(r"\\[\\,=]", "", value))
+    if wrong is not None:
+        raise bad_request(f"invalid field selector: invalid escape sequence: {wrong[0]}")
+    return re.sub(r"\\([\\,=])", r"\1", value)
 
 
 def _unselectable(name: str, key: tuple[str, str]) -> str:

@@ -60,6 +60,7 @@ from seatrial.harness.apiserver.validation.registration import (
     check_runtime_class,
 )
 from seatrial.harness.apiserver.validation.service_ranges import address_name, check_address, check_service_range
+from seatrial.harness.apiserver.validation.statuses import STATUS_CHECKS
 from seatrial.harness.apiserver.validation.volumes import (
     check_attributes_class,
     check_claim,
@@ -105,6 +106,8 @@ def validate(group: str, kind: str, obj: Object, old: Object | None = None, *, s
     if subresource:
         if (group, kind, subresource) == ("", "Node", "status"):
             check_node_status(obj, causes)
+        elif subresource == "status" and (group, kind) in STATUS_CHECKS:
+            STATUS_CHECKS[group, kind](obj, causes)
         elif kind == "CertificateSigningRequest" and old is not None:
             check_conditions(obj, old, causes)
         return causes

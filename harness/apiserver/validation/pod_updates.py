@@ -7,7 +7,15 @@ adds a diff, which is omitted here.
 from typing import Any
 
 from seatrial.harness.apiserver.defaults.qos import qos_class
-from seatrial.harness.apiserver.field_errors import Causes, forbidden, immutable, invalid, required
+from seatrial.harness.apiserver.field_errors import (
+    Causes,
+    duplicate,
+    forbidden,
+    immutable,
+    invalid,
+    not_found,
+    required,
+)
 from seatrial.harness.apiserver.names import Object
 from seatrial.harness.apiserver.validation.placement import check_tolerations
 from seatrial.harness.apiserver.validation.pods import MAX_SECONDS, check_pod_spec
@@ -83,7 +91,7 @@ def check_pod_resize(pod: Object, old: Object, causes: Causes) -> None:
         put_back.append({**container, "resources": was.get("resources")})
     if not _is_same({**spec, "containers": put_back}, before):
         causes.append(forbidden("spec", "only cpu and memory resources are mutable"))
-    if (quality := qos_class(spec)) != qos_class(before):
+    if qos_class(spec) != (quality := qos_class(before)):
         causes.append(invalid("spec", quality, "Pod QOS Class may not change as a result of resizing"))
 
 
@@ -100,7 +108,15 @@ def check_ephemeral_containers(pod: Object, old: Object, causes: Causes) -> None
         elif now[name] != entry:
             problem = "existing ephemeral containers may not be changed"
             causes.append(forbidden(f"{path}[{index}]", f'{problem}: "{name}"'))
+    names = {entry.get("name") for part in ("containers", "initContainers") for entry in spec.get(part) or ()}
+    targets = set(names)
     for index, entry in enumerate(spec.get("ephemeralContainers") or ()):
+        if entry.get("name") in names:
+            causes.append(duplicate(f"{path}[{index}].name", entry["name"]))
+        names.add(entry.get("name"))
+        target = entry.get("targetContainerName")
+        if target and target not in targets:
+            causes.append(not_found(f"{path}[{index}].targetContainerName", target))
         for field in ("name", "image"):
             if not entry.get(field):
                 causes.append(required(f"{path}[{index}].{field}"))

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from seatrial.harness.apiserver import errors
+from seatrial.harness.apiserver.field_errors import forbidden, invalid, message
 from seatrial.harness.apiserver.storage.store import Item, Object
 from seatrial.harness.apiserver.storage.watch import Reader
 from seatrial.harness.apiserver.streams.responses import Streaming
@@ -27,6 +28,7 @@ def read_log(
     Raises:
         ApiStatusError: 400, no such container, it has not started, or an option is invalid.
     """
+    _check_options(query, pod.key[1])
     container = container_of(pod.obj, query.get("container", ""))
     state = _state(pod.obj, container)
     if query.get("previous", "") in _TRUE and not state.get("restartCount"):
@@ -152,6 +154,23 @@ def _cut(data: bytes, query: Mapping[str, str], started: str, now: float) -> byt
         lines = [started.encode() + b" " + line for line in lines]
     data = b"".join(lines)
     return data[: _number(query, "limitBytes")] if "limitBytes" in query else data
+
+
+def _check_options(query: Mapping[str, str], pod: str) -> None:
+    """
+    Raises:
+        ApiStatusError: 422, a number is too small, or both kinds of a start are given.
+    """
+    causes = [
+        invalid(name, int(query[name]), f"must be greater than {'or equal to 0' if not least else '0'}")
+        for name, least in (("tailLines", 0), ("limitBytes", 1), ("sinceSeconds", 1))
+        if query.get(name, "").lstrip("-").isdigit() and int(query[name]) < least
+    ]
+    if "sinceSeconds" in query and "sinceTime" in query:
+        causes.append(forbidden("[]", "at most one of `sinceTime` or `sinceSeconds` may be specified"))
+    if causes:
+        rows = [{"reason": cause.reason, "message": cause.message, "field": cause.field} for cause in causes]
+        raise errors.invalid("PodLogOptions", "", pod, message("PodLogOptions", pod, causes), rows)
 
 
 def _number(query: Mapping[str, str], name: str) -> int:

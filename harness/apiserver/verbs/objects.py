@@ -17,6 +17,7 @@ from seatrial.harness.apiserver.attempts import GeneratedIdentity, Pending
 from seatrial.harness.apiserver.defaults.initial_status import set_initial_status
 from seatrial.harness.apiserver.discovery.resources import BUILT_IN, Resource
 from seatrial.harness.apiserver.errors import ApiStatusError
+from seatrial.harness.apiserver.field_errors import invalid, message
 from seatrial.harness.apiserver.patching.apply import ApplyConflict, apply, first_undeclared
 from seatrial.harness.apiserver.patching.managed_fields import WriteLedger, touches_managed_fields
 from seatrial.harness.apiserver.patching.patch import (
@@ -28,7 +29,7 @@ from seatrial.harness.apiserver.patching.patch import (
 )
 from seatrial.harness.apiserver.request.options import CONTROLLER_MANAGER, DeleteOptions, Options, grace_of, write_of
 from seatrial.harness.apiserver.request.request import check_kind
-from seatrial.harness.apiserver.schemas.shapes import TypeMismatch, conform, report_unknown_fields
+from seatrial.harness.apiserver.schemas.shapes import TypeMismatch, conform, report_unknown_fields, unknown_fields
 from seatrial.harness.apiserver.storage.store import Collection, CollectionKey, Item, Key, Object, Store
 from seatrial.harness.apiserver.verbs import field_owners, patch_errors
 from seatrial.harness.apiserver.verbs.field_owners import schema_of
@@ -70,6 +71,26 @@ def check_preconditions(resource: Resource, item: Item, options: DeleteOptions) 
             f" record ({metadata['resourceVersion']}). The object might have been modified"
         )
         raise errors.conflict(resource.plural, resource.group, item.key[1], why)
+
+
+def _check_deletion_fields(resource: Resource, old: Item, metadata: Object) -> None:
+    """
+    Raises:
+        ApiStatusError: 422, the writer sets what only a deletion sets.
+    """
+    before = old.obj["metadata"]
+    wrong = [
+        field
+        for field in ("deletionTimestamp", "deletionGracePeriodSeconds")
+        if metadata.get(field) is not None and metadata[field] != before.get(field)
+        and (field not in before or field != "deletionTimestamp")
+    ]  # fmt: skip
+    if wrong:
+        causes = [invalid(f"metadata.{field}", metadata[field], "field is immutable") for field in wrong]
+        rows = [{"reason": cause.reason, "message": cause.message, "field": cause.field} for cause in causes]
+        kind = errors.qualified(resource.kind, resource.group)
+        text = message(kind, old.key[1], causes)
+        raise errors.invalid(resource.kind, resource.group, old.key[1], text, rows)
 
 
 class Objects:
@@ -239,7 +260,11 @@ class Objects:
         check_kind(resource, body)
         metadata = body.setdefault("metadata", {})
         name = metadata.get("name")
-        if name and name != key[1]:
+        if not name:
+            raise errors.bad_request(
+                f"the name of the object ({key[1]} based on URL) was undeterminable: name must be provided"
+            )
+        if name != key[1]:
             raise errors.bad_request(f"the name of the object ({name}) does not match the name on the URL ({key[1]})")
         self._set_namespace(resource, key[0], metadata)
         old = self.conversions.seen(resource, self.find(resource, key), options.attempt)
@@ -295,15 +320,33 @@ class Objects:
             raise errors.of_patch(error.reason, str(error)) from error
         if not isinstance(body, dict) or body.get("metadata") is None:
             raise errors.bad_request("the patched object: expected an object with metadata, found none")
+        strategic = patch if kind == STRATEGIC_MERGE_PATCH and resource.custom is None else None
+        if strategic is not None:  # upstream decodes the fields only
+            body = {**body, "apiVersion": resource.api_version, "kind": resource.kind}
         check_kind(resource, body)
+        body = self._conform_patched(resource, body, strategic, options, old.obj)
+        return self._replace(resource, old, body, options, subresource, patched=True), False
+
+    def _conform_patched(
+        self, resource: Resource, body: Object, strategic: Any, options: Options, old: Object
+    ) -> Object:
+        """The patched object in the shape of its kind. `strategic` is the patch if it is a strategic merge patch.
+
+        Raises:
+            ApiStatusError: 422, a field is unknown and not ignored, or has a value of a wrong type.
+        """
+        custom = resource.custom is not None
         try:
-            body = self._conform(resource, body, options, old.obj)
+            shaped, unknown = conform(resource.api_version, resource.kind, body, custom=custom, trusted=old)
         except ApiStatusError as error:
             if isinstance(error.__cause__, TypeMismatch):
-                strategic = patch if kind == STRATEGIC_MERGE_PATCH and resource.custom is None else None
                 raise patch_errors.of_mismatch(error.__cause__, body, strategic) from error
             raise
-        return self._replace(resource, old, body, options, subresource), False
+        if unknown and options.field_validation == "Strict":
+            raise patch_errors.of_problems(unknown_fields(unknown), body, strategic)
+        if unknown:
+            report_unknown_fields(resource.kind, resource.version, unknown, options.field_validation, options.warnings)
+        return shaped
 
     def _conform(self, resource: Resource, body: Object, options: Options, old: Object | None = None) -> Object:
         body, unknown = conform(
@@ -395,6 +438,7 @@ class Objects:
         subresource: str,
         *,
         entries: list[Object] | None = None,
+        patched: bool = False,
     ) -> Item:
         before, metadata = old.obj["metadata"], dict(body["metadata"])
         brought = metadata.pop("managedFields", None)
@@ -403,7 +447,7 @@ class Objects:
             raise errors.modified(resource.plural, resource.group, old.key[1])
         uid = metadata.get("uid")
         if uid and uid != before["uid"]:
-            if entries is not None:  # an apply
+            if entries is not None or patched:
                 text = f'Invalid value: "{uid}": field is immutable'
                 kind = errors.qualified(resource.kind, resource.group)
                 raise errors.invalid(
@@ -415,8 +459,11 @@ class Objects:
             raise errors.conflict(resource.plural, resource.group, old.key[1], why)
         if metadata.get("name", old.key[1]) != old.key[1] or (metadata.get("namespace") or "") != old.key[0]:
             raise errors.bad_request(
-                "metadata.name and metadata.namespace: expected them unchanged, they are immutable"
+                f"the name of the object ({metadata['name']}) does not match the name on the URL ({old.key[1]})"
+                if metadata.get("name", old.key[1]) != old.key[1]
+                else "the namespace of the provided object does not match the namespace sent on the request"
             )
+        _check_deletion_fields(resource, old, metadata)
         for fixed in (
             "name", "namespace", "uid", "creationTimestamp", "resourceVersion", "generation", "deletionTimestamp",
             "deletionGracePeriodSeconds", "generateName",
@@ -493,9 +540,9 @@ class Objects:
             finalizers.append("foregroundDeletion")
         if options.propagation == "Orphan" and "orphan" not in finalizers:
             finalizers.append("orphan")
-        if options.dry_run:
-            return old, not grace and not finalizers
         held = bool(finalizers) or (resource.kind == "Namespace" and bool(old.obj.get("spec", {}).get("finalizers")))
+        if options.dry_run:
+            return old, not grace and not held
         if not grace and not held:
             return self.collection(resource).remove(key) or old, True
         if "deletionTimestamp" in metadata and grace >= metadata.get("deletionGracePeriodSeconds", 0):

@@ -4,6 +4,7 @@ Follows `apiserver/pkg/endpoints/handlers/patch.go`. The problem of a strategic 
 `apimachinery/pkg/runtime/converter.go` does, that of the other patches as the JSON decoder does.
 """
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import orjson
@@ -22,6 +23,14 @@ def of_mismatch(mismatch: TypeMismatch, patched: Any, strategic_patch: Any = Non
         cause = invalid("patch", go_text(strategic_patch), _restoring(mismatch))
     else:
         cause = invalid("patch", orjson.dumps(patched).decode(), mismatch.message())
+    detail = {"reason": cause.reason, "message": cause.message, "field": cause.field}
+    return errors.invalid("", "", "", message("", "", [cause]), [detail])
+
+
+def of_problems(problems: Sequence[str], patched: Any, strategic_patch: Any = None) -> ApiStatusError:
+    """The error for a patched object with unknown or duplicate fields, where they are neither ignored nor warned of."""
+    value = orjson.dumps(patched).decode() if strategic_patch is None else go_text(strategic_patch)
+    cause = invalid("patch", value, f"strict decoding error: {', '.join(problems)}")
     detail = {"reason": cause.reason, "message": cause.message, "field": cause.field}
     return errors.invalid("", "", "", message("", "", [cause]), [detail])
 

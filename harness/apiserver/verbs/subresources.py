@@ -6,13 +6,16 @@ import msgspec
 
 from seatrial.harness.apiserver import errors
 from seatrial.harness.apiserver.discovery.resources import Resource
+from seatrial.harness.apiserver.errors import ApiStatusError
 from seatrial.harness.apiserver.patching.patch import PatchError, json_patch, merge_patch
 from seatrial.harness.apiserver.request.options import DeleteOptions
-from seatrial.harness.apiserver.schemas.shapes import conform
+from seatrial.harness.apiserver.request.request import check_delete_options
+from seatrial.harness.apiserver.schemas.shapes import TypeMismatch, conform, report_unknown_fields, unknown_fields
 from seatrial.harness.apiserver.storage.store import Item, Key, Object
 from seatrial.harness.apiserver.verbs.objects import Objects, check_preconditions
+from seatrial.harness.apiserver.verbs.patch_errors import of_mismatch, of_problems
 from seatrial.harness.label_selectors import LabelSelector
-from seatrial.scheduler.api.transport import JSON_PATCH
+from seatrial.scheduler.api.transport import JSON_PATCH, STRATEGIC_MERGE_PATCH
 
 BUDGETS = ("policy", "poddisruptionbudgets")
 
@@ -91,6 +94,7 @@ def evict(objects: Objects, pods: Resource, key: Key, body: Object, *, dry_run: 
     _check_name(body.get("metadata") or {}, key, "Eviction")
     item = objects.find(pods, key)
     requested: dict[str, Any] = body.get("deleteOptions") or {}
+    check_delete_options(requested)
     options = DeleteOptions(
         grace=requested.get("gracePeriodSeconds"),
         uid=(requested.get("preconditions") or {}).get("uid", ""),
@@ -122,7 +126,7 @@ def disrupted(pod: Object, reason: str, message: str, now: str) -> Object:
 
 
 def _check_name(metadata: Object, key: Key, kind: str) -> None:
-    if metadata.get("name", key[1]) != key[1]:
+    if metadata.get("name", key[1] if kind == "Binding" else "") != key[1]:
         raise errors.bad_request(f"name in URL does not match name in {kind} object")
 
 
@@ -197,8 +201,10 @@ def scale_of(resource: Resource, item: Item) -> Object:
     return scale
 
 
-def patched_scale(scale: Object, kind: str, patch: Any) -> Object:
+def patched_scale(scale: Object, kind: str, patch: Any, strictness: str, warnings: list[str]) -> Object:
     """The Scale after a patch. Scale has no lists, so a strategic merge patch is a merge patch.
+
+    `strictness` is what happens to unknown fields, as in `Options`.
 
     Raises:
         ApiStatusError: the patch does not apply, or the result is not a Scale.
@@ -209,8 +215,32 @@ def patched_scale(scale: Object, kind: str, patch: Any) -> Object:
         raise errors.of_patch(error.reason, str(error)) from error
     if not isinstance(found, dict):
         raise errors.bad_request("the patched Scale: expected an object, found another type")
-    shaped, _ = conform("autoscaling/v1", "Scale", found)
+    strategic = patch if kind == STRATEGIC_MERGE_PATCH else None
+    try:
+        shaped, unknown = conform("autoscaling/v1", "Scale", found)
+    except ApiStatusError as error:
+        if isinstance(error.__cause__, TypeMismatch):
+            raise of_mismatch(error.__cause__, found, strategic) from error
+        raise
+    if unknown and strictness == "Strict":
+        raise of_problems(unknown_fields(unknown), found, strategic)
+    report_unknown_fields("Scale", "v1", unknown, strictness, warnings)
     return dict(shaped)
+
+
+def check_put_scale(scale: Object, name: str) -> None:
+    """
+    Raises:
+        ApiStatusError: 400, the object is no Scale, or the Scale of another object.
+    """
+    if scale.get("kind", "Scale") != "Scale" or scale.get("apiVersion", "autoscaling/v1") != "autoscaling/v1":
+        raise errors.bad_request(
+            f"{scale.get('kind')} in version {str(scale.get('apiVersion'))!r} cannot be handled as a Scale:"
+            " expected autoscaling/v1, Kind=Scale"
+        )
+    given = (scale.get("metadata") or {}).get("name")
+    if given and given != name:
+        raise errors.bad_request(f"the name of the object ({given}) does not match the name on the URL ({name})")
 
 
 def rescaled(resource: Resource, item: Item, scale: Object) -> Object:

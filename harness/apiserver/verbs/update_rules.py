@@ -11,7 +11,10 @@ def narrowed(resource: Resource, old: Object, body: Object, metadata: dict[str, 
     before = old["metadata"]
     match subresource:
         case "status":
-            changed = {**old, "status": body.get("status"), "metadata": _status_metadata(before, metadata)}
+            kept = _status_metadata(before, metadata)
+            if resource.key == ("apps", "deployments"):  # as upstream's strategy
+                kept = {**{name: field for name, field in kept.items() if name != "labels"}, **_labels(before)}
+            changed = {**old, "status": body.get("status"), "metadata": kept}
             if changed["status"] is None:
                 changed.pop("status")
         case "approval":
@@ -35,6 +38,8 @@ def narrowed(resource: Resource, old: Object, body: Object, metadata: dict[str, 
                 changed.pop("status", None)
                 if "status" in old:
                     changed["status"] = old["status"]
+            if resource.key == ("", "namespaces"):  # only `finalize` changes them
+                changed["spec"] = {**(body.get("spec") or {}), "finalizers": old.get("spec", {}).get("finalizers", [])}
     return changed
 
 
@@ -47,6 +52,10 @@ def settable(resource: Resource, config: Object, subresource: str) -> Object:
             config["metadata"] = metadata
         return config
     return {name: field for name, field in config.items() if name != "status" or not resource.has_status}
+
+
+def _labels(metadata: dict[str, Any]) -> dict[str, Any]:
+    return {"labels": metadata["labels"]} if "labels" in metadata else {}
 
 
 def _status_metadata(before: dict[str, Any], requested: dict[str, Any]) -> dict[str, Any]:

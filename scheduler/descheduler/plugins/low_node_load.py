@@ -279,7 +279,8 @@ class LowNodeLoad(Balance):
             over = load.over(prod=eviction_pass.prod)
             candidates = [pod for pod in load.pods if self._is_candidate(load, pod, prod=eviction_pass.prod)]
             score = partial(usage_score, load, over=over, weights=weights, prod=eviction_pass.prod)
-            candidates.sort(key=eviction_order(score))
+            order = eviction_order(score)
+            candidates.sort(key=lambda pod: (order(pod), pod.key))
             for pod in candidates:
                 if not load.over(prod=eviction_pass.prod):
                     self._detectors.pop((pool.name, load.node.name), None)

@@ -51,6 +51,16 @@ def test_jobs_of_one_owner_stand_together(owners: dict[int, str], want: str) -> 
     assert "".join(migration.name for migration in sort_jobs(state, found)) == want
 
 
+def test_of_equal_pods_the_newest_job_is_first() -> None:
+    """RSV-R68: the names of the pods do not count."""
+    state = ClusterState()
+    found = [job(str(number), f"p{number}", age=9 - number) for number in range(3)]
+    for number, migration in enumerate(found):
+        state.set_pod(pod(f"p{number}", "n1"))
+        state.set_job(migration)
+    assert "".join(migration.name for migration in sort_jobs(state, found)) == "210"
+
+
 def test_an_owner_that_is_migrating_goes_first() -> None:
     """E8d."""
     state, found = ten_jobs({4: "a", 8: "a"})

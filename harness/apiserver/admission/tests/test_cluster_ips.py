@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from seatrial.harness.apiserver.controllers.tests.bench import Bench, running
+from seatrial.scheduler.api.transport import MERGE_PATCH
 
 
 def service(name: str, port: int = 80, **spec: Any) -> dict[str, Any]:
@@ -101,3 +102,14 @@ def test_a_dry_run_allocates_nothing() -> None:
         response = bench.call("POST", bench.path("services") + "?dryRun=All", service("a"))
         assert b"10.96.1.0" in response.body
         assert make(bench, "b")["clusterIP"] == "10.96.1.0"
+
+
+def test_an_update_that_is_not_stored_leaves_the_stored_node_port() -> None:
+    """The patched object shares its ports with the stored one, and a type without node ports drops them."""
+    with running(nodes=0) as bench:
+        make(bench, "a", type="NodePort", ports=[{"port": 80, "nodePort": 30999}])
+        path = bench.path("services", "a") + "?dryRun=All"
+        answer = bench.call("PATCH", path, {"spec": {"type": "ClusterIP"}}, MERGE_PATCH)
+        assert (answer.code, b"nodePort" in answer.body) == (200, False)
+        bench.delete("services", "a")
+        make(bench, "b", type="NodePort", ports=[{"port": 80, "nodePort": 30999}])  # the port is free again

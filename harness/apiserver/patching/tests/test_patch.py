@@ -92,7 +92,7 @@ def test_json_patch(doc: Json, ops: Json, want: Json) -> None:
         pytest.param([{"op": "test", "path": "/a", "value": True}], "Invalid", "test failed", id="true-is-not-one"),
         pytest.param([{"op": "remove", "path": "/b"}], "Invalid", 'missing path: "/b"', id="remove-nothing"),
         pytest.param(
-            [{"op": "replace", "path": "/b", "value": 1}], "Invalid", 'missing path: "/b"', id="replace-nothing"
+            [{"op": "replace", "path": "/b/c", "value": 1}], "Invalid", 'missing path: "/b/c"', id="replace-no-parent"
         ),
         pytest.param([{"op": "add", "path": "/b/c", "value": 1}], "Invalid", 'missing path: "/b/c"', id="no-parent"),
         pytest.param([{"op": "add", "path": "/l/9", "value": 1}], "Invalid", "invalid index: 9", id="past-the-end"),
@@ -176,13 +176,6 @@ CONDITIONS = {"status": {"conditions": [{"type": "A", "status": "0"}, {"type": "
             {"metadata": {"labels": {"$patch": "delete"}}},
             {"metadata": {"labels": {}}},
             id="delete-a-maps-contents",
-        ),
-        pytest.param(
-            POD,
-            {"metadata": {"labels": {"a": "1"}}},
-            {"metadata": {"labels": {"$patch": "merge", "b": "2"}}},
-            {"metadata": {"labels": {"a": "1", "b": "2"}}},
-            id="merge-said-aloud",
         ),
         pytest.param(
             POD,
@@ -320,9 +313,7 @@ def test_strategic_merge(schema: SchemaNode, doc: Json, patch: Json, want: Json)
         pytest.param(
             {"spec": {"$setElementOrder/containers": "a"}}, "format of setElementOrder list", id="order-no-list"
         ),
-        pytest.param(
-            {"metadata": {"$deleteFromPrimitiveList/finalizers": "a"}}, "format of primitive list", id="delete-no-list"
-        ),
+        pytest.param({"metadata": {"$patch": "merge"}}, "unknown patch type: merge", id="merge-a-map"),
     ],
 )
 def test_strategic_merge_refused(patch: Json, message: str) -> None:
@@ -373,11 +364,21 @@ operations = st.one_of(
 )
 
 
+def _as_upstream(doc: Json, op: Json) -> Json:
+    """The operation; kube-apiserver also replaces a member that is not there, as if it were added."""
+    parent, _, member = op["path"].rpartition("/")
+    name = member.replace("~1", "/").replace("~0", "~")
+    found = jsonpointer.resolve_pointer(doc, parent, None)
+    return {**op, "op": "add"} if op["op"] == "replace" and isinstance(found, dict) and name not in found else op
+
+
 @settings(max_examples=300)
 @given(objects, st.lists(operations, max_size=3))
 def test_json_patch_agrees_with_the_package(doc: Json, ops: Json) -> None:
     try:
-        want = jsonpatch.apply_patch(doc, ops)
+        want = doc
+        for op in ops:
+            want = jsonpatch.apply_patch(want, [_as_upstream(want, op)])
     except (jsonpatch.JsonPatchException, jsonpointer.JsonPointerException, TypeError):
         with pytest.raises(PatchError):
             json_patch(doc, ops)

@@ -55,13 +55,20 @@ def test_labels(selector: str, matches: bool) -> None:
     assert test(labelled(LABELS)) is matches
 
 
-@pytest.mark.parametrize("selector", ["", ",", " "])
+@pytest.mark.parametrize("selector", [",", "a,", "a,,b"])
+def test_a_selector_has_no_empty_requirement(selector: str) -> None:
+    with pytest.raises(ApiStatusError, match="found ','"):
+        label_test(selector)
+
+
+@pytest.mark.parametrize("selector", ["", " "])
 def test_an_empty_selector_is_none(selector: str) -> None:
     assert label_test(selector) is None
 
 
 @pytest.mark.parametrize(
-    "selector", ["=x", "a=b=c", "a in b", "a in (b", "a ~ b", "-a=b", "a>x", "a&b", "a in ()(", "!a=b", "a//b", "a=-"]
+    "selector",
+    ["=x", "a=b=c", "a in b", "a in (b", "a ~ b", "-a=b", "a>x", "a&b", "a in ()(", "!a=b", "a//b", "a=-"],
 )
 def test_invalid_label_selectors(selector: str) -> None:
     with pytest.raises(ApiStatusError, match="unable to parse requirement") as refused:

@@ -83,7 +83,7 @@ def test_a_field_selector_shows_pods_bound_to_a_node(api: Api) -> None:
 def test_a_watch_of_one_object_or_namespace_sees_no_others(api: Api) -> None:
     api.do("POST", "/api/v1/namespaces", {"metadata": {"name": "other"}})
     since = str(api.version)
-    one = api.watch(f"{CONFIGS}/a", resourceVersion=since)
+    one = api.watch(CONFIGS, resourceVersion=since, fieldSelector="metadata.name=a")
     default = api.watch(CONFIGS, resourceVersion=since)
     everywhere = api.watch("/api/v1/configmaps", resourceVersion=since)
     for name in ("a", "b"):

@@ -194,10 +194,14 @@ def test_generation_counts_changes_of_the_spec_alone(api: Api) -> None:
 @pytest.mark.parametrize(
     ("change", "code", "message"),
     [
-        pytest.param({"metadata": {"uid": "other"}}, 409, "Precondition failed: UID in precondition", id="uid"),
+        pytest.param(
+            {"metadata": {"uid": "other"}}, 422, 'metadata.uid: Invalid value: "other": field is immutable', id="uid"
+        ),
         pytest.param({"spec": {"nodeName": "n"}}, 422, "pod updates may not change fields other than", id="node"),
         pytest.param({"spec": {"containers": []}}, 422, "spec.containers", id="no-containers"),
-        pytest.param({"metadata": {"name": "q"}}, 400, "metadata.name", id="name"),
+        pytest.param({"metadata": {"name": "q"}}, 400, "the name of the object (q) does not match", id="name"),
+        pytest.param({"metadata": {"namespace": "q"}}, 400, "the namespace of the provided object", id="namespace"),
+        pytest.param({"metadata": {"deletionTimestamp": "2030-01-01T00:00:00Z"}}, 422, "is immutable", id="deletion"),
     ],
 )
 def test_immutable_metadata_cannot_change(api: Api, change: Object, code: int, message: str) -> None:
@@ -270,8 +274,11 @@ def test_the_four_kinds_of_patch(api: Api, kind: str, patch: object) -> None:
                      id="strategic-text-as-metadata"),
         pytest.param(STRATEGIC_MERGE_PATCH, {"metadata": {"labels": {"a": 1}}}, "", 422,
                      '"map[metadata:map[labels:map[a:1]]]": cannot convert int64 to string', id="strategic-number"),
-        pytest.param(MERGE_PATCH, {"spec": {"foo": 1}}, "?fieldValidation=Strict", 400, 'unknown field "spec.foo"',
+        pytest.param(MERGE_PATCH, {"spec": {"foo": 1}}, "?fieldValidation=Strict", 422, 'unknown field "spec.foo"',
                      id="an-unknown-field"),
+        pytest.param(STRATEGIC_MERGE_PATCH, {"spec": {"foo": 1}}, "?fieldValidation=Strict", 422,
+                     ' "" is invalid: patch: Invalid value: "map[spec:map[foo:1]]": strict decoding error:',
+                     id="strategic-unknown-field"),
     ],
 )  # fmt: skip
 def test_patches_that_are_refused(  # noqa: PLR0917

@@ -147,7 +147,7 @@ SETS = "/apis/apps/v1/namespaces/default/replicasets"
         pytest.param({"metadata": {"resourceVersion": "1"}}, MERGE_PATCH, 409, 1, id="of-another-revision"),
         pytest.param({"spec": {"replicas": 2}}, APPLY_PATCH, 400, 1, id="an-apply-without-a-kind"),
         pytest.param([], MERGE_PATCH, 400, 1, id="a-list"),
-        pytest.param({"spec": 7}, MERGE_PATCH, 400, 1, id="a-spec-that-is-none"),
+        pytest.param({"spec": 7}, MERGE_PATCH, 422, 1, id="a-spec-that-is-none"),
     ],
 )
 def test_patches_of_a_scale(patch: Any, kind: str, code: int, replicas: int) -> None:
