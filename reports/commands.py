@@ -13,6 +13,7 @@ from seatrial.reports.collect import Collection, collect, fingerprint
 from seatrial.reports.compare import Comparison, FigureChange
 from seatrial.reports.compare import compare as hold_against
 from seatrial.reports.figures import short
+from seatrial.reports.matrix import filled_in
 from seatrial.reports.matrix import matrix as table_of
 from seatrial.reports.policy import read_policy
 from seatrial.reports.release import release_of
@@ -136,19 +137,35 @@ def _moved(figure: FigureChange) -> str:
     return f"{figure.name}{of}: {short(figure.base)} -> {short(figure.new)} {figure.unit}{ratio}"
 
 
-def matrix(*folders: Path, output: Path | None = None) -> int:
+def matrix(
+    *folders: Path,
+    output: Path | None = None,
+    into: Annotated[list[Path] | None, Parameter(negative="")] = None,
+) -> int:
     """Print the table suite by backend of several runs as Markdown, with failures and the reasons of skips.
 
     Args:
         folders: Run folders, or folders that hold run folders. Of a case in several runs on the same backend with the
             same subject, the newest verdict counts.
         output: File to write instead of standard output.
+        into: A page with `<!-- matrix: table -->` or `<!-- matrix: reasons -->`, each followed by `<!-- end -->`: what
+            stands between the two is replaced. May be given several times.
     """
     if not folders:
         raise UsageError("matrix: expected run folders, found none")
-    table = table_of(collect(folders).runs)
-    if output is None:
-        print(table, end="")
-    else:
-        output.write_text(table)
+    runs = collect(folders).runs
+    pages = {page: filled_in(_read_page(page), runs, name=str(page)) for page in into or ()}
+    for page, text in pages.items():
+        page.write_text(text)
+    if output is not None:
+        output.write_text(table_of(runs))
+    elif not pages:
+        print(table_of(runs), end="")
     return 0
+
+
+def _read_page(page: Path) -> str:
+    try:
+        return page.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"--into {page}: expected a page in Markdown, found {error}") from error

@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -129,6 +130,7 @@ def acquire(
         )
     request = PlaceRequest("" if want == ANY else want, cards, nics, tag, machine, whole, window)
     with _opened(lab, holder) as opened:
+        opened.on_wait = lambda why: print(f"seatrial: {why}; waiting up to {wait:g} s", file=sys.stderr, flush=True)
         if command:
             return _held_while(opened, request, command, wait)
         lease = opened.acquire_for(request, _duration(for_), wait=wait)

@@ -53,6 +53,8 @@ def nightly(
     check_writable("--results", results / "run")
     if place and lab is None:
         raise UsageError(f"--place {place}: expected the inventory of a lab: give --lab FILE or set ${VARIABLE}")
+    if not place:
+        _check_no_lab(lab, cards, window)
     name = dt.datetime.fromtimestamp(time.time(), dt.UTC).strftime("%Y-%m-%dT%H%M%SZ")
     folder = results / name
     command = [sys.executable, "-m", "seatrial", "run", "--long", "--report", str(folder), *arguments]
@@ -68,6 +70,17 @@ def nightly(
             status = status or HarnessError.exit_code
     _remove_old(results, keep)
     return status
+
+
+def _check_no_lab(lab: Path | None, cards: int, window: str) -> None:
+    """
+    Raises:
+        UsageError: a flag says how to hold devices, and none says which. $SEATRIAL_LAB alone is no such flag.
+    """
+    own_lab = lab is not None and str(lab) != os.environ.get(VARIABLE)
+    for flag, given in (("--lab", own_lab), ("--cards", cards != 1), ("--window", bool(window))):
+        if given:
+            raise UsageError(f"{flag}: expected --place MODEL beside it, as in --place h100; found none")
 
 
 def _push_command(push: str) -> list[str]:

@@ -35,7 +35,7 @@ def openb(
     curve: bool = False,
     plot: Path | None = None,
     check: bool = False,
-    scheduler_config: Path | None = None,
+    scheduler_config: list[Path] | None = None,
     json_: Annotated[bool, Parameter(name="--json", negative="")] = False,
 ) -> int:
     """Replay an openb GPU-sharing trace: pods arrive, each is placed once or fails once, and none leaves.
@@ -53,12 +53,19 @@ def openb(
         plot: Draw allocation and fragmentation against arrivals into this PNG file.
         check: Compare with the published results of the workload that the pod file is named after, which are means of
             10 seeds; exit with 1 if one is too far off.
-        scheduler_config: The scheduler's configuration file, for --policy scheduler.
+        scheduler_config: The scheduler's configuration file, for --policy scheduler. Several are replayed one after the
+            other, beside the scheduler without one, and are named after their files.
         json_: Print figures as JSON.
     """
     names = list(POLICIES) if policy == "all" else [SCHEDULER if policy == SCHEDULER else policy_named(policy).name]
-    if scheduler_config is not None and policy != SCHEDULER:
+    if scheduler_config and policy != SCHEDULER:
         raise UsageError(f"--scheduler-config needs --policy {SCHEDULER}, found --policy {policy}")
+    configs: list[Path | None] = [*scheduler_config] if scheduler_config else [None]
+    if scheduler_config and len(configs) > 1:
+        stems = [config.stem for config in scheduler_config]
+        if len(set(stems)) < len(stems):
+            raise UsageError(f"--scheduler-config: expected files with different names, found {', '.join(stems)}")
+        configs = [None, *configs]
     if check and load != 1.3:
         raise UsageError(f"--check compares with published results: expected --load 1.3, found --load {load:g}")
     if plot:
@@ -73,10 +80,12 @@ def openb(
                 name,
                 load=load,
                 seeds=range(seed, seed + seeds),
-                done=_progress(name, len(names) * seeds),
-                config=scheduler_config,
+                done=_progress(_named(name, config), len(names) * len(configs) * seeds),
+                config=config,
+                title=_named(name, config) if len(configs) > 1 else name,
             )
             for name in names
+            for config in configs
         ]
     comparisons = hold_against(workload_of(pods), {each.policy: each.allocated() for each in every}) if check else []
     if plot:
@@ -173,6 +182,11 @@ def _print_unplaced(rows: list[Difference], policy: str, beside: str) -> None:
         print(f"{row.workload:14}{sizes}; {lowest:+.2f} at {where} %")
 
 
+def _named(policy: str, config: Path | None) -> str:
+    """What a policy is called beside others; the scheduler's configurations by their files."""
+    return policy if config is None else config.stem
+
+
 def _progress(name: str, replays: int) -> Callable[[Outcome], None]:
     def done(outcome: Outcome) -> None:
         if replays > 3:  # some seconds in all
@@ -192,7 +206,9 @@ def _document(every: list[Series], load: float, comparisons: list[Comparison] | 
 
 
 def _print(every: list[Series], comparisons: list[Comparison], *, curve: bool) -> None:
-    columns = ("arrived_percent", "gpu_allocated_percent", "fragmented_percent", "unplaced_pods", "seconds")
+    columns = (
+        "arrived_percent", "gpu_allocated_percent", "fragmented_percent", "unplaced_pods", "seconds", "pods_per_second",
+    )  # fmt: skip
     print(f"{'policy':14}" + "".join(f"{column:>24}" for column in columns))
     for each in every:
         summary = each.summary()

@@ -243,6 +243,7 @@ class Lab:
         self._timing = timing or RealTiming()
         self.holder = holder or default_holder(os.environ)
         self.wait, self.window = 600.0, ""  # defaults of `place`
+        self.on_wait: Callable[[str], None] = lambda _: None  # called once by a request that must wait: for what
 
     @contextmanager
     def place(
@@ -292,13 +293,22 @@ class Lab:
         return place
 
     def acquire_for(self, request: PlaceRequest, seconds: float, *, wait: float) -> DeviceLease:
-        """A lease that is not renewed and that ends after `seconds`, or by `release`.
+        """A lease that is not renewed and that ends `seconds` after it was given, or by `release`.
+
+        The hooks of a whole machine run first, within that time.
 
         Raises:
-            LabError: as for `place`.
+            LabError: as for `acquire`.
         """
         claim = self._claimed(request, wait=wait, fixed=seconds)
         assert claim.lease is not None  # noqa: S101
+        place = Place(self, claim, claim.lease, lambda _: None)
+        try:
+            self._prepare(place)
+            place.check()
+        except BaseException:
+            place.give_back()
+            raise
         return claim.lease
 
     def release(self, token: int, *, force: bool = False) -> DeviceLease:
@@ -349,6 +359,9 @@ class Lab:
         deadline, pause = self._timing.monotonic() + wait, FIRST_POLL
         try:
             granted = claim.ask(request, fixed=fixed)  # a store that cannot be used at all is reported at once
+            if not granted and wait > 0:
+                ledger = rules.leave(self.snapshot().ledger, claim.key)
+                self.on_wait(f"no place for {request} is free; {rules.holders(ledger.leases, ledger.line)}")
             while not granted:
                 if self._timing.monotonic() >= deadline:
                     ledger = rules.leave(self.snapshot().ledger, claim.key)

@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from seatrial.harness.expectations import expectation_message
 from seatrial.harness.mutation.importing import apply
 from seatrial.harness.processes import MUTANT
 
@@ -61,8 +62,8 @@ class FirstFailure:
             judged = isinstance(error, AssertionError | pytest.fail.Exception)
             result.caught, result.verdict = True, "failed" if judged else "broken"
             result.by, result.case = item.nodeid, self._cases.get(item.nodeid, "")
-            said = str(error).strip().splitlines() or [""]
-            result.message = (said[0] if judged else f"{type(error).__name__}: {said[0]}")[:400]
+            said = expectation_message(call.excinfo) if judged else f"{type(error).__name__}: {error}"
+            result.message = next(iter(said.strip().splitlines()), "")[:400]
             result.seconds = round(time.perf_counter() - self._began, 2)
         return report
 

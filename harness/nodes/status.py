@@ -7,6 +7,8 @@ from typing import Any
 from seatrial.harness.nodes.pods import BoundPod, ContainerSeen, ResourceStatus
 from seatrial.harness.nodes.runtimes.protocol import ContainerState, Work
 from seatrial.scheduler.api.clock import from_rfc3339, rfc3339
+from seatrial.scheduler.api.core import ResourceRequirements
+from seatrial.scheduler.api.wire import ResourceList
 
 Manifest = dict[str, Any]
 
@@ -86,6 +88,9 @@ def container_status(work: Work, state: ContainerState, well: Mapping[str, bool]
     }
     if state.id:
         status["containerID"] = state.id
+    if state.state == "running" and plan is not None:
+        # kube-apiserver refuses to resize a pod whose running containers have no such entry.
+        status["resources"] = {part: amounts for part, amounts in _parts(plan.resources) if amounts}
     granted = work.granted_ids.get(state.name)
     if granted:
         status["allocatedResourcesStatus"] = [
@@ -96,6 +101,10 @@ def container_status(work: Work, state: ContainerState, well: Mapping[str, bool]
             for name, ids in granted.items()
         ]
     return status
+
+
+def _parts(resources: ResourceRequirements) -> tuple[tuple[str, ResourceList], ...]:
+    return ("requests", resources.requests), ("limits", resources.limits)
 
 
 def _ended_well(state: ContainerState) -> bool:

@@ -37,6 +37,7 @@ class Outcome:
             "unplaced_pods": int((~self.placed).sum()),
             **self._refusals(),
             "seconds": round(self.seconds, 3),
+            "pods_per_second": round(len(self.arrived) / self.seconds) if self.seconds else 0,
         }
 
     def _refusals(self) -> dict[str, float | int]:

@@ -55,8 +55,11 @@ def series(
     seeds: Sequence[int],
     done: Callable[[Outcome], None],
     config: Path | None = None,
+    title: str = "",
 ) -> Series:
     """Replay with each seed; `done` is called after each. `config`: the scheduler's, for the policy `scheduler`.
+
+    `title`: the name in the results, if not the policy's.
 
     Raises:
         UsageError: there is no such policy, or `config` is no configuration that the scheduler can use.
@@ -68,7 +71,7 @@ def series(
         figures.append(outcome.figures())
         curves.append(outcome.curve())
         done(outcome)
-    return Series(policy, seeds, figures, curves)
+    return Series(title or policy, seeds, figures, curves)
 
 
 def run(trace: Trace, policy: str, *, load: float, seed: int, config: Path | None = None) -> Outcome:

@@ -54,6 +54,10 @@ class SchedulerReplay:
 
     def arrive(self, shape: Shape) -> int | None:
         """Create a pod and let the scheduler decide. Returns the number of its node, None if it fits nowhere."""
+        return self.count(shape) if self.decide(shape) else None
+
+    def decide(self, shape: Shape) -> bool:
+        """Create a pod and let the scheduler decide; a pod that fits nowhere is deleted. Returns whether it fits."""
         self._pods += 1
         name = f"pod-{self._pods:06}"
         self._core.add_pod(name, self._specs[shape])
@@ -62,7 +66,10 @@ class SchedulerReplay:
             bound += self._core.decide()
         if not bound:
             self._core.remove_pod(name)
-            return None
+        return bool(bound)
+
+    def count(self, shape: Shape) -> int:
+        """Count what the pod that was placed last takes of its node. Returns the node's number."""
         where, annotations = self._core.last
         number = self._numbers[where]
         self.states.cpu[number] -= shape.cpu_milli
@@ -96,8 +103,9 @@ def replay(
     seconds = 0.0
     for shape in order:
         start = clock()
-        number = run.arrive(shape)
+        fits = run.decide(shape)
         seconds += clock() - start
+        number = run.count(shape) if fits else None
         placed.append(number is not None)
         if number is not None:
             log.append((number, int(run.states.cpu[number]), run.states.cards[number].copy()))

@@ -24,6 +24,8 @@ START_WITHIN = 60.0
 LAST_LINES = 30
 PORT_TAKEN = "cannot listen"  # logged by our scheduler if another process took the port
 TRIES = 3
+MAX_CRASHES = 8  # in cases one after the other; then it is not started again
+_GO_CRASH = ("panic: ", "fatal error: ")  # begin the line before the stacks of a Go program
 
 
 def our_command(kubeconfig: Path, seed: int, config: Path | None = None) -> list[str]:
@@ -59,6 +61,8 @@ class ProcessSubject(Subject):
         self._process: subprocess.Popen[bytes] | None = None
         self._said_before = 0  # how much of the log is from before the last start
         self._killed = False  # by `kill`, and not started again
+        self._was_up = False  # at the end of a case; a program that never was has wrong flags
+        self._crashes = 0  # in cases one after the other
 
     def __enter__(self) -> Self:
         if self._log_file is None:
@@ -115,6 +119,21 @@ class ProcessSubject(Subject):
     def ensure_started(self) -> None:
         if self._killed:
             self.start_again()
+        elif not self.crash():
+            self._was_up, self._crashes = True, 0
+        elif self._was_up and self._crashes < MAX_CRASHES:
+            self._crashes += 1
+            self.start_again()
+
+    def crash(self) -> str:
+        assert self._process is not None  # noqa: S101
+        code = self._process.poll()
+        if code is None or self._killed:
+            return ""
+        lines = self.log()[self._said_before :].splitlines()
+        why = next((f": {line}" for line in reversed(lines) if line.startswith(_GO_CRASH)), "")
+        last = "\n".join(lines[-LAST_LINES:])
+        return f"subject {self.name!r} ended with status {code}{why}; its last log lines:\n{last}"
 
     @contextmanager
     def troubled(self) -> Iterator[Link]:
@@ -155,10 +174,8 @@ class ProcessSubject(Subject):
 
     def check(self) -> None:
         assert self._process is not None  # noqa: S101
-        code = self._process.poll()
-        if code is not None:
-            last = "\n".join(self.log().splitlines()[-LAST_LINES:])
-            raise SubjectError(f"subject {self.name!r} ended with status {code}; its last log lines:\n{last}")
+        if self._process.poll() is not None:
+            raise SubjectError(self.crash() or f"subject {self.name!r} was killed and not started again")
 
     def _wait_until_ready(self) -> None:
         deadline = time.monotonic() + START_WITHIN  # a real process: real time is the only one it has

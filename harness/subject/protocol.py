@@ -61,11 +61,15 @@ class Subject(ABC):
         """
 
     def ensure_started(self) -> None:  # noqa: B027 not every subject can be killed
-        """Start it again if it was killed and not started: for the cases after one that failed in between.
+        """Start it again if it was killed and not started, or ended by itself: for the cases after this one.
 
         Raises:
             SubjectError: it did not start.
         """
+
+    def crash(self) -> str:
+        """How it ended by itself, with its last log lines; empty if it runs or was killed on purpose."""
+        return ""
 
     @abstractmethod
     def troubled(self) -> AbstractContextManager[Link]:

@@ -99,6 +99,30 @@ def test_matrix_of_two_backends(tmp_path: Path, capsys: Capture) -> None:
     assert "- 4 skipped: needs a real GPU; the embedded backend has none (--backend local on a GPU machine)" in against
 
 
+def test_matrix_goes_between_the_marks_of_a_page(tmp_path: Path, capsys: Capture) -> None:
+    """The table into one page and the reasons into another; what stood there goes, what is around it stays."""
+    run = sample_run(tmp_path / "run", seed=7, backend="envtest")
+    table, reasons = tmp_path / "table.md", tmp_path / "reasons.md"
+    table.write_text("# T\n<!-- matrix: table -->\nold\n<!-- end -->\nafter\n")
+    reasons.write_text("<!-- matrix: reasons -->\n<!-- end -->\n")
+    for _ in range(2):  # the second time changes nothing
+        assert seatrial("matrix", run, "--into", table, "--into", reasons) == 0
+    assert capsys.readouterr().out == ""
+    lines = table.read_text().splitlines()
+    assert lines[:4] == ["# T", "<!-- matrix: table -->", "", "| suite | seatrial-scheduler, envtest |"]
+    assert lines[-2:] == ["<!-- end -->", "after"]
+    assert any(line.startswith("- seatrial-scheduler, envtest: 1 run, 2026-") for line in lines)
+    assert "old" not in lines
+    assert "- failed: preemption/" in reasons.read_text()
+    assert "| suite" not in reasons.read_text()
+    bare = tmp_path / "bare.md"
+    bare.write_text("# No mark\n")
+    with pytest.raises(UsageError, match=r"bare.md: expected <!-- matrix: table --> or .* found neither"):
+        seatrial("matrix", run, "--into", bare)
+    with pytest.raises(UsageError, match=r"nowhere.md: expected a page in Markdown, found .*No such file"):
+        seatrial("matrix", run, "--into", tmp_path / "nowhere.md")
+
+
 def test_matrix_of_nothing_is_refused() -> None:
     with pytest.raises(UsageError, match="expected run folders, found none"):
         seatrial("matrix")

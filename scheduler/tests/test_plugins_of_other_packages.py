@@ -4,11 +4,11 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
-import pytest
-
 from seatrial import scheduler
+from seatrial.scheduler.tests.sample_package import install
 
 PLUGIN = """
 from seatrial.scheduler.api.core import Pod
@@ -56,19 +56,22 @@ import json, sys
 from seatrial.scheduler.api.builders import pod
 from seatrial.scheduler.tests.rig import Rig, profile
 
-name, args = json.loads(sys.argv[1])
-config = [{"name": name, "args": args}] if args else []
-try:
-    rig = Rig(profile(plugins={"filter": {"enabled": [{"name": name}]}}, pluginConfig=config))
-except ValueError as error:
-    print(json.dumps({"error": str(error)}))
-    sys.exit()
-for number, colour in enumerate(("red", "green", "red")):
-    rig.node(f"n{number}", labels={"colour": colour})
-rig.submit(pod("p").request(cpu=1))
-rig.run()
-rejected = {} if rig.where("p") else {"message": rig.message("p")}
-print(json.dumps({"node": rig.where("p"), "routes": [pattern for pattern, _ in rig.core.handle.routes], **rejected}))
+
+def decide(name, args):
+    config = [{"name": name, "args": args}] if args else []
+    try:
+        rig = Rig(profile(plugins={"filter": {"enabled": [{"name": name}]}}, pluginConfig=config))
+    except ValueError as error:
+        return {"error": str(error)}
+    for number, colour in enumerate(("red", "green", "red")):
+        rig.node(f"n{number}", labels={"colour": colour})
+    rig.submit(pod("p").request(cpu=1))
+    rig.run()
+    rejected = {} if rig.where("p") else {"message": rig.message("p")}
+    return {"node": rig.where("p"), "routes": [pattern for pattern, _ in rig.core.handle.routes], **rejected}
+
+
+print(json.dumps([decide(name, args) for name, args in json.loads(sys.argv[1])]))
 """
 
 ENTRY_POINTS = """
@@ -81,88 +84,76 @@ Renamed = colours.plugin:OtherName
 """
 
 
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder as an installer leaves it: the package, and its metadata with entry points."""
-    site = tmp_path_factory.mktemp("site")
-    (site / "colours").mkdir()
-    (site / "colours" / "__init__.py").touch()
-    (site / "colours" / "plugin.py").write_text(PLUGIN)
-    metadata = site / "colours-1.2.dist-info"
-    metadata.mkdir()
-    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: colours\nVersion: 1.2\n")
-    (metadata / "entry_points.txt").write_text(ENTRY_POINTS)
-    return site
+Profile = tuple[str, dict[str, str] | None]  # a plugin and its arguments
 
 
-def run(site: Path, name: str, args: dict[str, str] | None = None) -> dict[str, object]:
-    """What a process says that has `site` on its path and a profile that names the plugin."""
+def decisions(site: Path, profiles: Sequence[Profile]) -> list[dict[str, object]]:
+    """What a process with `site` on its path decides for one pod, with each of the profiles."""
     root = Path(scheduler.__file__).parents[2]
     path = os.pathsep.join([str(site), str(root)])
     done = subprocess.run(  # noqa: S603 the command is made of what is above
-        [sys.executable, "-c", MAIN, json.dumps([name, args])],
+        [sys.executable, "-c", MAIN, json.dumps(profiles)],
         env={**os.environ, "PYTHONPATH": path},
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    found: dict[str, object] = json.loads(done.stdout)
+    found: list[dict[str, object]] = json.loads(done.stdout)
     return found
 
 
-def test_a_filter_of_another_package_decides(site: Path) -> None:
-    found = run(site, "NodeColour")
-    assert found["node"] == "n1"
-    assert "plugins/NodeColour/colour" in found["routes"]  # type: ignore[operator]
+def test_a_filter_of_another_package_decides_with_the_arguments_of_the_profile(tmp_path: Path) -> None:
+    install(tmp_path, "colours", PLUGIN, ENTRY_POINTS)
+    plain, blue = decisions(tmp_path, [("NodeColour", None), ("NodeColour", {"colour": "blue"})])
+    assert plain["node"] == "n1"
+    assert "plugins/NodeColour/colour" in plain["routes"]  # type: ignore[operator]
+    assert blue["node"] == ""
+    assert str(blue["message"]).startswith("0/3 nodes are available: 3 node(s) were not blue.")
 
 
-def test_its_arguments_come_from_the_profile(site: Path) -> None:
-    found = run(site, "NodeColour", {"colour": "blue"})
-    assert found["node"] == ""
-    assert str(found["message"]).startswith("0/3 nodes are available: 3 node(s) were not blue.")
-
-
-@pytest.mark.parametrize(
-    ("name", "args", "error"),
-    [
-        pytest.param(
-            "NodeColour",
-            {"color": "blue"},
-            "profiles[0].pluginConfig[0].args: NodeColour: Object contains unknown field `color`",
-            id="unknown-argument",
-        ),
-        pytest.param(
-            "Absent",
-            None,
+WRONG: list[tuple[str, dict[str, str] | None, str]] = [
+    (
+        "NodeColour",
+        {"color": "blue"},
+        "profiles[0].pluginConfig[0].args: NodeColour: Object contains unknown field `color`",
+    ),  # unknown argument
+    (
+        "Absent",
+        None,
+        (
             "profiles[0].plugins.filter: plugin Absent: entry point 'colours.gone:Absent' of colours 1.2 cannot be"
-            " loaded: ModuleNotFoundError: No module named 'colours.gone'",
-            id="module-is-not-there",
+            " loaded: ModuleNotFoundError: No module named 'colours.gone'"
         ),
-        pytest.param(
-            "NoClass",
-            None,
+    ),  # module is not there
+    (
+        "NoClass",
+        None,
+        (
             "profiles[0].plugins.filter: plugin NoClass: entry point 'colours.plugin:NOT_A_CLASS' of colours 1.2:"
-            " expected a subclass of scheduler.framework.extension_points.Plugin, found 7",
-            id="no-class",
+            " expected a subclass of scheduler.framework.extension_points.Plugin, found 7"
         ),
-        pytest.param(
-            "Unfinished",
-            None,
+    ),  # no class
+    (
+        "Unfinished",
+        None,
+        (
             "profiles[0].plugins.filter: plugin Unfinished: entry point 'colours.plugin:Unfinished' of colours 1.2:"
-            " the class does not implement filter",
-            id="abstract",
+            " the class does not implement filter"
         ),
-        pytest.param(
-            "Renamed",
-            None,
+    ),  # abstract
+    (
+        "Renamed",
+        None,
+        (
             "profiles[0].plugins.filter: plugin Renamed: entry point 'colours.plugin:OtherName' of colours 1.2:"
-            " expected the class attribute name = 'Renamed', found 'SomethingElse'",
-            id="other-name",
+            " expected the class attribute name = 'Renamed', found 'SomethingElse'"
         ),
-    ],
-)
-def test_an_entry_point_that_is_wrong_is_refused(
-    site: Path, name: str, args: dict[str, str] | None, error: str
-) -> None:
-    assert run(site, name, args) == {"error": error}
+    ),  # other name
+]
+
+
+def test_entry_points_that_are_wrong_are_refused(tmp_path: Path) -> None:
+    install(tmp_path, "colours", PLUGIN, ENTRY_POINTS)
+    found = decisions(tmp_path, [(name, args) for name, args, _ in WRONG])
+    assert found == [{"error": error} for *_, error in WRONG]

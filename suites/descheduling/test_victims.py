@@ -162,7 +162,9 @@ def test_protected_pods_stay(
     elif protects == "emptyDir":
         kept.manifest["spec"]["volumes"] = [{"name": "scratch", "emptyDir": {}}]
     if protects in {"bare", "mirror"}:
-        cluster.submit(kept.annotation("kubernetes.io/config.mirror", "x") if protects == "mirror" else kept)
+        if protects == "mirror":
+            kept.annotation("kubernetes.io/config.mirror", "x").node_name("n1")  # kubelet makes these on its own node
+        cluster.submit(kept)
         assert cluster.cluster.wait(lambda: cluster.pod("kept").status.phase == "Running", within=30)
     else:
         deployment(cluster, "kept", 4, like=kept)

@@ -63,16 +63,20 @@ def deployment(
     cluster.apply({"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": name}, "spec": spec})
 
 
-def daemon(cluster: Trial, name: str) -> None:
-    """A DaemonSet on the nodes of the trial."""
-    like = pod("x").request(cpu=1).select({TRIAL_LABEL: cluster.name}).label("app", name).manifest
+def daemon(cluster: Trial, name: str, *, like: PodBuilder | None = None) -> None:
+    """A DaemonSet on the nodes of the trial; its pods request one core, or are like the given one."""
+    like = like or pod("x").request(cpu=1)
+    template = like.select({TRIAL_LABEL: cluster.name}).label("app", name).manifest
     cluster.apply({
         "apiVersion": "apps/v1",
         "kind": "DaemonSet",
         "metadata": {"name": name},
         "spec": {
             "selector": {"matchLabels": {"app": name}},
-            "template": {"metadata": {"labels": {"app": name}}, "spec": {**like["spec"], "restartPolicy": "Always"}},
+            "template": {
+                "metadata": {"labels": template["metadata"]["labels"]},
+                "spec": {**template["spec"], "restartPolicy": "Always"},
+            },
         },
     })  # fmt: skip
 

@@ -10,7 +10,7 @@ from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import gang, node, pod
 from seatrial.scheduler.api.podgroup import GANG_MODE, GANG_TOTAL, GANG_WAITING_TIME
-from seatrial.suites.gang.test_gangs import bound, names, workers
+from seatrial.suites.gang.members import bound, names, workers
 
 pytestmark = [pytest.mark.needs(Capability.HARDWARE)]
 

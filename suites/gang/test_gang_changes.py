@@ -8,7 +8,7 @@ from seatrial.harness.clusters.protocol import Capability
 from seatrial.harness.subject.protocol import Subject
 from seatrial.scheduler.api.builders import gang, node, pod
 from seatrial.scheduler.api.podgroup import GANG_MODE, GANG_WAITING_TIME, POD_GROUP_NAME_LABEL
-from seatrial.suites.gang.test_gangs import bound, names, workers
+from seatrial.suites.gang.members import bound, names, workers
 
 pytestmark = [pytest.mark.needs(Capability.HARDWARE)]
 

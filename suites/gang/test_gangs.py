@@ -13,27 +13,12 @@ from seatrial.fixtures.promises import minors, reservation_of
 from seatrial.fixtures.trial import TRIAL_LABEL, Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.harness.subject.protocol import Subject
-from seatrial.scheduler.api.builders import PodBuilder, gang, node, pod, priority_class, reservation
+from seatrial.scheduler.api.builders import gang, node, pod, priority_class, reservation
 from seatrial.scheduler.api.podgroup import BIND_GANG_GROUP, BIND_MEMBER_COUNT, GANG_GROUPS, GANG_MODE
 from seatrial.scheduler.api.transport import Request
+from seatrial.suites.gang.members import bound, names, workers
 
 pytestmark = [pytest.mark.needs(Capability.HARDWARE)]
-
-
-def workers(group: str, count: int, *, cards: int = 1, first: int = 0) -> list[PodBuilder]:
-    """Members of a PodGroup, `GROUP-0`, `GROUP-1`, …"""
-    return [pod(f"{group}-{number}").gpus(cards).in_gang(group) for number in range(first, first + count)]
-
-
-def names(group: str, count: int, first: int = 0) -> list[str]:
-    return [f"{group}-{number}" for number in range(first, first + count)]
-
-
-def bound(cluster: Trial, group: str = "") -> list[str]:
-    """Names of bound pods that begin with `group`."""
-    return sorted(
-        pod.metadata.name for pod in cluster.pods() if pod.spec.node_name and pod.metadata.name.startswith(group)
-    )
 
 
 @pytest.mark.feature("GANG-1.all-or-nothing")

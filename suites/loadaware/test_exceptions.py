@@ -5,12 +5,12 @@ import json
 import pytest
 
 from seatrial.fixtures.expect import Expect
-from seatrial.fixtures.trial import TRIAL_LABEL, Trial
+from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
-from seatrial.scheduler.api.numa import PRIORITY_CLASS_LABEL
 from seatrial.scheduler.api.slo import RAW_ALLOCATABLE, USAGE_THRESHOLDS
+from seatrial.suites.descheduling.workloads import daemon
+from seatrial.suites.loadaware.machines import OVER, RELEASED, machines, small
 from seatrial.suites.loadaware.reports import annotate, report, settle
-from seatrial.suites.loadaware.test_usage import BATCH, OVER, RELEASED, machines, small
 
 pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER), pytest.mark.profile(RELEASED)]
 
@@ -25,13 +25,7 @@ def test_a_hot_node_takes_pods_of_daemon_sets(cluster: Trial, expect: Expect) ->
     cluster.submit(small("other"))
     expect.pending("other", saying=OVER)
 
-    labels = {"app": "daemon", TRIAL_LABEL: cluster.name}
-    spec = small("x").select({TRIAL_LABEL: cluster.name}).manifest["spec"]
-    cluster.apply({
-        "apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "daemon"},
-        "spec": {"selector": {"matchLabels": labels},
-                 "template": {"metadata": {"labels": {**labels, PRIORITY_CLASS_LABEL: BATCH}}, "spec": spec}},
-    })  # fmt: skip
+    daemon(cluster, "daemon", like=small("x"))
 
     def placed() -> bool:
         return any(pod.metadata.name.startswith("daemon-") and pod.spec.node_name for pod in cluster.pods())

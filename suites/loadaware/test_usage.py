@@ -14,26 +14,14 @@ from seatrial.fixtures.features import suites_folder
 from seatrial.fixtures.profiles import SHIPPED
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
-from seatrial.scheduler.api.builders import PodBuilder, node, pod
+from seatrial.scheduler.api.builders import pod
 from seatrial.scheduler.api.numa import PRIORITY_CLASS_LABEL
 from seatrial.scheduler.api.slo import USAGE_THRESHOLDS
 from seatrial.scheduler.api.wire import to_json
+from seatrial.suites.loadaware.machines import MEAN, OVER, OVER_PEAK, PEAK, PROD, RELEASED, machines, small
 from seatrial.suites.loadaware.reports import COVERED, annotate, report, settle
 
-RELEASED, MEAN, PEAK = "load-aware", "load-aware-mean", "load-aware-peak"
-PROD, BATCH = "koord-prod", "koord-batch"
-OVER, OVER_PEAK = "node(s) cpu usage exceed threshold", "node(s) cpu aggregated usage exceed threshold"
-
 pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
-
-
-def machines(cluster: Trial, *names: str) -> None:
-    cluster.add(*(node(name).cpu(20).memory("64Gi") for name in names))
-
-
-def small(name: str, profile: str = RELEASED, *, band: str = BATCH) -> PodBuilder:
-    """A pod that asks for hardly anything, so that its own estimate does not decide."""
-    return pod(name).request(cpu="10m", memory="10Mi").label(PRIORITY_CLASS_LABEL, band).scheduler(profile)
 
 
 @pytest.mark.profile(RELEASED)

@@ -10,7 +10,7 @@ from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import gang, network_topology
 from seatrial.scheduler.api.builders import node as node_builder
-from seatrial.suites.preemption.test_jobs import PREEMPTING, classes, filler, left, names, nominated, workers
+from seatrial.suites.preemption.jobs import PREEMPTING, classes, filler, left, names, nominated, workers
 
 __all__ = ["classes"]
 

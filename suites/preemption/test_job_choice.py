@@ -9,7 +9,7 @@ from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import TRIAL_LABEL, Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import gang
-from seatrial.suites.preemption.test_jobs import JOB, PREEMPTING, classes, filler, hosts, left, workers
+from seatrial.suites.preemption.jobs import JOB, PREEMPTING, classes, filler, hosts, left, workers
 
 __all__ = ["classes"]
 

@@ -10,61 +10,12 @@ from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.faulty import deletions
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.harness.subject.protocol import Subject
-from seatrial.scheduler.api.builders import PodBuilder, disruption_budget, gang, node, pod, priority_class, quota
+from seatrial.scheduler.api.builders import disruption_budget, gang, pod, priority_class, quota
+from seatrial.suites.preemption.jobs import JOB, PREEMPTING, classes, filler, hosts, left, names, nominated, workers
 
-PREEMPTING = "preempting-jobs"
-JOB = "scheduling.koordinator.sh/questioned-object-key"
+__all__ = ["classes"]
 
 pytestmark = [pytest.mark.needs(Capability.NODES), pytest.mark.profile(PREEMPTING)]
-
-
-@pytest.fixture
-def classes(cluster: Trial) -> Trial:
-    """Four priority classes, and one that does not preempt."""
-    cluster.apply(
-        priority_class("trial-low", 1000),
-        priority_class("trial-middle", 5000),
-        priority_class("trial-high", 9000),
-        priority_class("trial-top", 20000),
-        priority_class("trial-patient", 20000, preempts=False),
-    )
-    return cluster
-
-
-def filler(name: str, where: str, cards: int = 1, priority: str = "trial-low", *, grace: int = 0) -> PodBuilder:
-    """A pod of lower priority on a given node."""
-    built = pod(name).gpus(cards).priority_class(priority).scheduler(PREEMPTING).on(host=where)
-    built.manifest["spec"]["terminationGracePeriodSeconds"] = grace
-    return built
-
-
-def workers(group: str, count: int, *, cards: int = 1, priority: str = "trial-top") -> list[PodBuilder]:
-    """Members of a PodGroup, `GROUP-0`, `GROUP-1`, …"""
-    return [
-        pod(f"{group}-{number}").gpus(cards).in_gang(group).priority_class(priority).scheduler(PREEMPTING)
-        for number in range(count)
-    ]
-
-
-def names(group: str, count: int) -> list[str]:
-    return [f"{group}-{number}" for number in range(count)]
-
-
-def hosts(cluster: Trial, **cards: int) -> None:
-    cluster.add(*(node(name).gpus("a10", count).label("host", name) for name, count in cards.items()))
-
-
-def left(cluster: Trial) -> list[str]:
-    """Names of pods that are not being deleted, without the members of gangs named train and other."""
-    return sorted(
-        pod.metadata.name
-        for pod in cluster.pods()
-        if not pod.deleting and not pod.metadata.name.startswith(("train-", "other-"))
-    )
-
-
-def nominated(cluster: Trial, *members: str) -> list[str]:
-    return [cluster.pod(name).status.nominated_node_name for name in members]
 
 
 @pytest.mark.feature("PRE-2.whole-gang-only")

@@ -6,7 +6,7 @@ from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import disruption_budget, node
-from seatrial.suites.preemption.test_nominations import classes, freeze, of
+from seatrial.suites.preemption.nominations import classes, freeze, of, preempt_on_frozen
 
 __all__ = ["classes"]
 
@@ -36,11 +36,7 @@ def test_the_room_of_an_equal_preemptor_counts(classes: Trial, expect: Expect) -
 def test_the_room_of_a_less_important_preemptor_does_not_count(classes: Trial, expect: Expect) -> None:
     """The only node is nominated for a pod while its victim ends: a more important pod is nominated there instead."""
     classes.add(node("n1").cpu(4))
-    classes.submit(of("low", "low", 4))
-    expect.running("low")
-    freeze(classes, "n1")
-    classes.submit(of("high", "high", 4))
-    expect.nominated("high", "n1")
+    preempt_on_frozen(classes, expect, of("low", "low", 4), by=of("high", "high", 4))
 
     classes.submit(of("top", "top", 4))
 

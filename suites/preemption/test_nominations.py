@@ -8,37 +8,12 @@ import pytest
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
-from seatrial.harness.nodes.faults import FAULTS_ANNOTATION
-from seatrial.scheduler.api.builders import PodBuilder, disruption_budget, node, pod, priority_class
+from seatrial.scheduler.api.builders import disruption_budget, node, priority_class
+from seatrial.suites.preemption.nominations import classes, end, of, preempt_on_frozen, thaw
+
+__all__ = ["classes"]
 
 pytestmark = [pytest.mark.needs(Capability.NODES)]
-
-
-@pytest.fixture
-def classes(cluster: Trial) -> Trial:
-    """Priority classes from low to top."""
-    values = {"low": 1000, "middle": 5000, "high": 9000, "top": 12000}
-    cluster.apply(*(priority_class(f"trial-{name}", value) for name, value in values.items()))
-    return cluster
-
-
-def of(level: str, name: str, cpu: int) -> PodBuilder:
-    return pod(name).request(cpu=cpu).priority_class(f"trial-{level}")
-
-
-def freeze(cluster: Trial, name: str) -> None:
-    """Keep victims of the node terminating until `thaw`."""
-    cluster.inject({"node": name, "verb": "frozen"})
-
-
-def thaw(cluster: Trial, name: str) -> None:
-    body = {"metadata": {"annotations": {FAULTS_ANNOTATION: None}}}
-    assert cluster.call("PATCH", f"/api/v1/nodes/{name}", body).ok
-
-
-def end(cluster: Trial, name: str) -> None:
-    """Delete a pod whether or not its node confirms it."""
-    assert cluster.call("DELETE", f"/api/v1/namespaces/{cluster.name}/pods/{name}?gracePeriodSeconds=0").ok
 
 
 @pytest.mark.feature("PRE-1.freed-place")
@@ -46,12 +21,7 @@ def end(cluster: Trial, name: str) -> None:
 def test_the_nominated_node_is_written(classes: Trial, expect: Expect) -> None:
     """While its victim terminates, the pod's status names the node, and the victim's condition has the reason."""
     classes.add(node("n1").cpu(4))
-    classes.submit(of("low", "victim", 4))
-    expect.running("victim")
-    freeze(classes, "n1")
-    classes.submit(of("high", "high", 4))
-    expect.gone("victim")
-    expect.nominated("high", "n1")
+    preempt_on_frozen(classes, expect, of("low", "victim", 4), by=of("high", "high", 4))
     reasons = [
         (condition.type, condition.reason)
         for condition in classes.pod("victim").status.conditions
@@ -67,12 +37,7 @@ def test_the_nominated_node_is_written(classes: Trial, expect: Expect) -> None:
 def test_no_further_victims_while_the_first_terminate(classes: Trial, expect: Expect) -> None:
     """A pod with a nomination is tried again while its victim terminates; a cheaper victim elsewhere stays."""
     classes.add(node("n1").cpu(4))
-    classes.submit(of("middle", "victim", 4))
-    expect.running("victim")
-    freeze(classes, "n1")
-    classes.submit(of("high", "high", 4))
-    expect.gone("victim")
-    expect.nominated("high", "n1")
+    preempt_on_frozen(classes, expect, of("middle", "victim", 4), by=of("high", "high", 4))
     classes.add(node("n2").cpu(4))
     classes.submit(of("low", "cheaper", 4).node_name("n2"))
     expect.running("cheaper")
@@ -88,12 +53,7 @@ def test_no_further_victims_while_the_first_terminate(classes: Trial, expect: Ex
 def test_half_of_the_room_is_not_given_away(classes: Trial, expect: Expect) -> None:
     """One of two victims is gone: a less important pod that fits beside the other waits; a more important one goes."""
     classes.add(node("n1").cpu(8))
-    classes.submit(of("low", "first", 4), of("low", "second", 4))
-    expect.running("first", "second")
-    freeze(classes, "n1")
-    classes.submit(of("high", "high", 8))
-    expect.gone("first", "second")
-    expect.nominated("high", "n1")
+    preempt_on_frozen(classes, expect, of("low", "first", 4), of("low", "second", 4), by=of("high", "high", 8))
     end(classes, "first")
     classes.submit(of("middle", "thief", 4))
     expect.pending("thief")
@@ -109,12 +69,7 @@ def test_a_nomination_ends_with_its_pod(classes: Trial, expect: Expect) -> None:
     """The nominated pod is deleted before its victims are gone: a less important pod gets what is free."""
     classes.apply(priority_class("trial-patient", 5000, preempts=False))
     classes.add(node("n1").cpu(8))
-    classes.submit(of("low", "first", 4), of("low", "second", 4))
-    expect.running("first", "second")
-    freeze(classes, "n1")
-    classes.submit(of("high", "high", 8))
-    expect.gone("first", "second")
-    expect.nominated("high", "n1")
+    preempt_on_frozen(classes, expect, of("low", "first", 4), of("low", "second", 4), by=of("high", "high", 8))
     end(classes, "first")
     classes.submit(of("patient", "next", 4))
     expect.pending("next")
@@ -128,12 +83,7 @@ def test_a_nomination_ends_with_its_pod(classes: Trial, expect: Expect) -> None:
 def test_a_more_important_pod_ends_lesser_nominations(classes: Trial, expect: Expect) -> None:
     """A more important pod is nominated to the node of a lesser nomination: the lesser one is taken back."""
     classes.add(node("n1").cpu(8))
-    classes.submit(of("low", "victim", 8))
-    expect.running("victim")
-    freeze(classes, "n1")
-    classes.submit(of("middle", "lesser", 8))
-    expect.gone("victim")
-    expect.nominated("lesser", "n1")
+    preempt_on_frozen(classes, expect, of("low", "victim", 8), by=of("middle", "lesser", 8))
     classes.submit(of("high", "greater", 8))
     expect.nominated("greater", "n1")
     expect.nominated("lesser", "")
@@ -147,12 +97,7 @@ def test_a_more_important_pod_ends_lesser_nominations(classes: Trial, expect: Ex
 def test_a_nomination_ends_where_it_cannot_help_any_more(classes: Trial, expect: Expect) -> None:
     """The node is cordoned while its victim terminates: the nomination is taken back, and others can have the node."""
     classes.add(node("n1").cpu(4))
-    classes.submit(of("low", "victim", 4))
-    expect.running("victim")
-    freeze(classes, "n1")
-    classes.submit(of("high", "high", 4))
-    expect.gone("victim")
-    expect.nominated("high", "n1")
+    preempt_on_frozen(classes, expect, of("low", "victim", 4), by=of("high", "high", 4))
     assert classes.call("PATCH", "/api/v1/nodes/n1", {"spec": {"unschedulable": True}}).ok
     expect.nominated("high", "", within=700)  # a waiting pod is tried again every five to ten minutes
 

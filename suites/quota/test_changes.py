@@ -9,7 +9,7 @@ from seatrial.harness.subject.protocol import Subject
 from seatrial.scheduler.api.builders import node, pod, quota
 from seatrial.scheduler.api.extension import KOORD_SCHEDULER
 from seatrial.scheduler.api.quota import SYSTEM_QUOTA
-from seatrial.suites.quota.test_quota import counted, make, many, named, path_of, placed, read, settle
+from seatrial.suites.quota.quotas import counted, make, many, named, path_of, placed, read, settle
 
 pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
 

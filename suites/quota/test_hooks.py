@@ -10,7 +10,7 @@ from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import node, quota
-from seatrial.suites.quota.test_quota import counted, make, named, path_of, read, settle
+from seatrial.suites.quota.quotas import counted, make, named, path_of, read, settle
 
 pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
 

@@ -7,7 +7,7 @@ from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import node, quota
 from seatrial.scheduler.api.quota import QUOTA_NAME
-from seatrial.suites.quota.test_quota import counted, make, many, named, path_of, placed, settle
+from seatrial.suites.quota.quotas import counted, make, many, named, path_of, placed, settle
 
 pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
 

@@ -10,7 +10,7 @@ from seatrial.scheduler.api.core import DEFAULT_SCHEDULER
 from seatrial.scheduler.api.extension import KOORD_SCHEDULER
 from seatrial.scheduler.api.quota import IS_PARENT, QUOTAS_PATH, RUNTIME, TREE_ID
 from seatrial.scheduler.api.transport import STRATEGIC_MERGE_PATCH
-from seatrial.suites.quota.test_quota import annotation, counted, make, many, named, path_of, placed, read, settle
+from seatrial.suites.quota.quotas import annotation, counted, make, many, named, path_of, placed, read, settle
 
 pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
 

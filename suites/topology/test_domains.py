@@ -95,3 +95,38 @@ def test_a_member_that_comes_later_is_placed_alone(cluster: Trial, expect: Expec
 
     expect.bound("train-2")
     assert where(cluster, "train")["train-2"] == "b2-0"
+
+
+@pytest.mark.feature("TOPO-2.best-domain")
+@pytest.mark.case("TO-035", severity="normal")
+def test_of_equal_domains_the_name_decides(cluster: Trial, expect: Expect) -> None:
+    """Three blocks with room for two, made in the order b2, b3, b1: three gangs of two take b1, b2 and b3."""
+    cluster.apply(network())
+    cluster.add(*(placed_in(f"{block}-0", "s1", block) for block in ("b2", "b3", "b1")))
+    in_tree(cluster, 3)
+
+    for number in (1, 2, 3):
+        cluster.apply(gang(f"train{number}", 2).gather("BlockLayer", MUST))
+        cluster.submit(*workers(f"train{number}", 2))
+
+        expect.bound(*names(f"train{number}", 2))
+        assert set(where(cluster, f"train{number}").values()) == {f"b{number}-0"}
+
+
+@pytest.mark.feature("TOPO-2.best-domain")
+@pytest.mark.case("TO-036", severity="critical")
+def test_of_equal_blocks_the_one_in_the_tightest_spine_is_best(cluster: Trial, expect: Expect) -> None:
+    """Blocks b1, b2 and b3 have room for two each. Spine s1 has b1 and b2, spine s2 has b3 alone: a gang of two takes
+    b3, and leaves s1 to a gang of four."""
+    cluster.apply(network())
+    cluster.add(placed_in("b1-0", "s1", "b1"), placed_in("b2-0", "s1", "b2"), placed_in("b3-0", "s2", "b3"))
+    in_tree(cluster, 3)
+    cluster.apply(gang("small", 2).gather("BlockLayer", MUST), gang("large", 4).gather("SpineLayer", MUST))
+    cluster.submit(*workers("small", 2))
+    expect.bound(*names("small", 2))
+    assert set(where(cluster, "small").values()) == {"b3-0"}
+
+    cluster.submit(*workers("large", 4))
+
+    expect.bound(*names("large", 4))
+    assert set(where(cluster, "large").values()) == {"b1-0", "b2-0"}

@@ -79,6 +79,10 @@ def check_pod_resize(pod: Object, old: Object, causes: Causes) -> None:
     if len(containers) != len(containers_before):
         causes.append(forbidden("spec.containers", "pod updates may not add or remove containers"))
         return
+    statuses = (old.get("status") or {}).get("containerStatuses") or ()
+    running = next((status for status in statuses if (status.get("state") or {}).get("running") is not None), None)
+    if running is not None and running.get("resources") is None:
+        causes.append(forbidden("spec", "Pod running on node without support for resize"))
     put_back = []
     for index, (container, was) in enumerate(zip(containers, containers_before, strict=True)):
         path = f"spec.containers[{index}].resources"

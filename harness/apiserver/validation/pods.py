@@ -25,6 +25,7 @@ MAX_SECONDS = (1 << 31) - 1
 _RESTART = ("Always", "OnFailure", "Never")
 _DNS = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
 _PREEMPTION = ("Never", "PreemptLowerPriority")
+_MIRROR = "kubernetes.io/config.mirror"
 
 
 def check_pod(pod: Object, causes: Causes) -> None:
@@ -32,6 +33,10 @@ def check_pod(pod: Object, causes: Causes) -> None:
     check_metadata(pod.get("metadata") or {}, subdomain, causes)
     spec = pod.get("spec") or {}
     check_pod_spec(spec, "spec", causes)
+    annotations = (pod.get("metadata") or {}).get("annotations") or {}
+    if _MIRROR in annotations and not spec.get("nodeName"):
+        problem = "must set spec.nodeName if mirror pod annotation is set"
+        causes.append(invalid(f"metadata.annotations[{_MIRROR}]", annotations[_MIRROR], problem))
     if spec.get("ephemeralContainers"):
         causes.append(forbidden("spec.ephemeralContainers", "cannot be set on create"))
     if spec.get("nodeName") and spec.get("schedulingGates"):

@@ -15,8 +15,8 @@ from seatrial.harness.errors import UsageError
 @pytest.mark.parametrize("waiting", [0, 40])
 def test_every_pod_is_placed_whoever_waits(name: str, waiting: int) -> None:
     said: list[str] = []
-    figures = bench_core(Size(nodes=200, pods=120, repeat=2, waiting=waiting), mix(name), said.append)
-    assert (figures["placed"], figures["unplaced"], figures["waiting"]) == (120, 0, waiting)
+    figures = bench_core(Size(nodes=100, pods=60, repeat=2, waiting=waiting), mix(name), said.append)
+    assert (figures["placed"], figures["unplaced"], figures["waiting"]) == (60, 0, waiting)
     assert 0 < figures["decision_us"]["p50"] <= figures["decision_us"]["p99"]
     assert len(said) == 2
 

@@ -9,22 +9,19 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import orjson
 import pytest
 
-from seatrial.harness.allocations import parse_allocations
 from seatrial.harness.clusters.kubelet import KubeletBackend, KubeletCluster
 from seatrial.harness.clusters.machine_kubelet import CGROUPS, PLUGIN, missing_parts, remove_abandoned_cgroups
+from seatrial.harness.clusters.tests.on_kubelet import PODS, WITHIN, inside, promised, read, remove, run
 from seatrial.harness.nodes.faults import FAULTS_ANNOTATION
 from seatrial.harness.subject.protocol import OURS, open_subject
-from seatrial.scheduler.api.builders import PodBuilder, pod
+from seatrial.scheduler.api.builders import pod
 from seatrial.scheduler.api.transport import MERGE_PATCH, Request
 
-PODS = "/api/v1/namespaces/default/pods"
 GPU = "nvidia.com/gpu"
-WITHIN = 60.0  # seconds
 MISSING = missing_parts()
 
 pytestmark = pytest.mark.skipif(MISSING is not None, reason=f"no real kubelet here: {MISSING}")
@@ -52,75 +49,9 @@ def leftovers(folder: str, pid: int) -> set[str]:
     return found
 
 
-def read(cluster: KubeletCluster, path: str) -> dict[str, Any]:
-    found: dict[str, Any] = orjson.loads(cluster.call(Request("GET", path)).body)
-    return found
-
-
-def run(cluster: KubeletCluster, *pods: PodBuilder) -> list[dict[str, Any]]:
-    """Create pods, wait until they run, and return them."""
-    names = [one.manifest["metadata"]["name"] for one in pods]
-    for one in pods:
-
-        def created(body: bytes = orjson.dumps(one.manifest)) -> bool:
-            return cluster.call(Request("POST", PODS, body)).code in {201, 409}
-
-        assert cluster.wait(created, within=WITHIN), "the API server takes no pods"
-    for name in names:
-
-        def phase(name: str = name) -> bool:
-            return bool(read(cluster, f"{PODS}/{name}")["status"].get("phase") == "Running")
-
-        assert cluster.wait(phase, within=WITHIN), read(cluster, f"{PODS}/{name}")["status"]
-    return [read(cluster, f"{PODS}/{name}") for name in names]
-
-
-def remove(cluster: KubeletCluster, *names: str) -> None:
-    for name in names:
-        cluster.call(Request("DELETE", f"{PODS}/{name}?gracePeriodSeconds=0"))
-    assert cluster.wait(
-        lambda: all(cluster.call(Request("GET", f"{PODS}/{name}")).code == 404 for name in names), within=WITHIN
-    )
-
-
-def promised(one: dict[str, Any]) -> str:
-    """The cards of the annotation, as NVIDIA's variable lists them."""
-    entries = parse_allocations(one["metadata"]["annotations"])["gpu"]
-    return ",".join(str(entry.minor) for entry in entries)
-
-
-def inside(cluster: KubeletCluster, name: str) -> list[str]:
-    """What the container printed: its environment, device nodes and mounts."""
-
-    def log() -> bytes:
-        return cluster.call(Request("GET", f"{PODS}/{name}/log")).body
-
-    assert cluster.wait(lambda: b"mount=/sys" in log(), within=WITHIN)
-    return log().decode().splitlines()
-
-
 def allocatable(cluster: KubeletCluster, resource: str) -> str:
     found: str = read(cluster, f"/api/v1/nodes/{cluster.node}")["status"]["allocatable"].get(resource, "")
     return found
-
-
-def test_an_smlu_lives_as_long_as_its_pod() -> None:
-    """A container asks for 10 % and 1 GiB of an MLU: kubelet mounts the instance's node, and the plugin removes it."""
-    with KubeletBackend(fake="mlu370-x8:2").start() as found, open_subject(OURS, found):
-        asked: dict[str, str | int | float] = {
-            "koordinator.sh/gpu.shared": 1, "koordinator.sh/gpu-core": 10, "koordinator.sh/gpu-memory": 1 << 30,
-            "cambricon.com/mlu.smlu.vcore": 10, "cambricon.com/mlu.smlu.vmemory": 4,
-        }  # fmt: skip
-        (one,) = run(found, pod("slice").resources(asked))
-        (entry,) = parse_allocations(one["metadata"]["annotations"])["gpu"]
-        assert f"mount=/dev/cambricon-caps/cap_dev{entry.minor}_mi1" in inside(found, "slice")
-        assert found.wait(
-            lambda: read(found, f"{PODS}/slice")["metadata"]["annotations"].get("CAMBRICON_DSMLU_ASSIGHED") == "true",
-            within=WITHIN,
-        )
-        assert found.machine.log(PLUGIN).count("slice created") == 1
-        remove(found, "slice")
-        assert found.wait(lambda: "slice removed" in found.machine.log(PLUGIN), within=WITHIN)
 
 
 def test_a_killed_run_leaves_no_process() -> None:

@@ -103,6 +103,10 @@ def test_a_command_that_is_interrupted_returns_its_devices(lab_file: Path) -> No
             ["acquire", "h100", "--for", "1h", "--wait", "0"],
             "no place for 1 card h100 became free within 0 s; me holds",
         ),
+        (
+            ["acquire", "h100", "--for", "1h", "--wait", "0.1"],
+            "no place for 1 card h100 is free; me holds big/0, big/1, big/2, big/3; 0 in line; waiting up to 0.1 s",
+        ),
         (["acquire", "a10", "--", "/no/such/program"], "/no/such/program: cannot be started"),
         (["release", "9"], "token 9: expected that of a lease (1), found no such lease"),
         (["restore", "huge"], "machine: expected one of big, small, found 'huge'"),

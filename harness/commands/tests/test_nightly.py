@@ -85,6 +85,7 @@ def test_a_night_without_free_cards_runs_nothing(suite: Path, tmp_path: Path) ->
     ("words", "said"),
     [
         (["--place", "h100"], "--place h100: expected the inventory of a lab"),
+        (["--window", "night"], "--window: expected --place MODEL beside it, as in --place h100; found none"),
         (["--push", "/no/such/program"], "--push: expected a program that can be started, found '/no/such/program'"),
         (["--push", "a 'b"], "--push: expected a command, found"),
     ],

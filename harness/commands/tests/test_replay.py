@@ -53,6 +53,30 @@ def test_all_policies_with_two_seeds(replay: Seatrial, capsys: pytest.CaptureFix
     assert len(captured.err.splitlines()) == 16  # progress
 
 
+def test_configurations_of_the_scheduler_stand_beside_each_other(
+    replay: Seatrial, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The scheduler without one comes first; two files with one name are refused."""
+    options = ["--policy", "scheduler"]
+    for name in ("FGD", "OpportunityCost"):
+        plugin = f"{{name: DeviceFragmentation, args: {{strategy: {name}}}}}"
+        profile = (
+            "{schedulerName: default-scheduler, plugins: {score: {enabled: [{name: DeviceFragmentation}]}},"
+            f" pluginConfig: [{plugin}]}}"
+        )
+        config = tmp_path / f"{name}.yaml"
+        config.write_text(
+            f"apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles: [{profile}]\n"
+        )
+        options += ["--scheduler-config", str(config)]
+    assert replay(*options) == 0
+    header, *lines = capsys.readouterr().out.splitlines()
+    assert header.split()[-1] == "pods_per_second"
+    assert [line.split()[0] for line in lines] == ["scheduler", "FGD", "OpportunityCost"]
+    with pytest.raises(UsageError, match="expected files with different names, found FGD, OpportunityCost, FGD"):
+        replay(*options, *options[2:4])
+
+
 def test_the_table_has_a_line_a_policy(replay: Seatrial, capsys: pytest.CaptureFixture[str]) -> None:
     replay("--policy", "random", "--seeds", "2")
     header, line = capsys.readouterr().out.splitlines()

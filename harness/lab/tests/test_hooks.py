@@ -42,6 +42,9 @@ def test_a_machine_is_prepared_before_it_is_handed_out(tmp_path: Path) -> None:
         assert not mark.exists()  # others may use the other card
     with opened.acquire(WHOLE, wait=0):
         assert mark.exists()
+    mark.unlink()
+    opened.acquire_for(WHOLE, 60, wait=0)
+    assert mark.exists()
 
 
 def test_a_hook_that_fails_is_tried_again(tmp_path: Path) -> None:
@@ -62,11 +65,13 @@ def test_a_machine_whose_preparation_failed_is_out_of_service(
     tmp_path: Path, hook: dict[str, object], words: str
 ) -> None:
     opened = lab(tmp_path, ("on",), on=hook)
-    with pytest.raises(HookFailed, match=rf"hook 'on' of machine 'big': .*{words}.*seatrial lab restore big"):
-        opened.acquire(WHOLE, wait=0)
-    ledger = opened.snapshot().ledger
-    assert ledger.leases == ()
-    assert list(ledger.out_of_service) == ["big"]
+    for acquire in (lambda: opened.acquire(WHOLE, wait=0), lambda: opened.acquire_for(WHOLE, 60, wait=0)):
+        opened.set_service("big", "")
+        with pytest.raises(HookFailed, match=rf"hook 'on' of machine 'big': .*{words}.*seatrial lab restore big"):
+            acquire()
+        ledger = opened.snapshot().ledger
+        assert ledger.leases == ()
+        assert list(ledger.out_of_service) == ["big"]
     with pytest.raises(LabError, match="no place for 1 card h100"):
         opened.acquire(PlaceRequest("h100"), wait=0)
     opened.set_service("big", "")

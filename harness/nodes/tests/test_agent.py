@@ -169,6 +169,7 @@ def test_the_plugin_chooses_for_a_pod_without_a_promise(rig: Rig) -> None:
     assert "NVIDIA_VISIBLE_DEVICES=0" in rig.printed("a")
     assert "NVIDIA_VISIBLE_DEVICES=1" in rig.printed("b")
     granted = rig.pod("b")["status"]["containerStatuses"][0]["allocatedResourcesStatus"]
+    assert rig.pod("b")["status"]["containerStatuses"][0]["resources"]["limits"] == {"nvidia.com/gpu": "1"}
     assert granted[0]["name"] == "nvidia.com/gpu"
     assert granted[0]["resources"][0]["resourceID"] == rig.device("n1")["spec"]["devices"][1]["id"]
 

@@ -30,6 +30,7 @@ def test_halves_fill_a_card_and_the_fifth_fails() -> None:
         "unplaced_part_of_a_gpu": 1,
         "largest_refused_at_percent": 125.0,
         "seconds": 2.5,
+        "pods_per_second": 2,
     }
     assert [row["gpu_allocated_percent"] for row in outcome.curve()] == [25, 50, 75, 100, 100]
     assert [row["arrived_percent"] for row in outcome.curve()] == [25, 50, 75, 100, 125]

@@ -12,6 +12,7 @@ from seatrial.scheduler.api.transport import Done, OnLine, Request, Response, St
 from seatrial.scheduler.descheduler.config import ConfigError, parse
 from seatrial.scheduler.descheduler.shell import Shell
 from seatrial.scheduler.descheduler.tests.cluster import node, pod
+from seatrial.scheduler.tests.sample_package import install
 
 PLUGIN = """
 from seatrial.scheduler.descheduler.args import Args
@@ -71,14 +72,7 @@ Renamed = hues.plugin:Marker
 
 @pytest.fixture(autouse=True)
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folder as an installer leaves it, on the path: the package, and its metadata with entry points."""
-    (tmp_path / "hues").mkdir()
-    (tmp_path / "hues" / "__init__.py").touch()
-    (tmp_path / "hues" / "plugin.py").write_text(PLUGIN)
-    metadata = tmp_path / "hues-1.2.dist-info"
-    metadata.mkdir()
-    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: hues\nVersion: 1.2\n")
-    (metadata / "entry_points.txt").write_text(ENTRY_POINTS)
+    install(tmp_path, "hues", PLUGIN, ENTRY_POINTS)
     monkeypatch.syspath_prepend(tmp_path)
     importlib.invalidate_caches()
 

@@ -261,6 +261,12 @@ class DeviceCache(Listener):
             self._drop_if_empty(node)
             self.show(name)
 
+    def forget_requests(self) -> None:
+        """Drop everything that is kept by request: most requests are of classes that no longer exist."""
+        self._states.forget_requests()
+        for node in self._nodes.values():
+            node.state.forget_requests()
+
     def _unsettle(self, name: str) -> None:
         """Cached results for the node become invalid: an allocation may have made room for a rejected pod."""
         row = self._columns.rows.get(name)

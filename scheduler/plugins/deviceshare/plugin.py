@@ -88,6 +88,7 @@ Enough = dict[
     int, tuple[Amounts, NDArray[np.int8]]
 ]  # identity of a card's free amounts → these amounts and the classes that fit
 MAX_SUFFICIENT = 65536
+MAX_REQUESTS = 4096  # different ones of which results are kept; then all are dropped, and computed again
 MAX_CARDS = 127  # of a node that the kernel knows: NumPy counts them in 8 bits
 
 
@@ -173,6 +174,9 @@ class DeviceShare(PreFilter, BatchFilter, ScoreBatch, Reserve, PreBind, Reservat
         """One object for all equal requests, so that results of one serve the others."""
         amounts = tuple((part.type, part.count, part.each, part.shared, part.everyone) for part in request.types)
         hints = tuple(pod.metadata.annotations.get(name) for name in ANNOTATIONS)
+        if len(self._requests) >= MAX_REQUESTS:
+            self._requests.clear()
+            self.devices.forget_requests()
         return self._requests.setdefault((amounts, hints, request.templates), request)
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:

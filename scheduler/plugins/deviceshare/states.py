@@ -114,6 +114,12 @@ class Template:
             }
         return found
 
+    def forget_requests(self) -> None:
+        """Drop what is kept by request."""
+        self.narrowed.clear()
+        self.given.clear()
+        self._scores.clear()
+
     def holding(self, shares: Shares) -> Holding:
         """One object for all pods with equal devices."""
         found = self._holdings.get(shares)
@@ -166,6 +172,12 @@ class DeviceState:
     def touched(self, number: int) -> bool:
         """Whether anything of that slot is used."""
         return any(self.used[number])
+
+    def forget_requests(self) -> None:
+        """Drop what is kept by request."""
+        self.choices.clear()
+        self.fits.clear()
+        self.scores.clear()
 
     def slots(self, device_type: str) -> list[int]:
         """Slot numbers of the listed devices of a type, by minor."""
@@ -290,6 +302,13 @@ class StateCache:
         for state in self._states.values():
             state.choices.clear()
         self._states.clear()
+
+    def forget_requests(self) -> None:
+        """Drop what is kept by request, for all states and templates."""
+        for state in self._states.values():
+            state.forget_requests()
+        for template in self._templates.values():
+            template.forget_requests()
 
     def untouched(self, template: Template) -> DeviceState:
         return self.state(template, tuple((0,) * len(slot.total) for slot in template.slots))

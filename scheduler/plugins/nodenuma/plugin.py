@@ -62,7 +62,8 @@ from seatrial.scheduler.plugins.reservation.cache import ReservationCache
 BAD_RATIO = Status.unresolvable("node(s) invalid CPU amplification ratio")
 NO_AMPLIFIED = Status.unschedulable("Insufficient amplified cpu")
 PREFIX = "Reservation(s) "
-MAX_OUTCOMES = 4096  # for each state of a node
+MAX_OUTCOMES = 4096  # for each state of a node; each keeps its demand, whose id is part of the key
+MAX_DEMANDS = 4096  # of which equal ones share one object
 
 DEMAND: StateKey[Demand] = StateKey("NodeNUMAResource/demand")
 GIVEN: StateKey[Outcome] = StateKey("NodeNUMAResource/given")
@@ -108,6 +109,8 @@ class NodeNUMAResource(PreFilter, FilterBatch, ScoreBatch, Reserve, PreBind, Vic
             return demand
         if demand is None or (demand.plain and not self.numa_cache.nodes_affecting_plain_pods):
             return Status.skip()
+        if len(self._demands) >= MAX_DEMANDS:
+            self._demands.clear()
         state[DEMAND] = self._demands.setdefault(demand, demand)
         state[ALIGNER] = self
         return SUCCESS
@@ -155,12 +158,13 @@ class NodeNUMAResource(PreFilter, FilterBatch, ScoreBatch, Reserve, PreBind, Vic
             return policy
         provider = state.get(PROVIDER) if policy else None
         key = (id(self), id(demand), provider.numa_token(state, name) if provider is not None else None)
-        found: Outcome | Status | None = numa.outcomes.get(key)
-        if found is None:
+        known = numa.outcomes.get(key)
+        if known is None:
             if len(numa.outcomes) >= MAX_OUTCOMES:
                 numa.outcomes.clear()
             devices = _asked(provider, state, name) if provider is not None else None
-            found = numa.outcomes[key] = align(numa, demand, self._rules, devices)
+            known = numa.outcomes[key] = align(numa, demand, self._rules, devices), demand
+        found: Outcome | Status = known[0]
         return found
 
     def _outcome_on(self, state: CycleState, demand: Demand, numa: NumaState, name: str) -> Outcome | Status:

@@ -32,6 +32,7 @@ from seatrial.scheduler.plugins.noderesources.strategies import (
     Strategy,
 )
 
+MAX_DELTAS = 65536  # bounds of score changes that are kept
 NEVER_SHORT = int(np.iinfo(np.int64).min)  # the amount of a resource that a class does not request
 _NATIVE = frozenset({CPU, MEMORY, EPHEMERAL_STORAGE, PODS})
 
@@ -289,6 +290,8 @@ class NodeResourcesFit(PreFilter, FilterBatch, ScoreBatch, DryRunBatch):
         key = (id(node.allocatable), placed.shape.id, kind)
         found = self._rises.get(key)
         if found is None:
+            if len(self._rises) >= MAX_DELTAS:
+                self._rises.clear()  # most are of classes that no longer exist
             found = self._rises[key] = (node.allocatable, self._rise(node.allocatable, placed.shape, kind, None))
         return found[1]
 

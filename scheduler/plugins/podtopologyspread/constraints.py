@@ -67,6 +67,9 @@ def counts_node(constraint: Constraint, selection: Selection, pod: Pod, node: No
     return not constraint.honors_taints or admits(node.spec.taints, pod.spec.tolerations)
 
 
+MAX_KEPT_ROWS = 20_000_000  # classes times nodes, a byte each; then all are dropped, and computed again
+
+
 class Eligibility:
     """`counts_node` for all nodes, kept for an equivalence class until a node object changes."""
 
@@ -115,5 +118,7 @@ class Eligibility:
 
     def _keep(self, pod: Pod, position: int, judged: Bools | None, *, taints: bool) -> Bools:
         rows = np.ones(self._cache.columns.count, np.bool_) if judged is None else judged[0]
+        if len(self._kept) * len(rows) >= MAX_KEPT_ROWS:
+            self._kept.clear()  # most are of classes that no longer exist
         self._kept[self._cache.classes.of(pod).id, taints] = (position, rows)
         return rows

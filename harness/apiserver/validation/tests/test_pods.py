@@ -415,6 +415,27 @@ def test_status_updates_do_not_bind() -> None:
     ]
 
 
+def test_a_mirror_pod_has_a_node() -> None:
+    mirror = pod(nodeName="n1")
+    mirror["metadata"]["annotations"] = {"kubernetes.io/config.mirror": "x"}
+    assert validate("", "Pod", mirror) == []
+    del mirror["spec"]["nodeName"]
+    (cause,) = validate("", "Pod", mirror)
+    assert cause.field == "metadata.annotations[kubernetes.io/config.mirror]"
+    assert cause.message == 'Invalid value: "x": must set spec.nodeName if mirror pod annotation is set'
+
+
+def test_a_pod_is_resized_only_if_its_node_reports_resources() -> None:
+    old, new = (pod({"resources": {"requests": {"cpu": amount}}}) for amount in ("1", "2"))
+    status = {"name": "c", "state": {"running": {}}}
+    for reported, problems in (
+        ({"resources": {}}, []),
+        ({}, ["spec: Forbidden: Pod running on node without support for resize"]),
+    ):
+        old["status"] = new["status"] = {"containerStatuses": [{**status, **reported}]}
+        assert told(validate("", "Pod", new, old, subresource="resize")) == problems
+
+
 def test_resize_changes_cpu_and_memory_only() -> None:
     old = pod({"resources": {"requests": {"cpu": "1"}}})
     assert validate("", "Pod", pod({"resources": {"requests": {"cpu": "2"}}}), old, subresource="resize") == []

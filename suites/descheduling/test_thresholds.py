@@ -1,0 +1,111 @@
+"""What makes a node hot for LowNodeLoad: which resource, for how many rounds, by which thresholds, among how many."""
+
+from typing import Any
+
+import pytest
+
+from seatrial.fixtures.descheduler import StartDescheduler
+from seatrial.fixtures.trial import Trial
+from seatrial.harness.clusters.protocol import Capability
+from seatrial.harness.clusters.simulated import expect as accepted
+from seatrial.suites.descheduling.test_rounds import LOAD, MINUTES, SOON, TWO_AT_ONCE, hot_node, on, reports
+from seatrial.suites.descheduling.workloads import REPORT, jobs, running, use
+
+pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
+
+
+def settled(cluster: Trial) -> int:
+    """The number of pods of `web` that stay on n1."""
+    cluster.cluster.wait(lambda: False, within=3 * MINUTES)
+    return len(on(cluster, "web", "n1"))
+
+
+@pytest.mark.feature("DES-3.cools")
+@pytest.mark.case("DC-092", severity="critical")
+@pytest.mark.long(300)
+def test_a_node_is_hot_by_memory_alone(cluster: Trial, start_descheduler: StartDescheduler) -> None:
+    """88 % of a node's memory is used and hardly any CPU; 60 % is the limit of both: three of seven pods move."""
+    hot_node(cluster, uses={"cpu": "100m", "memory": "8Gi"})
+
+    thresholds = {"lowThresholds": {"cpu": 30, "memory": 30}, "highThresholds": {"cpu": 60, "memory": 60}}
+    start_descheduler({"LowNodeLoad": {**LOAD, **thresholds}}, migration=TWO_AT_ONCE)
+
+    assert settled(cluster) == 4
+    reason = jobs(cluster)[0].metadata.annotations["koordinator.sh/evict-reason"]
+    assert "node memory usage(87.50%)>threshold(60.00%)" in reason
+
+
+@pytest.mark.feature("DES-3.spikes")
+@pytest.mark.case("DC-093", severity="critical")
+@pytest.mark.long(400)
+def test_spikes_with_a_pause_between_them_are_not_added_up(cluster: Trial, start_descheduler: StartDescheduler) -> None:
+    """Anomaly count 4, a round every 10 s. A node is hot for one report of 30 s, then within its limits, and hot for
+    another report: nothing is evicted. Then it stays hot, and a pod leaves."""
+    hot_node(cluster, uses={"cpu": "1", "memory": "1Gi"})
+
+    def consume(cpu: str) -> None:
+        for found in running(cluster, "web"):
+            use(cluster, found, cpu=cpu, memory="1Gi")
+
+    condition = {"timeout": "5m", "consecutiveAbnormalities": 4}
+    start_descheduler({"LowNodeLoad": {**LOAD, "anomalyCondition": condition}})
+    for cpu in ("2", "1", "2", "1"):
+        consume(cpu)
+        reports(cluster)
+    cluster.cluster.wait(lambda: False, within=20)
+    assert jobs(cluster) == []
+
+    consume("2")
+
+    assert cluster.cluster.wait(lambda: bool(jobs(cluster)), within=REPORT + MINUTES + 15)
+
+
+@pytest.mark.feature("DES-3.cools")
+@pytest.mark.case("DC-094", severity="normal")
+@pytest.mark.parametrize(("least", "left"), [(1, 4), (2, 7)], ids=["enough-cold-nodes", "too-few-cold-nodes"])
+@pytest.mark.long(300)
+def test_few_cold_nodes_are_left_alone(
+    cluster: Trial, start_descheduler: StartDescheduler, least: int, left: int
+) -> None:
+    """Two nodes are cold. With a numberOfNodes of 1 three pods of the hot node move, with 2 none does."""
+    hot_node(cluster)
+
+    start_descheduler({"LowNodeLoad": {**LOAD, "numberOfNodes": least}}, migration=TWO_AT_ONCE)
+
+    assert settled(cluster) == left
+
+
+@pytest.mark.feature("DES-3.cools")
+@pytest.mark.case("DC-095", severity="normal")
+@pytest.mark.long(300)
+def test_thresholds_are_distances_from_the_average(cluster: Trial, start_descheduler: StartDescheduler) -> None:
+    """Deviation thresholds of 10 %: the three nodes use 29 % on average, so pods leave the node with 88 % until it is
+    below 39 %. That are four of seven; 10 % itself is less than any other node could take."""
+    hot_node(cluster)
+
+    deviation: dict[str, Any] = {
+        "useDeviationThresholds": True, "lowThresholds": {"cpu": 10}, "highThresholds": {"cpu": 10},
+        "anomalyCondition": SOON,
+    }  # fmt: skip
+    start_descheduler({"LowNodeLoad": deviation}, migration=TWO_AT_ONCE)
+
+    assert settled(cluster) == 3
+
+
+@pytest.mark.feature("DES-3.cools")
+@pytest.mark.case("DC-096", severity="normal")
+@pytest.mark.long(300)
+def test_a_pool_of_nodes_has_thresholds_of_its_own(cluster: Trial, start_descheduler: StartDescheduler) -> None:
+    """The limit is 95 %, and 60 % for the pool that all nodes are of: three of seven pods leave the node with 88 %."""
+    hot_node(cluster)
+    for name in ("n1", "n2", "n3"):
+        patch = {"metadata": {"labels": {"seatrial.dev/pool": "tight"}}}
+        accepted(cluster.call("PATCH", f"/api/v1/nodes/{name}", patch), f"label {name}")
+
+    pool = {"name": "tight", "nodeSelector": {"matchLabels": {"seatrial.dev/pool": "tight"}},
+            "lowThresholds": {"cpu": 30}, "highThresholds": {"cpu": 60}}  # fmt: skip
+    start_descheduler(
+        {"LowNodeLoad": {**LOAD, "highThresholds": {"cpu": 95}, "nodePools": [pool]}}, migration=TWO_AT_ONCE
+    )
+
+    assert settled(cluster) == 4

@@ -1,0 +1,18 @@
+"""Profiles of load-aware scheduling, nodes of 20 cores and 64 Gi, and pods that ask for hardly anything."""
+
+from seatrial.fixtures.trial import Trial
+from seatrial.scheduler.api.builders import PodBuilder, node, pod
+from seatrial.scheduler.api.numa import PRIORITY_CLASS_LABEL
+
+RELEASED, MEAN, PEAK = "load-aware", "load-aware-mean", "load-aware-peak"
+PROD, BATCH = "koord-prod", "koord-batch"
+OVER, OVER_PEAK = "node(s) cpu usage exceed threshold", "node(s) cpu aggregated usage exceed threshold"
+
+
+def machines(cluster: Trial, *names: str) -> None:
+    cluster.add(*(node(name).cpu(20).memory("64Gi") for name in names))
+
+
+def small(name: str, profile: str = RELEASED, *, band: str = BATCH) -> PodBuilder:
+    """A pod that asks for hardly anything, so that its own estimate does not decide."""
+    return pod(name).request(cpu="10m", memory="10Mi").label(PRIORITY_CLASS_LABEL, band).scheduler(profile)

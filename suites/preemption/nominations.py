@@ -1,0 +1,48 @@
+"""Preemptors and victims on a frozen node, whose victims end when the case lets them."""
+
+import pytest
+
+from seatrial.fixtures.expect import Expect
+from seatrial.fixtures.trial import Trial
+from seatrial.harness.nodes.faults import FAULTS_ANNOTATION
+from seatrial.scheduler.api.builders import PodBuilder, pod, priority_class
+
+
+@pytest.fixture
+def classes(cluster: Trial) -> Trial:
+    """Priority classes from low to top."""
+    values = {"low": 1000, "middle": 5000, "high": 9000, "top": 12000}
+    cluster.apply(*(priority_class(f"trial-{name}", value) for name, value in values.items()))
+    return cluster
+
+
+def of(level: str, name: str, cpu: int) -> PodBuilder:
+    """A pod of a priority class."""
+    return pod(name).request(cpu=cpu).priority_class(f"trial-{level}")
+
+
+def freeze(cluster: Trial, name: str) -> None:
+    """Keep victims of the node terminating until `thaw`."""
+    cluster.inject({"node": name, "verb": "frozen"})
+
+
+def thaw(cluster: Trial, name: str) -> None:
+    """Let the node's terminating pods end."""
+    body = {"metadata": {"annotations": {FAULTS_ANNOTATION: None}}}
+    assert cluster.call("PATCH", f"/api/v1/nodes/{name}", body).ok
+
+
+def preempt_on_frozen(cluster: Trial, expect: Expect, *victims: PodBuilder, by: PodBuilder) -> None:
+    """Run the victims on n1, freeze it, and submit a pod: it is nominated to n1 and the victims terminate."""
+    names = [victim.name for victim in victims]
+    cluster.submit(*victims)
+    expect.running(*names)
+    freeze(cluster, "n1")
+    cluster.submit(by)
+    expect.gone(*names)
+    expect.nominated(by.name, "n1")
+
+
+def end(cluster: Trial, name: str) -> None:
+    """Delete a pod whether or not its node confirms it."""
+    assert cluster.call("DELETE", f"/api/v1/namespaces/{cluster.name}/pods/{name}?gracePeriodSeconds=0").ok
