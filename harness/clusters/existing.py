@@ -9,12 +9,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from seatrial.harness.clusters.agents import node_agents
 from seatrial.harness.clusters.backends import REAL, SIMULATED
 from seatrial.harness.clusters.embedded import CAPABILITIES
-from seatrial.harness.clusters.kubeconfig import Access, content_of, load_access
+from seatrial.harness.clusters.kubeconfig import Access, load_access, with_context
 from seatrial.harness.clusters.leftovers import RunRecord, remove_dead_runs, run_namespace
 from seatrial.harness.clusters.lent_nodes import LENT_ANNOTATION, LentNodes
 from seatrial.harness.clusters.protocol import Capability, ClusterBackend
@@ -25,13 +23,12 @@ from seatrial.harness.clusters.simulated import DEVICES, SimulatedNodes
 from seatrial.harness.errors import ClusterError, UsageError
 from seatrial.harness.nodes.fleet import checked_entry
 from seatrial.harness.nodes.writer import TOPOLOGIES
-from seatrial.harness.private_files import private_folder, write_private
+from seatrial.harness.private_files import private_folder
 from seatrial.scheduler.api.builders import NodeBuilder
 from seatrial.scheduler.api.transport import Done, OnLine, Request, Response, Stream
 
 SHARED = CAPABILITIES - {Capability.OWN_CLUSTER}
 LENT = frozenset({Capability.HARDWARE})  # where nodes of the cluster are lent instead of simulated
-_FILES = {"clusters": ("certificate-authority",), "users": ("client-certificate", "client-key", "tokenFile")}
 
 
 class ScopedTransport(RemoteTransport):
@@ -170,29 +167,6 @@ class ExistingBackend(ClusterBackend):
                         cluster.close()
             finally:
                 plain.close()
-
-
-def with_context(kubeconfig: Path, context: str, target: Path) -> Path:
-    """Write a copy of a kubeconfig with that current context and absolute paths; an empty name keeps the file's own.
-
-    Raises:
-        UsageError: the file cannot be used or has no such context.
-    """
-    content = content_of(kubeconfig)
-    known = [entry.get("name") for entry in content.get("contexts") or () if isinstance(entry, dict)]
-    if context and context not in known:
-        there = ", ".join(map(str, known)) or "none"
-        raise UsageError(f"--context {context}: kubeconfig {kubeconfig} has no such context; it has: {there}")
-    if context:
-        content["current-context"] = context
-    for section, fields in _FILES.items():
-        for row in content.get(section) or ():
-            inner = row.get(section[:-1]) if isinstance(row, dict) else None
-            for name in fields:
-                if isinstance(inner, dict) and inner.get(name):
-                    inner[name] = str((kubeconfig.resolve().parent / inner[name]).resolve())
-    write_private(target, yaml.safe_dump(content).encode())
-    return target
 
 
 def plan(kubeconfig: Path, context: str, nodes: str = SIMULATED) -> list[str]:

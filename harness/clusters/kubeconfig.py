@@ -11,8 +11,10 @@ import urllib3
 import yaml
 
 from seatrial.harness.errors import UsageError
-from seatrial.harness.private_files import private_folder
+from seatrial.harness.private_files import private_folder, write_private
 from seatrial.scheduler.api.yaml_files import load_yaml
+
+_FILES = {"clusters": ("certificate-authority",), "users": ("client-certificate", "client-key", "tokenFile")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +109,29 @@ def content_of(path: Path) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise UsageError(f"kubeconfig {path}: expected a YAML object of kind Config, found {_kind(found)}")
     return found
+
+
+def with_context(kubeconfig: Path, context: str, target: Path) -> Path:
+    """Write a copy of a kubeconfig with that current context and absolute paths; an empty name keeps the file's own.
+
+    Raises:
+        UsageError: the file cannot be used or has no such context.
+    """
+    content = content_of(kubeconfig)
+    known = [entry.get("name") for entry in content.get("contexts") or () if isinstance(entry, dict)]
+    if context and context not in known:
+        there = ", ".join(map(str, known)) or "none"
+        raise UsageError(f"--context {context}: kubeconfig {kubeconfig} has no such context; it has: {there}")
+    if context:
+        content["current-context"] = context
+    for section, fields in _FILES.items():
+        for row in content.get(section) or ():
+            inner = row.get(section[:-1]) if isinstance(row, dict) else None
+            for name in fields:
+                if isinstance(inner, dict) and inner.get(name):
+                    inner[name] = str((kubeconfig.resolve().parent / inner[name]).resolve())
+    write_private(target, yaml.safe_dump(content).encode())
+    return target
 
 
 def _kind(found: object) -> str:

@@ -5,8 +5,8 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from seatrial.harness.clusters.existing import WholeCluster, with_context
-from seatrial.harness.clusters.kubeconfig import load_access
+from seatrial.harness.clusters.existing import WholeCluster
+from seatrial.harness.clusters.kubeconfig import load_access, with_context
 from seatrial.harness.clusters.leftovers import DURATION, remove_dead_runs, runs_on
 from seatrial.harness.private_files import private_folder
 

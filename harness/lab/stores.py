@@ -23,8 +23,7 @@ import msgspec
 import orjson
 import urllib3
 
-from seatrial.harness.clusters.existing import with_context
-from seatrial.harness.clusters.kubeconfig import Access, load_access
+from seatrial.harness.clusters.kubeconfig import Access, load_access, with_context
 from seatrial.harness.lab.errors import LabError
 from seatrial.harness.lab.inventory import Inventory, Leases
 from seatrial.harness.lab.ledger import Ledger, Moment

@@ -13,7 +13,8 @@ import yaml
 
 from seatrial.harness.clusters.backends import EXISTING, backend_named
 from seatrial.harness.clusters.embedded import EmbeddedBackend, EmbeddedCluster
-from seatrial.harness.clusters.existing import ExistingBackend, plan, with_context
+from seatrial.harness.clusters.existing import ExistingBackend, plan
+from seatrial.harness.clusters.kubeconfig import with_context
 from seatrial.harness.clusters.leftovers import LEASE, lease_body, lease_path, remove_dead_runs, runs_on
 from seatrial.harness.clusters.run_scope import RUN_LABEL
 from seatrial.harness.clusters.simulated import expect

@@ -10,7 +10,7 @@ import pytest
 
 from seatrial.harness.clusters import detached
 from seatrial.harness.clusters.embedded import EmbeddedBackend, EmbeddedCluster
-from seatrial.harness.clusters.existing import with_context
+from seatrial.harness.clusters.kubeconfig import with_context
 from seatrial.harness.clusters.leftovers import LEASE, lease_path, runs_on
 from seatrial.harness.clusters.run_scope import RUN_LABEL
 from seatrial.harness.commands.tests.test_up import Shell
