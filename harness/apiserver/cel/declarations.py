@@ -52,7 +52,10 @@ def declared(schema: Mapping[str, Any], *, root: bool = False) -> Declared | Non
 
 
 def _child(schema: Any) -> Declared | None:
-    return declared(schema, root=bool(schema.get("x-kubernetes-embedded-resource"))) if schema else None
+    """The type of a part; None for what is no schema, which other checks refuse."""
+    if not schema or not isinstance(schema, Mapping):
+        return None
+    return declared(schema, root=bool(schema.get("x-kubernetes-embedded-resource")))
 
 
 def _list(schema: Mapping[str, Any]) -> Declared | None:

@@ -158,7 +158,7 @@ class RequestContext:
             return {}
         sent = self.decoded()
         kind = sent.get("kind")
-        if kind not in {None, "", "DeleteOptions"}:
+        if kind not in (None, "", "DeleteOptions"):  # a list cannot be hashed
             raise errors.bad_request(f"expected DeleteOptions in the body of the request, found the kind {kind!r:.100}")
         body, _ = conform("v1", "DeleteOptions", {**sent, "apiVersion": "v1", "kind": "DeleteOptions"})
         options: Object = body

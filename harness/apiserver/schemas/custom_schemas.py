@@ -156,7 +156,12 @@ def _prune(node: _Node, value: Any, path: str, pruned: list[str]) -> None:
 
 
 def _default(node: _Node, value: Any) -> None:
+    """Fill in defaults. Null in place of a field that cannot be null is no field: Go encodes empty lists so."""
     if isinstance(value, dict):
+        for name in [name for name, field in value.items() if field is None]:
+            of = node.properties.get(name, node.additional)
+            if of is not None and not of.schema.get("nullable"):
+                del value[name]
         for name, sub in node.properties.items():
             if name not in value and "default" in sub.schema:
                 value[name] = deepcopy(sub.schema["default"])

@@ -59,7 +59,10 @@ def _check(schema: Schema, place: str, causes: Causes, *, root: bool = False) ->
     if schema.get("properties") and isinstance(schema.get("additionalProperties"), Mapping):
         why = "additionalProperties and properties are mutual exclusive"
         causes.append(forbidden(f"{place}.additionalProperties", why))
-    if kind == "array" and schema.get("items") is None:
+    items = schema.get("items")
+    if isinstance(items, list) and items:
+        causes.append(forbidden(f"{place}.items", "items must be a schema object and not an array"))
+    elif kind == "array" and not isinstance(items, Mapping):
         causes.append(required(f"{place}.items", "must be specified"))
     _check_junctors(schema, place, causes)
     _check_default(schema, place, causes)

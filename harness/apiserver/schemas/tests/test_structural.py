@@ -29,6 +29,16 @@ def definition(field: dict[str, Any], *, group: str = "x.io", plural: str = "sam
     ("field", "cause"),
     [
         pytest.param(
+            {"type": "array", "items": -1, "x-kubernetes-validations": [{"rule": "true"}]},
+            f"{FIELD}.items: Required value: must be specified",
+            id="items-that-are-no-schema",
+        ),
+        pytest.param(
+            {"type": "array", "items": [{"type": "string"}]},
+            f"{FIELD}.items: Forbidden: items must be a schema object and not an array",
+            id="items-of-several-schemas",
+        ),
+        pytest.param(
             {"type": "string", "pattern": "["},
             f'{FIELD}.pattern: Invalid value: "[": must be a valid regular expression, but isn\'t: error parsing',
             id="malformed-pattern",

@@ -335,3 +335,11 @@ def test_a_new_object_has_the_status_fields_that_clients_require(path: str, spec
 def test_a_new_node_has_the_fields_of_node_info() -> None:
     created = Api(bare=True).do("POST", "/api/v1/nodes", {"metadata": {"name": "new"}})
     assert created["status"]["nodeInfo"]["kubeletVersion"] == ""
+
+
+@pytest.mark.parametrize("kind", ["Pod", [], {}])
+def test_a_deletion_needs_delete_options(api: Api, kind: object) -> None:
+    api.do("POST", CONFIGS, config("c"))
+    code, status = api.ask("DELETE", f"{CONFIGS}/c", {"kind": kind})
+    assert (code, "expected DeleteOptions" in status["message"]) == (400, True)
+    assert api.ask("GET", f"{CONFIGS}/c")[0] == 200
