@@ -168,7 +168,7 @@ class _Pairs(list[tuple[str, Any]]):
 
 
 def duplicate_fields(body: bytes, content_type: str, decoded: Any) -> list[str]:
-    """Paths of fields that the body names twice, such as `spec.containers[0].name`. `decoded` is the body, with the last values.
+    """Paths of fields that the body names twice, such as `spec.containers[0].name`. `decoded` is the decoded body.
 
     Bodies above `DUPLICATES_LIMIT`, or of slow YAML, are not searched: other clients would wait for 30 ms and more.
     """

@@ -188,9 +188,10 @@ class RequestContext:
         return checked
 
     def duplicate_fields(self, decoded: Any) -> list[str]:
-        """Fields that the body names twice; `decoded` is the body. Found for clients that read warnings or name a `fieldValidation`.
+        """Fields that the body names twice; `decoded` is the decoded body.
 
-        Looking for them takes 4 µs for a pod, which our own clients need not pay: they encode dictionaries.
+        Found for clients that read warnings or name a `fieldValidation`. Looking takes 2 µs for a pod, which our own
+        clients need not pay: they encode dictionaries.
         """
         wanted = self.query.get("fieldValidation") or ("Warn" if self.wants_watched_fields else "Ignore")
         if wanted == "Ignore" or self.request.content_type == PROTOBUF:
