@@ -14,6 +14,7 @@ import msgspec
 import yaml
 
 from seatrial.scheduler.api.core import DEFAULT_SCHEDULER
+from seatrial.scheduler.api.wrong_values import readable
 from seatrial.scheduler.api.yaml_files import load_yaml
 from seatrial.scheduler.client.leader import LeaderElection
 from seatrial.scheduler.framework import extension_points
@@ -140,7 +141,7 @@ def parse(document: object) -> Configuration:
     try:
         configuration = msgspec.convert(document, Configuration)
     except msgspec.ValidationError as error:
-        raise ConfigError(_readable(error)) from error
+        raise ConfigError(readable(error, document)) from error
     _check(configuration)
     return configuration
 
@@ -328,16 +329,10 @@ def _arguments(profile: ProfileConfig, where: str, used: set[str], registry: Reg
             found = msgspec.convert(config.args or {}, kind)
             found.check()
         except msgspec.ValidationError as error:
-            raise ConfigError(f"{path}.args: {config.name}: {_readable(error)}") from error
+            raise ConfigError(f"{path}.args: {config.name}: {readable(error, config.args)}") from error
         except ValueError as error:
             raise ConfigError(f"{path}.args: {config.name}: {error}") from error
         if found.kind and found.kind != f"{config.name}Args":
             raise ConfigError(f"{path}.args.kind: expected {config.name}Args, found {found.kind}")
         arguments[config.name] = found
     return {plugin: found for plugin, found in arguments.items() if plugin in used}
-
-
-def _readable(error: msgspec.ValidationError) -> str:
-    """`Expected int, got str - at $.a.b` as `a.b: Expected int, got str`."""
-    text, separator, path = str(error).rpartition(" - at `$")
-    return f"{path.rstrip('`').lstrip('.')}: {text}" if separator else str(error)
