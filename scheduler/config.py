@@ -14,6 +14,7 @@ import msgspec
 import yaml
 
 from seatrial.scheduler.api.core import DEFAULT_SCHEDULER
+from seatrial.scheduler.api.wrong_values import readable
 from seatrial.scheduler.api.yaml_files import load_yaml
 from seatrial.scheduler.client.leader import LeaderElection
 from seatrial.scheduler.framework import extension_points
@@ -140,7 +141,7 @@ def parse(document: object) -> Configuration:
     try:
         configuration = msgspec.convert(document, Configuration)
     except msgspec.ValidationError as error:
-        raise ConfigError(_readable(error)) from error
+        raise ConfigError(readable(error, document)) from error
     _check(configuration)
     return configuration
 
@@ -236,13 +237,14 @@ def _merge(plugins: bytes, *, where: str, registry: Registry) -> tuple[dict[str,
             )
     defaults = [PluginRef(plugin, weight) for plugin, weight in registry.defaults]
     multi = _merged(defaults, sets.get("multiPoint", PluginSet()))
-    for ref in multi:
-        _find(registry, ref.name, f"{where}.plugins.multiPoint", f'plugin "{ref.name}"')
+    of_multi = [
+        (ref, _find(registry, ref.name, f"{where}.plugins.multiPoint", f'plugin "{ref.name}"').kind) for ref in multi
+    ]
     at: dict[str, list[str]] = {}
     weights: dict[str, int] = {}
     for field, (kind, base) in POINTS.items():
         listed = sets.get(field, PluginSet())
-        refs = _at_point(multi, listed, kind, base, f"{where}.plugins.{field}", registry)
+        refs = _at_point(of_multi, listed, kind, base, f"{where}.plugins.{field}", registry)
         at[field] = [ref.name for ref in refs]
         if field == "score":
             weights = {ref.name: ref.weight or 1 for ref in refs}
@@ -283,7 +285,12 @@ def _serves(kind: type[Plugin], base: type[Plugin]) -> bool:
 
 
 def _at_point(  # noqa: PLR0917 all six are different things
-    multi: Sequence[PluginRef], listed: PluginSet, kind: str, base: type[Plugin], where: str, registry: Registry
+    multi: Sequence[tuple[PluginRef, type[Plugin]]],
+    listed: PluginSet,
+    kind: str,
+    base: type[Plugin],
+    where: str,
+    registry: Registry,
 ) -> list[PluginRef]:
     """Plugins of one point in running order (FWK-R2): listed multi-point, other multi-point, other listed."""
     seen: set[str] = set()
@@ -296,9 +303,8 @@ def _at_point(  # noqa: PLR0917 all six are different things
     dropped = {ref.name for ref in listed.disabled}
     expanded = {
         ref.name: ref
-        for ref in multi
-        if _serves(registry.find(ref.name).kind, base)
-        and (ref.name in seen or not (EVERYTHING in dropped or ref.name in dropped))
+        for ref, served in multi
+        if _serves(served, base) and (ref.name in seen or not (EVERYTHING in dropped or ref.name in dropped))
     }
     first = [
         PluginRef(ref.name, ref.weight or expanded[ref.name].weight) for ref in listed.enabled if ref.name in expanded
@@ -323,16 +329,10 @@ def _arguments(profile: ProfileConfig, where: str, used: set[str], registry: Reg
             found = msgspec.convert(config.args or {}, kind)
             found.check()
         except msgspec.ValidationError as error:
-            raise ConfigError(f"{path}.args: {config.name}: {_readable(error)}") from error
+            raise ConfigError(f"{path}.args: {config.name}: {readable(error, config.args)}") from error
         except ValueError as error:
             raise ConfigError(f"{path}.args: {config.name}: {error}") from error
         if found.kind and found.kind != f"{config.name}Args":
             raise ConfigError(f"{path}.args.kind: expected {config.name}Args, found {found.kind}")
         arguments[config.name] = found
     return {plugin: found for plugin, found in arguments.items() if plugin in used}
-
-
-def _readable(error: msgspec.ValidationError) -> str:
-    """`Expected int, got str - at $.a.b` as `a.b: Expected int, got str`."""
-    text, separator, path = str(error).rpartition(" - at `$")
-    return f"{path.rstrip('`').lstrip('.')}: {text}" if separator else str(error)

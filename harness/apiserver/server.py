@@ -380,7 +380,8 @@ class ApiServer:
         options = context.options()
         check_patch_options(context.query, kind)
         patch = context.decoded(resource, yaml_too=kind == APPLY_PATCH, any_type=kind in {APPLY_PATCH, JSON_PATCH})
-        duplicates = [f'duplicate field "{path}"' for path in context.duplicate_fields()] if kind != JSON_PATCH else []
+        found = context.duplicate_fields(patch) if kind != JSON_PATCH else []
+        duplicates = [f'duplicate field "{path}"' for path in found]
         if duplicates and options.field_validation == "Strict" and kind != APPLY_PATCH:
             raise of_problems(duplicates, patch, patch if kind == STRATEGIC_MERGE_PATCH else None)
         report_problems(resource.kind, resource.version, duplicates, options.field_validation, context.warnings)

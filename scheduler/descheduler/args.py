@@ -8,6 +8,7 @@ import msgspec
 from seatrial.scheduler.api.migration import EVICT_DIRECTLY, RESERVATION_FIRST
 from seatrial.scheduler.api.reservation import seconds
 from seatrial.scheduler.api.wire import LabelSelector
+from seatrial.scheduler.api.wrong_values import readable
 from seatrial.scheduler.descheduler.limits import IntOrPercent
 
 _PERCENT = re.compile(r"\d+%", re.ASCII)
@@ -161,7 +162,7 @@ def read_args(kind: type[A], given: Any) -> A:
     try:
         found = msgspec.convert(given or {}, kind)
     except msgspec.ValidationError as error:
-        raise ArgsError(str(error)) from error
+        raise ArgsError(readable(error, given)) from error
     found.check()
     return found
 

@@ -9,6 +9,7 @@ import msgspec
 import yaml
 
 from seatrial.scheduler.api.wire import LabelSelector
+from seatrial.scheduler.api.wrong_values import readable
 from seatrial.scheduler.api.yaml_files import load_yaml
 from seatrial.scheduler.client.leader import LeaderElection
 from seatrial.scheduler.descheduler.args import Args, ArgsError, MigrationControllerArgs, check_duration, read_args
@@ -140,7 +141,7 @@ def parse(given: Any) -> Configuration:
         found = msgspec.convert({**given, "leaderElection": election}, Configuration)
         found.leader_election.check()
     except msgspec.ValidationError as error:
-        raise ConfigError(str(error)) from error
+        raise ConfigError(readable(error, {**given, "leaderElection": election})) from error
     except ValueError as error:
         raise ConfigError(f"leaderElection.{error}") from error
     for scope in ("per_node", "per_namespace", "total"):

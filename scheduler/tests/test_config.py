@@ -85,7 +85,7 @@ def test_old_versions_and_published_spellings_are_read() -> None:
         pytest.param([], "expected a KubeSchedulerConfiguration, found list", id="not-a-document"),
         pytest.param({**HEAD, "apiVersion": "v9"}, "apiVersion, kind: expected", id="unknown-version"),
         pytest.param({**HEAD, "profils": []}, "unknown field `profils`", id="misspelt-field"),
-        pytest.param({**HEAD, "parallelism": "many"}, "parallelism: Expected `int`, got `str`", id="wrong-kind"),
+        pytest.param({**HEAD, "parallelism": "many"}, "parallelism: expected int, found 'many'", id="wrong-kind"),
         pytest.param({**HEAD, "profiles": []}, "profiles: expected at least one, found none", id="no-profile"),
         pytest.param(
             {**HEAD, "percentageOfNodesToScore": 101}, "not in valid range [0-100], found 101", id="percentage"

@@ -247,7 +247,7 @@ def test_what_is_no_duration(text: str) -> None:
         pytest.param({"leaseDuration": "10s"}, r"leaderElection.leaseDuration: expected more than renew", id="lease"),
         pytest.param({"retryPeriod": "9s"}, r"leaderElection.renewDeadline: expected more than 1.2 times", id="retry"),
         pytest.param({"retryPeriod": "0s"}, r"leaderElection.retryPeriod: expected more than 0", id="zero"),
-        pytest.param({"renewDeadline": 10}, r"leaderElection.renewDeadline: Expected `str`, got `int`", id="a-number"),
+        pytest.param({"renewDeadline": 10}, r"leaderElection.renewDeadline: expected str, found 10", id="a-number"),
         pytest.param({"resourceLock": "endpoints"}, r"leaderElection.resourceLock: expected leases", id="lock"),
         pytest.param({"resourceName": ""}, r"leaderElection.resourceName: Required value", id="no-name"),
         pytest.param({"leaderelect": True}, r"unknown field `leaderelect`", id="a-field-that-is-not-there"),

@@ -6,7 +6,7 @@ from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import gang
-from seatrial.suites.preemption.test_jobs import PREEMPTING, classes, filler, hosts, names, nominated, workers
+from seatrial.suites.preemption.jobs import PREEMPTING, classes, filler, hosts, names, nominated, workers
 
 __all__ = ["classes"]
 

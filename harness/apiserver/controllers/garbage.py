@@ -46,7 +46,7 @@ class GarbageCollector:
                 self._orphaned.add(uid)
             for reference in before or ():  # an owner in foreground deletion may have waited for this object
                 owner = self._places.get(reference.get("uid", ""))
-                if owner is not None:
+                if owner is not None and not self._is_blocked(reference["uid"]):
                     self._queue.add(owner)
             return
         metadata = new.obj["metadata"]
@@ -57,6 +57,18 @@ class GarbageCollector:
 
     def _item(self, place: Place) -> Item | None:
         return self._objects.store.collection(place[0]).get(place[1])
+
+    def _is_blocked(self, uid: str) -> bool:
+        """Whether the oldest dependent left is in deletion and blocks the owner, so that the owner stays in any case.
+
+        To look at all dependents at each removal would take quadratic time.
+        """
+        place = next(iter(self._dependents.get(uid, ())), None)
+        item = self._item(place) if place is not None and place != self._places.get(uid) else None
+        if item is None or "deletionTimestamp" not in item.obj["metadata"]:
+            return False
+        owners = item.obj["metadata"].get("ownerReferences") or ()
+        return any(owner.get("uid") == uid and owner.get("blockOwnerDeletion") for owner in owners)
 
     def _owner_gone(self, uid: str) -> None:
         for place in list(self._dependents.pop(uid, {})):

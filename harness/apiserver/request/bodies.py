@@ -26,6 +26,7 @@ DEFINITION_VALUES_LIMIT = 60_000  # of the body of a CustomResourceDefinition, w
 _DEFINITIONS = ("apiextensions.k8s.io", "customresourcedefinitions")
 YAML_LIMIT = 100_000  # values of a YAML document; decoding takes about 10 µs each
 YAML_SLOW_FROM = 16 * 1024  # bytes of YAML that are decoded beside the event loop
+DUPLICATES_LIMIT = 64 * 1024  # bytes of a body that is searched for fields named twice
 _YAML_LIMITS = Limits(depth=DEPTH_LIMIT, expansion=EXPANSION_LIMIT, values=YAML_LIMIT)
 _EXCEEDED = {
     "depth": f"is nested too deep: the limit is {DEPTH_LIMIT} levels",
@@ -166,13 +167,17 @@ class _Pairs(list[tuple[str, Any]]):
     """The members of a JSON object, with duplicates."""
 
 
-def duplicate_fields(body: bytes, content_type: str) -> list[str]:
-    """Paths of fields that the body names twice, such as `spec.containers[0].name`. The last value is the one used."""
+def duplicate_fields(body: bytes, content_type: str, decoded: Any) -> list[str]:
+    """Paths of fields that the body names twice, such as `spec.containers[0].name`. `decoded` is the decoded body.
+
+    Bodies above `DUPLICATES_LIMIT`, or of slow YAML, are not searched: other clients would wait for 30 ms and more.
+    """
+    if len(body) > DUPLICATES_LIMIT or is_slow(body, content_type):
+        return []
     if is_yaml(content_type) and not body.lstrip().startswith(b"{"):
         found: list[str] = []
         _duplicates_in_node(yaml.compose(body, Loader=_loader()), "", found)
         return found
-    decoded = orjson.loads(body)
     if len(orjson.dumps(decoded)) >= len(body):  # as long as without any white space: nothing was left out
         return []
     found = []

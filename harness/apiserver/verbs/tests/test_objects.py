@@ -343,3 +343,21 @@ def test_a_deletion_needs_delete_options(api: Api, kind: object) -> None:
     code, status = api.ask("DELETE", f"{CONFIGS}/c", {"kind": kind})
     assert (code, "expected DeleteOptions" in status["message"]) == (400, True)
     assert api.ask("GET", f"{CONFIGS}/c")[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "problem"),
+    [
+        pytest.param(b'{"metadata": {"name": "a", "name": "b"}}', "application/json", "metadata.name", id="json"),
+        pytest.param(b"metadata:\n  name: a\n  name: b\n", "application/yaml", "metadata.name", id="yaml"),
+        pytest.param(b'{"metadata":{"name":"b"},"data":{"a":"1","a":"2"}}', "application/json", "data.a", id="compact"),
+        pytest.param(b'{"metadata":{"name":"b"}, "data":{"a":"b"}}', "application/json", "", id="none"),
+        pytest.param(b'{"metadata":{"name":"b"}}' + b" " * 65_536, "application/json", "", id="too-long-to-search"),
+    ],
+)
+def test_fields_named_twice(api: Api, body: bytes, kind: str, problem: str) -> None:
+    request = Request("POST", f"{CONFIGS}?fieldValidation=Strict", body, kind)
+    answer = api.server.handle(request)
+    assert isinstance(answer, Response)
+    assert answer.code == (400 if problem else 201)
+    assert (f'strict decoding error: duplicate field \\"{problem}\\"'.encode() in answer.body) is bool(problem)
