@@ -117,13 +117,13 @@ def use(cluster: Trial, pod: Pod, **amounts: str) -> None:
     accepted(cluster.call("PATCH", path, patch), f"change the usage of {pod.metadata.name}")
 
 
-def migrate(cluster: Trial, name: str, pod: str, **spec: Any) -> None:
+def migrate(cluster: Trial, name: str, pod: str, *, annotations: dict[str, str] | None = None, **spec: Any) -> None:
     """A PodMigrationJob for a pod of the trial."""
     reference = {"namespace": cluster.name, "name": pod}
     cluster.apply({
         "apiVersion": "scheduling.koordinator.sh/v1alpha1",
         "kind": "PodMigrationJob",
-        "metadata": {"name": name},
+        "metadata": {"name": name, "annotations": annotations or {}},
         "spec": {"podRef": reference, "ttl": "5m", "mode": "ReservationFirst", **spec},
     })  # fmt: skip
 

@@ -1,0 +1,126 @@
+"""What a PodMigrationJob says about its eviction, who carries it out, and when it goes."""
+
+import pytest
+
+from seatrial.fixtures.descheduler import StartDescheduler
+from seatrial.fixtures.expect import Expect
+from seatrial.fixtures.trial import Trial
+from seatrial.harness.clusters.protocol import Capability
+from seatrial.scheduler.api.builders import disruption_budget, pod
+from seatrial.scheduler.api.migration import CREATED_BY, EVICT_POLICY, JOBS_PATH, SOFT_EVICTION
+from seatrial.scheduler.api.reservation import RESERVATIONS_PATH
+from seatrial.suites.descheduling.workloads import (
+    deployment,
+    ended,
+    job,
+    migrate,
+    spread_victim,
+    wait_running,
+    with_nodes,
+)
+
+pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
+
+
+@pytest.mark.feature("MIG-1.reservation-first")
+@pytest.mark.case("MG-046", severity="critical")
+def test_a_deleted_job_takes_its_reservation_with_it(cluster: Trial, start_descheduler: StartDescheduler) -> None:
+    """A budget holds the eviction back while the reservation has its place. The job is deleted: so is the reservation,
+    and the pod stays."""
+    with_nodes(cluster, "n1", "n2")
+    name = spread_victim(cluster, "web", 3)
+    cluster.apply(disruption_budget("keep", {"app": "web"}, min_available=3))
+    start_descheduler({})
+    migrate(cluster, "move", name)
+    assert cluster.cluster.wait(lambda: refused(cluster, "move"), within=60), job(cluster, "move").status
+    path = f"{RESERVATIONS_PATH}/{job(cluster, 'move').reservation_name}"
+    assert cluster.call("GET", path).ok
+
+    assert cluster.call("DELETE", f"{JOBS_PATH}/move").ok
+
+    assert cluster.cluster.wait(lambda: cluster.call("GET", path).code == 404, within=30), (
+        "the reservation is still there"
+    )
+    assert not cluster.pod(name).deleting
+
+
+def refused(cluster: Trial, name: str) -> bool:
+    """Whether the eviction of the job was refused."""
+    found = job(cluster, name).status.condition("Eviction")
+    return found is not None and found.reason == "FailedEvict"
+
+
+@pytest.mark.feature("MIG-1.evict-directly")
+@pytest.mark.case("MG-047", severity="critical")
+def test_a_job_of_another_controller_is_left_alone(cluster: Trial, start_descheduler: StartDescheduler) -> None:
+    """Two jobs, the first with the mark of another controller: the second is carried out, the first is left alone."""
+    with_nodes(cluster, "n1", "n2")
+    spread_victim(cluster, "web", 4)
+    first, second = sorted(found.metadata.name for found in wait_running(cluster, "web", 4))[:2]
+    start_descheduler({})
+
+    migrate(cluster, "theirs", first, mode="EvictDirectly", annotations={CREATED_BY: "another"})
+    migrate(cluster, "ours", second, mode="EvictDirectly")
+
+    assert ended(cluster, "ours").status.phase == "Succeeded"
+    assert job(cluster, "theirs").status.phase in {"", "Pending"}
+    assert not cluster.pod(first).deleting
+
+
+@pytest.mark.feature("MIG-1.evict-directly")
+@pytest.mark.case("MG-048", severity="normal")
+def test_the_delete_options_of_a_job_are_those_of_its_eviction(
+    cluster: Trial, expect: Expect, start_descheduler: StartDescheduler
+) -> None:
+    """The delete options ask for a dry run: the eviction is accepted, and the pod stays."""
+    with_nodes(cluster, "n1", "n2")
+    name = spread_victim(cluster, "web", 3)
+    start_descheduler({})
+
+    migrate(cluster, "try", name, mode="EvictDirectly", deleteOptions={"dryRun": ["All"]})
+
+    def evicting() -> bool:
+        return job(cluster, "try").status.condition("Eviction") is not None
+
+    assert cluster.cluster.wait(evicting, within=30), job(cluster, "try").status
+    expect.stable(seconds=5)
+    assert not cluster.pod(name).deleting
+    assert job(cluster, "try").open
+
+
+@pytest.mark.feature("MIG-1.evict-directly")
+@pytest.mark.case("MG-049", severity="normal")
+def test_a_pod_decides_how_it_is_evicted(cluster: Trial, start_descheduler: StartDescheduler) -> None:
+    """The label of a pod asks for a soft eviction: its annotation says so, and the pod goes on."""
+    with_nodes(cluster, "n1", "n2")
+    deployment(cluster, "web", 3, like=pod("x").request(cpu=1).label(EVICT_POLICY, "SoftEviction"))
+    name = wait_running(cluster, "web", 3)[0].metadata.name
+    start_descheduler({})
+
+    migrate(cluster, "ask", name, mode="EvictDirectly")
+
+    def asked() -> bool:
+        found = cluster.find(name)
+        return found is not None and SOFT_EVICTION in found.metadata.annotations
+
+    assert cluster.cluster.wait(asked, within=30), job(cluster, "ask").status
+    assert not cluster.pod(name).deleting
+
+
+@pytest.mark.feature("MIG-1.phases")
+@pytest.mark.case("MG-050", severity="normal")
+@pytest.mark.long(480)
+def test_an_old_job_is_removed(cluster: Trial, start_descheduler: StartDescheduler) -> None:
+    """A job that has succeeded is deleted five minutes after its time to live of one minute, at the next look."""
+    with_nodes(cluster, "n1", "n2")
+    name = spread_victim(cluster, "web", 3)
+    start_descheduler({})
+    migrate(cluster, "move", name, mode="EvictDirectly", ttl="1m")
+    assert ended(cluster, "move").status.phase == "Succeeded"
+
+    assert not cluster.cluster.wait(lambda: gone(cluster, "move"), within=300), "the job went before its time"
+    assert cluster.cluster.wait(lambda: gone(cluster, "move"), within=150), "the job is still there"
+
+
+def gone(cluster: Trial, name: str) -> bool:
+    return cluster.call("GET", f"{JOBS_PATH}/{name}").code == 404
