@@ -5,6 +5,7 @@ from seatrial.scheduler.api.builders import PodBuilder, node, pod
 from seatrial.scheduler.api.numa import PRIORITY_CLASS_LABEL
 
 RELEASED, MEAN, PEAK = "load-aware", "load-aware-mean", "load-aware-peak"
+ESTIMATES = "load-aware-estimates"  # pods may have factors and times of their own
 PROD, BATCH = "koord-prod", "koord-batch"
 OVER, OVER_PEAK = "node(s) cpu usage exceed threshold", "node(s) cpu aggregated usage exceed threshold"
 
