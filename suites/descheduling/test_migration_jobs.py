@@ -10,9 +10,11 @@ from seatrial.scheduler.api.builders import disruption_budget, pod
 from seatrial.scheduler.api.migration import CREATED_BY, EVICT_POLICY, JOBS_PATH, SOFT_EVICTION
 from seatrial.scheduler.api.reservation import RESERVATIONS_PATH
 from seatrial.suites.descheduling.workloads import (
+    OFF,
     deployment,
     ended,
     job,
+    jobs,
     migrate,
     spread_victim,
     wait_running,
@@ -48,6 +50,68 @@ def refused(cluster: Trial, name: str) -> bool:
     """Whether the eviction of the job was refused."""
     found = job(cluster, name).status.condition("Eviction")
     return found is not None and found.reason == "FailedEvict"
+
+
+@pytest.mark.feature("MIG-2.filter")
+@pytest.mark.case("MG-051", severity="critical")
+def test_a_pod_has_one_job_at_a_time(cluster: Trial, start_descheduler: StartDescheduler) -> None:
+    """A budget holds the eviction of the first job back. A second job for the same pod fails, the first stays."""
+    with_nodes(cluster, "n1", "n2")
+    name = spread_victim(cluster, "web", 3)
+    cluster.apply(disruption_budget("keep", {"app": "web"}, min_available=3))
+    start_descheduler(
+        {}, migration={"maxMigratingPerWorkload": 2, "maxUnavailablePerWorkload": 2, "objectLimiters": OFF}
+    )
+    migrate(cluster, "first", name, mode="EvictDirectly")
+    assert cluster.cluster.wait(lambda: refused(cluster, "first"), within=60), job(cluster, "first").status
+
+    migrate(cluster, "second", name, mode="EvictDirectly")
+
+    done = ended(cluster, "second", within=60)
+    assert (done.status.phase, done.status.reason) == ("Failed", "ForbiddenMigratePod")
+    assert job(cluster, "first").open
+    assert not cluster.pod(name).deleting
+
+
+@pytest.mark.feature("MIG-2.filter")
+@pytest.mark.case("MG-052", severity="critical")
+def test_a_percentage_of_replicas_is_rounded_down(cluster: Trial, start_descheduler: StartDescheduler) -> None:
+    """Three jobs for a workload of five that may lose 30 %, and a budget that holds evictions back: one job runs."""
+    with_nodes(cluster, "n1", "n2")
+    spread_victim(cluster, "web", 5)
+    names = [found.metadata.name for found in wait_running(cluster, "web", 5)[:3]]
+    cluster.apply(disruption_budget("keep", {"app": "web"}, min_available=5))
+    limits = {"maxMigratingPerWorkload": "30%", "maxUnavailablePerWorkload": "30%", "maxMigratingPerNode": 10}
+    start_descheduler({}, migration={**limits, "objectLimiters": OFF})
+
+    for number, name in enumerate(names):
+        migrate(cluster, f"move-{number}", name, mode="EvictDirectly", ttl="10m")
+
+    def running_jobs() -> list[str]:
+        return [one.name for one in jobs(cluster) if one.status.phase == "Running"]
+
+    assert cluster.cluster.wait(lambda: any(refused(cluster, name) for name in running_jobs()), within=60)
+    cluster.cluster.wait(lambda: len(running_jobs()) > 1, within=5)
+    assert len(running_jobs()) == 1
+
+
+@pytest.mark.feature("MIG-1.reservation-first")
+@pytest.mark.case("MG-053", severity="critical")
+def test_no_place_is_reserved_for_pods_of_another_scheduler(
+    cluster: Trial, start_descheduler: StartDescheduler
+) -> None:
+    """The pods name a scheduler that knows no reservations, and their node: the job fails, and the pod stays."""
+    with_nodes(cluster, "n1", "n2")
+    deployment(cluster, "web", 3, like=pod("x").request(cpu=1).scheduler("another").node_name("n1"))
+    name = wait_running(cluster, "web", 3)[0].metadata.name
+    start_descheduler({})
+
+    migrate(cluster, "move", name)
+
+    done = ended(cluster, "move", within=60)
+    assert (done.status.phase, done.status.reason) == ("Failed", "ForbiddenMigratePod")
+    assert not done.reservation_name
+    assert not cluster.pod(name).deleting
 
 
 @pytest.mark.feature("MIG-1.evict-directly")

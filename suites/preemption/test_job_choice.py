@@ -98,24 +98,3 @@ def test_of_equal_jobs_the_one_with_fewer_pods_elsewhere_goes(
 
     expect.running("train-0")
     assert left(classes) == sorted([f"pair-{shared}", "pair-n3"])
-
-
-@pytest.mark.feature("PRE-2.whole-jobs")
-@pytest.mark.case("JP-060", severity="critical")
-def test_a_job_is_as_important_as_its_most_important_pod(classes: Trial, expect: Expect) -> None:
-    """Of two jobs of two pods one must go. The first has a pod of the lowest priority and one of the highest; both pods
-    of the second are between them: the second goes."""
-    hosts(classes, n1=2, n2=2)
-    classes.submit(
-        filler("mixed-1", "n1", priority="trial-low").label(JOB, "mixed"),
-        filler("mixed-2", "n1", priority="trial-high").label(JOB, "mixed"),
-        filler("even-1", "n2", priority="trial-middle").label(JOB, "even"),
-        filler("even-2", "n2", priority="trial-middle").label(JOB, "even"),
-    )
-    expect.running("mixed-1", "mixed-2", "even-1", "even-2")
-    classes.apply(gang("train", 2))
-
-    classes.submit(*workers("train", 2))
-
-    expect.running("train-0", "train-1")
-    assert left(classes) == ["mixed-1", "mixed-2"]
