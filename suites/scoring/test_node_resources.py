@@ -5,6 +5,7 @@ Each case is set up where scores and chance cannot give the same result: one nod
 
 from typing import Any
 
+import orjson
 import pytest
 
 from seatrial.fixtures.expect import Expect
@@ -18,7 +19,6 @@ from seatrial.suites.scoring.rules import (
     Json,
     expression,
     given,
-    patch,
     waits,
 )
 
@@ -142,8 +142,15 @@ def claim(cluster: Trial, name: str, volume: str, mode: str = "ReadWriteOnce") -
     body = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name}, "spec": spec}
     cluster.accept(body, f"/api/v1/namespaces/{cluster.name}/persistentvolumeclaims")
     path = f"/api/v1/namespaces/{cluster.name}/persistentvolumeclaims/{name}"
-    patch(cluster, f"{path}/status", {"status": {"phase": "Bound"}})
-    patch(cluster, path, {"metadata": {"annotations": {"pv.kubernetes.io/bind-completed": "yes"}}})
+    # The controller binds it. Bound by hand before the controller knows the volume, the claim would be Lost.
+    phase = ""
+
+    def is_bound() -> bool:
+        nonlocal phase
+        phase = orjson.loads(cluster.call("GET", path).body)["status"].get("phase", "")
+        return phase == "Bound"
+
+    assert cluster.cluster.wait(is_bound, within=30), f"expected claim {name} to be Bound within 30 s, it is {phase!r}"
 
 
 def volume(
