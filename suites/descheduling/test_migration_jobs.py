@@ -1,12 +1,14 @@
 """What a PodMigrationJob says about its eviction, who carries it out, and when it goes."""
 
+import orjson
 import pytest
 
 from seatrial.fixtures.descheduler import StartDescheduler
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
-from seatrial.scheduler.api.builders import disruption_budget, pod
+from seatrial.scheduler.api.builders import disruption_budget, node, pod
+from seatrial.scheduler.api.device import DEVICE_ALLOCATED
 from seatrial.scheduler.api.migration import CREATED_BY, EVICT_POLICY, JOBS_PATH, SOFT_EVICTION
 from seatrial.scheduler.api.reservation import RESERVATIONS_PATH
 from seatrial.suites.descheduling.workloads import (
@@ -93,6 +95,43 @@ def test_a_percentage_of_replicas_is_rounded_down(cluster: Trial, start_deschedu
     assert cluster.cluster.wait(lambda: any(refused(cluster, name) for name in running_jobs()), within=60)
     cluster.cluster.wait(lambda: len(running_jobs()) > 1, within=5)
     assert len(running_jobs()) == 1
+
+
+@pytest.mark.feature("MIG-2.filter")
+@pytest.mark.case("MG-054", severity="critical")
+def test_a_pod_that_waits_counts_as_unavailable(cluster: Trial, start_descheduler: StartDescheduler) -> None:
+    """A workload of four may lose one pod, and one has no room yet: the job waits. With room for it, the job runs."""
+    with_nodes(cluster, "n1", cpu=3)
+    deployment(cluster, "web", 4, like=pod("x").request(cpu=1))
+    name = wait_running(cluster, "web", 3)[0].metadata.name
+    limits = {"maxMigratingPerWorkload": 1, "maxUnavailablePerWorkload": 1}
+    start_descheduler({}, migration={**limits, "objectLimiters": OFF})
+
+    migrate(cluster, "move", name, mode="EvictDirectly")
+
+    assert not cluster.cluster.wait(lambda: job(cluster, "move").status.phase not in {"", "Pending"}, within=5)
+    assert not cluster.pod(name).deleting
+    with_nodes(cluster, "n2")
+    assert ended(cluster, "move").status.phase == "Succeeded"
+
+
+@pytest.mark.feature("MIG-1.devices")
+@pytest.mark.case("MG-055", severity="critical")
+def test_a_reservation_asks_for_devices_anew(cluster: Trial, start_descheduler: StartDescheduler) -> None:
+    """The reservation for a pod with a card is not tied to the card that the pod has: its template names none."""
+    cluster.add(node("n1").gpus("a100-80g", 1), node("n2").gpus("a100-80g", 1))
+    deployment(cluster, "train", 1, like=pod("x").gpus(1))
+    (old,) = wait_running(cluster, "train", 1)
+    assert DEVICE_ALLOCATED in old.metadata.annotations
+    cluster.apply(disruption_budget("keep", {"app": "train"}, min_available=1))
+    start_descheduler({}, migration={"skipCheckExpectedReplicas": True, "maxUnavailablePerWorkload": 1})
+
+    migrate(cluster, "move", old.metadata.name)
+
+    assert cluster.cluster.wait(lambda: refused(cluster, "move"), within=60), job(cluster, "move").status
+    path = f"{RESERVATIONS_PATH}/{job(cluster, 'move').reservation_name}"
+    template = orjson.loads(cluster.call("GET", path).body)["spec"]["template"]["metadata"]
+    assert DEVICE_ALLOCATED not in template.get("annotations", {})
 
 
 @pytest.mark.feature("MIG-1.reservation-first")
