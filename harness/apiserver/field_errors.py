@@ -78,6 +78,11 @@ def message(kind: str, name: str, causes: Causes, *, group: str = "") -> str:
     return f"{qualified} {quoted(name)} is invalid: {texts[0] if len(texts) == 1 else '[' + ', '.join(texts) + ']'}"
 
 
+def details(causes: Causes) -> list[dict[str, str]]:
+    """The causes as the details of a Status have them."""
+    return [{"reason": cause.reason, "message": cause.message, "field": cause.field} for cause in causes]
+
+
 def shown(value: Any) -> str:
     """A value as messages show it: strings quoted, numbers bare, objects and lists as JSON (upstream: Go syntax)."""
     if isinstance(value, str):

@@ -36,8 +36,7 @@ def test_a_deleted_job_takes_its_reservation_with_it(cluster: Trial, start_desch
     cluster.apply(disruption_budget("keep", {"app": "web"}, min_available=3))
     start_descheduler({})
     migrate(cluster, "move", name)
-    assert cluster.cluster.wait(lambda: refused(cluster, "move"), within=60), job(cluster, "move").status
-    path = f"{RESERVATIONS_PATH}/{job(cluster, 'move').reservation_name}"
+    path = reservation_path(cluster, "move")
     assert cluster.call("GET", path).ok
 
     assert cluster.call("DELETE", f"{JOBS_PATH}/move").ok
@@ -46,6 +45,12 @@ def test_a_deleted_job_takes_its_reservation_with_it(cluster: Trial, start_desch
         "the reservation is still there"
     )
     assert not cluster.pod(name).deleting
+
+
+def reservation_path(cluster: Trial, name: str) -> str:
+    """The path of the job's reservation, once a budget has refused the job's eviction."""
+    assert cluster.cluster.wait(lambda: refused(cluster, name), within=60), job(cluster, name).status
+    return f"{RESERVATIONS_PATH}/{job(cluster, name).reservation_name}"
 
 
 def refused(cluster: Trial, name: str) -> bool:
@@ -128,9 +133,7 @@ def test_a_reservation_asks_for_devices_anew(cluster: Trial, start_descheduler: 
 
     migrate(cluster, "move", old.metadata.name)
 
-    assert cluster.cluster.wait(lambda: refused(cluster, "move"), within=60), job(cluster, "move").status
-    path = f"{RESERVATIONS_PATH}/{job(cluster, 'move').reservation_name}"
-    template = orjson.loads(cluster.call("GET", path).body)["spec"]["template"]["metadata"]
+    template = orjson.loads(cluster.call("GET", reservation_path(cluster, "move")).body)["spec"]["template"]["metadata"]
     assert DEVICE_ALLOCATED not in template.get("annotations", {})
 
 

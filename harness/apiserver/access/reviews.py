@@ -6,7 +6,7 @@ from seatrial.harness.apiserver import errors
 from seatrial.harness.apiserver.access.identity import Identity
 from seatrial.harness.apiserver.access.rbac import MASTERS, Access, Act
 from seatrial.harness.apiserver.access.tokens import Tokens
-from seatrial.harness.apiserver.field_errors import Causes, invalid, message
+from seatrial.harness.apiserver.field_errors import Causes, details, invalid, message
 from seatrial.harness.apiserver.storage.store import Object
 
 _GROUP = "authorization.k8s.io"
@@ -73,7 +73,7 @@ def _check(kind: str, spec: dict[str, Any], namespace: str | None = None) -> Non
     if causes:
         raise errors.invalid(
             kind, _GROUP, "", message(kind, "", causes, group=_GROUP),
-            [{"reason": cause.reason, "message": cause.message, "field": cause.field} for cause in causes],
+            details(causes),
         )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from uuid import UUID
 from seatrial.harness.apiserver import errors
 from seatrial.harness.apiserver.access.identity import Identity
 from seatrial.harness.apiserver.access.signing_key import SigningKey
-from seatrial.harness.apiserver.field_errors import Cause, invalid, message
+from seatrial.harness.apiserver.field_errors import Cause, details, invalid, message
 from seatrial.harness.apiserver.storage.store import CollectionKey, Object, Store
 from seatrial.scheduler.api.clock import Clock, rfc3339
 
@@ -180,5 +180,5 @@ def _check(key: tuple[str, str], metadata: Object, seconds: Any) -> None:
     if cause is not None:
         raise errors.invalid(
             "TokenRequest", _GROUP, subject, message("TokenRequest", subject, [cause], group=_GROUP),
-            [{"reason": cause.reason, "message": cause.message, "field": cause.field}],
+            details([cause]),
         )  # fmt: skip

@@ -16,7 +16,7 @@ from seatrial.harness.apiserver.cel.expressions import LOOP_EXPRESSIONS, MAX_EXP
 from seatrial.harness.apiserver.defaults.kinds import default
 from seatrial.harness.apiserver.defaults.qos import qos_class
 from seatrial.harness.apiserver.discovery.resources import Registry, Resource
-from seatrial.harness.apiserver.field_errors import Cause, message
+from seatrial.harness.apiserver.field_errors import Cause, details, message
 from seatrial.harness.apiserver.long_computations import LongComputations, NeedsThread
 from seatrial.harness.apiserver.names import check_metadata, check_new_finalizers, subdomain
 from seatrial.harness.apiserver.schemas.custom_schemas import CustomSchema
@@ -261,9 +261,12 @@ class Admission:
         """
         if causes:
             name = str(body["metadata"].get("name", ""))
-            details = [{"reason": cause.reason, "message": cause.message, "field": cause.field} for cause in causes]
             raise errors.invalid(
-                resource.kind, resource.group, name, message(resource.kind, name, causes, group=resource.group), details
+                resource.kind,
+                resource.group,
+                name,
+                message(resource.kind, name, causes, group=resource.group),
+                details(causes),
             )
 
     def _check_namespace(self, resource: Resource, namespace: str, body: Object) -> Item:

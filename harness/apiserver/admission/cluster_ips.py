@@ -10,7 +10,7 @@ from typing import Any
 from seatrial.harness.apiserver.discovery.resources import Resource
 from seatrial.harness.apiserver.errors import ApiStatusError
 from seatrial.harness.apiserver.errors import invalid as invalid_object
-from seatrial.harness.apiserver.field_errors import Cause, invalid, message
+from seatrial.harness.apiserver.field_errors import Cause, details, invalid, message
 from seatrial.harness.apiserver.storage.store import Change, CollectionKey, Object, Store
 
 SERVICES: CollectionKey = ("", "services")
@@ -57,8 +57,7 @@ class ClusterIps:
             _drop_ports(spec, before)
         if causes:
             name = str(body["metadata"].get("name", ""))
-            details = [{"reason": cause.reason, "message": cause.message, "field": cause.field} for cause in causes]
-            raise invalid_object("Service", "", name, message("Service", name, causes), details)
+            raise invalid_object("Service", "", name, message("Service", name, causes), details(causes))
 
     # -- addresses -----------------------------------------------------------------------------------------------------
 

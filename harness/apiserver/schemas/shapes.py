@@ -435,7 +435,7 @@ def report_unknown_fields(kind: str, version: str, paths: Sequence[str], strictn
 
 
 def unknown_fields(paths: Sequence[str]) -> list[str]:
-    """What strict decoding says of unknown fields."""
+    """The messages of strict decoding for unknown fields."""
     return [f'unknown field "{path}"' for path in paths]
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from seatrial.harness.apiserver import errors
-from seatrial.harness.apiserver.field_errors import forbidden, invalid, message
+from seatrial.harness.apiserver.field_errors import details, forbidden, invalid, message
 from seatrial.harness.apiserver.storage.store import Item, Object
 from seatrial.harness.apiserver.storage.watch import Reader
 from seatrial.harness.apiserver.streams.responses import Streaming
@@ -169,8 +169,7 @@ def _check_options(query: Mapping[str, str], pod: str) -> None:
     if "sinceSeconds" in query and "sinceTime" in query:
         causes.append(forbidden("[]", "at most one of `sinceTime` or `sinceSeconds` may be specified"))
     if causes:
-        rows = [{"reason": cause.reason, "message": cause.message, "field": cause.field} for cause in causes]
-        raise errors.invalid("PodLogOptions", "", pod, message("PodLogOptions", pod, causes), rows)
+        raise errors.invalid("PodLogOptions", "", pod, message("PodLogOptions", pod, causes), details(causes))
 
 
 def _number(query: Mapping[str, str], name: str) -> int:

@@ -17,7 +17,7 @@ from seatrial.harness.apiserver.attempts import GeneratedIdentity, Pending
 from seatrial.harness.apiserver.defaults.initial_status import set_initial_status
 from seatrial.harness.apiserver.discovery.resources import BUILT_IN, Resource
 from seatrial.harness.apiserver.errors import ApiStatusError
-from seatrial.harness.apiserver.field_errors import invalid, message
+from seatrial.harness.apiserver.field_errors import details, invalid, message
 from seatrial.harness.apiserver.patching.apply import ApplyConflict, apply, first_undeclared
 from seatrial.harness.apiserver.patching.managed_fields import WriteLedger, touches_managed_fields
 from seatrial.harness.apiserver.patching.patch import (
@@ -87,10 +87,9 @@ def _check_deletion_fields(resource: Resource, old: Item, metadata: Object) -> N
     ]  # fmt: skip
     if wrong:
         causes = [invalid(f"metadata.{field}", metadata[field], "field is immutable") for field in wrong]
-        rows = [{"reason": cause.reason, "message": cause.message, "field": cause.field} for cause in causes]
         kind = errors.qualified(resource.kind, resource.group)
         text = message(kind, old.key[1], causes)
-        raise errors.invalid(resource.kind, resource.group, old.key[1], text, rows)
+        raise errors.invalid(resource.kind, resource.group, old.key[1], text, details(causes))
 
 
 class Objects:

@@ -11,7 +11,7 @@ import orjson
 
 from seatrial.harness.apiserver import errors
 from seatrial.harness.apiserver.errors import ApiStatusError
-from seatrial.harness.apiserver.field_errors import invalid, message
+from seatrial.harness.apiserver.field_errors import details, invalid, message
 from seatrial.harness.apiserver.schemas.shapes import TypeMismatch
 
 _KINDS: Final = {"array": "slice", "object": "map", "number": "int64"}  # JSON type → Go kind
@@ -23,16 +23,14 @@ def of_mismatch(mismatch: TypeMismatch, patched: Any, strategic_patch: Any = Non
         cause = invalid("patch", go_text(strategic_patch), _restoring(mismatch))
     else:
         cause = invalid("patch", orjson.dumps(patched).decode(), mismatch.message())
-    detail = {"reason": cause.reason, "message": cause.message, "field": cause.field}
-    return errors.invalid("", "", "", message("", "", [cause]), [detail])
+    return errors.invalid("", "", "", message("", "", [cause]), details([cause]))
 
 
 def of_problems(problems: Sequence[str], patched: Any, strategic_patch: Any = None) -> ApiStatusError:
     """The error for a patched object with unknown or duplicate fields, where they are neither ignored nor warned of."""
     value = orjson.dumps(patched).decode() if strategic_patch is None else go_text(strategic_patch)
     cause = invalid("patch", value, f"strict decoding error: {', '.join(problems)}")
-    detail = {"reason": cause.reason, "message": cause.message, "field": cause.field}
-    return errors.invalid("", "", "", message("", "", [cause]), [detail])
+    return errors.invalid("", "", "", message("", "", [cause]), details([cause]))
 
 
 def go_text(value: Any) -> str:

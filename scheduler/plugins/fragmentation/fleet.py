@@ -12,6 +12,8 @@ from seatrial.scheduler.packing.shapes import Flags, Ints, NodeStates
 from seatrial.scheduler.plugins.deviceshare.cache import DeviceCache
 from seatrial.scheduler.plugins.fragmentation.requests import card_memory_of, idle_cards
 
+Left = tuple[int, int, int, tuple[int, ...]]  # model, CPU, memory and cards that a node has left
+
 
 class Fleet:
     """Nodes with GPUs by row of `NodeColumns`. A node without GPUs has cards with nothing left."""
@@ -112,7 +114,7 @@ class Fleet:
             states.model[row], states.cpu[row], states.memory[row] = model, cpu, memory
             states.cards[row] = cards
 
-    def one(self, node: NodeInfo) -> tuple[int, int, int, tuple[int, ...]] | None:
+    def one(self, node: NodeInfo) -> Left | None:
         """Model, CPU, memory and cards that a node has left; None if it has no GPUs or is not in the last survey."""
         if node.node is None:
             return None

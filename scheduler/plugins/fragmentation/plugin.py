@@ -27,7 +27,7 @@ from seatrial.scheduler.packing.shapes import Shape, Shapes
 from seatrial.scheduler.packing.strategies import Outlook, Requests, scores, scores_of_one
 from seatrial.scheduler.plugins.deviceshare.cache import DeviceCache
 from seatrial.scheduler.plugins.fragmentation.args import DeviceFragmentationArgs, TypicalPod
-from seatrial.scheduler.plugins.fragmentation.fleet import Fleet, free_of, model_of
+from seatrial.scheduler.plugins.fragmentation.fleet import Fleet, Left, free_of, model_of
 from seatrial.scheduler.plugins.fragmentation.forecast import Window
 from seatrial.scheduler.plugins.fragmentation.requests import shape_of
 
@@ -109,11 +109,7 @@ class DeviceFragmentation(ScoreBatch):
         return found
 
     def score_classes_batch(self, stacked: _Stacked, node: NodeInfo) -> Ints:
-        outlook = self._ready()
-        left = self._fleet.one(node)
-        if left is None and self._fleet.is_outdated:
-            outlook = self._ready()
-            left = self._fleet.one(node)
+        outlook, left = self._one(node)
         if left is None:
             return np.full(len(stacked.states), NEUTRAL, np.int64)  # no GPU, so nothing to keep usable
         requests, back = self._prepared(outlook, stacked)
@@ -133,11 +129,7 @@ class DeviceFragmentation(ScoreBatch):
 
     def kernel_score(self, stacked: _Stacked, axis: ClassAxis) -> KernelPart:
         def argument(node: NodeInfo) -> object:
-            outlook = self._ready()
-            left = self._fleet.one(node)
-            if left is None and self._fleet.is_outdated:
-                outlook = self._ready()
-                left = self._fleet.one(node)
+            outlook, left = self._one(node)
             if left is None:
                 return None
             requests, back = self._prepared(outlook, stacked)
@@ -157,6 +149,15 @@ class DeviceFragmentation(ScoreBatch):
         return stacked.requests, stacked.back
 
     # -- expectations and prices --------------------------------------------------------------------------------------
+
+    def _one(self, node: NodeInfo) -> tuple[Outlook, Left | None]:
+        """The outlook, and what is left of a node; None if the node has no GPUs."""
+        outlook = self._ready()
+        left = self._fleet.one(node)
+        if left is None and self._fleet.is_outdated:
+            outlook = self._ready()
+            left = self._fleet.one(node)
+        return outlook, left
 
     def _ready(self) -> Outlook:
         """The outlook, made now if there is none or nodes are new."""
