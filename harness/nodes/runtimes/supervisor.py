@@ -64,9 +64,12 @@ class Supervisor:
             seen = dict(poller.poll(self._patience()))
             if wake in seen:
                 os.read(wake, 4096)
+            orders = seen.get(0, 0)
+            if self.terminal is not None and self.terminal.take(seen):
+                orders = pending(0)  # what the agent ordered before it wrote that input is carried out first
+            self._listen(poller, orders)
             if self.terminal is not None:
                 self.terminal.move(poller, seen)
-            self._listen(poller, seen.get(0, 0))
             self._reap()
             if self.main and self.kill_at is not None and time.monotonic() >= self.kill_at:
                 self._kill()
@@ -176,9 +179,7 @@ class Supervisor:
 
     def _listen(self, poller: select.poll, event: int) -> None:
         if self.alone_since is not None:
-            probe = select.poll()
-            probe.register(0, select.POLLIN)
-            event = dict(probe.poll(0)).get(0, 0)
+            event = pending(0)
             if not event or event & select.POLLIN:
                 self.alone_since = None  # a new agent has opened the FIFO
                 poller.register(0, select.POLLIN)
@@ -210,6 +211,7 @@ class Supervisor:
 
     def _end_input(self) -> None:
         if self.terminal is not None:
+            self.terminal.take_rest()
             self.terminal.typed += END_OF_FILE
         elif self.input >= 0:
             os.close(self.input)
@@ -302,10 +304,20 @@ class Terminal:
         if self.listens:
             poller.register(self.incoming, 0 if self.typed else select.POLLIN)
 
+    def take(self, seen: "dict[int, int]") -> bool:
+        """Read one piece of the input if there is some; returns whether there was."""
+        if not seen.get(self.incoming, 0) & select.POLLIN:
+            return False
+        self.typed += os.read(self.incoming, 1 << 12)
+        return True
+
+    def take_rest(self) -> None:
+        """Read all input that clients have written until now."""
+        while self.listens and pending(self.incoming) & select.POLLIN:
+            self.typed += os.read(self.incoming, 1 << 16)
+
     def move(self, poller: select.poll, seen: "dict[int, int]") -> None:
-        """Copy one piece in each direction."""
-        if seen.get(self.incoming, 0) & select.POLLIN:
-            self.typed += os.read(self.incoming, 1 << 12)
+        """Write what was read of the input to the program, and copy one piece of its output."""
         if self.typed and self.shows:
             try:
                 self.typed = self.typed[os.write(self.own, self.typed) :]
@@ -340,6 +352,13 @@ class Terminal:
             return None
         os.write(self.log, data)
         return len(data)
+
+
+def pending(descriptor: int) -> int:
+    """The events of `poll` that a descriptor has now."""
+    probe = select.poll()
+    probe.register(descriptor, select.POLLIN)
+    return dict(probe.poll(0)).get(descriptor, 0)
 
 
 def children(parent: int) -> list[int]:

@@ -1,8 +1,11 @@
 """Conversations with processes, end by end."""
 
 import asyncio
+import os
+import signal
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -192,6 +195,45 @@ def test_an_input_for_one_client_ends_with_it(tmp_path: Path, *, tty: bool) -> N
     with_pod(
         tmp_path, body, 'while read line; do echo "[$line]"; done', stdin=True, stdinOnce=True, tty=tty
     )  # fmt: skip
+
+
+@contextmanager
+def paused_supervisor(runtime: ProcessRuntime, one: Work) -> Iterator[None]:
+    """What is ordered and written meanwhile reaches the supervisor at once afterwards."""
+    supervisor = runtime.processes(one)[-1]
+    os.kill(supervisor, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(supervisor, signal.SIGCONT)
+
+
+def test_a_terminal_has_its_new_size_before_it_gets_what_was_written_afterwards(tmp_path: Path) -> None:
+    async def body(runtime: ProcessRuntime, one: Work, reports: Reports) -> None:
+        spoken = await runtime.attach(one, "main", TERMINAL)
+        for rows in range(30, 50):
+            with paused_supervisor(runtime, one):
+                spoken.resize(100, rows)
+                await spoken.write(b"size\n")
+            assert f"\n{rows} 100\r".encode() in await until(spoken, b"over")
+        spoken.close()
+
+    with_pod(tmp_path, body, "while read line; do stty size; echo over; done", stdin=True, tty=True)
+
+
+def test_the_end_of_a_terminals_input_follows_all_of_the_input(tmp_path: Path) -> None:
+    lines = 1000
+
+    async def body(runtime: ProcessRuntime, one: Work, reports: Reports) -> None:
+        spoken = await runtime.attach(one, "main", TERMINAL)
+        with paused_supervisor(runtime, one):
+            await spoken.write(b"one more line\n" * lines)
+            spoken.end_input()
+        assert f"{lines} lines".encode() in await everything(spoken)
+        spoken.close()
+
+    script = 'count=0; while read line; do count=$((count + 1)); done; echo "$count lines"'
+    with_pod(tmp_path, body, script, stdin=True, stdinOnce=True, tty=True)
 
 
 def test_a_program_that_floods_its_terminal_can_be_stopped(tmp_path: Path) -> None:
