@@ -1,5 +1,6 @@
 """HTTP over TLS with slow, malformed and many clients: each gets its response, other clients are not affected."""
 
+import contextlib
 import gzip
 import time
 from collections.abc import Iterator
@@ -202,7 +203,8 @@ def test_an_incomplete_request_times_out_and_blocks_nobody(place: Served, monkey
         for _ in range(4):  # one byte at a time does not buy more time
             time.sleep(0.1)
             for wire in slow:
-                wire.send(b"y")
+                with contextlib.suppress(OSError):  # on a slow machine the server has closed it already
+                    wire.send(b"y")
         assert settled(place, before)
     finally:
         for wire in slow:
