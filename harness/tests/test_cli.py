@@ -133,7 +133,7 @@ def test_ctrl_c_is_answered(folder: Path) -> None:
         assert "allocated" in process.stderr.readline()
         process.send_signal(signal.SIGINT)
         said = process.stderr.read()
-        assert process.wait(timeout=30) == 130
+        assert process.wait(timeout=60) == 130
     assert said.endswith("seatrial: interrupted; everything that was started has been stopped\n")
     assert "Traceback" not in said
 

@@ -81,19 +81,20 @@ def test_the_node_is_this_machine(cluster: LocalCluster) -> None:
 
 
 def test_a_pod_runs_here_with_the_cards_it_was_promised(cluster: LocalCluster) -> None:
-    submit(cluster, pod("granted").gpus(2))
-    reaches(cluster, "granted", "Running")
-    (child, *_) = with_mark("HOSTNAME=granted")
+    name = f"granted-{uuid.uuid4().hex}"
+    submit(cluster, pod(name).gpus(2))
+    reaches(cluster, name, "Running")
+    (child, *_) = with_mark(f"HOSTNAME={name}")
     env = dict(line.split("=", 1) for line in read(f"/proc/{child}/environ").split("\0") if line)
-    found = orjson.loads(cluster.call(Request("GET", f"{PODS}/granted")).body)
+    found = orjson.loads(cluster.call(Request("GET", f"{PODS}/{name}")).body)
     promised = json.loads(found["metadata"]["annotations"]["scheduling.koordinator.sh/device-allocated"])["gpu"]
     assert env["NVIDIA_VISIBLE_DEVICES"] == ",".join(str(allocation["minor"]) for allocation in promised)
     assert cluster.wait(
-        lambda: b"NVIDIA_VISIBLE_DEVICES=" in cluster.call(Request("GET", f"{PODS}/granted/log")).body, within=WITHIN
+        lambda: b"NVIDIA_VISIBLE_DEVICES=" in cluster.call(Request("GET", f"{PODS}/{name}/log")).body, within=WITHIN
     )
-    cluster.call(Request("DELETE", f"{PODS}/granted"))
-    assert cluster.wait(lambda: not status(cluster, "granted")["there"], within=WITHIN)
-    assert not with_mark("HOSTNAME=granted")
+    cluster.call(Request("DELETE", f"{PODS}/{name}"))
+    assert cluster.wait(lambda: not status(cluster, name)["there"], within=WITHIN)
+    assert not with_mark(f"HOSTNAME={name}")
 
 
 @pytest.mark.parametrize(
