@@ -126,7 +126,7 @@ def test_commands_by_kubectl(cluster: LocalCluster, words: str, code: int, outpu
     assert cluster.endpoint is not None
     command = ["kubectl", "--kubeconfig", str(cluster.endpoint.kubeconfig), "exec", "kubectl-exec", "--", "sh", "-c"]
 
-    found = subprocess.run([*command, words], capture_output=True, text=True, timeout=60, check=False)  # noqa: S603
+    found = subprocess.run([*command, words], capture_output=True, text=True, timeout=600, check=False)  # noqa: S603
 
     assert (found.returncode, found.stdout.strip()) == (code, output), found.stderr
 
@@ -318,7 +318,7 @@ def test_suites_run_to_their_end_and_say_what_they_miss(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "seatrial", "run", "allocation", "isolation", "--backend", "local"]
     done = subprocess.run(  # noqa: S603 our own interpreter
         [*command, "-k", "test_gpu or test_machine", "--report", str(tmp_path / "report")],
-        capture_output=True, text=True, check=False, timeout=120,
+        capture_output=True, text=True, check=False, timeout=600,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     assert "needs nodes that the test adds and removes; backend local has none" in done.stdout

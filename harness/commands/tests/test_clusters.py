@@ -134,7 +134,7 @@ def test_a_cluster_in_the_foreground_is_listed_until_down(shell: Shell) -> None:
         pass
     assert "cluster 'seatrial' is up already" in shell.seatrial("up", "--kubeconfig", "L").stderr
     assert shell.seatrial("down").returncode == 0
-    process.communicate(timeout=60)
+    process.communicate(timeout=600)
     assert process.returncode == 0
     assert listed(shell) == {}
 

@@ -43,7 +43,7 @@ class Shell:
             env=self.env,
             capture_output=True,
             text=True,
-            timeout=2 * WITHIN,
+            timeout=600,
             check=False,
         )
 

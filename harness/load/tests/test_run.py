@@ -96,7 +96,7 @@ def test_an_interrupted_load_leaves_nothing_behind(cluster: EmbeddedCluster) -> 
     )
     assert cluster.wait(lambda: _pods_and_namespaces(cluster)[0] > 3, within=60)
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=60)
+    _, said = process.communicate(timeout=600)
     assert process.returncode == 130
     assert b"Traceback" not in said
     left, namespaces = _pods_and_namespaces(cluster)
