@@ -65,7 +65,7 @@ def test_a_pod_group_that_is_made_anew_is_a_new_gang(cluster: Trial, expect: Exp
 @pytest.mark.feature("GANG-5.annotations")
 @pytest.mark.case("GA-111", severity="normal")
 def test_the_first_minimum_of_an_annotation_gang_counts(cluster: Trial, expect: Expect) -> None:
-    """The first member says three, the second one says one: with two members none is bound, the third completes them."""
+    """The first member says three, the second one says one: two members are not bound, the third completes them."""
     cluster.add(node("n1").cards(3))
     cluster.submit(pod("light-0").gpus(1).in_light_gang("light", 3))
     expect.stable(seconds=3)
