@@ -8,7 +8,7 @@ import pytest
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
-from seatrial.scheduler.api.builders import PodBuilder, gang, pod, quota, reservation
+from seatrial.scheduler.api.builders import PodBuilder, gang, node, pod, quota, reservation
 from seatrial.suites.preemption.jobs import JOB, PREEMPTING, classes, filler, hosts, left, names, nominated, workers
 from seatrial.suites.preemption.nominations import freeze, thaw
 
@@ -20,13 +20,6 @@ pytestmark = [pytest.mark.needs(Capability.NODES), pytest.mark.profile(PREEMPTIN
 def of_job(job: str, where: str, priority: str = "trial-low") -> PodBuilder:
     """A pod of a job on a node, named after both."""
     return filler(f"{job}-{where}", where, priority=priority).label(JOB, job)
-
-
-def held(name: str, where: str) -> PodBuilder:
-    """What a reservation of one card on a node reserves; its priority is below that of every pod."""
-    found = pod(name).gpus(1).scheduler(PREEMPTING).on(host=where)
-    found.manifest["spec"]["priority"] = 1
-    return found
 
 
 @pytest.mark.feature("PRE-2.cost")
@@ -94,16 +87,18 @@ def test_the_room_is_held_as_long_as_a_victim_ends(classes: Trial, expect: Expec
 @pytest.mark.case("JP-063", severity="critical")
 @pytest.mark.needs(Capability.OWN_CLUSTER)  # reservations have no namespace
 def test_a_gang_evicts_no_reservation(classes: Trial, expect: Expect) -> None:
-    """The card of n1 is reserved, with a priority below all others, and that of n2 is used by a pod: the pod goes."""
-    hosts(classes, n1=1)
-    classes.reserve(reservation("held").like(held("x", "n1")).for_labels(app="owner").many())
+    """The CPUs of n1 are reserved, with a priority below all others, and the card of n2 is used by a pod: the pod
+    goes."""
+    classes.add(node("n1").cpu(8).gpus("a10", 1).label("host", "n1"))
+    reserved = pod("x").request(cpu=6).scheduler(PREEMPTING).on(host="n1").priority(1)
+    classes.reserve(reservation("held").like(reserved).for_labels(app="owner").many())
     expect.available("held")
     hosts(classes, n2=1)
     classes.submit(filler("low", "n2", priority="trial-high"))
     expect.running("low")
     classes.apply(gang("train", 1))
 
-    classes.submit(*workers("train", 1))
+    classes.submit(*(built.request(cpu=4) for built in workers("train", 1)))
 
     expect.running("train-0")
     assert left(classes) == []
@@ -237,7 +232,9 @@ def test_reserved_room_of_the_members_counts(classes: Trial, expect: Expect) -> 
     """One of two cards is reserved for the gang, the other one is used by a pod of low priority. A member that asks for
     two cards fits when that pod goes. On the other node two pods would have to go."""
     hosts(classes, n2=2)
-    classes.reserve(reservation("held").like(held("x", "n2")).for_labels(app="owner").many())
+    classes.reserve(
+        reservation("held").like(pod("x").gpus(1).scheduler(PREEMPTING).on(host="n2")).for_labels(app="owner").many()
+    )
     expect.available("held")
     hosts(classes, n1=2)
     classes.submit(filler("low", "n2"), filler("low-1", "n1"), filler("middle", "n1", priority="trial-middle"))
