@@ -210,7 +210,7 @@ def test_a_job_ends_with_its_reservation(cluster: Trial, expect: Expect, start_d
     start_descheduler({})
     migrate(cluster, "move", name, ttl="10m")
     held = expect.available(job_reservation(cluster, "move"), within=40)
-    assert go_duration(held.spec.ttl) == 600  # programs in Go write 10m0s
+    assert go_duration(held.spec.ttl or "") == 600  # programs in Go write 10m0s
 
     status = {"status": {"phase": "Failed"}}
     assert cluster.call("PATCH", f"{RESERVATIONS_PATH}/{held.metadata.name}/status", status).ok
