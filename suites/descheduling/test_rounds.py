@@ -240,7 +240,10 @@ def test_caps_of_a_round_hold(
     deployment(cluster, "web", 20, like=pod("x").request(cpu=1))
     wait_running(cluster, "web", 20)
     cluster.cluster.wait(lambda: False, within=2)
-    start_descheduler({"PodLifeTime": {"maxPodLifeTimeSeconds": 1}}, deschedulingInterval="1h", **caps)
+    limits = {**ALL_AT_ONCE, "maxMigratingPerWorkload": 19, "maxUnavailablePerWorkload": 19}
+    start_descheduler(
+        {"PodLifeTime": {"maxPodLifeTimeSeconds": 1}}, migration=limits, deschedulingInterval="1h", **caps
+    )
 
     assert cluster.cluster.wait(lambda: len(jobs(cluster)) >= most, within=15), jobs(cluster)
     cluster.cluster.wait(lambda: False, within=2)
