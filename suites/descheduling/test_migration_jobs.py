@@ -99,7 +99,8 @@ def test_a_percentage_of_replicas_is_rounded_down(cluster: Trial, start_deschedu
 
     assert cluster.cluster.wait(lambda: any(refused(cluster, name) for name in running_jobs()), within=60)
     cluster.cluster.wait(lambda: len(running_jobs()) > 1, within=5)
-    assert len(running_jobs()) == 1
+    running = running_jobs()
+    assert len(running) == 1, f"30 % of five replicas are one: expected one running job, found {running}"
 
 
 @pytest.mark.feature("MIG-2.filter")
@@ -114,10 +115,13 @@ def test_a_pod_that_waits_counts_as_unavailable(cluster: Trial, start_deschedule
 
     migrate(cluster, "move", name, mode="EvictDirectly")
 
-    assert not cluster.cluster.wait(lambda: job(cluster, "move").status.phase not in {"", "Pending"}, within=5)
-    assert not cluster.pod(name).deleting
+    begun = cluster.cluster.wait(lambda: job(cluster, "move").status.phase not in {"", "Pending"}, within=5)
+    phase = job(cluster, "move").status.phase
+    assert not begun, f"one pod of the workload has no room: expected the job to wait, found phase {phase}"
+    assert not cluster.pod(name).deleting, f"pod {name} was evicted while another one of its workload had no room"
     with_nodes(cluster, "n2")
-    assert ended(cluster, "move").status.phase == "Succeeded"
+    phase = ended(cluster, "move").status.phase
+    assert phase == "Succeeded", f"all pods of the workload have room: expected the job to succeed, found {phase}"
 
 
 @pytest.mark.feature("MIG-1.devices")
