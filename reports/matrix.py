@@ -1,7 +1,9 @@
 """The table suite by backend of several runs: passed, failed and skipped cases, then failures and reasons of skips.
 
-A column is a subject on a backend. Where several runs have the same case in the same column, the run that began last
-counts, so that a case which was run again after a repair replaces the older verdict.
+A column is a subject on a backend; a descheduler of another project is a subject of its own. Where several runs have
+the same case in the same column, the run that began last counts, so that a case which was run again after a repair
+replaces the older verdict. A case that was skipped replaces none: one run of a scheduler may have profiles that another
+has not.
 
 A page takes the table and the reasons between marks, `<!-- matrix: table -->` or `<!-- matrix: reasons -->` and
 `<!-- end -->`; what stands there is replaced.
@@ -50,7 +52,8 @@ def _parts(runs: Sequence[Run]) -> dict[str, str]:
     ordered = sorted(runs, key=lambda run: run.info.started)
     cases: dict[Column, dict[str, Case]] = {}
     for run in ordered:
-        cases.setdefault(column_of(run.info), {}).update({case.nodeid: case for case in run.cases})
+        known = cases.setdefault(column_of(run.info), {})
+        known.update({case.nodeid: case for case in run.cases if case.verdict != "skipped" or case.nodeid not in known})
     columns = sorted(cases)
     suites = sorted({case.suite for known in cases.values() for case in known.values()})
     table = [
@@ -67,8 +70,14 @@ def _parts(runs: Sequence[Run]) -> dict[str, str]:
 
 def column_of(info: RunInfo) -> Column:
     """The subject without the path and flags of a binary, and the backend."""
-    words = info.subject.name.split()
-    return (PurePath(words[0]).name if words else "none", info.backend)
+    subject = _program(info.subject.name)
+    descheduler = info.provenance.get("descheduler", "")
+    return (f"{_program(descheduler)} with {subject}" if descheduler else subject, info.backend)
+
+
+def _program(command: str) -> str:
+    words = command.split()
+    return PurePath(words[0]).name if words else "none"
 
 
 def _counts(cases: Iterable[Case]) -> str:

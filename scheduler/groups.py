@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from seatrial.scheduler.api.clock import Timer
+from seatrial.scheduler.api.core import Pod
 from seatrial.scheduler.api.podgroup import go_text
 from seatrial.scheduler.framework.decisions import Decision, Evict, Reject
 from seatrial.scheduler.framework.fit_error import FitError
@@ -396,6 +397,12 @@ class GroupEngine:
         self._core.cache.forget(info.uid)
         if runner.groups is not None:
             runner.groups.released(info.uid)
+
+    def drop_if_moved(self, pod: Pod) -> None:
+        """A placed member that belongs to another group now, or to none, gives its place back."""
+        placed, groups = self._waiting.get(pod.metadata.uid), self._handle.groups
+        if placed is not None and groups is not None and groups.key_of(pod) != placed.key:
+            self.drop(pod.metadata.uid)
 
     def drop(self, uid: str) -> None:
         """A placed member is deleted, or was bound by another scheduler."""

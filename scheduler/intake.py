@@ -152,6 +152,8 @@ class Intake:
             self.handle.groups.set_pod(pod)
             if uid in self.groups and (pod.spec.node_name or pod.deleting):
                 self.groups.drop(uid)
+            elif uid in self.groups:
+                self.groups.drop_if_moved(pod)
             if pod.spec.node_name:
                 self.groups.nominations.bound(uid)
             elif uid in self.groups.nominations and pod.metadata.deletion_timestamp:

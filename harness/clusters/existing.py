@@ -16,6 +16,7 @@ from seatrial.harness.clusters.kubeconfig import Access, load_access, with_conte
 from seatrial.harness.clusters.leftovers import RunRecord, remove_dead_runs, run_namespace
 from seatrial.harness.clusters.lent_nodes import LENT_ANNOTATION, LentNodes
 from seatrial.harness.clusters.protocol import Capability, ClusterBackend
+from seatrial.harness.clusters.reachability import Right, why_unusable
 from seatrial.harness.clusters.remote import RemoteCluster, RemoteTransport
 from seatrial.harness.clusters.requirements import TRIALS_LABEL
 from seatrial.harness.clusters.run_scope import RunScope
@@ -27,6 +28,10 @@ from seatrial.harness.private_files import private_folder
 from seatrial.scheduler.api.builders import NodeBuilder
 from seatrial.scheduler.api.transport import Done, OnLine, Request, Response, Stream
 
+# What a run cannot begin without; docs/cluster-role.yaml has all.
+LENT_RIGHTS = (("", "namespaces", "create"), ("", "namespaces", "delete"), ("", "nodes", "patch"),
+               ("coordination.k8s.io", "leases", "create"))  # fmt: skip
+RIGHTS = (*LENT_RIGHTS, ("", "nodes", "create"), ("", "nodes", "delete"))
 SHARED = CAPABILITIES - {Capability.OWN_CLUSTER}
 LENT = frozenset({Capability.HARDWARE})  # where nodes of the cluster are lent instead of simulated
 
@@ -128,15 +133,7 @@ class ExistingBackend(ClusterBackend):
     def probe(self) -> str | None:
         if self._kubeconfig is None:
             return "give the cluster with --kubeconfig FILE, and --context NAME if the file has several"
-        try:
-            with private_folder() as folder:
-                access = load_access(with_context(self._kubeconfig, self._context, folder / "kubeconfig"))
-            cluster = WholeCluster(self.name, access, self._kubeconfig)
-            answer = cluster.call(Request("GET", "/version"))
-            cluster.close()
-        except (UsageError, ClusterError) as error:
-            return str(error)
-        return None if answer.ok else f"{access.url}: GET /version: HTTP {answer.code}; check the credentials"
+        return unusable(self._kubeconfig, self._context, LENT_RIGHTS if self._real else RIGHTS)
 
     @contextmanager
     def start(self, *, fleet: Path | str | None = None) -> Iterator[ExistingCluster]:
@@ -167,6 +164,21 @@ class ExistingBackend(ClusterBackend):
                         cluster.close()
             finally:
                 plain.close()
+
+
+def unusable(kubeconfig: Path, context: str, rights: Iterable[Right]) -> str | None:
+    """Why the cluster of a kubeconfig cannot be used by who needs these rights, in words; None if it can."""
+    with private_folder() as folder:
+        copy = folder / "kubeconfig"
+        try:
+            access = load_access(with_context(kubeconfig, context, copy))
+            cluster = WholeCluster("existing", access, kubeconfig)
+            try:
+                return why_unusable(cluster, access.url, copy, cluster.clock.now(), rights)
+            finally:
+                cluster.close()
+        except (UsageError, ClusterError) as error:
+            return str(error).replace(str(copy), str(kubeconfig))
 
 
 def plan(kubeconfig: Path, context: str, nodes: str = SIMULATED) -> list[str]:

@@ -1,7 +1,8 @@
 """Where a kubeconfig leads, and with which credentials; read by the official client's rules."""
 
+import shutil
 import ssl
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -99,7 +100,7 @@ def content_of(path: Path) -> dict[str, Any]:
         UsageError: no such file, or it is no YAML object.
     """
     if not path.is_file():
-        raise UsageError(f"kubeconfig {path}: {'expected a file, found a folder' if path.is_dir() else 'no such file'}")
+        raise UsageError(f"kubeconfig {path}: expected a file, found {'a folder' if path.is_dir() else 'none'}")
     try:
         found = load_yaml(path.read_bytes())
     except OSError as error:
@@ -124,6 +125,7 @@ def with_context(kubeconfig: Path, context: str, target: Path) -> Path:
         raise UsageError(f"--context {context}: kubeconfig {kubeconfig} has no such context; it has: {there}")
     if context:
         content["current-context"] = context
+    _check_current(content, kubeconfig)
     for section, fields in _FILES.items():
         for row in content.get(section) or ():
             inner = row.get(section[:-1]) if isinstance(row, dict) else None
@@ -132,6 +134,56 @@ def with_context(kubeconfig: Path, context: str, target: Path) -> Path:
                     inner[name] = str((kubeconfig.resolve().parent / inner[name]).resolve())
     write_private(target, yaml.safe_dump(content).encode())
     return target
+
+
+def entry_named(content: Mapping[str, Any], section: str, name: object) -> dict[str, Any]:
+    """The content of a named entry of `contexts`, `clusters` or `users`; empty if there is none."""
+    for row in content.get(section) or ():
+        if isinstance(row, dict) and row.get("name") == name:
+            return row.get(section[:-1]) or {}
+    return {}
+
+
+def _check_current(content: Mapping[str, Any], kubeconfig: Path) -> None:
+    """Check that the current context, its cluster, its user and their files exist; the official client names a copy.
+
+    Raises:
+        UsageError: one is missing.
+    """
+
+    def expect(section: str, name: object, where: str) -> dict[str, Any]:
+        known = [str(row.get("name")) for row in content.get(section) or () if isinstance(row, dict)]
+        if str(name) not in known:
+            found = "none" if name is None else repr(name)
+            raise UsageError(
+                f"kubeconfig {kubeconfig}: {where}: expected one of its {section} ({', '.join(known) or 'none'}), found"
+                f" {found}{'; give one with --context' if section == 'contexts' else ''}"
+            )
+        return entry_named(content, section, name)
+
+    current = content.get("current-context") or None
+    context = expect("contexts", current, "current-context")
+    if not context:
+        return  # the official client says what it lacks
+    for section in ("clusters", "users"):
+        name = context.get(section[:-1])
+        entry = expect(section, name, f"context {current!r}: {section[:-1]}")
+        for field_name in _FILES[section]:
+            file = entry.get(field_name)
+            if file and not (kubeconfig.resolve().parent / str(file)).is_file():
+                raise UsageError(
+                    f"kubeconfig {kubeconfig}: {section[:-1]} {name!r}: {field_name}: expected a file, found none at"
+                    f" {file}"
+                )
+        program = str((entry.get("exec") or {}).get("command") or "")
+        here = (
+            (kubeconfig.resolve().parent / program).is_file() if "/" in program else shutil.which(program) is not None
+        )
+        if program and not here:
+            raise UsageError(
+                f"kubeconfig {kubeconfig}: user {name!r}: exec: expected a program, found no {program!r}; install it,"
+                " or use a kubeconfig with a token"
+            )
 
 
 def _kind(found: object) -> str:

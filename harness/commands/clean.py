@@ -5,10 +5,14 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from seatrial.harness.clusters.existing import WholeCluster
+from seatrial.harness.clusters.existing import WholeCluster, unusable
 from seatrial.harness.clusters.kubeconfig import load_access, with_context
 from seatrial.harness.clusters.leftovers import DURATION, remove_dead_runs, runs_on
+from seatrial.harness.errors import UsageError
 from seatrial.harness.private_files import private_folder
+
+RIGHTS_TO_LIST = (("", "namespaces", "list"), ("", "nodes", "list"))
+RIGHTS_TO_CLEAN = (*RIGHTS_TO_LIST, ("", "namespaces", "delete"), ("", "nodes", "delete"))
 
 
 def clean(
@@ -24,6 +28,9 @@ def clean(
         context: Context in it, by default its current one.
         dry_run: List all runs that have objects on the cluster, ended or not, and remove nothing.
     """
+    why = unusable(kubeconfig, context, RIGHTS_TO_LIST if dry_run else RIGHTS_TO_CLEAN)
+    if why is not None:
+        raise UsageError(f"clean: {why}")
     with private_folder() as folder:
         path = with_context(kubeconfig, context, folder / "kubeconfig")
         cluster = WholeCluster("existing", load_access(path), path)

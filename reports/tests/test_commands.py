@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ import pytest
 
 from seatrial.harness.cli import app
 from seatrial.harness.errors import UsageError
+from seatrial.harness.results import Case, Run, RunInfo, Subject, Verdict
+from seatrial.reports.matrix import matrix
 from seatrial.reports.tests.sample import FEATURES_YAML, sample_run
 
 
@@ -97,6 +100,21 @@ def test_matrix_of_two_backends(tmp_path: Path, capsys: Capture) -> None:
     assert any(line.startswith("- failed: preemption/") and "evicted 3 pods where 2" in line for line in against)
     assert not any(line.startswith("- failed") for line in said[: said.index("seatrial-scheduler, envtest:")])
     assert "- 4 skipped: needs a real GPU; the embedded backend has none (--backend local on a GPU machine)" in against
+
+
+def test_matrix_of_a_descheduler_and_of_another_configuration() -> None:
+    """Another project's descheduler has a column of its own. What a later run skipped keeps the verdict it had."""
+
+    def of(day: int, verdict: Verdict, **provenance: str) -> Run:
+        moment = datetime(2026, 11, day, tzinfo=UTC)
+        subject = Subject("/opt/x/koord-scheduler --port 0", "")
+        info = RunInfo(f"run-{day}", moment, (), "envtest", subject, provenance=provenance)
+        return Run(Path(), info, (Case("suites/a/test_a.py::test_b", verdict, suite="a"),), (), (), ())
+
+    runs = [of(1, "failed"), of(2, "skipped"), of(3, "passed", descheduler="/opt/x/koord-descheduler --secure-port 0")]
+    said = matrix(runs).splitlines()
+    assert said[0] == "| suite | koord-descheduler with koord-scheduler, envtest | koord-scheduler, envtest |"
+    assert said[2] == "| a | 1 passed | 1 failed |"
 
 
 def test_matrix_goes_between_the_marks_of_a_page(tmp_path: Path, capsys: Capture) -> None:

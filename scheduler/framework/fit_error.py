@@ -29,9 +29,10 @@ class Reasons:
         if missing > 0:
             self.codes = np.concatenate([self.codes, np.zeros(missing, np.int32)])
 
-    def update(self, rows: Rows, numbers: NDArray[np.int32]) -> None:
+    def update(self, rows: "Rows | slice[None, int, None]", numbers: NDArray[np.int32]) -> None:
         """Set the codes of some rows; 0 for rows without a node and for feasible nodes."""
-        before, self.codes[rows] = self.codes[rows], numbers
+        before = self.codes[rows].copy()
+        self.codes[rows] = numbers
         size = len(self.statuses)
         change = np.bincount(numbers, minlength=size) - np.bincount(before, minlength=size)
         for number in np.flatnonzero(change).tolist():

@@ -16,6 +16,8 @@ from seatrial.scheduler.framework.score_matrix import ScoreMatrix
 from seatrial.scheduler.framework.state import CycleState
 from seatrial.scheduler.framework.status import Status
 
+ALL_ROWS_FACTOR = 2  # with changes of more than one in so many nodes all are judged: their columns need no copy
+
 
 class ReasonCollector:
     """Finds the first filter that rejects each node for one class."""
@@ -39,29 +41,32 @@ class ReasonCollector:
         if self._reasons is None:
             self._reasons = Reasons()
         self._reasons.fit(columns.capacity)
-        changed = columns.changed_since(self._reasons_position) if self._reasons_position >= 0 else None
-        self._reasons_position = columns.changes
+        position, self._reasons_position = self._reasons_position, columns.changes
+        if position >= 0 and (columns.changes - position) * ALL_ROWS_FACTOR < columns.count:
+            changed = columns.changed_since(position)
+        else:
+            changed = None
         if changed is None:
-            self._explain(np.arange(columns.count), self._reasons)
+            self._explain(None, self._reasons)
         elif changed:
             self._explain(np.array(changed, np.intp), self._reasons)
         return self._reasons
 
-    def _explain(self, rows: Rows, reasons: Reasons) -> None:
-        """The first filter that rejects a node gives its status (FWK-R17)."""
+    def _explain(self, rows: Rows | None, reasons: Reasons) -> None:
+        """The first filter that rejects a node gives its status (FWK-R17). `rows`: None for all in use."""
         columns, allowed = self._columns, self._entry.rules.allowed
-        numbers = np.zeros(len(rows), np.int32)
-        open_ = columns.known[rows] & (self._matrix.key[self._entry.index, rows] < 0)
+        batch, index = Batch(columns, rows), self._entry.index
+        numbers = np.zeros(batch.size, np.int32)
+        open_ = batch.pick(columns.known) & (batch.pick(self._matrix.key[index]) < 0)
         if allowed is not None:
-            left_out = open_ & ~np.fromiter((columns.names[row] in allowed for row in rows), np.bool_, len(rows))
+            left_out = open_ & ~np.fromiter((columns.names[row] in allowed for row in batch.rows), np.bool_, batch.size)
             numbers[left_out] = reasons.number(outside(self._entry.rules.allowed_by))
             open_ &= ~left_out
-        batch = Batch(columns, rows)
-        passed = self._entry.rules.node_filters if self._matrix.node_ok[self._entry.index, rows][open_].all() else ()
+        passed = self._entry.rules.node_filters if (batch.pick(self._matrix.node_ok[index]) | ~open_).all() else ()
         for plugin in self._filters:
             if plugin in self._kept_filters and plugin not in passed and open_.any():
                 self._explain_by(plugin, batch, open_, numbers, reasons)
-        reasons.update(rows, numbers)
+        reasons.update(slice(batch.size) if rows is None else rows, numbers)
 
     def _explain_by(
         self, plugin: Filter, batch: Batch, open_: Bools, numbers: NDArray[np.int32], reasons: Reasons

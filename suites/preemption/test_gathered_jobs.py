@@ -8,7 +8,7 @@ import pytest
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
-from seatrial.scheduler.api.builders import gang, network_topology
+from seatrial.scheduler.api.builders import gang, network_topology, pod, reservation
 from seatrial.scheduler.api.builders import node as node_builder
 from seatrial.suites.preemption.jobs import PREEMPTING, classes, filler, left, names, nominated, workers
 
@@ -89,3 +89,23 @@ def test_of_equal_domains_the_cheapest_victims_go(classes: Trial, expect: Expect
 
     expect.running(*names("train", 2))
     assert left(classes) == ["middle-1", "middle-2"]
+
+
+@pytest.mark.feature("PRE-2.gather")
+@pytest.mark.case("JP-073", severity="critical")
+def test_reserved_room_of_a_gathered_gang_counts(classes: Trial, expect: Expect) -> None:
+    """One of two cards of the only node is reserved for the gang, the other one is used by a pod of low priority. A
+    member that asks for both fits when that pod goes."""
+    blocks(classes)
+    classes.add(node_builder("n1").gpus("a10", 2).label("host", "n1").label(SPINE, "s1").label(BLOCK, "b1"))
+    reserved = pod("x").gpus(1).scheduler(PREEMPTING).on(host="n1")
+    classes.reserve(reservation("held").like(reserved).for_labels(app="owner").many())
+    expect.available("held")
+    classes.submit(filler("low", "n1"))
+    expect.running("low")
+    classes.apply(gang("train", 1).gather("BlockLayer", "MustGather"))
+
+    classes.submit(*(built.label("app", "owner") for built in workers("train", 1, cards=2)))
+
+    expect.running("train-0")
+    assert left(classes) == []

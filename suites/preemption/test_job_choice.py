@@ -69,7 +69,7 @@ def test_a_job_label_that_comes_later_counts(classes: Trial, expect: Expect) -> 
     for name in ("low-1", "low-2"):
         path = f"/api/v1/namespaces/{classes.name}/pods/{name}"
         assert classes.call("PATCH", path, {"metadata": {"labels": {JOB: "job-1"}}}).ok
-    classes.cluster.wait(lambda: False, within=1)
+    classes.settle()
     classes.apply(gang("train", 1))
 
     classes.submit(*workers("train", 1))

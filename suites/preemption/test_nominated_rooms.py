@@ -60,7 +60,7 @@ def test_a_budget_that_a_pod_comes_under_counts(classes: Trial, expect: Expect) 
     (guarded,) = {"low-n1", "low-n2"} - {f"low-{first}"}
     path = f"/api/v1/namespaces/{classes.name}/pods/{guarded}"
     assert classes.call("PATCH", path, {"metadata": {"labels": {"app": "guarded"}}}).ok
-    classes.cluster.wait(lambda: False, within=3)  # the budget's status counts it
+    classes.settle(3)  # the budget's status counts it
 
     classes.submit(of("high", "second", 4))
 

@@ -42,6 +42,7 @@ from seatrial.scheduler.api.transport import APPLY_PATCH, JSON_PATCH, MERGE_PATC
 
 PATCHES = (JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, APPLY_PATCH)
 PROTECTED_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")  # the cluster needs them
+PODS = ("", "pods")
 _NO_GENERATION = frozenset({  # built-in kinds whose registries leave metadata.generation out
     "Node", "Namespace", "Event", "Lease", "ConfigMap", "Secret", "ServiceAccount", "Endpoints", "Service",
     "LimitRange",
@@ -143,7 +144,10 @@ class Objects:
             Pending: webhooks have to be called first.
         """
         webhooks = self._admission.webhooks
-        call_webhooks = webhooks.active and webhooks.applies_to("CREATE", resource)
+        if resource.key == PODS and isinstance(body.get("metadata"), dict):  # most creates, and their labels stay
+            call_webhooks = webhooks.applies_to_new(resource, namespace, body)
+        else:
+            call_webhooks = webhooks.active and webhooks.applies_to("CREATE", resource)
         if not call_webhooks or options.attempt is not None or webhooks.caller is None:
             return self._create(resource, namespace, body, options, entries, call_webhooks=call_webhooks)
         sent = orjson.dumps(body)

@@ -63,6 +63,7 @@ class Webhooks:
         self._store, self._registry = store, registry
         self._mutating: tuple[Webhook, ...] = ()
         self._validating: tuple[Webhook, ...] = ()
+        self._by_rule: dict[tuple[str, str, str, str, str], tuple[Webhook, ...]] = {}  # of built-in kinds
         self.policies = Policies(store, registry, long)
         self.active = False  # whether any webhook or bound policy exists
         self.local: dict[str, Handler] = {}  # URL → handler in this process
@@ -80,6 +81,7 @@ class Webhooks:
             self._mutating = tuple(found)
         else:
             self._validating = tuple(found)
+        self._by_rule.clear()
         self.active = bool(self._mutating or self._validating or self.policies.active)
 
     def _policies_changed(self, _: Change) -> None:
@@ -89,10 +91,41 @@ class Webhooks:
         """Whether the rules of a webhook or policy match; selectors and conditions are not evaluated."""
         if not self.active or resource.group == GROUP:
             return False
-        return self.policies.applies_to(operation, resource, subresource) or any(
-            webhook.matching_version(operation, resource, subresource, self._registry) is not None
-            for webhook in (*self._mutating, *self._validating)
+        return self.policies.applies_to(operation, resource, subresource) or bool(
+            self._matching(operation, resource, subresource)
         )
+
+    def applies_to_new(self, resource: Resource, namespace: str, body: Object) -> bool:
+        """`applies_to` for an object to be created; selectors of webhooks are evaluated, conditions are not.
+
+        Only for kinds whose labels admission does not change.
+        """
+        if not self.active:
+            return False
+        if self.policies.applies_to("CREATE", resource, ""):
+            return True
+        before: Webhook | None = None
+        for webhook in self._matching("CREATE", resource, ""):
+            # A component registers its mutating and its validating webhook for the same objects.
+            if before is None or webhook.objects != before.objects or webhook.namespaces != before.namespaces:
+                if webhook.selects(resource, namespace, (body,), self._store):
+                    return True
+                before = webhook
+        return False
+
+    def _matching(self, operation: str, resource: Resource, subresource: str) -> tuple[Webhook, ...]:
+        """The webhooks with a rule for this operation. Kept: most requests ask, and few webhooks match a few kinds."""
+        key = (operation, resource.group, resource.version, resource.plural, subresource)
+        found = self._by_rule.get(key)
+        if found is None:
+            found = tuple(
+                webhook
+                for webhook in (*self._mutating, *self._validating)
+                if webhook.matching_version(operation, resource, subresource, self._registry) is not None
+            )
+            if resource.custom is None:  # versions of custom resources come and go
+                self._by_rule[key] = found
+        return found
 
     # -- mutating ------------------------------------------------------------------------------------------------------
 

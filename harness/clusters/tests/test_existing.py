@@ -199,7 +199,7 @@ def test_a_dry_run_changes_nothing(shared: EmbeddedCluster) -> None:
     ("name", "options", "why"),
     [
         pytest.param(EXISTING, {}, "give the cluster with --kubeconfig", id="no-kubeconfig"),
-        pytest.param(EXISTING, {"kubeconfig": Path("/nowhere")}, "no such file", id="no-such-file"),
+        pytest.param(EXISTING, {"kubeconfig": Path("/nowhere")}, "expected a file, found none", id="no-such-file"),
         pytest.param("embedded", {"kubeconfig": Path("k")}, "makes its own cluster", id="another-backend"),
         pytest.param("virtual", {"context": "a"}, "--context: backend 'virtual'", id="context-of-another-backend"),
     ],
@@ -207,6 +207,23 @@ def test_a_dry_run_changes_nothing(shared: EmbeddedCluster) -> None:
 def test_refused(name: str, options: dict[str, object], why: str) -> None:
     with pytest.raises(UsageError, match=why):
         backend_named(name, **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("user", "why"),
+    [
+        pytest.param({"token": "unknown"}, "expected credentials that the API server knows, found token of user",
+                     id="unknown-token"),
+        pytest.param({}, "may create namespaces, delete namespaces, patch nodes, create leases, create nodes,"
+                     " delete nodes; found a user without credentials", id="no-credentials"),
+    ],
+)  # fmt: skip
+def test_credentials_without_rights(shared: EmbeddedCluster, tmp_path: Path, user: dict[str, str], why: str) -> None:
+    content = yaml.safe_load(kubeconfig(shared).read_text())
+    content["users"] = [{"name": entry["name"], "user": user} for entry in content["users"]]
+    path = tmp_path / "kubeconfig"
+    path.write_text(yaml.safe_dump(content))
+    assert why in str(ExistingBackend(kubeconfig=path).probe())
 
 
 def test_a_server_that_does_not_answer(tmp_path: Path) -> None:

@@ -94,9 +94,9 @@ def test_an_interrupted_load_leaves_nothing_behind(cluster: EmbeddedCluster) -> 
         stderr=subprocess.PIPE,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509 as in a terminal
     )
-    assert cluster.wait(lambda: _pods_and_namespaces(cluster)[0] > 3, within=30)
+    assert cluster.wait(lambda: _pods_and_namespaces(cluster)[0] > 3, within=60)
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=60)
+    _, said = process.communicate(timeout=600)
     assert process.returncode == 130
     assert b"Traceback" not in said
     left, namespaces = _pods_and_namespaces(cluster)
@@ -122,7 +122,7 @@ contexts: [{name: here, context: {cluster: here, user: me}}]
         pytest.param("--users 0", "users: expected 1 or more, found 0", id="no-users"),
         pytest.param("--hold -1", "hold: expected 0 or more seconds, found -1", id="negative-hold"),
         pytest.param("--web --processes 2", "the web page shows one process", id="page-of-two-processes"),
-        pytest.param("--kubeconfig missing", "kubeconfig missing: no such file", id="no-such-kubeconfig"),
+        pytest.param("--kubeconfig missing", "kubeconfig missing: expected a file, found none", id="no-kubeconfig"),
         pytest.param("--kubeconfig nowhere", "http://127.0.0.1:9: no answer to GET", id="unreachable-kubeconfig"),
         pytest.param(
             "--kubeconfig nowhere --fleet default", "--fleet applies to a cluster that this command starts", id="fleet"

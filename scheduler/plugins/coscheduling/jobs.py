@@ -30,11 +30,18 @@ class JobIndex(Listener):
 
     def key_of(self, info: PodInfo) -> str:
         """The job's name, equal for all its pods."""
-        key = self._key_of.get(info.uid)
-        if key is None:
-            return info.uid
+        return self._name(self._key_of.get(info.uid)) or info.uid
+
+    def key_of_pending(self, info: PodInfo) -> str:
+        """The same for a pod that has no place."""
+        return self._name(_key(info.pod)) or info.uid
+
+    def _name(self, key: str | None) -> str:
+        """The job's name for the key of one of its pods; "" without one."""
+        if not key or not key.startswith("gang "):
+            return key or ""
         gang = self._gangs.gangs.get(key.removeprefix("gang "))
-        return f"gang {gang.group.id}" if gang is not None and key.startswith("gang ") else key
+        return key if gang is None else f"gang {gang.group.id}"
 
     def pods_of(self, info: PodInfo) -> Sequence[PodInfo]:
         """All placed pods of the pod's job, sorted by name."""

@@ -60,6 +60,7 @@ class PossibleVictims:
         self._priority = group.trigger.priority
         self._own = {unplaced.info.uid for unplaced in group.unplaced} | {info.uid for info in group.placed}
         self._own_jobs = {index.key_of(info) for info in group.placed}
+        self._own_jobs |= {index.key_of_pending(unplaced.info) for unplaced in group.unplaced}  # bound members stay
         self._jobs: dict[str, Victims | None] = {}  # None: it may not be evicted
 
     def on(self, rows: Iterable[int], *, empty: bool = False) -> dict[int, Candidate]:

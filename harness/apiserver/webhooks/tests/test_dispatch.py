@@ -148,6 +148,24 @@ def test_which_webhooks_are_called(api: Api, more: Object, asked: bool) -> None:
     assert bool(seen.requests) is asked
 
 
+def test_specs_are_shared_where_a_webhook_selects_other_pods(api: Api) -> None:
+    """Completing and validating each replica anew would double the time of a create."""
+    seen = Witness()
+    register(api, "a", seen, validating=True, objectSelector={"matchLabels": {"app": "y"}})
+
+    for name in ("first", "second"):
+        api.do("POST", PODS, pod(name, labels={"app": "x"}))
+    api.do("POST", PODS, pod("third", labels={"app": "y"}))
+
+    first, second, third = (
+        api.server.store.collection(("", "pods")).get(("default", name)).obj["spec"]  # type: ignore[union-attr]
+        for name in ("first", "second", "third")
+    )
+    assert first is second
+    assert third == first
+    assert [request["name"] for request in seen.requests] == ["third"]
+
+
 @pytest.mark.parametrize(
     ("policy", "code"), [pytest.param("Fail", 500, id="fail"), pytest.param("Ignore", 201, id="ignore")]
 )

@@ -512,3 +512,21 @@ def test_a_new_leader_takes_the_nominations_over() -> None:
     found.clock.advance(1)
     assert nominated(found, "a", "b") == ["node-1", "node-1"]
     assert len(found.core.groups.nominations) == 1
+
+
+@pytest.mark.parametrize("policy", ["only-waiting", "waiting-and-running"])
+def test_a_gang_does_not_evict_its_own_running_members(policy: str) -> None:
+    """Two members of low priority run on the only node. Two more of high priority find no room: the running ones stay,
+    and a pod that is no member goes as soon as there is one."""
+    found = rig("node-1")
+    found.group(gang("train", 2 if policy == "only-waiting" else 3), match_policy=policy)
+    found.running(high("first", priority=10), "node-1")
+    found.running(high("second", priority=10), "node-1")
+    found.submit(high("third"), high("fourth"))
+    found.run()
+    assert evicted(found) == []
+    found.node("node-2", cpu="32")
+    found.running(low("else", cpu=32), "node-2")
+    found.clock.advance(700)
+    found.run()
+    assert evicted(found) == ["else"]

@@ -1,6 +1,10 @@
 """Members that come after their gang was bound."""
 
+import pytest
+from msgspec.structs import replace
+
 from seatrial.scheduler.api.builders import PodBuilder, gang
+from seatrial.scheduler.api.podgroup import POD_GROUP_LABEL
 from seatrial.scheduler.plugins.coscheduling.tests.gangs import GangRig, member
 from seatrial.scheduler.plugins.coscheduling.topology.tests.fleets import CLUSTER_T, TopologyRig, gathered
 
@@ -80,3 +84,31 @@ def test_a_member_that_comes_again_after_it_failed_is_bound_alone() -> None:
     rig.submit(worker("m1-again"))
     rig.run()
     assert rig.where("m1-again") in {"n1", "n2"}
+
+
+@pytest.mark.parametrize("labels", [{POD_GROUP_LABEL: "other"}, {}], ids=["another-gang", "no-gang"])
+def test_a_placed_member_that_leaves_its_gang_gives_its_place_back(labels: dict[str, str]) -> None:
+    """Two of three members of a NonStrict gang have places. The first one gets other labels: it is bound at once, and
+    the gang is bound when two further members have places."""
+    rig = GangRig()
+    rig.node("n1", cpu="4")
+    rig.group(gang("job", 3), mode="NonStrict")
+    rig.group(gang("other", 1))
+    rig.submit(*(worker(f"m{number}") for number in range(3)))
+    rig.run()
+    assert rig.waiting() == ["m0", "m1"]
+    moved = rig.pods["m0"]
+    rig.pods["m0"] = replace(moved, metadata=replace(moved.metadata, labels=labels))
+
+    rig.core.set_pod(rig.pods["m0"])
+
+    assert rig.waiting() == ["m1"]
+    rig.run()
+    assert rig.waiting() == ["m1"]
+    assert "m0" in rig.placed()
+    rig.submit(worker("m3"))
+    rig.node("n2", cpu="4")
+    rig.clock.advance(11)
+    rig.run()
+    assert rig.placed() == ["m0", "m1", "m2", "m3"]
+    assert not rig.waiting()
