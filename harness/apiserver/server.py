@@ -400,8 +400,8 @@ class ApiServer:
                 body = context.body(resource, kind="TokenRequest", api_version="authentication.k8s.io/v1")
                 return Response(201, orjson.dumps(self.tokens.request(target.key, body)), _PLAIN_HEADERS)
             case "scale", _:
-                found = respond_scale(self.objects, self.admission, target, self._found(target, context), context)
-                return Response(200, found, _PLAIN_HEADERS)
+                scale = respond_scale(self.objects, self.admission, target, self._found(target, context), context)
+                return Response(200, scale, _PLAIN_HEADERS)
             case "finalize", "PUT":
                 return self._finalize(target, context)
             case "status" | "ephemeralcontainers" | "resize" | "approval", "GET":
