@@ -235,9 +235,7 @@ def gone(cluster: Trial, name: str) -> bool:
 
 @pytest.mark.feature("MIG-1.phases")
 @pytest.mark.case("MG-060", severity="critical")
-def test_a_migration_ends_when_the_new_pod_is_ready(
-    cluster: Trial, expect: Expect, start_descheduler: StartDescheduler
-) -> None:
+def test_a_migration_ends_when_the_new_pod_is_ready(cluster: Trial, start_descheduler: StartDescheduler) -> None:
     """The node of the reservation starts no pods for a while: the new pod is bound there and not Ready, so the job goes
     on, with the name of the pod that it waits for. It succeeds when the node starts the pod."""
     with_nodes(cluster, "n1", "n2")
