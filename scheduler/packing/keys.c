@@ -498,6 +498,94 @@ static void keys_dealloc(PyObject *object)
     Py_DECREF(type);
 }
 
+/* The buffers of `count` int64 arrays, of which the last is written. Returns how many are held: fewer with an exception. */
+static int take_all(PyObject *const *args, int count, Py_buffer *buffers)
+{
+    int held = 0;
+    while (held < count && take(args[held], &buffers[held], 0, held == count - 1 ? PyBUF_WRITABLE : 0) == 0)
+        held++;
+    return held;
+}
+
+/* shortages(free, allocatable, columns, needs, codes, capacity, preemptible column)
+ *
+ * NodeResourcesFit.reasons_batch for one class and the first nodes: `free` and `allocatable` [column, capacity], `codes`
+ * [node]. A bit for each of `columns` with too little, and the highest where more is asked than a node has in all. */
+PyObject *keys_shortages(PyObject *module, PyObject *const *args, Py_ssize_t given)
+{
+    Py_buffer buffers[5];
+    (void)module;
+    if (given != 7) {
+        PyErr_SetString(PyExc_TypeError, "expected five arrays, the capacity and a column");
+        return NULL;
+    }
+    int64_t capacity = PyLong_AsLongLong(args[5]), exempt = PyLong_AsLongLong(args[6]);
+    if (PyErr_Occurred())
+        return NULL;
+    int held = take_all(args, 5, buffers);
+    if (held == 5) {
+        const int64_t *free_amounts = buffers[0].buf, *all = buffers[1].buf, *columns = buffers[2].buf, *needs = buffers[3].buf;
+        int64_t *codes = buffers[4].buf, count = buffers[4].len / 8, width = buffers[2].len / 8;
+        int wrong = capacity < count || width > 62 || buffers[3].len != buffers[2].len || buffers[0].len != buffers[1].len;
+        for (int64_t i = 0; i < width && !wrong; i++)
+            wrong = columns[i] < 0 || (columns[i] + 1) * capacity * 8 > buffers[0].len;
+        if (wrong)
+            PyErr_SetString(PyExc_ValueError, "arrays that do not fit together");
+        memset(codes, 0, wrong ? 0 : (size_t)count * sizeof(int64_t));
+        for (int64_t i = 0; i < width && !wrong; i++) {
+            const int64_t *left = free_amounts + columns[i] * capacity, *most = all + columns[i] * capacity;
+            int64_t need = needs[i], bit = (int64_t)1 << i, lasting = columns[i] == exempt ? 0 : (int64_t)1 << width;
+            for (int64_t node = 0; node < count; node++) {
+                int64_t is_short = -(int64_t)(left[node] < need);
+                codes[node] |= is_short & (bit | (-(int64_t)(most[node] < need) & lasting));
+            }
+        }
+    }
+    while (held > 0)
+        PyBuffer_Release(&buffers[--held]);
+    return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
+}
+
+/* suitable_cards(shown, shares, counts, capacity, first row): DeviceShare.filter_batch for one class and the first nodes.
+ *
+ * `shown` [row, capacity] has from `first` on what each card has free, [share, card]; `counts` [node] is filled with the
+ * number of cards that have enough of all shares. */
+PyObject *keys_suitable_cards(PyObject *module, PyObject *const *args, Py_ssize_t given)
+{
+    Py_buffer buffers[3];
+    (void)module;
+    if (given != 5) {
+        PyErr_SetString(PyExc_TypeError, "expected three arrays, the capacity and a row");
+        return NULL;
+    }
+    int64_t capacity = PyLong_AsLongLong(args[3]), first = PyLong_AsLongLong(args[4]);
+    if (PyErr_Occurred())
+        return NULL;
+    int held = take_all(args, 3, buffers);
+    if (held == 3) {
+        const int64_t *shares = buffers[1].buf;
+        int64_t *counts = buffers[2].buf, count = buffers[2].len / 8, names = buffers[1].len / 8;
+        int64_t rows = capacity > 0 ? buffers[0].len / 8 / capacity - first : -1, cards = names > 0 ? rows / names : 0;
+        int wrong = capacity < count || first < 0 || rows < 0 || names < 1 || cards * names != rows;
+        if (wrong)
+            PyErr_SetString(PyExc_ValueError, "arrays that do not fit together");
+        else
+            memset(counts, 0, (size_t)count * sizeof(int64_t));
+        for (int64_t card = 0; card < cards && !wrong; card++) {
+            const int64_t *of_card = (const int64_t *)buffers[0].buf + (first + card) * capacity;
+            for (int64_t node = 0; node < count; node++) {
+                int64_t suits = 1;
+                for (int64_t name = 0; name < names; name++)
+                    suits &= of_card[name * cards * capacity + node] >= shares[name];
+                counts[node] += suits;
+            }
+        }
+    }
+    while (held > 0)
+        PyBuffer_Release(&buffers[--held]);
+    return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
+}
+
 static PyType_Slot part_slots[] = {{Py_tp_new, part_new}, {Py_tp_dealloc, part_dealloc}, {0, NULL}};
 static PyType_Spec part_spec = {"seatrial_kernel.Part", sizeof(Part), 0, Py_TPFLAGS_DEFAULT, part_slots};
 static PyMethodDef keys_methods[] = {
