@@ -427,14 +427,7 @@ static PyType_Slot slots[] = {
     {Py_tp_new, scorer_new}, {Py_tp_dealloc, scorer_dealloc}, {Py_tp_methods, methods}, {0, NULL},
 };
 static PyType_Spec spec = {"seatrial_kernel.Scorer", sizeof(Scorer), 0, Py_TPFLAGS_DEFAULT, slots};
-static PyMethodDef functions[] = {
-    {"shortages", (PyCFunction)(void (*)(void))keys_shortages, METH_FASTCALL, "Why nodes have too few resources."},
-    {"suitable_cards", (PyCFunction)(void (*)(void))keys_suitable_cards, METH_FASTCALL, "Cards with enough free amounts."},
-    {NULL, NULL, 0, NULL},
-};
-static struct PyModuleDef module = {
-    PyModuleDef_HEAD_INIT, "seatrial_kernel", "Compiled scores and keys.", -1, functions, NULL, NULL, NULL, NULL,
-};
+static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "seatrial_kernel", "Compiled scores and keys.", -1, NULL, NULL, NULL, NULL, NULL};
 
 PyMODINIT_FUNC PyInit_seatrial_kernel(void)
 {

@@ -19,10 +19,6 @@ int64_t scorer_shapes(PyObject *scorer);
 /* Fills `scores` [shape] of one node; `cards` is a tuple. -1 with an exception where the tables lack the node. */
 int score_of_node(PyObject *scorer, int64_t model, int64_t cpu, int64_t memory, PyObject *cards, int64_t *scores);
 
-/* Functions of the module: see keys.c. */
-PyObject *keys_shortages(PyObject *module, PyObject *const *args, Py_ssize_t given);
-PyObject *keys_suitable_cards(PyObject *module, PyObject *const *args, Py_ssize_t given);
-
 /* Adds the types of keys.c to the module; -1 with an exception. */
 int add_keys(PyObject *module);
 

@@ -5,15 +5,12 @@ import shutil
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from seatrial.scheduler.cache.columns import Batch, NodeColumns
 from seatrial.scheduler.cache.nodeinfo import NodeInfo
-from seatrial.scheduler.cache.resources import PODS_COLUMN, ResourceIndex
 from seatrial.scheduler.framework.kernel_parts import PartKind
 from seatrial.scheduler.packing import kernel, strategies
 from seatrial.scheduler.packing.kernel import KernelError
@@ -28,8 +25,6 @@ from seatrial.scheduler.packing.strategies import (
     scores,
     scores_of_one,
 )
-from seatrial.scheduler.plugins.noderesources import fit
-from seatrial.scheduler.plugins.noderesources.fit import _shortages
 
 MODELS = ["A10", "P100", "T4"]
 needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
@@ -217,41 +212,3 @@ def test_it_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
     assert kernel.kernel.__wrapped__() is None
     monkeypatch.setattr(kernel, "kernel", kernel.kernel.__wrapped__)
     assert kernel.described() == "Python (SEATRIAL_KERNEL=off)"
-
-
-@needs_compiler
-@pytest.mark.parametrize("seed", range(20))
-def test_missing_resources_and_suitable_cards(library: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
-    """The answers of the kernel for all nodes are those of NumPy, which gets the nodes as a list of rows."""
-    rng = np.random.default_rng(seed)
-    columns = NodeColumns(ResourceIndex())
-    for number in range(int(rng.integers(1, 150))):
-        columns.row(f"node-{number}")
-    columns.allocatable[:] = rng.integers(0, 9, columns.allocatable.shape)
-    columns.free[:] = columns.allocatable - rng.integers(0, 9, columns.free.shape)
-    wanted = sorted({PODS_COLUMN, *rng.integers(0, columns.width, 4).tolist()})
-    stacked: Any = SimpleNamespace(columns=wanted, needs=rng.integers(0, 9, (len(wanted), 1, 1)))
-    by_numpy = _shortages(stacked, Batch(columns, np.arange(columns.count)))
-    shown, shares = rng.integers(0, 101, (3 + 3 * 8, columns.capacity)), rng.integers(0, 101, 3)
-    counts = np.empty(columns.count, np.int64)
-    module = kernel.load(library)
-    monkeypatch.setattr(fit, "kernel", lambda: module)
-
-    module.suitable_cards(shown, shares, counts, columns.capacity, 3)
-
-    assert _shortages(stacked, Batch(columns, None)).tolist() == by_numpy.tolist()
-    cards = shown[3:, : columns.count].reshape(3, 8, columns.count)
-    assert counts.tolist() == (cards >= shares[:, None, None]).all(axis=0).sum(axis=0).tolist()
-
-
-@needs_compiler
-def test_arrays_that_are_too_short_are_refused(library: Path) -> None:
-    module, short, codes = kernel.load(library), np.zeros(8, np.int64), np.zeros(9, np.int64)
-    one = np.zeros(1, np.int64)
-
-    with pytest.raises(ValueError, match="do not fit"):
-        module.shortages(short, short, one, one, codes, 8, 2)
-    with pytest.raises(ValueError, match="do not fit"):
-        module.shortages(short, short, np.array([1]), one, short.copy(), 8, 2)
-    with pytest.raises(ValueError, match="do not fit"):
-        module.suitable_cards(short, np.zeros(3, np.int64), one, 4, 1)

@@ -44,7 +44,6 @@ from seatrial.scheduler.framework.reservation_info import (
 )
 from seatrial.scheduler.framework.state import CycleState, StateKey
 from seatrial.scheduler.framework.status import SUCCESS, Status
-from seatrial.scheduler.packing.kernel import kernel
 from seatrial.scheduler.plugins.deviceshare import reservation_view
 from seatrial.scheduler.plugins.deviceshare.adaption import Adaption
 from seatrial.scheduler.plugins.deviceshare.allocator import allocate, allocate_deciding, verdict, weighed
@@ -242,22 +241,7 @@ class DeviceShare(PreFilter, BatchFilter, ScoreBatch, Reserve, PreBind, Reservat
         return _Stacked(shares[:, None, :, None], counts, requests, {})
 
     def filter_batch(self, stacked: _Stacked, batch: Batch) -> Bools | None:
-        shown, module = batch.own(SHOWN), kernel()
-        if module is not None and batch.everything and len(stacked.requests) == 1:
-            found = np.empty(batch.size, np.int64)
-            column = batch.columns.column(SHOWN)
-            shares = np.ascontiguousarray(stacked.shares).reshape(-1)
-            module.suitable_cards(column, shares, found, batch.columns.capacity, self.devices.first_card)
-            ok: Bools = (found >= stacked.counts[:, 0])[None]
-        else:
-            ok = self._enough_cards(stacked, batch, shown)
-        ok |= shown[LISTED] == NO_ENTRY
-        if self.devices.honouring:
-            for index, place, status in self._by_table(stacked, batch):
-                ok[index, place] = status.ok
-        return ok
-
-    def _enough_cards(self, stacked: _Stacked, batch: Batch, shown: Ints) -> Bools:
+        shown = batch.own(SHOWN)
         # A card without free amounts (unhealthy, or padding) fits no class: every request names an amount.
         cards = shown[self.devices.first_card :]
         cards = cards.reshape(len(SHARES), len(cards) // len(SHARES), 1, batch.size)  # the batch may be empty
@@ -265,6 +249,10 @@ class DeviceShare(PreFilter, BatchFilter, ScoreBatch, Reserve, PreBind, Reservat
         for have, need in zip(cards[1:], stacked.shares[1:], strict=True):
             suffices &= have >= need
         ok: Bools = np.add.reduce(suffices, dtype=np.int8) >= stacked.counts
+        ok |= shown[LISTED] == NO_ENTRY
+        if self.devices.honouring:
+            for index, place, status in self._by_table(stacked, batch):
+                ok[index, place] = status.ok
         return ok
 
     def filter_signature(self, stacked: object, node: NodeInfo) -> Hashable:

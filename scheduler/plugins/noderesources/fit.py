@@ -25,7 +25,6 @@ from seatrial.scheduler.framework.handle import Handle
 from seatrial.scheduler.framework.kernel_parts import ClassAxis, KernelPart, PartKind
 from seatrial.scheduler.framework.state import CycleState, StateKey
 from seatrial.scheduler.framework.status import SUCCESS, Status
-from seatrial.scheduler.packing.kernel import kernel
 from seatrial.scheduler.plugins.noderesources.strategies import (
     LeastAllocated,
     MostAllocated,
@@ -34,7 +33,6 @@ from seatrial.scheduler.plugins.noderesources.strategies import (
 )
 
 MAX_DELTAS = 65536  # bounds of score changes that are kept
-MAX_SHORT = 62  # resources of a class of which the kernel tells which are missing
 NEVER_SHORT = int(np.iinfo(np.int64).min)  # the amount of a resource that a class does not request
 _NATIVE = frozenset({CPU, MEMORY, EPHEMERAL_STORAGE, PODS})
 
@@ -248,8 +246,14 @@ class NodeResourcesFit(PreFilter, FilterBatch, ScoreBatch, DryRunBatch):
 
     def reasons_batch(self, stacked: _Stacked, batch: Batch) -> tuple[Ints, Callable[[int], Status]]:
         """One bit for each missing resource, and the highest bit if no preemption can help."""
-        columns = stacked.columns
-        codes = _shortages(stacked, batch)
+        columns, needs = stacked.columns, stacked.needs
+        short = batch.free[columns] < needs[:, 0]
+        bits = np.left_shift(1, np.arange(len(columns)))
+        codes = bits @ short
+        short &= batch.allocatable[columns] < needs[:, 0]
+        if PODS_COLUMN in columns:
+            short[columns.index(PODS_COLUMN)] = False
+        codes |= np.logical_or.reduce(short).astype(np.int64) << len(columns)
         names = [self._resources.names[column] for column in columns]
 
         def status(code: int) -> Status:
@@ -385,22 +389,3 @@ def _used(node: NodeInfo, column: int) -> int:
 def _insufficient(short: tuple[str, ...], hopeless: bool) -> Status:
     reasons = tuple("Too many pods" if name == PODS else f"Insufficient {name}" for name in short)
     return Status.unresolvable(*reasons) if hopeless else Status.unschedulable(*reasons)
-
-
-def _shortages(stacked: _Stacked, batch: Batch) -> Ints:
-    """For each node one bit for each missing resource, and the highest if the node lacks it even without pods."""
-    columns, needs, module = stacked.columns, stacked.needs[:, 0], kernel()
-    if module is not None and batch.everything and len(columns) <= MAX_SHORT:
-        codes = np.empty(batch.size, np.int64)
-        of = batch.columns
-        wanted = np.ascontiguousarray(needs[:, 0])
-        module.shortages(of.free, of.allocatable, np.array(columns, np.int64), wanted, codes, of.capacity, PODS_COLUMN)
-        return codes
-    short = batch.free[columns] < needs
-    bits = np.left_shift(1, np.arange(len(columns)))
-    codes = bits @ short
-    short &= batch.allocatable[columns] < needs
-    if PODS_COLUMN in columns:
-        short[columns.index(PODS_COLUMN)] = False
-    codes |= np.logical_or.reduce(short).astype(np.int64) << len(columns)
-    return codes
