@@ -26,6 +26,7 @@ PORT_TAKEN = "cannot listen"  # logged by our scheduler if another process took 
 TRIES = 3
 MAX_CRASHES = 8  # in cases one after the other; then it is not started again
 _GO_CRASH = ("panic: ", "fatal error: ")  # begin the line before the stacks of a Go program
+ALONE = 5.0  # seconds that a program stays up without a case's objects, if it panicked in its first case
 
 
 def our_command(kubeconfig: Path, seed: int, config: Path | None = None) -> list[str]:
@@ -121,9 +122,29 @@ class ProcessSubject(Subject):
             self.start_again()
         elif not self.crash():
             self._was_up, self._crashes = True, 0
-        elif self._was_up and self._crashes < MAX_CRASHES:
+        elif self._crashes < MAX_CRASHES:
+            if self._was_up:
+                self.start_again()
+            elif not self._stays_up_alone():
+                return
             self._crashes += 1
-            self.start_again()
+
+    def _stays_up_alone(self) -> bool:
+        """Start it again, and find out whether objects of the case made it panic or its own configuration does."""
+        if not self._panic():
+            return False
+        self.start_again()
+        assert self._process is not None  # noqa: S101
+        try:
+            self._process.wait(timeout=ALONE)
+        except subprocess.TimeoutExpired:
+            self._was_up = True
+        return self._was_up
+
+    def _panic(self) -> str:
+        """The line that begins the report of a crashed Go program; empty without one."""
+        lines = self.log()[self._said_before :].splitlines()
+        return next((line for line in reversed(lines) if line.startswith(_GO_CRASH)), "")
 
     def crash(self) -> str:
         assert self._process is not None  # noqa: S101
@@ -131,7 +152,7 @@ class ProcessSubject(Subject):
         if code is None or self._killed:
             return ""
         lines = self.log()[self._said_before :].splitlines()
-        why = next((f": {line}" for line in reversed(lines) if line.startswith(_GO_CRASH)), "")
+        why = f": {self._panic()}" if self._panic() else ""
         last = "\n".join(lines[-LAST_LINES:])
         return f"subject {self.name!r} ended with status {code}{why}; its last log lines:\n{last}"
 

@@ -5,7 +5,7 @@ For each of them, the harness relies only on pods being bound.
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
@@ -92,6 +92,7 @@ def open_subject(
     seed: int = 0,
     log_file: Path | None = None,
     config: Path | None = None,
+    profiles: Collection[str] | None = None,
     services: str = "",
 ) -> Iterator[Subject | None]:
     """Start the scheduler called `name` on `cluster`, and stop it in the end; None where there is nothing to start.
@@ -100,6 +101,7 @@ def open_subject(
     path and in which `{kubeconfig}` stands for the cluster's kubeconfig and `{config}` for `config`; without them
     `--kubeconfig FILE` and, if there is a `config`, `--config FILE` are added. `config` is a KubeSchedulerConfiguration
     file; a binary gets a copy in which the cluster is named. A scheduler that the harness did not start keeps its own.
+    `profiles` are the profiles of it that are needed; only `inprocess` leaves out others (`InProcess`).
     `services` is where a binary answers people (`Subject.ask`), as in `http://127.0.0.1:10251`; `{port}` in it and in
     the command line is a free port, so that several can run at once.
 
@@ -124,7 +126,7 @@ def open_subject(
             )
         from seatrial.harness.subject.inprocess import InProcess
 
-        with InProcess(cluster, seed=seed, config=config) as subject:
+        with InProcess(cluster, seed=seed, config=config, profiles=profiles) as subject:
             yield subject
     else:
         from seatrial.harness.subject.process import ProcessSubject, our_command

@@ -105,7 +105,7 @@ def test_workers_write_at_the_same_time(tmp_path: Path) -> None:
         "    w.case(Case(f't.py::{sys.argv[2]}-{n}', 'passed', reason='y' * 5000))\n"
     )
     workers = [subprocess.Popen([sys.executable, "-c", program, folder, name]) for name in ("gw0", "gw1")]  # noqa: S603
-    assert [worker.wait(30) for worker in workers] == [0, 0]
+    assert [worker.wait(120) for worker in workers] == [0, 0]
     run = read_run(folder)
     assert len(run.cases) == 400
     assert all(len(case.evidence) == 1 for case in run.cases)

@@ -48,7 +48,7 @@ def run(
         server = await asyncio.start_server(serve, "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
         transport = HttpTransport(Server("127.0.0.1", port, "", None, "Bearer abc", token_file), **options)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await test(transport)
             transport.close()
             server.close()

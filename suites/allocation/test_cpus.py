@@ -284,7 +284,7 @@ def test_cpus_that_others_have_are_not_given(cluster: Trial, expect: Expect, key
 
     def reports(text: str | None) -> None:
         assert cluster.call("PATCH", path, {"metadata": {"annotations": {key: text}}}).ok
-        cluster.cluster.wait(lambda: False, within=1)
+        cluster.settle()
 
     reports(to_json(told).decode())
     cluster.submit(bound(pod("most"), 60), bound(pod("rest"), 4))

@@ -11,6 +11,7 @@ from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import PodBuilder, node, pod, priority_class
 from seatrial.suites.descheduling.test_rounds import LOAD, reports
 from seatrial.suites.descheduling.workloads import (
+    ALL_AT_ONCE,
     OFF,
     cordon,
     daemon,
@@ -61,7 +62,7 @@ def start(cluster: Trial, start_descheduler: StartDescheduler, *apps: str, **mig
     for app in apps:
         wait_running(cluster, app, 3)
     cluster.cluster.wait(lambda: False, within=3)
-    start_descheduler(OLD, migration=migration, deschedulingInterval="1h")
+    start_descheduler(OLD, migration={**ALL_AT_ONCE, **migration}, deschedulingInterval="1h")
 
 
 @pytest.mark.feature("DES-1.protected")

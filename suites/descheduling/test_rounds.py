@@ -13,6 +13,7 @@ from seatrial.scheduler.api.core import Pod
 from seatrial.scheduler.api.migration import DELETION_COST, EVICTION_COST
 from seatrial.scheduler.api.slo import NODE_METRICS_PATH
 from seatrial.suites.descheduling.workloads import (
+    ALL_AT_ONCE,
     OFF,
     REPORT,
     cordon,
@@ -239,7 +240,10 @@ def test_caps_of_a_round_hold(
     deployment(cluster, "web", 20, like=pod("x").request(cpu=1))
     wait_running(cluster, "web", 20)
     cluster.cluster.wait(lambda: False, within=2)
-    start_descheduler({"PodLifeTime": {"maxPodLifeTimeSeconds": 1}}, deschedulingInterval="1h", **caps)
+    limits = {**ALL_AT_ONCE, "maxMigratingPerWorkload": 19, "maxUnavailablePerWorkload": 19}
+    start_descheduler(
+        {"PodLifeTime": {"maxPodLifeTimeSeconds": 1}}, migration=limits, deschedulingInterval="1h", **caps
+    )
 
     assert cluster.cluster.wait(lambda: len(jobs(cluster)) >= most, within=15), jobs(cluster)
     cluster.cluster.wait(lambda: False, within=2)
@@ -503,7 +507,7 @@ def test_protected_pods_stay(cluster: Trial, start_descheduler: StartDescheduler
         wait_running(cluster, app, 3)
     cluster.cluster.wait(lambda: False, within=3)
 
-    start_descheduler({"PodLifeTime": {"maxPodLifeTimeSeconds": 1}}, deschedulingInterval="1h")
+    start_descheduler({"PodLifeTime": {"maxPodLifeTimeSeconds": 1}}, migration=ALL_AT_ONCE, deschedulingInterval="1h")
     assert cluster.cluster.wait(lambda: len(jobs(cluster)) >= 3, within=15), jobs(cluster)
     cluster.cluster.wait(lambda: False, within=2)
 

@@ -15,6 +15,12 @@ from seatrial.scheduler.api.slo import NODE_METRICS_PATH
 
 Manifest = dict[str, Any]
 OFF = {"workload": {"duration": "0s"}}  # object limiters; an empty table means the default to koord-descheduler
+# All three pods of a workload may be migrated at once. Deschedulers differ in what a round makes of pods beyond the
+# limits: jobs that wait, or nothing.
+ALL_AT_ONCE: Manifest = {
+    "maxMigratingPerWorkload": 3, "maxUnavailablePerWorkload": 3, "maxMigratingPerNode": 100,
+    "skipCheckExpectedReplicas": True, "objectLimiters": OFF,
+}  # fmt: skip
 REPORT = 30  # seconds between two reports, the shortest there is
 
 _decode_job = msgspec.json.Decoder(PodMigrationJob).decode

@@ -117,7 +117,7 @@ def test_a_short_freeze_is_not_noticed(cluster: Trial, expect: Expect) -> None:
     cluster.add(zoned(cluster, "n1").gpus("a10", 2))
     cluster.submit(impatient("a"))
     before = expect.running("a")
-    cluster.inject({"node": "n1", "verb": "frozen", "for": 5})
+    cluster.inject({"node": "n1", "verb": "frozen", "for": 10})
     cluster.cluster.wait(lambda: False, within=1)
     cluster.submit(pod("b").gpus(1))
     assert expect.bound("b").status.phase == "Pending"

@@ -9,7 +9,8 @@ from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import TRIAL_LABEL, Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import gang
-from seatrial.suites.preemption.jobs import JOB, PREEMPTING, classes, filler, hosts, left, workers
+from seatrial.suites.preemption.jobs import JOB, PREEMPTING, filler, hosts, left, workers
+from seatrial.suites.preemption.priorities import classes
 
 __all__ = ["classes"]
 
@@ -69,7 +70,7 @@ def test_a_job_label_that_comes_later_counts(classes: Trial, expect: Expect) -> 
     for name in ("low-1", "low-2"):
         path = f"/api/v1/namespaces/{classes.name}/pods/{name}"
         assert classes.call("PATCH", path, {"metadata": {"labels": {JOB: "job-1"}}}).ok
-    classes.cluster.wait(lambda: False, within=1)
+    classes.settle()
     classes.apply(gang("train", 1))
 
     classes.submit(*workers("train", 1))

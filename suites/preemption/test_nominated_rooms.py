@@ -6,7 +6,8 @@ from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import disruption_budget, node
-from seatrial.suites.preemption.nominations import classes, freeze, of, preempt_on_frozen
+from seatrial.suites.preemption.nominations import freeze, of, preempt_on_frozen
+from seatrial.suites.preemption.priorities import classes
 
 __all__ = ["classes"]
 
@@ -60,7 +61,7 @@ def test_a_budget_that_a_pod_comes_under_counts(classes: Trial, expect: Expect) 
     (guarded,) = {"low-n1", "low-n2"} - {f"low-{first}"}
     path = f"/api/v1/namespaces/{classes.name}/pods/{guarded}"
     assert classes.call("PATCH", path, {"metadata": {"labels": {"app": "guarded"}}}).ok
-    classes.cluster.wait(lambda: False, within=3)  # the budget's status counts it
+    classes.settle(3)  # the budget's status counts it
 
     classes.submit(of("high", "second", 4))
 

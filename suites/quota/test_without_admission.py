@@ -11,6 +11,7 @@ from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import QuotaBuilder, node, quota
+from seatrial.scheduler.api.extension import KOORD_SCHEDULER
 from seatrial.scheduler.api.quota import PARENT, QUOTAS_PATH
 from seatrial.suites.quota.quotas import counted, make, many, named, path_of, placed, settle
 
@@ -59,7 +60,7 @@ def test_children_of_a_deleted_parent_wait_for_a_new_one(cluster: Trial, expect:
     assert cluster.call("DELETE", path_of(cluster, named(cluster, "p"))).ok
     cluster.submit(*many(cluster, "a", 2), *many(cluster, "good", 1))
     expect.bound("good-0")
-    expect.refusal()
+    expect.refusal(scheduler=KOORD_SCHEDULER)
     expect.pending("a-0", saying="Insufficient quotas")
 
     make(cluster, quota(named(cluster, "p")).max(cpu=2).parent())
@@ -95,4 +96,4 @@ def test_huge_amounts_delay_nobody(cluster: Trial, expect: Expect, digits: int) 
     cluster.submit(*many(cluster, "good", 1))
 
     expect.bound("good-0")
-    expect.refusal()
+    expect.refusal(scheduler=KOORD_SCHEDULER)

@@ -84,7 +84,7 @@ def test_a_taint_comes_and_goes(cluster: Trial, expect: Expect) -> None:
         (2, {"unschedulable": True}, {"unschedulable": None}),
     ):
         patch(cluster, "n1", {"spec": closed})
-        cluster.cluster.wait(lambda: False, within=1)
+        cluster.settle()
         cluster.submit(pod(f"p{number}"))
         waits(expect, f"p{number}")
         patch(cluster, "n1", {"spec": opened})
@@ -97,7 +97,7 @@ def test_pods_that_wait_together_do_not_overfill_a_node(cluster: Trial, expect: 
     """Ten pods wait for a cordoned node with room for four: when it opens, four are placed at once and six wait."""
     cluster.add(node("n1").cpu(4))
     patch(cluster, "n1", {"spec": {"unschedulable": True}})
-    cluster.cluster.wait(lambda: False, within=1)
+    cluster.settle()
     names = [f"p{number}" for number in range(10)]
     cluster.submit(*(pod(name).request(cpu=1) for name in names))
     expect.pending(*names)
@@ -149,7 +149,7 @@ def test_allocatable_shrinks_and_grows(cluster: Trial, expect: Expect) -> None:
     cluster.submit(pod("p0").request(cpu=1))
     expect.bound("p0")
     patch(cluster, "n1", {"status": {"allocatable": {"cpu": "4"}}}, part="/status", kind=STRATEGIC_MERGE_PATCH)
-    cluster.cluster.wait(lambda: False, within=1)
+    cluster.settle()
     cluster.submit(pod("p1").request(cpu=6))
     waits(expect, "p1", "Insufficient cpu")
     patch(cluster, "n1", {"status": {"allocatable": {"cpu": "8"}}}, part="/status", kind=STRATEGIC_MERGE_PATCH)

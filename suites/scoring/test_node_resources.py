@@ -120,7 +120,7 @@ def test_a_resized_pod_counts_with_its_new_amount(cluster: Trial, expect: Expect
         containers = [{"name": "main", "resources": {"requests": {"cpu": cpu}, "limits": {"cpu": cpu}}}]
         path = f"/api/v1/namespaces/{cluster.name}/pods/grows/resize"
         assert cluster.call("PATCH", path, {"spec": {"containers": containers}}, kind=STRATEGIC_MERGE_PATCH).ok
-        cluster.cluster.wait(lambda: False, within=1)
+        cluster.settle()
 
     resize("3")
     cluster.submit(given("waits").request(cpu=2))

@@ -94,7 +94,7 @@ def test_labels_of_a_namespace_come_and_go(cluster: Trial, expect: Expect) -> No
 
     def team(label: str | None) -> None:
         patch(cluster, f"/api/v1/namespaces/{cluster.name}", {"metadata": {"labels": {"team": label}}})
-        cluster.cluster.wait(lambda: False, within=1)
+        cluster.settle()
 
     team(cluster.name)
     cluster.submit(given("within", affinity=rule))

@@ -1,26 +1,17 @@
 """When a waiting pod is tried again, and when it is not: age, backoff, gates, deletion."""
 
-from collections.abc import Iterator
-
 import pytest
 
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.faulty import Link, bindings
 from seatrial.harness.clusters.protocol import Capability
-from seatrial.harness.subject.protocol import Subject
 from seatrial.scheduler.api.builders import node, pod, priority_class
+from seatrial.suites.faults.schedulers import link, running
+
+__all__ = ["link", "running"]
 
 pytestmark = [pytest.mark.needs(Capability.NODES), pytest.mark.feature("SCORE-4.queue")]
-
-
-@pytest.fixture
-def link(subject: Subject | None) -> Iterator[Link]:
-    """The scheduler's connection to the API server."""
-    if subject is None:
-        pytest.skip("needs a scheduler that the harness started; the harness did not start this one")
-    with subject.troubled() as link:
-        yield link
 
 
 @pytest.mark.case("SC-160", severity="critical")
@@ -28,7 +19,7 @@ def test_of_equal_pods_the_older_is_first(cluster: Trial, expect: Expect) -> Non
     """Five equal pods wait for a cordoned node with room for two: the two oldest are placed, whatever their names."""
     cluster.add(node("n1").cpu(2))
     assert cluster.call("PATCH", "/api/v1/nodes/n1", {"spec": {"unschedulable": True}}).ok
-    cluster.cluster.wait(lambda: False, within=1)
+    cluster.settle()
     names = ["m", "z", "a", "k", "b"]
     for name in names:
         cluster.submit(pod(name).request(cpu=1))
@@ -104,7 +95,7 @@ def test_a_pod_that_is_being_deleted_is_not_placed(cluster: Trial, expect: Expec
     path = f"/api/v1/namespaces/{cluster.name}/pods/leaving"
     try:
         assert cluster.call("DELETE", path).ok
-        cluster.cluster.wait(lambda: False, within=1)
+        cluster.settle()
         cluster.add(node("n2").cpu(4).taint("closed"))
         stays = pod("stays").request(cpu=4).priority_class("queue-low").node_name("n2").tolerate("closed")
         cluster.submit(stays)

@@ -45,7 +45,7 @@ def test_a_node_attaches_so_many_volumes(cluster: Trial, expect: Expect) -> None
             "spec": {"drivers": [{"name": DRIVER, "nodeID": "n1", "allocatable": {"count": 2}}]}}  # fmt: skip
     cluster.accept(body, "/apis/storage.k8s.io/v1/csinodes")
     try:
-        cluster.cluster.wait(lambda: False, within=1)
+        cluster.settle()
         cluster.submit(using_volume(cluster, "a"), using_volume(cluster, "b"))
         expect.bound("a", "b")
         cluster.submit(using_volume(cluster, "c"))

@@ -17,7 +17,7 @@ import pytest
 from seatrial.harness.clusters.embedded import EmbeddedCluster
 from seatrial.scheduler.api.transport import Request
 
-WITHIN = 30.0  # seconds
+WITHIN = 60.0  # seconds
 
 
 def binary(name: str) -> str:

@@ -14,7 +14,7 @@ import pytest
 
 from seatrial.harness.clusters.embedded import EmbeddedCluster
 
-WITHIN = 30.0  # seconds for one command
+WITHIN = 60.0  # seconds for one command
 MANIFESTS = Path(__file__).parent / "manifests"
 
 

@@ -21,7 +21,7 @@ from seatrial.harness.apiserver.server import ApiServer
 from seatrial.harness.apiserver.transport.listener import HttpServer
 from seatrial.scheduler.api.clock import Clock, WallClock
 
-PATIENCE = 20.0  # seconds that a test waits for bytes before it fails
+PATIENCE = 60.0  # seconds that a test waits for bytes before it fails
 
 
 class Served:

@@ -25,7 +25,7 @@ def test_client_go(embedded: EmbeddedCluster) -> None:
         env={**os.environ, "KUBECONFIG": str(embedded.endpoint.kubeconfig)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=600,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

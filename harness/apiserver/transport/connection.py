@@ -137,8 +137,8 @@ class Connection(asyncio.Protocol):
 
     def _take_cached(self, data: bytes) -> bytes:
         """Queue the requests at the start of `data` whose headers are cached. Returns the rest of the data."""
-        start = 0
-        while (found := self._header_cache.take(data, start)) is not None:
+        start, end = 0, len(data)
+        while start < end and (found := self._header_cache.take(data, start)) is not None:
             parsed, start = found
             self._queue.append(parsed)
         if not start:

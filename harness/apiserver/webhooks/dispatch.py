@@ -102,10 +102,16 @@ class Webhooks:
         """
         if not self.active:
             return False
-        return self.policies.applies_to("CREATE", resource, "") or any(
-            webhook.selects(resource, namespace, (body,), self._store)
-            for webhook in self._matching("CREATE", resource, "")
-        )
+        if self.policies.applies_to("CREATE", resource, ""):
+            return True
+        before: Webhook | None = None
+        for webhook in self._matching("CREATE", resource, ""):
+            # A component registers its mutating and its validating webhook for the same objects.
+            if before is None or webhook.objects != before.objects or webhook.namespaces != before.namespaces:
+                if webhook.selects(resource, namespace, (body,), self._store):
+                    return True
+                before = webhook
+        return False
 
     def _matching(self, operation: str, resource: Resource, subresource: str) -> tuple[Webhook, ...]:
         """The webhooks with a rule for this operation. Kept: most requests ask, and few webhooks match a few kinds."""

@@ -132,9 +132,10 @@ def test_two_runs_do_not_get_the_same_node(theirs: Cluster, monkeypatch: pytest.
         names = {json.loads(run.call(Request("GET", "/api/v1/nodes/n1")).body)["metadata"]["uid"]
                  for run in (first, second)}  # fmt: skip
         assert len(names) == 2
-        monkeypatch.setattr("seatrial.harness.clusters.lent_nodes.FREE_WITHIN", 1.0)
-        with pytest.raises(ClusterError, match="were not free within 1 s"):
-            third.add_nodes([node("n1").cards(2)])
+        with monkeypatch.context() as patch:
+            patch.setattr("seatrial.harness.clusters.lent_nodes.FREE_WITHIN", 1.0)
+            with pytest.raises(ClusterError, match="were not free within 1 s"):
+                third.add_nodes([node("n1").cards(2)])
         second.remove_node("n1")
         third.add_nodes([node("n1").cards(2)])
 

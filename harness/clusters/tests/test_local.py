@@ -81,19 +81,20 @@ def test_the_node_is_this_machine(cluster: LocalCluster) -> None:
 
 
 def test_a_pod_runs_here_with_the_cards_it_was_promised(cluster: LocalCluster) -> None:
-    submit(cluster, pod("granted").gpus(2))
-    reaches(cluster, "granted", "Running")
-    (child, *_) = with_mark("HOSTNAME=granted")
+    name = f"granted-{uuid.uuid4().hex}"
+    submit(cluster, pod(name).gpus(2))
+    reaches(cluster, name, "Running")
+    (child, *_) = with_mark(f"HOSTNAME={name}")
     env = dict(line.split("=", 1) for line in read(f"/proc/{child}/environ").split("\0") if line)
-    found = orjson.loads(cluster.call(Request("GET", f"{PODS}/granted")).body)
+    found = orjson.loads(cluster.call(Request("GET", f"{PODS}/{name}")).body)
     promised = json.loads(found["metadata"]["annotations"]["scheduling.koordinator.sh/device-allocated"])["gpu"]
     assert env["NVIDIA_VISIBLE_DEVICES"] == ",".join(str(allocation["minor"]) for allocation in promised)
     assert cluster.wait(
-        lambda: b"NVIDIA_VISIBLE_DEVICES=" in cluster.call(Request("GET", f"{PODS}/granted/log")).body, within=WITHIN
+        lambda: b"NVIDIA_VISIBLE_DEVICES=" in cluster.call(Request("GET", f"{PODS}/{name}/log")).body, within=WITHIN
     )
-    cluster.call(Request("DELETE", f"{PODS}/granted"))
-    assert cluster.wait(lambda: not status(cluster, "granted")["there"], within=WITHIN)
-    assert not with_mark("HOSTNAME=granted")
+    cluster.call(Request("DELETE", f"{PODS}/{name}"))
+    assert cluster.wait(lambda: not status(cluster, name)["there"], within=WITHIN)
+    assert not with_mark(f"HOSTNAME={name}")
 
 
 @pytest.mark.parametrize(
@@ -125,7 +126,7 @@ def test_commands_by_kubectl(cluster: LocalCluster, words: str, code: int, outpu
     assert cluster.endpoint is not None
     command = ["kubectl", "--kubeconfig", str(cluster.endpoint.kubeconfig), "exec", "kubectl-exec", "--", "sh", "-c"]
 
-    found = subprocess.run([*command, words], capture_output=True, text=True, timeout=60, check=False)  # noqa: S603
+    found = subprocess.run([*command, words], capture_output=True, text=True, timeout=600, check=False)  # noqa: S603
 
     assert (found.returncode, found.stdout.strip()) == (code, output), found.stderr
 
@@ -317,7 +318,7 @@ def test_suites_run_to_their_end_and_say_what_they_miss(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "seatrial", "run", "allocation", "isolation", "--backend", "local"]
     done = subprocess.run(  # noqa: S603 our own interpreter
         [*command, "-k", "test_gpu or test_machine", "--report", str(tmp_path / "report")],
-        capture_output=True, text=True, check=False, timeout=120,
+        capture_output=True, text=True, check=False, timeout=600,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     assert "needs nodes that the test adds and removes; backend local has none" in done.stdout

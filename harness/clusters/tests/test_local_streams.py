@@ -101,7 +101,7 @@ def kubectl(
     cluster: LocalCluster, *words: str, stdin: bytes = b"", env: dict[str, str] | None = None
 ) -> "subprocess.CompletedProcess[bytes]":
     return subprocess.run(  # noqa: S603 the kubectl under test
-        arguments(cluster, *words), input=stdin, capture_output=True, timeout=60, check=False,
+        arguments(cluster, *words), input=stdin, capture_output=True, timeout=600, check=False,
         env={**os.environ, **(env or {})},
     )  # fmt: skip
 

@@ -58,7 +58,7 @@ def scene(direct: EmbeddedCluster) -> Iterator[Scene]:
 def test_everything_goes_through_at_first(scene: Scene) -> None:
     scene.watch()
     assert [scene.create(f"p{number}").code for number in range(3)] == [201] * 3
-    assert scene.far.wait(lambda: len(scene.lines) == 3, within=10)
+    assert scene.far.wait(lambda: len(scene.lines) == 3, within=60)
     assert scene.way.answers[201] == 3
     assert (scene.way.refused, scene.way.lost) == (0, 0)
     assert scene.way.offered.stat().st_mode & 0o077 == 0
@@ -94,9 +94,9 @@ def test_what_is_lost_was_carried_out(scene: Scene) -> None:
 def test_streams_break(scene: Scene, trouble: Callable[[TroubledWay], None], goes_on: bool) -> None:
     scene.watch()
     assert scene.create("p").ok
-    assert scene.far.wait(lambda: bool(scene.lines), within=10)
+    assert scene.far.wait(lambda: bool(scene.lines), within=60)
     trouble(scene.way)
-    assert scene.far.wait(lambda: bool(scene.ended), within=10)
+    assert scene.far.wait(lambda: bool(scene.ended), within=60)
     if goes_on:
         assert scene.create("q").ok
         return
@@ -110,12 +110,12 @@ def test_streams_break(scene: Scene, trouble: Callable[[TroubledWay], None], goe
 def test_what_streams_have_to_say_is_kept_back(scene: Scene) -> None:
     scene.watch()
     assert scene.create("p").ok
-    assert scene.far.wait(lambda: len(scene.lines) == 1, within=10)
+    assert scene.far.wait(lambda: len(scene.lines) == 1, within=60)
     scene.way.hold_streams()
     assert scene.create("q").ok
     assert not scene.far.wait(lambda: len(scene.lines) > 1, within=0.5)
     scene.way.heal()
-    assert scene.far.wait(lambda: len(scene.lines) == 2, within=10)
+    assert scene.far.wait(lambda: len(scene.lines) == 2, within=60)
 
 
 def test_strangers_are_not_let_through(scene: Scene, tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ def submit(cluster: EmbeddedCluster, pod: PodBuilder, saying: str) -> None:
     """Create a pod and wait until an event says so."""
     expect(cluster.call(Request("POST", PODS, orjson.dumps(pod.manifest))), f"create {pod.name}")
     path = f"/api/v1/namespaces/default/events?fieldSelector=involvedObject.name%3D{pod.name}"
-    assert cluster.wait(lambda: saying in cluster.call(Request("GET", path)).body.decode(), within=20)
+    assert cluster.wait(lambda: saying in cluster.call(Request("GET", path)).body.decode(), within=60)
 
 
 def test_a_pod_that_is_somewhere(cluster: EmbeddedCluster, capsys: pytest.CaptureFixture[str]) -> None:

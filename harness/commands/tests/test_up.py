@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import orjson
 import pytest
 
 from seatrial.harness.clusters.local import LocalCluster
-from seatrial.harness.nodes.runtimes.tests.rig import with_mark
+from seatrial.harness.nodes.runtimes.tests.rig import WITHIN, with_mark
 from seatrial.harness.tests.command_line import run_command
 from seatrial.harness.tests.documented import ROOT, commands
 from seatrial.scheduler.api.builders import pod
@@ -42,7 +43,7 @@ class Shell:
             env=self.env,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=600,
             check=False,
         )
 
@@ -93,11 +94,11 @@ def test_ctrl_c_leaves_nothing_behind(shell: Shell) -> None:
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     assert children, "the scheduler is a child of ours"
     process.send_signal(signal.SIGINT)
-    rest, _ = process.communicate(timeout=20)
+    rest, _ = process.communicate(timeout=WITHIN)
     assert process.returncode == 0
     assert "the cluster is down" in rest
     assert not (shell.folder / "K").exists()
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + WITHIN
     while any(Path(f"/proc/{pid}").exists() for pid in children) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not any(Path(f"/proc/{pid}").exists() for pid in children)
@@ -158,16 +159,17 @@ def test_this_machine_as_a_cluster(shell: Shell) -> None:
     cluster = LocalCluster("local", shell.folder / "K", frozenset())
     try:
         cluster.wait_for_node()
-        marked = pod("marked").gpus(1).namespace("default")
+        name = f"marked-{uuid.uuid4().hex}"
+        marked = pod(name).gpus(1).namespace("default")
         cluster.call(Request("POST", "/api/v1/namespaces/default/pods", orjson.dumps(marked.manifest)))
-        assert cluster.wait(lambda: bool(with_mark("HOSTNAME=marked")), within=20)
+        assert cluster.wait(lambda: bool(with_mark(f"HOSTNAME={name}")), within=WITHIN)
     finally:
         cluster.close()
     assert shell.seatrial("down").returncode == 0
-    deadline = time.monotonic() + 5
-    while with_mark("HOSTNAME=marked") and time.monotonic() < deadline:
+    deadline = time.monotonic() + WITHIN
+    while with_mark(f"HOSTNAME={name}") and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert not with_mark("HOSTNAME=marked")
+    assert not with_mark(f"HOSTNAME={name}")
     assert not list((shell.folder / "state" / "seatrial" / "pods").iterdir())
 
 

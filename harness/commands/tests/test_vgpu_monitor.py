@@ -35,7 +35,7 @@ def test_it_serves_until_it_is_told_to_stop(folder: Path) -> None:
         page = urllib.request.urlopen(url).read().decode()  # noqa: S310
         assert 'podname="uid"' in page
         process.send_signal(signal.SIGTERM)
-        assert process.wait(10) == 0
+        assert process.wait(60) == 0
     finally:
         process.kill()
         process.communicate()

@@ -34,7 +34,7 @@ from seatrial.harness.deviceplugin.messages import (
 from seatrial.harness.deviceplugin.protobuf import decode, encode
 
 Answer = TypeVar("Answer")
-WITHIN = 20.0  # seconds
+WITHIN = 60.0  # seconds
 
 
 class FakeKubelet:

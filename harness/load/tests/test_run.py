@@ -94,9 +94,9 @@ def test_an_interrupted_load_leaves_nothing_behind(cluster: EmbeddedCluster) -> 
         stderr=subprocess.PIPE,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509 as in a terminal
     )
-    assert cluster.wait(lambda: _pods_and_namespaces(cluster)[0] > 3, within=30)
+    assert cluster.wait(lambda: _pods_and_namespaces(cluster)[0] > 3, within=60)
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=60)
+    _, said = process.communicate(timeout=600)
     assert process.returncode == 130
     assert b"Traceback" not in said
     left, namespaces = _pods_and_namespaces(cluster)

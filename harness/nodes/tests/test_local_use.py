@@ -54,7 +54,7 @@ def test_a_real_child_is_found_by_its_parent() -> None:
     try:
         assert owner_of(child.pid, {os.getpid(): TEAM}) == TEAM
     finally:
-        child.communicate(b"\n", timeout=10)
+        child.communicate(b"\n", timeout=600)
 
 
 class WithProcesses(SimulatedRuntime):

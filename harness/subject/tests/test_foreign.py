@@ -116,7 +116,7 @@ def test_every_start_names_the_way_to_the_cluster(tmp_path: Path) -> None:
                 found[:] = re.findall(r"flag: (\S+)\n\s*kubeconfig: (\S+)\n", subject.log())
                 return len(found) == count
 
-            assert cluster.wait(said, within=10), subject.log()
+            assert cluster.wait(said, within=60), subject.log()
             return found
 
         starts(1)

@@ -1,8 +1,10 @@
 """Asking the scheduler under test on its debug and services port, wherever it runs."""
 
 import http.server
+import socket
 import threading
 from collections.abc import Iterator
+from itertools import chain
 
 import orjson
 import pytest
@@ -49,8 +51,10 @@ def test_a_request_arrives_as_it_was_meant(echo: str, prefix: str) -> None:
 
 
 def test_nobody_there_is_no_answer() -> None:
-    url = f"http://127.0.0.1:{free_port()}"
-    found = ask(url, "GET", "/healthz")
+    with socket.socket() as unheard:
+        unheard.bind(("127.0.0.1", 0))  # bound, not listening: nobody else gets the port
+        url = f"http://127.0.0.1:{unheard.getsockname()[1]}"
+        found = ask(url, "GET", "/healthz")
     assert found.code == 0
     assert url.encode() in found.body
 
@@ -117,7 +121,7 @@ def test_ours_is_started_again_where_somebody_was_quicker_at_the_port(
     echo: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     taken = int(echo.rpartition(":")[2])
-    found = iter([taken, free_port()])
+    found = chain([taken], iter(free_port, taken))
     monkeypatch.setattr("seatrial.harness.subject.process.free_port", lambda: next(found))
     with EmbeddedBackend().start() as cluster, open_subject(OURS, cluster) as subject:
         assert subject is not None

@@ -23,8 +23,8 @@ apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
 leaderElection:
   leaderElect: true
-  leaseDuration: 2s
-  renewDeadline: 1500ms
+  leaseDuration: 4s
+  renewDeadline: 3500ms
   retryPeriod: 300ms
   resourceName: two-schedulers
 profiles:
@@ -76,15 +76,15 @@ def test_the_other_takes_over_when_the_leader_is_killed(cluster: EmbeddedCluster
         def leaders() -> list[ProcessSubject]:
             return [scheduler for scheduler in both if "leader elected" in scheduler.log()]
 
-        assert cluster.wait(lambda: bool(leaders()), within=10)
+        assert cluster.wait(lambda: bool(leaders()), within=60)
         (leader,) = leaders()
         submit(cluster, *first)
-        assert cluster.wait(lambda: len(granted(cluster)) == 8, within=20)
+        assert cluster.wait(lambda: len(granted(cluster)) == 8, within=60)
         before = granted(cluster)
 
         os.kill(leader.pid, signal.SIGKILL)
         submit(cluster, *second)
-        assert cluster.wait(lambda: len(granted(cluster)) == 16, within=20), [scheduler.log() for scheduler in both]
+        assert cluster.wait(lambda: len(granted(cluster)) == 16, within=60), [scheduler.log() for scheduler in both]
         assert len(leaders()) == 2, "the pods after the kill can only have been bound by the other"
 
         after = granted(cluster)
@@ -96,10 +96,10 @@ def test_a_leader_that_is_told_to_stop_does_not_keep_the_other_waiting(
     cluster: EmbeddedCluster, tmp_path: Path
 ) -> None:
     config = tmp_path / "config.yaml"
-    config.write_text(CONFIG.replace("2s", "120s").replace("1500ms", "60s"))
+    config.write_text(CONFIG.replace("4s", "120s").replace("3500ms", "60s"))
     command = electing(cluster, config)
     with ProcessSubject(OURS, command, log_file=tmp_path / "0.log") as leader:
-        assert cluster.wait(lambda: "leader elected" in leader.log(), within=30)
+        assert cluster.wait(lambda: "leader elected" in leader.log(), within=60)
         with ProcessSubject(OURS, command, log_file=tmp_path / "1.log") as other:
             os.kill(leader.pid, signal.SIGTERM)
-            assert cluster.wait(lambda: "leader elected" in other.log(), within=30), other.log()
+            assert cluster.wait(lambda: "leader elected" in other.log(), within=60), other.log()

@@ -265,7 +265,7 @@ def test_there_is_no_pprof() -> None:
 def ask(method: str, url: str, body: bytes | None = None) -> tuple[int, bytes]:
     request = urllib.request.Request(url, data=body, method=method)  # noqa: S310 our own server
     try:
-        with urllib.request.urlopen(request, timeout=10) as answer:  # noqa: S310
+        with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310
             return answer.status, answer.read()
     except urllib.error.HTTPError as error:
         with error:
@@ -322,7 +322,7 @@ def test_bytes_on_the_wire(sent: bytes, first_line: bytes) -> None:
         server = await serve(Served().routes, "127.0.0.1", 0)
         reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
         writer.write(sent)
-        received = await asyncio.wait_for(reader.readline(), 10)
+        received = await asyncio.wait_for(reader.readline(), 60)
         writer.close()
         server.close()
         return received

@@ -18,7 +18,7 @@ from seatrial.scheduler.webhooks.certificates import CertificateError, load_cont
 from seatrial.scheduler.webhooks.registration import configurations
 from seatrial.scheduler.webhooks.reviews import MUTATE, VALIDATE, routes
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 NOW = 1_800_000_000.0
 
 

@@ -13,7 +13,7 @@ from seatrial.harness.nodes.runtimes.cgroups import Cgroups
 from seatrial.harness.nodes.runtimes.process import ProcessRuntime
 from seatrial.harness.nodes.runtimes.protocol import ContainerState, Work
 from seatrial.harness.nodes.runtimes.simulated import Stages
-from seatrial.harness.nodes.runtimes.tests.rig import Reports, closing, eventually, stopped, work
+from seatrial.harness.nodes.runtimes.tests.rig import WITHIN, Reports, closing, eventually, stopped, work
 from seatrial.scheduler.api.clock import WallClock
 
 Body = Callable[[ProcessRuntime], Awaitable[None]]
@@ -41,13 +41,17 @@ def command(text: str) -> dict[str, Any]:
     return {"exec": {"command": ["sh", "-c", text]}}
 
 
+def probing(text: str, *, failures: int = 1) -> dict[str, Any]:
+    """A probe each second; its timeout is more than a busy machine takes for a command."""
+    return {**command(text), "periodSeconds": 1, "timeoutSeconds": int(WITHIN), "failureThreshold": failures}
+
+
 def test_ready_by_a_command_and_no_more_without_it(tmp_path: Path) -> None:
     flag = tmp_path / "flag"
 
     async def body(runtime: ProcessRuntime) -> None:
         reports = Reports()
-        probe = {**command(f"test -e {flag}"), "periodSeconds": 1, "failureThreshold": 1}
-        runtime.start(work(STAY, readinessProbe=probe), reports)
+        runtime.start(work(STAY, readinessProbe=probing(f"test -e {flag}")), reports)
         assert not (await reports.until(lambda container: container.state == "running")).ready
         flag.touch()
         await reports.until(lambda container: container.ready and container.state == "running")
@@ -61,7 +65,7 @@ def test_ready_by_a_command_and_no_more_without_it(tmp_path: Path) -> None:
 def test_liveness_ends_what_no_longer_answers_and_it_is_started_again(tmp_path: Path) -> None:
     async def body(runtime: ProcessRuntime) -> None:
         reports = Reports()
-        probe = {**command("test ! -e stop"), "periodSeconds": 1, "failureThreshold": 1, "initialDelaySeconds": 0}
+        probe = {**probing("test ! -e stop"), "initialDelaySeconds": 0}
         runtime.start(work(f"sleep 0.2; touch stop; {STAY}", livenessProbe=probe), reports)
         again = await reports.until(lambda container: container.restarts >= 1 and container.state == "running")
         assert again.restarts == 1
@@ -78,9 +82,8 @@ def test_the_other_probes_wait_for_startup(tmp_path: Path) -> None:
 
     async def body(runtime: ProcessRuntime) -> None:
         reports = Reports()
-        startup = {**command(f"test -e {flag}"), "periodSeconds": 1, "failureThreshold": 30}
-        liveness = {**command(f"touch {asked}"), "periodSeconds": 1, "failureThreshold": 1}
-        runtime.start(work(STAY, startupProbe=startup, livenessProbe=liveness), reports)
+        startup = probing(f"test -e {flag}", failures=300)
+        runtime.start(work(STAY, startupProbe=startup, livenessProbe=probing(f"touch {asked}")), reports)
         first = await reports.until(lambda container: container.state == "running")
         assert (first.up, first.ready) == (False, False)
         await asyncio.sleep(0.3)
@@ -115,7 +118,7 @@ def test_ready_by_request(tmp_path: Path, probe: dict[str, Any], ready: bool) ->
             [sys.executable, "-c", SERVE.format(ip=ip, port=port)],
             ports=[{"name": "web", "containerPort": port}],
             readinessProbe={**probe, "periodSeconds": 1, "failureThreshold": 1},
-            startupProbe={"tcpSocket": {"port": "web"}, "periodSeconds": 1, "failureThreshold": 30},
+            startupProbe={"tcpSocket": {"port": "web"}, "periodSeconds": 1, "failureThreshold": 300},
         )
         one.ip = ip
         runtime.start(one, reports)
@@ -135,12 +138,12 @@ def test_hooks_before_it_counts_as_running_and_before_it_is_told_to_end(tmp_path
     async def body(runtime: ProcessRuntime) -> None:
         reports = Reports()
         hooks = {"postStart": command(f"echo begun >> {story}"), "preStop": command(f"echo ending >> {story}")}
-        one = work(f"trap 'echo term >> {story}; exit 0' TERM; {STAY}", lifecycle=hooks)
+        one = work(f"trap 'echo term >> {story}; exit 0' TERM; echo trapped; {STAY}", lifecycle=hooks)
         runtime.start(one, reports)
         await reports.state("running")
         assert story.read_text() == "begun\n"
-        await asyncio.sleep(0.1)
-        await stopped(runtime, one, grace=5.0)
+        await eventually(lambda: runtime.logs(one, "main") == b"trapped\n")
+        await stopped(runtime, one, grace=600.0)
         assert story.read_text() == "begun\nending\nterm\n"
 
     on_loop(tmp_path / "pods", body)
@@ -160,7 +163,7 @@ def test_a_hook_that_fails_ends_the_container(tmp_path: Path) -> None:
 def test_a_hook_takes_no_longer_than_the_grace(tmp_path: Path) -> None:
     async def body(runtime: ProcessRuntime) -> None:
         reports = Reports()
-        one = work(STAY, lifecycle={"preStop": {"sleep": {"seconds": 60}}})
+        one = work(STAY, lifecycle={"preStop": {"sleep": {"seconds": 600}}})
         runtime.start(one, reports)
         await reports.state("running")
         await stopped(runtime, one, grace=0.3)
@@ -174,14 +177,17 @@ def with_sidecar(main: str, sidecar: str, **more: Any) -> Work:
 
 
 def test_a_sidecar_is_up_before_the_others_and_ends_after_them(tmp_path: Path) -> None:
-    flag = tmp_path / "flag"
+    flag, go_on = tmp_path / "flag", tmp_path / "go-on"
 
     async def body(runtime: ProcessRuntime) -> None:
         reports = Reports()
-        probe = {**command(f"test -e {flag}"), "periodSeconds": 1, "failureThreshold": 30}
-        runtime.start(with_sidecar("sleep 0.2", f"sleep 0.3; touch {flag}; {STAY}", startupProbe=probe), reports)
-        await reports.state("terminated")
+        probe = probing(f"test -e {flag}", failures=300)
+        main = f"while [ ! -e {go_on} ]; do sleep 0.02; done"
+        runtime.start(with_sidecar(main, f"sleep 0.3; touch {flag}; {STAY}", startupProbe=probe), reports)
+        await reports.state("running")
         assert flag.exists(), "the container waited for its sidecar"
+        go_on.touch()
+        await reports.state("terminated")
         await eventually(lambda: reports.seen[-1][1].state == "terminated")
         assert reports.seen[-1][1].restarts == 0
         begun = next(states for states in reports.seen if states[0].state == "running")
