@@ -37,8 +37,9 @@ class _Connection(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:  # noqa: ARG002 asyncio's signature
         self._transport = None
         self.gone.set_result(None)
-        if self._answered is not None:
-            answered, self._answered = self._answered, None
+        answered, self._answered = self._answered, None
+        self._owner.lost(self)
+        if answered is not None:
             answered(0)
 
     def send(self, data: bytes, answered: Answered) -> None:
@@ -100,7 +101,11 @@ class _Watch(asyncio.Protocol):
 
 
 class RawClient:
-    """Sends requests to one API server over `connections` connections; further requests wait in order."""
+    """Sends requests to one API server over `connections` connections; further requests wait in order.
+
+    The connection that has been idle longest is used next: servers close connections that send nothing for minutes. The
+    requests on a connection that is lost have status code 0, so have those that wait when the last one is lost.
+    """
 
     def __init__(self, access: Access, *, connections: int = 16) -> None:
         self._access, self.connections = access, connections
@@ -110,8 +115,9 @@ class RawClient:
         head = [f"Host: {where.netloc}", "Accept: application/json"]
         self._head = "\r\n".join(head + [f"{name}: {value}" for name, value in access.headers.items()])
         self._base = where.path
-        self._idle: list[_Connection] = []
+        self._idle: deque[_Connection] = deque()
         self._connections: list[_Connection] = []
+        self.open = 0  # number of connections that are open
         self._waiting: deque[tuple[bytes, Answered]] = deque()
         self.watch: _Watch | None = None
 
@@ -125,7 +131,8 @@ class RawClient:
         for _ in range(self.connections):
             _, connection = await loop.create_connection(lambda: _Connection(self), *self._where, ssl=self._access.tls)
             self._connections.append(connection)
-        self._idle = list(self._connections)
+            self.open += 1
+        self._idle.extend(self._connections)
 
     def render(self, path: str, body: bytes, *, method: str = "POST", content_type: str = "application/json") -> bytes:
         """The bytes of a request, to be sent any number of times."""
@@ -134,15 +141,26 @@ class RawClient:
 
     def send(self, data: bytes, answered: Answered) -> None:
         if self._idle:
-            self._idle.pop().send(data, answered)
-        else:
+            self._idle.popleft().send(data, answered)
+        elif self.open:
             self._waiting.append((data, answered))
+        else:
+            asyncio.get_running_loop().call_soon(answered, 0)
 
     def idle(self, connection: _Connection) -> None:
         if self._waiting:
             connection.send(*self._waiting.popleft())
         else:
             self._idle.append(connection)
+
+    def lost(self, connection: _Connection) -> None:
+        """The connection is closed and gets no more requests."""
+        self.open -= 1
+        if connection in self._idle:
+            self._idle.remove(connection)
+        while not self.open and self._waiting:
+            _, answered = self._waiting.popleft()
+            asyncio.get_running_loop().call_soon(answered, 0)
 
     async def send_all(self, requests: Iterable[bytes]) -> list[int]:
         """Send all requests as fast as they are answered; returns the status codes in order of arrival."""

@@ -286,12 +286,18 @@ def check_applied(config: Any, api_version: str, kind: str) -> dict[str, Any]:
 
 
 def check_kind(resource: Resource, body: Mapping[str, Any]) -> None:
-    """Check the kind and the version that the object states, if it states any.
+    """Check the kind and the version that the object states. Only objects of custom resources have to state them.
 
     Raises:
         ApiStatusError: 400, the object is of another kind or version.
     """
     kind, version = body.get("kind"), body.get("apiVersion")
+    if resource.custom is not None and not kind:
+        raise errors.bad_request("Object 'Kind' is missing in the object of the request")
+    if resource.custom is not None and not version:
+        raise errors.bad_request(
+            f"the API version in the data () does not match the expected API version ({resource.api_version})"
+        )
     if (kind and kind != resource.kind) or (version and version != resource.api_version):
         raise errors.bad_request(
             f"{kind or resource.kind} in version {str(version or resource.api_version)!r} cannot be handled as a"

@@ -126,7 +126,7 @@ def disrupted(pod: Object, reason: str, message: str, now: str) -> Object:
 
 
 def _check_name(metadata: Object, key: Key, kind: str) -> None:
-    if metadata.get("name", key[1] if kind == "Binding" else "") != key[1]:
+    if metadata.get("name", "") != key[1]:
         raise errors.bad_request(f"name in URL does not match name in {kind} object")
 
 

@@ -72,7 +72,10 @@ def use(bench: Bench, cpu: str) -> None:
     """Report this usage for each pod."""
     path = bench.path("nodemetrics", "measured")  # of no node here: node agents keep the others
     if bench.call("GET", path).code == 404:
-        bench.create("nodemetrics", {"metadata": {"name": "measured"}, "spec": {}})
+        bench.create(
+            "nodemetrics",
+            {"apiVersion": "slo.koordinator.sh/v1alpha1", "kind": "NodeMetric", "metadata": {"name": "measured"}},
+        )
     pods = [
         {"namespace": "default", "name": pod["metadata"]["name"], "podUsage": {"resources": {"cpu": cpu}}}
         for pod in bench.live_pods()

@@ -89,8 +89,8 @@ CRD: Object = {
         ],
     },
 }  # fmt: skip
-THING: Object = {"metadata": {"name": "t"}, "spec": {"size": 3, "words": ["a"], "free": {"x": [1]}, "port": 80},
-                 "status": {"size": 1}}  # fmt: skip
+THING: Object = {"apiVersion": "x.io/v1", "kind": "Thing", "metadata": {"name": "t"}, "status": {"size": 1},
+                 "spec": {"size": 3, "words": ["a"], "free": {"x": [1]}, "port": 80}}  # fmt: skip
 BINDING: Object = {"metadata": {"name": "p", "annotations": {"a": "b"}}, "target": {"kind": "Node", "name": "n"}}
 BUDGET: Object = {"metadata": {"name": "b"}, "spec": {"minAvailable": 1, "selector": {"matchLabels": {"a": "b"}}}}
 DEPLOYMENT: Object = {

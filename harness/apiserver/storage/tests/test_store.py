@@ -266,7 +266,7 @@ def test_stored_objects_are_immutable() -> None:
     api.do(
         "PATCH", f"{PODS}/p", {"spec": {"containers": [{"name": "main", "image": "busybox:2"}]}}, STRATEGIC_MERGE_PATCH
     )
-    api.do("POST", f"{PODS}/p/binding", {"target": {"name": "n"}, "metadata": {"annotations": {"x": "y"}}})
+    api.do("POST", f"{PODS}/p/binding", {"target": {"name": "n"}, "metadata": {"name": "p", "annotations": {"x": "y"}}})
     api.do(
         "PATCH",
         f"{PODS}/p/status",

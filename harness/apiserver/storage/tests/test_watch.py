@@ -75,7 +75,7 @@ def test_a_field_selector_shows_pods_bound_to_a_node(api: Api) -> None:
     node = api.watch("/api/v1/pods", fieldSelector="spec.nodeName=n")
     unbound = api.watch("/api/v1/pods", fieldSelector="spec.nodeName=")
     api.do("POST", PODS, pod("p"))
-    api.do("POST", f"{PODS}/p/binding", {"target": {"name": "n"}})
+    api.do("POST", f"{PODS}/p/binding", {"metadata": {"name": "p"}, "target": {"name": "n"}})
     assert node.short() == ["ADDED p"]
     assert unbound.short() == ["ADDED p", "DELETED p"]
 

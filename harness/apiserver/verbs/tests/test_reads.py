@@ -169,8 +169,8 @@ def test_an_exact_list_from_before_the_history_is_refused() -> None:
 def test_field_and_label_selectors_both_hold(api: Api) -> None:
     for name, app in (("a", "x"), ("b", "x"), ("c", "y")):
         api.do("POST", PODS, pod(name, labels={"app": app}))
-    api.do("POST", f"{PODS}/a/binding", {"target": {"name": "n"}})
-    api.do("POST", f"{PODS}/c/binding", {"target": {"name": "n"}})
+    api.do("POST", f"{PODS}/a/binding", {"metadata": {"name": "a"}, "target": {"name": "n"}})
+    api.do("POST", f"{PODS}/c/binding", {"metadata": {"name": "c"}, "target": {"name": "n"}})
     assert names(api.do("GET", f"{PODS}?fieldSelector=spec.nodeName%3Dn&labelSelector=app%3Dx")) == ["a"]
     assert names(api.do("GET", "/api/v1/pods?fieldSelector=spec.nodeName%3D")) == ["b"]
 

@@ -15,7 +15,9 @@ from seatrial.scheduler.api.transport import APPLY_PATCH, JSON_PATCH, MERGE_PATC
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 URL = "https://shipyard.test/convert"
 OLD, NEW = (f"/apis/sea.example.com/{version}/namespaces/default/boats" for version in ("v1", "v2"))
-BOAT = {"metadata": {"name": "b"}, "spec": {"sails": "3"}}
+OLD_TYPE = {"apiVersion": "sea.example.com/v1", "kind": "Boat"}
+NEW_TYPE = {"apiVersion": "sea.example.com/v2", "kind": "Boat"}
+BOAT = {**OLD_TYPE, "metadata": {"name": "b"}, "spec": {"sails": "3"}}
 Answering = Callable[[Object], Object]
 
 
@@ -106,7 +108,7 @@ def test_each_version_is_read_as_itself(api: Api, yard: Yard) -> None:
 
 
 def test_what_is_written_in_another_version_is_stored_in_one(api: Api) -> None:
-    made = api.do("POST", NEW, {"metadata": {"name": "b"}, "spec": {"rig": {"sails": 4}}})
+    made = api.do("POST", NEW, {**NEW_TYPE, "metadata": {"name": "b"}, "spec": {"rig": {"sails": 4}}})
     assert (made["apiVersion"], made["spec"]) == ("sea.example.com/v2", {"rig": {"sails": 4}})
     stored = api.server.store.collection(("sea.example.com", "boats")).get(("default", "b"))
     assert stored is not None
@@ -141,7 +143,7 @@ def test_patches_are_of_the_version_in_their_path(api: Api, patch: Any, kind: st
 
 
 def test_the_schema_is_that_of_the_version_in_the_path(api: Api) -> None:
-    code, found = api.ask("POST", NEW, {"metadata": {"name": "b"}, "spec": {"rig": {"sails": 10}}})
+    code, found = api.ask("POST", NEW, {**NEW_TYPE, "metadata": {"name": "b"}, "spec": {"rig": {"sails": 10}}})
     assert (code, found["details"]["causes"][0]["field"]) == (422, "spec.rig.sails")
 
 
@@ -157,7 +159,7 @@ def test_subresources(api: Api) -> None:
 
 def test_a_list_is_converted_in_few_reviews(api: Api, yard: Yard) -> None:
     for number in range(300):
-        api.do("POST", OLD, {"metadata": {"name": f"b{number}"}, "spec": {"sails": str(number)}})
+        api.do("POST", OLD, {**OLD_TYPE, "metadata": {"name": f"b{number}"}, "spec": {"sails": str(number)}})
     found = api.do("GET", NEW)
     assert {item["metadata"]["name"]: item["spec"]["rig"]["sails"] for item in found["items"]} == {
         f"b{number}": number for number in range(300)
@@ -168,7 +170,7 @@ def test_a_list_is_converted_in_few_reviews(api: Api, yard: Yard) -> None:
 
 
 def test_deletes(api: Api) -> None:
-    held = {"metadata": {"name": "b", "finalizers": ["sea.example.com/hold"]}, "spec": {"sails": "3"}}
+    held = {**OLD_TYPE, "metadata": {"name": "b", "finalizers": ["sea.example.com/hold"]}, "spec": {"sails": "3"}}
     api.do("POST", OLD, held)
     going = api.do("DELETE", f"{NEW}/b")
     assert (going["apiVersion"], going["spec"]) == ("sea.example.com/v2", {"rig": {"sails": 3}})
@@ -212,7 +214,7 @@ def test_admission_webhooks_see_the_version_that_they_asked_for(api: Api) -> Non
     rule = {"apiGroups": ["sea.example.com"], "apiVersions": ["v1"], "resources": ["boats"]}
     register(api, "a", doubled, rules=[{**rule, "operations": ["CREATE", "UPDATE"]}])
 
-    made = api.do("POST", NEW, {"metadata": {"name": "b"}, "spec": {"rig": {"sails": 2}}})
+    made = api.do("POST", NEW, {**NEW_TYPE, "metadata": {"name": "b"}, "spec": {"rig": {"sails": 2}}})
     assert (made["apiVersion"], made["spec"]) == ("sea.example.com/v2", {"rig": {"sails": 4}})
     made["spec"]["rig"]["sails"] = 3
     assert api.do("PUT", f"{NEW}/b", made)["spec"] == {"rig": {"sails": 6}}
@@ -263,7 +265,11 @@ def test_a_conversion_that_fails(api: Api, yard: Yard, spoil: Answering, words: 
     api.do("POST", OLD, BOAT)
     watch = api.watch(NEW)
     yard.spoil = spoil
-    for method, path, body in (("GET", f"{NEW}/b", None), ("GET", NEW, None), ("PUT", f"{NEW}/b", BOAT)):
+    for method, path, body in (
+        ("GET", f"{NEW}/b", None),
+        ("GET", NEW, None),
+        ("PUT", f"{NEW}/b", {**BOAT, **NEW_TYPE}),
+    ):
         code, found = api.ask(method, path, body)
         assert (code, found["kind"]) == (500, "Status")
         assert found["message"].startswith("conversion webhook for sea.example.com/v1, Kind=Boat ")
@@ -305,7 +311,9 @@ def test_over_https(tmp_path: Path, yard: Yard) -> None:
         assert wire.ask("POST", CRDS, definition(found.client))[0] == 201
         other.send(other.request("GET", f"{NEW}?watch=1"))
         assert other.answer()[0] == 200
-        code, made = wire.ask("POST", NEW, {"metadata": {"generateName": "b-"}, "spec": {"rig": {"sails": 4}}})
+        code, made = wire.ask(
+            "POST", NEW, {**NEW_TYPE, "metadata": {"generateName": "b-"}, "spec": {"rig": {"sails": 4}}}
+        )
         assert (code, made["spec"]) == (201, {"rig": {"sails": 4}})
         name = made["metadata"]["name"]
         assert wire.ask("GET", f"{OLD}/{name}")[1]["spec"] == {"sails": "4"}

@@ -274,7 +274,7 @@ def test_a_delete_can_be_denied(api: Api) -> None:
 @pytest.mark.parametrize(
     ("subresource", "path", "body"),
     [
-        pytest.param("binding", "p/binding", {"target": {"name": "n"}}, id="binding"),
+        pytest.param("binding", "p/binding", {"metadata": {"name": "p"}, "target": {"name": "n"}}, id="binding"),
         pytest.param("eviction", "p/eviction", {"metadata": {"name": "p"}}, id="eviction"),
     ],
 )

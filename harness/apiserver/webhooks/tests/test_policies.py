@@ -145,8 +145,8 @@ def test_deletes_and_subresources(api: Api) -> None:
     assert api.ask("DELETE", f"{CONFIGS}/kept")[0] == 422
     assert api.ask("DELETE", f"{CONFIGS}/other")[0] == 200
     api.do("POST", PODS, pod("p"))
-    assert api.ask("POST", f"{PODS}/p/binding", {"target": {"name": "full"}})[0] == 422
-    assert api.ask("POST", f"{PODS}/p/binding", {"target": {"name": "empty"}})[0] == 201
+    assert api.ask("POST", f"{PODS}/p/binding", {"metadata": {"name": "p"}, "target": {"name": "full"}})[0] == 422
+    assert api.ask("POST", f"{PODS}/p/binding", {"metadata": {"name": "p"}, "target": {"name": "empty"}})[0] == 201
 
 
 def test_parameters(api: Api) -> None:
