@@ -22,10 +22,10 @@ from seatrial.harness.apiserver.access.tokens import Tokens
 from seatrial.harness.apiserver.admission.chain import Admission
 from seatrial.harness.apiserver.attempts import FIRST, Attempt, Call, Pending
 from seatrial.harness.apiserver.controllers.definitions import Definitions
-from seatrial.harness.apiserver.discovery import openapi_protobuf
-from seatrial.harness.apiserver.discovery.documents import Discovery, version
+from seatrial.harness.apiserver.discovery.documents import Discovery
 from seatrial.harness.apiserver.discovery.openapi import OpenApi
 from seatrial.harness.apiserver.discovery.resources import Registry, Resource
+from seatrial.harness.apiserver.documents import Documents
 from seatrial.harness.apiserver.errors import ApiStatusError
 from seatrial.harness.apiserver.field_errors import quoted
 from seatrial.harness.apiserver.request.negotiation import OPENAPI_PROTOBUF, PLAIN, Format, negotiate
@@ -42,16 +42,8 @@ from seatrial.harness.apiserver.verbs.logs import Source, read_log
 from seatrial.harness.apiserver.verbs.objects import PATCHES, Objects
 from seatrial.harness.apiserver.verbs.patch_errors import of_problems
 from seatrial.harness.apiserver.verbs.reads import Reads
-from seatrial.harness.apiserver.verbs.subresources import (
-    bind,
-    check_put_scale,
-    checked_scale,
-    evict,
-    patched_scale,
-    rescaled,
-    scale_config,
-    scale_of,
-)
+from seatrial.harness.apiserver.verbs.scaling import respond_scale
+from seatrial.harness.apiserver.verbs.subresources import bind, evict
 from seatrial.harness.conversation import Containers
 from seatrial.scheduler.api.clock import Clock
 from seatrial.scheduler.api.transport import (
@@ -78,7 +70,6 @@ _DELETE_RETURNS_OBJECT = frozenset(  # upstream's registries with ReturnDeletedO
 _DURATION = re.compile(r"[-+]?(?:0|(?:\d+\.?\d*|\.\d+)(?:ns|us|µs|ms|s|m|h))+")  # of Go
 _DOCUMENTS = frozenset({"api", "apis", "version"})  # paths that take GET only
 _PLAIN_HEADERS = {"content-type": "application/json"}
-_TEXT_HEADERS = {"content-type": "text/plain; charset=utf-8"}
 
 
 def _no_logs(_namespace: str, _pod: str, _container: str) -> bytes | None:
@@ -103,6 +94,7 @@ class ApiServer:
         self.containers: Containers | None = None  # None: there are only simulated containers
         self.access = Access(self.store)
         self.tokens = Tokens(self.store, clock)
+        self.documents = Documents(self.store, self.discovery, self.openapi, self.tokens)
         self.requests = self.faults = 0
 
     # -- entry points -------------------------------------------------------------------------------------------------
@@ -176,77 +168,9 @@ class ApiServer:
             return self._resource(parts[1], parts[2], parts[3:], context)
         if context.request.method not in {"GET", "HEAD"}:
             raise errors.method_not_allowed() if parts[0] in _DOCUMENTS else errors.unknown_path()
-        return self._document(parts, context)
-
-    def _document(self, parts: list[str], context: RequestContext) -> Response:
-        """Paths that are not resources: health, metrics, version, discovery, OpenAPI."""
-        head, rest = parts[0], parts[1:]
         if MASTERS not in context.identity.groups:
             self.access.check(context.identity, Act("get", path="/" + "/".join(parts)))
-        aggregated = context.format.shape == "APIGroupDiscoveryList"
-        if context.format.shape == OPENAPI_PROTOBUF and parts != ["openapi", "v2"]:
-            raise errors.not_acceptable()
-        found: Object | None = None
-        if head in {"healthz", "livez", "readyz"}:
-            return Response(200, _health(head, verbose="verbose" in context.query), _TEXT_HEADERS)
-        if head == "metrics" and not rest:
-            return Response(200, self._metrics(), {"content-type": "text/plain; version=0.0.4"})
-        if head == "version" and not rest:
-            found = version()
-        elif head in {"api", "apis"} and not rest:
-            if aggregated:
-                return self._aggregated(context, core=head == "api")
-            found = self.discovery.core_versions() if head == "api" else self.discovery.groups()
-        elif head == "api" and len(rest) == 1:
-            found = self.discovery.resources("", rest[0])
-        elif head == "apis" and len(rest) == 1:
-            found = self.discovery.group(rest[0])
-        elif head == "apis" and len(rest) == 2:
-            found = self.discovery.resources(rest[0], rest[1])
-        elif head == "openapi":
-            if rest == ["v2"] and context.format.shape == OPENAPI_PROTOBUF:
-                return Response(200, self.openapi.v2_protobuf(), {"content-type": openapi_protobuf.CONTENT_TYPE})
-            data = self.openapi.document(rest) if rest != ["v2", "protobuf"] else None
-            if data is not None:
-                return Response(200, data, _PLAIN_HEADERS)
-        elif parts == [".well-known", "openid-configuration"]:
-            found = self.tokens.issuer_document()
-        elif parts == ["openid", "v1", "jwks"]:
-            found = self.tokens.keys_document()
-        elif not head:
-            paths = [
-                "/.well-known/openid-configuration",
-                "/api",
-                "/apis",
-                "/healthz",
-                "/livez",
-                "/metrics",
-                "/openapi/v2",
-                "/openapi/v3",
-                "/openid/v1/jwks",
-                "/readyz",
-                "/version",
-            ]
-            found = {"paths": paths}
-        if found is None:
-            raise errors.unknown_path()
-        return Response(200, orjson.dumps(found), _PLAIN_HEADERS)
-
-    def _aggregated(self, context: RequestContext, *, core: bool) -> Response:
-        data, tag = self.discovery.aggregated(core=core)
-        kind = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
-        headers = {"content-type": kind, "etag": tag, "vary": "Accept"}
-        if context.request.headers.get("if-none-match") == tag:
-            return Response(304, b"", headers)
-        return Response(200, data, headers)
-
-    def _metrics(self) -> bytes:
-        lines = ["# TYPE apiserver_requests_total counter", f"apiserver_requests_total {self.requests}"]
-        lines.append("# TYPE apiserver_storage_objects gauge")
-        for (group, plural), collection in self.store:
-            name = errors.qualified(plural, group)
-            lines.append(f'apiserver_storage_objects{{resource="{name}"}} {len(collection)}')
-        return ("\n".join(lines) + "\n").encode()
+        return self.documents.respond(parts, context, requests=self.requests)
 
     # -- resources ----------------------------------------------------------------------------------------------------
 
@@ -476,7 +400,8 @@ class ApiServer:
                 body = context.body(resource, kind="TokenRequest", api_version="authentication.k8s.io/v1")
                 return Response(201, orjson.dumps(self.tokens.request(target.key, body)), _PLAIN_HEADERS)
             case "scale", _:
-                return self._scale(target, context)
+                scale = respond_scale(self.objects, self.admission, target, self._found(target, context), context)
+                return Response(200, scale, _PLAIN_HEADERS)
             case "finalize", "PUT":
                 return self._finalize(target, context)
             case "status" | "ephemeralcontainers" | "resize" | "approval", "GET":
@@ -516,48 +441,6 @@ class ApiServer:
         pods = self.objects.collection(target.resource)
         pod = self.objects.find(target.resource, target.key)
         return read_log(pod, context.query, self.logs, lambda: pods.get(target.key), self.clock)
-
-    def _scale(self, target: Target, context: RequestContext) -> Response:
-        resource, method = target.resource, context.request.method
-        item = self._found(target, context)
-        scale = scale_of(resource, item)
-        if method == "PUT":
-            scale = context.body(resource, kind="Scale", api_version="autoscaling/v1")
-            check_put_scale(scale, target.name)
-        elif method == "PATCH":
-            kind = context.request.content_type.partition(";")[0].strip()
-            if kind not in PATCHES:
-                raise errors.unsupported_media(PATCHES)
-            check_patch_options(context.query, kind)
-            if kind == APPLY_PATCH:
-                return self._apply_scale(target, item, context)
-            options = context.options()
-            patch = context.decoded(any_type=kind == JSON_PATCH)
-            scale = patched_scale(scale, kind, patch, options.field_validation, context.warnings)
-        elif method != "GET":
-            raise errors.method_not_allowed()
-        if method != "GET":
-            options = replace(context.options(), webhooks_done=True)
-            write = write_of(
-                "UPDATE", resource, target.key, options, subresource="scale", kind=("autoscaling", "v1", "Scale")
-            )
-            scale = self.admission.scaled(write, scale, scale_of(resource, item))
-            body = rescaled(resource, item, scale)
-            item = self.objects.update(resource, target.key, body, options, subresource="scale")
-        return Response(200, orjson.dumps(scale_of(resource, item)), _PLAIN_HEADERS)
-
-    def _apply_scale(self, target: Target, item: Item, context: RequestContext) -> Response:
-        """Apply a Scale: the manager owns the number of replicas of the object."""
-        resource = target.resource
-        scale = check_applied(context.decoded(yaml_too=True, any_type=True), "autoscaling/v1", "Scale")
-        options = replace(context.options(), webhooks_done=True)
-        write = write_of(
-            "UPDATE", resource, target.key, options, subresource="scale", kind=("autoscaling", "v1", "Scale")
-        )
-        wanted = self.admission.scaled(write, checked_scale(scale), scale_of(resource, item))
-        config = scale_config(resource, item, wanted)
-        item, _ = self.objects.patch(resource, target.key, APPLY_PATCH, config, options, "scale")
-        return Response(200, orjson.dumps(scale_of(resource, item)), _PLAIN_HEADERS)
 
     def _finalize(self, target: Target, context: RequestContext) -> Response:
         resource = target.resource
@@ -611,12 +494,6 @@ def _check_format(wanted: Format, resource: Resource, verb: str) -> None:
     kind, which = ("", "a list") if verb == "list" else ("List", "not a list")
     message = f"you requested PartialObjectMetadata{kind}, but the requested object is {which} ({resource.kind})"
     raise errors.ApiStatusError(406, "NotAcceptable", message)
-
-
-def _health(name: str, *, verbose: bool) -> bytes:
-    if not verbose:
-        return b"ok"
-    return f"[+]ping ok\n[+]store ok\n{name} check passed\n".encode()
 
 
 def _quoted(text: str) -> str:

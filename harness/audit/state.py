@@ -85,6 +85,7 @@ class Versions(Generic[T]):
         self._past: dict[str, list[tuple[float, T | None]]] = {}  # until when, and what it was
 
     def get(self, name: str) -> T | None:
+        """The object as it is now; None if it is gone or was never seen."""
         return self._now.get(name)
 
     def set(self, name: str, value: T | None, at: float) -> None:

@@ -52,25 +52,32 @@ class TroubledWay:
     # -- trouble, as in FaultyTransport -------------------------------------------------------------------------------
 
     def refuse(self, code: int, picks: Picks = every) -> None:
+        """Answer requests for which `picks` is true with this status code; they do not reach the server."""
         self._tell(do="refuse", code=code, picks=_name_of(picks))
 
     def lose_answers(self, picks: Picks = every) -> None:
+        """Pass requests for which `picks` is true on, and break the connection instead of answering."""
         self._tell(do="lose", picks=_name_of(picks))
 
     def cut(self) -> None:
+        """Break all streams, and every connection on which a request comes, until `heal`."""
         self._tell(do="cut")
 
     def break_streams(self) -> None:
+        """Break the streams that run now; new ones work."""
         self._tell(do="break")
 
     def hold_streams(self) -> None:
+        """Keep back what streams send, until `heal`."""
         self._tell(do="hold")
 
     def heal(self) -> None:
+        """End all trouble but the delay; what was kept back is sent."""
         self._tell(do="heal")
 
     @property
     def delay(self) -> float:
+        """Seconds by which each answer is late; streams are not delayed."""
         return self._delay
 
     @delay.setter
@@ -82,14 +89,17 @@ class TroubledWay:
 
     @property
     def answers(self) -> Counter[int]:
+        """How many answers have passed, by status code; 0: those that were lost."""
         return Counter({int(code): count for code, count in self._tell(do="nothing")["answers"].items()})
 
     @property
     def refused(self) -> int:
+        """How many requests were refused."""
         return int(self._tell(do="nothing")["refused"])
 
     @property
     def lost(self) -> int:
+        """How many answers were lost; their requests were carried out."""
         return int(self._tell(do="nothing")["lost"])
 
     def _tell(self, **order: Any) -> dict[str, Any]:

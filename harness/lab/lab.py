@@ -40,6 +40,7 @@ class RealTiming:
     """The clock since boot: it goes on while the machine sleeps, as the store's does."""
 
     def monotonic(self) -> float:
+        """Seconds since boot, including those in which the machine slept."""
         return time.clock_gettime(time.CLOCK_BOOTTIME)
 
     def sleep(self, seconds: float) -> None:

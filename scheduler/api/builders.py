@@ -170,6 +170,7 @@ class PodBuilder(_Object):
         return self
 
     def never_preempts(self) -> Self:
+        """It waits instead of evicting pods (`preemptionPolicy: Never`)."""
         self.manifest["spec"]["preemptionPolicy"] = "Never"
         return self
 
@@ -186,19 +187,23 @@ class PodBuilder(_Object):
         return self.select(labels)
 
     def select(self, labels: dict[str, str]) -> Self:
+        """Add labels that its node must have; labels that were given before stay."""
         self.manifest["spec"].setdefault("nodeSelector", {}).update(labels)
         return self
 
     def tolerate(self, key: str, *, value: str = "", effect: str = "") -> Self:
+        """Add a toleration: of any value where `value` is empty, of every effect where `effect` is empty."""
         toleration = {"key": key, "operator": "Equal" if value else "Exists", "value": value, "effect": effect}
         self.manifest["spec"].setdefault("tolerations", []).append({k: v for k, v in toleration.items() if v})
         return self
 
     def scheduler(self, name: str) -> Self:
+        """Name the scheduler, or the profile of ours, that places it."""
         self.manifest["spec"]["schedulerName"] = name
         return self
 
     def node_name(self, name: str) -> Self:
+        """Bind it to this node at its creation: no scheduler is asked."""
         self.manifest["spec"]["nodeName"] = name
         return self
 
@@ -229,6 +234,7 @@ class QuotaBuilder(_Object):
         return self
 
     def below(self, parent: str) -> Self:
+        """Make it a child of the quota of that name."""
         return self.label(quota_words.PARENT, parent)
 
     def parent(self) -> Self:
@@ -259,14 +265,17 @@ class NodeBuilder:
         return str(self.manifest["name"])
 
     def cpu(self, cores: int) -> Self:
+        """Allocatable cores."""
         self.manifest["cpu"] = cores
         return self
 
     def memory(self, quantity: Quantity) -> Self:
+        """Allocatable memory, as a Kubernetes quantity (`64Gi`) or in bytes."""
         self.manifest["memory"] = str(quantity)
         return self
 
     def pods(self, count: int) -> Self:
+        """The number of pods that it takes."""
         self.manifest["pods"] = count
         return self
 
@@ -280,9 +289,11 @@ class NodeBuilder:
         return self
 
     def nics(self, model: str, count: int) -> Self:
+        """RDMA NICs by model name of the catalogue."""
         return self.devices(model, count)
 
     def devices(self, model: str, count: int) -> Self:
+        """Devices by model name of the catalogue; a second call adds to the first."""
         self.manifest.setdefault("devices", []).append({"model": model, "count": count})
         return self
 
@@ -292,6 +303,7 @@ class NodeBuilder:
         return self
 
     def isolation(self, provider: str = device.HAMI_CORE) -> Self:
+        """The label that says which program isolates shares of its GPUs."""
         return self.label(device.GPU_ISOLATION_PROVIDER, provider)
 
     def kubelet(self, *, topology_policy: str = "", full_pcpus_only: bool = False, reserved_cpus: str = "") -> Self:
@@ -330,6 +342,7 @@ class GangBuilder(_Object):
         self.manifest["spec"] = {"minMember": min_member}
 
     def waiting_time(self, seconds: int) -> Self:
+        """Seconds for which members hold room while others are missing."""
         self.manifest["spec"]["scheduleTimeoutSeconds"] = seconds
         return self
 
@@ -342,6 +355,7 @@ class GangBuilder(_Object):
         return self.annotation(GANG_GROUPS, to_json(list(ids)).decode())
 
     def match_policy(self, policy: str) -> Self:
+        """Which members count: Koordinator's `once-satisfied`, `only-waiting` or `waiting-and-running`."""
         return self.annotation(GANG_MATCH_POLICY, policy)
 
     def gather(self, layer: str, strategy: str, *, multiple: int = 0) -> Self:

@@ -23,7 +23,8 @@ SIM_EPOCH = 1_767_225_600.0  # 2026-01-01T00:00:00Z: a fixed start makes the out
 class Timer(Protocol):
     """A planned action that has not run yet."""
 
-    def cancel(self) -> None: ...
+    def cancel(self) -> None:
+        """Do not run the action; no effect if it has run."""
 
 
 class Clock(ABC):
@@ -42,6 +43,7 @@ class Clock(ABC):
         """Run `action` once after `delay` seconds; 0: after the code that is running now has returned."""
 
     def call_soon(self, action: Action) -> Timer:
+        """Run the action in the next turn, after those that were planned for now before."""
         return self.call_later(0.0, action)
 
     def timestamp(self) -> str:

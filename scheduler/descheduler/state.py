@@ -154,6 +154,7 @@ class ClusterState:
         return True
 
     def remove_job(self, job: PodMigrationJob) -> None:
+        """Forget a job, unless another one has its name by now."""
         known = self.jobs.get(job.name)
         if known is not None and known.metadata.uid == job.metadata.uid:
             del self.jobs[job.name]
@@ -167,6 +168,7 @@ class ClusterState:
         return True
 
     def remove_reservation(self, reservation: Reservation) -> None:
+        """Forget a reservation, unless another one has its name by now."""
         known = self.reservations.get(reservation.name)
         if known is not None and known.metadata.uid == reservation.metadata.uid:
             del self.reservations[reservation.name]
@@ -182,6 +184,7 @@ class ClusterState:
         return self._on_node[node].values() if node in self._on_node else ()
 
     def requests(self, pod: Pod) -> Amounts:
+        """The pod's requests with its init containers and overhead, computed once for each pod."""
         uid = pod.metadata.uid
         found = self._requests.get(uid)
         if found is None:
@@ -225,6 +228,7 @@ class ClusterState:
         return [pod for uid in uids for pod in self._of_controller.get(uid, {}).values() if not pod.terminated]
 
     def open_jobs(self) -> list[PodMigrationJob]:
+        """The migration jobs that have neither succeeded nor failed."""
         return [job for job in self.jobs.values() if job.open]
 
     def open_job_for(self, pod: Pod) -> PodMigrationJob | None:

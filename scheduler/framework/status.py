@@ -31,14 +31,17 @@ class Status:
 
     @staticmethod
     def skip() -> "Status":
+        """PreFilter: the plugin has nothing to check for this pod, and its Filter is not called."""
         return SKIP
 
     @staticmethod
     def unschedulable(*reasons: str) -> "Status":
+        """A rejection that evicting pods may remove."""
         return Status(Code.UNSCHEDULABLE, reasons)
 
     @staticmethod
     def unresolvable(*reasons: str) -> "Status":
+        """A rejection that evicting pods does not remove: preemption leaves the node out."""
         return Status(Code.UNRESOLVABLE, reasons)
 
     @staticmethod
@@ -48,6 +51,7 @@ class Status:
 
     @staticmethod
     def error(reason: str) -> "Status":
+        """A failure of the plugin itself: the pod is tried again after its backoff, whatever happens in the cluster."""
         return Status(Code.ERROR, (reason,))
 
     @staticmethod
@@ -65,10 +69,12 @@ class Status:
 
     @property
     def rejected(self) -> bool:
+        """Whether the pod is rejected, by either kind of rejection; an error is none."""
         return self.code in {Code.UNSCHEDULABLE, Code.UNRESOLVABLE}
 
     @property
     def message(self) -> str:
+        """The reasons, joined as Kubernetes joins them."""
         return ", ".join(self.reasons)
 
     def until(self, wake_key: str) -> "Status":

@@ -30,6 +30,7 @@ class ClassGroup:
         heapq.heappush(self._cooling, (entry.ready_at, self._order, entry))
 
     def first(self, now: float) -> Entry | None:
+        """The first entry in queue order whose backoff is over at `now`; None if there is none. It stays a member."""
         while self._cooling and self._cooling[0][0] <= now:
             _, order, entry = heapq.heappop(self._cooling)
             heapq.heappush(self._ready, (entry.key, order, entry))
@@ -38,6 +39,7 @@ class ClassGroup:
         return self._ready[0][2] if self._ready else None
 
     def next_ready(self) -> float:
+        """When the next backoff of a member ends, on the clock of `now`; infinity if none runs."""
         while self._cooling and self.members.get(self._cooling[0][2].info.uid) is not self._cooling[0][2]:
             heapq.heappop(self._cooling)
         return self._cooling[0][0] if self._cooling else float("inf")

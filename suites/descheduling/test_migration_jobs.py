@@ -22,6 +22,7 @@ from seatrial.suites.descheduling.workloads import (
     wait_running,
     with_nodes,
 )
+from seatrial.suites.preemption.nominations import freeze, thaw
 
 pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
 
@@ -103,7 +104,8 @@ def test_a_percentage_of_replicas_is_rounded_down(cluster: Trial, start_deschedu
 
     assert cluster.cluster.wait(lambda: bool(running_jobs()), within=60)
     cluster.cluster.wait(lambda: len(running_jobs()) > 1, within=5)
-    assert len(running_jobs()) == 1
+    running = running_jobs()
+    assert len(running) == 1, f"30 % of five replicas are one: expected one running job, found {running}"
 
 
 @pytest.mark.feature("MIG-2.filter")
@@ -118,10 +120,13 @@ def test_a_pod_that_waits_counts_as_unavailable(cluster: Trial, start_deschedule
 
     migrate(cluster, "move", name, mode="EvictDirectly")
 
-    assert not cluster.cluster.wait(lambda: job(cluster, "move").status.phase not in {"", "Pending"}, within=5)
-    assert not cluster.pod(name).deleting
+    begun = cluster.cluster.wait(lambda: job(cluster, "move").status.phase not in {"", "Pending"}, within=5)
+    phase = job(cluster, "move").status.phase
+    assert not begun, f"one pod of the workload has no room: expected the job to wait, found phase {phase}"
+    assert not cluster.pod(name).deleting, f"pod {name} was evicted while another one of its workload had no room"
     with_nodes(cluster, "n2")
-    assert ended(cluster, "move").status.phase == "Succeeded"
+    phase = ended(cluster, "move").status.phase
+    assert phase == "Succeeded", f"all pods of the workload have room: expected the job to succeed, found {phase}"
 
 
 @pytest.mark.feature("MIG-1.devices")
@@ -234,3 +239,26 @@ def test_an_old_job_is_removed(cluster: Trial, start_descheduler: StartDeschedul
 
 def gone(cluster: Trial, name: str) -> bool:
     return cluster.call("GET", f"{JOBS_PATH}/{name}").code == 404
+
+
+@pytest.mark.feature("MIG-1.phases")
+@pytest.mark.case("MG-060", severity="critical")
+def test_a_migration_ends_when_the_new_pod_is_ready(cluster: Trial, start_descheduler: StartDescheduler) -> None:
+    """The node of the reservation starts no pods for a while: the new pod is bound there and not Ready, so the job goes
+    on, with the name of the pod that it waits for. It succeeds when the node starts the pod."""
+    with_nodes(cluster, "n1", "n2")
+    name = spread_victim(cluster, "web", 3)
+    start_descheduler({})
+    freeze(cluster, "n2")
+    migrate(cluster, "move", name)
+
+    def waits() -> bool:
+        met = [condition for condition in job(cluster, "move").status.conditions if condition.type == "BoundPodReady"]
+        return bool(met) and met[0].status == "False"
+
+    assert cluster.cluster.wait(waits, within=30), job(cluster, "move")
+    cluster.cluster.wait(lambda: False, within=8)
+
+    assert job(cluster, "move").status.phase == "Running"
+    thaw(cluster, "n2")
+    assert ended(cluster, "move").status.phase == "Succeeded"

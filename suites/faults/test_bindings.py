@@ -1,7 +1,5 @@
 """The answer to a binding is lost or late: no card is given away, and no binding is claimed that was not made."""
 
-from collections.abc import Iterator
-
 import orjson
 import pytest
 
@@ -10,19 +8,12 @@ from seatrial.fixtures.promises import parts
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.faulty import Link, bindings, nothing
 from seatrial.harness.clusters.protocol import Capability
-from seatrial.harness.subject.protocol import Subject
 from seatrial.scheduler.api.builders import node, pod, priority_class
+from seatrial.suites.faults.schedulers import link, running
+
+__all__ = ["link", "running"]
 
 pytestmark = [pytest.mark.needs(Capability.NODES)]
-
-
-@pytest.fixture
-def link(subject: Subject | None) -> Iterator[Link]:
-    """The scheduler's connection to the API server."""
-    if subject is None:
-        pytest.skip("needs a scheduler that the harness started; the harness did not start this one")
-    with subject.troubled() as link:
-        yield link
 
 
 def pause(cluster: Trial, seconds: float, *, real: float) -> None:

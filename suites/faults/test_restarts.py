@@ -1,7 +1,5 @@
 """What a scheduler must know again after a restart before it decides: nominations, devices, pods on nodes."""
 
-from collections.abc import Iterator
-
 import pytest
 
 from seatrial.fixtures.expect import Expect
@@ -12,23 +10,11 @@ from seatrial.harness.clusters.protocol import Capability
 from seatrial.harness.nodes.faults import FAULTS_ANNOTATION
 from seatrial.harness.subject.protocol import Subject
 from seatrial.scheduler.api.builders import node, pod, priority_class
+from seatrial.suites.faults.schedulers import link, running
+
+__all__ = ["link", "running"]
 
 pytestmark = [pytest.mark.needs(Capability.NODES)]
-
-
-@pytest.fixture
-def running(subject: Subject | None) -> Subject:
-    """The scheduler under test, if the test may end it."""
-    if subject is None:
-        pytest.skip("needs a scheduler that the harness started; the harness did not start this one")
-    return subject
-
-
-@pytest.fixture
-def link(running: Subject) -> Iterator[Link]:
-    """The scheduler's connection to the API server."""
-    with running.troubled() as link:
-        yield link
 
 
 def heal(cluster: Trial, name: str) -> None:

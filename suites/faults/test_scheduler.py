@@ -3,7 +3,6 @@
 Every test checks that pods are bound once and keep their devices; these cases compare the cards as well.
 """
 
-from collections.abc import Iterator
 from typing import cast
 
 import pytest
@@ -16,25 +15,13 @@ from seatrial.harness.clusters.protocol import Capability
 from seatrial.harness.subject.protocol import Subject
 from seatrial.scheduler.api.builders import NodeBuilder, node, pod, reservation
 from seatrial.scheduler.api.clock import SimClock
+from seatrial.suites.faults.schedulers import link, running
+
+__all__ = ["link", "running"]
 
 pytestmark = [pytest.mark.needs(Capability.NODES)]
 
 CHANGES = 20_000  # of pods, after which the embedded API server has forgotten the first; it keeps 16,384
-
-
-@pytest.fixture
-def running(subject: Subject | None) -> Subject:
-    """The scheduler under test, if the test may end it."""
-    if subject is None:
-        pytest.skip("needs a scheduler that the harness started; the harness did not start this one")
-    return subject
-
-
-@pytest.fixture
-def link(running: Subject) -> Iterator[Link]:
-    """The scheduler's connection to the API server."""
-    with running.troubled() as link:
-        yield link
 
 
 def pause(cluster: Trial, seconds: float, *, real: float) -> None:

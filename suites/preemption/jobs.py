@@ -1,25 +1,10 @@
 """Jobs and gangs for cases of job-level preemption: nodes of A10 cards, full pods of lower priority, members."""
 
-import pytest
-
 from seatrial.fixtures.trial import Trial
-from seatrial.scheduler.api.builders import PodBuilder, node, pod, priority_class
+from seatrial.scheduler.api.builders import PodBuilder, node, pod
 
 PREEMPTING = "preempting-jobs"
 JOB = "scheduling.koordinator.sh/questioned-object-key"
-
-
-@pytest.fixture
-def classes(cluster: Trial) -> Trial:
-    """Four priority classes, and one that does not preempt."""
-    cluster.apply(
-        priority_class("trial-low", 1000),
-        priority_class("trial-middle", 5000),
-        priority_class("trial-high", 9000),
-        priority_class("trial-top", 20000),
-        priority_class("trial-patient", 20000, preempts=False),
-    )
-    return cluster
 
 
 def filler(name: str, where: str, cards: int = 1, priority: str = "trial-low", *, grace: int = 0) -> PodBuilder:

@@ -1,19 +1,9 @@
 """Preemptors and victims on a frozen node, whose victims end when the case lets them."""
 
-import pytest
-
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.nodes.faults import FAULTS_ANNOTATION
-from seatrial.scheduler.api.builders import PodBuilder, pod, priority_class
-
-
-@pytest.fixture
-def classes(cluster: Trial) -> Trial:
-    """Priority classes from low to top."""
-    values = {"low": 1000, "middle": 5000, "high": 9000, "top": 12000}
-    cluster.apply(*(priority_class(f"trial-{name}", value) for name, value in values.items()))
-    return cluster
+from seatrial.scheduler.api.builders import PodBuilder, pod
 
 
 def of(level: str, name: str, cpu: int) -> PodBuilder:

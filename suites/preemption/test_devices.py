@@ -158,7 +158,7 @@ def test_the_node_with_the_cheaper_victims(classes: Trial, expect: Expect) -> No
 
 @pytest.mark.feature("PRE-1.minimal-victims", "DEV-15.victims-by-device")
 @pytest.mark.case("PR-026", severity="critical")
-def test_nobody_goes_where_no_eviction_helps(classes: Trial, expect: Expect) -> None:
+def test_no_pod_is_evicted_where_no_eviction_helps(classes: Trial, expect: Expect) -> None:
     """For five cards of a NUMA node with four, no pod is evicted, whatever its priority."""
     classes.add(node("n1").server("hgx-a100"))
     fill(classes, expect, 8)

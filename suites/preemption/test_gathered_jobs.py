@@ -10,7 +10,8 @@ from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import gang, network_topology, pod, reservation
 from seatrial.scheduler.api.builders import node as node_builder
-from seatrial.suites.preemption.jobs import PREEMPTING, classes, filler, left, names, nominated, workers
+from seatrial.suites.preemption.jobs import PREEMPTING, filler, left, names, nominated, workers
+from seatrial.suites.preemption.priorities import classes
 
 __all__ = ["classes"]
 
@@ -52,7 +53,7 @@ def test_the_victims_are_in_the_domain_that_the_gang_fits_in(classes: Trial, exp
 
 @pytest.mark.feature("PRE-2.gather")
 @pytest.mark.case("JP-041", severity="blocker")
-def test_nobody_is_evicted_where_no_domain_would_have_room(classes: Trial, expect: Expect) -> None:
+def test_no_pod_is_evicted_where_no_domain_would_have_room(classes: Trial, expect: Expect) -> None:
     """Each block has a node with an important pod: without the two low pods there would be room for two members, but
     in two blocks. No pod is evicted, and the members' condition has the number that would fit."""
     blocks(classes, b1=("n1", "n2"), b2=("n3", "n4"))

@@ -9,7 +9,8 @@ from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import TRIAL_LABEL, Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import gang
-from seatrial.suites.preemption.jobs import JOB, PREEMPTING, classes, filler, hosts, left, workers
+from seatrial.suites.preemption.jobs import JOB, PREEMPTING, filler, hosts, left, workers
+from seatrial.suites.preemption.priorities import classes
 
 __all__ = ["classes"]
 

@@ -6,7 +6,8 @@ from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import gang
-from seatrial.suites.preemption.jobs import PREEMPTING, classes, filler, hosts, names, nominated, workers
+from seatrial.suites.preemption.jobs import PREEMPTING, filler, hosts, names, nominated, workers
+from seatrial.suites.preemption.priorities import classes
 
 __all__ = ["classes"]
 

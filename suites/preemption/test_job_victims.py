@@ -9,8 +9,9 @@ from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import PodBuilder, gang, node, pod, quota, reservation
-from seatrial.suites.preemption.jobs import JOB, PREEMPTING, classes, filler, hosts, left, names, nominated, workers
+from seatrial.suites.preemption.jobs import JOB, PREEMPTING, filler, hosts, left, names, nominated, workers
 from seatrial.suites.preemption.nominations import freeze, thaw
+from seatrial.suites.preemption.priorities import classes
 
 __all__ = ["classes"]
 
@@ -209,7 +210,7 @@ def test_what_the_victims_use_of_the_quota_is_free_for_the_gang(classes: Trial, 
 
 @pytest.mark.feature("PRE-2.quota")
 @pytest.mark.case("JP-070", severity="critical")
-def test_a_non_preemptible_gang_that_exceeds_the_min_evicts_nobody(classes: Trial, expect: Expect) -> None:
+def test_a_non_preemptible_gang_that_exceeds_the_min_evicts_no_pod(classes: Trial, expect: Expect) -> None:
     """Non-preemptible pods may use the min of their quota, which has room for each of the two members, not for both."""
     hosts(classes, n1=1, n2=1)
     name = f"{classes.name}-team"

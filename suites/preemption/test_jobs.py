@@ -11,7 +11,8 @@ from seatrial.harness.clusters.faulty import deletions
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.harness.subject.protocol import Subject
 from seatrial.scheduler.api.builders import disruption_budget, gang, pod, priority_class, quota
-from seatrial.suites.preemption.jobs import JOB, PREEMPTING, classes, filler, hosts, left, names, nominated, workers
+from seatrial.suites.preemption.jobs import JOB, PREEMPTING, filler, hosts, left, names, nominated, workers
+from seatrial.suites.preemption.priorities import classes
 
 __all__ = ["classes"]
 
@@ -35,7 +36,7 @@ def test_a_gang_gets_the_room_of_less_important_pods(classes: Trial, expect: Exp
 
 @pytest.mark.feature("PRE-2.whole-gang-only")
 @pytest.mark.case("JP-002", severity="blocker")
-def test_a_gang_that_does_not_fit_even_so_evicts_nobody(classes: Trial, expect: Expect) -> None:
+def test_a_gang_that_does_not_fit_even_so_evicts_no_pod(classes: Trial, expect: Expect) -> None:
     """A gang of three; a third node has a more important pod. Evicting the two low pods would help two members only."""
     hosts(classes, n1=1, n2=1, n3=1)
     classes.apply(priority_class("trial-boss", 30000))
@@ -267,7 +268,7 @@ def test_a_gang_that_never_preempts_waits(classes: Trial, expect: Expect) -> Non
 
 @pytest.mark.feature("PRE-2.quota")
 @pytest.mark.case("JP-009", severity="critical")
-def test_a_gang_that_its_quota_does_not_admit_evicts_nobody(classes: Trial, expect: Expect) -> None:
+def test_a_gang_that_its_quota_does_not_admit_evicts_no_pod(classes: Trial, expect: Expect) -> None:
     """The quota has room for each of the two members alone, but not for both: the pods on the nodes stay."""
     hosts(classes, n1=1, n2=1)
     name = f"{classes.name}-team"
@@ -285,7 +286,7 @@ def test_a_gang_that_its_quota_does_not_admit_evicts_nobody(classes: Trial, expe
 
 @pytest.mark.feature("PRE-2.said")
 @pytest.mark.case("JP-010", severity="normal")
-def test_the_members_say_why_nobody_is_evicted(classes: Trial, expect: Expect) -> None:
+def test_the_members_say_why_no_pod_is_evicted(classes: Trial, expect: Expect) -> None:
     """The pods on both nodes are as important as the gang."""
     hosts(classes, n1=1, n2=1)
     classes.submit(filler("a", "n1", priority="trial-top"), filler("b", "n2", priority="trial-top"))
@@ -479,7 +480,7 @@ def test_a_successor_gives_the_room_back_when_a_member_is_deleted(
 @pytest.mark.feature("PRE-3.given-back")
 @pytest.mark.case("JP-037", severity="critical")
 @pytest.mark.needs(Capability.VIRTUAL_TIME)  # as above
-def test_a_gang_whose_victims_still_end_evicts_nobody_else(classes: Trial, expect: Expect) -> None:
+def test_a_gang_whose_victims_still_end_evicts_no_other_pod(classes: Trial, expect: Expect) -> None:
     """The victims on n1 do not end, and n1 is cordoned meanwhile: the pods on n2 stay."""
     hosts(classes, n1=1, n2=1)
     classes.submit(filler("low", "n1", grace=300), filler("middle", "n2", priority="trial-middle"))

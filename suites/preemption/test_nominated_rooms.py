@@ -6,7 +6,8 @@ from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import disruption_budget, node
-from seatrial.suites.preemption.nominations import classes, freeze, of, preempt_on_frozen
+from seatrial.suites.preemption.nominations import freeze, of, preempt_on_frozen
+from seatrial.suites.preemption.priorities import classes
 
 __all__ = ["classes"]
 

@@ -9,7 +9,8 @@ from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import disruption_budget, node, priority_class
-from seatrial.suites.preemption.nominations import classes, end, of, preempt_on_frozen, thaw
+from seatrial.suites.preemption.nominations import end, of, preempt_on_frozen, thaw
+from seatrial.suites.preemption.priorities import classes
 
 __all__ = ["classes"]
 
@@ -67,11 +68,11 @@ def test_half_of_the_room_is_not_given_away(classes: Trial, expect: Expect) -> N
 @pytest.mark.case("PR-033", severity="normal")
 def test_a_nomination_ends_with_its_pod(classes: Trial, expect: Expect) -> None:
     """The nominated pod is deleted before its victims are gone: a less important pod gets what is free."""
-    classes.apply(priority_class("trial-patient", 5000, preempts=False))
+    classes.apply(priority_class("trial-polite", 5000, preempts=False))
     classes.add(node("n1").cpu(8))
     preempt_on_frozen(classes, expect, of("low", "first", 4), of("low", "second", 4), by=of("high", "high", 8))
     end(classes, "first")
-    classes.submit(of("patient", "next", 4))
+    classes.submit(of("polite", "next", 4))
     expect.pending("next")
     end(classes, "high")
     assert expect.bound("next").spec.node_name == "n1"

@@ -5,21 +5,12 @@ import pytest
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
-from seatrial.scheduler.api.builders import PodBuilder, disruption_budget, node, pod, priority_class
+from seatrial.scheduler.api.builders import PodBuilder, disruption_budget, node, pod
+from seatrial.suites.preemption.priorities import classes
+
+__all__ = ["classes"]
 
 pytestmark = [pytest.mark.needs(Capability.HARDWARE)]
-
-
-@pytest.fixture
-def classes(cluster: Trial) -> Trial:
-    """Three priority classes, and one that does not preempt."""
-    cluster.apply(
-        priority_class("trial-low", 1000),
-        priority_class("trial-middle", 5000),
-        priority_class("trial-high", 9000),
-        priority_class("trial-patient", 9000, preempts=False),
-    )
-    return cluster
 
 
 def low(name: str, cards: int = 1) -> PodBuilder:
@@ -170,7 +161,7 @@ def test_shares_are_preempted_too(classes: Trial, expect: Expect) -> None:
 @pytest.mark.feature("PRE-1.minimal-victims")
 @pytest.mark.case("PR-010", severity="normal")
 @pytest.mark.needs(Capability.OWN_CLUSTER)
-def test_preemption_that_cannot_help_harms_nobody(classes: Trial, expect: Expect) -> None:
+def test_preemption_that_cannot_help_evicts_no_pod(classes: Trial, expect: Expect) -> None:
     """A pod that would not fit on an empty node preempts no pod."""
     classes.add(node("n1").cards(2))
     classes.submit(low("a"), low("b"))

@@ -1,26 +1,17 @@
 """When a waiting pod is tried again, and when it is not: age, backoff, gates, deletion."""
 
-from collections.abc import Iterator
-
 import pytest
 
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.faulty import Link, bindings
 from seatrial.harness.clusters.protocol import Capability
-from seatrial.harness.subject.protocol import Subject
 from seatrial.scheduler.api.builders import node, pod, priority_class
+from seatrial.suites.faults.schedulers import link, running
+
+__all__ = ["link", "running"]
 
 pytestmark = [pytest.mark.needs(Capability.NODES), pytest.mark.feature("SCORE-4.queue")]
-
-
-@pytest.fixture
-def link(subject: Subject | None) -> Iterator[Link]:
-    """The scheduler's connection to the API server."""
-    if subject is None:
-        pytest.skip("needs a scheduler that the harness started; the harness did not start this one")
-    with subject.troubled() as link:
-        yield link
 
 
 @pytest.mark.case("SC-160", severity="critical")

@@ -5,7 +5,7 @@ so that the UIDs of later objects do not depend on how many there are.
 """
 
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Final
 from uuid import NAMESPACE_URL, uuid5
@@ -65,8 +65,13 @@ def put_object(store: Store, collection: CollectionKey, body: Object, now: str) 
     """Store an object with creation time `now` and a UID derived from its name."""
     metadata = body["metadata"]
     key = (metadata.get("namespace", ""), metadata["name"])
-    uid = str(uuid5(NAMESPACE_URL, f"{collection[0]}/{collection[1]}/{key[0]}/{key[1]}"))
+    uid = _uid_of(f"{collection[0]}/{collection[1]}/{key[0]}/{key[1]}")
     store.collection(collection).put(key, {**body, "metadata": {**metadata, "uid": uid, "creationTimestamp": now}})
+
+
+@lru_cache(maxsize=1024)  # each server has the same objects, and a process may build hundreds of servers
+def _uid_of(path: str) -> str:
+    return str(uuid5(NAMESPACE_URL, path))
 
 
 def _api_services(registry: Registry) -> Iterator[Object]:

@@ -17,6 +17,7 @@ LOOP_EXPRESSIONS: Final = 500  # characters of an object's expressions that are 
 MAX_EXPRESSIONS: Final = 100_000  # characters of an object's expressions
 MAX_EXPRESSION: Final = 10_000  # characters; compiling takes 60 µs each
 _EXPRESSION_FIELDS: Final = frozenset({"rule", "expression", "messageExpression", "valueExpression"})
+_CONTAINERS: Final = frozenset({dict, list})  # what JSON and YAML are decoded to
 _NO_KEY: Final = re.compile(r"no such member in mapping: '(.*)'")
 
 
@@ -30,18 +31,22 @@ def value_count(value: Any) -> int:
 
 
 def expression_length(value: Any) -> int:
-    """The number of characters of all CEL expressions in an object. All objects of their kinds are asked."""
+    """The number of characters of all CEL expressions in an object. All objects of their kinds are asked.
+
+    The schemas of one server have ten thousand values: comparing types takes half the time of `isinstance`.
+    """
     found = 0
     left = [value]
     while left:
         outer = left.pop()
-        if isinstance(outer, list):
-            left.extend(item for item in outer if isinstance(item, (dict, list)))
-        elif isinstance(outer, dict):
+        if type(outer) is list:
+            left.extend(item for item in outer if type(item) in _CONTAINERS)
+        elif type(outer) is dict:
             for name, field in outer.items():
-                if isinstance(field, (dict, list)):
+                kind = type(field)
+                if kind in _CONTAINERS:
                     left.append(field)
-                elif isinstance(field, str) and name in _EXPRESSION_FIELDS:
+                elif kind is str and name in _EXPRESSION_FIELDS:
                     found += len(field)
     return found
 

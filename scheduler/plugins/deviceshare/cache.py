@@ -256,6 +256,7 @@ class DeviceCache(Listener):
                 self._unsettle(node.name)
 
     def release(self, name: str, uid: str) -> None:
+        """Give back what a pod holds on a node; no effect if it holds nothing there."""
         node = self._nodes.get(name)
         if node is not None and node.give_back(uid):
             self._drop_if_empty(node)

@@ -17,6 +17,9 @@ class Window:
         self.counts: Counter[EquivalenceClass] = Counter()
         self._new = 0
 
+    def __contains__(self, uid: str) -> bool:
+        return uid in self._known
+
     def arrived(self, uid: str, pods: EquivalenceClass) -> None:
         """A pod of this class exists; nothing happens if it is in the window already."""
         if uid in self._known:

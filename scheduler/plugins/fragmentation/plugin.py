@@ -173,7 +173,7 @@ class DeviceFragmentation(ScoreBatch):
 
     def arrived(self, uid: str, pod: Pod) -> None:
         """A pod exists."""
-        if self._window is not None:
+        if self._window is not None and uid not in self._window:
             self._window.arrived(uid, self._handle.cache.classes.of(pod))
 
     def moved(self) -> None:

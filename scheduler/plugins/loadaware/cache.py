@@ -136,6 +136,7 @@ class LoadCache(Listener):
         return found.row if found is not None else self._unknown
 
     def load(self, name: str) -> NodeLoad | None:
+        """What is known of the load of a node; None if the node is not known."""
         found = self._nodes.get(name)
         return found.load if found is not None else None
 

@@ -151,6 +151,7 @@ class NumaCache(Listener):
             self._touch(name)
 
     def release(self, name: str, uid: str) -> None:
+        """Give back the CPUs and zones of a pod on a node; no effect if it holds none."""
         node = self._nodes.get(name)
         if node is not None and node.held.pop(uid, None) is not None:
             node.state = self._states.state(node.state.options, node.held.values())
