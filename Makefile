@@ -62,7 +62,7 @@ suites: $(VENV)/.dev
 # Judged in virtual time by `make suites`. In real time they take six minutes more; and after cases of quotas on the same
 # cluster, released manifests could not delete the namespace of the quotas.
 REAL_TIME_APART := suites/descheduling suites/gang suites/quota suites/topology suites/loadaware \
-	suites/preemption/test_jobs.py suites/preemption/test_nominations.py
+	suites/preemption/test_jobs.py suites/preemption/test_job_victims.py suites/preemption/test_nominations.py
 
 suites-real-time: $(VENV)/.dev
 	$(BIN)/pytest $(REAL_TIME_APART) --seatrial-subject=seatrial -n 2 --dist=loadfile

@@ -98,6 +98,28 @@ class FitBounds:
         self._forget_verdicts()
         self._position = -1
 
+    def unchanged(self) -> bool:
+        """Whether all nodes that changed since the last call of `update` are closed to all classes, and nothing else
+        changed: the usual case, of which no NumPy call has to know. These nodes are counted then."""
+        columns, uses = self._columns, self._uses
+        if (
+            uses is None  # as whenever layouts or classes changed
+            or self._static_position != len(columns.static_log)
+            or self._invalidations != self._core.handle.invalidations
+        ):
+            return False
+        changed = columns.changed_since(self._position)
+        if changed is None:
+            return False
+        for row in changed:
+            if uses[row]:
+                return False
+        for layout in self._layouts.values():
+            if layout.version != layout.source.version:
+                return False
+        self._position = columns.changes
+        return True
+
     def update(self) -> frozenset[Kind] | None:
         """Count the nodes that changed since the last call. Returns the classes that may have more places; None: any.
 

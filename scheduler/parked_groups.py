@@ -54,7 +54,7 @@ class ParkedGroups:
         self._places: dict[Kind, tuple[int, int]] = {}  # by class: columns.changes, places
         self._bounds = FitBounds(core)
         self._transformers = [plugin for runner in core.runners.values() for plugin in runner.transformers]
-        self._versions: list[int | None] = []  # of the transformers, at the last wake
+        self._versions: list[int | None] = [None] * len(self._transformers)  # of the transformers, at the last wake
         self._sweep_at = FIRST_SWEEP
 
     def __len__(self) -> int:
@@ -107,11 +107,14 @@ class ParkedGroups:
     def wake(self) -> None:
         """Open the gates of parked groups that may fit now."""
         unsettled, bounds = self._unsettled, self._bounds
+        concerns_changed = self._transformers_changed()
+        if not unsettled and not concerns_changed and bounds.unchanged():
+            return
         for shape in unsettled.values():
             for kind, info in shape.examples.items():
                 bounds.add(kind, info)
         grown = bounds.update()
-        if grown is None or self._transformers_changed():
+        if grown is None or concerns_changed:
             for name, shape in self._shapes.items():
                 self._unsettle(name, shape)
         elif grown:
@@ -156,8 +159,13 @@ class ParkedGroups:
 
     def _transformers_changed(self) -> bool:
         """Whether pods that no transformer concerned may be concerned by one now."""
-        before, self._versions = self._versions, [plugin.concern_version for plugin in self._transformers]
-        return before != self._versions or None in self._versions
+        versions = self._versions
+        for number, plugin in enumerate(self._transformers):
+            version = plugin.concern_version
+            if version is None or version != versions[number]:
+                self._versions = [each.concern_version for each in self._transformers]
+                return True
+        return False
 
     def _may_fit(self, shape: _Shape) -> bool:
         """Whether there may be as many places for each class as a group needs. If not, `lacks` is set where it is known

@@ -22,6 +22,7 @@ from seatrial.suites.descheduling.workloads import (
     wait_running,
     with_nodes,
 )
+from seatrial.suites.preemption.nominations import freeze, thaw
 
 pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
 
@@ -238,3 +239,26 @@ def test_an_old_job_is_removed(cluster: Trial, start_descheduler: StartDeschedul
 
 def gone(cluster: Trial, name: str) -> bool:
     return cluster.call("GET", f"{JOBS_PATH}/{name}").code == 404
+
+
+@pytest.mark.feature("MIG-1.phases")
+@pytest.mark.case("MG-060", severity="critical")
+def test_a_migration_ends_when_the_new_pod_is_ready(cluster: Trial, start_descheduler: StartDescheduler) -> None:
+    """The node of the reservation starts no pods for a while: the new pod is bound there and not Ready, so the job goes
+    on, with the name of the pod that it waits for. It succeeds when the node starts the pod."""
+    with_nodes(cluster, "n1", "n2")
+    name = spread_victim(cluster, "web", 3)
+    start_descheduler({})
+    freeze(cluster, "n2")
+    migrate(cluster, "move", name)
+
+    def waits() -> bool:
+        met = [condition for condition in job(cluster, "move").status.conditions if condition.type == "BoundPodReady"]
+        return bool(met) and met[0].status == "False"
+
+    assert cluster.cluster.wait(waits, within=30), job(cluster, "move")
+    cluster.cluster.wait(lambda: False, within=8)
+
+    assert job(cluster, "move").status.phase == "Running"
+    thaw(cluster, "n2")
+    assert ended(cluster, "move").status.phase == "Succeeded"

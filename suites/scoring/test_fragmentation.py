@@ -13,8 +13,9 @@ from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import PodBuilder, node, pod, pods
 from seatrial.scheduler.api.core import DEFAULT_SCHEDULER
+from seatrial.scheduler.api.device import GPU_MODEL_LABEL
 
-FEWER, RARE = "fewer-fragments", "rare-large-pods"
+FEWER, RARE, MODELS, PLACES = "fewer-fragments", "rare-large-pods", "scarce-models", "scarce-places"
 
 pytestmark = [pytest.mark.needs(Capability.NODES), pytest.mark.profile(FEWER)]
 
@@ -120,3 +121,62 @@ def test_places_in_plenty_are_used(cluster: Trial, expect: Expect) -> None:
 
     assert "small" not in found
     expect.refusal()
+
+
+@pytest.mark.feature("DEV-4.less-fragmentation")
+@pytest.mark.case("SC-260", severity="normal")
+@pytest.mark.profile(RARE)
+def test_places_that_become_rare_are_kept(cluster: Trial, expect: Expect) -> None:
+    """As SC-026, where pods of four cards have many nodes at first. All but one are filled: the last one is kept, and
+    small pods go to the node with three cards."""
+    cluster.add(*(node(f"large-{number}").gpus("a10", 4).cpu(64) for number in range(11)))
+    cluster.add(node("small").gpus("a10", 3).cpu(128))
+    first = place(cluster, expect, [pod("first").gpus(1).request(cpu=8)], RARE)
+    assert first != ["small"]
+    others = [f"large-{number}" for number in range(11) if f"large-{number}" not in first]
+    full = [
+        pod(f"full-{where}").gpus(4).request(cpu=32).scheduler(RARE).select({"kubernetes.io/hostname": where})
+        for where in others[1:]
+    ]  # fmt: skip
+    full += [
+        pod(f"tiny-{number}").request(cpu="10m").scheduler(RARE).select({"kubernetes.io/hostname": first[0]})
+        for number in range(40)
+    ]  # prices follow after some placements
+    full.append(pod("rest").gpus(3).request(cpu=24).scheduler(RARE).select({"kubernetes.io/hostname": first[0]}))
+    cluster.submit(*full)
+    expect.bound(*(built.name for built in full))
+
+    found = place(cluster, expect, [pod.gpus(1).request(cpu=8) for pod in pods("one", 3)], RARE)
+
+    assert found == ["small"] * 3
+    assert fitting(cluster, [pod("four").gpus(4).request(cpu=32)], RARE) == 1
+
+
+@pytest.mark.feature("DEV-4.less-fragmentation")
+@pytest.mark.case("SC-261", severity="normal")
+@pytest.mark.profile(MODELS)
+def test_a_model_that_some_pods_require_is_kept_for_them(cluster: Trial, expect: Expect) -> None:
+    """Some pods require an A100. A pod that runs anywhere goes to the other node, although it leaves a card there
+    without enough CPUs; afterwards there is room for the pods that require the model."""
+    cluster.add(node("a100").gpus("a100-80g", 2).cpu(64), node("plain").gpus("a10", 2).cpu(16))
+
+    found = place(cluster, expect, [pod("any").gpus(1).request(cpu=12)], MODELS)
+
+    assert found == ["plain"]
+    model = cluster.node("a100")["metadata"]["labels"][GPU_MODEL_LABEL]
+    required = [pod.gpus(1).request(cpu=8).select({GPU_MODEL_LABEL: model}) for pod in pods("required", 2)]
+    assert fitting(cluster, required, MODELS) == 2
+
+
+@pytest.mark.feature("DEV-4.less-fragmentation")
+@pytest.mark.case("SC-262", severity="normal")
+@pytest.mark.profile(PLACES)
+def test_a_large_pod_goes_where_it_fits_best(cluster: Trial, expect: Expect) -> None:
+    """A pod of eight cards takes the node with eight, not a part of one with twelve: both places for four cards that it
+    takes there are its own."""
+    cluster.add(node("twelve").gpus("a10", 12).cpu(96).memory("140Gi"), node("eight").gpus("a10", 8).cpu(64))
+
+    found = place(cluster, expect, [pod("large").gpus(8).request(cpu=32, memory="64Gi")], PLACES)
+
+    assert found == ["eight"]
+    assert fitting(cluster, [pod("four").gpus(4).request(cpu=32, memory="64Gi")], PLACES) == 1

@@ -158,7 +158,9 @@ class SupervisedProcess:
         self.stop(0.0)
         if self._events >= 0:
             self._loop.remove_reader(self._events)
-            while select.select([self._events], [], [], _CLOSE_WITHIN)[0]:
+            poller = select.poll()  # `select.select` takes no descriptor above 1023, and each container needs three
+            poller.register(self._events, select.POLLIN)
+            while poller.poll(_CLOSE_WITHIN * 1000):
                 if not os.read(self._events, 4096):
                     break
         if self._process is not None:

@@ -2,11 +2,13 @@
 
 import asyncio
 import os
+import resource
 import signal
 import subprocess
 import sys
 import uuid
 from collections.abc import Awaitable, Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -237,6 +239,26 @@ def test_a_longer_grace_can_be_cut_short(tmp_path: Path) -> None:
         assert ends == ["first"]
 
     on_loop(tmp_path, body)
+
+
+def test_a_run_is_ended_by_an_agent_with_many_open_files(tmp_path: Path) -> None:
+    name = f"many-{uuid.uuid4().hex}"
+
+    async def body(runtime: ProcessRuntime) -> None:
+        reports = Reports()
+        runtime.start(work("sleep 61", name=name), reports)
+        await reports.state("running")
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard < 2048:
+        pytest.skip(f"needs 2048 open files, the limit is {hard}")
+    with ExitStack() as stack:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 2048), hard))
+        stack.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+        for _ in range(1024):
+            stack.enter_context(Path(os.devnull).open("rb"))
+        on_loop(tmp_path, body)
+        assert not with_mark(name)
 
 
 def test_the_children_of_a_container_that_ends_end_with_it(tmp_path: Path) -> None:
