@@ -6,7 +6,6 @@ from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import node, pod, quota
-from seatrial.scheduler.api.core import DEFAULT_SCHEDULER
 from seatrial.scheduler.api.extension import KOORD_SCHEDULER
 from seatrial.scheduler.api.quota import IS_PARENT, QUOTAS_PATH, RUNTIME, TREE_ID
 from seatrial.scheduler.api.transport import STRATEGIC_MERGE_PATCH
@@ -21,18 +20,16 @@ def test_a_pod_that_was_not_scheduled_counts(cluster: Trial, expect: Expect) -> 
     """One of four cores is used, then three more by a pod that names its node itself: a pod like the first waits."""
     cluster.add(node("n1").cpu(32))
     make(cluster, quota(named(cluster, "a")).min(cpu=4).max(cpu=4))
-    cluster.submit(
-        counted(cluster, "nowhere", "a", cpu=4).on(zone="none").scheduler(DEFAULT_SCHEDULER)
-    )  # the request reaches max at once
+    cluster.submit(counted(cluster, "nowhere", "a", cpu=4).on(zone="none"))  # the request reaches max at once
     expect.pending("nowhere")
-    cluster.submit(counted(cluster, "first", "a", cpu=1).scheduler(DEFAULT_SCHEDULER))
+    cluster.submit(counted(cluster, "first", "a", cpu=1))
     expect.bound("first")
     static = counted(cluster, "static", "a", cpu=3).node_name("n1")
     static.manifest["spec"].pop("nodeSelector", None)
     cluster.submit(static)
     expect.running("static")
 
-    cluster.submit(counted(cluster, "late", "a", cpu=1).scheduler(DEFAULT_SCHEDULER))
+    cluster.submit(counted(cluster, "late", "a", cpu=1))
 
     expect.pending("late", saying="used: cpu:4")
     settle(cluster)

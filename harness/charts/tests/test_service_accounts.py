@@ -1,0 +1,132 @@
+"""The chart's programs with the rights of their service accounts alone, on a real API server with RBAC.
+
+Skipped where the programs of envtest are missing. kube-apiserver counts the requests that it forbids.
+"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from seatrial.harness.charts import seatrial_manifests
+from seatrial.harness.clusters.envtest import EnvtestBackend
+from seatrial.harness.clusters.protocol import Cluster
+from seatrial.harness.clusters.simulated import expect
+from seatrial.harness.private_files import write_private
+from seatrial.harness.processes import start_child, stop
+from seatrial.scheduler.api.builders import gang, members, node, pod, quota, reservation
+from seatrial.scheduler.api.extension import KOORD_SCHEDULER
+from seatrial.scheduler.api.transport import APPLY_PATCH, Request
+from seatrial.scheduler.api.wire import to_json
+
+MISSING = EnvtestBackend().probe()
+pytestmark = pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
+
+NAMESPACE = "gpu"
+ALL = seatrial_manifests(NAMESPACE, {"descheduler": {"enabled": True}})
+PROGRAMS = ("scheduler", "manager", "descheduler")
+KINDS = {"ServiceAccount", "ClusterRole", "ClusterRoleBinding", "ConfigMap"}
+KOORD = "/apis/scheduling.koordinator.sh/v1alpha1"
+PODS = "/api/v1/namespaces/default/pods"
+
+
+def send(cluster: Cluster, path: str, body: Any) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(expect(cluster.call(Request("POST", path, to_json(body))), path).body)
+    return found
+
+
+def install(cluster: Cluster) -> None:
+    send(cluster, "/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
+    for manifest in ALL:
+        if manifest["kind"] in KINDS:
+            meta, version = manifest["metadata"], manifest["apiVersion"]
+            root = f"/apis/{version}" if "/" in version else f"/api/{version}"
+            scope = f"/namespaces/{NAMESPACE}" if "namespace" in meta else ""
+            path = f"{root}{scope}/{manifest['kind'].lower()}s/{meta['name']}?fieldManager=test"
+            expect(cluster.call(Request("PATCH", path, to_json(manifest), APPLY_PATCH)), path)
+
+
+def start(cluster: Cluster, program: str, folder: Path, log: Path) -> "subprocess.Popen[bytes]":
+    """Start the container's command with a token of its service account and the file of its ConfigMap."""
+    assert cluster.endpoint is not None
+    asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
+    path = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/seatrial-{program}/token"
+    content = yaml.safe_load(cluster.endpoint.kubeconfig.read_text())
+    token = send(cluster, path, asked)["status"]["token"]
+    content["users"] = [{"name": user["name"], "user": {"token": token}} for user in content["users"]]
+    write_private(folder / f"{program}.kubeconfig", yaml.safe_dump(content).encode())
+    named = [manifest for manifest in ALL if manifest["metadata"]["name"] == f"seatrial-{program}"]
+    (deployment,) = (manifest for manifest in named if manifest["kind"] == "Deployment")
+    words = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
+    for manifest in named:
+        if manifest["kind"] == "ConfigMap":
+            (folder / f"{program}.yaml").write_text(manifest["data"]["config.yaml"])
+    words = [word.replace("/etc/seatrial/config.yaml", str(folder / f"{program}.yaml")) for word in words]
+    words[words.index("--port") + 1] = "0"
+    words[words.index("--address") + 1] = "127.0.0.1"
+    command = [sys.executable, "-m", "seatrial", *words, "--kubeconfig", str(folder / f"{program}.kubeconfig")]
+    with log.open("wb") as sink:
+        return start_child(command, stdout=sink, stderr=sink)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A cluster on which the three programs run."""
+    folder = tmp_path_factory.mktemp("programs")
+    with ExitStack() as stack:
+        found = stack.enter_context(EnvtestBackend().start())
+        install(found)
+        for program in PROGRAMS:
+            stack.callback(stop, start(found, program, folder, folder / f"{program}.log"))
+        yield found
+
+
+def items(cluster: Cluster, path: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(expect(cluster.call(Request("GET", path)), path).body)["items"]
+    return found
+
+
+def forbidden(cluster: Cluster) -> list[str]:
+    """The series of the API server's counter for answers with 403."""
+    text = expect(cluster.call(Request("GET", "/metrics")), "metrics").body.decode()
+    return [line for line in text.splitlines() if line.startswith("apiserver_request_total{") and 'code="403"' in line]
+
+
+def test_nothing_is_forbidden(cluster: Cluster) -> None:
+    """A pod with half a card, a gang, a reservation with its owner, a quota, and a migration that moves a pod."""
+    cluster.add_nodes([node("n1").gpus("a10", 2), node("n2").gpus("a10", 2)])
+    group, coscheduling = gang("train", 2), "/apis/scheduling.sigs.k8s.io/v1alpha1/namespaces/default"
+    send(cluster, f"{coscheduling}/podgroups", group.manifest)
+    send(cluster, f"{coscheduling}/elasticquotas", quota("team").max(cpu=8).manifest)
+    held = reservation("held").like(pod("x").request(cpu=1).scheduler(KOORD_SCHEDULER)).for_labels(app="web")
+    send(cluster, f"{KOORD}/reservations", held.manifest)
+    built = [
+        pod("half").gpu_share(50), *members(group, 2), pod("web").request(cpu=1).label("app", "web"),
+        pod("counted").request(cpu=1).label("quota.scheduling.koordinator.sh/name", "team"),
+    ]  # fmt: skip
+    for each in built:
+        send(cluster, PODS, each.scheduler(KOORD_SCHEDULER).manifest)
+    assert cluster.wait(lambda: all(item["spec"].get("nodeName") for item in items(cluster, PODS)), within=60), (
+        forbidden(cluster)
+    )
+    assert cluster.wait(lambda: len(items(cluster, "/apis/slo.koordinator.sh/v1alpha1/nodemetrics")) == 2, within=60)
+
+    job = {"podRef": {"namespace": "default", "name": "web"}, "mode": "ReservationFirst", "ttl": "5m"}
+    body = {"apiVersion": "scheduling.koordinator.sh/v1alpha1", "kind": "PodMigrationJob", "metadata": {"name": "move"}}
+    send(cluster, f"{KOORD}/podmigrationjobs", {**body, "spec": job})
+
+    def ended() -> bool:
+        (found,) = items(cluster, f"{KOORD}/podmigrationjobs")
+        return found.get("status", {}).get("phase") in {"Succeeded", "Failed"}
+
+    assert cluster.wait(ended, within=60), items(cluster, f"{KOORD}/podmigrationjobs")
+    path = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
+    leases = {item["metadata"]["name"] for item in items(cluster, path)}
+    assert leases == {"seatrial-scheduler"}
+    assert forbidden(cluster) == []
