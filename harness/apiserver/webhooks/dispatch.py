@@ -292,7 +292,8 @@ class Webhooks:
         missing: dict[tuple[str, bytes], Call] = {}
         for webhook, version in calls:
             request = self._request(write, version, body, old)
-            key = (f"{webhook.configuration}/{webhook.name}", orjson.dumps(request))
+            stage = "mutating" if mutating else "validating"  # two configurations may have the same names
+            key = (f"{stage}/{webhook.configuration}/{webhook.name}", orjson.dumps(request))
             try:
                 call = _call(webhook, key, request)
                 answer = write.attempt.answers.get(key) if write.attempt is not None else None

@@ -64,6 +64,20 @@ def test_validating_webhooks_see_the_mutated_object(api: Api) -> None:
     assert seen.requests[0]["name"] == made["metadata"]["name"]
 
 
+def test_a_mutating_and_a_validating_webhook_of_one_name_get_reviews_of_their_own(api: Api) -> None:
+    """Their requests are equal if nothing was changed; an answer to one must not be taken for one to the other."""
+    api.do("POST", PODS, pod("p"))
+    seen = Witness()
+    for validating in (False, True):
+        register(api, "a", seen, validating=validating, **rule(operations=["UPDATE"]))
+
+    api.do("PATCH", f"{PODS}/p", {"metadata": {"labels": {"x": "y"}}}, MERGE_PATCH)
+
+    first, second = seen.requests
+    assert first["uid"] != second["uid"]
+    assert {**first, "uid": ""} == {**second, "uid": ""}
+
+
 def test_mutating_webhooks_see_no_generated_identity(api: Api) -> None:
     """Upstream generates names and UIDs after mutating webhooks."""
     seen = Witness()
