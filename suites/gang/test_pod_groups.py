@@ -139,7 +139,9 @@ def test_each_cycle_of_a_gang_has_a_number(cluster: Trial, expect: Expect, servi
     def cycle() -> int:
         answer = services("GET", f"/apis/v1/plugins/Coscheduling/gang/{cluster.name}/train")
         assert answer.code == 200, answer.body
-        return int(orjson.loads(answer.body)["scheduleCycle"])
+        found = orjson.loads(answer.body)
+        assert "scheduleCycle" in found, f"fields: expected scheduleCycle, found {', '.join(sorted(found))}"
+        return int(found["scheduleCycle"])
 
     cluster.submit(*workers("train", 2))
     expect.stable(seconds=5)
