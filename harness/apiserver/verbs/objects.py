@@ -145,7 +145,7 @@ class Objects:
         """
         webhooks = self._admission.webhooks
         if resource.key == PODS and isinstance(body.get("metadata"), dict):  # most creates, and their labels stay
-            call_webhooks = webhooks.applies_to_new(resource, namespace, body)
+            call_webhooks = webhooks.applies_to_objects("CREATE", resource, namespace, (body,))
         else:
             call_webhooks = webhooks.active and webhooks.applies_to("CREATE", resource)
         if not call_webhooks or options.attempt is not None or webhooks.caller is None:
@@ -284,7 +284,7 @@ class Objects:
             options.attempt is None
             and not options.webhooks_done
             and webhooks.caller is not None
-            and webhooks.applies_to("UPDATE", resource, subresource)
+            and self._webhooks_review_update(resource, key, (body, old.obj), subresource)
         ):
             sent = orjson.dumps(body)
             mark = f"update {resource.plural} {resource.group} {key} {subresource} ".encode() + sent
@@ -432,6 +432,15 @@ class Objects:
                 f" {group}/{version}, Kind={resource.kind}): {path}: field not declared in schema"
             )
 
+    def _webhooks_review_update(
+        self, resource: Resource, key: Key, objects: tuple[Object, Object], subresource: str
+    ) -> bool:
+        """Whether webhooks may have to be called for an update; `objects`: the new and the old one."""
+        webhooks = self._admission.webhooks
+        if resource.key == PODS:  # most updates, and their labels stay
+            return webhooks.applies_to_objects("UPDATE", resource, key[0], objects, subresource)
+        return webhooks.applies_to("UPDATE", resource, subresource)
+
     def _replace(
         self,
         resource: Resource,
@@ -479,9 +488,8 @@ class Objects:
             if name in metadata and not metadata[name]:
                 del metadata[name]
         requested = body = narrowed(resource, old.obj, body, metadata, subresource)
-        webhooks = self._admission.webhooks
-        call_webhooks = (
-            webhooks.active and not options.webhooks_done and webhooks.applies_to("UPDATE", resource, subresource)
+        call_webhooks = not options.webhooks_done and self._webhooks_review_update(
+            resource, old.key, (body, old.obj), subresource
         )
         if call_webhooks or body != old.obj:
             if resource.group in GRANTING_GROUPS:

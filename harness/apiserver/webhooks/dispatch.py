@@ -95,20 +95,22 @@ class Webhooks:
             self._matching(operation, resource, subresource)
         )
 
-    def applies_to_new(self, resource: Resource, namespace: str, body: Object) -> bool:
-        """`applies_to` for an object to be created; selectors of webhooks are evaluated, conditions are not.
+    def applies_to_objects(
+        self, operation: str, resource: Resource, namespace: str, objects: tuple[Object, ...], subresource: str = ""
+    ) -> bool:
+        """`applies_to` for the new object, and the old one of an update; selectors are evaluated, conditions are not.
 
         Only for kinds whose labels admission does not change.
         """
         if not self.active:
             return False
-        if self.policies.applies_to("CREATE", resource, ""):
+        if self.policies.applies_to(operation, resource, subresource):
             return True
         before: Webhook | None = None
-        for webhook in self._matching("CREATE", resource, ""):
+        for webhook in self._matching(operation, resource, subresource):
             # A component registers its mutating and its validating webhook for the same objects.
             if before is None or webhook.objects != before.objects or webhook.namespaces != before.namespaces:
-                if webhook.selects(resource, namespace, (body,), self._store):
+                if webhook.selects(resource, namespace, objects, self._store):
                     return True
                 before = webhook
         return False

@@ -273,6 +273,31 @@ def test_updates_and_deletes_include_the_old_object(api: Api) -> None:
     assert shown == [("UPDATE", {"a": "1"}, {"a": "2"}), ("DELETE", {"a": "2"}, None)]
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "called"),
+    [
+        pytest.param("mine", "other", True, id="the-old-object-alone"),
+        pytest.param("other", "mine", True, id="the-new-object-alone"),
+        pytest.param("other", "none", False, id="neither"),
+    ],
+)
+@pytest.mark.parametrize("method", ["PATCH", "PUT"])
+def test_an_update_is_reviewed_if_the_old_or_the_new_pod_is_selected(
+    api: Api, method: str, before: str, after: str, called: bool
+) -> None:
+    made = api.do("POST", PODS, pod("p", labels={"team": before}))
+    seen = Witness()
+    register(api, "a", seen, objectSelector={"matchLabels": {"team": "mine"}}, **rule(operations=["UPDATE"]))
+    made["metadata"]["labels"] = {"team": after}
+
+    if method == "PUT":
+        api.do("PUT", f"{PODS}/p", made)
+    else:
+        api.do("PATCH", f"{PODS}/p", {"metadata": {"labels": {"team": after}}}, MERGE_PATCH)
+
+    assert len(seen.requests) == called
+
+
 def test_a_delete_can_be_denied(api: Api) -> None:
     register(
         api, "a", lambda review: reviewed(review, allowed=False, status={"message": "keep it"}), validating=True,
