@@ -50,7 +50,14 @@ def devices(request: Request) -> bool:
     return "/devices" in request.path
 
 
-PICKS: dict[str, Picks] = {pick.__name__: pick for pick in (every, writes, bindings, deletions, nothing, devices)}
+def pod_group_writes(request: Request) -> bool:
+    """Match requests that change a PodGroup or its status."""
+    return request.method != "GET" and "/podgroups/" in request.path
+
+
+PICKS: dict[str, Picks] = {
+    pick.__name__: pick for pick in (every, writes, bindings, deletions, nothing, devices, pod_group_writes)
+}
 
 
 def refusal(code: int) -> Response:

@@ -11,6 +11,7 @@ import pytest
 from seatrial.fixtures.cluster import Ask
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
+from seatrial.harness.clusters.faulty import pod_group_writes
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.harness.subject.protocol import Subject
 from seatrial.scheduler.api.builders import gang, node, pod
@@ -119,7 +120,7 @@ def test_a_status_that_was_refused_is_written_again(cluster: Trial, expect: Expe
         pytest.skip("needs a scheduler that the harness started; the harness did not start this one")
     cluster.add(node("n1").cards(2))
     with subject.troubled() as link:
-        link.refuse(500, lambda request: request.method == "PATCH" and "/podgroups/" in request.path)
+        link.refuse(500, pod_group_writes)
         cluster.apply(gang("train", 2))
         cluster.submit(*workers("train", 2))
         expect.running(*names("train", 2))
