@@ -19,7 +19,7 @@ import msgspec
 
 from seatrial.harness.errors import UsageError
 from seatrial.harness.mutation.catalogue import INPROCESS, PACKAGE, Mutant
-from seatrial.harness.mutation.child import Result
+from seatrial.harness.mutation.child import Result, begun_file
 from seatrial.harness.processes import die_with_parent
 
 TIMEOUT = 300.0  # seconds of processor time for a group of suites; the original takes about 80 for all
@@ -113,12 +113,18 @@ async def _run_files(name: str, files: Sequence[Path], *, subject: str, limit: f
             return msgspec.json.decode(out.read_bytes(), type=Result)
         if process.returncode == -signal.SIGXCPU:
             return _hung(name, limit)
+        what = f"mutant {name}" if name else "the original"
         if process.returncode in {-signal.SIGKILL, -signal.SIGTERM}:  # nothing in the suites does that
-            what = f"mutant {name}" if name else "the original"
             number = -process.returncode
             raise UsageError(f"{what}: its process was ended by signal {number} from outside; run the command again")
         last = said.decode(errors="replace").strip().splitlines()[-1:] or [""]
-        return Result(name, True, "", "", "broken", f"exit status {process.returncode}: {last[0][:300]}")
+        ended = f"exit status {process.returncode}: {last[0][:300]}"
+        if not begun_file(out).exists():
+            raise UsageError(
+                f"{what}: its process ended before it ran a suite, with {ended}; "
+                "repair that and run the command again: results that are there are kept"
+            )
+        return Result(name, True, "", "", "broken", ended)
 
 
 def _hung(name: str, limit: float) -> Result:

@@ -68,6 +68,11 @@ class FirstFailure:
         return report
 
 
+def begun_file(result: Path) -> Path:
+    """The file that exists from the moment on at which a mutant can be at fault for what happens."""
+    return result.with_suffix(".begun")
+
+
 def main(arguments: Sequence[str]) -> int:
     """Run; returns pytest's exit status. The result is written even where nothing fails."""
     file, name, seconds, *rest = arguments
@@ -76,6 +81,7 @@ def main(arguments: Sequence[str]) -> int:
     if name:
         apply(name)
         os.environ[MUTANT] = name  # the webhooks' process applies it too
+    begun_file(Path(file)).touch()
     code = int(pytest.main(["-x", "-q", "-p", "no:cacheprovider", *rest], plugins=[FirstFailure(result)]))
     if code not in {0, 1, 5} and not result.caught:
         result.caught, result.verdict, result.message = True, "broken", f"pytest ended with exit status {code}"

@@ -1,6 +1,7 @@
-"""A process that is ended from outside says nothing about its mutant."""
+"""A process that is ended from outside, or that cannot start, says nothing about its mutant."""
 
 import asyncio
+import sys
 from pathlib import Path
 
 import pytest
@@ -16,3 +17,12 @@ def test_a_process_that_is_ended_from_outside_is_no_catch(tmp_path: Path, number
     file.write_text(f"import os\nimport signal\n\n\ndef test_ended():\n    {kill}\n    signal.pause()\n")
     with pytest.raises(UsageError, match=f"the original: its process was ended by signal {number} from outside"):
         asyncio.run(run_baseline([file]))
+
+
+def test_a_process_that_cannot_start_is_no_catch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\necho 'No module named seatrial'\nexit 1\n")
+    python.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(python))
+    with pytest.raises(UsageError, match="ended before it ran a suite, with exit status 1: No module named seatrial"):
+        asyncio.run(run_baseline([tmp_path]))
