@@ -39,7 +39,8 @@ def test_exclusive_switches_are_not_shared(cluster: Trial, expect: Expect) -> No
     names = [f"a-{number}" for number in range(5)]
     cluster.submit(*(pod(name).gpus(1).hint("gpu", exclusivePolicy="PCIeLevel") for name in names[:4]))
     found = expect.running(names[0], names[1], *names[2:4])
-    assert len({switch for one in found for switch in switches(cluster, one)}) == 4
+    used = {switch for name in found for switch in switches(cluster, name)}
+    assert len(used) == 4
     cluster.submit(pod(names[4]).gpus(1).hint("gpu", exclusivePolicy="PCIeLevel"))
     expect.pending(names[4])
     expect.stable(seconds=3)

@@ -100,7 +100,7 @@ def test_a_percentage_of_replicas_is_rounded_down(cluster: Trial, start_deschedu
         migrate(cluster, f"move-{number}", name, mode="EvictDirectly", ttl="10m")
 
     def running_jobs() -> list[str]:
-        return [one.name for one in jobs(cluster) if one.status.phase == "Running"]
+        return [found.name for found in jobs(cluster) if found.status.phase == "Running"]
 
     assert cluster.cluster.wait(lambda: bool(running_jobs()), within=60)
     cluster.cluster.wait(lambda: len(running_jobs()) > 1, within=5)

@@ -45,7 +45,7 @@ def test_members_that_ended_count_after_a_restart(cluster: Trial, expect: Expect
     cluster.apply(train)
     cluster.submit(*(member.request(cpu=1) for member in members(train, 2)))
     expect.running("train-0", "train-1")
-    path = f"/apis/scheduling.sigs.k8s.io/v1alpha1/namespaces/{cluster.name}/podgroups/train"
+    path = cluster.path("PodGroup", "train")
 
     def becomes(phase: str, succeeded: int) -> None:
         def status() -> tuple[str, int, int]:

@@ -1,4 +1,8 @@
-"""Members of gangs: pods of one card each, their names, and which of them are bound."""
+"""Members of gangs: pods of one card each, their names, which of them are bound, and the status of their PodGroup."""
+
+from typing import Any
+
+import orjson
 
 from seatrial.fixtures.trial import Trial
 from seatrial.scheduler.api.builders import PodBuilder, pod
@@ -18,3 +22,9 @@ def bound(cluster: Trial, group: str = "") -> list[str]:
     return sorted(
         pod.metadata.name for pod in cluster.pods() if pod.spec.node_name and pod.metadata.name.startswith(group)
     )
+
+
+def status(cluster: Trial, group: str = "train") -> dict[str, Any]:
+    """The status of a PodGroup; empty as long as none is written."""
+    found: dict[str, Any] = orjson.loads(cluster.call("GET", cluster.path("PodGroup", group)).body).get("status") or {}
+    return found

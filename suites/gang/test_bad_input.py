@@ -31,9 +31,8 @@ def test_gangs_that_list_each_other_in_a_circle_wait_and_say_for_whom(cluster: T
     assert bound(cluster) == ["other"]
 
     ids = [f"{cluster.name}/{own}" for own in "abc"]
-    groups = f"/apis/scheduling.sigs.k8s.io/v1alpha1/namespaces/{cluster.name}/podgroups"
     for own in "abc":  # a gang does not change its group: its PodGroup is made again
-        assert cluster.call("DELETE", f"{groups}/{own}").ok
+        assert cluster.call("DELETE", cluster.path("PodGroup", own)).ok
         cluster.apply(gang(own, 1).together_with(*ids))
 
     expect.bound("a-0", "b-0", "c-0")

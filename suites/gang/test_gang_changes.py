@@ -13,10 +13,6 @@ from seatrial.suites.gang.members import bound, names, workers
 pytestmark = [pytest.mark.needs(Capability.HARDWARE)]
 
 
-def path_of(cluster: Trial, name: str) -> str:
-    return f"/apis/scheduling.sigs.k8s.io/v1alpha1/namespaces/{cluster.name}/podgroups/{name}"
-
-
 @pytest.mark.feature("GANG-1.all-or-nothing")
 @pytest.mark.case("GA-090", severity="critical")
 def test_the_old_label_makes_a_member(cluster: Trial, expect: Expect) -> None:
@@ -88,7 +84,7 @@ def test_a_gang_without_its_pod_group_waits(cluster: Trial, expect: Expect) -> N
     cluster.apply(gang("train", 2))
     cluster.submit(*workers("train", 2))
     expect.pending(*names("train", 2))
-    assert cluster.call("DELETE", path_of(cluster, "train")).ok
+    assert cluster.call("DELETE", cluster.path("PodGroup", "train")).ok
     expect.stable(seconds=3)
 
     cluster.add(node("n2").cards(1))

@@ -16,7 +16,7 @@ from seatrial.harness.subject.protocol import Subject
 from seatrial.scheduler.api.builders import gang, node, pod, priority_class, reservation
 from seatrial.scheduler.api.podgroup import BIND_GANG_GROUP, BIND_MEMBER_COUNT, GANG_GROUPS, GANG_MODE
 from seatrial.scheduler.api.transport import Request
-from seatrial.suites.gang.members import bound, names, workers
+from seatrial.suites.gang.members import bound, names, status, workers
 
 pytestmark = [pytest.mark.needs(Capability.HARDWARE)]
 
@@ -131,15 +131,10 @@ def test_the_status_of_a_pod_group(cluster: Trial, expect: Expect) -> None:
     expect.running(*names("train", 2))
     cluster.submit(*workers("large", 2))
 
-    def status(name: str) -> dict[str, object]:
-        path = f"/apis/scheduling.sigs.k8s.io/v1alpha1/namespaces/{cluster.name}/podgroups/{name}"
-        found: dict[str, object] = orjson.loads(cluster.call("GET", path).body).get("status", {})
-        return found
-
-    assert cluster.cluster.wait(lambda: status("train").get("phase") == "Running", within=30), status("train")
-    assert (status("train").get("scheduled"), status("train").get("running")) == (2, 2)
-    assert cluster.cluster.wait(lambda: status("large").get("phase") == "Scheduling", within=30), status("large")
-    assert not status("large").get("scheduled")
+    assert cluster.cluster.wait(lambda: status(cluster).get("phase") == "Running", within=30), status(cluster)
+    assert (status(cluster).get("scheduled"), status(cluster).get("running")) == (2, 2)
+    assert cluster.cluster.wait(lambda: status(cluster, "large").get("phase") == "Scheduling", within=30)
+    assert not status(cluster, "large").get("scheduled")
 
 
 @pytest.mark.feature("GANG-2.strict-default")

@@ -3,7 +3,6 @@
 A member asks for one card of an A10 node, so the room is a number of cards.
 """
 
-import orjson
 import pytest
 
 from seatrial.fixtures.expect import Expect
@@ -11,15 +10,11 @@ from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import gang, node, pod, priority_class, quota
 from seatrial.scheduler.api.podgroup import GANG_MODE, GANG_WAITING_TIME
-from seatrial.suites.gang.members import bound, names, workers
+from seatrial.suites.gang.members import bound, names, status, workers
 
 pytestmark = [pytest.mark.needs(Capability.HARDWARE)]
 
 MAX_WAIT = 900  # seconds; upstream's framework cuts longer waits
-
-
-def path_of(cluster: Trial, name: str) -> str:
-    return f"/apis/scheduling.sigs.k8s.io/v1alpha1/namespaces/{cluster.name}/podgroups/{name}"
 
 
 @pytest.mark.feature("GANG-1.timeout")
@@ -68,7 +63,7 @@ def test_a_gang_ends_with_its_pod_group(cluster: Trial, expect: Expect) -> None:
     cluster.apply(gang("train", 2))
     cluster.submit(*workers("train", 2))
     expect.stable(seconds=5)
-    assert cluster.call("DELETE", path_of(cluster, "train")).ok
+    assert cluster.call("DELETE", cluster.path("PodGroup", "train")).ok
     expect.stable(seconds=2)
     cluster.add(node("n2").cards(1))
     expect.stable(seconds=12)
@@ -89,17 +84,14 @@ def test_a_member_that_ended_is_no_member(cluster: Trial, expect: Expect) -> Non
     cluster.submit(*workers("train", 2))
     expect.running(*names("train", 2))
     for name in names("train", 2):
-        status = {"status": {"phase": "Succeeded"}}
-        assert cluster.call("PATCH", f"/api/v1/namespaces/{cluster.name}/pods/{name}/status", status).ok
+        succeeded = {"status": {"phase": "Succeeded"}}
+        assert cluster.call("PATCH", f"/api/v1/namespaces/{cluster.name}/pods/{name}/status", succeeded).ok
 
     cluster.submit(*workers("train", 1, first=2))
 
     expect.pending("train-2", saying="child pod not collect enough")
 
-    def finished() -> bool:
-        return str(orjson.loads(cluster.call("GET", path_of(cluster, "train")).body)["status"]["phase"]) == "Finished"
-
-    assert cluster.cluster.wait(finished, within=30), cluster.call("GET", path_of(cluster, "train")).body
+    assert cluster.cluster.wait(lambda: status(cluster).get("phase") == "Finished", within=30), status(cluster)
 
 
 @pytest.mark.feature("GANG-1.all-or-nothing", "QUOTA-1.max-bound")

@@ -1,7 +1,5 @@
 """Which gang and group a pod belongs to, and in which order members get their nodes."""
 
-from typing import Any
-
 import orjson
 import pytest
 
@@ -10,18 +8,9 @@ from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import PodBuilder, gang, node, pod
 from seatrial.scheduler.api.podgroup import GANG_GROUPS, GANG_MIN, GANG_NAME, NETWORK_TOPOLOGY_INDEX
-from seatrial.suites.gang.members import names, workers
+from seatrial.suites.gang.members import names, status, workers
 
 pytestmark = [pytest.mark.needs(Capability.HARDWARE)]
-
-
-def path_of(cluster: Trial, name: str) -> str:
-    return f"/apis/scheduling.sigs.k8s.io/v1alpha1/namespaces/{cluster.name}/podgroups/{name}"
-
-
-def status(cluster: Trial, name: str) -> dict[str, Any]:
-    found: dict[str, Any] = orjson.loads(cluster.call("GET", path_of(cluster, name)).body).get("status") or {}
-    return found
 
 
 @pytest.mark.feature("GANG-1.all-or-nothing")
@@ -85,7 +74,7 @@ def test_a_later_list_of_groups_does_not_move_a_gang(cluster: Trial, expect: Exp
     assert cluster.cluster.wait(lambda: bool(status(cluster, "train").get("phase")), within=30), "no status was written"
     listed = orjson.dumps([f"{cluster.name}/train", f"{cluster.name}/absent"]).decode()
     patch = {"metadata": {"annotations": {GANG_GROUPS: listed}}}
-    assert cluster.call("PATCH", path_of(cluster, "train"), patch).ok
+    assert cluster.call("PATCH", cluster.path("PodGroup", "train"), patch).ok
     cluster.cluster.wait(lambda: False, within=1)
 
     cluster.submit(*workers("train", 2))

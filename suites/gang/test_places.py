@@ -26,10 +26,6 @@ def ahead(priority: str, *wanted: str) -> list[PodBuilder]:
     return [pod(name).gpus(1).priority_class(priority) for name in wanted]
 
 
-def path_of(cluster: Trial, name: str) -> str:
-    return f"/api/v1/namespaces/{cluster.name}/pods/{name}"
-
-
 @pytest.mark.feature("GANG-1.timeout", "GANG-2.nonstrict")
 @pytest.mark.case("GA-100", severity="critical")
 @pytest.mark.needs(Capability.VIRTUAL_TIME, Capability.OWN_CLUSTER)  # waiting times of a minute; priority classes
@@ -86,7 +82,7 @@ def test_a_member_that_gets_another_gangs_label_moves(cluster: Trial, expect: Ex
     assert bound(cluster) == []
 
     moved = {"metadata": {"labels": {POD_GROUP_LABEL: "other"}}}
-    assert cluster.call("PATCH", path_of(cluster, "train-0"), moved).ok
+    assert cluster.call("PATCH", cluster.path("Pod", "train-0"), moved).ok
 
     expect.bound("train-0")
     cluster.add(node("n2").cards(2))
@@ -113,9 +109,9 @@ def test_members_that_are_being_deleted_hold_nothing(cluster: Trial, expect: Exp
         assert bound(cluster) == []
 
         for name in names("train", 3):
-            assert cluster.call("DELETE", path_of(cluster, name)).ok
+            assert cluster.call("DELETE", cluster.path("Pod", name)).ok
 
         expect.bound("whole")
     finally:
         for name in names("train", 3):
-            cluster.call("PATCH", path_of(cluster, name), {"metadata": {"finalizers": None}})
+            cluster.call("PATCH", cluster.path("Pod", name), {"metadata": {"finalizers": None}})

@@ -3,8 +3,6 @@
 A member asks for one card of an A10 node, so the room is a number of cards.
 """
 
-from typing import Any
-
 import orjson
 import pytest
 
@@ -15,18 +13,9 @@ from seatrial.harness.clusters.faulty import pod_group_writes
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.harness.subject.protocol import Subject
 from seatrial.scheduler.api.builders import gang, node, pod
-from seatrial.suites.gang.members import bound, names, workers
+from seatrial.suites.gang.members import bound, names, status, workers
 
 pytestmark = [pytest.mark.needs(Capability.HARDWARE)]
-
-
-def path_of(cluster: Trial, name: str) -> str:
-    return f"/apis/scheduling.sigs.k8s.io/v1alpha1/namespaces/{cluster.name}/podgroups/{name}"
-
-
-def status(cluster: Trial, name: str = "train") -> dict[str, Any]:
-    found: dict[str, Any] = orjson.loads(cluster.call("GET", path_of(cluster, name)).body).get("status", {})
-    return found
 
 
 def shows(cluster: Trial, **wanted: object) -> bool:
@@ -50,7 +39,7 @@ def test_a_pod_group_that_is_made_anew_is_a_new_gang(cluster: Trial, expect: Exp
     expect.bound(*names("train", 2))
     cluster.delete(*names("train", 2))
     expect.gone(*names("train", 2))
-    assert cluster.call("DELETE", path_of(cluster, "train")).ok
+    assert cluster.call("DELETE", cluster.path("PodGroup", "train")).ok
     cluster.submit(pod("other").gpus(1))
     expect.bound("other")
 

@@ -166,8 +166,7 @@ def test_a_gang_evicts_none_of_its_own_members(classes: Trial, expect: Expect) -
     classes.apply(gang("train", 2).match_policy("waiting-and-running"))
     classes.submit(*workers("train", 2, priority="trial-low"))
     expect.running(*names("train", 2))
-    path = f"/apis/scheduling.sigs.k8s.io/v1alpha1/namespaces/{classes.name}/podgroups/train"
-    assert classes.call("PATCH", path, {"spec": {"minMember": 3}}).ok
+    assert classes.call("PATCH", classes.path("PodGroup", "train"), {"spec": {"minMember": 3}}).ok
 
     classes.submit(workers("train", 3)[2])
 

@@ -175,8 +175,7 @@ def test_what_came_and_went_leaves_nothing(cluster: Trial, subject: Subject | No
         bound = cluster.cluster.wait(lambda: all(found.spec.node_name for found in cluster.pods()), within=30)
         assert bound, "expected the gangs to be placed within 30 s"
         for group in groups:
-            path = f"/apis/scheduling.sigs.k8s.io/v1alpha1/namespaces/{cluster.name}/podgroups/{group.name}"
-            assert cluster.call("DELETE", path).ok
+            assert cluster.call("DELETE", cluster.path("PodGroup", group.name)).ok
         cluster.delete(*names)
 
     def rejected(number: int) -> None:

@@ -52,7 +52,7 @@ def test_a_request_arrives_as_it_was_meant(echo: str, prefix: str) -> None:
 
 def test_nobody_there_is_no_answer() -> None:
     with socket.socket() as unheard:
-        unheard.bind(("127.0.0.1", 0))  # bound, not listening: nobody else gets the port
+        unheard.bind(("127.0.0.1", 0))  # bound and not listening: the port stays taken
         url = f"http://127.0.0.1:{unheard.getsockname()[1]}"
         found = ask(url, "GET", "/healthz")
     assert found.code == 0

@@ -138,7 +138,7 @@ def test_a_foreign_certificate_is_not_trusted(api: Served, tmp_path: Path) -> No
 @pytest.mark.parametrize(("policy", "expected"), [("Fail", 500), ("Ignore", 201)])
 def test_connection_refused(api: Served, policy: str, expected: int) -> None:
     with socket.socket() as unheard, api.connect() as wire:
-        unheard.bind(("127.0.0.1", 0))  # bound, not listening: nobody else gets the port
+        unheard.bind(("127.0.0.1", 0))  # bound and not listening: the port stays taken
         port = unheard.getsockname()[1]
         register(wire, "a", {"url": f"https://127.0.0.1:{port}/"}, failurePolicy=policy)
 
