@@ -24,7 +24,7 @@ CONFIG = {
     "cpu-normalization-config": {
         "enable": True,
         "ratioModel": {FAST: {"baseRatio": 1.5, "hyperThreadEnabledRatio": 1.2}, PLAIN: {"baseRatio": 0.8}},
-    }
+    },
 }
 WITHIN = 40.0  # seconds; a node's status is written again within ten
 
@@ -142,7 +142,8 @@ def test_the_model_that_the_agent_reports_decides(cluster: Trial, start_manager:
 def test_the_released_ratios(cluster: Trial, start_manager: StartManager) -> None:
     """The ConfigMap of the announcement, on nodes of its two CPU models.
 
-    Colocation is on. Its ratio 0.82 for a model with hyper-threading and without turbo is below 1, which Koordinator refuses.
+    Colocation is on. Its ratio 0.82 for a model with hyper-threading and without turbo is below 1, which Koordinator
+    refuses.
     """
     path = suites_folder() / "manifests/v1.4/cpu-normalization.yaml"
     data: dict[str, Any] = next(
