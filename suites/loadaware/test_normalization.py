@@ -15,10 +15,11 @@ from seatrial.harness.clusters.simulated import expect as accepted
 from seatrial.scheduler.api.builders import node, pod
 from seatrial.scheduler.api.numa import CPU_BASIC_INFO, CPU_NORMALIZATION_ENABLED, CPU_NORMALIZATION_RATIO
 from seatrial.scheduler.api.slo import RAW_ALLOCATABLE
-from seatrial.suites.loadaware.reports import settle
+from seatrial.suites.loadaware.reports import INTERVAL, settle
 
 FAST, PLAIN = "Fast CPU @ 4.00GHz", "Plain CPU @ 2.00GHz"
-COLOCATION = {"colocation-config": {"enable": True}}  # without it Koordinator's manager calculates nothing for a node
+# Without `enable` Koordinator's manager calculates nothing for a node. Its LoadAwareScheduling waits for reports.
+COLOCATION = {"colocation-config": {"enable": True, "metricReportIntervalSeconds": INTERVAL}}
 CONFIG = {
     **COLOCATION,
     "cpu-normalization-config": {
