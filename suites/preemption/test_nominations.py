@@ -9,7 +9,6 @@ from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import disruption_budget, node, priority_class
-from seatrial.scheduler.api.transport import STRATEGIC_MERGE_PATCH
 from seatrial.suites.preemption.nominations import end, of, preempt_on_frozen, thaw
 from seatrial.suites.preemption.priorities import classes
 
@@ -43,8 +42,7 @@ def test_no_further_victims_while_the_first_terminate(classes: Trial, expect: Ex
     classes.add(node("n2").cpu(4).taint("closed"))  # an empty node without it would be taken by the pod that waits
     classes.submit(of("low", "cheaper", 4).node_name("n2"))
     expect.running("cheaper")
-    opened = {"spec": {"taints": [{"$patch": "delete", "key": "closed"}]}}
-    assert classes.call("PATCH", "/api/v1/nodes/n2", opened, kind=STRATEGIC_MERGE_PATCH).ok
+    assert classes.call("PATCH", "/api/v1/nodes/n2", {"spec": {"taints": []}}).ok
     classes.add(node("n3").cpu(1))  # an event that wakes the pod
     expect.stable(seconds=15)
     assert not classes.pod("cheaper").deleting, "expected no further victim while the first one terminates"
