@@ -24,8 +24,10 @@ from seatrial.scheduler.api.device import (
     DeviceSpec,
 )
 from seatrial.scheduler.api.wire import ObjectMeta, ResourceList
+from seatrial.scheduler.cache.columns import Rows
 from seatrial.scheduler.config import parse
 from seatrial.scheduler.framework import reasons
+from seatrial.scheduler.framework.fit_error import Reasons
 from seatrial.scheduler.framework.reasons import ReasonCollector
 from seatrial.scheduler.tests.play import Play
 
@@ -62,11 +64,11 @@ def test_reasons_of_changed_nodes_equal_those_of_all_nodes(single: int, monkeypa
     explained: list[int] = []
     one, some = ReasonCollector._explain_row, ReasonCollector._explain
 
-    def count_one(self: ReasonCollector, row: int, found: reasons.Reasons) -> None:
+    def count_one(self: ReasonCollector, row: int, found: Reasons) -> None:
         explained.append(1)
         one(self, row, found)
 
-    def count_some(self: ReasonCollector, rows: reasons.Rows | None, found: reasons.Reasons) -> None:
+    def count_some(self: ReasonCollector, rows: Rows | None, found: Reasons) -> None:
         explained.append(0 if rows is None else -1)
         some(self, rows, found)
 
