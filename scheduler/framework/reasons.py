@@ -17,7 +17,7 @@ from seatrial.scheduler.framework.state import CycleState
 from seatrial.scheduler.framework.status import Status
 
 SINGLE_ROWS = 12  # up to this many rows are explained one by one: array calls cost as much as these
-ALL_ROWS_FACTOR = 2  # with changes of more than one in so many nodes all are judged: their columns need no copy
+ALL_ROWS_FACTOR = 2  # if at least half of the nodes changed, all are judged: that needs no copy of columns
 
 
 class ReasonCollector:
