@@ -6,7 +6,8 @@ import pytest
 
 from seatrial.harness.errors import SubjectError
 from seatrial.harness.subject import process
-from seatrial.harness.subject.process import OURS, READY_LINE, ProcessSubject
+from seatrial.harness.subject.process import READY_LINE, ProcessSubject
+from seatrial.harness.subject.protocol import OURS
 
 
 def test_a_start_in_vain_shows_the_log_and_another_one_may_succeed(
