@@ -100,7 +100,7 @@ class FitBounds:
 
     def unchanged(self) -> bool:
         """Whether all nodes that changed since the last call of `update` are closed to all classes, and nothing else
-        changed: the usual case, of which no NumPy call has to know. These nodes are counted then."""
+        changed. The usual case, answered without a NumPy call. These nodes are counted then."""
         columns, uses = self._columns, self._uses
         if (
             uses is None  # as whenever layouts or classes changed

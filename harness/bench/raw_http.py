@@ -116,10 +116,14 @@ class RawClient:
         self._head = "\r\n".join(head + [f"{name}: {value}" for name, value in access.headers.items()])
         self._base = where.path
         self._idle: deque[_Connection] = deque()
-        self._connections: list[_Connection] = []
-        self.open = 0  # number of connections that are open
+        self._connections: list[_Connection] = []  # the open ones
         self._waiting: deque[tuple[bytes, Answered]] = deque()
         self.watch: _Watch | None = None
+
+    @property
+    def open(self) -> int:
+        """How many connections are open."""
+        return len(self._connections)
 
     async def connect(self) -> None:
         """Open all connections.
@@ -131,7 +135,6 @@ class RawClient:
         for _ in range(self.connections):
             _, connection = await loop.create_connection(lambda: _Connection(self), *self._where, ssl=self._access.tls)
             self._connections.append(connection)
-            self.open += 1
         self._idle.extend(self._connections)
 
     def render(self, path: str, body: bytes, *, method: str = "POST", content_type: str = "application/json") -> bytes:
@@ -142,7 +145,7 @@ class RawClient:
     def send(self, data: bytes, answered: Answered) -> None:
         if self._idle:
             self._idle.popleft().send(data, answered)
-        elif self.open:
+        elif self._connections:
             self._waiting.append((data, answered))
         else:
             asyncio.get_running_loop().call_soon(answered, 0)
@@ -155,10 +158,10 @@ class RawClient:
 
     def lost(self, connection: _Connection) -> None:
         """The connection is closed and gets no more requests."""
-        self.open -= 1
+        self._connections.remove(connection)
         if connection in self._idle:
             self._idle.remove(connection)
-        while not self.open and self._waiting:
+        while not self._connections and self._waiting:
             _, answered = self._waiting.popleft()
             asyncio.get_running_loop().call_soon(answered, 0)
 
@@ -194,9 +197,10 @@ class RawClient:
 
     async def close(self) -> None:
         """Close all connections and wait for that: asyncio warns if the loop closes before TLS has shut down."""
-        for connection in self._connections:
+        connections = list(self._connections)
+        for connection in connections:
             connection.close()
-        ends = [connection.gone for connection in self._connections]
+        ends = [connection.gone for connection in connections]
         if self.watch is not None and self.watch.transport is not None:
             self.watch.transport.abort()
             ends.append(self.watch.gone)

@@ -96,14 +96,26 @@ class _Reader:
         """Nothing is left to do."""
 
 
+def _raised(error: BaseException, method: str, path: str) -> ApiStatusError:
+    """Instead of a log line and a 500: the traceback belongs to the report."""
+    del method, path
+    raise error
+
+
+def fresh_server() -> tuple[SimClock, ApiServer]:
+    """A server in virtual time that raises its own faults."""
+    clock = SimClock()
+    server = build_server(clock)
+    server.fault = _raised  # type: ignore[method-assign]
+    clock.settle()
+    return clock, server
+
+
 class _Session:
     """A fresh server, and requests whose answers are checked."""
 
     def __init__(self) -> None:
-        self.clock = SimClock()
-        self.server: ApiServer = build_server(self.clock)
-        self.server.fault = _raised  # type: ignore[method-assign]
-        self.clock.settle()
+        self.clock, self.server = fresh_server()
 
     def send(self, request: Request) -> int:
         """Carry out a request, then the controllers. Returns the code.
@@ -123,12 +135,6 @@ class _Session:
         self.clock.settle()
         self.clock.advance(2)
         return code
-
-
-def _raised(error: BaseException, method: str, path: str) -> ApiStatusError:
-    """Instead of a log line and a 500: the traceback belongs to the report."""
-    del method, path
-    raise error
 
 
 def _is_meant(code: int, body: bytes) -> bool:

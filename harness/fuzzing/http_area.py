@@ -7,17 +7,15 @@ one depends on how the bytes arrive, so the same bytes must have the same answer
 import asyncio
 import re
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from hypothesis import strategies as st
 
 from seatrial.harness.apiserver.access.identity import ADMIN
-from seatrial.harness.apiserver.assembly import build_server
-from seatrial.harness.apiserver.server import ApiServer
 from seatrial.harness.apiserver.transport.connection import Connection
 from seatrial.harness.apiserver.transport.large_requests import LargeRequests
+from seatrial.harness.fuzzing.api_areas import fresh_server
 from seatrial.harness.fuzzing.running import Area, FaultError
-from seatrial.scheduler.api.clock import SimClock
 
 _ROUNDS: Final = 40  # turns of the event loop after which the answers to a few small requests are written
 _CONFIGS: Final = "/api/v1/namespaces/default/configmaps"
@@ -77,11 +75,6 @@ class _Wire(asyncio.Transport):
         """See `pause_reading`."""
 
 
-def _raised(error: BaseException, method: str, path: str) -> Any:
-    del method, path
-    raise error
-
-
 async def _answers(pieces: Sequence[bytes]) -> bytes:
     """What a fresh server answers to the pieces.
 
@@ -91,10 +84,7 @@ async def _answers(pieces: Sequence[bytes]) -> bytes:
     faults: list[BaseException] = []
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(lambda _, context: faults.append(context.get("exception") or FaultError(str(context))))
-    clock = SimClock()
-    server: ApiServer = build_server(clock)
-    server.fault = _raised  # type: ignore[method-assign]
-    clock.settle()
+    _, server = fresh_server()
     wire = _Wire()
     connection = wire.connection = Connection(server, lambda *_: ADMIN, set(), LargeRequests(loop))
     connection.connection_made(wire)

@@ -16,7 +16,7 @@ from seatrial.scheduler.framework.score_matrix import ScoreMatrix
 from seatrial.scheduler.framework.state import CycleState
 from seatrial.scheduler.framework.status import Status
 
-ALL_ROWS_FACTOR = 2  # with changes of more than one in so many nodes all are judged: their columns need no copy
+ALL_ROWS_FACTOR = 2  # if at least half of the nodes changed, all are judged: that needs no copy of columns
 
 
 class ReasonCollector:

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import socket
 import ssl
+from collections.abc import Callable
 from http import HTTPStatus
 from typing import cast
 
@@ -20,8 +21,9 @@ IDLE_SECONDS = 60.0
 class _Connection(asyncio.Protocol):
     """Answers requests of one connection until it is closed or idle for too long."""
 
-    def __init__(self, routes: Routes) -> None:
+    def __init__(self, routes: Routes, draining: Callable[[], bool]) -> None:
         self._routes = routes
+        self._draining = draining
         self._parser = httptools.HttpRequestParser(self)
         self._transport: asyncio.Transport | None = None
         self._target = b""
@@ -79,7 +81,8 @@ class _Connection(asyncio.Protocol):
         except Exception:  # an error in one handler must not stop the scheduler
             log.exception("services failed method=%s target=%s", method, target)
             answer = text("500 internal server error", 500)
-        self._send(answer, keep=self._parser.should_keep_alive(), head=method == "HEAD")
+        keep = self._parser.should_keep_alive() and not self._draining()
+        self._send(answer, keep=keep, head=method == "HEAD")
 
     def _send(self, answer: Answer, *, keep: bool, head: bool = False) -> None:
         if self._transport is None or self._transport.is_closing():
@@ -95,15 +98,31 @@ class _Connection(asyncio.Protocol):
             self._transport.close()
 
 
-async def serve(routes: Routes, address: str, port: int, tls: ssl.SSLContext | None = None) -> asyncio.Server:
-    """Start to listen. Port 0: any free port. With `tls`: HTTPS.
+def _never() -> bool:
+    return False
+
+
+async def serve(
+    routes: Routes,
+    address: str,
+    port: int,
+    tls: ssl.SSLContext | None = None,
+    draining: Callable[[], bool] = _never,
+) -> asyncio.Server:
+    """Start to listen. Port 0: any free port. With `tls`: HTTPS. While `draining`, an answer ends its connection.
 
     Raises:
         OSError: the address cannot be had, because something else has it or it is not this machine's.
     """
-    return await asyncio.get_running_loop().create_server(lambda: _Connection(routes), address, port, ssl=tls)
+    return await asyncio.get_running_loop().create_server(lambda: _Connection(routes, draining), address, port, ssl=tls)
 
 
-async def serve_on(routes: Routes, listening: socket.socket, tls: ssl.SSLContext | None = None) -> asyncio.Server:
-    """Answer on a socket that listens already."""
-    return await asyncio.get_running_loop().create_server(lambda: _Connection(routes), sock=listening, ssl=tls)
+async def serve_on(
+    routes: Routes,
+    listening: socket.socket,
+    tls: ssl.SSLContext | None = None,
+    draining: Callable[[], bool] = _never,
+) -> asyncio.Server:
+    """As `serve`, on a socket that listens already."""
+    loop = asyncio.get_running_loop()
+    return await loop.create_server(lambda: _Connection(routes, draining), sock=listening, ssl=tls)

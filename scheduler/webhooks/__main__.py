@@ -16,12 +16,15 @@ from seatrial.scheduler.api.clock import WallClock
 from seatrial.scheduler.client.http import HttpTransport
 from seatrial.scheduler.client.kubeconfig import KubeconfigError, load_server
 from seatrial.scheduler.services.http import serve, serve_on
-from seatrial.scheduler.webhooks.certificates import CertificateError, load_context
+from seatrial.scheduler.webhooks.certificates import CertificateError, Renewal, load_context
 from seatrial.scheduler.webhooks.following import follow
 from seatrial.scheduler.webhooks.quota_topology import QuotaGates, QuotaTopology
 from seatrial.scheduler.webhooks.registration import configurations
 from seatrial.scheduler.webhooks.reviews import routes
 
+CHECK_SECONDS = (
+    10.0  # between two looks at the certificate; kubelet writes a changed Secret about a minute after the change
+)
 app = cyclopts.App(name="seatrial webhooks", result_action="return_value")
 
 
@@ -38,6 +41,7 @@ def run(
     node_labels: str = "",
     kubeconfig: Path | None = None,
     listen_fd: int | None = None,
+    drain: float = 0.0,
     multi_quota_tree: bool = False,
     guarantee_usage: bool = False,
     enable_quota_admission: bool = False,
@@ -46,7 +50,7 @@ def run(
     support_parent_quota_submit_pod: bool = False,
     disable_default_quota: bool = False,
 ) -> int:
-    """Serve admission reviews until SIGTERM or Ctrl-C.
+    """Serve admission reviews until SIGTERM or Ctrl-C. A certificate renewed in its folder is used without restart.
 
     When it listens, it prints the webhook configurations that register it, as YAML for `kubectl apply -f -`, and closes
     its standard output.
@@ -64,6 +68,8 @@ def run(
         node_labels: With --nodes, only for nodes with these labels, as in a=b,c=d.
         kubeconfig: How to reach the API server. If given, ElasticQuotas are checked too.
         listen_fd: An inherited socket that listens already, instead of `port` and `address`.
+        drain: Seconds to continue after SIGTERM, until API servers know that this replica goes; each answer then
+            closes its connection. A second signal ends it at once.
         multi_quota_tree: Add the node affinity of their quota tree to new pods.
         guarantee_usage: A min must be covered by what the quotas above are guaranteed.
         enable_quota_admission: Refuse new pods beyond the max of their quota, pending pods included.
@@ -103,12 +109,13 @@ def run(
             synced = asyncio.Event()
             follow(topology, HttpTransport(target), clock, synced.set)
             await synced.wait()
+        stopping, ending = asyncio.Event(), asyncio.Event()
         try:
             pages = routes(topology, devices=not disable_device_resource_spec)
             if listen_fd is not None:
-                server = await serve_on(pages, socket.socket(fileno=listen_fd), context)
+                server = await serve_on(pages, socket.socket(fileno=listen_fd), context, stopping.is_set)
             else:
-                server = await serve(pages, address, port, context)
+                server = await serve(pages, address, port, context, stopping.is_set)
         except OSError as error:
             print(f"webhooks: --address {address} --port {port}: cannot listen: {error.strerror}", file=sys.stderr)  # noqa: T201
             return 2
@@ -129,10 +136,24 @@ def run(
         # A reader that waits for the end of our output continues; closing the object alone keeps the descriptor open.
         os.dup2(nowhere, sys.stdout.fileno())
         os.close(nowhere)
-        stopped = asyncio.Event()
+
+        def stop() -> None:
+            if stopping.is_set():
+                ending.set()
+            stopping.set()
+
         for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, stopped.set)
-        await stopped.wait()
+            asyncio.get_running_loop().add_signal_handler(number, stop)
+        renewal = Renewal(cert_dir, context)
+
+        def look() -> None:
+            renewal.check()
+            clock.call_later(CHECK_SECONDS, look)
+
+        look()
+        await stopping.wait()
+        clock.call_later(drain, ending.set)
+        await ending.wait()
         server.close()
         return 0
 

@@ -18,11 +18,13 @@ from seatrial.scheduler.api.slo import RAW_ALLOCATABLE
 from seatrial.suites.loadaware.reports import settle
 
 FAST, PLAIN = "Fast CPU @ 4.00GHz", "Plain CPU @ 2.00GHz"
+COLOCATION = {"colocation-config": {"enable": True}}  # without it Koordinator's manager calculates nothing for a node
 CONFIG = {
+    **COLOCATION,
     "cpu-normalization-config": {
         "enable": True,
         "ratioModel": {FAST: {"baseRatio": 1.5, "hyperThreadEnabledRatio": 1.2}, PLAIN: {"baseRatio": 0.8}},
-    }
+    },
 }
 WITHIN = 40.0  # seconds; a node's status is written again within ten
 
@@ -140,7 +142,8 @@ def test_the_model_that_the_agent_reports_decides(cluster: Trial, start_manager:
 def test_the_released_ratios(cluster: Trial, start_manager: StartManager) -> None:
     """The ConfigMap of the announcement, on nodes of its two CPU models.
 
-    Its ratio 0.82 for a model with hyper-threading and without turbo is below 1, which Koordinator refuses.
+    Colocation is on. Its ratio 0.82 for a model with hyper-threading and without turbo is below 1, which Koordinator
+    refuses.
     """
     path = suites_folder() / "manifests/v1.4/cpu-normalization.yaml"
     data: dict[str, Any] = next(
@@ -152,7 +155,7 @@ def test_the_released_ratios(cluster: Trial, start_manager: StartManager) -> Non
     model(cluster, "both", cascade_lake, threads=True, turbo=True)
     model(cluster, "refused", cascade_lake, threads=True)
     model(cluster, "none", cascade_lake)
-    start_manager(data, webhook=True)
+    start_manager(COLOCATION | data, webhook=True)
 
     expect_cpu(cluster, "fast", "24")
     expect_cpu(cluster, "none", "25800m")

@@ -5,7 +5,6 @@ Each case is set up where scores and chance cannot give the same result: one nod
 
 from typing import Any
 
-import orjson
 import pytest
 
 from seatrial.fixtures.expect import Expect
@@ -13,6 +12,7 @@ from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import PodBuilder, node, pod
 from seatrial.scheduler.api.transport import STRATEGIC_MERGE_PATCH
+from seatrial.suites.scoring.claims import wait_bound
 from seatrial.suites.scoring.rules import (
     HOST,
     ZONE,
@@ -141,16 +141,7 @@ def claim(cluster: Trial, name: str, volume: str, mode: str = "ReadWriteOnce") -
     }
     body = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name}, "spec": spec}
     cluster.accept(body, f"/api/v1/namespaces/{cluster.name}/persistentvolumeclaims")
-    path = f"/api/v1/namespaces/{cluster.name}/persistentvolumeclaims/{name}"
-    # The controller binds it. Bound by hand before the controller knows the volume, the claim would be Lost.
-    phase = ""
-
-    def is_bound() -> bool:
-        nonlocal phase
-        phase = orjson.loads(cluster.call("GET", path).body)["status"].get("phase", "")
-        return phase == "Bound"
-
-    assert cluster.cluster.wait(is_bound, within=30), f"expected claim {name} to be Bound within 30 s, it is {phase!r}"
+    wait_bound(cluster, name)
 
 
 def volume(

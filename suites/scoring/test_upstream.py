@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from typing import Any
 
-import orjson
 import pytest
 
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import PodBuilder, node, pod, pods
+from seatrial.suites.scoring.claims import wait_bound
 
 pytestmark = [pytest.mark.needs(Capability.NODES)]
 
@@ -192,17 +192,7 @@ def volume(cluster: Trial, name: str, claim: str, where: str) -> None:
             },
         },
     )
-    path = f"/api/v1/namespaces/{cluster.name}/persistentvolumeclaims/{claim}"
-
-    def bound() -> bool:
-        found = orjson.loads(cluster.call("GET", path).body)
-        return bool(found["status"].get("phase") == "Bound")
-
-    # kube-controller-manager binds the two. It marks a claim as lost that is marked as bound before the volume exists.
-    if not cluster.cluster.wait(bound, within=2):
-        assert cluster.call("PATCH", f"{path}/status", {"status": {"phase": "Bound"}}).ok
-        completed = {"metadata": {"annotations": {"pv.kubernetes.io/bind-completed": "yes"}}}
-        assert cluster.call("PATCH", path, completed).ok
+    wait_bound(cluster, claim)
 
 
 def with_claim(asked: PodBuilder, claim: str) -> PodBuilder:
@@ -246,10 +236,13 @@ def test_balance_counts_beside_emptiness(cluster: Trial, expect: Expect, order: 
 @pytest.mark.case("SH-005", severity="critical")
 @each_order
 def test_default_weights_decide_where_plugins_disagree(cluster: Trial, expect: Expect, order: Sequence[str]) -> None:
-    """NodeAffinity has weight 2 by default: it outweighs emptiness and an image together, which weight 1 would not."""
+    """NodeAffinity has weight 2 by default: it outweighs emptiness and an image together, which weight 1 would not.
+
+    The nodes differ by 30 points of emptiness, so that it also outweighs three plugins that prefer empty nodes.
+    """
     preferred, other = order
     cluster.add(*(node(name).cpu(100).memory("100Gi").label("zone", name) for name in sorted(order)))
-    occupy(cluster, preferred, cpu=90, memory="90Gi")
+    occupy(cluster, preferred, cpu=30, memory="30Gi")
     images(cluster, other, "registry.example/model:1", mebibytes=1800)
     term = {"matchExpressions": [{"key": "zone", "operator": "In", "values": [preferred]}]}
     affinity = {

@@ -1,13 +1,12 @@
 """Limits of attached volumes, as a node's CSINode states them."""
 
-from typing import Any
-
 import pytest
 
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import PodBuilder, node, pod
+from seatrial.suites.scoring.claims import wait_bound
 
 pytestmark = [pytest.mark.needs(Capability.NODES)]
 
@@ -26,11 +25,8 @@ def using_volume(cluster: Trial, name: str) -> PodBuilder:
     )  # fmt: skip
     claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name},
              "spec": {**spec, "volumeName": volume, "resources": {"requests": {"storage": "1Gi"}}}}  # fmt: skip
-    path = f"/api/v1/namespaces/{cluster.name}/persistentvolumeclaims"
-    cluster.accept(claim, path)
-    bound: dict[str, Any] = {"status": {"phase": "Bound", "accessModes": ["ReadWriteOnce"],
-                                        "capacity": {"storage": "1Gi"}}}  # fmt: skip
-    assert cluster.call("PATCH", f"{path}/{name}/status", bound).ok
+    cluster.accept(claim, f"/api/v1/namespaces/{cluster.name}/persistentvolumeclaims")
+    wait_bound(cluster, name)
     found = pod(name)
     found.manifest["spec"]["volumes"] = [{"name": "v", "persistentVolumeClaim": {"claimName": name}}]
     return found

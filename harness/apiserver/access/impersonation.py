@@ -18,8 +18,7 @@ _AUTHENTICATED, _UNAUTHENTICATED = "system:authenticated", "system:unauthenticat
 
 def impersonates(headers: Mapping[str, str]) -> bool:
     """Whether the headers ask to act as another user."""
-    # Every request asks: the first test is false for nearly all, and takes a third of the time of the second.
-    return "impersonate-" in " ".join(headers) and any(name.startswith("impersonate-") for name in headers)
+    return any(name.startswith("impersonate-") for name in headers)
 
 
 def impersonated(headers: Mapping[str, str], by: Identity, access: Access) -> Identity:

@@ -7,7 +7,8 @@ never modified.
 
 from typing import Any, NamedTuple
 
-from seatrial.harness.apiserver.schemas.shapes import take_spec_text
+import orjson
+
 from seatrial.harness.apiserver.storage.store import Object
 
 LIMIT = 2048  # specs; if every pod has its own spec, the cache has no benefit
@@ -38,7 +39,7 @@ class PodSpecCache:
         self._known: dict[Key, Completed] = {}
 
     def key(self, spec: dict[str, Any], priority: Priority) -> Key:
-        return (take_spec_text(spec), *priority)
+        return (orjson.dumps(spec), *priority)
 
     def get(self, key: Key) -> Completed | None:
         return self._known.get(key)

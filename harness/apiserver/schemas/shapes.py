@@ -305,7 +305,7 @@ def conform(
     if type(body) is dict:
         known = {} if trusted is None else {name: field for name, field in body.items() if field is trusted.get(name)}
         if kind == "Pod" and not custom and "spec" not in known and type(body.get("spec")) is dict:
-            mark = _last_spec.text_of(body["spec"])
+            mark = orjson.dumps(body["spec"])
             if mark in _good_specs:
                 known["spec"], mark = body["spec"], b""
         if known:
@@ -320,26 +320,6 @@ def conform(
     return conformed, unknown
 
 
-class _LastSpec:
-    """The JSON of the pod spec that was checked last: admission looks completed specs up by the same text."""
-
-    def __init__(self) -> None:
-        self._spec: JsonObject | None = None
-        self._text = b""
-
-    def text_of(self, spec: JsonObject) -> bytes:
-        """Encode a spec."""
-        self._spec, self._text = spec, orjson.dumps(spec)
-        return self._text
-
-    def take(self, spec: JsonObject) -> bytes:
-        """The text of a spec, once: it is completed in place afterwards."""
-        known, self._spec = self._spec, None
-        return self._text if known is spec else orjson.dumps(spec)
-
-
-_last_spec = _LastSpec()
-take_spec_text = _last_spec.take
 _GOOD_SPECS = 2048
 _good_specs: set[bytes] = set()  # JSON of conforming pod specs: replicas of a workload have the same one
 

@@ -42,7 +42,6 @@ from seatrial.scheduler.api.transport import APPLY_PATCH, JSON_PATCH, MERGE_PATC
 
 PATCHES = (JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, APPLY_PATCH)
 PROTECTED_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")  # the cluster needs them
-PODS = ("", "pods")
 _NO_GENERATION = frozenset({  # built-in kinds whose registries leave metadata.generation out
     "Node", "Namespace", "Event", "Lease", "ConfigMap", "Secret", "ServiceAccount", "Endpoints", "Service",
     "LimitRange",
@@ -144,10 +143,7 @@ class Objects:
             Pending: webhooks have to be called first.
         """
         webhooks = self._admission.webhooks
-        if resource.key == PODS and isinstance(body.get("metadata"), dict):  # most creates, and their labels stay
-            call_webhooks = webhooks.applies_to_objects("CREATE", resource, namespace, (body,))
-        else:
-            call_webhooks = webhooks.active and webhooks.applies_to("CREATE", resource)
+        call_webhooks = webhooks.applies_to_objects("CREATE", resource, namespace, (body,))
         if not call_webhooks or options.attempt is not None or webhooks.caller is None:
             return self._create(resource, namespace, body, options, entries, call_webhooks=call_webhooks)
         sent = orjson.dumps(body)
@@ -284,7 +280,7 @@ class Objects:
             options.attempt is None
             and not options.webhooks_done
             and webhooks.caller is not None
-            and self._webhooks_review_update(resource, key, (body, old.obj), subresource)
+            and webhooks.applies_to_objects("UPDATE", resource, key[0], (body, old.obj), subresource)
         ):
             sent = orjson.dumps(body)
             mark = f"update {resource.plural} {resource.group} {key} {subresource} ".encode() + sent
@@ -432,15 +428,6 @@ class Objects:
                 f" {group}/{version}, Kind={resource.kind}): {path}: field not declared in schema"
             )
 
-    def _webhooks_review_update(
-        self, resource: Resource, key: Key, objects: tuple[Object, Object], subresource: str
-    ) -> bool:
-        """Whether webhooks may have to be called for an update; `objects`: the new and the old one."""
-        webhooks = self._admission.webhooks
-        if resource.key == PODS:  # most updates, and their labels stay
-            return webhooks.applies_to_objects("UPDATE", resource, key[0], objects, subresource)
-        return webhooks.applies_to("UPDATE", resource, subresource)
-
     def _replace(
         self,
         resource: Resource,
@@ -488,8 +475,8 @@ class Objects:
             if name in metadata and not metadata[name]:
                 del metadata[name]
         requested = body = narrowed(resource, old.obj, body, metadata, subresource)
-        call_webhooks = not options.webhooks_done and self._webhooks_review_update(
-            resource, old.key, (body, old.obj), subresource
+        call_webhooks = not options.webhooks_done and self._admission.webhooks.applies_to_objects(
+            "UPDATE", resource, old.key[0], (body, old.obj), subresource
         )
         if call_webhooks or body != old.obj:
             if resource.group in GRANTING_GROUPS:

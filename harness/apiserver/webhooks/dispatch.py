@@ -25,6 +25,7 @@ from seatrial.harness.apiserver.webhooks.policies import BINDINGS, POLICIES, Pol
 from seatrial.harness.apiserver.webhooks.rules import GROUP, MUTATING, VALIDATING, Webhook, read_webhooks
 from seatrial.harness.apiserver.webhooks.verdicts import Verdict, WebhookFailure, denied, failed, read_verdict
 
+_LABELS_KEPT: Final = frozenset({("", "pods")})  # kinds whose labels admission does not change
 _NEW: Final = ("uid", "creationTimestamp", "generation")  # metadata that upstream sets after the mutating webhooks
 Handler = Callable[[Object], Object]  # an AdmissionReview in, one out
 Convert = Callable[[Object, Resource, "Attempt | None"], Object]  # an object, in the version of the resource
@@ -98,12 +99,14 @@ class Webhooks:
     def applies_to_objects(
         self, operation: str, resource: Resource, namespace: str, objects: tuple[Object, ...], subresource: str = ""
     ) -> bool:
-        """`applies_to` for the new object, and the old one of an update; selectors are evaluated, conditions are not.
+        """`applies_to` for a create or update with these objects: the new one, and the old one of an update.
 
-        Only for kinds whose labels admission does not change.
+        For kinds whose labels admission does not change selectors are evaluated too; conditions are not.
         """
         if not self.active:
             return False
+        if resource.key not in _LABELS_KEPT:
+            return self.applies_to(operation, resource, subresource)
         if self.policies.applies_to(operation, resource, subresource):
             return True
         before: Webhook | None = None

@@ -119,7 +119,8 @@ def selectors_match(  # noqa: PLR0917
 
 
 def _labels(obj: Object) -> dict[str, str]:
-    return obj["metadata"].get("labels") or {}
+    metadata = obj.get("metadata")  # a client's object can lack it until it is completed
+    return (metadata.get("labels") if isinstance(metadata, dict) else None) or {}
 
 
 def read_webhooks(configuration: Item) -> tuple[Webhook, ...]:

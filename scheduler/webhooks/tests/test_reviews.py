@@ -1,11 +1,13 @@
 """Admission reviews and responses, and the process that serves them."""
 
 import base64
+import http.client
 import json
 import select
 import ssl
 import subprocess
 import sys
+import urllib.parse
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -14,12 +16,10 @@ import pytest
 import yaml
 
 from seatrial.scheduler.api.device import GPU, GPU_CORE, GPU_MEMORY_RATIO, GPU_SHARED
-from seatrial.scheduler.webhooks.certificates import CertificateError, load_context
 from seatrial.scheduler.webhooks.registration import configurations
 from seatrial.scheduler.webhooks.reviews import MUTATE, VALIDATE, routes
 
 PATIENCE = 60.0
-NOW = 1_800_000_000.0
 
 
 def review(requests: dict[str, Any]) -> dict[str, Any]:
@@ -96,23 +96,19 @@ def test_without_mutation_only_validation_is_registered() -> None:
     assert [entry["kind"] for entry in found] == ["ValidatingWebhookConfiguration"]
 
 
-def test_a_certificate_without_its_key(tmp_path: Path) -> None:
-    (tmp_path / "tls.crt").write_text("x")
-
-    with pytest.raises(CertificateError, match=r"expected both tls\.crt and tls\.key, or neither; found no tls\.key"):
-        load_context(tmp_path, ("localhost",), NOW)
-
-
-def test_a_certificate_is_created_once_and_its_key_is_private(tmp_path: Path) -> None:
-    _, first = load_context(tmp_path, ("localhost",), NOW)
-    _, second = load_context(tmp_path, ("localhost",), NOW)
-
-    assert first == second
-    assert (tmp_path / "tls.key").stat().st_mode & 0o777 == 0o600
+def closes(line: http.client.HTTPConnection, path: str, body: bytes) -> bool:
+    """Whether the answer to a review ends its connection."""
+    line.request("POST", path, body)
+    answer = line.getresponse()
+    assert json.load(answer)["response"]["allowed"]
+    return answer.headers.get("Connection") == "close"
 
 
 def test_the_process_answers_over_https(tmp_path: Path) -> None:
+    """After SIGTERM it continues for `--drain` seconds, with connections that end after one answer, or until the next
+    signal."""
     command = [sys.executable, "-m", "seatrial.scheduler.webhooks", "--port", "0", "--cert-dir", str(tmp_path)]
+    command += ["--drain", str(2 * PATIENCE)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:  # noqa: S603 our own interpreter
         try:
             assert process.stdout is not None
@@ -124,6 +120,16 @@ def test_the_process_answers_over_https(tmp_path: Path) -> None:
             asked = urllib.request.Request(client["url"], body)  # noqa: S310 it is ours
             with urllib.request.urlopen(asked, timeout=PATIENCE, context=context) as answer:  # noqa: S310
                 assert json.load(answer)["response"]["patchType"] == "JSONPatch"
-        finally:
+            where = urllib.parse.urlsplit(client["url"])
+            line = http.client.HTTPSConnection(where.hostname or "", where.port, timeout=PATIENCE, context=context)
+            assert not closes(line, where.path, body)
+
             process.terminate()
-        assert process.wait(PATIENCE) == 0
+
+            while not closes(line, where.path, body):  # the signal may arrive after the next request
+                pass
+            assert closes(line, where.path, body)  # a new connection: the process still listens
+            process.terminate()
+            assert process.wait(PATIENCE) == 0
+        finally:
+            process.kill()
