@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from seatrial.scheduler.api.core import Node, Pod
-from seatrial.scheduler.cache.columns import Batch, Ints
+from seatrial.scheduler.cache.columns import Batch, Ints, Rows
 from seatrial.scheduler.cache.listener import Listener
 from seatrial.scheduler.cache.nodeinfo import NodeInfo, PodInfo
 from seatrial.scheduler.framework.accelerations import ScoreBatch
@@ -68,6 +68,8 @@ class DeviceFragmentation(ScoreBatch):
         self._window = None if args.typical_pods else Window(args.window)
         self._reads_memory = args.strategy == "OpportunityCost"
         self._version = 0  # of the outlook, prices included
+        self._renewed = 0  # version since which only prices of places changed
+        self._repriced: Ints = np.zeros(0, np.int64)  # version at which a price last changed that counts on a node
         self._learnt = 0  # of what it expects
         self._outlook: Outlook | None = None
         self._market: Market | None = None
@@ -82,6 +84,10 @@ class DeviceFragmentation(ScoreBatch):
         if self._stale and self._outlook is not None:
             self._ready()
         return self._version
+
+    def revised_rows(self, since: int) -> Rows | None:
+        """Prices of places count only on nodes that have such a place. Nodes that changed were scored then."""
+        return None if since < self._renewed else np.flatnonzero(self._repriced > since)
 
     # -- extension points ---------------------------------------------------------------------------------------------
 
@@ -209,22 +215,33 @@ class DeviceFragmentation(ScoreBatch):
         if self._reads_memory and self._outlook.demand:
             self._market = Market(self._outlook.demand, states)
             self._outlook = replace(self._outlook, prices=self._market.prices)
+        self._renew()
+
+    def _renew(self) -> None:
+        """Begin a version in which the scores of all nodes may differ."""
         self._version += 1
+        self._renewed = self._version
+        self._repriced = np.zeros(self._fleet.nodes, np.int64)
 
     def _reprice(self) -> None:
         """Bring prices up to date with the nodes that changed."""
         if self._market is None or self._outlook is None:
             return
-        before = self._outlook.prices
+        before, differing = self._outlook.prices, None
         rows, states = self._fleet.unseen()
         if self._market.nodes != self._fleet.nodes:
             self._market = Market(self._outlook.demand, self._fleet.restart())
         elif len(rows):
             self._market.change(rows, states)
             self._market.refresh()
+            differing = self._market.prices.differing(before)
         if self._market.prices.key != before.key:
             self._outlook = replace(self._outlook, prices=self._market.prices)
-            self._version += 1
+            if differing is None:
+                self._renew()
+            else:
+                self._version += 1
+                self._repriced[self._market.having(differing)] = self._version
 
 
 class _Observer(Listener):
