@@ -211,6 +211,10 @@ class Prices:
         self.key = (places.tobytes(), sets.tobytes())
         """Equal for equal prices."""
 
+    def differing(self, before: "Prices") -> Ints | None:
+        """The large shapes whose places have another price than before; None if GPU of a model has another."""
+        return None if self.key[1] != before.key[1] else np.flatnonzero(self.places != before.places)
+
     @property
     def any(self) -> bool:
         """Whether anything has a price."""
@@ -256,6 +260,11 @@ class Market:
     def nodes(self) -> int:
         """The number of nodes."""
         return len(self._gpu)
+
+    def having(self, large: Ints) -> Flags:
+        """Which nodes have a place for one of these large shapes, [node]."""
+        has: Flags = self._places[:, large].sum(axis=1) > 0
+        return has
 
     def change(self, nodes: Ints, states: NodeStates) -> bool:
         """Some nodes are in these states now. Returns whether prices changed."""
