@@ -62,21 +62,19 @@ static double sum_of(const double *values, int64_t count)
     return sum;
 }
 
-/* The number of steps that are at most `value`. */
+/* The number of steps that are at most `value`. Bisection without branches: none can be predicted. */
 static inline int64_t step_of(const Scorer *self, int64_t value)
 {
-    const int64_t *steps = integers(self, STEPS);
-    int64_t first = 0, count = length(self, STEPS);
-    while (count > 0) {
+    const int64_t *steps = integers(self, STEPS), *first = steps;
+    int64_t count = length(self, STEPS);
+    if (count == 0)
+        return 0;
+    while (count > 1) {
         int64_t half = count / 2;
-        if (steps[first + half] <= value) {
-            first += half + 1;
-            count -= half + 1;
-        } else {
-            count = half;
-        }
+        first = first[half - 1] <= value ? first + half : first;
+        count -= half;
     }
-    return first;
+    return first - steps + (*first <= value);
 }
 
 /* Fragments.gains for one node. */
@@ -196,21 +194,19 @@ static void charge(const Scorer *self, int64_t model, int64_t cpu, int64_t memor
     }
 }
 
-/* strategies.graded: the number of grades that the gain reaches. */
+/* strategies.graded: the number of grades that the gain reaches, by bisection without branches. */
 static int64_t graded(const Scorer *self, double gain)
 {
-    const double *grades = doubles(self, GRADES);
-    int64_t first = 0, count = length(self, GRADES);
-    while (count > 0) {
+    const double *grades = doubles(self, GRADES), *first = grades;
+    int64_t count = length(self, GRADES);
+    if (count == 0)
+        return 0;
+    while (count > 1) {
         int64_t half = count / 2;
-        if (grades[first + half] <= gain) {
-            first += half + 1;
-            count -= half + 1;
-        } else {
-            count = half;
-        }
+        first = first[half - 1] <= gain ? first + half : first;
+        count -= half;
     }
-    return first;
+    return first - grades + (*first <= gain);
 }
 
 /* strategies.spread_out */

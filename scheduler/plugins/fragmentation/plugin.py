@@ -10,6 +10,7 @@ happens between cycles and depends on the sequence of events alone.
 from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -134,12 +135,18 @@ class DeviceFragmentation(ScoreBatch):
         return devices.state.cards, model_of(node), left, self._version
 
     def kernel_score(self, stacked: _Stacked, axis: ClassAxis) -> KernelPart:
+        made_for: Outlook | None = None  # the last outlook, with what the kernel reads of it
+        scorer: Any = None
+        back: Ints | None = None
+
         def argument(node: NodeInfo) -> object:
+            nonlocal made_for, scorer, back
             outlook, left = self._one(node)
             if left is None:
                 return None
-            requests, back = self._prepared(outlook, stacked)
-            scorer = requests.compiled(self._strategy, outlook)
+            if made_for is not outlook:
+                requests, back = self._prepared(outlook, stacked)
+                made_for, scorer = outlook, requests.compiled(self._strategy, outlook)
             return IN_PYTHON if scorer is None else (scorer, back, axis.classes, *left)
 
         return KernelPart(PartKind.FRAGMENTS, numbers=(NEUTRAL,), argument=argument)
@@ -158,9 +165,11 @@ class DeviceFragmentation(ScoreBatch):
 
     def _one(self, node: NodeInfo) -> tuple[Outlook, Left | None]:
         """The outlook, and what is left of a node; None if the node has no GPUs."""
-        outlook = self._ready()
-        left = self._fleet.one(node)
-        if left is None and self._fleet.is_outdated:
+        outlook, fleet = self._outlook, self._fleet
+        if outlook is None or self._stale or fleet.is_outdated:
+            outlook = self._ready()
+        left = fleet.one(node)
+        if left is None and fleet.is_outdated:
             outlook = self._ready()
             left = self._fleet.one(node)
         return outlook, left
@@ -188,7 +197,8 @@ class DeviceFragmentation(ScoreBatch):
         if self._changes >= Market.REFRESH_CHANGES and self._outlook is not None:
             self._changes = 0
             if self._window is not None and self._window.is_due:
-                self._fleet.survey()
+                if self._stale or self._fleet.is_outdated:
+                    self._fleet.survey()
                 self._learn()
             else:
                 self._reprice()
