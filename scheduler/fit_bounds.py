@@ -108,12 +108,8 @@ class FitBounds:
             or self._invalidations != self._core.handle.invalidations
         ):
             return False
-        changed = columns.changed_since(self._position)
-        if changed is None:
+        if columns.changed_among(uses, self._position):
             return False
-        for row in changed:
-            if uses[row]:
-                return False
         for layout in self._layouts.values():
             if layout.version != layout.source.version:
                 return False

@@ -8,6 +8,7 @@ needs, which are evaluated once.
 from collections import Counter
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from seatrial.scheduler.cycle import Core
 
 
+_concern_version = attrgetter("concern_version")
 MAX_CLASSES = 512  # beyond, classes that no parked group needs any more are forgotten
 FIRST_SWEEP = 64  # parked groups beyond which those that hold no pod any more are looked for
 
@@ -108,7 +110,7 @@ class ParkedGroups:
         """Open the gates of parked groups that may fit now."""
         unsettled, bounds = self._unsettled, self._bounds
         concerns_changed = self._transformers_changed()
-        if not unsettled and not concerns_changed and bounds.unchanged():
+        if not (unsettled or concerns_changed) and bounds.unchanged():
             return
         for shape in unsettled.values():
             for kind, info in shape.examples.items():
@@ -159,13 +161,11 @@ class ParkedGroups:
 
     def _transformers_changed(self) -> bool:
         """Whether pods that no transformer concerned may be concerned by one now."""
-        versions = self._versions
-        for number, plugin in enumerate(self._transformers):
-            version = plugin.concern_version
-            if version is None or version != versions[number]:
-                self._versions = [each.concern_version for each in self._transformers]
-                return True
-        return False
+        versions = [*map(_concern_version, self._transformers)]
+        if versions == self._versions and None not in versions:
+            return False
+        self._versions = versions
+        return True
 
     def _may_fit(self, shape: _Shape) -> bool:
         """Whether there may be as many places for each class as a group needs. If not, `lacks` is set where it is known

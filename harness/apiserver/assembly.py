@@ -23,6 +23,7 @@ from seatrial.harness.apiserver.controllers.nodes import Nodes
 from seatrial.harness.apiserver.controllers.quotas import Quotas
 from seatrial.harness.apiserver.controllers.replicasets import REPLICATION_CONTROLLERS, ReplicaSets
 from seatrial.harness.apiserver.controllers.service_addresses import ServiceAddresses
+from seatrial.harness.apiserver.controllers.service_ranges import ServiceRanges
 from seatrial.harness.apiserver.controllers.statefulsets import StatefulSets
 from seatrial.harness.apiserver.controllers.volumes import CLAIMS, VOLUMES, Volumes
 from seatrial.harness.apiserver.discovery.resources import Resource
@@ -81,6 +82,7 @@ def build_server(
     _create(server, NAMESPACES, {"metadata": {"name": KOORDINATOR}})
     now = rfc3339(clock.now())
     store_bootstrap_objects(server.store, server.registry, now, authority.pem.decode() if authority else "")
+    ServiceRanges(control)
     ServiceAddresses(control)
     store_service(server.store, now)
     return server

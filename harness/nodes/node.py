@@ -27,7 +27,14 @@ from seatrial.harness.nodes.pods import BoundPod, decode_pod, requests_of
 from seatrial.harness.nodes.publisher import KUBELET_PORT, Hardware, Publisher
 from seatrial.harness.nodes.references import Objects, References
 from seatrial.harness.nodes.runtimes.protocol import NO_CONFIG, ContainerState, Runtime, Work
-from seatrial.harness.nodes.status import granted_before, phase_of, refused_status, running_status, seen_states
+from seatrial.harness.nodes.status import (
+    granted_before,
+    is_ready,
+    phase_of,
+    refused_status,
+    running_status,
+    seen_states,
+)
 from seatrial.harness.nodes.usage import DEFAULT_POLICY, RESOURCES_ANNOTATION, NodeUse, scripted_use
 from seatrial.harness.nodes.usage_model import Load, UsageModel
 from seatrial.harness.nodes.usage_samples import Samples, longest
@@ -54,12 +61,14 @@ ASK_AGAIN = 2.0  # seconds until missing objects of a pod are read again
 class _PodRun:
     """A pod on this node, from admission until its object is gone."""
 
-    __slots__ = ("in_flight", "next_status", "start", "states", "stopping", "work")
+    __slots__ = ("closed_gates", "explained", "in_flight", "next_status", "start", "states", "stopping", "work")
 
-    def __init__(self, work: Work, start: str) -> None:
+    def __init__(self, work: Work, start: str, closed_gates: tuple[str, ...]) -> None:
         self.work = work
         self.start = start
+        self.closed_gates = closed_gates  # why its readiness gates keep the pod from being ready
         self.states: tuple[ContainerState, ...] = ()
+        self.explained = bool(work.pod.status.container_statuses)  # perhaps, by an earlier agent
         self.stopping = False
         self.in_flight = False
         self.next_status: Manifest | None = None
@@ -249,15 +258,24 @@ class NodeAgent:
         if run is not None:
             if deleting and not run.stopping:
                 self._stop(run, decode_pod(raw))
-            elif _USAGE_KEY in bytes(raw):
+                return
+            if _USAGE_KEY in bytes(raw):
                 pod = decode_pod(raw)
                 self.usage.changed(uid, pod.key, pod.metadata.annotations.get(RESOURCES_ANNOTATION, ""))
+            if run.work.pod.spec.readiness_gates:
+                self._read_gates(run, decode_pod(raw))
             return
         pod = decode_pod(raw)
         if deleting:
             self._writer.remove_pod(pod.metadata.namespace, pod.metadata.name, uid)
         elif not pod.terminated and uid not in self._refused:
             self._admit(pod, raw)
+
+    def _read_gates(self, run: _PodRun, pod: BoundPod) -> None:
+        closed = pod.closed_gates()
+        if closed != run.closed_gates:
+            run.closed_gates = closed
+            self._write_pod(run)
 
     def pod_gone(self, uid: str) -> None:
         """The pod object was removed: end the pod and release what it held."""
@@ -329,7 +347,7 @@ class NodeAgent:
             return
         ip = self.host_ip if pod.spec.host_network else pod.status.pod_ip or self._pod_ip()
         work = Work(pod, self.name, ip, grants, holding.granted_ids(), host_ip=self.host_ip)
-        run = _PodRun(work, pod.status.start_time or self._clock.timestamp())
+        run = _PodRun(work, pod.status.start_time or self._clock.timestamp(), pod.closed_gates())
         self._runs[pod.metadata.uid] = run
         self._answer_plugin_protocol(run)
         if before is not None:
@@ -411,8 +429,9 @@ class NodeAgent:
             return
         status = running_status(
             run.work, run.states, host_ip=self.host_ip, start=run.start, now=self._clock.timestamp(),
-            well=self._well_ids(),
+            well=self._well_ids(), closed_gates=run.closed_gates, explained=run.explained,
         )  # fmt: skip
+        run.explained = run.explained or not is_ready(status)
         if run.in_flight:
             run.next_status = status
             return

@@ -45,6 +45,12 @@ class ContainerPlan(Wire, frozen=True):
     tty: bool = False
 
 
+class ReadinessGate(Wire, frozen=True):
+    """A condition that has to be True, beside ready containers, before the pod is ready; somebody else writes it."""
+
+    condition_type: str = ""
+
+
 class SpecPlan(Wire, frozen=True):
     """The fields of `spec` that the agent uses and PodSpec does not have, or has in another form."""
 
@@ -56,6 +62,7 @@ class SpecPlan(Wire, frozen=True):
     host_network: bool = False
     priority: int = 0
     service_account_name: str = ""
+    readiness_gates: tuple[ReadinessGate, ...] = ()
     volumes: tuple[Volume, ...] = ()
 
 
@@ -104,12 +111,20 @@ class ContainerSeen(Wire, frozen=True):
     allocated_resources_status: tuple[ResourceStatus, ...] = ()
 
 
+class ConditionSeen(Wire, frozen=True):
+    """A condition of a pod."""
+
+    type: str = ""
+    status: str = ""
+
+
 class StatusSeen(Wire, frozen=True):
     """The pod's status that was written earlier, perhaps by a predecessor of this agent."""
 
     phase: str = ""
     pod_ip: str = field(default="", name="podIP")
     start_time: str | None = None
+    conditions: tuple[ConditionSeen, ...] = ()
     container_statuses: tuple[ContainerSeen, ...] = ()
     init_container_statuses: tuple[ContainerSeen, ...] = ()
 
@@ -132,6 +147,18 @@ class BoundPod(Wire, frozen=True):
     @property
     def terminated(self) -> bool:
         return self.status.phase in {"Succeeded", "Failed"}
+
+    def closed_gates(self) -> tuple[str, ...]:
+        """Why the pod's readiness gates keep it from being ready, in kubelet's words (`GeneratePodReadyCondition`)."""
+        found = {condition.type: condition.status for condition in self.status.conditions}
+        closed = []
+        for gate in self.spec.readiness_gates:
+            name = gate.condition_type
+            if name not in found:
+                closed.append(f'corresponding condition of pod readiness gate "{name}" does not exist.')
+            elif found[name] != "True":
+                closed.append(f'the status of pod readiness gate "{name}" is not "True", but {found[name]}')
+        return tuple(closed)
 
 
 class _SpecOnly(Wire, frozen=True):

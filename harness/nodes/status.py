@@ -37,25 +37,26 @@ def running_status(
     start: str,
     now: str,
     well: Mapping[str, bool] | None = None,
+    closed_gates: Sequence[str] = (),
+    explained: bool = False,
 ) -> Manifest:
     """The status of an admitted pod, as a strategic merge patch.
 
-    `well`: the health of the node's devices by device ID; for an ID that is not listed it is unknown.
+    `well`: the health of the node's devices by device ID; for an ID that is not listed it is unknown. `closed_gates`:
+    why its readiness gates keep the pod from being ready. `explained`: an earlier status gave reasons;
+    those that do not hold any more are removed, because a strategic merge patch leaves them otherwise.
     """
     inits = [state for state in states if state.init]
     states = [state for state in states if not state.init]
     phase = phase_of(states, work.pod.spec.restart_policy)
     ended = phase in {"Succeeded", "Failed"}
     ready = bool(states) and all(state.state == "running" and state.ready for state in states)
-    why = {} if ready else {"reason": "PodCompleted"} if phase == "Succeeded" else {"reason": "ContainersNotReady"}
-    truth = "True" if ready else "False"
     begun = phase != "Pending"
     sandbox = "True" if begun and not ended else "False"
     conditions = [
         {"type": "PodReadyToStartContainers", "status": sandbox, "lastTransitionTime": now},
         {"type": "Initialized", "status": "True" if _initialised(work, inits) else "False", "lastTransitionTime": now},
-        {"type": "Ready", "status": truth, "lastTransitionTime": now, **why},
-        {"type": "ContainersReady", "status": truth, "lastTransitionTime": now, **why},
+        *_ready_conditions(ready, closed_gates, now=now, completed=phase == "Succeeded", explained=explained),
     ]
     status: Manifest = {
         "phase": phase,
@@ -71,6 +72,28 @@ def running_status(
         status["podIP"] = work.ip
         status["podIPs"] = [{"ip": work.ip}]
     return status
+
+
+def _ready_conditions(
+    ready: bool, closed_gates: Sequence[str], *, now: str, completed: bool, explained: bool
+) -> tuple[Manifest, Manifest]:
+    """The conditions Ready and ContainersReady."""
+    why: Manifest = {"reason": None} if explained else {}
+    if not ready:
+        why = {"reason": "PodCompleted" if completed else "ContainersNotReady"}
+    gated = {"message": None, **why} if explained else why
+    if ready and closed_gates:
+        gated = {"reason": "ReadinessGatesNotReady", "message": ", ".join(closed_gates)}
+    truth = ("False", "True")
+    return (
+        {"type": "Ready", "status": truth[ready and not closed_gates], "lastTransitionTime": now, **gated},
+        {"type": "ContainersReady", "status": truth[ready], "lastTransitionTime": now, **why},
+    )
+
+
+def is_ready(status: Manifest) -> bool:
+    """Whether a status that was made here has the condition Ready."""
+    return any(each["type"] == "Ready" and each["status"] == "True" for each in status["conditions"])
 
 
 def container_status(work: Work, state: ContainerState, well: Mapping[str, bool] | None = None) -> Manifest:

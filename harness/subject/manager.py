@@ -19,7 +19,7 @@ from seatrial.harness.processes import program, start_child, stop
 from seatrial.scheduler.api.transport import Request
 from seatrial.scheduler.controllers.app import build_manager
 
-START_WITHIN = 60.0
+START_WITHIN = 180.0  # seconds; on a busy machine a minute was not enough
 READY_LINE = "manager synced"
 WEBHOOKS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
 

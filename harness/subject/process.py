@@ -20,7 +20,7 @@ from seatrial.harness.subject.services import PORT, ask, free_port
 from seatrial.scheduler.api.transport import Response
 
 READY_LINE = "shell synced"  # logged by our scheduler when its informers have synced
-START_WITHIN = 60.0
+START_WITHIN = 180.0  # seconds; on a busy machine a minute was not enough
 LAST_LINES = 30
 PORT_TAKEN = "cannot listen"  # logged by our scheduler if another process took the port
 TRIES = 3
@@ -68,7 +68,11 @@ class ProcessSubject(Subject):
     def __enter__(self) -> Self:
         if self._log_file is None:
             self._log_file = self._cleanup.enter_context(private_folder()) / "log"
-        self._start(self._log_file)
+        try:
+            self._start(self._log_file)
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
         return self
 
     def _start(self, log_file: Path) -> None:
@@ -203,6 +207,7 @@ class ProcessSubject(Subject):
         while READY_LINE not in self.log()[self._said_before :]:
             self.check()
             if time.monotonic() > deadline:
-                self.__exit__(None, None, None)
-                raise SubjectError(f"subject {self.name!r} was not ready within {START_WITHIN:.0f} s\n{self.log()}")
+                self.kill()  # so that the next case starts it again
+                said = self.log()[self._said_before :]
+                raise SubjectError(f"subject {self.name!r} was not ready within {START_WITHIN:.0f} s; its log:\n{said}")
             time.sleep(0.02)

@@ -216,6 +216,11 @@ class NodeColumns:
         recent = self._log[position - self._log_start :]
         return recent if len(recent) < 2 else list(dict.fromkeys(recent))
 
+    def changed_among(self, marks: bytearray, position: int) -> bool:
+        """Whether a row with a mark, [row], was logged since `position`. No node came since the marks were made."""
+        start = position - self._log_start
+        return start < 0 or any(map(marks.__getitem__, self._log[start:]))
+
     def ensure_width(self) -> None:
         """Make room for every resource of the index."""
         self._widen(len(self.resources))

@@ -1,7 +1,7 @@
 """Arguments of plugins: parsing and validation. Names and defaults are those of Koordinator's descheduler/v1alpha2."""
 
 import re
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import msgspec
 
@@ -10,6 +10,7 @@ from seatrial.scheduler.api.reservation import seconds
 from seatrial.scheduler.api.wire import LabelSelector
 from seatrial.scheduler.api.wrong_values import readable
 from seatrial.scheduler.descheduler.limits import IntOrPercent
+from seatrial.scheduler.pods.selectors import selector_error
 
 _PERCENT = re.compile(r"\d+%", re.ASCII)
 
@@ -29,6 +30,7 @@ class ArgsError(ValueError):
 class Args(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel", kw_only=True):
     """Base of all plugin arguments."""
 
+    empty_is_default: ClassVar[frozenset[str]] = frozenset()  # fields for which "", [] and {} mean the default
     api_version: str = ""
     kind: str = ""
 
@@ -78,6 +80,9 @@ class Arbitration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class MigrationControllerArgs(Args, frozen=True):
     """Arguments of the evict and filter plugin MigrationController."""
 
+    empty_is_default: ClassVar[frozenset[str]] = frozenset(
+        {"defaultJobMode", "evictionPolicy", "objectLimiters", "schedulerNames"}
+    )
     dry_run: bool = False
     max_concurrent_reconciles: int = 1
     evict_failed_bare_pods: bool = False
@@ -115,6 +120,9 @@ class MigrationControllerArgs(Args, frozen=True):
 
     def check(self) -> None:
         self.namespaces.check("namespaces")
+        check_selector("labelSelector", self.label_selector)
+        if self.max_concurrent_reconciles < 1:
+            raise ArgsError(f"maxConcurrentReconciles: expected 1 or more, found {self.max_concurrent_reconciles}")
         for field in ("maxMigratingGlobally", "maxMigratingPerNode", "maxMigratingPerNamespace"):
             value = getattr(self, snake(field))
             if value is not None and value < 0:
@@ -148,6 +156,8 @@ class MigrationControllerArgs(Args, frozen=True):
                 raise ArgsError(f"objectLimiters: expected workload or namespace, found {name!r}")
             check_duration(f"objectLimiters.{name}.duration", limit.duration)
             check_int_or_percent(f"objectLimiters.{name}.maxMigrating", limit.max_migrating)
+            if limit.burst < 0:
+                raise ArgsError(f"objectLimiters.{name}.burst: expected 0 or more, found {limit.burst}")
 
 
 A = TypeVar("A", bound=Args)
@@ -156,15 +166,39 @@ A = TypeVar("A", bound=Args)
 def read_args(kind: type[A], given: Any) -> A:
     """The arguments in `given` (plain data, None: all defaults).
 
+    A field that is null has its default, as in Go; so have the fields in `kind.empty_is_default` that are empty.
+
     Raises:
         ArgsError: unknown or wrong fields.
     """
+    fields = without_nulls(given)
+    if isinstance(fields, dict):
+        fields = {name: value for name, value in fields.items() if value or name not in kind.empty_is_default}
     try:
-        found = msgspec.convert(given or {}, kind)
+        found = msgspec.convert({} if fields is None else fields, kind)
     except msgspec.ValidationError as error:
         raise ArgsError(readable(error, given)) from error
     found.check()
     return found
+
+
+def without_nulls(given: Any) -> Any:
+    """Plain data without the fields whose value is null."""
+    if isinstance(given, dict):
+        return {name: without_nulls(value) for name, value in given.items() if value is not None}
+    if isinstance(given, list):
+        return [without_nulls(value) for value in given]
+    return given
+
+
+def check_selector(field: str, selector: LabelSelector | None) -> None:
+    """
+    Raises:
+        ArgsError: the API machinery would refuse the selector, for example an operator that does not exist.
+    """
+    wrong = selector_error(selector) if selector is not None else ""
+    if wrong:
+        raise ArgsError(f"{field}: {wrong}")
 
 
 def check_duration(field: str, text: str) -> float:

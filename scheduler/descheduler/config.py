@@ -1,5 +1,6 @@
 """DeschedulerConfiguration: parsing and validation. Errors name the field, what was expected and what was found."""
 
+import ipaddress
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,7 +13,15 @@ from seatrial.scheduler.api.wire import LabelSelector
 from seatrial.scheduler.api.wrong_values import readable
 from seatrial.scheduler.api.yaml_files import load_yaml
 from seatrial.scheduler.client.leader import LeaderElection
-from seatrial.scheduler.descheduler.args import Args, ArgsError, MigrationControllerArgs, check_duration, read_args
+from seatrial.scheduler.descheduler.args import (
+    Args,
+    ArgsError,
+    MigrationControllerArgs,
+    check_duration,
+    check_selector,
+    read_args,
+)
+from seatrial.scheduler.descheduler.default_evictor import DefaultEvictorArgs
 from seatrial.scheduler.descheduler.framework import Balance, Deschedule, Evictor, Plugin
 from seatrial.scheduler.descheduler.plugins.registry import PLUGINS, PluginError, installed, load_installed
 
@@ -108,6 +117,7 @@ class Profile:
     evictor: str
     filters: Sequence[str]
     migration: MigrationControllerArgs
+    default_evictor: DefaultEvictorArgs
     evictors: Mapping[str, tuple[type[Evictor], Args]] = field(default_factory=dict)  # of other packages, by name
 
 
@@ -148,8 +158,34 @@ def parse(given: Any) -> Configuration:
         value = getattr(found, f"max_no_of_pods_to_evict_{scope}")
         if value is not None and value < 0:
             raise ConfigError(f"maxNoOfPodsToEvict ({scope}): expected 0 or more, found {value}")
+    _check_connection(found)
     expand(found)
     return found
+
+
+def _check_connection(found: Configuration) -> None:
+    """Refuse what Koordinator refuses, though flags of the process decide here."""
+    connection = found.client_connection
+    if connection is not None and not isinstance(connection, dict):
+        raise ConfigError(f"clientConnection: expected a map, found {connection!r:.80}")
+    burst = (connection or {}).get("burst", 0)
+    if not isinstance(burst, int) or burst < 0:
+        raise ConfigError(f"clientConnection.burst: expected 0 or more, found {burst!r}")
+    for field_name, text in (
+        ("healthzBindAddress", found.healthz_bind_address), ("metricsBindAddress", found.metrics_bind_address),
+    ):  # fmt: skip
+        if text and not _is_address(text):
+            raise ConfigError(f"{field_name}: expected an address with its port such as 0.0.0.0:10251, found {text!r}")
+
+
+def _is_address(text: str) -> bool:
+    """Whether it is `host:port`, `:port`, or an IP address, which gets the default port."""
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        host, separator, port = text.rpartition(":")
+        return bool(separator and port) and (":" not in host or (host[0], host[-1]) == ("[", "]"))
+    return True
 
 
 def expand(configuration: Configuration) -> list[Profile]:
@@ -160,13 +196,16 @@ def expand(configuration: Configuration) -> list[Profile]:
     """
     try:
         _ = configuration.interval
+        check_selector("nodeSelector", configuration.node_selector)
+        for number, profile in enumerate(configuration.profiles):
+            check_selector(f"profiles[{number}].nodeSelector", profile.node_selector)
     except ArgsError as error:
         raise ConfigError(str(error)) from error
-    single = len(configuration.profiles) == 1
-    names = [profile.name or (DEFAULT_PROFILE if single else "") for profile in configuration.profiles]
+    profiles = configuration.profiles or (ProfileConfig(),)
+    names = [profile.name or (DEFAULT_PROFILE if len(profiles) == 1 else "") for profile in profiles]
     if "" in names or len(set(names)) < len(names):
         raise ConfigError(f"profiles: expected a name of its own for each, found {names}")
-    return [_expand(profile, name) for profile, name in zip(configuration.profiles, names, strict=True)]
+    return [_expand(profile, name) for profile, name in zip(profiles, names, strict=True)]
 
 
 def _expand(profile: ProfileConfig, name: str) -> Profile:
@@ -195,6 +234,7 @@ def _expand(profile: ProfileConfig, name: str) -> Profile:
         evictor=evictors[0],
         filters=filters,
         migration=_args(where, MIGRATION_CONTROLLER, MigrationControllerArgs, given),
+        default_evictor=_args(where, DEFAULT_EVICTOR, DefaultEvictorArgs, given),
         evictors=others,
     )
 

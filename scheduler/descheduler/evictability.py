@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from seatrial.scheduler.api.core import Node
 from seatrial.scheduler.api.migration import EVICT_ANNOTATION, EVICTION_COST
-from seatrial.scheduler.descheduler.args import MigrationControllerArgs
+from seatrial.scheduler.descheduler.args import MigrationControllerArgs, PriorityThreshold
 from seatrial.scheduler.descheduler.node_fit import fits_elsewhere
 from seatrial.scheduler.descheduler.objects import Pod
 from seatrial.scheduler.descheduler.pod_order import NEVER, cost
@@ -33,7 +33,7 @@ def why_not(state: ClusterState, args: MigrationControllerArgs, pod: Pod, nodes:
     """Reasons why the pod is not evicted; empty if it may be. `nodes`: where it could go instead."""
     if forced(pod):
         return []
-    found = never(pod)
+    found = [*never(pod), *(["pod is a DaemonSet pod"] if of_daemon_set(pod) else [])]
     skipped = args.skip_eviction_gates
     if "BarePods" not in skipped and not pod.metadata.owner_references and not args.evict_all_bare_pods:
         if not args.evict_failed_bare_pods:
@@ -43,7 +43,7 @@ def why_not(state: ClusterState, args: MigrationControllerArgs, pod: Pod, nodes:
     if not args.evict_system_critical_pods:
         if "SystemCritical" not in skipped and is_critical(pod):
             found.append(CRITICAL)
-        threshold = priority_threshold(state, args)
+        threshold = priority_threshold(state, args.priority_threshold)
         if "PriorityThreshold" not in skipped and threshold is not None and pod.spec.priority >= threshold:
             found.append(ABOVE_THRESHOLD)
     local = any(volume.empty_dir is not None or volume.host_path is not None for volume in pod.spec.volumes)
@@ -64,11 +64,8 @@ def why_not(state: ClusterState, args: MigrationControllerArgs, pod: Pod, nodes:
 
 def never(pod: Pod) -> list[str]:
     """Reasons that no configuration lifts."""
-    owner = controller_of(pod.metadata)
     annotations = pod.metadata.annotations
     found = []
-    if owner is not None and owner.kind == "DaemonSet":
-        found.append("pod is a DaemonSet pod")
     if MIRROR in annotations:
         found.append("pod is a mirror pod")
     elif annotations.get(CONFIG_SOURCE, "api") != "api":
@@ -80,14 +77,19 @@ def never(pod: Pod) -> list[str]:
     return found
 
 
+def of_daemon_set(pod: Pod) -> bool:
+    """Whether the pod's controller is a DaemonSet, which would create it again on the same node."""
+    owner = controller_of(pod.metadata)
+    return owner is not None and owner.kind == "DaemonSet"
+
+
 def is_critical(pod: Pod) -> bool:
     """Whether the pod has a system-critical priority or priority class."""
     return pod.spec.priority >= SYSTEM_CRITICAL or pod.spec.priority_class_name in CRITICAL_CLASSES
 
 
-def priority_threshold(state: ClusterState, args: MigrationControllerArgs) -> int | None:
+def priority_threshold(state: ClusterState, given: PriorityThreshold | None) -> int | None:
     """Pods of this priority and above stay. A named class that does not exist protects all pods."""
-    given = args.priority_threshold
     if given is None:
         return None
     if given.name:

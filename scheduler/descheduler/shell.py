@@ -19,7 +19,8 @@ from seatrial.scheduler.client.events import EventRecorder
 from seatrial.scheduler.client.informer import Following, Informer
 from seatrial.scheduler.client.rest import Rest, refusal
 from seatrial.scheduler.descheduler.config import DEFAULT_EVICTOR, MIGRATION_CONTROLLER, Configuration, Profile, expand
-from seatrial.scheduler.descheduler.evictors import DefaultEvictor, MigrationEvictor
+from seatrial.scheduler.descheduler.default_evictor import DefaultEvictor
+from seatrial.scheduler.descheduler.evictors import MigrationEvictor
 from seatrial.scheduler.descheduler.framework import Evictor, EvictorContext
 from seatrial.scheduler.descheduler.migration.controller import MigrationController
 from seatrial.scheduler.descheduler.objects import WORKLOADS, Pod, WorkloadObject
@@ -85,7 +86,7 @@ class Shell:
         context = EvictorContext(self.state, self._clock, self._rest)
         for profile, controller in zip(profiles, self.controllers, strict=True):
             migration = MigrationEvictor(controller)
-            direct = DefaultEvictor(self.state, profile.migration, self._rest)
+            direct = DefaultEvictor(self.state, self._clock, self._rest, profile.default_evictor)
             of: dict[str, Evictor] = {DEFAULT_EVICTOR: direct, MIGRATION_CONTROLLER: migration}
             for name, (kind, args) in profile.evictors.items():
                 of[name] = kind(context, args)  # type: ignore[call-arg]

@@ -227,6 +227,10 @@ class ClusterState:
         uids = {workload.uid, *self._children.get(workload.uid, ())}
         return [pod for uid in uids for pod in self._of_controller.get(uid, {}).values() if not pod.terminated]
 
+    def count_of(self, uid: str) -> int:
+        """How many pods the object with this UID controls, also those that have ended."""
+        return len(self._of_controller.get(uid, ()))
+
     def open_jobs(self) -> list[PodMigrationJob]:
         """The migration jobs that have neither succeeded nor failed."""
         return [job for job in self.jobs.values() if job.open]

@@ -11,7 +11,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, ClassVar
 
-from seatrial.scheduler.cache.columns import Batch, Bools, Ints
+from seatrial.scheduler.cache.columns import Batch, Bools, Ints, Rows
 from seatrial.scheduler.cache.nodeinfo import NodeInfo, PodInfo
 from seatrial.scheduler.framework.extension_points import Filter, Score
 from seatrial.scheduler.framework.kernel_parts import ClassAxis, KernelPart
@@ -96,6 +96,10 @@ class ScoreBatch(Score):
         decision if it is overridden.
         """
         return 0
+
+    def revised_rows(self, since: int) -> Rows | None:  # noqa: ARG002
+        """The rows of the nodes whose scores may differ from those at the revision `since`; None: all."""
+        return None
 
     @property
     def monotone(self) -> bool:

@@ -136,6 +136,7 @@ class ClassScores:
             changed = matrix.opened_since(position) if position >= 0 else None
             if changed is None:
                 self.judge_nodes(everything=True)
+                self._entry.revisions = [score.revision for score, _ in self._entry.revised]
                 matrix.judge(self._entry, None)
             else:
                 self.judge_nodes()
@@ -160,7 +161,7 @@ class ClassScores:
             if before == entry.revisions[number]:
                 continue
             if entry.uses_signatures:
-                matrix.rescore(entry, score, weight)
+                matrix.rescore(entry, score, weight, score.revised_rows(before) if before >= 0 else None)
             else:
                 matrix.rekey(entry)
 

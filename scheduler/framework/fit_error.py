@@ -11,6 +11,7 @@ from seatrial.scheduler.framework.state import CycleState
 from seatrial.scheduler.framework.status import Code, Status
 
 NO_NODES = "no nodes available to schedule pods"
+MAX_KNOWN = 64  # statuses with a known number, for each class
 
 
 class Reasons:
@@ -21,6 +22,7 @@ class Reasons:
         self.codes: NDArray[np.int32] = np.zeros(0, np.int32)
         self.counts: Counter[int] = Counter()
         self._numbers: dict[Status, int] = {self.statuses[0]: 0}
+        self._known: dict[tuple[int, str], tuple[int, Status]] = {}  # by identity of a status; it keeps the status
         self._text: tuple[dict[int, int], str] | None = None
 
     def fit(self, capacity: int) -> None:
@@ -38,6 +40,25 @@ class Reasons:
         for number in np.flatnonzero(change).tolist():
             if number:
                 self.counts[number] += int(change[number])
+
+    def update_one(self, row: int, number: int) -> None:
+        """`update` for one row."""
+        before = self.codes.item(row)
+        if number != before:
+            self.codes[row] = number
+            if before:
+                self.counts[before] -= 1
+            if number:
+                self.counts[number] += 1
+
+    def number_by(self, status: Status, plugin: str) -> int:
+        """The number that stands for a status that this plugin returned."""
+        found = self._known.get((id(status), plugin))
+        if found is None:
+            if len(self._known) >= MAX_KNOWN:
+                self._known.clear()  # some plugin makes a status each time
+            found = self._known[id(status), plugin] = (self.number(status.by(plugin)), status)
+        return found[0]
 
     def number(self, status: Status) -> int:
         """The number that stands for a status."""

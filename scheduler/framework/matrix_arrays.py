@@ -16,6 +16,7 @@ from seatrial.scheduler.framework.update_plan import Plan
 NOT_FEASIBLE = -(1 << 62)  # no sum of bounds raises it to 0; any key below 0 is infeasible
 NO_RAW = -(1 << 40)
 _FIRST_CLASSES = 32
+_MORE_CLASSES = 8  # or a quarter, if that is more: each placement writes to all rows, so few are kept in reserve
 _LOG_LIMIT = 1 << 17  # 1 MiB; half is dropped then. Readers that are further behind read all rows
 PADDING = 40  # class rows at power-of-two distances would map to the same cache sets, so that one column always misses
 
@@ -125,7 +126,7 @@ class MatrixArrays:
             index = len(self._entries)
             self._entries.append(entry)
             if index == self._room:
-                self._add_room(self._room * 2)
+                self._add_room(self._room + max(_MORE_CLASSES, self._room // 4))
         entry.index = index
         entry.raw_numbers = self.numbers(entry.rules)
         self._start_class(index, entry)

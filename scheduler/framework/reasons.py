@@ -16,6 +16,7 @@ from seatrial.scheduler.framework.score_matrix import ScoreMatrix
 from seatrial.scheduler.framework.state import CycleState
 from seatrial.scheduler.framework.status import Status
 
+SINGLE_ROWS = 12  # up to this many rows are explained one by one: array calls cost as much as these
 ALL_ROWS_FACTOR = 2  # if at least half of the nodes changed, all are judged: that needs no copy of columns
 
 
@@ -24,9 +25,10 @@ class ReasonCollector:
 
     def __init__(self, entry: ClassEntry, matrix: ScoreMatrix, cache: Cache, filters: Sequence[Filter]) -> None:
         """`filters`: all filters of the profile, in order."""
-        self._entry, self._matrix, self._cache, self._filters = entry, matrix, cache, filters
+        self._entry, self._matrix, self._cache = entry, matrix, cache
         self._columns = cache.columns
-        self._kept_filters = {*entry.rules.node_filters, *entry.rules.moving_filters}
+        self._moving = [plugin for plugin in filters if plugin in entry.rules.moving_filters]
+        self._kept = [plugin for plugin in filters if plugin in self._moving or plugin in entry.rules.node_filters]
         self._stacks: dict[Filter, object] = {}
         self._reasons: Reasons | None = None
         self._reasons_position = -1
@@ -48,9 +50,28 @@ class ReasonCollector:
             changed = None
         if changed is None:
             self._explain(None, self._reasons)
-        elif changed:
+        elif len(changed) <= SINGLE_ROWS:
+            for row in changed:
+                self._explain_row(row, self._reasons)
+        else:
             self._explain(np.array(changed, np.intp), self._reasons)
         return self._reasons
+
+    def _explain_row(self, row: int, reasons: Reasons) -> None:
+        """`_explain` for one row."""
+        entry, matrix = self._entry, self._matrix
+        number = 0
+        if self._columns.known.item(row) and matrix.key.item(entry.index, row) < 0:
+            if not entry.allows(row):
+                number = reasons.number(outside(entry.rules.allowed_by))
+            else:
+                state, pod, node = entry.state, entry.shape.example, entry.node(row)
+                for plugin in self._moving if matrix.node_ok.item(entry.index, row) else self._kept:
+                    status = plugin.filter(state, pod, node)
+                    if not status.ok:
+                        number = reasons.number_by(status, plugin.name)
+                        break
+        reasons.update_one(row, number)
 
     def _explain(self, rows: Rows | None, reasons: Reasons) -> None:
         """The first filter that rejects a node gives its status (FWK-R17). `rows`: None for all in use."""
@@ -63,8 +84,8 @@ class ReasonCollector:
             numbers[left_out] = reasons.number(outside(self._entry.rules.allowed_by))
             open_ &= ~left_out
         passed = self._entry.rules.node_filters if (batch.pick(self._matrix.node_ok[index]) | ~open_).all() else ()
-        for plugin in self._filters:
-            if plugin in self._kept_filters and plugin not in passed and open_.any():
+        for plugin in self._kept:
+            if plugin not in passed and open_.any():
                 self._explain_by(plugin, batch, open_, numbers, reasons)
         reasons.update(slice(batch.size) if rows is None else rows, numbers)
 
@@ -83,7 +104,7 @@ class ReasonCollector:
             codes = np.where(open_, codes, 0)
             for code in np.flatnonzero(np.bincount(codes)).tolist():
                 if code:
-                    numbers[codes == code] = reasons.number(statuses(code).by(plugin.name))
+                    numbers[codes == code] = reasons.number_by(statuses(code), plugin.name)
             open_ &= codes == 0
             return
         for index in np.flatnonzero(open_).tolist():
@@ -91,5 +112,5 @@ class ReasonCollector:
                 self._entry.state, self._entry.shape.example, self._entry.node(int(batch.rows[index]))
             )
             if not status.ok:
-                numbers[index] = reasons.number(status.by(plugin.name))
+                numbers[index] = reasons.number_by(status, plugin.name)
                 open_[index] = False

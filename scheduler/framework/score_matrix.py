@@ -260,13 +260,13 @@ class ScoreMatrix(MatrixArrays):
             total += _normalizer(score).one(value, entry.highest[order]) * weight
         self.key[index, row] = (max(total, 0) << TIE_BITS) + tie
 
-    def rescore(self, entry: ClassEntry, score: ScoreBatch, weight: int) -> None:
-        """Score a class with exact keys again with one plugin, whose scores changed on all nodes.
+    def rescore(self, entry: ClassEntry, score: ScoreBatch, weight: int, revised: Rows | None) -> None:
+        """Score a class with exact keys again with one plugin, whose scores changed on the nodes `revised`; None: all.
 
         Infeasible nodes are left out: they are scored when they change, which they must before they are feasible.
         """
         key = self.key[entry.index, : self._columns.count]
-        rows = np.flatnonzero(key >= 0)
+        rows = np.flatnonzero(key >= 0) if revised is None else revised[key[revised] >= 0]
         if len(rows):
             stacked = entry.stack_scores(score, [entry.state])
             values = entry.values(score, stacked, Batch(self._columns, rows), np.ones((1, len(rows)), np.bool_))

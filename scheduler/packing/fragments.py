@@ -36,13 +36,20 @@ class Fragments:
         self.by_card: Floats = np.zeros((len(models) * rows, CARD + 1))
         self.by_free: Floats = np.zeros((len(models) * rows, width + 1))
         left, free = np.arange(CARD + 1), np.arange(width + 1)
+        same: dict[tuple[bool, ...], slice] = {}  # the rows of a model on which these pods run
         for number, model in enumerate(models):
-            for pod in pods:
-                shape = pod.shape
-                if not shape.gpus or not shape.runs_on(model):
+            runs = tuple([bool(pod.shape.gpus) and pod.shape.runs_on(model) for pod in pods])
+            own = slice(number * rows, (number + 1) * rows)
+            known = same.setdefault(runs, own)
+            if known is not own:
+                self.by_card[own], self.by_free[own] = self.by_card[known], self.by_free[known]
+                continue
+            for pod, fits in zip(pods, runs, strict=True):
+                if not fits:
                     continue
+                shape = pod.shape
                 first = number * rows + int(np.searchsorted(self.steps, shape.cpu_milli, side="right"))
-                enough = slice(first, (number + 1) * rows)
+                enough = slice(first, own.stop)
                 if shape.gpus == 1:
                     self.by_card[enough] += pod.weight * np.where(left >= shape.gpu_milli, left, 0)
                 else:

@@ -15,13 +15,13 @@
 
 enum { FGD, BALANCED, OPPORTUNITY_COST };
 
-/* Arrays in the order in which the caller passes them. [P]: large shapes that have a price. */
+/* Arrays in the order in which the caller passes them. [P]: large shapes. The last two change with the prices. */
 enum {
     BY_CARD, BY_FREE, STEPS,                                     /* Fragments */
     CPU, MEMORY, WHOLE, PART, REQUEST,                           /* Shapes, [S] */
     GRADES,                                                      /* strategies.GRADES */
-    LARGE_CPU, LARGE_MEMORY, LARGE_GPUS, PRICE, OWN, ACCEPTS,    /* [P], [P], [P], [P], [P, S], [model, P] */
-    FOR_SETS,                                                    /* [model, S], or nothing */
+    LARGE_CPU, LARGE_MEMORY, LARGE_GPUS, OWN, ACCEPTS,           /* [P], [P], [P], [P, S], [model, P] */
+    PRICE, FOR_SETS,                                             /* [P], 0 for none; [model, S], or nothing */
     ARRAYS
 };
 
@@ -29,7 +29,7 @@ typedef struct {
     PyObject_HEAD
     Py_buffer arrays[ARRAYS];
     int held; /* how many of `arrays` are to be released */
-    int strategy, several;
+    int strategy, several, charges; /* whether anything has a price */
     int64_t rows, width, models, shapes, shared, priced;
     double gpu_per_cpu;
 } Scorer;
@@ -62,21 +62,19 @@ static double sum_of(const double *values, int64_t count)
     return sum;
 }
 
-/* The number of steps that are at most `value`. */
+/* The number of steps that are at most `value`. Bisection without branches: none can be predicted. */
 static inline int64_t step_of(const Scorer *self, int64_t value)
 {
-    const int64_t *steps = integers(self, STEPS);
-    int64_t first = 0, count = length(self, STEPS);
-    while (count > 0) {
+    const int64_t *steps = integers(self, STEPS), *first = steps;
+    int64_t count = length(self, STEPS);
+    if (count == 0)
+        return 0;
+    while (count > 1) {
         int64_t half = count / 2;
-        if (steps[first + half] <= value) {
-            first += half + 1;
-            count -= half + 1;
-        } else {
-            count = half;
-        }
+        first = first[half - 1] <= value ? first + half : first;
+        count -= half;
     }
-    return first;
+    return first - steps + (*first <= value);
 }
 
 /* Fragments.gains for one node. */
@@ -170,18 +168,23 @@ static void charge(const Scorer *self, int64_t model, int64_t cpu, int64_t memor
     const double *for_cards = doubles(self, LARGE_GPUS), *price = doubles(self, PRICE);
     const double *for_sets = length(self, FOR_SETS) ? doubles(self, FOR_SETS) + model * self->shapes : NULL;
     double before[MAX_PRICED];
-    for (int64_t large = 0; large < self->priced; large++)
-        before[large] = accepts[large] * fitting((double)cpu, (double)memory, (double)free_cards, for_cpu[large],
-                                                 for_memory[large], for_cards[large]);
+    int64_t lost_by[MAX_PRICED], some = 0; /* large shapes that have a price and places here */
+    for (int64_t large = 0; large < self->priced; large++) {
+        before[large] = price[large] == 0 ? 0 : accepts[large] * fitting(
+            (double)cpu, (double)memory, (double)free_cards, for_cpu[large], for_memory[large], for_cards[large]);
+        if (before[large] != 0)
+            lost_by[some++] = large;
+    }
+    if (!some && !for_sets)
+        return;
     for (int64_t shape = 0; shape < self->shapes; shape++) {
         double left_cpu = (double)(cpu - integers(self, CPU)[shape]);
         double left_memory = (double)(memory - integers(self, MEMORY)[shape]), cost = 0;
         int64_t left = free_cards - integers(self, WHOLE)[shape];
         if (shape < self->shared && used < integers(self, PART)[shape])
             left--; /* no card in use has room for the part */
-        for (int64_t large = 0; large < self->priced; large++) {
-            if (before[large] == 0)
-                continue; /* nothing to lose */
+        for (int64_t one = 0; one < some; one++) {
+            int64_t large = lost_by[one];
             double lost = before[large] - accepts[large] * fitting(left_cpu, left_memory, (double)left, for_cpu[large],
                                                                    for_memory[large], for_cards[large]);
             lost -= doubles(self, OWN)[large * self->shapes + shape];
@@ -191,21 +194,19 @@ static void charge(const Scorer *self, int64_t model, int64_t cpu, int64_t memor
     }
 }
 
-/* strategies.graded: the number of grades that the gain reaches. */
+/* strategies.graded: the number of grades that the gain reaches, by bisection without branches. */
 static int64_t graded(const Scorer *self, double gain)
 {
-    const double *grades = doubles(self, GRADES);
-    int64_t first = 0, count = length(self, GRADES);
-    while (count > 0) {
+    const double *grades = doubles(self, GRADES), *first = grades;
+    int64_t count = length(self, GRADES);
+    if (count == 0)
+        return 0;
+    while (count > 1) {
         int64_t half = count / 2;
-        if (grades[first + half] <= gain) {
-            first += half + 1;
-            count -= half + 1;
-        } else {
-            count = half;
-        }
+        first = first[half - 1] <= gain ? first + half : first;
+        count -= half;
     }
-    return first;
+    return first - grades + (*first <= gain);
 }
 
 /* strategies.spread_out */
@@ -221,7 +222,7 @@ static void score_node(const Scorer *self, int64_t model, int64_t cpu, int64_t m
     fragment_gains(self, model, cpu, cards, count, gains);
     if (self->strategy != FGD)
         balance(self, cpu, cards, count, gains);
-    if (self->strategy == OPPORTUNITY_COST && (self->priced || length(self, FOR_SETS)))
+    if (self->strategy == OPPORTUNITY_COST && self->charges)
         charge(self, model, cpu, memory, cards, count, gains);
 }
 
@@ -366,6 +367,42 @@ static int fits_together(const Scorer *self)
     return self->shared >= 0 && self->shared <= shapes && priced <= MAX_PRICED;
 }
 
+static void read_prices(Scorer *self)
+{
+    self->charges = length(self, FOR_SETS) > 0;
+    for (int64_t large = 0; large < self->priced; large++)
+        self->charges |= doubles(self, PRICE)[large] != 0;
+}
+
+/* price(price, for_sets): the last two arrays are these from now on. */
+static PyObject *scorer_price(PyObject *object, PyObject *const *args, Py_ssize_t given)
+{
+    Scorer *self = (Scorer *)object;
+    Py_buffer price, for_sets;
+    if (given != 2) {
+        PyErr_SetString(PyExc_TypeError, "expected price and for_sets");
+        return NULL;
+    }
+    if (take(args[0], &price, 1, 0) < 0)
+        return NULL;
+    if (take(args[1], &for_sets, 1, 0) < 0) {
+        PyBuffer_Release(&price);
+        return NULL;
+    }
+    if (price.len != self->arrays[PRICE].len || (for_sets.len && for_sets.len != self->models * self->shapes * 8)) {
+        PyBuffer_Release(&for_sets);
+        PyBuffer_Release(&price);
+        PyErr_SetString(PyExc_ValueError, "expected a price for each large shape, and what each shape pays by model");
+        return NULL;
+    }
+    PyBuffer_Release(&self->arrays[PRICE]);
+    PyBuffer_Release(&self->arrays[FOR_SETS]);
+    self->arrays[PRICE] = price;
+    self->arrays[FOR_SETS] = for_sets;
+    read_prices(self);
+    return Py_NewRef(Py_None);
+}
+
 /* Scorer(arrays, (strategy, several, rows, width, models, shared), gpu_per_cpu) */
 static PyObject *scorer_new(PyTypeObject *type, PyObject *args, PyObject *named)
 {
@@ -404,6 +441,7 @@ static PyObject *scorer_new(PyTypeObject *type, PyObject *args, PyObject *named)
         PyErr_SetString(PyExc_ValueError, "arrays that do not fit together");
         return NULL;
     }
+    read_prices(self);
     return (PyObject *)self;
 }
 
@@ -421,6 +459,7 @@ static void scorer_dealloc(PyObject *object)
 static PyMethodDef methods[] = {
     {"score", scorer_score, METH_VARARGS, "score(model, cpu, memory, cards, scores): fill scores [shape, node]."},
     {"score_one", (PyCFunction)(void (*)(void))scorer_score_one, METH_FASTCALL, "The same for one node: scores [shape]."},
+    {"price", (PyCFunction)(void (*)(void))scorer_price, METH_FASTCALL, "price(price, for_sets): new prices."},
     {NULL, NULL, 0, NULL},
 };
 static PyType_Slot slots[] = {

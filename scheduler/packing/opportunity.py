@@ -31,6 +31,7 @@ STEPS = 4  # prices between: this many
 DEVIATIONS = 2.0  # standard deviations of demand above its mean
 MAX_SHAPES = 4096  # whose own places are kept; then all are dropped, and computed again
 _ALL = slice(None)
+_NOTHING: Floats = np.zeros(0)
 
 
 class Demand:
@@ -122,20 +123,21 @@ class Demand:
             cost = cost + bill.for_sets[states.model]
         return cost
 
-    def priced(self, payers: "Payers", prices: "Prices") -> tuple[NDArray[Any], ...]:
-        """What `cost` reads at these prices, for the compiled kernel.
+    def tables(self, payers: "Payers") -> tuple[NDArray[Any], ...]:
+        """What `cost` reads at any prices, for the compiled kernel.
 
-        CPU, memory and cards of the large shapes whose places have a price, and these prices, [priced]; places that a
-        shape needs itself, [priced, shape]; the models that they accept, [model, priced], 1 or 0; what a shape pays on
-        a model that others require, [model, shape], or nothing at all.
+        CPU, memory and cards of the large shapes, [large]; places that a shape needs itself, [large, shape]; the models
+        that they accept, [model, large], 1 or 0.
         """
-        bill = payers.bill(prices, self._in_set)
-        which = bill.priced
-        return (
-            self._cpu[which], self._memory[which], self._gpus[which], bill.places.reshape(-1),
-            bill.own[..., 0].copy(), self._accepts[:, which].copy(),
-            np.zeros(0) if bill.for_sets is None else bill.for_sets,
-        )  # fmt: skip
+        return self._cpu, self._memory, self._gpus, np.ascontiguousarray(payers.own.T, np.float64), self._accepts
+
+    def priced(self, payers: "Payers", prices: "Prices") -> tuple[Floats, Floats]:
+        """What `cost` reads of these prices, for the compiled kernel: prices of places, [large], 0 for none.
+
+        And what a shape pays on a model that others require, [model, shape], or nothing at all.
+        """
+        for_sets = payers.for_sets(prices, self._in_set)
+        return prices.places, _NOTHING if for_sets is None else for_sets
 
     def _fitting(self, free: Ints, cpu: Ints, memory: Ints, model: Ints, which: "slice | Ints" = _ALL) -> Floats:
         """How many pods of some large shapes fit, [large, ..., node]; `model` [node], the others [..., node].
@@ -167,20 +169,25 @@ class Payers:
         taken = (np.append(each, 0)[:, None] for each in (shapes.cpu, shapes.memory, shapes.whole))
         self.cpu, self.memory, self.whole = taken
         self.part = shapes.part[: shapes.shared, None]
-        self._own = own
+        self.own = own
         self._bill: tuple[Prices, _Bill] | None = None
 
     def bill(self, prices: "Prices", in_set: Flags) -> "_Bill":
         """Prices applied to these shapes. `in_set` [model, set]."""
         if self._bill is None or self._bill[0] is not prices:
             priced = np.flatnonzero(prices.places)
-            own = self._own[:, priced].T[..., None].astype(np.float64)
-            for_sets: Floats | None = None
-            if prices.sets.any():
-                pays = in_set[:, None, :] & ~self.members
-                for_sets = (pays * prices.sets).max(axis=2) * self.shapes.request
+            own = self.own[:, priced].T[..., None].astype(np.float64)
+            for_sets = self.for_sets(prices, in_set)
             self._bill = prices, _Bill(priced, prices.places[priced, None, None], own, for_sets)
         return self._bill[1]
+
+    def for_sets(self, prices: "Prices", in_set: Flags) -> Floats | None:
+        """What a shape pays on a model that others require, [model, shape]; None: nothing has such a price."""
+        if not prices.sets.any():
+            return None
+        pays = in_set[:, None, :] & ~self.members
+        owed: Floats = (pays * prices.sets).max(axis=2) * self.shapes.request
+        return owed
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +210,10 @@ class Prices:
         self.places, self.sets = places, sets
         self.key = (places.tobytes(), sets.tobytes())
         """Equal for equal prices."""
+
+    def differing(self, before: "Prices") -> Ints | None:
+        """The large shapes whose places have another price than before; None if GPU of a model has another."""
+        return None if self.key[1] != before.key[1] else np.flatnonzero(self.places != before.places)
 
     @property
     def any(self) -> bool:
@@ -249,6 +260,11 @@ class Market:
     def nodes(self) -> int:
         """The number of nodes."""
         return len(self._gpu)
+
+    def having(self, large: Ints) -> Flags:
+        """Which nodes have a place for one of these large shapes, [node]."""
+        has: Flags = self._places[:, large].sum(axis=1) > 0
+        return has
 
     def change(self, nodes: Ints, states: NodeStates) -> bool:
         """Some nodes are in these states now. Returns whether prices changed."""

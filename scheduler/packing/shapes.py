@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,6 +60,7 @@ class Shapes:
     def __init__(self, shapes: Sequence[Shape], models: Sequence[str]) -> None:
         """`shapes` must have those that share a card first (`ordered`); `models`: all GPU models of the nodes."""
         self.every = shapes
+        self._models = models
         self.shared = sum(shape.shares for shape in shapes)
         """Number of shapes that request a part of one card."""
         self.cpu: Ints = np.array([shape.cpu_milli for shape in shapes], np.int64)
@@ -69,9 +71,12 @@ class Shapes:
         """Number of free cards that a shape takes; 0 for one without GPU or with a part of one."""
         self.part: Ints = np.array([shape.gpu_milli if shape.shares else 0 for shape in shapes], np.int64)
         """The part of one card that a shape takes; 0 for one without GPU or with whole cards."""
-        self.accepts: Flags = np.array([[shape.runs_on(model) for shape in shapes] for model in models], np.bool_)
-        self.accepts = self.accepts.reshape(len(models), len(shapes))
+
+    @cached_property
+    def accepts(self) -> Flags:
         """[model, shape]: the shape may run on the model."""
+        accepts = np.array([[shape.runs_on(model) for shape in self.every] for model in self._models], np.bool_)
+        return accepts.reshape(len(self._models), len(self.every))
 
     def __len__(self) -> int:
         return len(self.every)

@@ -54,8 +54,15 @@ class Requests:
     def compiled(self, strategy: StrategyName, outlook: Outlook) -> Any | None:
         """The kernel's `Scorer` for these shapes; None where there is no kernel, or the tables are too large for it."""
         known = self._compiled
-        if known is None or known[0] != strategy or known[1] is not outlook:
-            known = self._compiled = strategy, outlook, _scorer(strategy, outlook, self)
+        if known is not None and known[0] == strategy:
+            if known[1] is outlook:
+                return known[2]
+            if known[1].fragments is outlook.fragments:  # only prices changed
+                if known[2] is not None and strategy == "OpportunityCost":
+                    known[2].price(*outlook.demand.priced(self.payers, outlook.prices))
+                self._compiled = strategy, outlook, known[2]
+                return known[2]
+        known = self._compiled = strategy, outlook, _scorer(strategy, outlook, self)
         return known[2]
 
 
@@ -131,15 +138,16 @@ def _scorer(strategy: StrategyName, outlook: Outlook, requests: Requests) -> Any
     fragments, shapes = outlook.fragments, requests.shapes
     if module is None or fragments.width > MAX_WIDTH or len(outlook.demand.large) > MAX_PRICED:
         return None
-    prices = outlook.prices if strategy == "OpportunityCost" else outlook.demand.free
-    priced = outlook.demand.priced(requests.payers, prices)
+    demand = outlook.demand
+    prices = outlook.prices if strategy == "OpportunityCost" else demand.free
+    scarce = (*demand.tables(requests.payers), *demand.priced(requests.payers, prices))
     tables = (fragments.by_card, fragments.by_free, fragments.steps)
     columns = (shapes.cpu, shapes.memory, shapes.whole, shapes.part, shapes.request)
     sizes = (
         list(STRATEGIES).index(strategy), fragments.several, len(fragments.steps) + 1, fragments.width,
         len(fragments.by_card) // (len(fragments.steps) + 1), shapes.shared,
     )  # fmt: skip
-    return module.Scorer((*tables, *columns, grades(), *priced), sizes, fragments.gpu_per_cpu)
+    return module.Scorer((*tables, *columns, grades(), *scarce), sizes, fragments.gpu_per_cpu)
 
 
 def graded(gains: Floats) -> Floats:

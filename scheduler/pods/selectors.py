@@ -6,12 +6,26 @@ Follows k8s.io/apimachinery `labels.Selector` and k8s.io/component-helpers `sche
 from seatrial.scheduler.api.core import PodDisruptionBudget, Taint, Toleration
 from seatrial.scheduler.api.wire import LabelSelector, Requirement
 
+_SET_OPERATORS, _BARE_OPERATORS = frozenset({"In", "NotIn"}), frozenset({"Exists", "DoesNotExist"})
+
 
 def selector_matches(selector: LabelSelector, labels: dict[str, str]) -> bool:
     """Whether every label and every expression of the selector holds; an empty selector matches everything."""
     return all(labels.get(key) == value for key, value in selector.match_labels.items()) and all(
         requirement_holds(expression, labels) for expression in selector.match_expressions
     )
+
+
+def selector_error(selector: LabelSelector) -> str:
+    """The API machinery's objection to a selector; "" if it is valid."""
+    for expression in selector.match_expressions:
+        if expression.operator not in _SET_OPERATORS | _BARE_OPERATORS:
+            return f'"{expression.operator}" is not a valid label selector operator'
+        if expression.operator in _SET_OPERATORS and not expression.values:
+            return f"key {expression.key}: for 'in', 'notin' operators, values set can't be empty"
+        if expression.operator in _BARE_OPERATORS and expression.values:
+            return f"key {expression.key}: values set must be empty for exists and does not exist"
+    return ""
 
 
 def requirement_holds(requirement: Requirement, labels: dict[str, str]) -> bool:

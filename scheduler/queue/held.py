@@ -17,6 +17,7 @@ class HeldPods:
     def __init__(self) -> None:
         self._keys: dict[str, dict[int, ClassGroup]] = {}
         self._place_of: dict[str, tuple[str, int]] = {}  # by pod uid: key and class
+        self._tried: dict[str, Entry] = {}  # by pod uid: rejected in a cycle, the one that waits longest first
 
     def __len__(self) -> int:
         return len(self._place_of)
@@ -53,11 +54,14 @@ class HeldPods:
         if group is None:
             group = groups[shape] = ClassGroup()
         group.add(entry)
+        if entry.attempts:
+            self._tried[entry.info.uid] = entry
 
     def remove(self, uid: str) -> Entry | None:
         place = self._place_of.pop(uid, None)
         if place is None:
             return None
+        self._tried.pop(uid, None)
         key, shape = place
         groups = self._keys[key]
         entry = groups[shape].members.pop(uid)
@@ -76,9 +80,16 @@ class HeldPods:
         """Monotonic second at which the first backoff of a key ends; infinity if there is none."""
         return min((group.next_ready() for group in self._keys.get(key, {}).values()), default=float("inf"))
 
-    def overdue(self, moment: float) -> list[str]:
+    @property
+    def some_tried(self) -> bool:
+        """Whether some pod was rejected in a cycle."""
+        return bool(self._tried)
+
+    def overdue(self, moment: float) -> set[str]:
         """Keys with pods that were rejected in a cycle before `moment` and wait since."""
-        return [
-            key for key, groups in self._keys.items() for group in groups.values()
-            if any(entry.attempts and entry.waiting_since <= moment for entry in group.members.values())
-        ]  # fmt: skip
+        found: set[str] = set()
+        for uid, entry in self._tried.items():
+            if entry.waiting_since > moment:
+                break
+            found.add(self._place_of[uid][0])
+        return found

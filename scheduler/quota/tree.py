@@ -469,7 +469,7 @@ class QuotaTree:
         used, credit = quota.used, _MANY
         for key, most in share.items():
             rest, wanted = most - used[key], amounts.get(key, 0)
-            if rest < wanted:
+            if rest < 0:
                 return 0
             if wanted:
                 credit = min(credit, rest // wanted)

@@ -164,3 +164,19 @@ def test_a_held_pod_that_is_deleted_leaves_nothing_behind(rig: Rig) -> None:
     assert len(rig.core.queue) == 0
     rig.core.handle.open_gate("licence/a")
     assert not rig.core.busy
+
+
+def test_pods_behind_closed_gates_are_asked_again_after_five_minutes_each(rig: Rig) -> None:
+    rig.submit(pod("p").request(cpu=1).label("licence", "a"))
+    rig.run()
+    rig.clock.advance(200)
+    rig.submit(pod("q").request(cpu=1).label("licence", "b"))
+    rig.run()
+    Licences.asked.clear()
+    Licences.free["b"] = 1  # without a word to the scheduler
+    rig.clock.advance(100)
+    rig.run()
+    assert Licences.asked == ["p"]
+    rig.clock.advance(300)
+    rig.run()
+    assert rig.where("q")

@@ -153,10 +153,10 @@ def test_one_of_two_deschedulers_works(cluster: Trial, start_descheduler: StartD
     deployment(cluster, "web", 3, like=pod("x").request(cpu=1))
     wait_running(cluster, "web", 3)
     strategies = {"PodLifeTime": {"maxPodLifeTimeSeconds": 1}}
-    name = cluster.name[:60]
-    election = {**ELECTION, "resourceName": name}
+    lease = cluster.name[:60]
+    election = {**ELECTION, "resourceName": lease}
     leader = start_descheduler(strategies, dryRun=True, deschedulingInterval="1s", leaderElection=election)
-    assert cluster.cluster.wait(lambda: bool(leader_of(cluster, name)), within=30), "no leader"
+    assert cluster.cluster.wait(lambda: bool(leader_of(cluster, lease)), within=30), "no leader"
     start_descheduler(strategies, deschedulingInterval="1s", leaderElection=election)
 
     assert not cluster.cluster.wait(lambda: bool(jobs(cluster)), within=6)

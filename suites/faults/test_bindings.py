@@ -8,8 +8,9 @@ from seatrial.fixtures.promises import parts
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.faulty import Link, bindings, nothing
 from seatrial.harness.clusters.protocol import Capability
-from seatrial.scheduler.api.builders import node, pod, priority_class
+from seatrial.scheduler.api.builders import node, pod, priority_class, quota
 from seatrial.suites.faults.schedulers import link, running
+from seatrial.suites.quota.quotas import counted, make, named
 
 __all__ = ["link", "running"]
 
@@ -121,3 +122,23 @@ def test_a_pod_that_goes_while_its_binding_is_in_doubt_gives_its_card_back(
     link.refuse(500, nothing)
 
     expect.bound("second", within=60)
+
+
+@pytest.mark.feature("QUOTA-1.max-bound", "HIL-4.api-errors")
+@pytest.mark.case("FT-071", severity="critical")
+def test_a_refused_binding_gives_its_part_of_the_quota_back(cluster: Trial, expect: Expect, link: Link) -> None:
+    """Of a quota for one pod the more important one takes the place, and each of its bindings is refused: the other,
+    which waited for the quota, gets it."""
+    cluster.apply(priority_class("trial-high", 9000, preempts=False))
+    cluster.add(node("n1").cpu(8))
+    make(cluster, quota(named(cluster, "a")).max(cpu=1))
+    witnessed(cluster, expect)
+    link.refuse(500, lambda request: bindings(request) and "/pods/first/" in request.path)
+
+    cluster.submit(
+        counted(cluster, "first", "a", cpu=1).priority_class("trial-high"), counted(cluster, "second", "a", cpu=1)
+    )
+
+    expect.bound("second", within=60)
+    assert link.refused
+    expect.pending("first")

@@ -33,7 +33,7 @@ def test_the_old_label_makes_a_member(cluster: Trial, expect: Expect) -> None:
 @pytest.mark.case("GA-091", severity="critical")
 @pytest.mark.long(150)
 def test_the_waiting_time_of_annotated_pods_has_units(cluster: Trial, expect: Expect) -> None:
-    """waiting-time is 2m: members of a NonStrict gang hold their cards after a minute, and no longer after two."""
+    """waiting-time is 1m30s: members of a NonStrict gang hold their cards after a minute, and no longer after two."""
     cluster.add(node("n1").cards(2))
     cluster.submit(
         *(
@@ -41,7 +41,7 @@ def test_the_waiting_time_of_annotated_pods_has_units(cluster: Trial, expect: Ex
             .gpus(1)
             .in_light_gang("train", 3)
             .annotation(GANG_MODE, "NonStrict")
-            .annotation(GANG_WAITING_TIME, "2m")
+            .annotation(GANG_WAITING_TIME, "1m30s")
             for name in names("train", 3)
         )
     )

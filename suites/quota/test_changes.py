@@ -11,6 +11,7 @@ from seatrial.scheduler.api.extension import KOORD_SCHEDULER
 from seatrial.scheduler.api.quota import SYSTEM_QUOTA
 from seatrial.suites.quota.quotas import counted, make, many, named, path_of, placed, read, settle
 
+CHECKING_PARENTS = "checking-parent-quotas"
 pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
 
 
@@ -88,3 +89,23 @@ def test_what_another_binds_counts_at_once(cluster: Trial, expect: Expect) -> No
     expect.pending("second", saying="Insufficient quotas")
     cluster.delete("foreign")
     expect.bound("second")
+
+
+@pytest.mark.feature("QUOTA-2.parent-and-child")
+@pytest.mark.case("QU-131", severity="normal")
+@pytest.mark.profile(CHECKING_PARENTS)
+def test_the_use_of_siblings_beyond_their_share_counts_in_the_parent(cluster: Trial, expect: Expect) -> None:
+    """With enableCheckParentQuota: all eight cores of the parent are borrowed by one child. A pod of the other child is
+    within its own share, and waits all the same, until a sibling's pod is gone."""
+    cluster.add(node("n1").cpu(32))
+    make(cluster, quota(named(cluster, "p")).max(cpu=8).parent())
+    make(cluster, *(quota(named(cluster, name)).min(cpu=4).max(cpu=8).below(named(cluster, "p")) for name in "ab"))
+    cluster.submit(*(builder.scheduler(CHECKING_PARENTS) for builder in many(cluster, "a", 8)))
+    expect.bound("a-0", "a-1", "a-2", "a-3", "a-4", "a-5", "a-6", "a-7")
+
+    cluster.submit(counted(cluster, "b-0", "b", cpu=1).scheduler(CHECKING_PARENTS))
+
+    path = f"[{named(cluster, 'p')} {named(cluster, 'b')}]"
+    expect.pending("b-0", saying=f"quotaNameTopo: {path}, runtime: cpu:8, used: cpu:8")
+    cluster.delete("a-3")
+    expect.bound("b-0")

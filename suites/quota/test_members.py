@@ -9,7 +9,7 @@ from seatrial.scheduler.api.builders import node, pod, quota
 from seatrial.scheduler.api.extension import KOORD_SCHEDULER
 from seatrial.scheduler.api.quota import IS_PARENT, QUOTAS_PATH, RUNTIME, TREE_ID
 from seatrial.scheduler.api.transport import STRATEGIC_MERGE_PATCH
-from seatrial.suites.quota.quotas import annotation, counted, make, many, named, path_of, placed, read, settle
+from seatrial.suites.quota.quotas import annotation, counted, make, many, named, placed, read, settle
 
 pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
 
@@ -98,20 +98,6 @@ def test_the_quota_of_a_namespace_counts_its_pods(cluster: Trial, expect: Expect
 
     expect.bound("p0", "p1")
     expect.pending("p2", saying=f"quotaName: {cluster.name}")
-
-
-@pytest.mark.feature("QUOTA-5.default-and-system", "QUOTA-10.in-place")
-@pytest.mark.case("QU-127", severity="critical")
-def test_pods_of_a_deleted_quota_belong_to_the_default_quota(cluster: Trial, expect: Expect) -> None:
-    """The quota for which a pod waits is deleted: the pod belongs to the default quota, which has room."""
-    cluster.add(node("n1").cpu(32))
-    make(cluster, quota(named(cluster, "a")).min(cpu=1).max(cpu=1), quota(named(cluster, "b")).max(cpu=1))
-    cluster.submit(counted(cluster, "large", "a", cpu=4))
-    expect.pending("large")
-
-    assert cluster.call("DELETE", path_of(cluster, named(cluster, "a"))).ok
-
-    expect.bound("large")
 
 
 @pytest.mark.feature("QUOTA-7.profile")

@@ -97,3 +97,18 @@ def test_huge_amounts_delay_nobody(cluster: Trial, expect: Expect, digits: int) 
 
     expect.bound("good-0")
     expect.refusal(scheduler=KOORD_SCHEDULER)
+
+
+@pytest.mark.feature("QUOTA-5.default-and-system", "QUOTA-10.in-place")
+@pytest.mark.case("QU-127", severity="critical")
+def test_pods_of_a_deleted_quota_belong_to_the_default_quota(cluster: Trial, expect: Expect) -> None:
+    """The quota for which a pod waits is deleted: the pod belongs to the default quota, which has room.
+    Koordinator's webhook does not delete a quota that has pods."""
+    cluster.add(node("n1").cpu(32))
+    make(cluster, quota(named(cluster, "a")).min(cpu=1).max(cpu=1), quota(named(cluster, "b")).max(cpu=1))
+    cluster.submit(counted(cluster, "large", "a", cpu=4))
+    expect.pending("large")
+
+    assert cluster.call("DELETE", path_of(cluster, named(cluster, "a"))).ok
+
+    expect.bound("large")

@@ -130,3 +130,24 @@ def test_of_equal_blocks_the_one_in_the_tightest_spine_is_best(cluster: Trial, e
 
     expect.bound(*names("large", 4))
     assert set(where(cluster, "large").values()) == {"b1-0", "b2-0"}
+
+
+@pytest.mark.feature("TOPO-2.must-gather", "GANG-1.all-or-nothing")
+@pytest.mark.case("TO-048", severity="critical")
+def test_the_members_that_a_gang_needs_gather_without_the_others(cluster: Trial, expect: Expect) -> None:
+    """A gang of three needs two of them, and all three wait. A block with two cards comes: the first two start
+    there, and do not wait for the third, which no block has a card for beside them."""
+    cluster.apply(network())
+    cluster.add(placed_in("b1-0", "s1", "b1", cards=1))
+    in_tree(cluster, 1)
+    cluster.apply(gang("train", 2).gather("BlockLayer", MUST))
+    cluster.submit(*workers("train", 3))
+    expect.stable(seconds=12)
+    assert not where(cluster, "train")
+
+    cluster.add(placed_in("b2-0", "s1", "b2"))
+    in_tree(cluster, 2)
+
+    expect.bound("train-0", "train-1", within=40)
+    found = where(cluster, "train")
+    assert (found["train-0"], found["train-1"]) == ("b2-0", "b2-0")

@@ -4,7 +4,8 @@ Follows `pkg/registry/core/service`, but allocates in ascending order, not at ra
 """
 
 from collections.abc import Iterable
-from ipaddress import IPv4Address, IPv4Network, ip_address
+from ipaddress import IPv4Address, IPv4Network, IPv6Network, ip_address, ip_network
+from itertools import chain
 from typing import Any
 
 from seatrial.harness.apiserver.discovery.resources import Resource
@@ -15,23 +16,29 @@ from seatrial.harness.apiserver.storage.store import Change, CollectionKey, Obje
 
 SERVICES: CollectionKey = ("", "services")
 ADDRESSES: CollectionKey = ("networking.k8s.io", "ipaddresses")
+CIDRS: CollectionKey = ("networking.k8s.io", "servicecidrs")
 RANGE = IPv4Network("10.96.0.0/12")
 NODE_PORTS = range(30000, 32768)
-_FIRST_DYNAMIC_ADDRESS = 256  # offset; lower addresses are for explicit requests
 _FIRST_DYNAMIC_PORT = 30086  # lower ports are for explicit requests
 _WITH_PORTS = frozenset({"NodePort", "LoadBalancer"})
 HEADLESS = "None"
 
 
 class ClusterIps:
-    """Admission hook for Services; follows the store to track allocated addresses and ports."""
+    """Admission hook for Services; follows the store to track allocated addresses and ports.
 
-    def __init__(self, store: Store) -> None:
+    Addresses of ServiceCIDRs that are ready are used when those of the first range are all taken.
+    """
+
+    def __init__(self, store: Store, first: IPv4Network = RANGE) -> None:
         self._addresses: dict[str, tuple[str, str]] = {}  # address → Service
         self._objects = store.collection(ADDRESSES)  # IPAddresses: of Services, and those that users create
         self._ports: dict[tuple[int, str], tuple[str, str]] = {}  # (node port, protocol) → Service
-        self._next = _FIRST_DYNAMIC_ADDRESS
+        self._ranges: dict[IPv4Network, int] = {first: _reserved(first)}  # range → the offset to begin with
+        self._first = first
+        self._cidrs = store.collection(CIDRS)
         store.collection(SERVICES).listen(self._changed)
+        self._cidrs.listen(self._range_changed)
 
     def __call__(self, resource: Resource, body: Object, old: Object | None, subresource: str) -> None:
         """Allocate addresses and ports for `body`, in place.
@@ -82,8 +89,9 @@ class ClusterIps:
             parsed = ip_address(address)
         except ValueError:
             return "not a valid IP"
-        if not isinstance(parsed, IPv4Address) or parsed not in RANGE:
-            return f"the provided IP ({address}) is not in the valid range. The range of valid IPs is {RANGE}"
+        if not isinstance(parsed, IPv4Address) or not any(parsed in network for network in self._ranges):
+            valid = ", ".join(map(str, self._ranges))
+            return f"the provided IP ({address}) is not in the valid range. The range of valid IPs is {valid}"
         holder = self._addresses.get(address)
         taken = holder is not None and holder != service
         return "provided IP is already allocated" if taken or self._is_reserved(address, service) else ""
@@ -97,20 +105,18 @@ class ClusterIps:
         return (parent.get("resource"), parent.get("namespace"), parent.get("name")) != ("services", *service)
 
     def _free_address(self) -> str:
-        """The lowest free address of the dynamic range, else of the rest.
+        """The next free address of the dynamic part of a range, else of its rest, else of another range.
 
         Raises:
-            ApiStatusError: the range is full.
+            ApiStatusError: all ranges are full.
         """
-        size = RANGE.num_addresses - 1
-        for step in range(size):
-            offset = _FIRST_DYNAMIC_ADDRESS + (self._next - _FIRST_DYNAMIC_ADDRESS + step) % (
-                size - _FIRST_DYNAMIC_ADDRESS
-            )
-            address = str(RANGE[offset])
-            if address not in self._addresses and self._objects.get(("", address)) is None:
-                self._next = offset
-                return address
+        for network, begin in self._ranges.items():
+            dynamic, end = _reserved(network), network.num_addresses - 1  # the last one is for broadcasts
+            for offset in chain(range(begin, end), range(dynamic, begin), range(1, dynamic)):
+                address = str(network[offset])
+                if address not in self._addresses and self._objects.get(("", address)) is None:
+                    self._ranges[network] = max(offset, dynamic)
+                    return address
         raise ApiStatusError(500, "InternalError", "failed to allocate a serviceIP: range is full")
 
     # -- ports ---------------------------------------------------------------------------------------------------------
@@ -150,6 +156,15 @@ class ClusterIps:
                 return port
         raise ApiStatusError(500, "InternalError", "failed to allocate a nodePort: range is full")
 
+    # -- ranges --------------------------------------------------------------------------------------------------------
+
+    def _range_changed(self, _: Change) -> None:
+        ready = [network for item in self._cidrs.each() if _is_ready(item.obj) for network in networks_of(item.obj)]
+        further = (network for network in ready if isinstance(network, IPv4Network))
+        self._ranges = {
+            network: self._ranges.get(network, _reserved(network)) for network in dict.fromkeys((self._first, *further))
+        }
+
     # -- what is taken -------------------------------------------------------------------------------------------------
 
     def _changed(self, change: Change) -> None:
@@ -161,6 +176,23 @@ class ClusterIps:
         if change.new is not None:
             self._addresses.update(dict.fromkeys(_addresses_of(change.new.obj), change.key))
             self._ports.update(dict.fromkeys(_ports_of(change.new.obj), change.key))
+
+
+def networks_of(cidr: Object) -> list[IPv4Network | IPv6Network]:
+    """The ranges of a ServiceCIDR."""
+    return [ip_network(text) for text in cidr["spec"].get("cidrs") or ()]
+
+
+def _is_ready(cidr: Object) -> bool:
+    conditions = (cidr.get("status") or {}).get("conditions") or ()
+    ready = any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions)
+    return ready and "deletionTimestamp" not in cidr["metadata"]
+
+
+def _reserved(network: IPv4Network) -> int:
+    """The number of addresses at the beginning that are for explicit requests first (`calculateRangeOffset`)."""
+    size = network.num_addresses
+    return 1 if size < 16 else max(16, min(size // 16, 256))
 
 
 def _addresses_of(service: Object) -> Iterable[str]:

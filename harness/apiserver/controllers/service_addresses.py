@@ -1,22 +1,20 @@
-"""Publishes the IPAddress of each allocated cluster IP, and the ServiceCIDR of their range.
+"""Publishes the IPAddress of each allocated cluster IP.
 
 Upstream's allocator (`pkg/registry/core/service/ipallocator`) keeps its state in these objects. Here it is in
 `admission/cluster_ips.py`, and the objects are written after the Service, without admission: clients only read them. An
-IPAddress that a user creates is respected by the allocator. Further ServiceCIDRs are stored, but nothing is allocated
-from them.
+IPAddress that a user creates is respected by the allocator. ServiceCIDRs are followed in `service_ranges.py`.
 """
 
 from ipaddress import ip_address
 from typing import Final
 
-from seatrial.harness.apiserver.admission.cluster_ips import ADDRESSES, HEADLESS, RANGE, SERVICES
+from seatrial.harness.apiserver.admission.cluster_ips import ADDRESSES, HEADLESS, SERVICES
 from seatrial.harness.apiserver.bootstrap.objects import put_object
 from seatrial.harness.apiserver.controllers.control import Control
 from seatrial.harness.apiserver.controllers.work_queue import WorkQueue
 from seatrial.harness.apiserver.storage.store import Change, Item, Key, Object
 from seatrial.scheduler.api.clock import rfc3339
 
-CIDRS: Final = ("networking.k8s.io", "servicecidrs")
 _API: Final = "networking.k8s.io/v1"
 _MANAGED_BY: Final = "ipaddress.kubernetes.io/managed-by"
 _MANAGER: Final = "ipallocator.k8s.io"
@@ -31,7 +29,6 @@ class ServiceAddresses:
         self._addresses: dict[Key, str] = {}  # Service → the address whose object was written
         self._queue: WorkQueue[Key] = WorkQueue(control.clock, self._sync)
         self._store.collection(SERVICES).listen(self._changed)
-        self._store_range()
 
     def _changed(self, change: Change) -> None:
         if self._addresses.get(change.key, "") != _address_of(change.new.obj if change.new is not None else None):
@@ -49,18 +46,6 @@ class ServiceAddresses:
         self._addresses[service] = wanted
         if collection.get(("", wanted)) is None:
             put_object(self._store, ADDRESSES, _object(wanted, service), rfc3339(self._control.clock.now()))
-
-    def _store_range(self) -> None:
-        now = rfc3339(self._control.clock.now())
-        ready = {
-            "type": "Ready", "status": "True", "reason": "", "message": "Kubernetes Service CIDR is ready",
-            "lastTransitionTime": now,
-        }  # fmt: skip
-        metadata = {"name": "kubernetes", "finalizers": ["networking.k8s.io/service-cidr-finalizer"]}
-        put_object(self._store, CIDRS, {
-            "apiVersion": _API, "kind": "ServiceCIDR", "metadata": metadata,
-            "spec": {"cidrs": [str(RANGE)]}, "status": {"conditions": [ready]},
-        }, now)  # fmt: skip
 
 
 def _address_of(service: Object | None) -> str:

@@ -172,7 +172,7 @@ def _merged(old: Any, patch: Any, *, strategic: bool = False, name: str = "") ->
         key = _BY_KEY[name]
         rows = {item[key]: item for item in old}
         for change in patch:
-            rows[change[key]] = {**rows.get(change[key], {}), **change}
+            rows[change[key]] = _merged(rows.get(change[key]), change, strategic=True)
         return list(rows.values())
     if not isinstance(patch, dict):
         return patch

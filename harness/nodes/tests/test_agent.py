@@ -388,3 +388,31 @@ def test_a_node_that_wakes_up_catches_up(rig: Rig) -> None:
     rig.clock.advance(40)
     assert not rig.api.has(f"{PODS}/a")
     assert rig.pod("b")["status"]["phase"] == "Running"
+
+
+def test_readiness_gates_keep_a_running_pod_from_being_ready(rig: Rig) -> None:
+    """Its containers are ready at once; the pod is when another client has written the condition of each gate."""
+    rig.add(node("n1"))
+    builder = pod("web")
+    builder.manifest["spec"]["readinessGates"] = [
+        {"conditionType": "example.com/a"},
+        {"conditionType": "example.com/b"},
+    ]
+    rig.bind(builder, "n1")
+    rig.clock.advance(5)
+    assert condition(rig.pod("web"), "ContainersReady")["status"] == "True"
+    words = condition(rig.pod("web"), "Ready")
+    assert (words["status"], words["reason"]) == ("False", "ReadinessGatesNotReady")
+    assert 'corresponding condition of pod readiness gate "example.com/b" does not exist.' in words["message"]
+
+    for a, b, ready in (("True", "False", "False"), ("True", "True", "True"), ("Unknown", "True", "False")):
+        given = [{"type": "example.com/a", "status": a}, {"type": "example.com/b", "status": b}]
+        found = rig.pod("web")
+        kept = [each for each in found["status"]["conditions"] if not each["type"].startswith("example.com/")]
+        rig.api.put(PODS, {**found, "status": {**found["status"], "conditions": kept + given}})
+        rig.clock.advance(1)
+        words = condition(rig.pod("web"), "Ready")
+        assert (words["status"], "reason" in words, "message" in words) == (ready, ready == "False", ready == "False")
+    assert condition(rig.pod("web"), "Ready")["message"] == (
+        'the status of pod readiness gate "example.com/a" is not "True", but Unknown'
+    )

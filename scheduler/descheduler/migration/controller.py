@@ -96,6 +96,7 @@ class MigrationController:
         self._busy: set[str] = set()
         self._dirty: dict[str, None] = {}
         self._timers: dict[str, Timer] = {}
+        self._held_jobs: set[str] = set()  # that wait for an object limiter, for the log
         self._retry_at: dict[str, float] = {}  # job → time before which its eviction is not sent again
         self._creating: dict[str, Pod] = {}  # uid of pods whose job is being created
         self._arbitrating: Timer | None = None
@@ -130,6 +131,7 @@ class MigrationController:
         """A job was deleted: its reservation is of no use."""
         self._dirty.pop(job.name, None)
         self._retry_at.pop(job.name, None)
+        self._held_jobs.discard(job.name)
         timer = self._timers.pop(job.name, None)
         if timer is not None:
             timer.cancel()
@@ -359,7 +361,15 @@ class MigrationController:
         if pod is None or is_forced(job, pod):
             return False
         now = self._clock.monotonic()
-        return any(not self._limiters[name].allows(key, now) for name, key, _, _ in self._limited(pod))
+        limiter = next(
+            (name for name, key, _, _ in self._limited(pod) if not self._limiters[name].allows(key, now)), ""
+        )
+        if not limiter:
+            self._held_jobs.discard(job.name)
+        elif job.name not in self._held_jobs:  # its status says nothing, as Koordinator's
+            self._held_jobs.add(job.name)
+            log.info("migration held job=%s pod=%s by=objectLimiters.%s", job.name, pod.key, limiter)
+        return bool(limiter)
 
     def _limited(self, pod: Pod) -> list[tuple[str, str, int, int]]:
         """Name, key, limit and burst of the object limiters that the pod falls under."""

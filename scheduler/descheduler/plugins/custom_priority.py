@@ -6,13 +6,14 @@ cordoned.
 """
 
 from collections.abc import Iterable, Sequence
+from typing import ClassVar
 
 import msgspec
 
 from seatrial.scheduler.api.core import Node
 from seatrial.scheduler.api.quantity import CPU, MEMORY, PODS, Amounts
 from seatrial.scheduler.api.wire import LabelSelector
-from seatrial.scheduler.descheduler.args import ArgsError
+from seatrial.scheduler.descheduler.args import ArgsError, check_selector
 from seatrial.scheduler.descheduler.framework import Balance, Handle
 from seatrial.scheduler.descheduler.node_fit import misfits, room_for
 from seatrial.scheduler.descheduler.objects import Pod
@@ -37,6 +38,7 @@ class PriorityLevel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ren
 class CustomPriorityArgs(BalanceArgs, frozen=True):
     """Arguments of CustomPriority."""
 
+    empty_is_default: ClassVar[frozenset[str]] = frozenset({"mode"})
     dry_run: bool = False
     node_fit: bool = True
     eviction_order: tuple[PriorityLevel, ...] = ()
@@ -56,6 +58,7 @@ class CustomPriorityArgs(BalanceArgs, frozen=True):
             seen.add(level.name)
             if level.node_selector is None:
                 raise ArgsError(f"priority {level.name} must have a nodeSelector")
+            check_selector(f"evictionOrder[{number}].nodeSelector", level.node_selector)
             for field, percents in (
                 ("keepThreshold", level.keep_threshold),
                 ("rejectThreshold", level.reject_threshold),

@@ -5,6 +5,7 @@ Follows Koordinator `pkg/descheduler/framework/plugins/fragmentationaware`.
 
 from collections.abc import Mapping, Sequence
 from math import sqrt
+from typing import ClassVar
 
 from seatrial.scheduler.api.core import Node
 from seatrial.scheduler.api.quantity import amounts
@@ -18,6 +19,7 @@ from seatrial.scheduler.descheduler.plugins.selection import BalanceArgs
 class FragmentationAwareArgs(BalanceArgs, frozen=True):
     """Arguments of FragmentationAware."""
 
+    empty_is_default: ClassVar[frozenset[str]] = frozenset({"resources"})
     dry_run: bool = False
     node_fit: bool = True
     resources: tuple[str, ...] = ("cpu", "memory")
@@ -26,14 +28,14 @@ class FragmentationAwareArgs(BalanceArgs, frozen=True):
 
     def check(self) -> None:
         super().check()
-        if len(set(self.resources)) < 2 or len(set(self.resources)) < len(self.resources):
-            raise ArgsError(f"resources: expected two or more different names, found {list(self.resources)}")
+        if len(set(self.resources)) < len(self.resources):
+            raise ArgsError(f"resources: expected different names, found {', '.join(self.resources)}")
         for field, value in (
             ("imbalanceThreshold", self.imbalance_threshold),
             ("minImprovementThreshold", self.min_improvement_threshold),
         ):
-            if not 0 <= value <= 1:
-                raise ArgsError(f"{field}: expected 0 to 1, found {value:g}")
+            if not value >= 0:  # nor is .nan
+                raise ArgsError(f"{field}: expected 0 or more, found {value:g}")
 
 
 class FragmentationAware(Balance):

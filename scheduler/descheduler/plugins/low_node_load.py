@@ -14,7 +14,7 @@ import msgspec
 from seatrial.scheduler.api.core import Node
 from seatrial.scheduler.api.quantity import CPU, MEMORY, PODS, Amounts
 from seatrial.scheduler.api.wire import LabelSelector
-from seatrial.scheduler.descheduler.args import Args, ArgsError, Namespaces, check_duration
+from seatrial.scheduler.descheduler.args import Args, ArgsError, Namespaces, check_duration, check_selector
 from seatrial.scheduler.descheduler.framework import Balance, Handle
 from seatrial.scheduler.descheduler.node_fit import misfits
 from seatrial.scheduler.descheduler.objects import Pod
@@ -29,6 +29,7 @@ from seatrial.scheduler.descheduler.plugins.node_load import (
     complete,
     node_loads,
 )
+from seatrial.scheduler.descheduler.plugins.selection import PodSelector, check_pod_selectors
 from seatrial.scheduler.descheduler.pod_order import eviction_order, is_prod
 from seatrial.scheduler.pods.selectors import selector_matches
 
@@ -38,19 +39,25 @@ DEFAULT_POOL = "__default_node_pool__"
 SOURCES = frozenset({HIGH, PROD_HIGH})
 
 
-class PodSelector(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Pods that a pool may evict, by labels."""
-
-    name: str = ""
-    selector: LabelSelector | None = None
-
-
 class AnomalyCondition(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """After how many rounds above or below the thresholds a node counts as hot, or as normal again."""
+    """After how many rounds above or below the thresholds a node counts as hot, or as normal again.
+
+    A count of 0 is not set: 5 and 3, in a node pool the counts of the top level.
+    """
 
     timeout: str = "1m"
-    consecutive_abnormalities: int = 5
-    consecutive_normalities: int = 3
+    consecutive_abnormalities: int = 0
+    consecutive_normalities: int = 0
+
+    def completed(self, default: "AnomalyCondition") -> "AnomalyCondition":
+        return AnomalyCondition(
+            self.timeout,
+            self.consecutive_abnormalities or default.consecutive_abnormalities,
+            self.consecutive_normalities or default.consecutive_normalities,
+        )
+
+
+DEFAULT_CONDITION = AnomalyCondition("1m", 5, 3)
 
 
 class NodePool(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel", kw_only=True):
@@ -91,15 +98,21 @@ class LowNodeLoadArgs(Args, frozen=True):
     def check(self) -> None:
         self.evictable_namespaces.check("evictableNamespaces")
         if self.node_metric_expiration_seconds <= 0:
-            raise ArgsError("nodeMetricExpirationSeconds: expected more than 0")
+            raise ArgsError(
+                f"nodeMetricExpirationSeconds: expected more than 0, found {self.node_metric_expiration_seconds}"
+            )
         if self.number_of_nodes < 0:
-            raise ArgsError("numberOfNodes: expected 0 or more")
+            raise ArgsError(f"numberOfNodes: expected 0 or more, found {self.number_of_nodes}")
+        check_pod_selectors(self.pod_selectors)
         check_duration("detectorCacheTimeout", self.detector_cache_timeout)
         for number, pool in enumerate(self.pools()):
             _check_pool(f"nodePools[{number - 1}]." if number else "", pool)
 
     def pools(self) -> list[NodePool]:
         """The default pool, then the others with what they inherit (RSV-R83)."""
+        maps = (self.low_thresholds, self.high_thresholds, self.prod_low_thresholds, self.prod_high_thresholds)
+        weights = dict.fromkeys((CPU, MEMORY, *(name for names in maps for name in names)), 1)
+        condition = self.anomaly_condition.completed(DEFAULT_CONDITION)
         own = NodePool(
             name=DEFAULT_POOL,
             node_selector=self.node_selector,
@@ -108,22 +121,24 @@ class LowNodeLoadArgs(Args, frozen=True):
             low_thresholds=self.low_thresholds,
             prod_high_thresholds=self.prod_high_thresholds,
             prod_low_thresholds=self.prod_low_thresholds,
-            resource_weights=self.resource_weights,
-            anomaly_condition=self.anomaly_condition,
+            resource_weights=weights | {name: value for name, value in self.resource_weights.items() if value > 0},
+            anomaly_condition=condition,
         )
         inherited = (
             "high_thresholds", "low_thresholds", "prod_high_thresholds", "prod_low_thresholds", "resource_weights",
-            "anomaly_condition",
         )  # fmt: skip
         return [own] + [
             msgspec.structs.replace(
-                pool, **{name: getattr(own, name) for name in inherited if getattr(pool, name) is None}
+                pool,
+                **{name: getattr(own, name) for name in inherited if getattr(pool, name) is None},
+                anomaly_condition=pool.anomaly_condition.completed(condition) if pool.anomaly_condition else condition,
             )
             for pool in self.node_pools
         ]
 
 
 def _check_pool(where: str, pool: NodePool) -> None:
+    check_selector(f"{where}nodeSelector", pool.node_selector)
     low, high = pool.low_thresholds or {}, pool.high_thresholds or {}
     prod_low, prod_high = pool.prod_low_thresholds or {}, pool.prod_high_thresholds or {}
     for field, percents in (
@@ -131,7 +146,7 @@ def _check_pool(where: str, pool: NodePool) -> None:
         ("prodHighThresholds", prod_high),
     ):  # fmt: skip
         for name, value in percents.items():
-            if value < 0:
+            if not value >= 0:  # nor is .nan
                 raise ArgsError(f"{where}{field}.{name}: expected a percentage of 0 and more, found {value:g}")
     for smaller, larger, words in (
         (low, high, ("lowThresholds", "highThresholds")),
@@ -139,7 +154,7 @@ def _check_pool(where: str, pool: NodePool) -> None:
         (prod_high, high, ("prodHighThresholds", "highThresholds")),
     ):
         for name in smaller.keys() & larger.keys():
-            if smaller[name] > larger[name] and not pool.use_deviation_thresholds:
+            if smaller[name] > larger[name]:
                 raise ArgsError(
                     f"{where}{words[0]}.{name}: expected at most {words[1]}.{name} ({larger[name]:g}),"
                     f" found {smaller[name]:g}"
@@ -148,7 +163,7 @@ def _check_pool(where: str, pool: NodePool) -> None:
     if condition is not None:
         check_duration(f"{where}anomalyCondition.timeout", condition.timeout)
         if condition.consecutive_abnormalities <= 0 or condition.consecutive_normalities <= 0:
-            raise ArgsError(f"{where}anomalyCondition: expected counts of more than 0")
+            raise ArgsError(f"{where}anomalyCondition: expected counts of 0 (not set) and more")
 
 
 @dataclass(slots=True)
@@ -223,7 +238,7 @@ class LowNodeLoad(Balance):
         log.debug("low-node-load pool=%s nodes=%s", pool.name, {kind: len(found) for kind, found in by_kind.items()})
         if not sources or not count or count <= self._args.number_of_nodes or count == len(nodes):
             return set()
-        weights = {CPU: 1, MEMORY: 1, **dict.fromkeys(thresholds.low, 1), **(pool.resource_weights or {})}
+        weights = pool.resource_weights or {}
         names = list(thresholds.low)
         hot = sorted(
             (load for load in sources if load.kind == HIGH), key=lambda load: (-load.score(weights), load.node.name)

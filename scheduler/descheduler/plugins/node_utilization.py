@@ -61,6 +61,9 @@ class MetricsUtilization(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     def check(self) -> None:
         if self.source not in {"", KUBERNETES_METRICS}:
             raise ArgsError(f"metricsUtilization.source: expected {KUBERNETES_METRICS}, found {self.source!r}")
+        for other, given in (("metricsServer", self.metrics_server), ("prometheus", self.prometheus)):
+            if self.source and given:
+                raise ArgsError(f"metricsUtilization: expected source {self.source} or {other}, found both")
         if not self.source and not self.metrics_server:
             raise ArgsError(f"metricsUtilization: expected source {KUBERNETES_METRICS}, found none")
 

@@ -13,7 +13,15 @@ from seatrial.scheduler.api.wire import Condition
 from seatrial.scheduler.descheduler.args import ArgsError
 from seatrial.scheduler.descheduler.framework import Deschedule, Handle
 from seatrial.scheduler.descheduler.objects import Pod
-from seatrial.scheduler.descheduler.plugins.pod_strategies import CommonArgs, age, exit_codes, states
+from seatrial.scheduler.descheduler.plugins.pod_strategies import CommonArgs, age, check_states, exit_codes, states
+
+POD_STATES = frozenset({
+    "Running", "Pending", "Succeeded", "Failed", "Unknown",  # phases
+    "NodeAffinity", "NodeLost", "Shutdown", "UnexpectedAdmissionError",  # reasons of pods
+    "PodInitializing", "ContainerCreating", "ImagePullBackOff", "CrashLoopBackOff", "CreateContainerConfigError",
+    "ErrImagePull", "CreateContainerError", "InvalidImageName",  # reasons of containers that wait
+    "OOMKilled", "Error", "Completed", "DeadlineExceeded", "Evicted", "ContainerCannotRun", "StartError",  # that ended
+})  # fmt: skip
 
 
 class ConditionFilter(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
@@ -59,6 +67,9 @@ class PodLifeTimeArgs(CommonArgs, frozen=True):
         super().check()
         if self.max_pod_life_time_seconds is None and not (self.states or self.conditions or self.exit_codes):
             raise ArgsError("expected maxPodLifeTimeSeconds, states, conditions or exitCodes, found none of them")
+        if self.max_pod_life_time_seconds is not None and self.max_pod_life_time_seconds < 0:
+            raise ArgsError(f"maxPodLifeTimeSeconds: expected 0 or more, found {self.max_pod_life_time_seconds}")
+        check_states(self.states, POD_STATES)
         if self.owner_kinds.include and self.owner_kinds.exclude:
             raise ArgsError("ownerKinds: expected include or exclude, found both")
         for index, wanted in enumerate(self.conditions):

@@ -1,11 +1,12 @@
 """Strategies that look at one pod at a time (RSV-R97; descheduler: pkg/framework/plugins)."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 
 from seatrial.scheduler.api.clock import from_rfc3339
 from seatrial.scheduler.api.core import NO_SCHEDULE, PREFER_NO_SCHEDULE, Node, Taint
 from seatrial.scheduler.api.wire import LabelSelector
-from seatrial.scheduler.descheduler.args import Args, ArgsError, Namespaces
+from seatrial.scheduler.descheduler.args import Args, ArgsError, Namespaces, check_selector
 from seatrial.scheduler.descheduler.framework import Deschedule, Handle
 from seatrial.scheduler.descheduler.node_fit import matches_node, misfits, term_matches
 from seatrial.scheduler.descheduler.objects import ContainerStatus, Pod
@@ -16,6 +17,8 @@ REQUIRED, PREFERRED = (
     "preferredDuringSchedulingIgnoredDuringExecution",
 )
 
+RESTART_STATES = frozenset({"Running", "CrashLoopBackOff"})
+
 
 class CommonArgs(Args, frozen=True):
     """Which pods a strategy considers."""
@@ -25,6 +28,7 @@ class CommonArgs(Args, frozen=True):
 
     def check(self) -> None:
         self.namespaces.check("namespaces")
+        check_selector("labelSelector", self.label_selector)
 
     def pods(self, handle: Handle, nodes: Sequence[Node], *, ended: bool = False) -> Iterator[Pod]:
         """The selected pods on `nodes` that may be evicted; `ended`: with those that have ended."""
@@ -43,6 +47,11 @@ class RemoveFailedPodsArgs(CommonArgs, frozen=True):
     exit_codes: tuple[int, ...] = ()
     exclude_owner_kinds: tuple[str, ...] = ()
     including_init_containers: bool = False
+
+    def check(self) -> None:
+        super().check()
+        if self.min_pod_lifetime_seconds < 0:
+            raise ArgsError(f"minPodLifetimeSeconds: expected 0 or more, found {self.min_pod_lifetime_seconds}")
 
 
 class RemoveFailedPods(Deschedule):
@@ -80,7 +89,8 @@ class TooManyRestartsArgs(CommonArgs, frozen=True):
     def check(self) -> None:
         super().check()
         if self.pod_restart_threshold < 1:
-            raise ArgsError("podRestartThreshold: expected 1 or more")
+            raise ArgsError(f"podRestartThreshold: expected 1 or more, found {self.pod_restart_threshold}")
+        check_states(self.states, RESTART_STATES)
 
 
 class RemovePodsHavingTooManyRestarts(Deschedule):
@@ -110,6 +120,11 @@ class NodeTaintsArgs(CommonArgs, frozen=True):
     include_prefer_no_schedule: bool = False
     excluded_taints: tuple[str, ...] = ()
     included_taints: tuple[str, ...] = ()
+
+    def check(self) -> None:
+        super().check()
+        if self.excluded_taints and self.included_taints:
+            raise ArgsError("expected includedTaints or excludedTaints, found both")
 
 
 class RemovePodsViolatingNodeTaints(Deschedule):
@@ -198,6 +213,16 @@ def containers(pod: Pod, *, init: bool, ephemeral: bool = False) -> tuple[Contai
     status = pod.status
     inits, ephemerals = status.init_container_statuses, status.ephemeral_container_statuses
     return (*status.container_statuses, *(inits if init else ()), *(ephemerals if ephemeral else ()))
+
+
+def check_states(given: Iterable[str], known: AbstractSet[str]) -> None:
+    """
+    Raises:
+        ArgsError: one of `states` is not known.
+    """
+    for state in given:
+        if state not in known:
+            raise ArgsError(f"states: expected of {', '.join(sorted(known))}, found {state!r}")
 
 
 def exit_codes(pod: Pod, *, init: bool, ephemeral: bool = False) -> set[int]:

@@ -7,6 +7,7 @@ Follows Koordinator `pkg/descheduler/framework/plugins/scaledownbinpack`.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
+from typing import ClassVar
 
 from seatrial.scheduler.api.clock import from_rfc3339
 from seatrial.scheduler.api.core import Node
@@ -27,6 +28,7 @@ DEFAULT_WEIGHTS = {"cpu": 1.0, "memory": 1.0}
 class ScaleDownBinPackArgs(BalanceArgs, frozen=True):
     """Arguments of ScaleDownBinPack."""
 
+    empty_is_default: ClassVar[frozenset[str]] = frozenset({"strategy"})
     strategy: str = CALCULATE_ONLY
     max_pods_to_evict: int | None = None
     resources: tuple[str, ...] = ()
@@ -34,7 +36,7 @@ class ScaleDownBinPackArgs(BalanceArgs, frozen=True):
 
     @property
     def weights(self) -> dict[str, float]:
-        return self.resource_weights or dict.fromkeys(self.resources, 1.0) or DEFAULT_WEIGHTS
+        return (dict.fromkeys(self.resources, 1.0) or DEFAULT_WEIGHTS) | self.resource_weights
 
     def check(self) -> None:
         super().check()
@@ -45,8 +47,8 @@ class ScaleDownBinPackArgs(BalanceArgs, frozen=True):
                 f"maxPodsToEvict: expected more than 0 with {EVICT_DIRECTLY}, found {self.max_pods_to_evict}"
             )
         for name, weight in self.resource_weights.items():
-            if weight < 0:
-                raise ArgsError(f"resourceWeights.{name}: expected 0 or more, found {weight:g}")
+            if not 0 < weight < inf:  # nor is .nan
+                raise ArgsError(f"resourceWeights.{name}: expected a finite number above 0, found {weight:g}")
 
 
 @dataclass(slots=True)

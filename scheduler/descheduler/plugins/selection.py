@@ -6,7 +6,7 @@ import msgspec
 
 from seatrial.scheduler.api.core import Node
 from seatrial.scheduler.api.wire import LabelSelector
-from seatrial.scheduler.descheduler.args import Args, Namespaces
+from seatrial.scheduler.descheduler.args import Args, Namespaces, check_selector
 from seatrial.scheduler.descheduler.framework import Handle
 from seatrial.scheduler.descheduler.objects import Pod
 from seatrial.scheduler.pods.selectors import selector_matches
@@ -19,6 +19,15 @@ class PodSelector(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     selector: LabelSelector | None = None
 
 
+def check_pod_selectors(selectors: Sequence[PodSelector]) -> None:
+    """
+    Raises:
+        ArgsError: one of `podSelectors` is not a valid selector.
+    """
+    for number, entry in enumerate(selectors):
+        check_selector(f"podSelectors[{number}]", entry.selector)
+
+
 class BalanceArgs(Args, frozen=True):
     """Arguments that all balance plugins have: the nodes and pods that they consider."""
 
@@ -29,6 +38,8 @@ class BalanceArgs(Args, frozen=True):
 
     def check(self) -> None:
         self.evictable_namespaces.check("evictableNamespaces")
+        check_selector("nodeSelector", self.node_selector)
+        check_pod_selectors(self.pod_selectors)
 
     def nodes(self, nodes: Sequence[Node]) -> list[Node]:
         """The nodes that `nodeSelector` matches."""

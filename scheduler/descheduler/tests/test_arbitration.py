@@ -114,11 +114,38 @@ def test_a_workload_never_migrates_as_a_whole(replicas: int, limit: int, want: s
     assert filters.check(job("own", "p0"), state.pods["p0"])[0] == want
 
 
+def test_empty_fields_have_their_defaults() -> None:
+    """As in Koordinator's defaulting: "", [], {} and null."""
+    given: dict[str, Any] = {
+        "defaultJobMode": "", "evictionPolicy": "", "objectLimiters": {}, "schedulerNames": [], "namespaces": None,
+        "arbitrationArgs": {"enabled": True, "interval": None},
+    }  # fmt: skip
+    assert read_args(MigrationControllerArgs, given) == MigrationControllerArgs()
+
+
 @pytest.mark.parametrize(
     ("given", "words"),
     [
         ({"maxMigratingGlobally": -1}, "maxMigratingGlobally should be greater or equal 0"),
+        ({"maxConcurrentReconciles": 0}, "maxConcurrentReconciles: expected 1 or more, found 0"),
+        ({"maxMigratingPerNamespace": -1}, "maxMigratingPerNamespace should be greater or equal 0"),
+        ({"maxUnavailablePerWorkload": "1.5%"}, "maxUnavailablePerWorkload: expected a number of 0 and more"),
         ({"evictQPS": "0"}, "evictQPS must be greater than 0"),
+        ({"evictQPS": "fast"}, "evictQPS: expected a number, found 'fast'"),
+        ({"evictBurst": 0}, "evictBurst must be greater than 0"),
+        ({"namespaces": {"include": ["a"], "exclude": ["b"]}}, "namespaces: only one of Include/Exclude"),
+        ({"defaultJobMode": "Evict"}, "defaultJobMode: expected ReservationFirst or EvictDirectly, found 'Evict'"),
+        ({"defaultJobTTL": "-1m"}, "defaultJobTTL: expected a duration"),
+        ({"objectLimiters": {"node": {}}}, "objectLimiters: expected workload or namespace, found 'node'"),
+        (
+            {"objectLimiters": {"workload": {"burst": -1}}},
+            "workload.burst: expected 0 or more, found -1",
+        ),
+        ({"arbitrationArgs": {"interval": "0s"}}, "arbitrationArgs.interval: expected more than 0"),
+        (
+            {"labelSelector": {"matchExpressions": [{"key": "a", "operator": "Exists", "values": ["b"]}]}},
+            "labelSelector: key a: values set must be empty for exists and does not exist",
+        ),
         ({"skipEvictionGates": ["All"]}, "unknown eviction gate 'All'"),
         (
             {"maxMigratingPerWorkload": "ten"},

@@ -262,6 +262,11 @@ def test_nodes_are_emptied(counts: dict[str, int], args: dict[str, Any], want: l
             "metricsUtilization.source: expected KubernetesMetrics, found 'Prometheus'",
         ),
         (LowNodeUtilizationArgs, {**LOW, "metricsUtilization": {}}, "expected source KubernetesMetrics, found none"),
+        (
+            LowNodeUtilizationArgs,
+            {**LOW, "metricsUtilization": {"source": "KubernetesMetrics", "metricsServer": True}},
+            "expected source KubernetesMetrics or metricsServer, found both",
+        ),
         (HighNodeUtilizationArgs, {}, "thresholds: expected at least one resource, found none"),
         (HighNodeUtilizationArgs, {"thresholds": {"cpu": 1}, "evictionModes": ["All"]}, "expected OnlyThresholding"),
         (

@@ -1,5 +1,6 @@
 """CustomPriority, FragmentationAware and ScaleDownBinPack, with the worked examples of the specification (E10)."""
 
+import math
 from typing import Any
 
 import pytest
@@ -230,8 +231,21 @@ def test_a_refused_eviction_ends_the_drain_and_uncordons() -> None:
         (CustomPriorityArgs, {"evictionOrder": [LEVELS[0], LEVELS[0]]}, "duplicate priority name: dear"),
         (CustomPriorityArgs, {"evictionOrder": [LEVELS[0], {"name": "x"}]}, "priority x must have a nodeSelector"),
         (CustomPriorityArgs, {"evictionOrder": LEVELS, "mode": "Drain"}, "mode: expected BestEffort or DrainNode"),
-        (FragmentationAwareArgs, {"resources": ["cpu"]}, "expected two or more different names, found"),
-        (FragmentationAwareArgs, {"imbalanceThreshold": 2}, "imbalanceThreshold: expected 0 to 1, found 2"),
+        (
+            CustomPriorityArgs,
+            {"evictionOrder": [LEVELS[0], {"name": "x", "nodeSelector": {"matchExpressions": [{"key": "a"}]}}]},
+            r'evictionOrder\[1\].nodeSelector: "" is not a valid label selector operator',
+        ),
+        (FragmentationAwareArgs, {"resources": ["cpu", "cpu"]}, "resources: expected different names, found cpu, cpu"),
+        (FragmentationAwareArgs, {"imbalanceThreshold": -2}, "imbalanceThreshold: expected 0 or more, found -2"),
+        (FragmentationAwareArgs, {"minImprovementThreshold": math.nan}, "expected 0 or more, found nan"),
+        (
+            FragmentationAwareArgs,
+            {"podSelectors": [{"selector": {"matchExpressions": [{"key": "a", "operator": "In"}]}}]},
+            r"podSelectors\[0\]: key a: for 'in', 'notin' operators, values set can't be empty",
+        ),
+        (ScaleDownBinPackArgs, {"resourceWeights": {"cpu": 0}}, "expected a finite number above 0, found 0"),
+        (ScaleDownBinPackArgs, {"resourceWeights": {"cpu": math.inf}}, "expected a finite number above 0, found inf"),
         (
             ScaleDownBinPackArgs,
             {"strategy": "EvictDirectly"},

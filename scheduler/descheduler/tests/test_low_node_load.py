@@ -7,6 +7,7 @@ from seatrial.scheduler.descheduler.args import ArgsError, read_args
 from seatrial.scheduler.descheduler.framework import Handle
 from seatrial.scheduler.descheduler.plugins.anomaly import AnomalyDetector
 from seatrial.scheduler.descheduler.plugins.low_node_load import (
+    AnomalyCondition,
     LowNodeLoad,
     LowNodeLoadArgs,
     overutilized,
@@ -133,6 +134,24 @@ def test_a_threshold_without_its_counterpart_limits_nothing() -> None:
     assert (found.high, found.low) == ({"cpu": 100, "memory": 100}, {"cpu": 30, "memory": 100})
 
 
+def test_thresholds_above_100_are_accepted() -> None:
+    """As Koordinator does: no usage is above such a threshold."""
+    assert read_args(LowNodeLoadArgs, {"highThresholds": {"cpu": 150}}).high_thresholds == {"cpu": 150}
+
+
+def test_a_pool_inherits_counts_that_it_does_not_set() -> None:
+    given = {
+        "anomalyCondition": {"consecutiveAbnormalities": 2},
+        "resourceWeights": {"cpu": 4, "memory": 0},
+        "nodePools": [{"anomalyCondition": {"consecutiveNormalities": 7}}, {"resourceWeights": {"cpu": 2}}],
+    }
+    own, first, second = read_args(LowNodeLoadArgs, given).pools()
+    conditions = [pool.anomaly_condition or AnomalyCondition() for pool in (own, first, second)]
+    counts = [(found.consecutive_abnormalities, found.consecutive_normalities) for found in conditions]
+    assert counts == [(2, 3), (2, 7), (2, 3)]
+    assert (own.resource_weights, second.resource_weights) == ({"cpu": 4, "memory": 1}, {"cpu": 2})
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
@@ -141,6 +160,18 @@ def test_a_threshold_without_its_counterpart_limits_nothing() -> None:
         ({"nodeMetricExpirationSeconds": 0}, "nodeMetricExpirationSeconds: expected more than 0"),
         ({"evictableNamespaces": {"include": ["a"], "exclude": ["b"]}}, "only one of Include/Exclude namespaces"),
         ({"highTreshholds": {}}, "unknown field `highTreshholds`"),
+        ({"numberOfNodes": -1}, "numberOfNodes: expected 0 or more, found -1"),
+        ({"prodHighThresholds": {"cpu": 51}}, r"prodHighThresholds.cpu: expected at most highThresholds.cpu \(50\)"),
+        (
+            {"useDeviationThresholds": True, "lowThresholds": {"cpu": 20}, "highThresholds": {"cpu": 10}},
+            r"lowThresholds.cpu: expected at most highThresholds.cpu \(10\), found 20",
+        ),
+        ({"anomalyCondition": {"consecutiveNormalities": -1}}, "anomalyCondition: expected counts of 0"),
+        (
+            {"nodePools": [{"name": "a", "nodeSelector": {"matchExpressions": [{"key": "a", "operator": "Is"}]}}]},
+            r'nodePools\[0\].nodeSelector: "Is" is not a valid label selector operator',
+        ),
+        ({"nodePools": [{"prodLowThresholds": {"cpu": -3}}]}, r"nodePools\[0\].prodLowThresholds.cpu: expected a perc"),
     ],
 )
 def test_bad_arguments_are_refused_in_words(changes: dict[str, object], words: str) -> None:

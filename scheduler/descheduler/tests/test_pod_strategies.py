@@ -55,18 +55,19 @@ STUCK = {"type": "PodReadyToStartContainers", "status": "False", "reason": "NoNe
         pytest.param({"states": ["Pending"]}, {"phase": "Pending"}, True, id="phase"),
         pytest.param({"states": ["Pending"]}, {}, False, id="another-phase"),
         pytest.param({"states": ["NodeLost"]}, {"reason": "NodeLost"}, True, id="reason-of-the-pod"),
-        pytest.param({"states": ["Bad"]}, {"containerStatuses": waiting("Bad")}, True, id="container-waits"),
+        pytest.param({"states": ["Error"]}, {"containerStatuses": waiting("Error")}, True, id="container-waits"),
         pytest.param({"states": ["Error"]}, {"containerStatuses": ended(1)}, True, id="container-ended"),
-        pytest.param({"states": ["Bad"]}, {"initContainerStatuses": waiting("Bad")}, False, id="init-container"),
+        pytest.param({"states": ["Error"]}, {"initContainerStatuses": waiting("Error")}, False, id="init-container"),
         pytest.param(
-            {"states": ["Bad"], "includingInitContainers": True}, {"initContainerStatuses": waiting("Bad")}, True,
+            {"states": ["Error"], "includingInitContainers": True}, {"initContainerStatuses": waiting("Error")}, True,
             id="init-container-included",
         ),
         pytest.param(
-            {"states": ["Bad"]}, {"ephemeralContainerStatuses": waiting("Bad")}, False, id="ephemeral-container"
+            {"states": ["Error"]}, {"ephemeralContainerStatuses": waiting("Error")}, False, id="ephemeral-container"
         ),
         pytest.param(
-            {"states": ["Bad"], "includingEphemeralContainers": True}, {"ephemeralContainerStatuses": waiting("Bad")},
+            {"states": ["Error"], "includingEphemeralContainers": True},
+            {"ephemeralContainerStatuses": waiting("Error")},
             True, id="ephemeral-container-included",
         ),
         pytest.param({"exitCodes": [137]}, {"containerStatuses": ended(137)}, True, id="exit-code"),
@@ -216,14 +217,40 @@ def test_a_pod_stays_where_the_better_node_has_no_room() -> None:
     ("name", "given", "words"),
     [
         ("PodLifeTime", {}, "expected maxPodLifeTimeSeconds, states, conditions or exitCodes, found none"),
-        ("PodLifeTime", {"states": ["x"], "ownerKinds": {"include": ["a"], "exclude": ["b"]}}, "expected include or"),
+        (
+            "PodLifeTime",
+            {"states": ["Error"], "ownerKinds": {"include": ["a"], "exclude": ["b"]}},
+            "expected include or",
+        ),
         ("PodLifeTime", {"conditions": [{}]}, r"conditions\[0\]: expected type, status, reason"),
         (
             "PodLifeTime",
             {"conditions": [{"type": "Ready", "minTimeSinceLastTransitionSeconds": -1}]},
             "expected 0 or more, found -1",
         ),
-        ("RemovePodsHavingTooManyRestarts", {}, "podRestartThreshold: expected 1 or more"),
+        ("PodLifeTime", {"maxPodLifeTimeSeconds": -1}, "maxPodLifeTimeSeconds: expected 0 or more, found -1"),
+        (
+            "PodLifeTime",
+            {"states": ["Running", "Sleeping"]},
+            "states: expected of .*OOMKilled.* found 'Sleeping'",
+        ),
+        ("RemovePodsHavingTooManyRestarts", {}, "podRestartThreshold: expected 1 or more, found 0"),
+        (
+            "RemovePodsHavingTooManyRestarts",
+            {"podRestartThreshold": 1, "states": ["Pending"]},
+            "states: expected of CrashLoopBackOff, Running, found 'Pending'",
+        ),
+        ("RemoveFailedPods", {"minPodLifetimeSeconds": -1}, "minPodLifetimeSeconds: expected 0 or more, found -1"),
+        (
+            "RemovePodsViolatingNodeTaints",
+            {"includedTaints": ["a"], "excludedTaints": ["b"]},
+            "expected includedTaints or excludedTaints, found both",
+        ),
+        (
+            "RemovePodsViolatingInterPodAntiAffinity",
+            {"labelSelector": {"matchExpressions": [{"key": "a", "operator": "Gt", "values": ["1"]}]}},
+            'labelSelector: "Gt" is not a valid label selector operator',
+        ),
         ("RemovePodsViolatingNodeAffinity", {}, "nodeAffinityType: expected required.* found none"),
     ],
 )

@@ -72,13 +72,19 @@ def case(seed: int) -> tuple[Outlook, NodeStates, Shapes]:
 @pytest.mark.usefixtures("compiled")
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_all_scores_are_those_of_the_python_functions(strategy: StrategyName) -> None:
+    """Without prices, with those of the nodes, and with those of fuller nodes, which the same scorer then has."""
     charged = 0
     for seed in range(60):
         outlook, states, shapes = case(seed)
         requests = Requests(shapes, outlook)
-        assert requests.compiled(strategy, outlook) is not None
-        found = scores(strategy, outlook, states, requests)
-        assert found.tolist() == STRATEGIES[strategy](outlook, states, requests).T.tolist(), seed
+        scorer = requests.compiled(strategy, outlook)
+        assert scorer is not None
+        fuller = Market(outlook.demand, replace(states, cpu=states.cpu // 2, cards=states.cards // 2)).prices
+        for prices in (outlook.demand.free, fuller, outlook.prices):
+            outlook = replace(outlook, prices=prices)
+            found = scores(strategy, outlook, states, requests)
+            assert found.tolist() == STRATEGIES[strategy](outlook, states, requests).T.tolist(), seed
+        assert requests.compiled(strategy, outlook) is scorer
         charged += outlook.prices.any
         columns = (states.model, states.cpu, states.memory, states.cards)
         nodes = zip(*(column.tolist() for column in columns), strict=True)
@@ -101,6 +107,17 @@ def test_new_prices_are_seen() -> None:
     (charged,), (own,) = scores("OpportunityCost", outlook, states, requests).tolist()
     assert charged < without
     assert own == large  # it does not pay for its own place
+
+
+@needs_compiler
+@pytest.mark.usefixtures("compiled")
+def test_prices_of_another_length_are_refused() -> None:
+    outlook = Outlook.of({Shape(1000, 1, 8, CARD): 1}, MODELS, 8)
+    scorer = Requests(Shapes([Shape(1000, 1, 1, CARD)], MODELS), outlook).compiled("FGD", outlook)
+    assert scorer is not None
+    for prices in ((np.zeros(2), np.zeros(0)), (np.zeros(1), np.zeros(1))):
+        with pytest.raises(ValueError, match="a price for each large shape"):
+            scorer.price(*prices)
 
 
 @needs_compiler

@@ -22,13 +22,12 @@ from seatrial.scheduler.api.device import (
 )
 from seatrial.scheduler.api.quantity import QuantityError, amount
 from seatrial.scheduler.api.wire import LabelSelector, decode_as
+from seatrial.scheduler.pods.selectors import selector_error
 
 ANNOTATIONS = (DEVICE_ALLOCATE_HINT, DEVICE_JOINT_ALLOCATE, GPU_PARTITION_SPEC)
 
 NODE_LEVEL, NUMA_LEVEL, PCIE_LEVEL, DEVICE_LEVEL = 1, 2, 3, 4
 _LEVELS = {"Node": NODE_LEVEL, "NUMANode": NUMA_LEVEL, "PCIe": PCIE_LEVEL, "Device": DEVICE_LEVEL}
-_SET_OPERATORS = frozenset({"In", "NotIn"})
-_BARE_OPERATORS = frozenset({"Exists", "DoesNotExist"})
 
 T = TypeVar("T")
 
@@ -108,7 +107,7 @@ def _decoded(annotations: Mapping[str, str], name: str, kind: type[T], spoken: s
 
 def _hint(kind: str, hint: DeviceHint) -> TypeHint:
     for selector, name in ((hint.selector, "Selector"), (hint.vf_selector, "VFSelector")):
-        wrong = _wrong(selector) if selector is not None else ""
+        wrong = selector_error(selector) if selector is not None else ""
         if wrong:
             raise InvalidHintError(f"invalid {name} of DeviceHint, deviceType: {kind}, err: {wrong}")
     return TypeHint(
@@ -120,18 +119,6 @@ def _hint(kind: str, hint: DeviceHint) -> TypeHint:
         hint.exclusive_policy == "DeviceLevel",
         hint.exclusive_policy == "PCIeLevel",
     )
-
-
-def _wrong(selector: LabelSelector) -> str:
-    """The API machinery's objection to a selector; "" if it is valid."""
-    for expression in selector.match_expressions:
-        if expression.operator not in _SET_OPERATORS | _BARE_OPERATORS:
-            return f'"{expression.operator}" is not a valid label selector operator'
-        if expression.operator in _SET_OPERATORS and not expression.values:
-            return f"key {expression.key}: for 'in', 'notin' operators, values set can't be empty"
-        if expression.operator in _BARE_OPERATORS and expression.values:
-            return f"key {expression.key}: values set must be empty for exists and does not exist"
-    return ""
 
 
 def _preference(spec: PartitionSpec) -> PartitionPreference:

@@ -76,6 +76,7 @@ class QuotaCache(Listener):
         self.node_objects: dict[str, Node] = {}  # only with `multi_quota_tree`
         self.on_profile: Callable[[], None] = lambda: None  # called when a profile was added or changed
         self.on_active: Callable[[], None] = lambda: None  # called with the first quota
+        self.checks_parents = False  # whether a profile checks the quotas above a pod's own
         self.refused: dict[str, set[str]] = {}  # wake keys of pods that may have to be woken, by the refusing quota
         self.members: dict[str, dict[str, Account]] = {}  # pods by quota
         self._tree_of: dict[str, str] = {}
@@ -491,7 +492,7 @@ class QuotaCache(Listener):
         """Have pods asked again that were refused: those of one quota, or all, because shares may have grown."""
         if not self.refused:
             return
-        if name and not self.args.enable_check_parent_quota and name not in {DEFAULT_QUOTA, SYSTEM_QUOTA}:
+        if name and not self.checks_parents and name not in {DEFAULT_QUOTA, SYSTEM_QUOTA}:
             for key in self.refused.get(name, ()):
                 self.handle.open_gate(key)
             return

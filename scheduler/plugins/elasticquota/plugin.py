@@ -41,10 +41,9 @@ class ElasticQuota(Gate, PreFilter, PostFilter, Reserve):
         self._handle = handle
         self._args = args or ElasticQuotaArgs()
         self._cache = QuotaCache.of(handle, self._args)
-        # Whether the share alone decides about pods that are preemptible.
-        self._share_decides = (
-            self._args.enable_runtime_quota and not self._args.enable_check_parent_quota and not self._cache.hooks
-        )
+        self._cache.checks_parents |= self._args.enable_check_parent_quota
+        # Whether the share and the hooks alone decide about pods that are preemptible.
+        self._share_decides = self._args.enable_runtime_quota and not self._args.enable_check_parent_quota
 
     def gate_key(self, pod: Pod) -> str:
         cache = self._cache
@@ -63,6 +62,7 @@ class ElasticQuota(Gate, PreFilter, PostFilter, Reserve):
                 self._share_decides
                 and not account.non_preemptible
                 and cache.trees[account.tree].has_room(account.home, account.charge)
+                and not (cache.hooks and self._refused_by_hook(account.quota, info.pod))
             ):
                 return SUCCESS  # the usual case, without building a message
             name = account.quota
@@ -120,12 +120,9 @@ class ElasticQuota(Gate, PreFilter, PostFilter, Reserve):
             exceeded = [key for key in sorted(request) if strict.get(key, 0) + request[key] > least.get(key, 0)]
             if exceeded:
                 return insufficient_min(quota.name, least, strict, request, exceeded)
-        for hook in self._cache.hooks:
-            why = hook.check_pod(quota.name, info.pod)
-            if why:
-                return f"CheckPod failed for hook plugin {hook.key}, err: {why}"
-        if not self._args.enable_check_parent_quota:
-            return ""
+        why = self._refused_by_hook(quota.name, info.pod)
+        if why or not self._args.enable_check_parent_quota:
+            return why
         path = [quota.name]
         for above in quota.path()[1:]:
             if above.name == ROOT:
@@ -136,6 +133,13 @@ class ElasticQuota(Gate, PreFilter, PostFilter, Reserve):
             exceeded = [key for key in sorted(request) if key in limit and used.get(key, 0) + request[key] > limit[key]]
             if exceeded:
                 return insufficient_parent(path, limit, used, request, exceeded)
+        return ""
+
+    def _refused_by_hook(self, quota: str, pod: Pod) -> str:
+        for hook in self._cache.hooks:
+            why = hook.check_pod(quota, pod)
+            if why:
+                return f"CheckPod failed for hook plugin {hook.key}, err: {why}"
         return ""
 
     def pre_filter(self, state: CycleState, pod: Pod) -> Status:

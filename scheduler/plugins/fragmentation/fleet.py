@@ -1,6 +1,6 @@
 """All nodes as columns for `scheduler.packing`, kept while nodes and their pods change."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -104,15 +104,16 @@ class Fleet:
         states = self._states
         return NodeStates(states.model[rows], states.cpu[rows], states.memory[rows], states.cards[rows])
 
-    def _read(self, rows: Iterable[int]) -> None:
+    def _read(self, rows: Sequence[int]) -> None:
         names, nodes, states = self._cache.columns.names, self._cache.nodes, self._states
-        for row in rows:
-            node = nodes.get(names[row])
-            found = self.one(node) if node is not None else None
-            self._has[row] = found is not None
-            model, cpu, memory, cards = found or (0, 0, 0, (0,) * self.width)
-            states.model[row], states.cpu[row], states.memory[row] = model, cpu, memory
-            states.cards[row] = cards
+        found = [None if (node := nodes.get(names[row])) is None else self.one(node) for row in rows]
+        if found:
+            where, nothing = np.array(rows), (0, 0, 0, (0,) * self.width)
+            self._has[where] = [left is not None for left in found]
+            # One assignment for each column: single ones cost as much for each node.
+            states.model[where], states.cpu[where], states.memory[where], states.cards[where] = zip(
+                *(left or nothing for left in found), strict=True
+            )
 
     def one(self, node: NodeInfo) -> Left | None:
         """Model, CPU, memory and cards that a node has left; None if it has no GPUs or is not in the last survey."""
@@ -124,11 +125,12 @@ class Fleet:
         cards = devices.state.idle
         if cards is None:
             cards = devices.state.idle = idle_cards(devices.state)
-        model = self._numbers.get(model_of(node))
-        if len(cards) > self.width or model is None:
+        model, missing = self._numbers.get(model_of(node)), self.width - len(cards)
+        if missing < 0 or model is None:
             self.is_outdated = True  # as where a Device object comes after its node
             return None
-        return model, *free_of(node), cards + (0,) * (self.width - len(cards))
+        cpu, memory = free_of(node)
+        return model, cpu, memory, cards + (0,) * missing if missing else cards
 
 
 def model_of(node: NodeInfo) -> str:

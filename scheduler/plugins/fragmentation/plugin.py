@@ -10,11 +10,12 @@ happens between cycles and depends on the sequence of events alone.
 from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from seatrial.scheduler.api.core import Node, Pod
-from seatrial.scheduler.cache.columns import Batch, Ints
+from seatrial.scheduler.cache.columns import Batch, Ints, Rows
 from seatrial.scheduler.cache.listener import Listener
 from seatrial.scheduler.cache.nodeinfo import NodeInfo, PodInfo
 from seatrial.scheduler.framework.accelerations import ScoreBatch
@@ -68,6 +69,8 @@ class DeviceFragmentation(ScoreBatch):
         self._window = None if args.typical_pods else Window(args.window)
         self._reads_memory = args.strategy == "OpportunityCost"
         self._version = 0  # of the outlook, prices included
+        self._renewed = 0  # version since which only prices of places changed
+        self._repriced: Ints = np.zeros(0, np.int64)  # version at which a price last changed that counts on a node
         self._learnt = 0  # of what it expects
         self._outlook: Outlook | None = None
         self._market: Market | None = None
@@ -82,6 +85,10 @@ class DeviceFragmentation(ScoreBatch):
         if self._stale and self._outlook is not None:
             self._ready()
         return self._version
+
+    def revised_rows(self, since: int) -> Rows | None:
+        """Prices of places count only on nodes that have such a place. Nodes that changed were scored then."""
+        return None if since < self._renewed else np.flatnonzero(self._repriced > since)
 
     # -- extension points ---------------------------------------------------------------------------------------------
 
@@ -128,12 +135,18 @@ class DeviceFragmentation(ScoreBatch):
         return devices.state.cards, model_of(node), left, self._version
 
     def kernel_score(self, stacked: _Stacked, axis: ClassAxis) -> KernelPart:
+        made_for: Outlook | None = None  # the last outlook, with what the kernel reads of it
+        scorer: Any = None
+        back: Ints | None = None
+
         def argument(node: NodeInfo) -> object:
+            nonlocal made_for, scorer, back
             outlook, left = self._one(node)
             if left is None:
                 return None
-            requests, back = self._prepared(outlook, stacked)
-            scorer = requests.compiled(self._strategy, outlook)
+            if made_for is not outlook:
+                requests, back = self._prepared(outlook, stacked)
+                made_for, scorer = outlook, requests.compiled(self._strategy, outlook)
             return IN_PYTHON if scorer is None else (scorer, back, axis.classes, *left)
 
         return KernelPart(PartKind.FRAGMENTS, numbers=(NEUTRAL,), argument=argument)
@@ -152,9 +165,11 @@ class DeviceFragmentation(ScoreBatch):
 
     def _one(self, node: NodeInfo) -> tuple[Outlook, Left | None]:
         """The outlook, and what is left of a node; None if the node has no GPUs."""
-        outlook = self._ready()
-        left = self._fleet.one(node)
-        if left is None and self._fleet.is_outdated:
+        outlook, fleet = self._outlook, self._fleet
+        if outlook is None or self._stale or fleet.is_outdated:
+            outlook = self._ready()
+        left = fleet.one(node)
+        if left is None and fleet.is_outdated:
             outlook = self._ready()
             left = self._fleet.one(node)
         return outlook, left
@@ -182,7 +197,8 @@ class DeviceFragmentation(ScoreBatch):
         if self._changes >= Market.REFRESH_CHANGES and self._outlook is not None:
             self._changes = 0
             if self._window is not None and self._window.is_due:
-                self._fleet.survey()
+                if self._stale or self._fleet.is_outdated:
+                    self._fleet.survey()
                 self._learn()
             else:
                 self._reprice()
@@ -209,22 +225,33 @@ class DeviceFragmentation(ScoreBatch):
         if self._reads_memory and self._outlook.demand:
             self._market = Market(self._outlook.demand, states)
             self._outlook = replace(self._outlook, prices=self._market.prices)
+        self._renew()
+
+    def _renew(self) -> None:
+        """Begin a version in which the scores of all nodes may differ."""
         self._version += 1
+        self._renewed = self._version
+        self._repriced = np.zeros(self._fleet.nodes, np.int64)
 
     def _reprice(self) -> None:
         """Bring prices up to date with the nodes that changed."""
         if self._market is None or self._outlook is None:
             return
-        before = self._outlook.prices
+        before, differing = self._outlook.prices, None
         rows, states = self._fleet.unseen()
         if self._market.nodes != self._fleet.nodes:
             self._market = Market(self._outlook.demand, self._fleet.restart())
         elif len(rows):
             self._market.change(rows, states)
             self._market.refresh()
+            differing = self._market.prices.differing(before)
         if self._market.prices.key != before.key:
             self._outlook = replace(self._outlook, prices=self._market.prices)
-            self._version += 1
+            if differing is None:
+                self._renew()
+            else:
+                self._version += 1
+                self._repriced[self._market.having(differing)] = self._version
 
 
 class _Observer(Listener):

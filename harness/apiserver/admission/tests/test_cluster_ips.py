@@ -1,10 +1,14 @@
 """Allocation and release of Services' addresses and node ports."""
 
+from ipaddress import IPv4Network
 from typing import Any
 
 import pytest
 
+from seatrial.harness.apiserver.admission.cluster_ips import CIDRS, SERVICES, ClusterIps
 from seatrial.harness.apiserver.controllers.tests.bench import Bench, running
+from seatrial.harness.apiserver.discovery.resources import BUILT_IN
+from seatrial.harness.apiserver.storage.store import Store
 from seatrial.scheduler.api.transport import MERGE_PATCH
 
 
@@ -113,3 +117,19 @@ def test_an_update_that_is_not_stored_leaves_the_stored_node_port() -> None:
         assert (answer.code, b"nodePort" in answer.body) == (200, False)
         bench.delete("services", "a")
         make(bench, "b", type="NodePort", ports=[{"port": 80, "nodePort": 30999}])  # the port is free again
+
+
+def test_a_full_range_is_followed_by_the_next() -> None:
+    """Of 10.0.0.0/29 six addresses can be given; of a /24 the first 16 are for explicit requests."""
+    store = Store()
+    ips = ClusterIps(store, IPv4Network("10.0.0.0/29"))
+    more = {"metadata": {"name": "more"}, "spec": {"cidrs": ["fd00::/112", "10.1.0.0/24"]}}
+    ready = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
+    store.collection(CIDRS).put(("", "more"), {**more, **ready})
+    services, found = next(each for each in BUILT_IN if each.key == SERVICES), []
+    for number in range(8):
+        body = service(f"s{number}")
+        ips(services, body, None, "")
+        store.collection(SERVICES).put(("x", f"s{number}"), body)
+        found.append(body["spec"]["clusterIP"])
+    assert found == [*(f"10.0.0.{last}" for last in range(1, 7)), "10.1.0.16", "10.1.0.17"]

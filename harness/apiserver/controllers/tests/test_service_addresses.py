@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from seatrial.harness.apiserver.controllers.tests.bench import running
+from seatrial.harness.apiserver.controllers.tests.bench import condition, running
 from seatrial.harness.apiserver.validation.kinds import validate
 
-SERVICE = {"metadata": {"name": "a"}, "spec": {"ports": [{"port": 80}]}}
+SERVICE: dict[str, Any] = {"metadata": {"name": "a"}, "spec": {"ports": [{"port": 80}]}}
 ONE_EACH = "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64"
 PARENT = {"group": "", "resource": "services", "namespace": "default", "name": "a"}
 
@@ -31,6 +31,27 @@ def test_an_address_that_a_user_reserved_is_not_allocated() -> None:
             "ipaddresses", {"metadata": {"name": "10.96.1.0"}, "spec": {"parentRef": {**PARENT, "name": "other"}}}
         )
         assert bench.create("services", SERVICE)["spec"]["clusterIP"] == "10.96.1.1"
+
+
+def test_a_further_range_serves_services_and_stays_while_it_is_needed() -> None:
+    asked = {**SERVICE, "spec": {**SERVICE["spec"], "clusterIP": "10.200.0.7"}}
+    with running(nodes=0) as bench:
+        assert "The range of valid IPs is 10.96.0.0/12" in bench.create("services", asked, code=422)["message"]
+        bench.create("servicecidrs", {"metadata": {"name": "more"}, "spec": {"cidrs": ["10.200.0.0/28"]}})
+        bench.settle()
+        assert condition(bench.get("servicecidrs", "more"), "Ready")["status"] == "True"
+        assert bench.create("services", asked)["spec"]["clusterIP"] == "10.200.0.7"
+        bench.settle()
+
+        bench.delete("servicecidrs", "more")
+        bench.settle(30)
+        kept = condition(bench.get("servicecidrs", "more"), "Ready")
+        assert (kept["status"], kept["reason"]) == ("False", "Terminating")
+        other = {"metadata": {"name": "b"}, "spec": {**SERVICE["spec"], "clusterIP": "10.200.0.8"}}
+        bench.create("services", other, code=422)
+        bench.delete("services", "a")
+        bench.settle(30)
+        assert bench.names("servicecidrs") == ["kubernetes"]
 
 
 @pytest.mark.parametrize(

@@ -222,9 +222,19 @@ def test_devices_that_come_after_their_node_count() -> None:
     assert scores(rig, pod("p").request(cpu=1)) == {"n": 1}  # four cards lose their CPU: 100 / (1 + e^4)
 
 
-@pytest.mark.parametrize("strategy", ["FGD", "OpportunityCost"])
-def test_kept_scores_follow_expectations_and_prices(strategy: str) -> None:
-    """Each pod goes where scores from scratch send it, while what is expected and what places cost changes."""
+@pytest.mark.parametrize(
+    ("strategy", "requiring"),
+    [
+        pytest.param("FGD", 1, id="expectations"),
+        pytest.param("OpportunityCost", 1, id="prices-of-models"),
+        pytest.param("OpportunityCost", 0, id="prices-of-places"),
+    ],
+)
+def test_kept_scores_follow_expectations_and_prices(strategy: str, requiring: int) -> None:
+    """Each pod goes where scores from scratch send it, while what is expected and what places cost changes.
+
+    `requiring`: weight of pods that require a model. Without them only places have prices.
+    """
     rig = Rig(fragmentation(strategy=strategy))
     for number in range(12):
         rig.node(f"n{number}", cpu="96", gpus=8, labels={GPU_MODEL_LABEL: "T4" if number % 3 else "P100"})
@@ -237,7 +247,7 @@ def test_kept_scores_follow_expectations_and_prices(strategy: str) -> None:
     ]
     placed = 0
     for number in range(150):
-        builder = deepcopy(draw.choices(kinds, (9, 9, 9, 6, 2, 1, 1, 2, 6))[0])
+        builder = deepcopy(draw.choices(kinds, (9, 9, 9, 6, 2, 1, 1, 2 * requiring, 6))[0])
         builder.manifest["metadata"]["name"] = f"p{number}"
         one = rig.pod(builder)
         info = PodInfo(one, rig.core.cache.classes.of(one))
@@ -245,6 +255,8 @@ def test_kept_scores_follow_expectations_and_prices(strategy: str) -> None:
         (found,) = where(rig, builder)
         assert found == expected, number
         placed += bool(found)
+        if found and not draw.randrange(8):
+            rig.delete(f"p{number}")
     score = next(score for score, _ in rig.core.runner_of(info).scores if isinstance(score, DeviceFragmentation))
     assert placed > 100
     assert score.revision > 2

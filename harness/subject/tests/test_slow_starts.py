@@ -1,0 +1,44 @@
+"""A scheduler that is not ready in time."""
+
+from pathlib import Path
+
+import pytest
+
+from seatrial.harness.errors import SubjectError
+from seatrial.harness.subject import process
+from seatrial.harness.subject.process import READY_LINE, ProcessSubject
+from seatrial.harness.subject.protocol import OURS
+
+
+def test_a_start_in_vain_shows_the_log_and_another_one_may_succeed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program that says that it is ready if a file exists, which is created between its starts."""
+    log, ready = tmp_path / "log", tmp_path / "ready"
+    ready.touch()
+    command = ["/bin/sh", "-c", f'test -e {ready} && echo "{READY_LINE}"; exec sleep 100']
+    with ProcessSubject(OURS, command, log_file=log) as subject:
+        ready.unlink()
+        subject.kill()
+        log.write_text("")
+        monkeypatch.setattr(process, "START_WITHIN", 0.0)
+        monkeypatch.setattr(ProcessSubject, "_launch", _writing(ProcessSubject._launch, log, "the cache is not filled"))
+        with pytest.raises(SubjectError, match=r"not ready within 0 s; its log:\nthe cache is not filled"):
+            subject.start_again()
+
+        ready.touch()
+        monkeypatch.undo()
+        subject.ensure_started()
+
+        subject.check()
+
+
+def _writing(launch, log: Path, line: str):  # type: ignore[no-untyped-def]
+    """`launch`, after which the log has a line more."""
+
+    def launched(self: ProcessSubject, log_file: Path) -> None:
+        launch(self, log_file)
+        with log.open("a") as file:
+            file.write(line)
+
+    return launched
