@@ -95,7 +95,7 @@ def test_pods_are_scheduled_by_the_amplified_amount(
     """
     cluster.add(node("n1").cpu(16).memory("64Gi"))
     cluster.submit(pod("a").request(cpu=12, memory="1Gi"), pod("b").request(cpu=12, memory="1Gi"))
-    assert cluster.cluster.wait(lambda: bool(bound(cluster)), within=30)
+    assert cluster.reaches(lambda: bool(bound(cluster)), within=30)
     settle(cluster)
     assert len(bound(cluster)) == 1
     model(cluster, "n1", FAST)
