@@ -320,6 +320,11 @@ class Core(Intake):
         more = groups.explanation(info.pod) if entry.grouped and groups is not None else ""
         return f"{words}; {more}" if more else words
 
+    def notes(self, info: PodInfo) -> list[str]:
+        """What is wrong with the rules of the pod's group, where defaults are used instead."""
+        groups = self._runner(info).groups
+        return [] if groups is None else list(groups.notes(info.pod))
+
     def later(self, decision: Decision) -> None:
         """Have the next `decide` return this decision of a timer or an event."""
         self._outbox.append(decision)

@@ -347,7 +347,9 @@ class GroupEngine:
             evictions = self._core.preempt(failed.info, found, group=attempt.key)
         for entry in entries:
             if entry is failed:
-                text = " ".join(part for part in (reason, own, words) if part)
+                text = " ".join(
+                    part for part in (reason if reason[-1:] in {"", "."} else f"{reason}.", own, words) if part
+                )
                 status = Status.unresolvable(text)
                 told = Reject(entry.info, text, nominated=nominated.get(entry.info.uid))
             else:

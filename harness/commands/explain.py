@@ -215,6 +215,7 @@ def lines_for(found: dict[str, Any], top: int) -> list[str]:
     lines = [f"{key}: {state}; {len(feasible)} of {len(feasible) + len(rejected)} nodes fit now"]
     if found.get("heldBack"):
         lines.append(f"held back: {found['heldBack']}")
+    lines += [f"note: {note}" for note in found.get("notes", ())]
     if feasible:
         plugins = sorted({plugin for node in feasible for plugin in node["byPlugin"]})
         rows = [["node", "score", *plugins]]

@@ -104,10 +104,13 @@ def gang_minimum(pod: Pod) -> tuple[int | None, str]:
     return int(text), ""
 
 
-def gang_total(annotations: Mapping[str, str], minimum: int) -> int:
-    """The expected number of members; at least the minimum."""
+def gang_total(annotations: Mapping[str, str], minimum: int) -> tuple[int, str]:
+    """The expected number of members, at least the minimum, and what is wrong with the annotation."""
     text = annotations.get(GANG_TOTAL, "")
-    return max(int(text), minimum) if re.fullmatch(r"\d{1,9}", text) else minimum
+    if re.fullmatch(r"\d{1,9}", text):
+        return max(int(text), minimum), ""
+    note = f"annotation {GANG_TOTAL}: expected a whole number, found {text!r}; {minimum} is used" if text else ""
+    return minimum, note
 
 
 def gang_mode(annotations: Mapping[str, str]) -> tuple[Mode, str]:
@@ -192,7 +195,31 @@ def gang_waiting_time(annotations: Mapping[str, str], default: float) -> tuple[f
     return found, ""
 
 
+def schedule_timeout(spec: "PodGroupSpec", default: float) -> tuple[float, str]:
+    """Seconds that a member waits at Permit, and what is wrong with the field of the PodGroup."""
+    seconds = spec.schedule_timeout_seconds
+    if seconds is None:
+        return default, ""
+    if seconds <= 0:
+        return (
+            default,
+            f"scheduleTimeoutSeconds: expected a number above 0, found {seconds}; {go_text(default)} is used",
+        )
+    return float(seconds), ""
+
+
 def topology_index(pod: Pod) -> int:
     """The rank of the pod in its job; -1 if it has none."""
     text = pod.metadata.annotations.get(NETWORK_TOPOLOGY_INDEX, "")
     return int(text) if re.fullmatch(r"\d{1,9}", text) else -1
+
+
+def topology_index_note(pod: Pod) -> str:
+    """What is wrong with the pod's annotation for its rank; "" if nothing is."""
+    text = pod.metadata.annotations.get(NETWORK_TOPOLOGY_INDEX, "")
+    if not text or topology_index(pod) >= 0:
+        return ""
+    return (
+        f"pod {pod.metadata.key}, annotation {NETWORK_TOPOLOGY_INDEX}: expected a whole number, found {text!r};"
+        " the pod has no rank"
+    )

@@ -137,6 +137,10 @@ class PodGroups(ABC):
         """More about the last attempt of the pod's group, for people; "" if there is no more."""
         return ""
 
+    def notes(self, pod: Pod) -> Sequence[str]:  # noqa: ARG002
+        """What is wrong with the rules of the pod's group, where defaults are used instead."""
+        return ()
+
     @abstractmethod
     def begin(self, pod: Pod) -> Attempt | Status | None:
         """Open an attempt of the pod's group. Status: the group is not complete. None: place the pod alone."""

@@ -133,6 +133,7 @@ def _explain(core: Core, request: RequestContext) -> Answer:
         "node": info.node_name,
         "queue": places.get(info.uid, ""),
         "heldBack": core.held_back(info),
+        "notes": core.notes(info),
         "feasible": [
             {"node": scored.node, "score": scored.total, "byPlugin": scored.by_plugin}
             for scored in explanation.feasible

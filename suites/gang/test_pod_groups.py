@@ -121,6 +121,7 @@ def test_a_status_that_was_refused_is_written_again(cluster: Trial, expect: Expe
 
 @pytest.mark.feature("GANG-3.cycle-counter")
 @pytest.mark.case("GA-115", severity="normal")
+@pytest.mark.needs(Capability.OWN_CLUSTER)  # the scheduler's endpoints have the real names of namespaces
 def test_each_cycle_of_a_gang_has_a_number(cluster: Trial, expect: Expect, services: Ask) -> None:
     """A gang fails, and fails again after its members were replaced: the number of its schedule cycle has grown."""
     cluster.add(node("n1").cards(1))

@@ -14,11 +14,12 @@ from seatrial.harness.clusters.protocol import Capability
 from seatrial.harness.clusters.simulated import expect as accepted
 from seatrial.scheduler.api.builders import node, pod
 from seatrial.scheduler.api.numa import CPU_BASIC_INFO, CPU_NORMALIZATION_ENABLED, CPU_NORMALIZATION_RATIO
-from seatrial.scheduler.api.slo import RAW_ALLOCATABLE
-from seatrial.suites.loadaware.reports import settle
+from seatrial.scheduler.api.slo import RAW_ALLOCATABLE, USAGE_THRESHOLDS
+from seatrial.suites.loadaware.reports import INTERVAL, settle
 
 FAST, PLAIN = "Fast CPU @ 4.00GHz", "Plain CPU @ 2.00GHz"
-COLOCATION = {"colocation-config": {"enable": True}}  # without it Koordinator's manager calculates nothing for a node
+# Without `enable` Koordinator's manager calculates nothing for a node. Its LoadAwareScheduling waits for reports.
+COLOCATION = {"colocation-config": {"enable": True, "metricReportIntervalSeconds": INTERVAL}}
 CONFIG = {
     **COLOCATION,
     "cpu-normalization-config": {
@@ -92,8 +93,11 @@ def test_pods_are_scheduled_by_the_amplified_amount(
     """A node of 16 real cores with ratio 1.5 takes two pods of 12 cores and no third.
 
     Before the ratio the second pod waits. 14 bound CPUs are real, so they count as 21 and leave no room for 4 more.
+    Thresholds of usage do not hold for the node.
     """
     cluster.add(node("n1").cpu(16).memory("64Gi"))
+    unlimited = {"metadata": {"annotations": {USAGE_THRESHOLDS: json.dumps({"usageThresholds": {"cpu": 0}})}}}
+    accepted(cluster.call("PATCH", "/api/v1/nodes/n1", unlimited), "no threshold")
     cluster.submit(pod("a").request(cpu=12, memory="1Gi"), pod("b").request(cpu=12, memory="1Gi"))
     assert cluster.reaches(lambda: bool(bound(cluster)), within=30)
     settle(cluster)

@@ -39,9 +39,10 @@ def test_no_further_victims_while_the_first_terminate(classes: Trial, expect: Ex
     """A pod with a nomination is tried again while its victim terminates; a cheaper victim elsewhere stays."""
     classes.add(node("n1").cpu(4))
     preempt_on_frozen(classes, expect, of("middle", "victim", 4), by=of("high", "high", 4))
-    classes.add(node("n2").cpu(4))
+    classes.add(node("n2").cpu(4).taint("closed"))  # an empty node without it would be taken by the pod that waits
     classes.submit(of("low", "cheaper", 4).node_name("n2"))
     expect.running("cheaper")
+    assert classes.call("PATCH", "/api/v1/nodes/n2", {"spec": {"taints": []}}).ok
     classes.add(node("n3").cpu(1))  # an event that wakes the pod
     expect.stable(seconds=15)
     assert not classes.pod("cheaper").deleting, "expected no further victim while the first one terminates"

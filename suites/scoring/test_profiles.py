@@ -24,15 +24,15 @@ def refusal(cluster: Trial, name: str) -> str:
 @pytest.mark.case("SH-001", severity="critical")
 def test_a_plugin_that_the_profile_turned_off(cluster: Trial, expect: Expect) -> None:
     """Without DefaultPreemption a high-priority pod waits, with no word of preemption; by default it preempts."""
-    cluster.add(node("n1").gpus("a10", 1))
-    cluster.submit(pod("weak").gpus(1))
+    cluster.add(node("n1").cpu(4))
+    cluster.submit(pod("weak").request(cpu=3))
     expect.running("weak")
-    cluster.submit(pod("patient").gpus(1).priority_class("system-cluster-critical").scheduler(NO_PREEMPTION))
+    cluster.submit(pod("patient").request(cpu=3).priority_class("system-cluster-critical").scheduler(NO_PREEMPTION))
     expect.pending("patient", saying="Insufficient")
     assert "preemption" not in refusal(cluster, "patient")
     expect.stable(seconds=3)
     cluster.delete("patient")
-    cluster.submit(pod("strong").gpus(1).priority_class("system-cluster-critical"))
+    cluster.submit(pod("strong").request(cpu=3).priority_class("system-cluster-critical"))
     expect.gone("weak")
     expect.bound("strong", within=90)
 
@@ -41,12 +41,12 @@ def test_a_plugin_that_the_profile_turned_off(cluster: Trial, expect: Expect) ->
 @pytest.mark.case("SH-002", severity="critical")
 def test_a_pod_of_another_scheduler_is_left_alone(cluster: Trial, expect: Expect) -> None:
     """A pod of another scheduler gets neither a node nor a condition."""
-    cluster.add(node("n1").gpus("a10", 1))
-    cluster.submit(pod("other").gpus(1).scheduler("absent-scheduler"))
+    cluster.add(node("n1").cpu(4))
+    cluster.submit(pod("other").request(cpu=3).scheduler("absent-scheduler"))
     expect.stable(seconds=3)
     assert cluster.pod("other").status.conditions == ()
     assert cluster.events("other") == []
-    cluster.submit(pod("mine").gpus(1))
+    cluster.submit(pod("mine").request(cpu=3))
     expect.bound("mine")
 
 

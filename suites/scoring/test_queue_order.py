@@ -22,18 +22,19 @@ pytestmark = [pytest.mark.needs(Capability.NODES)]
 
 @pytest.mark.feature("SCORE-4.queue")
 @pytest.mark.case("SC-140", severity="critical")
+@pytest.mark.needs(Capability.OWN_CLUSTER)  # nodes of other cases wake pods, whose backoff then begins anew
 def test_the_more_important_pod_is_first(cluster: Trial, expect: Expect) -> None:
-    """Of pods that wait for one card, the more important one gets it although it came later; equal ones by age."""
+    """Of pods that wait for one place, the more important one gets it although it came later; equal ones by age."""
     for name, value in (("top", 100), ("middle", 50), ("bottom", 1)):
         cluster.apply(priority_class(f"queue-{name}", value, preempts=False))
-    cluster.add(node("n1").gpus("a10", 1))
-    cluster.submit(given("holder").gpus(1).priority_class("queue-top"))
+    cluster.add(node("n1").cpu(4))
+    cluster.submit(given("holder").request(cpu=3).priority_class("queue-top"))
     expect.bound("holder")
-    cluster.submit(given("low").gpus(1).priority_class("queue-bottom"))
+    cluster.submit(given("low").request(cpu=3).priority_class("queue-bottom"))
     expect.pending("low")
-    cluster.submit(given("high").gpus(1).priority_class("queue-middle"))
+    cluster.submit(given("high").request(cpu=3).priority_class("queue-middle"))
     expect.pending("high")
-    cluster.submit(given("late").gpus(1).priority_class("queue-middle"))
+    cluster.submit(given("late").request(cpu=3).priority_class("queue-middle"))
     expect.pending("late")
     cluster.cluster.wait(lambda: False, within=15)
     for before, after in (("holder", "high"), ("high", "late"), ("late", "low")):

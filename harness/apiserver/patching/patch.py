@@ -357,7 +357,7 @@ def _check_order(items: list[Any], wanted: list[Any], merge_key: str) -> None:
 
 def _merge_list(old: list[Any], new: list[Any], schema: SchemaNode | None, *, sort: bool = True) -> list[Any]:
     if schema is None:
-        return _fresh(new)
+        return list(new)  # as sent, with directives: upstream drops these where there was no list before
     merge_key = schema.merge_key
     merged: list[Any]
     if not merge_key:

@@ -21,7 +21,9 @@ from seatrial.scheduler.api.podgroup import (
     gang_name,
     gang_total,
     gang_waiting_time,
+    schedule_timeout,
     topology_index,
+    topology_index_note,
 )
 from seatrial.scheduler.cache.nodeinfo import PodInfo
 from seatrial.scheduler.framework.groups import Attempt, PodGroups
@@ -149,16 +151,16 @@ class GangCache(PodGroups):
         mode, mode_note = gang_mode(annotations)
         policy, policy_note = gang_match_policy(annotations, self._args.match_policy)
         groups, groups_note = gang_groups(annotations, gang.id)
-        seconds = found.spec.schedule_timeout_seconds
         first = not gang.from_object
         gang.from_object = True
         gang.minimum = max(found.spec.min_member, 0)
-        gang.total = gang_total(annotations, gang.minimum)
+        gang.total, total_note = gang_total(annotations, gang.minimum)
         gang.mode, gang.policy = mode, policy
-        gang.wait = float(seconds) if seconds is not None and seconds > 0 else self._args.timeout
+        gang.wait, wait_note = schedule_timeout(found.spec, self._args.timeout)
         gang.created = metadata.creation_timestamp or ""
         gang.gather, gather_notes = gather_rules(annotations)
-        gang.notes = tuple(note for note in (mode_note, policy_note, groups_note, *gather_notes) if note)
+        notes = (total_note, mode_note, policy_note, wait_note, groups_note, *gather_notes)
+        gang.notes = tuple(note for note in notes if note)
         if first:
             self._join(gang, groups)  # once: a later change of the list does not move the gang (GANG-R8)
         gang.initialised = True
@@ -234,14 +236,16 @@ class GangCache(PodGroups):
             gang.notes = (note,)
             return
         annotations = metadata.annotations
-        gang.minimum, gang.total = minimum, gang_total(annotations, minimum)
+        gang.minimum = minimum
+        gang.total, total_note = gang_total(annotations, minimum)
         gang.mode, mode_note = gang_mode(annotations)
         gang.policy, policy_note = gang_match_policy(annotations, self._args.match_policy)
         gang.wait, wait_note = gang_waiting_time(annotations, self._args.timeout)
         groups, groups_note = gang_groups(annotations, gang.id)
         gang.created = metadata.creation_timestamp or ""
         gang.gather, gather_notes = gather_rules(annotations)
-        gang.notes = tuple(note for note in (mode_note, policy_note, wait_note, groups_note, *gather_notes) if note)
+        notes = (total_note, mode_note, policy_note, wait_note, groups_note, *gather_notes)
+        gang.notes = tuple(note for note in notes if note)
         self._join(gang, groups)
         gang.initialised = True
 
@@ -363,6 +367,11 @@ class GangCache(PodGroups):
         gang = self._gang_of.get(pod.metadata.uid)
         return gang.group.gathering if gang is not None and not gang.once_satisfied else ""
 
+    def notes(self, pod: Pod) -> Sequence[str]:
+        gang = self._gang_of.get(pod.metadata.uid)
+        own = topology_index_note(pod)
+        return [*(gang.notes if gang is not None else ()), *([own] if own and gang is not None else ())]
+
     def released(self, uid: str) -> None:
         gang = self._gang_of.get(uid)
         if gang is not None and gang.waiting.pop(uid, "") is None:
@@ -472,7 +481,8 @@ class GangAttempt(Attempt):
         )
         self.group.message = text
         own = f'Gang "{gang.id if gang else ""}" gets rejected due to pod is unschedulable'
-        return own, Status.unresolvable(text)
+        notes = self._cache.notes(failed.pod)
+        return "; ".join((own, *notes)), Status.unresolvable("; ".join((text, *notes)))
 
 
 def _rank(pod: Pod) -> int:

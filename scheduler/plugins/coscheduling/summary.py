@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
+from seatrial.scheduler.api.podgroup import topology_index_note
 from seatrial.scheduler.plugins.coscheduling.cache import GangCache
 from seatrial.scheduler.plugins.coscheduling.gang import Gang
 from seatrial.scheduler.plugins.coscheduling.topology.tree import NetworkTopology
@@ -32,7 +33,7 @@ def summary_of(cache: GangCache, gang: Gang) -> dict[str, Any]:
         "incomplete": cache.incomplete(group) or "",
         "lastFailure": group.message,
         "gathering": group.gathering,
-        "notes": list(gang.notes),
+        "notes": [*gang.notes, *sorted(note for pod in gang.children.values() if (note := topology_index_note(pod)))],
     }
 
 

@@ -193,6 +193,13 @@ CONDITIONS = {"status": {"conditions": [{"type": "A", "status": "0"}, {"type": "
         ),
         pytest.param(
             POD,
+            {"spec": {"tolerations": [{"key": "a"}]}},
+            {"spec": {"tolerations": [{"$patch": "delete", "key": "a"}]}},
+            {"spec": {"tolerations": [{"$patch": "delete", "key": "a"}]}},
+            id="an-atomic-list-knows-no-directives",
+        ),
+        pytest.param(
+            POD,
             {"metadata": {"finalizers": ["a", "b"]}},
             {"metadata": {"finalizers": ["b", "c"]}},
             {"metadata": {"finalizers": ["a", "b", "c"]}},

@@ -3,7 +3,7 @@
 import pytest
 
 from seatrial.scheduler.api.builders import PodBuilder, gang, pod
-from seatrial.scheduler.api.podgroup import GANG_GROUPS, GANG_MODE
+from seatrial.scheduler.api.podgroup import GANG_GROUPS, GANG_MODE, GANG_TOTAL, NETWORK_TOPOLOGY_INDEX
 from seatrial.scheduler.plugins.coscheduling.tests.gangs import GangRig, light, member
 
 
@@ -50,6 +50,7 @@ def test_a_minimum_above_the_members_is_told_with_both_numbers() -> None:
         pytest.param(
             light("a", "train", "2").annotation(GANG_GROUPS, '["x"]'), "groups", id="groups-without-namespace"
         ),
+        pytest.param(light("a", "train", "2").annotation(GANG_TOTAL, "all"), "total-number", id="total-is-no-number"),
         pytest.param(member("a", "absent"), "PodGroup default/absent does not exist", id="no-pod-group"),
     ],
 )
@@ -61,3 +62,30 @@ def test_what_is_not_understood_is_told_on_the_pod(built: PodBuilder, words: str
     others_are_bound(rig)
     assert words in rig.held("a")
     assert words in rig.message("a")
+
+
+def test_what_is_not_understood_is_told_while_the_gang_waits_for_room_and_when_it_is_bound() -> None:
+    """A timeout below 0 and an unknown mode on the PodGroup, a rank that is no number on one member."""
+    rig = GangRig()
+    rig.node("n", cpu="2")
+    rig.group(gang("train", 2).waiting_time(-5), mode="x")
+    rig.submit(member("a", "train", cpu=2).annotation(NETWORK_TOPOLOGY_INDEX, "first"), member("b", "train", cpu=2))
+    rig.run()
+    notes = [
+        "annotation gang.scheduling.koordinator.sh/mode: expected Strict or NonStrict, found 'x'; Strict is used",
+        "scheduleTimeoutSeconds: expected a number above 0, found -5; 10m0s is used",
+    ]
+    rank = (
+        "pod default/a, annotation gang.scheduling.koordinator.sh/network-topology-index: expected a whole number,"
+        " found 'first'; the pod has no rank"
+    )
+    for name in "ab":
+        assert all(note in rig.message(name) for note in notes), rig.message(name)
+    rig.node("m", cpu="2")
+    rig.clock.advance(30)
+    rig.run()
+    assert rig.placed() == ["a", "b"]
+    for name, told in (("a", [*notes, rank]), ("b", notes)):
+        found = rig.core.find(f"default/{name}")
+        assert found is not None
+        assert rig.core.notes(found) == told

@@ -43,9 +43,11 @@ def test_durations_are_written_as_go_writes_them(seconds: float, text: str) -> N
 
 
 def test_the_total_is_at_least_the_minimum() -> None:
-    assert gang_total({GANG_TOTAL: "1"}, 2) == 2
-    assert gang_total({GANG_TOTAL: "x"}, 2) == 2
-    assert gang_total({GANG_TOTAL: "5"}, 2) == 5
+    assert gang_total({GANG_TOTAL: "1"}, 2) == (2, "")
+    assert gang_total({GANG_TOTAL: "5"}, 2) == (5, "")
+    assert gang_total({GANG_TOTAL: "x"}, 2) == (
+        2, "annotation gang.scheduling.koordinator.sh/total-number: expected a whole number, found 'x'; 2 is used",
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("text", ["0", "-20s", "soon"])
