@@ -100,6 +100,21 @@ def test_what_is_left_is_divided_by_weight(cluster: Trial, expect: Expect) -> No
     assert shares(cluster, expect, 12, first, second) == (4, 8)
 
 
+@pytest.mark.feature("QUOTA-3.shared-weight")
+@pytest.mark.case("QU-132", severity="critical")
+def test_what_a_satisfied_quota_leaves_is_divided_again(cluster: Trial, expect: Expect) -> None:
+    """Three quotas of equal weight share 13 cores. One wants a single core: the others get six each, not a third."""
+    make(cluster, *(quota(named(cluster, name)).max(cpu=12).weight(cpu=1) for name in "abc"))
+    cluster.submit(*many(cluster, "a", 1), *many(cluster, "b", 10), *many(cluster, "c", 10))
+    expect.stable(seconds=2)  # all requests are known before there is anything to divide
+
+    cluster.add(node("n1").cpu(13).memory("64Gi"))
+
+    expect.bound("a-0")
+    settle(cluster)
+    assert (placed(cluster, "b-"), placed(cluster, "c-")) == (6, 6)
+
+
 @pytest.mark.feature("QUOTA-3.weight-default")
 @pytest.mark.case("QU-005", severity="normal")
 def test_the_weight_is_max_where_none_is_given(cluster: Trial, expect: Expect) -> None:
