@@ -22,6 +22,7 @@ pytestmark = [pytest.mark.needs(Capability.NODES)]
 
 @pytest.mark.feature("SCORE-4.queue")
 @pytest.mark.case("SC-140", severity="critical")
+@pytest.mark.needs(Capability.OWN_CLUSTER)  # nodes of other cases wake pods, whose backoff then begins anew
 def test_the_more_important_pod_is_first(cluster: Trial, expect: Expect) -> None:
     """Of pods that wait for one place, the more important one gets it although it came later; equal ones by age."""
     for name, value in (("top", 100), ("middle", 50), ("bottom", 1)):

@@ -31,10 +31,11 @@ RBAC = "/apis/rbac.authorization.k8s.io/v1"
 DEFAULT = "/api/v1/namespaces/default"
 SUITES = ("allocation/test_gpu.py", "allocation/test_reservations.py", "preemption/test_priority.py", "gang",
           "scoring/test_node_resources.py")  # fmt: skip
-# Cards, faults, reservations, preemption with a budget, gangs, volumes.
+# Cards, faults, reservations, preemption with a budget, gangs, volumes, resize.
 CHOSEN = (
     "whole_gpu or share_by_percent or unhealthy_card or held_for_its_owner or cards_are_held or a_budget_protects"
-    " or status_of_a_pod_group or roles_in_one or volume_keeps or has_one_pod"
+    " or status_of_a_pod_group or roles_in_one or volume_keeps or has_one_pod or resized_pod"
+    " or names_the_owners"
 )
 _case = msgspec.json.Decoder(Case).decode
 
