@@ -52,7 +52,7 @@ def with_local_storage() -> PodBuilder:
 
 def evicted(cluster: Trial, *, at_least: int) -> set[str]:
     """The apps of which pods are migrated."""
-    assert cluster.cluster.wait(lambda: len(jobs(cluster)) >= at_least, within=20), jobs(cluster)
+    assert cluster.reaches(lambda: len(jobs(cluster)) >= at_least, within=20), jobs(cluster)
     cluster.cluster.wait(lambda: False, within=2)
     return {job.spec.pod_ref.name.rsplit("-", 2)[0] for job in jobs(cluster)}
 
@@ -158,9 +158,9 @@ def test_each_round_has_its_caps_anew(cluster: Trial, start_descheduler: StartDe
     cluster.cluster.wait(lambda: False, within=3)
     start_descheduler(OLD, migration={"objectLimiters": OFF}, deschedulingInterval="5s", maxNoOfPodsToEvictTotal=1)
 
-    assert cluster.cluster.wait(lambda: bool(jobs(cluster)), within=10)
+    assert cluster.reaches(lambda: bool(jobs(cluster)), within=10)
     assert len(jobs(cluster)) == 1
-    assert cluster.cluster.wait(lambda: len(jobs(cluster)) >= 3, within=30), jobs(cluster)
+    assert cluster.reaches(lambda: len(jobs(cluster)) >= 3, within=30), jobs(cluster)
 
 
 def hot_node(cluster: Trial, fill: Callable[[], None], *cold: str) -> None:
@@ -197,7 +197,7 @@ def test_the_pod_that_covers_the_excess_goes_first(
     hot_node(cluster, fill, "n2", "n3")
     start_descheduler({"LowNodeLoad": LOAD})
 
-    assert cluster.cluster.wait(lambda: bool(jobs(cluster)), within=60), cluster.timeline()
+    assert cluster.reaches(lambda: bool(jobs(cluster)), within=60), cluster.timeline()
     cluster.cluster.wait(lambda: False, within=30)
     assert evicted(cluster, at_least=1) == {"much"}
     assert len(running(cluster, "little")) == 6

@@ -53,7 +53,7 @@ def kruise(cluster: Trial) -> Iterator[None]:
         if cluster.call("POST", DEFINITIONS, definition(kind)).code == 201:
             made.append(f"{DEFINITIONS}/{plural}.{GROUP}")
         path = f"/apis/{GROUP}/{version}/{plural}"
-        assert cluster.cluster.wait(lambda path=path: cluster.call("GET", path).code == 200, within=15), path  # type: ignore[misc]
+        assert cluster.reaches(lambda path=path: cluster.call("GET", path).code == 200, within=15), path  # type: ignore[misc]
     yield
     for path in made:
         cluster.call("DELETE", path)
@@ -85,7 +85,7 @@ def fill(cluster: Trial, owner: dict[str, Any], names: list[str]) -> None:
     def all_run() -> bool:
         return {*names} <= {found.metadata.name for found in running(cluster, owner["name"])}
 
-    assert cluster.cluster.wait(all_run, within=60), cluster.timeline()
+    assert cluster.reaches(all_run, within=60), cluster.timeline()
 
 
 @pytest.mark.usefixtures("kruise")
@@ -105,11 +105,11 @@ def test_a_workload_of_kruise_keeps_its_budget(cluster: Trial, start_descheduler
     cluster.cluster.wait(lambda: False, within=2)
     start_descheduler({"PodLifeTime": {"maxPodLifeTimeSeconds": 1}}, migration=limits, deschedulingInterval="1h")
 
-    assert cluster.cluster.wait(lambda: len(running(cluster, "web")) == 7, within=30), cluster.timeline()
+    assert cluster.reaches(lambda: len(running(cluster, "web")) == 7, within=30), cluster.timeline()
     cluster.cluster.wait(lambda: False, within=20)
     assert len(running(cluster, "web")) == 7
     fill(cluster, owner, [f"new-{number}" for number in range(3)])
-    assert cluster.cluster.wait(lambda: len(running(cluster, "web")) == 7, within=30), cluster.timeline()
+    assert cluster.reaches(lambda: len(running(cluster, "web")) == 7, within=30), cluster.timeline()
     cluster.cluster.wait(lambda: False, within=20)
     assert sorted(found.metadata.name.split("-")[0] for found in running(cluster, "web")) == ["new"] * 3 + ["old"] * 4
     assert len(jobs(cluster)) == 10

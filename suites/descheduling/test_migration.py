@@ -155,7 +155,7 @@ def test_a_pod_stays_when_no_place_can_be_reserved(
         "Failed", "Timeout", "Abort job caused by timeout",
     )  # fmt: skip
     assert (cluster.pod(name).metadata.uid, cluster.pod(name).deleting) == (uid, False)
-    assert cluster.cluster.wait(lambda: cluster.reservation(done.reservation_name) is None, within=10)
+    assert cluster.reaches(lambda: cluster.reservation(done.reservation_name) is None, within=10)
     assert "Unschedulable" in [event.reason for event in cluster.events("move", namespace="default")]
 
 
@@ -235,7 +235,7 @@ def test_a_budget_holds_an_eviction_back(cluster: Trial, start_descheduler: Star
         found = job(cluster, "move").status.condition("Eviction")
         return found is not None and found.reason == "FailedEvict" and "budget" in found.message
 
-    assert cluster.cluster.wait(refused, within=30), job(cluster, "move").status
+    assert cluster.reaches(refused, within=30), job(cluster, "move").status
     assert not cluster.pod(name).deleting
     path = f"/apis/policy/v1/namespaces/{cluster.name}/poddisruptionbudgets/keep"
     cluster.call("PATCH", path, {"spec": {"minAvailable": 2}})
@@ -289,7 +289,7 @@ def test_one_pod_of_a_workload_at_a_time(cluster: Trial, start_descheduler: Star
         fewest = min(fewest, len(alive))
         return all(not job.open for job in jobs(cluster))
 
-    assert cluster.cluster.wait(all_done, within=300), [job.status for job in jobs(cluster)]
+    assert cluster.reaches(all_done, within=300), [job.status for job in jobs(cluster)]
     assert {job.status.phase for job in jobs(cluster)} == {"Succeeded"}
     assert fewest == 5
 
@@ -302,7 +302,7 @@ def order_of_ends(cluster: Trial, count: int) -> list[str]:
         order.extend(one.name for one in jobs(cluster) if not one.open and one.name not in order)
         return len(order) == count
 
-    assert cluster.cluster.wait(all_done, within=60), [one.status for one in jobs(cluster)]
+    assert cluster.reaches(all_done, within=60), [one.status for one in jobs(cluster)]
     return order
 
 
@@ -424,7 +424,7 @@ def test_only_so_many_pods_migrate(
         seen = max(seen, len(counted))
         return all(not job.open for job in jobs(cluster))
 
-    assert cluster.cluster.wait(all_done, within=300), [job.status for job in jobs(cluster)]
+    assert cluster.reaches(all_done, within=300), [job.status for job in jobs(cluster)]
     assert {job.status.phase for job in jobs(cluster)} == {"Succeeded"}
     assert seen == most
 
@@ -451,9 +451,9 @@ def test_evictions_of_one_object_are_spread_in_time(
     def gone() -> int:
         return sum(cluster.find(name) is None for name in names)
 
-    assert cluster.cluster.wait(lambda: gone() == 1, within=45)
+    assert cluster.reaches(lambda: gone() == 1, within=45)
     assert not cluster.cluster.wait(lambda: gone() == 2, within=45)
-    assert cluster.cluster.wait(lambda: gone() == 2, within=40)
+    assert cluster.reaches(lambda: gone() == 2, within=40)
 
 
 @pytest.mark.feature("MIG-3.bare-pods")
@@ -463,7 +463,7 @@ def test_pods_without_a_controller(cluster: Trial, start_descheduler: StartDesch
     """A pod that nothing would make again is evicted only with evictAllBarePods."""
     with_nodes(cluster, "n1", "n2")
     cluster.submit(pod("bare").request(cpu=1))
-    assert cluster.cluster.wait(lambda: cluster.pod("bare").status.phase == "Running", within=30)
+    assert cluster.reaches(lambda: cluster.pod("bare").status.phase == "Running", within=30)
     start_descheduler({}, migration={"evictAllBarePods": allowed})
 
     migrate(cluster, "move", "bare", mode="EvictDirectly")
@@ -475,7 +475,7 @@ def test_pods_without_a_controller(cluster: Trial, start_descheduler: StartDesch
 
 def job_reservation(cluster: Trial, name: str) -> str:
     """The name of the job's reservation, once there is one."""
-    assert cluster.cluster.wait(lambda: bool(job(cluster, name).reservation_name), within=30), job(cluster, name)
+    assert cluster.reaches(lambda: bool(job(cluster, name).reservation_name), within=30), job(cluster, name)
     return job(cluster, name).reservation_name
 
 

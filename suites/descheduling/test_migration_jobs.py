@@ -42,9 +42,7 @@ def test_a_deleted_job_takes_its_reservation_with_it(cluster: Trial, start_desch
 
     assert cluster.call("DELETE", f"{JOBS_PATH}/move").ok
 
-    assert cluster.cluster.wait(lambda: cluster.call("GET", path).code == 404, within=30), (
-        "the reservation is still there"
-    )
+    assert cluster.reaches(lambda: cluster.call("GET", path).code == 404, within=30), "the reservation is still there"
     assert not cluster.pod(name).deleting
 
 
@@ -55,7 +53,7 @@ def reservation_path(cluster: Trial, name: str) -> str:
         found = job(cluster, name).status.condition("ReservationScheduled")
         return found is not None and found.status == "True"
 
-    assert cluster.cluster.wait(placed, within=60), job(cluster, name).status
+    assert cluster.reaches(placed, within=60), job(cluster, name).status
     return f"{RESERVATIONS_PATH}/{job(cluster, name).reservation_name}"
 
 
@@ -75,7 +73,7 @@ def test_a_pod_has_one_job_at_a_time(cluster: Trial, start_descheduler: StartDes
         {}, migration={"maxMigratingPerWorkload": 2, "maxUnavailablePerWorkload": 2, "objectLimiters": OFF}
     )
     migrate(cluster, "first", name, mode="EvictDirectly")
-    assert cluster.cluster.wait(lambda: runs(cluster, "first"), within=60), job(cluster, "first").status
+    assert cluster.reaches(lambda: runs(cluster, "first"), within=60), job(cluster, "first").status
 
     migrate(cluster, "second", name, mode="EvictDirectly")
 
@@ -102,7 +100,7 @@ def test_a_percentage_of_replicas_is_rounded_down(cluster: Trial, start_deschedu
     def running_jobs() -> list[str]:
         return [found.name for found in jobs(cluster) if found.status.phase == "Running"]
 
-    assert cluster.cluster.wait(lambda: bool(running_jobs()), within=60)
+    assert cluster.reaches(lambda: bool(running_jobs()), within=60)
     cluster.cluster.wait(lambda: len(running_jobs()) > 1, within=5)
     running = running_jobs()
     assert len(running) == 1, f"30 % of five replicas are one: expected one running job, found {running}"
@@ -197,7 +195,7 @@ def test_the_delete_options_of_a_job_are_those_of_its_eviction(
     def evicting() -> bool:
         return job(cluster, "try").status.condition("Eviction") is not None
 
-    assert cluster.cluster.wait(evicting, within=30), job(cluster, "try").status
+    assert cluster.reaches(evicting, within=30), job(cluster, "try").status
     expect.stable(seconds=5)
     assert not cluster.pod(name).deleting
     assert job(cluster, "try").open
@@ -218,7 +216,7 @@ def test_a_pod_decides_how_it_is_evicted(cluster: Trial, start_descheduler: Star
         found = cluster.find(name)
         return found is not None and SOFT_EVICTION in found.metadata.annotations
 
-    assert cluster.cluster.wait(asked, within=30), job(cluster, "ask").status
+    assert cluster.reaches(asked, within=30), job(cluster, "ask").status
     assert not cluster.pod(name).deleting
 
 
@@ -234,7 +232,7 @@ def test_an_old_job_is_removed(cluster: Trial, start_descheduler: StartDeschedul
     assert ended(cluster, "move").status.phase == "Succeeded"
 
     assert not cluster.cluster.wait(lambda: gone(cluster, "move"), within=300), "the job went before its time"
-    assert cluster.cluster.wait(lambda: gone(cluster, "move"), within=150), "the job is still there"
+    assert cluster.reaches(lambda: gone(cluster, "move"), within=150), "the job is still there"
 
 
 def gone(cluster: Trial, name: str) -> bool:
@@ -256,7 +254,7 @@ def test_a_migration_ends_when_the_new_pod_is_ready(cluster: Trial, start_desche
         met = [condition for condition in job(cluster, "move").status.conditions if condition.type == "BoundPodReady"]
         return bool(met) and met[0].status == "False"
 
-    assert cluster.cluster.wait(waits, within=30), job(cluster, "move")
+    assert cluster.reaches(waits, within=30), job(cluster, "move")
     cluster.cluster.wait(lambda: False, within=8)
 
     assert job(cluster, "move").status.phase == "Running"

@@ -41,9 +41,9 @@ def test_the_profile_of_v0_6_evicts_by_migration_jobs(cluster: Trial, start_desc
     cluster.cluster.wait(lambda: False, within=2)
     start_descheduler(OLD, base=MANIFESTS / "v0.6/config/descheduler.config.yaml")
 
-    assert cluster.cluster.wait(lambda: bool(jobs(cluster)), within=15), cluster.timeline()
+    assert cluster.reaches(lambda: bool(jobs(cluster)), within=15), cluster.timeline()
     assert {(one.spec.mode, go_duration(one.spec.ttl or "")) for one in jobs(cluster)} == {("ReservationFirst", 300.0)}
-    moved = cluster.cluster.wait(lambda: any(one.status.phase == "Succeeded" for one in jobs(cluster)), within=60)
+    moved = cluster.reaches(lambda: any(one.status.phase == "Succeeded" for one in jobs(cluster)), within=60)
     assert moved, [(one.spec.pod_ref.name, one.status) for one in jobs(cluster)]
 
 
@@ -62,7 +62,7 @@ def test_the_caps_and_namespaces_of_v0_7(cluster: Trial, start_descheduler: Star
         migration={"namespaces": {"include": [cluster.name]}},
     )  # fmt: skip
 
-    assert cluster.cluster.wait(lambda: len(jobs(cluster)) == 10, within=15), jobs(cluster)
+    assert cluster.reaches(lambda: len(jobs(cluster)) == 10, within=15), jobs(cluster)
     most = 0
 
     def one_moved() -> bool:
@@ -71,7 +71,7 @@ def test_the_caps_and_namespaces_of_v0_7(cluster: Trial, start_descheduler: Star
         most = max(most, sum(one.running and one.spec.pod_ref.uid in here for one in jobs(cluster)))
         return any(one.status.phase == "Succeeded" for one in jobs(cluster))
 
-    assert cluster.cluster.wait(one_moved, within=60), jobs(cluster)
+    assert cluster.reaches(one_moved, within=60), jobs(cluster)
     assert most == 1
 
 
@@ -112,7 +112,7 @@ def test_the_arbiter_of_v1_4(cluster: Trial, start_descheduler: StartDescheduler
         most = max(most, sum(one.running for one in jobs(cluster)))
         return all(not one.open for one in jobs(cluster))
 
-    assert cluster.cluster.wait(done, within=2 * MINUTES), [one.status for one in jobs(cluster)]
+    assert cluster.reaches(done, within=2 * MINUTES), [one.status for one in jobs(cluster)]
     assert {one.status.phase for one in jobs(cluster)} == {"Succeeded"}
     assert (fewest, most) == (3, 1)
 
@@ -129,8 +129,8 @@ def test_the_rescheduling_of_v1_6(cluster: Trial, start_descheduler: StartDesche
 
     cluster.cluster.wait(lambda: False, within=9 * MINUTES)
     assert jobs(cluster) == []
-    assert cluster.cluster.wait(lambda: bool(jobs(cluster)), within=3 * MINUTES)
-    assert cluster.cluster.wait(lambda: len(on(cluster, "web", "n1")) == 4, within=5 * MINUTES), cluster.timeline()
+    assert cluster.reaches(lambda: bool(jobs(cluster)), within=3 * MINUTES)
+    assert cluster.reaches(lambda: len(on(cluster, "web", "n1")) == 4, within=5 * MINUTES), cluster.timeline()
     reason = jobs(cluster)[0].metadata.annotations["koordinator.sh/evict-reason"]
     assert "prod cpu usage(62.50%)>threshold(50.00%)" in reason
 

@@ -62,7 +62,7 @@ def reports(cluster: Trial, *names: str) -> None:
     def arrived() -> bool:
         return all(report_of(cluster, name).get("updateTime") not in {None, old} for name, old in before.items())
 
-    assert cluster.cluster.wait(arrived, within=REPORT + 15), before
+    assert cluster.reaches(arrived, within=REPORT + 15), before
 
 
 @pytest.mark.feature("DES-3.cools")
@@ -74,7 +74,7 @@ def test_a_hot_node_cools(cluster: Trial, start_descheduler: StartDescheduler) -
 
     start_descheduler({"LowNodeLoad": LOAD}, migration=TWO_AT_ONCE)
 
-    assert cluster.cluster.wait(lambda: len(on(cluster, "web", "n1")) == 4, within=2 * MINUTES), cluster.timeline()
+    assert cluster.reaches(lambda: len(on(cluster, "web", "n1")) == 4, within=2 * MINUTES), cluster.timeline()
     cluster.cluster.wait(lambda: False, within=2 * MINUTES)
     assert len(on(cluster, "web", "n1")) == 4
     done = jobs(cluster)
@@ -100,7 +100,7 @@ def test_a_workload_keeps_its_budget_while_its_node_cools(cluster: Trial, start_
         fewest = min(fewest, len(running(cluster, "web")))
         return len(on(cluster, "web", "n1")) == 4
 
-    assert cluster.cluster.wait(cooled, within=4 * MINUTES), cluster.timeline()
+    assert cluster.reaches(cooled, within=4 * MINUTES), cluster.timeline()
     assert fewest == 6
 
 
@@ -148,7 +148,7 @@ def test_a_spike_is_waited_out(cluster: Trial, start_descheduler: StartDeschedul
     start_descheduler({"LowNodeLoad": {**LOAD, "anomalyCondition": condition}})
 
     assert not cluster.cluster.wait(lambda: bool(jobs(cluster)), within=45)
-    assert cluster.cluster.wait(lambda: bool(jobs(cluster)), within=25)
+    assert cluster.reaches(lambda: bool(jobs(cluster)), within=25)
 
 
 @pytest.mark.feature("DES-3.prod-thresholds")
@@ -173,7 +173,7 @@ def test_only_prod_pods_leave_a_node_with_hot_prod(cluster: Trial, start_desched
             "prodLowThresholds": {"cpu": 20}, "prodHighThresholds": {"cpu": 40}}  # fmt: skip
     start_descheduler({"LowNodeLoad": args})
 
-    assert cluster.cluster.wait(lambda: len(on(cluster, "prod", "n1")) == 3, within=MINUTES), cluster.timeline()
+    assert cluster.reaches(lambda: len(on(cluster, "prod", "n1")) == 3, within=MINUTES), cluster.timeline()
     cluster.cluster.wait(lambda: False, within=MINUTES)
     assert (len(on(cluster, "prod", "n1")), len(on(cluster, "batch", "n1"))) == (3, 3)
     assert "prod cpu usage(50.00%)>threshold(40.00%)" in jobs(cluster)[0].metadata.annotations[
@@ -201,7 +201,7 @@ def test_the_cheapest_pod_goes_first(cluster: Trial, start_descheduler: StartDes
         migration={"skipCheckExpectedReplicas": True},
     )
 
-    assert cluster.cluster.wait(lambda: len(on(cluster, "free", "n1")) == 1, within=MINUTES), cluster.timeline()
+    assert cluster.reaches(lambda: len(on(cluster, "free", "n1")) == 1, within=MINUTES), cluster.timeline()
     cluster.cluster.wait(lambda: False, within=30)
     assert [len(on(cluster, band, "n1")) for band in ("prod", "batch", "free")] == [2, 2, 1]
 
@@ -219,7 +219,7 @@ def test_a_node_that_becomes_hot_later_cools(cluster: Trial, start_descheduler: 
     for found in running(cluster, "web"):
         use(cluster, found, cpu="2", memory="1Gi")
 
-    assert cluster.cluster.wait(lambda: bool(jobs(cluster)), within=2 * REPORT)
+    assert cluster.reaches(lambda: bool(jobs(cluster)), within=2 * REPORT)
 
 
 @pytest.mark.feature("DES-2.caps")
@@ -245,7 +245,7 @@ def test_caps_of_a_round_hold(
         {"PodLifeTime": {"maxPodLifeTimeSeconds": 1}}, migration=limits, deschedulingInterval="1h", **caps
     )
 
-    assert cluster.cluster.wait(lambda: len(jobs(cluster)) >= most, within=15), jobs(cluster)
+    assert cluster.reaches(lambda: len(jobs(cluster)) >= most, within=15), jobs(cluster)
     cluster.cluster.wait(lambda: False, within=2)
     assert len(jobs(cluster)) == most
 
@@ -293,7 +293,10 @@ def test_namespaces_are_tried_one_by_one(
     own = {kind: [name.format(own=cluster.name) for name in names] for kind, names in namespaces.items()}
     start_descheduler({"PodLifeTime": {"maxPodLifeTimeSeconds": 1}}, migration={"namespaces": own})
 
-    assert cluster.cluster.wait(lambda: bool(jobs(cluster)), within=15 if evicted else 4) == evicted
+    if evicted:
+        assert cluster.reaches(lambda: bool(jobs(cluster)), within=15)
+    else:
+        assert not cluster.cluster.wait(lambda: bool(jobs(cluster)), within=4)
 
 
 @pytest.mark.feature("DES-2.workloads")
@@ -316,7 +319,7 @@ def test_a_workload_loses_no_more_than_it_may(cluster: Trial, start_descheduler:
         found = jobs(cluster)
         return len(found) == 10 and all(not job.open for job in found)
 
-    assert cluster.cluster.wait(all_done, within=4 * MINUTES), [job.status for job in jobs(cluster)]
+    assert cluster.reaches(all_done, within=4 * MINUTES), [job.status for job in jobs(cluster)]
     assert fewest == 8
 
 
@@ -338,7 +341,7 @@ def test_evictions_are_spread_by_their_rate(cluster: Trial, start_descheduler: S
 
     cluster.cluster.wait(lambda: False, within=12)
     assert 3 <= left() <= 4
-    assert cluster.cluster.wait(lambda: left() == 0, within=40), left()
+    assert cluster.reaches(lambda: left() == 0, within=40), left()
 
 
 @pytest.mark.feature("DES-1.dry-run")
@@ -374,7 +377,7 @@ def test_a_taint_starts_a_round(cluster: Trial, start_descheduler: StartDeschedu
     taint = {"key": "maintenance", "value": "soon", "effect": "NoSchedule"}
     cluster.call("PATCH", "/api/v1/nodes/n1", {"spec": {"taints": [taint]}})
 
-    assert cluster.cluster.wait(lambda: len(jobs(cluster)) == 3, within=15), jobs(cluster)
+    assert cluster.reaches(lambda: len(jobs(cluster)) == 3, within=15), jobs(cluster)
 
 
 @pytest.mark.feature("DES-1.evictor")
@@ -390,11 +393,34 @@ def test_another_evictor(cluster: Trial, start_descheduler: StartDescheduler) ->
         {"PodLifeTime": {"maxPodLifeTimeSeconds": 1}}, evictor="DefaultEvictor", deschedulingInterval="1h"
     )
 
-    assert cluster.cluster.wait(
+    assert cluster.reaches(
         lambda: not old & {found.metadata.uid for found in running(cluster, "web")}, within=30
     ), cluster.timeline()  # fmt: skip
     assert jobs(cluster) == []
     wait_running(cluster, "web", 3)
+
+
+@pytest.mark.feature("DES-1.evictor")
+@pytest.mark.case("DC-097", severity="normal")
+def test_another_evictor_has_arguments_of_its_own(cluster: Trial, start_descheduler: StartDescheduler) -> None:
+    """DefaultEvictor with minReplicas 4: pods of a workload of five are evicted, and none of a workload of three."""
+    with_nodes(cluster, "n1", "n2")
+    counts = {"few": 3, "many": 5}
+    for name, count in counts.items():
+        deployment(cluster, name, count, like=pod("x").request(cpu=1))
+    old = {name: {found.metadata.uid for found in wait_running(cluster, name, counts[name])} for name in counts}
+    cluster.cluster.wait(lambda: False, within=3)
+
+    start_descheduler(
+        {"PodLifeTime": {"maxPodLifeTimeSeconds": 1}}, evictor="DefaultEvictor", evictor_args={"minReplicas": 4},
+        deschedulingInterval="1h",
+    )  # fmt: skip
+
+    def left(name: str) -> set[str]:
+        return old[name] & {found.metadata.uid for found in cluster.pods() if not found.deleting}
+
+    assert cluster.reaches(lambda: not left("many"), within=30), cluster.timeline()
+    assert left("few") == old["few"]
 
 
 @pytest.mark.feature("DES-1.strategies")
@@ -410,7 +436,7 @@ def test_duplicates_are_spread(cluster: Trial, start_descheduler: StartDeschedul
 
     start_descheduler({"RemoveDuplicates": {}}, migration={"objectLimiters": OFF})
 
-    assert cluster.cluster.wait(lambda: len(on(cluster, "web", "n2")) == 2, within=60), cluster.timeline()
+    assert cluster.reaches(lambda: len(on(cluster, "web", "n2")) == 2, within=60), cluster.timeline()
     cluster.cluster.wait(lambda: False, within=30)
     assert (len(on(cluster, "web", "n1")), len(on(cluster, "web", "n2"))) == (2, 2)
 
@@ -461,7 +487,7 @@ def test_strategies_move_what_they_say(
     limits = {"objectLimiters": OFF, "maxUnavailablePerWorkload": 3, "maxMigratingPerWorkload": 3}
     start_descheduler({strategy: args}, migration=limits)
 
-    assert cluster.cluster.wait(lambda: len(on(cluster, "web", "n2")) == moved, within=2 * MINUTES), cluster.timeline()
+    assert cluster.reaches(lambda: len(on(cluster, "web", "n2")) == moved, within=2 * MINUTES), cluster.timeline()
     cluster.cluster.wait(lambda: False, within=30)
     assert (len(on(cluster, "web", "n1")), len(on(cluster, "web", "n2"))) == (6 - moved, moved)
 
@@ -485,10 +511,10 @@ def test_the_last_pod_of_a_node_is_scaled_down_first(cluster: Trial, start_desch
     def ranked() -> bool:
         return all(DELETION_COST in one.metadata.annotations for one in running(cluster, "web"))
 
-    assert cluster.cluster.wait(ranked, within=15)
+    assert cluster.reaches(ranked, within=15)
     cluster.call("PATCH", path, {"spec": {"replicas": 3}})
 
-    assert cluster.cluster.wait(lambda: len(running(cluster, "web")) == 3, within=15)
+    assert cluster.reaches(lambda: len(running(cluster, "web")) == 3, within=15)
     assert (len(on(cluster, "web", "n1")), len(on(cluster, "web", "n2"))) == (3, 0)
 
 
@@ -508,7 +534,7 @@ def test_protected_pods_stay(cluster: Trial, start_descheduler: StartDescheduler
     cluster.cluster.wait(lambda: False, within=3)
 
     start_descheduler({"PodLifeTime": {"maxPodLifeTimeSeconds": 1}}, migration=ALL_AT_ONCE, deschedulingInterval="1h")
-    assert cluster.cluster.wait(lambda: len(jobs(cluster)) >= 3, within=15), jobs(cluster)
+    assert cluster.reaches(lambda: len(jobs(cluster)) >= 3, within=15), jobs(cluster)
     cluster.cluster.wait(lambda: False, within=2)
 
     assert {job.spec.pod_ref.name.split("-")[0] for job in jobs(cluster)} == {"web"}

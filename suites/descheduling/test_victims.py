@@ -30,7 +30,7 @@ def test_no_pod_leaves_for_a_node_that_cannot_take_it(cluster: Trial, start_desc
     hot_node(cluster, pods=5, like=pod("x").request(cpu=3, memory="1Gi"), uses={"cpu": "3", "memory": "1Gi"})
     for name in ("n2", "n3"):
         cluster.submit(pod(f"filler-{name}").request(cpu=14).node_name(name))
-    assert cluster.cluster.wait(lambda: cluster.pod("filler-n3").status.phase == "Running", within=30)
+    assert cluster.reaches(lambda: cluster.pod("filler-n3").status.phase == "Running", within=30)
 
     start_descheduler({"LowNodeLoad": LOAD}, migration=TWO_AT_ONCE)
 
@@ -57,7 +57,7 @@ def test_a_round_moves_no_more_than_the_cold_nodes_take(cluster: Trial, start_de
 
     start_descheduler({"LowNodeLoad": {**LOAD, "nodeFit": False}}, migration=TWO_AT_ONCE, deschedulingInterval="1h")
 
-    assert cluster.cluster.wait(lambda: len(jobs(cluster)) >= 3, within=MINUTES), cluster.timeline()
+    assert cluster.reaches(lambda: len(jobs(cluster)) >= 3, within=MINUTES), cluster.timeline()
     cluster.cluster.wait(lambda: False, within=5)
     assert len(jobs(cluster)) == 3
 
@@ -87,7 +87,7 @@ def test_of_equal_pods_cost_and_age_decide(
 
     start_descheduler({"LowNodeLoad": {**LOAD, "highThresholds": {"cpu": 70}}}, migration=TWO_AT_ONCE)
 
-    assert cluster.cluster.wait(lambda: bool(jobs(cluster)), within=MINUTES), cluster.timeline()
+    assert cluster.reaches(lambda: bool(jobs(cluster)), within=MINUTES), cluster.timeline()
     assert apps_of_jobs(cluster) == {goes}
 
 
@@ -132,7 +132,7 @@ def check_old(cluster: Trial, start_descheduler: StartDescheduler, *, selector: 
     cluster.cluster.wait(lambda: False, within=2)
     settings = {"nodeSelector": selector} if selector else {}
     start_descheduler(OLD, migration={**TWO_AT_ONCE, **migration}, deschedulingInterval="1h", **settings)
-    assert cluster.cluster.wait(lambda: "web" in apps_of_jobs(cluster), within=15), jobs(cluster)
+    assert cluster.reaches(lambda: "web" in apps_of_jobs(cluster), within=15), jobs(cluster)
     cluster.cluster.wait(lambda: False, within=2)
 
 
@@ -165,7 +165,7 @@ def test_protected_pods_stay(
         if protects == "mirror":
             kept.annotation("kubernetes.io/config.mirror", "x").node_name("n1")  # kubelet makes these on its own node
         cluster.submit(kept)
-        assert cluster.cluster.wait(lambda: cluster.pod("kept").status.phase == "Running", within=30)
+        assert cluster.reaches(lambda: cluster.pod("kept").status.phase == "Running", within=30)
     else:
         deployment(cluster, "kept", 4, like=kept)
         wait_running(cluster, "kept", 4)

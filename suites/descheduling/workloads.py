@@ -96,7 +96,7 @@ def running(cluster: Trial, app: str) -> list[Pod]:
 
 
 def wait_running(cluster: Trial, app: str, count: int, *, within: float = 60.0) -> list[Pod]:
-    assert cluster.cluster.wait(lambda: len(running(cluster, app)) == count, within=within), (
+    assert cluster.reaches(lambda: len(running(cluster, app)) == count, within=within), (
         f"expected {count} running pods of {app}\n{cluster.timeline()}"
     )
     return running(cluster, app)
@@ -147,7 +147,7 @@ def jobs(cluster: Trial) -> list[PodMigrationJob]:
 
 def ended(cluster: Trial, name: str, *, within: float = 120.0) -> PodMigrationJob:
     """The job once it has ended."""
-    assert cluster.cluster.wait(lambda: not job(cluster, name).open, within=within), (
+    assert cluster.reaches(lambda: not job(cluster, name).open, within=within), (
         f"expected job {name} to end within {within:g} s, it is {job(cluster, name).status}\n{cluster.timeline()}"
     )
     return job(cluster, name)

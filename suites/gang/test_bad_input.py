@@ -105,5 +105,5 @@ def test_a_minimum_of_zero_places_pods_one_by_one(cluster: Trial, expect: Expect
 
     cluster.submit(*workers("train", 3))
 
-    assert cluster.cluster.wait(lambda: len(bound(cluster)) == 2, within=30), cluster.timeline()
+    assert cluster.reaches(lambda: len(bound(cluster)) == 2, within=30), cluster.timeline()
     expect.stable(seconds=5)

@@ -61,7 +61,7 @@ def test_two_gangs_that_each_fit_alone_do_not_deadlock(cluster: Trial, expect: E
     cluster.apply(gang("a", 3), gang("b", 3))
     for worker, other in zip(workers("a", 3), workers("b", 3), strict=True):
         cluster.submit(worker, other)
-    assert cluster.cluster.wait(lambda: len(bound(cluster)) == 3, within=30), cluster.timeline()
+    assert cluster.reaches(lambda: len(bound(cluster)) == 3, within=30), cluster.timeline()
     first = bound(cluster)[0][0]
     assert bound(cluster) == names(first, 3)
     expect.stable(seconds=5)
@@ -78,7 +78,7 @@ def test_more_members_than_the_minimum(cluster: Trial, expect: Expect) -> None:
     cluster.add(node("n1").cards(3))
     cluster.apply(gang("train", 2))
     cluster.submit(*workers("train", 4))
-    assert cluster.cluster.wait(lambda: len(bound(cluster)) == 3, within=30), cluster.timeline()
+    assert cluster.reaches(lambda: len(bound(cluster)) == 3, within=30), cluster.timeline()
     expect.stable(seconds=3)
 
     cluster.add(node("n2").cards(1))
@@ -131,9 +131,9 @@ def test_the_status_of_a_pod_group(cluster: Trial, expect: Expect) -> None:
     expect.running(*names("train", 2))
     cluster.submit(*workers("large", 2))
 
-    assert cluster.cluster.wait(lambda: status(cluster).get("phase") == "Running", within=30), status(cluster)
+    assert cluster.reaches(lambda: status(cluster).get("phase") == "Running", within=30), status(cluster)
     assert (status(cluster).get("scheduled"), status(cluster).get("running")) == (2, 2)
-    assert cluster.cluster.wait(lambda: status(cluster, "large").get("phase") == "Scheduling", within=30)
+    assert cluster.reaches(lambda: status(cluster, "large").get("phase") == "Scheduling", within=30)
     assert not status(cluster, "large").get("scheduled")
 
 

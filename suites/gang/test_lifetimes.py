@@ -91,7 +91,7 @@ def test_a_member_that_ended_is_no_member(cluster: Trial, expect: Expect) -> Non
 
     expect.pending("train-2", saying="child pod not collect enough")
 
-    assert cluster.cluster.wait(lambda: status(cluster).get("phase") == "Finished", within=30), status(cluster)
+    assert cluster.reaches(lambda: status(cluster).get("phase") == "Finished", within=30), status(cluster)
 
 
 @pytest.mark.feature("GANG-1.all-or-nothing", "QUOTA-1.max-bound")

@@ -71,7 +71,7 @@ def test_a_later_list_of_groups_does_not_move_a_gang(cluster: Trial, expect: Exp
     """The list of a known PodGroup is changed to name a gang that does not exist: its members start."""
     cluster.add(node("n1").cards(4))
     cluster.apply(gang("train", 2))
-    assert cluster.cluster.wait(lambda: bool(status(cluster, "train").get("phase")), within=30), "no status was written"
+    assert cluster.reaches(lambda: bool(status(cluster, "train").get("phase")), within=30), "no status was written"
     listed = orjson.dumps([f"{cluster.name}/train", f"{cluster.name}/absent"]).decode()
     patch = {"metadata": {"annotations": {GANG_GROUPS: listed}}}
     assert cluster.call("PATCH", cluster.path("PodGroup", "train"), patch).ok

@@ -43,7 +43,7 @@ def test_each_member_has_a_waiting_time_of_its_own(cluster: Trial, expect: Expec
     expect.stable(seconds=5)
     assert bound(cluster) == []
 
-    assert cluster.cluster.wait(lambda: len(bound(cluster)) == 1, within=20), "the first wait is longer than a minute"
+    assert cluster.reaches(lambda: len(bound(cluster)) == 1, within=20), "the first wait is longer than a minute"
     expect.stable(seconds=20)
     assert len(bound(cluster)) == 1, "the second wait ended with the first one"
     expect.bound("x", "y", within=30)

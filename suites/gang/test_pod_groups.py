@@ -113,7 +113,7 @@ def test_a_status_that_was_refused_is_written_again(cluster: Trial, expect: Expe
         cluster.apply(gang("train", 2))
         cluster.submit(*workers("train", 2))
         expect.running(*names("train", 2))
-        assert cluster.cluster.wait(lambda: link.refused >= 1, within=30), "the status was to be written"
+        assert cluster.reaches(lambda: link.refused >= 1, within=30), "the status was to be written"
         cluster.cluster.wait(lambda: False, within=3)
         link.heal()
         assert shows(cluster, phase="Running", running=2), status(cluster)
@@ -135,13 +135,13 @@ def test_each_cycle_of_a_gang_has_a_number(cluster: Trial, expect: Expect, servi
         return int(found["scheduleCycle"])
 
     cluster.submit(*workers("train", 2))
-    assert cluster.cluster.wait(lambda: cycle() >= 1, within=60), cycle()
+    assert cluster.reaches(lambda: cycle() >= 1, within=60), cycle()
     expect.stable(seconds=5)
     before = cycle()
     cluster.delete(*names("train", 2))
 
     cluster.submit(*workers("train", 2, first=2))
 
-    assert cluster.cluster.wait(lambda: cycle() > before, within=60), cycle()
+    assert cluster.reaches(lambda: cycle() > before, within=60), cycle()
     expect.stable(seconds=5)
     assert bound(cluster) == []

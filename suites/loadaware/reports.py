@@ -70,7 +70,7 @@ def reported(cluster: Trial, node: str) -> Manifest:
 def next_report(cluster: Trial, node: str) -> Manifest:
     """The first report from now on."""
     before = reported(cluster, node).get("updateTime")
-    arrived = cluster.cluster.wait(lambda: reported(cluster, node).get("updateTime") != before, within=INTERVAL + 15)
+    arrived = cluster.reaches(lambda: reported(cluster, node).get("updateTime") != before, within=INTERVAL + 15)
     assert arrived, f"expected a report of {node} after {before}"
     return reported(cluster, node)
 

@@ -30,7 +30,7 @@ def test_a_hot_node_takes_pods_of_daemon_sets(cluster: Trial, expect: Expect) ->
     def placed() -> bool:
         return any(pod.metadata.name.startswith("daemon-") and pod.spec.node_name for pod in cluster.pods())
 
-    assert cluster.cluster.wait(placed, within=30), cluster.timeline()
+    assert cluster.reaches(placed, within=30), cluster.timeline()
     expect.pending("other", saying=OVER)
 
 

@@ -99,7 +99,7 @@ def test_pods_are_scheduled_by_the_amplified_amount(
     unlimited = {"metadata": {"annotations": {USAGE_THRESHOLDS: json.dumps({"usageThresholds": {"cpu": 0}})}}}
     accepted(cluster.call("PATCH", "/api/v1/nodes/n1", unlimited), "no threshold")
     cluster.submit(pod("a").request(cpu=12, memory="1Gi"), pod("b").request(cpu=12, memory="1Gi"))
-    assert cluster.cluster.wait(lambda: bool(bound(cluster)), within=30)
+    assert cluster.reaches(lambda: bool(bound(cluster)), within=30)
     settle(cluster)
     assert len(bound(cluster)) == 1
     model(cluster, "n1", FAST)

@@ -153,14 +153,14 @@ def test_the_manager_keeps_a_node_metric_for_each_node(cluster: Trial, start_man
     """It is made with the node, has the policy of the configuration, and goes with the node."""
     cluster.add(node("n1"), node("n2"))
     start_manager(PACE)
-    made = cluster.cluster.wait(lambda: bool(policy(cluster, "n1") and policy(cluster, "n2")), within=10)
+    made = cluster.reaches(lambda: bool(policy(cluster, "n1") and policy(cluster, "n2")), within=10)
     assert made, "expected a NodeMetric for n1 and n2"
     assert policy(cluster, "n1") == {
         "aggregateDurationSeconds": 60, "reportIntervalSeconds": INTERVAL,
         "nodeAggregatePolicy": {"durations": [60, 120]}, "nodeMemoryCollectPolicy": "usageWithoutPageCache",
     }  # fmt: skip
     cluster.cluster.remove_node("n2")
-    gone = cluster.cluster.wait(lambda: cluster.call("GET", f"{NODE_METRICS_PATH}/n2").code == 404, within=10)
+    gone = cluster.reaches(lambda: cluster.call("GET", f"{NODE_METRICS_PATH}/n2").code == 404, within=10)
     assert gone, "expected the NodeMetric of n2 to go with its node"
     assert policy(cluster, "n1")
     cluster.add(node("n2"))
@@ -195,7 +195,7 @@ def test_a_pod_that_uses_more_than_it_asked_for_closes_its_node(
     cluster.submit(pod("a").request(cpu="10m", memory="10Mi").scheduler(PROFILE))
     expect.pending("a", saying="node(s) cpu usage exceed threshold")
     cluster.delete("greedy")
-    expect.bound("a", within=100)
+    expect.bound("a", within=200)
 
 
 @pytest.mark.profile(PROFILE)

@@ -80,7 +80,7 @@ def test_pods_that_are_not_reported_yet_count_with_estimates(cluster: Trial, exp
     settle(cluster)
     names = [f"p{number}" for number in range(5)]
     cluster.submit(*(pod(name).request(cpu=4, memory="1Gi").scheduler(PEAK) for name in names))
-    held = cluster.cluster.wait(lambda: len(placed(cluster)) == 3, within=30)
+    held = cluster.reaches(lambda: len(placed(cluster)) == 3, within=30)
     assert held, f"expected three of the pods on the node, found {placed(cluster)}"
     expect.stable(seconds=3)
     assert len(placed(cluster)) == 3

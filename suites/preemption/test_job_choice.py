@@ -23,11 +23,11 @@ def second_namespace(classes: Trial) -> Iterator[str]:
     name = f"{classes.name}-other"
     classes.accept({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}, "/api/v1/namespaces")
     account = f"/api/v1/namespaces/{name}/serviceaccounts/default"
-    assert classes.cluster.wait(lambda: classes.call("GET", account).ok, within=30)
+    assert classes.reaches(lambda: classes.call("GET", account).ok, within=30)
     yield name
     classes.call("DELETE", f"/api/v1/namespaces/{name}/pods?gracePeriodSeconds=0")
     pods = f"/api/v1/namespaces/{name}/pods"
-    assert classes.cluster.wait(lambda: not orjson.loads(classes.call("GET", pods).body)["items"], within=60)
+    assert classes.reaches(lambda: not orjson.loads(classes.call("GET", pods).body)["items"], within=60)
     classes.call("DELETE", f"/api/v1/namespaces/{name}")
 
 
@@ -45,7 +45,7 @@ def test_jobs_of_two_namespaces_are_two(classes: Trial, expect: Expect, second_n
         found: dict[str, object] = orjson.loads(classes.call("GET", f"{pods}/other").body)
         return found
 
-    assert classes.cluster.wait(lambda: '"phase":"Running"' in orjson.dumps(theirs()).decode(), within=30)
+    assert classes.reaches(lambda: '"phase":"Running"' in orjson.dumps(theirs()).decode(), within=30)
     classes.submit(filler("mine", "n1").label(JOB, "job-1"))
     expect.running("mine")
     classes.apply(gang("train", 1))

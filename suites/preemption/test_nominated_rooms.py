@@ -82,6 +82,6 @@ def test_a_victim_has_an_event(classes: Trial, expect: Expect) -> None:
     def told() -> list[str]:
         return [event.message for event in classes.events("low") if event.reason == "Preempted"]
 
-    assert classes.cluster.wait(lambda: bool(told()), within=10), classes.events("low")
+    assert classes.reaches(lambda: bool(told()), within=10), classes.events("low")
     assert uid in told()[0]
     assert "n1" in told()[0]

@@ -88,7 +88,7 @@ def test_gpus_by_model(cluster: Trial, expect: Expect) -> None:
     path = QUOTAS_PATH.replace("/elasticquotas", f"/namespaces/{cluster.name}/elasticquotas")
     for model, cards in (("a10", "2"), ("h100-80g", "8")):
         root = named(cluster, f"{model}-root")
-        assert cluster.cluster.wait(partial(exists, cluster, f"{path}/{root}"), within=30)
+        assert cluster.reaches(partial(exists, cluster, f"{path}/{root}"), within=30)
         assert orjson.loads(read(cluster, root)["metadata"]["annotations"][TOTAL_RESOURCE])[CARD] == cards
         team = quota(named(cluster, f"{model}-team")).limits({}, {CARD: 100}).below(root)
         cluster.apply(team.label(TREE_ID, named(cluster, model)).manifest)

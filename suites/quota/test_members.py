@@ -63,11 +63,11 @@ def test_shares_follow_a_node_that_shrinks(cluster: Trial, expect: Expect) -> No
     def share() -> object:
         return annotation(read(cluster, named(cluster, "a")), RUNTIME).get("cpu")
 
-    assert cluster.cluster.wait(lambda: share() == "12", within=30), share()
+    assert cluster.reaches(lambda: share() == "12", within=30), share()
     body = {"status": {"allocatable": {"cpu": "4"}}}
     assert cluster.call("PATCH", "/api/v1/nodes/n1/status", body, kind=STRATEGIC_MERGE_PATCH).ok
 
-    assert cluster.cluster.wait(lambda: share() == "8", within=30), share()
+    assert cluster.reaches(lambda: share() == "8", within=30), share()
 
 
 @pytest.mark.feature("QUOTA-8.non-preemptible")
@@ -120,6 +120,6 @@ def test_a_profile_may_give_a_part_of_its_nodes(cluster: Trial) -> None:
         }
     )
     path = f"{QUOTAS_PATH.replace('/elasticquotas', f'/namespaces/{cluster.name}/elasticquotas')}/{root}"
-    assert cluster.cluster.wait(lambda: cluster.call("GET", path).ok, within=30)
+    assert cluster.reaches(lambda: cluster.call("GET", path).ok, within=30)
     found = read(cluster, root)
     assert found["spec"]["min"]["cpu"] == "4"

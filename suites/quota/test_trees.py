@@ -32,7 +32,7 @@ def trees(cluster: Trial, **labels: str) -> None:
         cluster.apply(profile)
     path = QUOTAS_PATH.replace("/elasticquotas", f"/namespaces/{cluster.name}/elasticquotas")
     roots = [f"{path}/{cluster.name}-{pool}-root" for pool in ("big", "small")]
-    assert cluster.cluster.wait(lambda: all(cluster.call("GET", root).ok for root in roots), within=30)
+    assert cluster.reaches(lambda: all(cluster.call("GET", root).ok for root in roots), within=30)
     totals = [orjson.loads(cluster.call("GET", root).body)["metadata"]["annotations"][TOTAL_RESOURCE] for root in roots]
     assert [orjson.loads(total)["cpu"] for total in totals] == ["8", "4"]
     for pool in ("big", "small"):
@@ -73,7 +73,7 @@ def test_trees_do_not_touch(cluster: Trial, expect: Expect) -> None:
         return bool(orjson.loads(found.get(RUNTIME, "{}")).get("cpu") == "2")
 
     # A refusal keeps its message, so the total of the default tree must be known before the pods come.
-    assert cluster.cluster.wait(known, within=30)
+    assert cluster.reaches(known, within=30)
     plain = pod("plain").request(cpu=3).quota(f"{cluster.name}-plain").scheduler(KOORD_SCHEDULER)
 
     cluster.submit(counted(cluster, "greedy", "big", 60), counted(cluster, "modest", "small", 4), plain)

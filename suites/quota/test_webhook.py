@@ -93,7 +93,7 @@ def test_a_parent_stays_while_it_has_children(cluster: Trial) -> None:
     assert response.code == 400
     assert f"{DENIED}delete quota failed, quota {own}-p has 1 child quotas" == yaml.safe_load(response.body)["message"]
     assert cluster.call("DELETE", path_of(cluster, f"{own}-a")).ok
-    assert cluster.cluster.wait(lambda: cluster.call("DELETE", path_of(cluster, f"{own}-p")).ok, within=10)
+    assert cluster.reaches(lambda: cluster.call("DELETE", path_of(cluster, f"{own}-p")).ok, within=10)
 
 
 @pytest.mark.feature("QUOTA-2.refusals")
@@ -236,7 +236,7 @@ def test_changes_are_refused_word_for_word(cluster: Trial, what: str) -> None:
     def said() -> str:
         return str(yaml.safe_load(cluster.call("PATCH", path_of(cluster, f"{own}-{name}"), change).body).get("message"))
 
-    assert cluster.cluster.wait(lambda: said() == f"{DENIED}{message.format(own=own)}", within=5), said()
+    assert cluster.reaches(lambda: said() == f"{DENIED}{message.format(own=own)}", within=5), said()
 
     after = yaml.safe_load(cluster.call("GET", path_of(cluster, f"{own}-{name}")).body)
     assert (after["spec"], after["metadata"]["labels"]) == (before["spec"], before["metadata"]["labels"])
@@ -291,7 +291,7 @@ def test_a_quota_with_pods_stays(cluster: Trial) -> None:
     def said() -> str:
         return str(yaml.safe_load(cluster.call("DELETE", path_of(cluster, f"{own}-a")).body).get("message"))
 
-    assert cluster.cluster.wait(lambda: said() == message, within=5), said()
+    assert cluster.reaches(lambda: said() == message, within=5), said()
 
 
 @pytest.mark.feature("QUOTA-7.trees")

@@ -6,6 +6,7 @@ from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import gang, node
+from seatrial.scheduler.api.podgroup import NETWORK_TOPOLOGY_INDEX
 from seatrial.suites.topology.test_topology import (
     BLOCK,
     MUST,
@@ -151,3 +152,52 @@ def test_the_members_that_a_gang_needs_gather_without_the_others(cluster: Trial,
     expect.bound("train-0", "train-1", within=40)
     found = where(cluster, "train")
     assert (found["train-0"], found["train-1"]) == ("b2-0", "b2-0")
+
+
+@pytest.mark.feature("TOPO-1.left-out")
+@pytest.mark.case("TO-050", severity="normal")
+def test_an_event_names_the_nodes_that_are_left_out(cluster: Trial) -> None:
+    """One of two nodes has a block and no spine: an event of the topology names it and not the other one."""
+    cluster.apply(network())
+    cluster.add(placed_in("b1-0", "s1", "b1"), node("odd-0").gpus("a10", 4).label(BLOCK, "odd"))
+
+    def told() -> list[str]:
+        found = cluster.events("default", namespace="default")
+        return [event.message for event in found if event.reason == "NodesLeftOut" and "odd-0" in event.message]
+
+    assert cluster.cluster.wait(lambda: bool(told()), within=30), cluster.events("default", namespace="default")
+    assert "b1-0" not in told()[0]
+
+
+@pytest.mark.feature("TOPO-2.unreadable")
+@pytest.mark.case("TO-051", severity="normal")
+def test_a_strategy_that_does_not_exist_demands_nothing(cluster: Trial, expect: Expect) -> None:
+    """Two spines have two free cards each. A gang of four whose rule for spines has the strategy `Must` is bound in
+    both; with MustGather it would wait."""
+    cluster.apply(network())
+    cluster.add(placed_in("b1-0", "s1", "b1"), placed_in("b2-0", "s2", "b2"))
+    in_tree(cluster, 2)
+    cluster.apply(gang("train", 4).gather("SpineLayer", "Must"))
+
+    cluster.submit(*workers("train", 4))
+
+    expect.bound(*names("train", 4))
+
+
+@pytest.mark.feature("TOPO-2.index")
+@pytest.mark.case("TO-052", severity="normal")
+def test_members_without_an_index_come_last(cluster: Trial, expect: Expect) -> None:
+    """A spine of two blocks with two cards each. The last two members by name have the indices 0 and 1: they get the
+    first block, and the members without an index the second one."""
+    cluster.apply(network())
+    cluster.add(placed_in("b1-0", "s1", "b1"), placed_in("b2-0", "s1", "b2"))
+    in_tree(cluster, 2)
+    cluster.apply(gang("train", 4).gather("SpineLayer", MUST))
+    members = workers("train", 4)
+    for index, built in enumerate(members[2:]):
+        built.annotation(NETWORK_TOPOLOGY_INDEX, str(index))
+
+    cluster.submit(*members)
+
+    expect.bound(*names("train", 4))
+    assert where(cluster, "train") == {"train-0": "b2-0", "train-1": "b2-0", "train-2": "b1-0", "train-3": "b1-0"}

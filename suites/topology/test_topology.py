@@ -90,7 +90,7 @@ def domains(cluster: Trial) -> dict[str, int]:
 
 def in_tree(cluster: Trial, nodes: int) -> None:
     """Wait until the status counts this many nodes: Koordinator reads nodes every ten seconds."""
-    assert cluster.cluster.wait(lambda: domains(cluster).get("ClusterTopologyLayer/") == nodes, within=30)
+    assert cluster.reaches(lambda: domains(cluster).get("ClusterTopologyLayer/") == nodes, within=30)
 
 
 # -- the tree ---------------------------------------------------------------------------------------------------------
@@ -109,7 +109,7 @@ def test_the_status_lists_the_domains(cluster: Trial) -> None:
         "ClusterTopologyLayer/": 4, "SpineLayer/s1": 3, "BlockLayer/b1": 2, "BlockLayer/b2": 1, "SpineLayer/s2": 1,
         "BlockLayer/b3": 1,
     }  # fmt: skip
-    assert cluster.cluster.wait(lambda: domains(cluster) == expected, within=30), domains(cluster)
+    assert cluster.reaches(lambda: domains(cluster) == expected, within=30), domains(cluster)
     assert list(domains(cluster)) == list(expected), "expected the domains depth first, children by name"
 
 
@@ -128,7 +128,7 @@ def test_the_tree_follows_the_labels(cluster: Trial, expect: Expect) -> None:
     assert cluster.call("PATCH", "/api/v1/nodes/b2-0", {"metadata": {"labels": {BLOCK: "b1"}}}).ok
 
     expect.bound(*names("train", 4), within=40)
-    assert cluster.cluster.wait(lambda: domains(cluster).get("BlockLayer/b1") == 2, within=30), domains(cluster)
+    assert cluster.reaches(lambda: domains(cluster).get("BlockLayer/b1") == 2, within=30), domains(cluster)
     assert "BlockLayer/b2" not in domains(cluster)
 
 
@@ -147,7 +147,7 @@ def test_the_tree_follows_the_labels(cluster: Trial, expect: Expect) -> None:
 def test_layers_that_are_no_chain(cluster: Trial, expect: Expect, layers: list[tuple[str, str]], told: str) -> None:
     """The topology is changed to layers that are no chain: an event has the reason; the previous layers stay in use."""
     crowded(cluster, expect)
-    assert cluster.cluster.wait(lambda: bool(domains(cluster)), within=30)
+    assert cluster.reaches(lambda: bool(domains(cluster)), within=30)
     entries = [{"topologyLayer": name, "parentTopologyLayer": parent, "labelKey": [SPINE]} for name, parent in layers]
     assert cluster.call("PATCH", PATH, {"spec": {"networkTopologySpec": entries}}).ok
 
@@ -155,7 +155,7 @@ def test_layers_that_are_no_chain(cluster: Trial, expect: Expect, layers: list[t
         return any(told in event.message for event in cluster.events("default", namespace="default")
                    if event.reason == "InvalidTopology")  # fmt: skip
 
-    assert cluster.cluster.wait(said, within=30), cluster.events("default", namespace="default")
+    assert cluster.reaches(said, within=30), cluster.events("default", namespace="default")
     cluster.apply(gang("train", 4).gather("BlockLayer", MUST))
     cluster.submit(*workers("train", 4))
     expect.bound(*names("train", 4))

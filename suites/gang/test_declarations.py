@@ -1,0 +1,127 @@
+"""How a gang is declared: its numbers, the names of its annotations, and the namespace that it is in.
+
+A member asks for one card of an A10 node, so the room is a number of cards.
+"""
+
+from collections.abc import Iterator
+
+import orjson
+import pytest
+
+from seatrial.fixtures.expect import Expect
+from seatrial.fixtures.trial import TRIAL_LABEL, Trial
+from seatrial.harness.clusters.protocol import Capability
+from seatrial.scheduler.api.builders import gang, node, pod
+from seatrial.scheduler.api.podgroup import GANG_MODE, GANG_TOTAL, POD_GROUP_MATCH_POLICY
+from seatrial.suites.gang.members import bound, names, status, workers
+
+pytestmark = [pytest.mark.needs(Capability.HARDWARE)]
+
+
+@pytest.fixture
+def second_namespace(cluster: Trial) -> Iterator[str]:
+    """A namespace beside that of the trial; deleted afterwards."""
+    name = f"{cluster.name}-second"
+    cluster.accept({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}, "/api/v1/namespaces")
+    yield name
+    cluster.call("DELETE", f"/api/v1/namespaces/{name}")
+
+
+@pytest.mark.feature("GANG-1.quorum")
+@pytest.mark.case("GA-120", severity="critical")
+@pytest.mark.parametrize("light", [False, True], ids=["pod-group", "annotations"])
+def test_a_total_above_the_minimum_is_not_waited_for(cluster: Trial, expect: Expect, *, light: bool) -> None:
+    """A gang has the minimum 2 and the total 5. Two members are bound, although three have not come."""
+    cluster.add(node("n1").cards(5))
+    if light:
+        built = [pod(name).gpus(1).in_light_gang("train", 2).annotation(GANG_TOTAL, "5") for name in names("train", 2)]
+    else:
+        cluster.apply(gang("train", 2).annotation(GANG_TOTAL, "5"))
+        built = workers("train", 2)
+    cluster.submit(built[0])
+    expect.stable(seconds=5)
+    assert bound(cluster) == []
+
+    cluster.submit(built[1])
+
+    expect.bound(*names("train", 2))
+
+
+@pytest.mark.feature("GANG-1.match-policy")
+@pytest.mark.case("GA-121", severity="normal")
+def test_the_match_policy_has_a_second_name(cluster: Trial, expect: Expect) -> None:
+    """`pod-group.scheduling.sigs.k8s.io/match-policy: only-waiting`: beside two bound members a third one waits for a
+    fourth. By the default it would be bound alone."""
+    cluster.add(node("n1").cards(4))
+    cluster.apply(gang("train", 2).annotation(POD_GROUP_MATCH_POLICY, "only-waiting"))
+    cluster.submit(*workers("train", 2))
+    expect.bound(*names("train", 2))
+
+    cluster.submit(*workers("train", 1, first=2))
+
+    expect.stable(seconds=10)
+    assert bound(cluster) == names("train", 2)
+    cluster.submit(*workers("train", 1, first=3))
+    expect.bound("train-2", "train-3", within=60)
+
+
+@pytest.mark.feature("GANG-1.all-or-nothing")
+@pytest.mark.case("GA-122", severity="critical")
+@pytest.mark.needs(Capability.OWN_CLUSTER)  # makes a second namespace
+def test_gangs_of_one_name_in_two_namespaces_are_two(cluster: Trial, expect: Expect, second_namespace: str) -> None:
+    """The gang `train` of two is declared in two namespaces, and one pod of each is there: none is bound. A second
+    member in the first namespace starts that gang alone."""
+    cluster.add(node("n1").cards(4))
+    cluster.apply(gang("train", 2))
+    groups = f"/apis/scheduling.sigs.k8s.io/v1alpha1/namespaces/{second_namespace}/podgroups"
+    cluster.accept(gang("train", 2).manifest, groups)
+    first, second = workers("train", 2)
+    (elsewhere,) = workers("train", 1, first=9)
+    pods = f"/api/v1/namespaces/{second_namespace}/pods"
+    cluster.submit(first)
+    cluster.accept(elsewhere.select({TRIAL_LABEL: cluster.name}).manifest, pods)
+    expect.stable(seconds=8)
+    assert bound(cluster) == []
+
+    cluster.submit(second)
+
+    expect.bound(*names("train", 2))
+    found = orjson.loads(cluster.call("GET", f"{pods}/train-9").body)
+    assert "nodeName" not in found["spec"]
+
+
+@pytest.mark.feature("GANG-1.status")
+@pytest.mark.case("GA-123", severity="normal")
+def test_a_pod_group_that_failed_stays_failed(cluster: Trial, expect: Expect) -> None:
+    """One of two members fails while the other one runs, and the PodGroup is Failed. The other one is deleted, which
+    leaves one member of two: the phase is still Failed."""
+    cluster.add(node("n1").cards(2))
+    cluster.apply(gang("train", 2))
+    cluster.submit(*workers("train", 2))
+    expect.running(*names("train", 2))
+    path = f"/api/v1/namespaces/{cluster.name}/pods/train-0/status"
+    assert cluster.call("PATCH", path, {"status": {"phase": "Failed"}}).ok
+    assert cluster.cluster.wait(lambda: status(cluster).get("phase") == "Failed", within=30), status(cluster)
+
+    cluster.delete("train-1")
+    expect.gone("train-1")
+
+    expect.stable(seconds=5)
+    assert status(cluster)["phase"] == "Failed", status(cluster)
+
+
+@pytest.mark.feature("GANG-5.unreadable")
+@pytest.mark.case("GA-124", severity="normal")
+@pytest.mark.parametrize("light", [False, True], ids=["pod-group", "annotations"])
+def test_members_that_wait_name_what_is_not_understood(cluster: Trial, expect: Expect, *, light: bool) -> None:
+    """A gang of two with an unknown mode has room for one: the conditions of both members name the annotation."""
+    cluster.add(node("n1").cards(1))
+    if light:
+        built = [pod(name).gpus(1).in_light_gang("train", 2).annotation(GANG_MODE, "Odd") for name in names("train", 2)]
+    else:
+        cluster.apply(gang("train", 2).annotation(GANG_MODE, "Odd"))
+        built = workers("train", 2)
+
+    cluster.submit(*built)
+
+    expect.pending(*names("train", 2), saying=f"{GANG_MODE}: expected Strict or NonStrict, found 'Odd'")
