@@ -1,5 +1,7 @@
 """Of what a node's usage is compared with, which hot node comes first, and which of its pods LowNodeLoad may take."""
 
+from typing import Any
+
 import orjson
 import pytest
 
@@ -76,7 +78,7 @@ def test_load_moves_only_the_pods_that_it_may(cluster: Trial, start_descheduler:
     for name in ("n2", "n3"):
         cordon(cluster, name, on=False)
     reports(cluster)
-    limits = {
+    limits: dict[str, dict[str, Any]] = {
         "labels": {"podSelectors": [{"name": "free", "selector": {"matchLabels": {"app": "free"}}}]},
         "namespaces": {"evictableNamespaces": {"exclude": [cluster.name]}},
     }
