@@ -11,7 +11,6 @@ from seatrial.harness.apiserver.controllers.certificates import Certificates
 from seatrial.harness.apiserver.controllers.control import Control
 from seatrial.harness.apiserver.controllers.cronjobs import CronJobs
 from seatrial.harness.apiserver.controllers.daemonsets import DaemonSets
-from seatrial.harness.apiserver.controllers.definitions import DEFINITIONS
 from seatrial.harness.apiserver.controllers.deployments import Deployments
 from seatrial.harness.apiserver.controllers.endpoints import Endpoints
 from seatrial.harness.apiserver.controllers.event_expiry import EventExpiry
@@ -27,8 +26,8 @@ from seatrial.harness.apiserver.controllers.service_ranges import ServiceRanges
 from seatrial.harness.apiserver.controllers.statefulsets import StatefulSets
 from seatrial.harness.apiserver.controllers.volumes import CLAIMS, VOLUMES, Volumes
 from seatrial.harness.apiserver.discovery.resources import Resource
+from seatrial.harness.apiserver.initial_definitions import store_definitions
 from seatrial.harness.apiserver.request.options import Options
-from seatrial.harness.apiserver.schemas.shipped import shipped
 from seatrial.harness.apiserver.server import ApiServer
 from seatrial.harness.apiserver.storage.store import Object
 from seatrial.scheduler.api.clock import Clock, rfc3339
@@ -77,10 +76,9 @@ def build_server(
     for name, value in SYSTEM_CLASSES.items():
         body = {"metadata": {"name": name}, "value": value, "description": "Used by the system's own pods."}
         _create(server, ("scheduling.k8s.io", "priorityclasses"), body)
-    for definition in shipped():
-        _create(server, DEFINITIONS, definition)
-    _create(server, NAMESPACES, {"metadata": {"name": KOORDINATOR}})
     now = rfc3339(clock.now())
+    store_definitions(server.store, now)
+    _create(server, NAMESPACES, {"metadata": {"name": KOORDINATOR}})
     store_bootstrap_objects(server.store, server.registry, now, authority.pem.decode() if authority else "")
     ServiceRanges(control)
     ServiceAddresses(control)

@@ -139,6 +139,7 @@ def test_the_node_is_locked_while_a_slice_is_cut(cluster: Trial, expect: Expect)
 @pytest.mark.profile(PLUGINS)
 @pytest.mark.feature("DEV-12.dynamic-smlu")
 @pytest.mark.case("DS-116", severity="normal")
+@pytest.mark.needs(Capability.OWN_CLUSTER)  # the lock has the real name of the holder's namespace
 def test_a_lock_that_is_old_is_void(cluster: Trial, expect: Expect) -> None:
     """A pod of the node has its lock, and the plugin never takes it away: after five minutes the next slice is cut."""
     cluster.add(node("n1").gpus(CARD, 1))

@@ -400,6 +400,29 @@ def test_another_evictor(cluster: Trial, start_descheduler: StartDescheduler) ->
     wait_running(cluster, "web", 3)
 
 
+@pytest.mark.feature("DES-1.evictor")
+@pytest.mark.case("DC-097", severity="normal")
+def test_another_evictor_has_arguments_of_its_own(cluster: Trial, start_descheduler: StartDescheduler) -> None:
+    """DefaultEvictor with minReplicas 4: pods of a workload of five are evicted, and none of a workload of three."""
+    with_nodes(cluster, "n1", "n2")
+    counts = {"few": 3, "many": 5}
+    for name, count in counts.items():
+        deployment(cluster, name, count, like=pod("x").request(cpu=1))
+    old = {name: {found.metadata.uid for found in wait_running(cluster, name, counts[name])} for name in counts}
+    cluster.cluster.wait(lambda: False, within=3)
+
+    start_descheduler(
+        {"PodLifeTime": {"maxPodLifeTimeSeconds": 1}}, evictor="DefaultEvictor", evictor_args={"minReplicas": 4},
+        deschedulingInterval="1h",
+    )  # fmt: skip
+
+    def left(name: str) -> set[str]:
+        return old[name] & {found.metadata.uid for found in cluster.pods() if not found.deleting}
+
+    assert cluster.reaches(lambda: not left("many"), within=30), cluster.timeline()
+    assert left("few") == old["few"]
+
+
 @pytest.mark.feature("DES-1.strategies")
 @pytest.mark.case("DC-043", severity="normal")
 @pytest.mark.long(30)

@@ -49,19 +49,27 @@ def test_a_total_above_the_minimum_is_not_waited_for(cluster: Trial, expect: Exp
 
 @pytest.mark.feature("GANG-1.match-policy")
 @pytest.mark.case("GA-121", severity="normal")
-def test_the_match_policy_has_a_second_name(cluster: Trial, expect: Expect) -> None:
+@pytest.mark.parametrize("light", [False, True], ids=["pod-group", "annotations"])
+def test_the_match_policy_has_a_second_name(cluster: Trial, expect: Expect, *, light: bool) -> None:
     """`pod-group.scheduling.sigs.k8s.io/match-policy: only-waiting`: beside two bound members a third one waits for a
     fourth. By the default it would be bound alone."""
     cluster.add(node("n1").cards(4))
-    cluster.apply(gang("train", 2).annotation(POD_GROUP_MATCH_POLICY, "only-waiting"))
-    cluster.submit(*workers("train", 2))
+    if light:
+        built = [
+            pod(name).gpus(1).in_light_gang("train", 2).annotation(POD_GROUP_MATCH_POLICY, "only-waiting")
+            for name in names("train", 4)
+        ]
+    else:
+        cluster.apply(gang("train", 2).annotation(POD_GROUP_MATCH_POLICY, "only-waiting"))
+        built = workers("train", 4)
+    cluster.submit(*built[:2])
     expect.bound(*names("train", 2))
 
-    cluster.submit(*workers("train", 1, first=2))
+    cluster.submit(built[2])
 
     expect.stable(seconds=10)
     assert bound(cluster) == names("train", 2)
-    cluster.submit(*workers("train", 1, first=3))
+    cluster.submit(built[3])
     expect.bound("train-2", "train-3", within=60)
 
 

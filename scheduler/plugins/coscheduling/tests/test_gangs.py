@@ -195,6 +195,34 @@ def test_a_gang_that_is_not_strict_is_bound_when_the_last_place_comes() -> None:
     assert made.placed() == ["p0", "p1", "p2"]
 
 
+def test_e22a_gangs_that_lack_members_on_their_own_nodes_are_not_bound_with_the_places_of_others() -> None:
+    """Three gangs of five that are not strict hold 3, 3 and 4 of ten places: none is bound, all give theirs back."""
+    made = GangRig()
+    for name, cpus in (("a", 3), ("b", 3), ("c", 4)):
+        made.node(f"n{name}", cpu=str(cpus), labels={"pool": name})
+        made.group(gang(name, 5).waiting_time(60), mode="NonStrict")
+        made.submit(*(member(f"{name}{number}", name).select({"pool": name}) for number in range(5)))
+    assert not any(isinstance(decision, Bind) for decision in made.run())
+    assert (len(made.waiting()), free(made)) == (10, [0, 0, 0])
+    made.clock.advance(60)
+    assert (made.placed(), made.waiting(), free(made)) == ([], [], [3000, 3000, 4000])
+
+
+@pytest.mark.parametrize(("mode", "wait"), [("Strict", []), ("NonStrict", ["a", "c"])], ids=["e22b", "e22c"])
+def test_e22b_e22c_a_member_without_room_and_the_others_of_its_gang(mode: str, wait: list[str]) -> None:
+    """a and c have room, b has none. Strict: nothing is held after the cycle. NonStrict: a and c wait. In both modes
+    the gang is bound in a later cycle, when there is room for b."""
+    made = rig(2)
+    made.group(gang("g", 3).waiting_time(60), mode=mode)
+    made.submit(member("a", "g"), member("b", "g", cpu=4), member("c", "g"))
+    assert not any(isinstance(decision, Bind) for decision in made.run())
+    assert (made.waiting(), made.gang("default/g").group.cycle) == (wait, 1)
+    made.clock.advance(30)
+    made.node("n1", cpu="4")
+    made.run()
+    assert (made.placed(), made.waiting()) == (["a", "b", "c"], [])
+
+
 def test_a_strict_gang_keeps_no_place_where_one_that_is_not_strict_does() -> None:
     for mode, places in (("Strict", 2), ("NonStrict", 0)):
         made = rig(2)
