@@ -72,23 +72,23 @@ def test_load_moves_only_the_pods_that_it_may(cluster: Trial, start_descheduler:
     with_nodes(cluster, "n1", "n2", "n3", reports=True)
     for name in ("n2", "n3"):
         cordon(cluster, name)
-    for app in ("free", "kept"):
+    for app in ("web", "also"):
         deployment(cluster, app, 4, like=pod("x").request(cpu=1), uses={"cpu": "1750m", "memory": "1Gi"})
         wait_running(cluster, app, 4)
     for name in ("n2", "n3"):
         cordon(cluster, name, on=False)
     reports(cluster)
     limits: dict[str, dict[str, Any]] = {
-        "labels": {"podSelectors": [{"name": "free", "selector": {"matchLabels": {"app": "free"}}}]},
+        "labels": {"podSelectors": [{"name": "web", "selector": {"matchLabels": {"app": "web"}}}]},
         "namespaces": {"evictableNamespaces": {"exclude": [cluster.name]}},
     }
 
     start_descheduler({"LowNodeLoad": {**LOAD, **limits[by]}}, migration=TWO_AT_ONCE)
 
     wanted = 1 if by == "labels" else 4  # of 87.5 %, three pods of 11 % each are above 60 %
-    assert cluster.reaches(lambda: len(on(cluster, "free", "n1")) == wanted, within=2 * MINUTES), cluster.timeline()
+    assert cluster.reaches(lambda: len(on(cluster, "web", "n1")) == wanted, within=2 * MINUTES), cluster.timeline()
     cluster.cluster.wait(lambda: False, within=MINUTES)
-    assert (len(on(cluster, "free", "n1")), len(on(cluster, "kept", "n1"))) == (wanted, 4)
+    assert (len(on(cluster, "web", "n1")), len(on(cluster, "also", "n1"))) == (wanted, 4)
 
 
 @pytest.mark.feature("DES-1.dry-run")

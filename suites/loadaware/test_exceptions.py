@@ -9,7 +9,7 @@ from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.slo import RAW_ALLOCATABLE, USAGE_THRESHOLDS
 from seatrial.suites.descheduling.workloads import daemon
-from seatrial.suites.loadaware.machines import OVER, RELEASED, machines, small
+from seatrial.suites.loadaware.machines import OVER, PROD, RELEASED, machines, small
 from seatrial.suites.loadaware.reports import annotate, report, settle
 
 pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER), pytest.mark.profile(RELEASED)]
@@ -53,6 +53,28 @@ def test_a_node_may_have_thresholds_of_its_own(cluster: Trial, expect: Expect) -
     cluster.submit(small("b"))
 
     expect.pending("b", saying=f"2 {OVER}")
+
+
+@pytest.mark.feature("SCORE-3.prod-usage")
+@pytest.mark.case("LA-056", severity="normal")
+def test_a_node_may_have_thresholds_of_its_own_for_prod(cluster: Trial, expect: Expect) -> None:
+    """The system uses 50 percent of both nodes; prod pods may use 55, on one node 45 by its annotation: prod pods go to
+    the other one, although a batch pod goes to it where the other is cordoned."""
+    machines(cluster, "n1", "n2")
+    for name in ("n1", "n2"):
+        report(cluster, name, "10", "8Gi", system=("10", "8Gi"))
+    annotate(cluster, "/api/v1/nodes/n1", USAGE_THRESHOLDS, json.dumps({"prodUsageThresholds": {"cpu": 45}}))
+    settle(cluster)
+    cluster.submit(*(small(f"a-{number}", band=PROD) for number in range(4)))
+    found = expect.bound("a-0", "a-1", "a-2", "a-3")
+    assert {placed.spec.node_name for placed in found} == {"n2"}
+
+    assert cluster.call("PATCH", "/api/v1/nodes/n2", {"spec": {"unschedulable": True}}).ok
+    settle(cluster)
+    cluster.submit(small("b"), small("c", band=PROD))
+
+    assert expect.bound("b").spec.node_name == "n1"
+    expect.pending("c", saying=OVER)
 
 
 @pytest.mark.feature("SCORE-3.filter")

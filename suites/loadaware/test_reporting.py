@@ -166,6 +166,30 @@ def test_the_manager_keeps_a_node_metric_for_each_node(cluster: Trial, start_man
     cluster.add(node("n2"))
 
 
+@pytest.mark.feature("QOS-1.node-metric")
+@pytest.mark.case("LA-057", severity="normal")
+def test_nodes_may_have_a_collect_policy_of_their_own(cluster: Trial, start_manager: StartManager) -> None:
+    """Nodes of the pool `fast` report each 35 s by the first entry of nodeConfigs that selects them, others as all
+    do. Settings that cannot be parsed change nothing: afterwards a new node has the policy of before."""
+    entries = [
+        {"name": "fast", "nodeSelector": {"matchLabels": {"pool": "fast"}}, "metricReportIntervalSeconds": 35},
+        {"name": "late", "nodeSelector": {"matchLabels": {"pool": "fast"}}, "metricReportIntervalSeconds": 45},
+    ]
+    cluster.add(node("n1").label("pool", "fast"), node("n2").label("pool", "slow"))
+    start_manager({"colocation-config": {**PACE["colocation-config"], "nodeConfigs": entries}})
+
+    def intervals(*names: str) -> list[object]:
+        return [policy(cluster, name).get("reportIntervalSeconds") for name in names]
+
+    assert cluster.reaches(lambda: intervals("n1", "n2") == [35, INTERVAL], within=10), intervals("n1", "n2")
+    path = "/api/v1/namespaces/koordinator-system/configmaps/slo-controller-config"
+    assert cluster.call("PATCH", path, {"data": {"colocation-config": "{"}}).ok
+    settle(cluster)
+    cluster.add(node("n3").label("pool", "fast"))
+
+    assert cluster.reaches(lambda: intervals("n1", "n2", "n3") == [35, INTERVAL, 35], within=10), intervals("n3")
+
+
 def policy(cluster: Trial, name: str) -> Manifest:
     response = cluster.call("GET", f"{NODE_METRICS_PATH}/{name}")
     if response.code == 404:

@@ -26,6 +26,7 @@ PLACED: dict[str, Any] = {
     "pod": {"namespace": "default", "name": "p", "uid": "u"},
     "node": "b",
     "queue": "",
+    "notes": ["annotation mode: expected Strict or NonStrict, found 'x'; Strict is used"],
     "feasible": [
         {"node": "b", "score": 392, "byPlugin": {"TaintToleration": 300, "NodeResourcesFit": 92}},
         {"node": "a", "score": 371, "byPlugin": {"TaintToleration": 300, "NodeResourcesFit": 71}},
@@ -98,10 +99,11 @@ def test_thousands_of_nodes_are_a_page(explain: Callable[..., None], capsys: pyt
     assert len(lines) == 24
 
 
-def test_the_best_nodes_are_listed(explain: Callable[..., None], capsys: pytest.CaptureFixture[str]) -> None:
+def test_notes_and_the_best_nodes_are_listed(explain: Callable[..., None], capsys: pytest.CaptureFixture[str]) -> None:
     explain("p", "--top", "1")
     assert capsys.readouterr().out.splitlines() == [
         "default/p: on node b; 2 of 2 nodes fit now",
+        "note: annotation mode: expected Strict or NonStrict, found 'x'; Strict is used",
         "",
         "node  score  NodeResourcesFit  TaintToleration",
         "b     392    92                300",
