@@ -9,6 +9,8 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from seatrial.scheduler.api.clock import Clock
 from seatrial.scheduler.api.core import Pod
 from seatrial.scheduler.api.reservation import RESERVATION_AFFINITY, is_reserve_pod
@@ -21,6 +23,7 @@ from seatrial.scheduler.framework.decisions import Bind, ClearNomination, Decisi
 from seatrial.scheduler.monitor import Monitor
 from seatrial.scheduler.plugins.defaultpreemption.plugin import BY_SCHEDULER
 from seatrial.scheduler.plugins.reservation.diagnosis import reservation_note
+from seatrial.scheduler.preparations import Preparations
 from seatrial.scheduler.reservations import ReservationController
 
 log = logging.getLogger(__name__)
@@ -47,11 +50,14 @@ class Binder:
         self.monitor = monitor or Monitor(clock)
         self._core, self._rest, self._clock, self._events, self._after = core, rest, clock, events, after
         self.reservations = ReservationController(core, rest, clock, events, after, self.execute)
+        self.preparations = Preparations(core, rest, clock, self._prepared, self._give_back)
         self.in_flight = 0
         self.bound = 0
 
     def execute(self, decision: Decision) -> None:
         match decision:
+            case Bind() if decision.preparation is not None:
+                self.preparations.begin(decision, decision.preparation)
             case Bind() if is_reserve_pod(decision.info.pod):
                 self.in_flight += 1
                 self.reservations.bind(decision, self._settled)
@@ -72,6 +78,9 @@ class Binder:
         self.in_flight -= 1
 
     # -- bind ---------------------------------------------------------------------------------------------------------
+
+    def _prepared(self, decision: Bind) -> None:
+        self.execute(msgspec.structs.replace(decision, preparation=None))
 
     def _bind(self, decision: Bind) -> None:
         self.in_flight += 1
@@ -156,6 +165,9 @@ class Binder:
 
     def _unbound(self, decision: Bind, why: str, *, retry: bool) -> None:
         self._ended(decision, ok=False)
+        self._give_back(decision, why, retry=retry)
+
+    def _give_back(self, decision: Bind, why: str, *, retry: bool = True) -> None:
         log.warning("bind failed pod=%s node=%s why=%s", decision.info.key, decision.node, why)
         for more in self._core.bind_failed(decision.info.uid, why, retry=retry):
             self.execute(more)

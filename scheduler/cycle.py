@@ -16,6 +16,7 @@ from seatrial.scheduler.framework.explanation import explain, score_table
 from seatrial.scheduler.framework.extension_points import NO_METADATA_CHANGES, MetadataChanges
 from seatrial.scheduler.framework.fit_error import FitError
 from seatrial.scheduler.framework.handle import Handle
+from seatrial.scheduler.framework.preparation import merged
 from seatrial.scheduler.framework.runner import Runner
 from seatrial.scheduler.framework.state import CycleState
 from seatrial.scheduler.framework.status import SUCCESS, Code, PostFilterResult, Status
@@ -133,7 +134,7 @@ class Core(Intake):
         info = entry.info
         self._binding[info.uid] = (entry, state)
         marks = self._marks(self._runner(info), state, info.pod, node)
-        return Bind(info, node, marks.annotations, marks.labels, marks.node_annotations)
+        return Bind(info, node, marks.annotations, marks.labels, marks.node_annotations, marks.preparation)
 
     def _closed_gate(self, entry: Entry) -> tuple[Status, str] | None:
         """The rejection of the first gate that holds the pod back, and its wake key.
@@ -268,6 +269,10 @@ class Core(Intake):
 
     # -- results of bindings ------------------------------------------------------------------------------------------
 
+    def is_binding(self, uid: str) -> bool:
+        """Whether the pod has been decided to be bound, and the result of that is not reported yet."""
+        return uid in self._binding
+
     def bound(self, uid: str) -> None:
         """The API server accepted the binding. The informer delivers the bound pod separately."""
         found = self._binding.pop(uid, None)
@@ -336,6 +341,7 @@ def _merged(changes: MetadataChanges, other: MetadataChanges) -> MetadataChanges
         {**changes.annotations, **other.annotations},
         {**changes.labels, **other.labels},
         {**changes.node_annotations, **other.node_annotations},
+        merged(changes.preparation, other.preparation),
     )
 
 

@@ -133,6 +133,7 @@ class Shell:
     def stop(self) -> None:
         """Stop deciding and following. Requests in flight are not waited for."""
         self._running = False
+        self.binder.preparations.stop()
         self.binder.reservations.stop()
         for controller in self._quota_controllers:
             controller.stop()
@@ -196,6 +197,7 @@ class Shell:
         for complaint in core.complaints:
             log.warning("object not understood: %s", complaint)
         core.complaints.clear()
+        binder.preparations.work()
         binder.reservations.work()
         self.podgroups.work()
         self._topologies.work()

@@ -3,11 +3,22 @@
 from msgspec import field
 
 from seatrial.scheduler.api.core import NodeSelector
-from seatrial.scheduler.api.wire import ObjectMeta, Wire
+from seatrial.scheduler.api.wire import LabelSelector, ObjectMeta, ResourceList, Wire
 
 IMMEDIATE, WAIT_FOR_FIRST_CONSUMER = "Immediate", "WaitForFirstConsumer"
 READ_WRITE_ONCE_POD = "ReadWriteOncePod"
 NO_PROVISIONER = "kubernetes.io/no-provisioner"
+FILESYSTEM = "Filesystem"
+AVAILABLE = "Available"  # phase of a volume that no claim has
+SELECTED_NODE = "volume.kubernetes.io/selected-node"  # on a claim: where its volume is to be provisioned
+BIND_COMPLETED = "pv.kubernetes.io/bind-completed"  # on a claim: the controller has bound it to `spec.volumeName`
+BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"  # on a volume: its claimRef may be taken away again
+
+
+class ClaimResources(Wire, frozen=True):
+    """How much storage a claim asks for."""
+
+    requests: ResourceList = {}
 
 
 class ClaimSpec(Wire, frozen=True):
@@ -16,6 +27,9 @@ class ClaimSpec(Wire, frozen=True):
     access_modes: tuple[str, ...] = ()
     volume_name: str = ""
     storage_class_name: str = ""
+    volume_mode: str = FILESYSTEM
+    resources: ClaimResources = ClaimResources()
+    selector: LabelSelector | None = None
 
 
 class ClaimStatus(Wire, frozen=True):
@@ -61,6 +75,14 @@ class VolumeSpec(Wire, frozen=True):
     claim_ref: ObjectReference | None = None
     node_affinity: VolumeNodeAffinity | None = None
     csi: CsiSource | None = None
+    capacity: ResourceList = {}
+    volume_mode: str = FILESYSTEM
+
+
+class VolumeStatus(Wire, frozen=True):
+    """The phase of a volume."""
+
+    phase: str = ""
 
 
 class PersistentVolume(Wire, frozen=True):
@@ -68,6 +90,7 @@ class PersistentVolume(Wire, frozen=True):
 
     metadata: ObjectMeta = ObjectMeta()
     spec: VolumeSpec = VolumeSpec()
+    status: VolumeStatus = VolumeStatus()
 
 
 class TopologyRequirement(Wire, frozen=True):

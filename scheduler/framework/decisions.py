@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import msgspec
 
 from seatrial.scheduler.cache.nodeinfo import PodInfo
+from seatrial.scheduler.framework.preparation import Preparation
 
 
 class Bind(msgspec.Struct, frozen=True):
@@ -16,6 +17,7 @@ class Bind(msgspec.Struct, frozen=True):
     annotations: Mapping[str, str] = msgspec.field(default_factory=dict)
     labels: Mapping[str, str] = msgspec.field(default_factory=dict)
     node_annotations: Mapping[str, str] = msgspec.field(default_factory=dict)  # written before the binding
+    preparation: Preparation | None = None  # done before all this
 
 
 @dataclass(frozen=True, slots=True)

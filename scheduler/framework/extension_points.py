@@ -22,6 +22,7 @@ from seatrial.scheduler.cache.columns import Ints
 from seatrial.scheduler.cache.nodeinfo import NodeInfo, PodInfo
 from seatrial.scheduler.framework.fit_error import FitError
 from seatrial.scheduler.framework.group_failure import GroupFailure
+from seatrial.scheduler.framework.preparation import Preparation
 from seatrial.scheduler.framework.state import CycleState
 from seatrial.scheduler.framework.status import PostFilterResult, Status
 from seatrial.scheduler.framework.timing import Timing
@@ -275,22 +276,30 @@ class PostBind(Plugin):
 
 
 class MetadataChanges(msgspec.Struct, frozen=True):
-    """Labels and annotations to write to a pod with its binding, and annotations to write to its node before that."""
+    """Labels and annotations to write to a pod with its binding, and annotations to write to its node before that.
+
+    `preparation`: patches of other objects that come first, and what must then hold.
+    """
 
     annotations: Mapping[str, str]
     labels: Mapping[str, str]
     node_annotations: Mapping[str, str] = msgspec.field(default_factory=dict)
+    preparation: Preparation | None = None
 
 
 NO_METADATA_CHANGES = MetadataChanges({}, {})
 
 
 class PreBind(Plugin):
-    """Contributes labels and annotations to the binding."""
+    """Contributes labels and annotations to the binding, and what has to be done before it."""
 
     @abstractmethod
     def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> MetadataChanges:
-        """What to write to the pod and its node when the pod is bound. Must not do I/O: the binder writes it."""
+        """What to write to the pod and its node when the pod is bound. Must not do I/O: the binder writes it.
+
+        With a `preparation` the pod keeps its place until all of it is done; if that fails, Unreserve runs and the pod
+        is tried again after its backoff.
+        """
 
 
 class ByMaximum:

@@ -6,7 +6,13 @@ import msgspec
 import pytest
 
 from seatrial.scheduler.api.builders import PodBuilder, pod
-from seatrial.scheduler.api.storage import CsiNode, PersistentVolume, PersistentVolumeClaim, StorageClass
+from seatrial.scheduler.api.storage import (
+    BIND_COMPLETED,
+    CsiNode,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+)
 from seatrial.scheduler.tests.rig import Rig
 
 ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
@@ -22,23 +28,31 @@ class Storage(Rig):
         self.node("x", labels={"kubernetes.io/hostname": "x"})
 
     def claim(
-        self, name: str, volume: str = "", *, of: str = "", phase: str = "Bound", mode: str = "", **meta: Any
-    ) -> None:
+        self, name: str, volume: str = "", *, of: str = "", phase: str = "Bound", mode: str = "", size: str = "1Gi",
+        annotations: dict[str, str] | None = None, version: int = 1, selector: Any = None, **meta: Any,
+    ) -> None:  # fmt: skip
         modes = (mode,) if mode else ()
-        spec = {"volumeName": volume, "storageClassName": of, "accessModes": modes}
-        found = {"metadata": {"name": name, "namespace": "default", **meta}, "spec": spec, "status": {"phase": phase}}
+        spec = {"volumeName": volume, "storageClassName": of, "accessModes": modes, "selector": selector,
+                "resources": {"requests": {"storage": size}}}  # fmt: skip
+        marks = {**({BIND_COMPLETED: "yes"} if volume else {}), **(annotations or {})}
+        metadata = {"name": name, "namespace": "default", "uid": f"uid-{name}", "annotations": marks,
+                    "resourceVersion": str(version), **meta}  # fmt: skip
+        found = {"metadata": metadata, "spec": spec, "status": {"phase": phase}}
         self.core.cache.volumes.set_claim(msgspec.convert(found, PersistentVolumeClaim))
         self.core.storage_changed()
 
     def volume(
-        self, name: str, *, host: str = "", labels: dict[str, str] | None = None, csi: str = "", **spec: Any
-    ) -> None:
+        self, name: str, *, host: str = "", labels: dict[str, str] | None = None, csi: str = "", size: str = "1Gi",
+        phase: str = "Available", version: int = 1, **spec: Any,
+    ) -> None:  # fmt: skip
+        spec["capacity"] = {"storage": size}
         if host:
             expression = {"key": "kubernetes.io/hostname", "operator": "In", "values": [host]}
             spec["nodeAffinity"] = {"required": {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}}
         if csi:
             spec["csi"] = {"driver": csi, "volumeHandle": name}
-        found = {"metadata": {"name": name, "labels": labels or {}}, "spec": spec}
+        metadata = {"name": name, "uid": f"uid-{name}", "labels": labels or {}, "resourceVersion": str(version)}
+        found = {"metadata": metadata, "spec": spec, "status": {"phase": phase}}
         self.core.cache.volumes.set_volume(msgspec.convert(found, PersistentVolume))
         self.core.storage_changed()
 

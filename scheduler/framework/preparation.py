@@ -1,0 +1,47 @@
+"""What a binding waits for: patches of other objects, and conditions that other components of the cluster bring about.
+
+PreBind plugins return it; `seatrial.scheduler.preparations` carries it out.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from seatrial.scheduler.framework.status import Status
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectPatch:
+    """A JSON merge patch of one object. A refusal ends the attempt; `metadata.resourceVersion` makes it conditional."""
+
+    what: str  # kind and name, for messages
+    path: str
+    body: Mapping[str, Any]
+    answered: Callable[[bytes], None]  # gets the object as the API server has it now: its event may come later
+
+
+@dataclass(frozen=True, slots=True)
+class Awaited:
+    """A condition on objects that the scheduler follows.
+
+    `check` is called after events: Success, Wait, or a status whose message ends the attempt.
+    """
+
+    check: Callable[[], Status]
+    seconds: float
+    late: str  # the message if it does not hold in time
+
+
+@dataclass(frozen=True, slots=True)
+class Preparation:
+    """Patches, sent one after the other, and then conditions that must hold before the pod is bound."""
+
+    patches: tuple[ObjectPatch, ...] = ()
+    awaited: tuple[Awaited, ...] = ()
+
+
+def merged(first: Preparation | None, second: Preparation | None) -> Preparation | None:
+    """Both preparations as one."""
+    if first is None or second is None:
+        return first or second
+    return Preparation(first.patches + second.patches, first.awaited + second.awaited)
