@@ -1,0 +1,189 @@
+"""Claims that wait for their first consumer: the scheduler chooses the volume, or the node where one is made."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import orjson
+import pytest
+
+from seatrial.fixtures.expect import Expect
+from seatrial.fixtures.trial import Trial
+from seatrial.harness.clusters.protocol import Capability
+from seatrial.scheduler.api.builders import node, pod
+from seatrial.suites.scoring.claims import wait_bound
+from seatrial.suites.scoring.rules import HOST, ZONE, expression, given
+
+pytestmark = [pytest.mark.needs(Capability.NODES)]
+
+CLASSES = "/apis/storage.k8s.io/v1/storageclasses"
+SELECTED = "volume.kubernetes.io/selected-node"
+
+
+class StorageOfCase:
+    """A storage class that waits for the first consumer, with volumes and claims of it."""
+
+    def __init__(self, cluster: Trial) -> None:
+        self.cluster = cluster
+
+    def of_class(self, provisioner: str = "kubernetes.io/no-provisioner", **more: Any) -> None:
+        body = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": self.cluster.name},
+                "provisioner": provisioner, "volumeBindingMode": "WaitForFirstConsumer", **more}  # fmt: skip
+        self.cluster.accept(body, CLASSES)
+
+    def volume(self, name: str, host: str, size: str = "1Gi", **labels: str) -> str:
+        """A local volume of the class; returns its name in the cluster."""
+        full = f"{self.cluster.name}-{name}"
+        terms = {"nodeSelectorTerms": [{"matchExpressions": [expression(HOST, "In", host)]}]}
+        self.cluster.apply(
+            {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": full, "labels": labels},
+             "spec": {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": size}, "local": {"path": "/data"},
+                      "storageClassName": self.cluster.name, "persistentVolumeReclaimPolicy": "Retain",
+                      "nodeAffinity": {"required": terms}}}
+        )  # fmt: skip
+        return full
+
+    def claim(self, name: str, size: str = "1Gi", **spec: Any) -> None:
+        self.cluster.apply(
+            {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name},
+             "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": self.cluster.name,
+                      "resources": {"requests": {"storage": size}}, **spec}}
+        )  # fmt: skip
+
+    def submit(self, name: str, *claims: str, **more: Any) -> None:
+        volumes = [{"name": claim, "persistentVolumeClaim": {"claimName": claim}} for claim in claims]
+        self.cluster.submit(given(name, volumes=volumes, **more))
+
+    def seen(self, claim: str) -> Any:
+        """The claim as the API server has it."""
+        path = f"/api/v1/namespaces/{self.cluster.name}/persistentvolumeclaims/{claim}"
+        return orjson.loads(self.cluster.call("GET", path).body)
+
+    def volume_of(self, claim: str) -> str:
+        """The volume that the claim is bound to; waits for that."""
+        wait_bound(self.cluster, claim)
+        found: str = self.seen(claim)["spec"]["volumeName"]
+        return found
+
+
+@pytest.fixture
+def storage(cluster: Trial) -> Iterator[StorageOfCase]:
+    yield StorageOfCase(cluster)
+    cluster.call("DELETE", f"{CLASSES}/{cluster.name}")
+
+
+@pytest.mark.feature("SCORE-4.volumes")
+@pytest.mark.case("SC-270", severity="critical")
+@pytest.mark.parametrize(("home", "other"), [("n1", "n2"), ("n2", "n1")])
+def test_a_pod_gets_the_volume_of_its_node(
+    cluster: Trial, expect: Expect, storage: StorageOfCase, home: str, other: str
+) -> None:
+    """A pod with an unbound claim goes to the fuller node, which has the volume, and the claim is bound to that."""
+    storage.of_class()
+    cluster.add(*(node(name).cpu(32) for name in ("n1", "n2")))
+    cluster.submit(pod("crowd").request(cpu=16, memory="1Gi").select({HOST: home}))
+    expect.bound("crowd")
+    volume = storage.volume("v", home)
+    storage.claim("c")
+    storage.submit("p", "c")
+    assert expect.bound("p").spec.node_name == home
+    assert storage.volume_of("c") == volume
+    storage.claim("d")
+    storage.submit("q", "d", nodeSelector={HOST: other})
+    expect.pending("q", saying="available persistent volumes to bind")
+
+
+@pytest.mark.feature("SCORE-4.volumes")
+@pytest.mark.case("SC-271", severity="critical")
+def test_two_pods_do_not_get_one_volume(cluster: Trial, expect: Expect, storage: StorageOfCase) -> None:
+    """Of two pods one gets the only free volume; the other waits, and goes when there is a second one."""
+    storage.of_class()
+    cluster.add(node("n1"), node("n2"))
+    cluster.settle()
+    names = {"a": "claim-a", "b": "claim-b"}
+    first = storage.volume("first", "n1")
+    for name, claim in names.items():
+        storage.claim(claim)
+        storage.submit(name, claim)
+
+    def placed() -> list[str]:
+        return [name for name in names if cluster.pod(name).spec.node_name]
+
+    assert cluster.reaches(lambda: bool(placed()), within=30), "expected one of both pods to be bound, found none"
+    (lucky,) = placed()
+    (waiting,) = names.keys() - {lucky}
+    expect.pending(waiting, saying="available persistent volumes to bind")
+    expect.stable(seconds=3)
+    assert storage.volume_of(names[lucky]) == first
+    second = storage.volume("second", "n2")
+    assert expect.bound(waiting).spec.node_name == "n2"
+    assert storage.volume_of(names[waiting]) == second
+
+
+@pytest.mark.feature("SCORE-4.volumes")
+@pytest.mark.case("SC-272", severity="critical")
+def test_the_smallest_volume_that_suffices(cluster: Trial, expect: Expect, storage: StorageOfCase) -> None:
+    """Of volumes of 8, 1, 3 and 5 Gi a claim of 2 Gi gets that of 3, and one of 4 Gi that of 5; one of 9 Gi waits."""
+    storage.of_class()
+    cluster.add(node("n1"))
+    volumes = {size: storage.volume(name, "n1", f"{size}Gi") for name, size in zip("abcd", (8, 1, 3, 5), strict=True)}
+    for wanted, size in ((2, 3), (4, 5)):
+        storage.claim(f"c-{wanted}", f"{wanted}Gi")
+        storage.submit(f"p-{wanted}", f"c-{wanted}")
+        expect.bound(f"p-{wanted}")
+        assert storage.volume_of(f"c-{wanted}") == volumes[size]
+    storage.claim("c-9", "9Gi")
+    storage.submit("p-9", "c-9")
+    expect.pending("p-9", saying="available persistent volumes to bind")
+
+
+@pytest.mark.feature("SCORE-4.volumes")
+@pytest.mark.case("SC-273", severity="normal")
+def test_a_claim_selects_its_volume(cluster: Trial, expect: Expect, storage: StorageOfCase) -> None:
+    """A claim with a label selector gets the larger volume on the second node, which alone has the label."""
+    storage.of_class()
+    cluster.add(node("n1").cpu(32), node("n2").cpu(32))
+    cluster.submit(pod("crowd").request(cpu=16, memory="1Gi").select({HOST: "n2"}))
+    expect.bound("crowd")
+    storage.volume("slow", "n1", "1Gi", speed="slow")
+    fast = storage.volume("fast", "n2", "9Gi", speed="fast")
+    storage.claim("c", selector={"matchLabels": {"speed": "fast"}})
+    storage.submit("p", "c")
+    assert expect.bound("p").spec.node_name == "n2"
+    assert storage.volume_of("c") == fast
+
+
+@pytest.mark.feature("SCORE-4.volumes")
+@pytest.mark.case("SC-274", severity="critical")
+@pytest.mark.parametrize("home", ["n1", "n2"])
+def test_a_provisioner_is_told_the_node(cluster: Trial, expect: Expect, storage: StorageOfCase, home: str) -> None:
+    """The claim is marked with the node of the allowed zone; the pod is bound once a volume for the claim is made."""
+    storage.of_class(
+        "made.example.com",
+        allowedTopologies=[{"matchLabelExpressions": [{"key": ZONE, "values": [home]}]}],
+    )
+    cluster.add(*(node(name).cpu(32).label(ZONE, name) for name in ("n1", "n2")))
+    cluster.submit(pod("crowd").request(cpu=16, memory="1Gi").select({HOST: home}))
+    expect.bound("crowd")
+    storage.claim("c")
+    storage.submit("p", "c")
+
+    def selected() -> str:
+        found: str = (storage.seen("c")["metadata"].get("annotations") or {}).get(SELECTED, "")
+        return found
+
+    assert cluster.reaches(lambda: bool(selected()), within=30), f"expected an annotation {SELECTED} of the claim"
+    assert selected() == home
+    cluster.settle(3)
+    assert not cluster.pod("p").spec.node_name, "bound before its claim"
+    volume = f"{cluster.name}-made"
+    claim = storage.seen("c")["metadata"]
+    cluster.apply(
+        {"apiVersion": "v1", "kind": "PersistentVolume",
+         "metadata": {"name": volume, "annotations": {"pv.kubernetes.io/provisioned-by": "made.example.com"}},
+         "spec": {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}, "storageClassName": cluster.name,
+                  "csi": {"driver": "made.example.com", "volumeHandle": volume},
+                  "claimRef": {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": cluster.name,
+                               "name": "c", "uid": claim["uid"]}}}
+    )  # fmt: skip
+    assert expect.bound("p").spec.node_name == home
+    assert storage.volume_of("c") == volume
