@@ -30,10 +30,10 @@ class StorageOfCase:
                 "provisioner": provisioner, "volumeBindingMode": "WaitForFirstConsumer", **more}  # fmt: skip
         self.cluster.accept(body, CLASSES)
 
-    def volume(self, name: str, host: str, size: str = "1Gi", **labels: str) -> str:
-        """A local volume of the class; returns its name in the cluster."""
+    def volume(self, name: str, host: str, size: str = "1Gi", *, key: str = HOST, **labels: str) -> str:
+        """A volume of the class for nodes whose label `key` is `host`; returns its name in the cluster."""
         full = f"{self.cluster.name}-{name}"
-        terms = {"nodeSelectorTerms": [{"matchExpressions": [expression(HOST, "In", host)]}]}
+        terms = {"nodeSelectorTerms": [{"matchExpressions": [expression(key, "In", host)]}]}
         self.cluster.apply(
             {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": full, "labels": labels},
              "spec": {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": size}, "local": {"path": "/data"},
@@ -73,22 +73,22 @@ def storage(cluster: Trial) -> Iterator[StorageOfCase]:
 
 @pytest.mark.feature("SCORE-4.volumes")
 @pytest.mark.case("SC-270", severity="critical")
-@pytest.mark.parametrize(("home", "other"), [("n1", "n2"), ("n2", "n1")])
+@pytest.mark.parametrize(("home", "key"), [("n1", HOST), ("n2", ZONE)])
 def test_a_pod_gets_the_volume_of_its_node(
-    cluster: Trial, expect: Expect, storage: StorageOfCase, home: str, other: str
+    cluster: Trial, expect: Expect, storage: StorageOfCase, home: str, key: str
 ) -> None:
     """A pod with an unbound claim goes to the fuller node, which has the volume, and the claim is bound to that."""
     storage.of_class()
-    cluster.add(*(node(name).cpu(32) for name in ("n1", "n2")))
+    cluster.add(*(node(name).cpu(32).label(ZONE, name) for name in ("n1", "n2")))
     cluster.submit(pod("crowd").request(cpu=16, memory="1Gi").select({HOST: home}))
     expect.bound("crowd")
-    volume = storage.volume("v", home)
+    volume = storage.volume("v", home, key=key)
     storage.claim("c")
     storage.submit("p", "c")
     assert expect.bound("p").spec.node_name == home
     assert storage.volume_of("c") == volume
     storage.claim("d")
-    storage.submit("q", "d", nodeSelector={HOST: other})
+    storage.submit("q", "d", nodeSelector={HOST: "n2" if home == "n1" else "n1"})
     expect.pending("q", saying="available persistent volumes to bind")
 
 
