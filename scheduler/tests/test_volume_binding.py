@@ -15,7 +15,7 @@ from seatrial.scheduler.tests.test_volumes import ZONE, Storage, using
 
 NONE = "3 node(s) didn't find available persistent volumes to bind"
 WRITTEN = 7  # the resource version of what the API server was told
-OF = {"storageClassName": "local"}
+OF: dict[str, Any] = {"storageClassName": "local"}
 ANSWER = ok({"metadata": {"resourceVersion": str(WRITTEN)}})
 
 
