@@ -40,8 +40,8 @@ class PodSpecCache:
         self._text = b""  # the last text
 
     def key(self, spec: dict[str, Any], priority: Priority) -> Key:
-        # The last text stays until the next one: freed at once, it leaves a hole in the heap beside the object that is stored
-        # next, and a pod costs 5.9 KiB instead of 4.8 (`bench api`).
+        # The last text stays until the next one: freed at once, it leaves a hole in the heap beside the object that is
+        # stored next, and a pod costs 5.9 KiB instead of 4.8 (`bench api`).
         self._text = orjson.dumps(spec)
         return (self._text, *priority)
 
