@@ -15,6 +15,7 @@ import orjson
 from seatrial.harness.errors import ClusterError
 from seatrial.harness.nodes.fleet import SIMULATED_LABEL
 from seatrial.scheduler.api.core import DEFAULT_SCHEDULER
+from seatrial.scheduler.api.podgroup import GANG_NAME, POD_GROUP_LABEL, POD_GROUP_NAME_LABEL
 from seatrial.scheduler.api.transport import Request, Response
 
 RUN_LABEL = "seatrial.dev/run"
@@ -34,8 +35,10 @@ CLUSTER_SCOPED = {  # resource → kind of what a run may make outside of namesp
     "csinodes": "CSINode",
 }
 _LISTED_WHOLE = frozenset({"nodes", "namespaces", "priorityclasses", "storageclasses", "persistentvolumes", "csinodes"})
-# Fields that name an object of the same namespace. A reference with a namespace is known by that.
-_NAMES_IN_NAMESPACE = frozenset({"claimName", "secretName", "serviceAccountName", "serviceName"})
+# Fields, labels, annotations that name an object of the same namespace. A reference with a namespace is known by that.
+_NAMES_IN_NAMESPACE = frozenset({
+    "claimName", "secretName", "serviceAccountName", "serviceName", GANG_NAME, POD_GROUP_LABEL, POD_GROUP_NAME_LABEL,
+})  # fmt: skip
 _KINDS = frozenset(CLUSTER_SCOPED.values())
 _READS = frozenset({"GET", "HEAD"})
 _SYSTEM = "system-"  # priority classes of Kubernetes

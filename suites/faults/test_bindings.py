@@ -142,3 +142,24 @@ def test_a_refused_binding_gives_its_part_of_the_quota_back(cluster: Trial, expe
     expect.bound("second", within=60)
     assert link.refused
     expect.pending("first")
+
+
+@pytest.mark.feature("CPU-1.policies", "HIL-4.api-errors")
+@pytest.mark.case("FT-072", severity="critical")
+def test_a_refused_binding_gives_its_cpus_back(cluster: Trial, expect: Expect, link: Link) -> None:
+    """On each of two NUMA nodes one pod can have 20 CPUs. Of three pods the most important one takes its place, and
+    each of its bindings is refused: the one that waited gets it."""
+    cluster.apply(priority_class("trial-high", 9000, preempts=False))
+    cluster.add(node("n1").server("cpu-64"))
+    witnessed(cluster, expect)
+    link.refuse(500, lambda request: bindings(request) and "/pods/first/" in request.path)
+
+    first, second, third = (
+        pod(name).qos("LSR").request(cpu=20, memory="1Gi").align("SingleNUMANode")
+        for name in ("first", "second", "third")
+    )
+    cluster.submit(first.priority_class("trial-high"), second, third)
+
+    expect.bound("second", "third", within=60)
+    assert link.refused
+    expect.pending("first")

@@ -115,3 +115,23 @@ def test_members_that_are_being_deleted_hold_nothing(cluster: Trial, expect: Exp
     finally:
         for name in names("train", 3):
             cluster.call("PATCH", cluster.path("Pod", name), {"metadata": {"finalizers": None}})
+
+
+@pytest.mark.feature("GANG-1.all-or-nothing", "CPU-1.policies")
+@pytest.mark.case("GA-130", severity="critical")
+def test_the_cpus_of_a_plan_that_fails_are_free_again(cluster: Trial, expect: Expect) -> None:
+    """On each of two NUMA nodes 20 of 32 CPUs can be had at once. Three members want 20 of one NUMA node each: the gang
+    waits, and two other pods get theirs."""
+
+    def aligned(name: str) -> PodBuilder:
+        return pod(name).qos("LSR").request(cpu=20, memory="1Gi").align("SingleNUMANode")
+
+    cluster.add(node("n1").server("cpu-64"))
+    cluster.apply(gang("train", 3))
+    cluster.submit(*(aligned(name).in_gang("train") for name in names("train", 3)))
+    expect.stable(seconds=5)
+    assert bound(cluster) == []
+
+    cluster.submit(aligned("first"), aligned("second"))
+
+    expect.bound("first", "second")

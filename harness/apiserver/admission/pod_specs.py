@@ -37,9 +37,13 @@ class PodSpecCache:
 
     def __init__(self) -> None:
         self._known: dict[Key, Completed] = {}
+        self._text = b""  # the last text
 
     def key(self, spec: dict[str, Any], priority: Priority) -> Key:
-        return (orjson.dumps(spec), *priority)
+        # The last text stays until the next one: freed at once, it leaves a hole in the heap beside the object that is
+        # stored next, and a pod costs 5.9 KiB instead of 4.8 (`bench api`).
+        self._text = orjson.dumps(spec)
+        return (self._text, *priority)
 
     def get(self, key: Key) -> Completed | None:
         return self._known.get(key)

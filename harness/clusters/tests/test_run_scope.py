@@ -8,6 +8,7 @@ import pytest
 from seatrial.harness.clusters.run_scope import RUN_LABEL, RunScope
 from seatrial.harness.errors import ClusterError
 from seatrial.harness.nodes.fleet import SIMULATED_LABEL
+from seatrial.scheduler.api.podgroup import GANG_NAME, POD_GROUP_LABEL, POD_GROUP_NAME_LABEL
 from seatrial.scheduler.api.transport import MERGE_PATCH, Request, Response
 
 PODS = "/api/v1/namespaces/trial-x/pods"
@@ -88,6 +89,15 @@ def test_a_claim_keeps_its_name_when_a_node_is_called_the_same(scope: RunScope) 
     )
     assert found["spec"]["volumes"] == [{"persistentVolumeClaim": {"claimName": "n1"}}]
     assert found["spec"]["nodeName"] == "st-1a2b3c-n1"
+
+
+@pytest.mark.parametrize("key", [POD_GROUP_LABEL, POD_GROUP_NAME_LABEL, GANG_NAME])
+def test_a_gang_keeps_its_name_when_a_node_is_called_the_same(scope: RunScope, key: str) -> None:
+    """It is a PodGroup of the pod's namespace; other labels may name the node."""
+    changes = {"labels": {key: "n1", "example.com/node": "n1"}, "annotations": {key: "n1"}}
+    _, found = sent(scope, "PATCH", f"{PODS}/p", {"metadata": changes})
+    assert found["metadata"]["labels"] == {key: "n1", "example.com/node": "st-1a2b3c-n1"}
+    assert found["metadata"]["annotations"] == {key: "n1"}
 
 
 def test_pods_of_a_template_too(scope: RunScope) -> None:
