@@ -58,8 +58,9 @@ def test_two_pods_do_not_get_one_volume(cluster: Trial, expect: Expect, storage:
         return [name for name in names if cluster.pod(name).spec.node_name]
 
     assert cluster.reaches(lambda: bool(placed()), within=30), "expected one of both pods to be bound, found none"
-    (lucky,) = placed()
-    (waiting,) = names.keys() - {lucky}
+    found = placed()
+    assert len(found) == 1, f"expected one pod to get the volume, found {', '.join(found)}"
+    lucky, (waiting,) = found[0], names.keys() - set(found)
     expect.pending(waiting, saying="available persistent volumes to bind")
     expect.stable(seconds=3)
     assert storage.volume_of(names[lucky]) == first

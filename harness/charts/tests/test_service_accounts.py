@@ -34,6 +34,7 @@ PROGRAMS = ("scheduler", "manager", "descheduler")
 KINDS = {"ServiceAccount", "ClusterRole", "ClusterRoleBinding", "ConfigMap"}
 KOORD = "/apis/scheduling.koordinator.sh/v1alpha1"
 PODS = "/api/v1/namespaces/default/pods"
+CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
 
 
 def send(cluster: Cluster, path: str, body: Any) -> dict[str, Any]:
@@ -98,8 +99,34 @@ def forbidden(cluster: Cluster) -> list[str]:
     return [line for line in text.splitlines() if line.startswith("apiserver_request_total{") and 'code="403"' in line]
 
 
+def have_volumes_chosen(cluster: Cluster) -> None:
+    """Two claims wait for their pods: one gets a volume, the provisioner of the other one is told a node."""
+    for name, provisioner in (("there", "kubernetes.io/no-provisioner"), ("made", "made.example.com")):
+        kind: dict[str, Any] = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name}}
+        mode = {"provisioner": provisioner, "volumeBindingMode": "WaitForFirstConsumer"}
+        send(cluster, "/apis/storage.k8s.io/v1/storageclasses", {**kind, **mode})
+        spec = {"accessModes": ["ReadWriteOnce"], "storageClassName": name}
+        if name == "there":
+            volume = {**spec, "capacity": {"storage": "1Gi"}, "hostPath": {"path": "/data"}}
+            body = {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "v"}, "spec": volume}
+            send(cluster, "/api/v1/persistentvolumes", body)
+        claim = {**spec, "resources": {"requests": {"storage": "1Gi"}}}
+        body = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name}, "spec": claim}
+        send(cluster, CLAIMS, body)
+        user = pod(f"with-{name}").request(cpu=1).scheduler(KOORD_SCHEDULER)
+        user.manifest["spec"]["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": name}}]
+        send(cluster, PODS, user.manifest)
+
+    def chosen() -> bool:
+        found = {item["metadata"]["name"]: item for item in items(cluster, CLAIMS)}
+        told = found["made"]["metadata"].get("annotations") or {}
+        return found["there"]["spec"].get("volumeName") == "v" and "volume.kubernetes.io/selected-node" in told
+
+    assert cluster.wait(chosen, within=60), forbidden(cluster)
+
+
 def test_nothing_is_forbidden(cluster: Cluster) -> None:
-    """A pod with half a card, a gang, a reservation with its owner, a quota, and a migration that moves a pod."""
+    """Half a card, a gang, a reservation with its owner, a quota, unbound claims, and a migration that moves a pod."""
     cluster.add_nodes([node("n1").gpus("a10", 2), node("n2").gpus("a10", 2)])
     group, coscheduling = gang("train", 2), "/apis/scheduling.sigs.k8s.io/v1alpha1/namespaces/default"
     send(cluster, f"{coscheduling}/podgroups", group.manifest)
@@ -117,6 +144,7 @@ def test_nothing_is_forbidden(cluster: Cluster) -> None:
     )
     assert cluster.wait(lambda: len(items(cluster, "/apis/slo.koordinator.sh/v1alpha1/nodemetrics")) == 2, within=60)
 
+    have_volumes_chosen(cluster)
     job = {"podRef": {"namespace": "default", "name": "web"}, "mode": "ReservationFirst", "ttl": "5m"}
     body = {"apiVersion": "scheduling.koordinator.sh/v1alpha1", "kind": "PodMigrationJob", "metadata": {"name": "move"}}
     send(cluster, f"{KOORD}/podmigrationjobs", {**body, "spec": job})
