@@ -1,8 +1,17 @@
 """Claims of volumes."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
 import orjson
 
 from seatrial.fixtures.trial import Trial
+from seatrial.suites.scoring.rules import HOST, expression, given
+
+PROVISIONER = "made.example.com"
+SELECTED_NODE = "volume.kubernetes.io/selected-node"
+CLASSES = "/apis/storage.k8s.io/v1/storageclasses"
 
 
 def wait_bound(cluster: Trial, name: str) -> None:
@@ -20,3 +29,82 @@ def wait_bound(cluster: Trial, name: str) -> None:
         return phase == "Bound"
 
     assert cluster.cluster.wait(is_bound, within=30), f"expected claim {name} to be Bound within 30 s, it is {phase!r}"
+
+
+class StorageOfCase:
+    """A storage class that waits for the first consumer, with volumes and claims of it."""
+
+    def __init__(self, cluster: Trial) -> None:
+        self.cluster = cluster
+
+    def of_class(self, provisioner: str = "kubernetes.io/no-provisioner", **more: Any) -> None:
+        body = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": self.cluster.name},
+                "provisioner": provisioner, "volumeBindingMode": "WaitForFirstConsumer", **more}  # fmt: skip
+        self.cluster.accept(body, CLASSES)
+
+    def volume(self, name: str, host: str, size: str = "1Gi", *, key: str = HOST, **labels: str) -> str:
+        """A volume of the class for nodes whose label `key` is `host`; returns its name in the cluster."""
+        full = f"{self.cluster.name}-{name}"
+        terms = {"nodeSelectorTerms": [{"matchExpressions": [expression(key, "In", host)]}]}
+        self.cluster.apply(
+            {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": full, "labels": labels},
+             "spec": {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": size}, "local": {"path": "/data"},
+                      "storageClassName": self.cluster.name, "persistentVolumeReclaimPolicy": "Retain",
+                      "nodeAffinity": {"required": terms}}}
+        )  # fmt: skip
+        return full
+
+    def claim(self, name: str, size: str = "1Gi", **spec: Any) -> None:
+        self.cluster.apply(
+            {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name},
+             "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": self.cluster.name,
+                      "resources": {"requests": {"storage": size}}, **spec}}
+        )  # fmt: skip
+
+    def submit(self, name: str, *claims: str, **more: Any) -> None:
+        volumes = [{"name": claim, "persistentVolumeClaim": {"claimName": claim}} for claim in claims]
+        self.cluster.submit(given(name, volumes=volumes, **more))
+
+    def seen(self, claim: str) -> Any:
+        """The claim as the API server has it."""
+        path = f"/api/v1/namespaces/{self.cluster.name}/persistentvolumeclaims/{claim}"
+        return orjson.loads(self.cluster.call("GET", path).body)
+
+    def selected_node(self, claim: str) -> str:
+        """The node that the provisioner is told; waits until there is one."""
+
+        def found() -> str:
+            node: str = (self.seen(claim)["metadata"].get("annotations") or {}).get(SELECTED_NODE, "")
+            return node
+
+        assert self.cluster.reaches(lambda: bool(found()), within=30), f"expected {SELECTED_NODE} on claim {claim}"
+        return found()
+
+    def made(self, claim: str) -> str:
+        """Do what a provisioner does: make a volume for the claim. Returns the volume's name."""
+        name = f"{self.cluster.name}-made-for-{claim}"
+        self.cluster.apply(
+            {"apiVersion": "v1", "kind": "PersistentVolume",
+             "metadata": {"name": name, "annotations": {"pv.kubernetes.io/provisioned-by": PROVISIONER}},
+             "spec": {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"},
+                      "storageClassName": self.cluster.name,
+                      "csi": {"driver": PROVISIONER, "volumeHandle": name},
+                      "claimRef": {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "name": claim,
+                                   "namespace": self.cluster.name, "uid": self.seen(claim)["metadata"]["uid"]}}}
+        )  # fmt: skip
+        return name
+
+    def volume_of(self, claim: str) -> str:
+        """The volume that the claim is bound to; waits for that."""
+        wait_bound(self.cluster, claim)
+        found: str = self.seen(claim)["spec"]["volumeName"]
+        return found
+
+
+@contextmanager
+def storage_of(cluster: Trial) -> Iterator[StorageOfCase]:
+    """Removes the storage class afterwards; the trial removes the rest."""
+    try:
+        yield StorageOfCase(cluster)
+    finally:
+        cluster.call("DELETE", f"{CLASSES}/{cluster.name}")

@@ -1,74 +1,23 @@
 """Claims that wait for their first consumer: the scheduler chooses the volume, or the node where one is made."""
 
 from collections.abc import Iterator
-from typing import Any
 
-import orjson
 import pytest
 
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import node, pod
-from seatrial.suites.scoring.claims import wait_bound
-from seatrial.suites.scoring.rules import HOST, ZONE, expression, given
+from seatrial.suites.scoring.claims import PROVISIONER, StorageOfCase, storage_of
+from seatrial.suites.scoring.rules import HOST, ZONE
 
 pytestmark = [pytest.mark.needs(Capability.NODES)]
-
-CLASSES = "/apis/storage.k8s.io/v1/storageclasses"
-SELECTED = "volume.kubernetes.io/selected-node"
-
-
-class StorageOfCase:
-    """A storage class that waits for the first consumer, with volumes and claims of it."""
-
-    def __init__(self, cluster: Trial) -> None:
-        self.cluster = cluster
-
-    def of_class(self, provisioner: str = "kubernetes.io/no-provisioner", **more: Any) -> None:
-        body = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": self.cluster.name},
-                "provisioner": provisioner, "volumeBindingMode": "WaitForFirstConsumer", **more}  # fmt: skip
-        self.cluster.accept(body, CLASSES)
-
-    def volume(self, name: str, host: str, size: str = "1Gi", *, key: str = HOST, **labels: str) -> str:
-        """A volume of the class for nodes whose label `key` is `host`; returns its name in the cluster."""
-        full = f"{self.cluster.name}-{name}"
-        terms = {"nodeSelectorTerms": [{"matchExpressions": [expression(key, "In", host)]}]}
-        self.cluster.apply(
-            {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": full, "labels": labels},
-             "spec": {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": size}, "local": {"path": "/data"},
-                      "storageClassName": self.cluster.name, "persistentVolumeReclaimPolicy": "Retain",
-                      "nodeAffinity": {"required": terms}}}
-        )  # fmt: skip
-        return full
-
-    def claim(self, name: str, size: str = "1Gi", **spec: Any) -> None:
-        self.cluster.apply(
-            {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name},
-             "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": self.cluster.name,
-                      "resources": {"requests": {"storage": size}}, **spec}}
-        )  # fmt: skip
-
-    def submit(self, name: str, *claims: str, **more: Any) -> None:
-        volumes = [{"name": claim, "persistentVolumeClaim": {"claimName": claim}} for claim in claims]
-        self.cluster.submit(given(name, volumes=volumes, **more))
-
-    def seen(self, claim: str) -> Any:
-        """The claim as the API server has it."""
-        path = f"/api/v1/namespaces/{self.cluster.name}/persistentvolumeclaims/{claim}"
-        return orjson.loads(self.cluster.call("GET", path).body)
-
-    def volume_of(self, claim: str) -> str:
-        """The volume that the claim is bound to; waits for that."""
-        wait_bound(self.cluster, claim)
-        found: str = self.seen(claim)["spec"]["volumeName"]
-        return found
 
 
 @pytest.fixture
 def storage(cluster: Trial) -> Iterator[StorageOfCase]:
-    yield StorageOfCase(cluster)
-    cluster.call("DELETE", f"{CLASSES}/{cluster.name}")
+    with storage_of(cluster) as found:
+        yield found
 
 
 @pytest.mark.feature("SCORE-4.volumes")
@@ -158,7 +107,7 @@ def test_a_claim_selects_its_volume(cluster: Trial, expect: Expect, storage: Sto
 def test_a_provisioner_is_told_the_node(cluster: Trial, expect: Expect, storage: StorageOfCase, home: str) -> None:
     """The claim is marked with the node of the allowed zone; the pod is bound once a volume for the claim is made."""
     storage.of_class(
-        "made.example.com",
+        PROVISIONER,
         allowedTopologies=[{"matchLabelExpressions": [{"key": ZONE, "values": [home]}]}],
     )
     cluster.add(*(node(name).cpu(32).label(ZONE, name) for name in ("n1", "n2")))
@@ -166,24 +115,9 @@ def test_a_provisioner_is_told_the_node(cluster: Trial, expect: Expect, storage:
     expect.bound("crowd")
     storage.claim("c")
     storage.submit("p", "c")
-
-    def selected() -> str:
-        found: str = (storage.seen("c")["metadata"].get("annotations") or {}).get(SELECTED, "")
-        return found
-
-    assert cluster.reaches(lambda: bool(selected()), within=30), f"expected an annotation {SELECTED} of the claim"
-    assert selected() == home
+    assert storage.selected_node("c") == home
     cluster.settle(3)
     assert not cluster.pod("p").spec.node_name, "bound before its claim"
-    volume = f"{cluster.name}-made"
-    claim = storage.seen("c")["metadata"]
-    cluster.apply(
-        {"apiVersion": "v1", "kind": "PersistentVolume",
-         "metadata": {"name": volume, "annotations": {"pv.kubernetes.io/provisioned-by": "made.example.com"}},
-         "spec": {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}, "storageClassName": cluster.name,
-                  "csi": {"driver": "made.example.com", "volumeHandle": volume},
-                  "claimRef": {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": cluster.name,
-                               "name": "c", "uid": claim["uid"]}}}
-    )  # fmt: skip
+    volume = storage.made("c")
     assert expect.bound("p").spec.node_name == home
     assert storage.volume_of("c") == volume

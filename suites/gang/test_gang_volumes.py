@@ -1,0 +1,43 @@
+"""Gangs whose members have claims that wait for their first consumer."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from seatrial.fixtures.expect import Expect
+from seatrial.fixtures.trial import Trial
+from seatrial.harness.clusters.protocol import Capability
+from seatrial.scheduler.api.builders import gang, node
+from seatrial.suites.gang.members import names, workers
+from seatrial.suites.scoring.claims import StorageOfCase, storage_of
+
+pytestmark = [pytest.mark.needs(Capability.HARDWARE)]
+
+
+@pytest.fixture
+def storage(cluster: Trial) -> Iterator[StorageOfCase]:
+    with storage_of(cluster) as found:
+        yield found
+
+
+@pytest.mark.feature("GANG-1.all-or-nothing")
+@pytest.mark.case("GA-131", severity="critical")
+def test_a_gang_gets_all_its_volumes_or_none(cluster: Trial, expect: Expect, storage: StorageOfCase) -> None:
+    """Two members and one volume: no member is bound, and no claim; with a second volume both are."""
+    storage.of_class()
+    cluster.add(node("n1").cards(2), node("n2").cards(2))
+    cluster.apply(gang("train", 2))
+    first = storage.volume("first", "n1")
+    pods, claims = workers("train", 2), ["claim-0", "claim-1"]
+    for member, claim in zip(pods, claims, strict=True):
+        storage.claim(claim)
+        member.manifest["spec"]["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": claim}}]
+    cluster.submit(*pods)
+    expect.stable(seconds=5)
+    assert not [pod.metadata.name for pod in cluster.pods() if pod.spec.node_name]
+    assert [storage.seen(claim)["status"]["phase"] for claim in claims] == ["Pending", "Pending"]
+
+    second = storage.volume("second", "n2")
+
+    expect.bound(*names("train", 2), within=60)
+    assert {storage.volume_of(claim) for claim in claims} == {first, second}
