@@ -53,7 +53,7 @@ AMOUNTS = {"requests", "limits", "capacity", "allocatable", "resources", "alloca
 
 def recorded() -> Iterator[Any]:
     for corpus, mark in ((CORPUS, ""), (KOORDINATOR, "koordinator-")):
-        for path in corpus.keys() & TYPES.keys():
+        for path in sorted(corpus.keys() & TYPES.keys()):  # the same order in all processes of pytest-xdist
             for item in corpus[path]["items"]:
                 name = f"{mark}{path.rpartition('/')[2]}-{item['metadata']['name']}"
                 yield pytest.param(TYPES[path], item, id=name)
