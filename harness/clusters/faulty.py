@@ -35,6 +35,11 @@ def bindings(request: Request) -> bool:
     return request.method == "POST" and request.path.endswith("/binding")
 
 
+def bindings_of_first(request: Request) -> bool:
+    """Match bindings of pods with the name `first`."""
+    return bindings(request) and "/pods/first/" in request.path
+
+
 def deletions(request: Request) -> bool:
     """Match requests that delete an object."""
     return request.method == "DELETE"
@@ -56,7 +61,8 @@ def pod_group_writes(request: Request) -> bool:
 
 
 PICKS: dict[str, Picks] = {
-    pick.__name__: pick for pick in (every, writes, bindings, deletions, nothing, devices, pod_group_writes)
+    pick.__name__: pick
+    for pick in (every, writes, bindings, bindings_of_first, deletions, nothing, devices, pod_group_writes)
 }
 
 

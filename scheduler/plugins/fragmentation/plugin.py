@@ -241,6 +241,7 @@ class DeviceFragmentation(ScoreBatch):
         rows, states = self._fleet.unseen()
         if self._market.nodes != self._fleet.nodes:
             self._market = Market(self._outlook.demand, self._fleet.restart())
+            self._repriced = np.full(self._fleet.nodes, self._version)  # scores of older versions are not kept
         elif len(rows):
             self._market.change(rows, states)
             self._market.refresh()

@@ -231,7 +231,8 @@ def test_devices_that_come_after_their_node_count() -> None:
     ],
 )
 def test_kept_scores_follow_expectations_and_prices(strategy: str, requiring: int) -> None:
-    """Each pod goes where scores from scratch send it, while what is expected and what places cost changes.
+    """Each pod goes where scores from scratch send it, while what is expected and what places cost changes. Nodes
+    without GPUs come now and then, with which no price changes.
 
     `requiring`: weight of pods that require a model. Without them only places have prices.
     """
@@ -249,6 +250,8 @@ def test_kept_scores_follow_expectations_and_prices(strategy: str, requiring: in
     for number in range(150):
         builder = deepcopy(draw.choices(kinds, (9, 9, 9, 6, 2, 1, 1, 2 * requiring, 6))[0])
         builder.manifest["metadata"]["name"] = f"p{number}"
+        if number % 20 == 19:
+            rig.node(f"without-{number}", cpu="1")
         one = rig.pod(builder)
         info = PodInfo(one, rig.core.cache.classes.of(one))
         expected = judge(rig.core, rig.core.runner_of(info), info).node
