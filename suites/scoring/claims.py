@@ -43,7 +43,10 @@ class StorageOfCase:
         self.cluster.accept(body, CLASSES)
 
     def volume(self, name: str, host: str, size: str = "1Gi", *, key: str = HOST, **labels: str) -> str:
-        """A volume of the class for nodes whose label `key` is `host`; returns its name in the cluster."""
+        """A volume of the class for nodes whose label `key` is `host`; returns its name in the cluster.
+
+        Waits until the controller has said that it is Available: schedulers choose among those alone.
+        """
         full = f"{self.cluster.name}-{name}"
         terms = {"nodeSelectorTerms": [{"matchExpressions": [expression(key, "In", host)]}]}
         self.cluster.apply(
@@ -52,6 +55,13 @@ class StorageOfCase:
                       "storageClassName": self.cluster.name, "persistentVolumeReclaimPolicy": "Retain",
                       "nodeAffinity": {"required": terms}}}
         )  # fmt: skip
+        path = f"/api/v1/persistentvolumes/{full}"
+
+        def is_available() -> bool:
+            status = orjson.loads(self.cluster.call("GET", path).body).get("status") or {}
+            return status.get("phase") in {"Available", "Bound"}
+
+        assert self.cluster.reaches(is_available, within=30), f"expected volume {full} to be Available"
         return full
 
     def claim(self, name: str, size: str = "1Gi", **spec: Any) -> None:

@@ -109,10 +109,12 @@ def test_the_event_of_a_binding(cluster: Trial, expect: Expect) -> None:
     cluster.submit(given("p"), given("q").request(cpu=2))
     expect.bound("p")
     expect.pending("q")
-    said = {event.reason: event.message for event in cluster.events("p")}
-    assert "n1" in said.get("Scheduled", ""), f"expected an event Scheduled that names n1, found {said}"
-    refused = {event.reason: event.message for event in cluster.events("q")}
-    assert "Insufficient cpu" in refused.get("FailedScheduling", ""), f"events of the refused pod: {refused}"
+
+    def says(name: str, reason: str, part: str) -> bool:
+        return any(event.reason == reason and part in event.message for event in cluster.events(name))
+
+    assert cluster.reaches(lambda: says("p", "Scheduled", "n1"), within=30), cluster.events("p")
+    assert cluster.reaches(lambda: says("q", "FailedScheduling", "Insufficient cpu"), within=30), cluster.events("q")
 
 
 @pytest.mark.feature("SCORE-4.queue")

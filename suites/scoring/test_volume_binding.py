@@ -76,6 +76,7 @@ def test_the_smallest_volume_that_suffices(cluster: Trial, expect: Expect, stora
     storage.of_class()
     cluster.add(node("n1"))
     volumes = {size: storage.volume(name, "n1", f"{size}Gi") for name, size in zip("abcd", (8, 1, 3, 5), strict=True)}
+    cluster.settle()
     for wanted, size in ((2, 3), (4, 5)):
         storage.claim(f"c-{wanted}", f"{wanted}Gi")
         storage.submit(f"p-{wanted}", f"c-{wanted}")
