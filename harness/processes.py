@@ -13,6 +13,8 @@ from typing import IO
 
 from seatrial.harness.interrupts import shortened
 
+# Seconds in which a scheduler, descheduler or manager must be ready; on a busy machine 60 were not enough.
+START_WITHIN = 180.0
 STOP_WITHIN = 10.0  # seconds between SIGTERM and SIGKILL
 GROUP_STOP_WITHIN = 5.0  # the same, for what an interrupted program left behind
 MUTANT = "SEATRIAL_MUTANT"  # set in a campaign of mutants: the mutant that our programs run with

@@ -69,7 +69,7 @@ class FirstFailure:
 
 
 def begun_file(result: Path) -> Path:
-    """The file that exists from the moment on at which a mutant can be at fault for what happens."""
+    """A file that is written before the suites run. Without it the process did not fail by its mutant."""
     return result.with_suffix(".begun")
 
 

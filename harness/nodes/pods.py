@@ -46,7 +46,7 @@ class ContainerPlan(Wire, frozen=True):
 
 
 class ReadinessGate(Wire, frozen=True):
-    """A condition that has to be True, beside ready containers, before the pod is ready; somebody else writes it."""
+    """A condition, written by another client, that must be True before a pod with ready containers is Ready."""
 
     condition_type: str = ""
 

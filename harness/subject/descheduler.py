@@ -16,14 +16,13 @@ from seatrial.harness.clusters.protocol import Capability, Cluster
 from seatrial.harness.clusters.troubled import TroubledWay
 from seatrial.harness.errors import SubjectError, UsageError
 from seatrial.harness.private_files import private_folder
-from seatrial.harness.processes import start_child, stop
+from seatrial.harness.processes import START_WITHIN, start_child, stop
 from seatrial.harness.subject.foreign import binary_words
 from seatrial.harness.subject.services import ask, free_port
 from seatrial.scheduler.api.transport import Response
 from seatrial.scheduler.descheduler.app import ConfigError, build_descheduler, build_routes
 
 READY_LINE = "descheduler synced"
-START_WITHIN = 180.0  # seconds; on a busy machine a minute was not enough
 ANSWERS_WITHIN = 20.0  # seconds in which a binary must end, or its health port must answer
 LAST_CHARACTERS = 4000  # of the log, in an error
 OURS = "seatrial"

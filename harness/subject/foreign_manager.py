@@ -18,14 +18,13 @@ from seatrial.harness.clusters.protocol import Cluster
 from seatrial.harness.clusters.simulated import expect
 from seatrial.harness.errors import SubjectError, UsageError
 from seatrial.harness.private_files import private_folder
-from seatrial.harness.processes import die_with_parent, stop
+from seatrial.harness.processes import START_WITHIN, die_with_parent, stop
 from seatrial.harness.subject.foreign import binary_words
 from seatrial.harness.subject.services import LOOPBACK, free_port
 from seatrial.scheduler.api.transport import Request
 
 GROUP = "admissionregistration.k8s.io/v1"
 PATH = f"/apis/{GROUP}"
-START_WITHIN = 180.0  # seconds; on a busy machine a minute was not enough
 OURS_BY_DEFAULT = "seatrial-quota-webhook"  # the embedded cluster's own registration, which gives way
 QUOTA_PATH = "scheduling-sigs-k8s-io-v1alpha1-elasticquota"
 _DEFAULTS = {

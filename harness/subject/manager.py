@@ -15,11 +15,10 @@ from seatrial.harness.clusters.protocol import Capability, Cluster
 from seatrial.harness.clusters.simulated import expect
 from seatrial.harness.errors import SubjectError, UsageError
 from seatrial.harness.private_files import private_folder
-from seatrial.harness.processes import program, start_child, stop
+from seatrial.harness.processes import START_WITHIN, program, start_child, stop
 from seatrial.scheduler.api.transport import Request
 from seatrial.scheduler.controllers.app import build_manager
 
-START_WITHIN = 180.0  # seconds; on a busy machine a minute was not enough
 READY_LINE = "manager synced"
 WEBHOOKS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
 

@@ -171,7 +171,7 @@ def read_args(kind: type[A], given: Any) -> A:
     Raises:
         ArgsError: unknown or wrong fields.
     """
-    fields = without_nulls(given)
+    fields = _without_null_fields(given)
     if isinstance(fields, dict):
         fields = {name: value for name, value in fields.items() if value or name not in kind.empty_is_default}
     try:
@@ -182,12 +182,12 @@ def read_args(kind: type[A], given: Any) -> A:
     return found
 
 
-def without_nulls(given: Any) -> Any:
-    """Plain data without the fields whose value is null."""
+def _without_null_fields(given: Any) -> Any:
+    """Plain data without the fields whose value is null. A null in a list stays, and is refused by the type."""
     if isinstance(given, dict):
-        return {name: without_nulls(value) for name, value in given.items() if value is not None}
+        return {name: _without_null_fields(value) for name, value in given.items() if value is not None}
     if isinstance(given, list):
-        return [without_nulls(value) for value in given]
+        return [_without_null_fields(value) for value in given]
     return given
 
 

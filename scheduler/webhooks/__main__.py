@@ -22,9 +22,8 @@ from seatrial.scheduler.webhooks.quota_topology import QuotaGates, QuotaTopology
 from seatrial.scheduler.webhooks.registration import configurations
 from seatrial.scheduler.webhooks.reviews import routes
 
-CHECK_SECONDS = (
-    10.0  # between two looks at the certificate; kubelet writes a changed Secret about a minute after the change
-)
+# Seconds between two checks of the certificate; kubelet writes a changed Secret about a minute after the change.
+CHECK_SECONDS = 10.0
 app = cyclopts.App(name="seatrial webhooks", result_action="return_value")
 
 

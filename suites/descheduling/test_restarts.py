@@ -136,7 +136,7 @@ def test_a_migration_survives_a_restart_of_the_api_server(
 
 
 def leader_of(cluster: Trial, name: str) -> str:
-    """The holder of the Lease of this name; empty if nobody has taken it yet."""
+    """The holder of the Lease of this name; "" as long as there is none."""
     path = f"/apis/coordination.k8s.io/v1/namespaces/{ELECTION['resourceNamespace']}/leases/{name}"
     answer = cluster.call("GET", path)
     found: str = orjson.loads(answer.body)["spec"].get("holderIdentity", "") if answer.ok else ""

@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
 
 
 def settles_at(cluster: Trial, left: int) -> bool:
-    """Whether so many pods of `web` stay on n1: three minutes after the start, and for as long as moves may take."""
+    """Whether n1 has this number of pods of `web` after three minutes, and still has it when moves had time to end."""
     cluster.cluster.wait(lambda: False, within=3 * MINUTES)
     cluster.reaches(lambda: len(on(cluster, "web", "n1")) <= left, within=0)
     cluster.cluster.wait(lambda: False, within=REPORT)

@@ -12,10 +12,10 @@ from seatrial.harness.subject.protocol import Subject
 from seatrial.scheduler.api.builders import PodBuilder, gang, members, node, pod
 from seatrial.suites.allocation.test_mlu import CARD, LOCK, PLUGINS, slice_of
 from seatrial.suites.faults.test_restarts import running
-from seatrial.suites.scoring.claims import PROVISIONER, storage_of
+from seatrial.suites.scoring.claims import PROVISIONER, StorageOfCase, storage
 from seatrial.suites.scoring.rules import HOST
 
-__all__ = ["running"]
+__all__ = ["running", "storage"]
 
 pytestmark = [pytest.mark.needs(Capability.NODES)]
 
@@ -113,24 +113,25 @@ def test_a_lock_of_the_node_is_known_after_a_restart(cluster: Trial, expect: Exp
 
 @pytest.mark.feature("HIL-4.scheduler-crash", "SCORE-4.volumes")
 @pytest.mark.case("FT-073", severity="critical")
-def test_a_node_told_to_a_provisioner_is_kept_after_a_restart(cluster: Trial, expect: Expect, running: Subject) -> None:
+def test_a_node_told_to_a_provisioner_is_kept_after_a_restart(
+    cluster: Trial, expect: Expect, running: Subject, storage: StorageOfCase
+) -> None:
     """The scheduler is started again while a volume is made for n1: the pod goes there, though n2 is emptier now."""
-    with storage_of(cluster) as storage:
-        storage.of_class(PROVISIONER)
-        cluster.add(node("n1").cpu(32), node("n2").cpu(32))
-        cluster.submit(pod("small").request(cpu=8, memory="1Gi").select({HOST: "n2"}))
-        expect.bound("small")
-        storage.claim("c")
-        storage.submit("p", "c")
-        assert storage.selected_node("c") == "n1"
-        cluster.submit(pod("large").request(cpu=24, memory="1Gi").select({HOST: "n1"}))
-        expect.bound("large")
-        running.kill()
-        running.start_again()
-        cluster.settle(3)
-        assert storage.selected_node("c") == "n1"
+    storage.of_class(PROVISIONER)
+    cluster.add(node("n1").cpu(32), node("n2").cpu(32))
+    cluster.submit(pod("small").request(cpu=8, memory="1Gi").select({HOST: "n2"}))
+    expect.bound("small")
+    storage.claim("c")
+    storage.submit("p", "c")
+    assert storage.selected_node("c") == "n1"
+    cluster.submit(pod("large").request(cpu=24, memory="1Gi").select({HOST: "n1"}))
+    expect.bound("large")
+    running.kill()
+    running.start_again()
+    cluster.settle(3)
+    assert storage.selected_node("c") == "n1"
 
-        volume = storage.made("c")
+    volume = storage.made("c")
 
-        assert expect.bound("p", within=60).spec.node_name == "n1"
-        assert storage.volume_of("c") == volume
+    assert expect.bound("p", within=60).spec.node_name == "n1"
+    assert storage.volume_of("c") == volume

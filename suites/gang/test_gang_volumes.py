@@ -1,7 +1,5 @@
 """Gangs whose members have claims that wait for their first consumer."""
 
-from collections.abc import Iterator
-
 import pytest
 
 from seatrial.fixtures.expect import Expect
@@ -9,15 +7,11 @@ from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import gang, node
 from seatrial.suites.gang.members import names, workers
-from seatrial.suites.scoring.claims import StorageOfCase, storage_of
+from seatrial.suites.scoring.claims import StorageOfCase, storage
+
+__all__ = ["storage"]
 
 pytestmark = [pytest.mark.needs(Capability.HARDWARE)]
-
-
-@pytest.fixture
-def storage(cluster: Trial) -> Iterator[StorageOfCase]:
-    with storage_of(cluster) as found:
-        yield found
 
 
 @pytest.mark.feature("GANG-1.all-or-nothing")

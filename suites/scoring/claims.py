@@ -1,10 +1,10 @@
 """Claims of volumes."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import orjson
+import pytest
 
 from seatrial.fixtures.trial import Trial
 from seatrial.suites.scoring.rules import HOST, expression, given
@@ -111,10 +111,8 @@ class StorageOfCase:
         return found
 
 
-@contextmanager
-def storage_of(cluster: Trial) -> Iterator[StorageOfCase]:
+@pytest.fixture
+def storage(cluster: Trial) -> Iterator[StorageOfCase]:
     """Removes the storage class afterwards; the trial removes the rest."""
-    try:
-        yield StorageOfCase(cluster)
-    finally:
-        cluster.call("DELETE", f"{CLASSES}/{cluster.name}")
+    yield StorageOfCase(cluster)
+    cluster.call("DELETE", f"{CLASSES}/{cluster.name}")

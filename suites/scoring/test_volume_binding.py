@@ -1,23 +1,17 @@
 """Claims that wait for their first consumer: the scheduler chooses the volume, or the node where one is made."""
 
-from collections.abc import Iterator
-
 import pytest
 
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import node, pod
-from seatrial.suites.scoring.claims import PROVISIONER, StorageOfCase, storage_of
+from seatrial.suites.scoring.claims import PROVISIONER, StorageOfCase, storage
 from seatrial.suites.scoring.rules import HOST, ZONE
 
+__all__ = ["storage"]
+
 pytestmark = [pytest.mark.needs(Capability.NODES)]
-
-
-@pytest.fixture
-def storage(cluster: Trial) -> Iterator[StorageOfCase]:
-    with storage_of(cluster) as found:
-        yield found
 
 
 @pytest.mark.feature("SCORE-4.volumes")

@@ -163,7 +163,10 @@ def _check_pool(where: str, pool: NodePool) -> None:
     if condition is not None:
         check_duration(f"{where}anomalyCondition.timeout", condition.timeout)
         if condition.consecutive_abnormalities <= 0 or condition.consecutive_normalities <= 0:
-            raise ArgsError(f"{where}anomalyCondition: expected counts of 0 (not set) and more")
+            raise ArgsError(
+                f"{where}anomalyCondition: expected counts of 0 (not set) and more, found"
+                f" {condition.consecutive_abnormalities} and {condition.consecutive_normalities}"
+            )
 
 
 @dataclass(slots=True)
