@@ -71,14 +71,16 @@ def test_the_priority_of_the_member_without_room_decides(classes: Trial, expect:
 @pytest.mark.case("JP-083", severity="critical")
 @pytest.mark.parametrize("surplus", [1, 3])
 def test_no_pods_go_for_members_beyond_the_minimum(classes: Trial, expect: Expect, surplus: int) -> None:
-    """Of a gang of one with more members only the first is more important than the pods in the way: one pod goes."""
+    """Of the members only the first is more important than the pods in the way. The PodGroup comes when all members are
+    there, and says that one is enough: one pod goes."""
     hosts(classes, n1=1, n2=1)
     classes.submit(filler("low-1", "n1"), filler("low-2", "n2"))
     expect.running("low-1", "low-2")
-    classes.apply(gang("train", 1))
     first, *others = workers("train", 1 + surplus)
-
     classes.submit(first, *(built.priority_class("trial-low") for built in others))
+    classes.settle()
+
+    classes.apply(gang("train", 1))
 
     expect.running("train-0")
     expect.stable(seconds=12)
