@@ -66,8 +66,14 @@ class GangMachine(RuleBasedStateMachine):
         self.count += 1
         name = f"p{self.count}"
         self.live[name] = group
-        self.rig.submit(member(name, group) if group else pod(name).request(cpu=1))
+        self.rig.submit(self.built(name))
         self.decide()
+
+    @rule(group=st.sampled_from(sorted(GANGS)))
+    def create_gang(self, group: str) -> None:
+        """As many members as the gang needs at least."""
+        for _ in range(GANGS[group]):
+            self.create(group)
 
     @precondition(lambda self: self.live)
     @rule(data=st.data())
@@ -89,6 +95,7 @@ class GangMachine(RuleBasedStateMachine):
         self.rig.core.set_pod(replace(found, status=replace(found.status, phase=phase)))
         self.decide()
 
+    @precondition(lambda self: self.in_flight or self.confirmed)
     @rule(data=st.data())
     def restart(self, data: st.DataObject) -> None:
         """Another scheduler begins with what the API server has; bindings that were under way arrived there or not."""
@@ -111,16 +118,28 @@ class GangMachine(RuleBasedStateMachine):
     @rule(data=st.data(), lost=st.booleans())
     def answer(self, data: st.DataObject, *, lost: bool) -> None:
         name = data.draw(st.sampled_from(sorted(self.in_flight)))
-        self.in_flight.discard(name)
         if lost:
+            self.in_flight.discard(name)
             self.rig.core.bind_failed(f"uid-{name}", "lost")
         else:
-            node = self.rig.where(name)
-            self.rig.core.bound(f"uid-{name}")
-            self.rig.running(self.built(name), node)
-            self.confirmed[name] = node
-            self.ever.add(self.live[name])
+            self.confirm(name)
         self.decide()
+
+    @precondition(lambda self: self.in_flight)
+    @rule()
+    def answer_all(self) -> None:
+        for name in sorted(self.in_flight):
+            self.confirm(name)
+        self.decide()
+
+    def confirm(self, name: str) -> None:
+        """The API server accepted the binding, and the informer delivers the pod."""
+        self.in_flight.discard(name)
+        node = self.rig.where(name)
+        self.rig.core.bound(f"uid-{name}")
+        self.rig.running(self.built(name), node)
+        self.confirmed[name] = node
+        self.ever.add(self.live[name])
 
     @rule(name=st.sampled_from(sorted(NODES)))
     def add_node(self, name: str) -> None:
