@@ -170,27 +170,30 @@ def errors(made: Rig) -> Mapping[tuple[str, str], int]:
 
 
 @pytest.mark.parametrize(
-    ("kind", "method", "plugin", "point"),
+    ("kind", "method", "origin"),
     [
-        pytest.param(Raising, "pre_enqueue", "Raising", "PreEnqueue", id="pre-enqueue"),
-        pytest.param(Raising, "gate", "Raising", "PreFilter", id="gate"),
-        pytest.param(Raising, "pre_filter", "Raising", "PreFilter", id="pre-filter"),
-        pytest.param(Raising, "filter", "Raising", "Filter", id="filter"),
-        pytest.param(RaisingForNodes, "filter", "Raising", "Filter", id="filter-of-node-objects"),
-        pytest.param(RaisingInCluster, "filter", "Raising", "Filter", id="filter-in-each-cycle"),
-        pytest.param(Raising, "score", "Raising", "Score", id="score"),
-        pytest.param(RaisingForNodes, "score", "Raising", "Score", id="score-of-node-objects"),
-        pytest.param(RaisingInCluster, "score", "Raising", "Score", id="score-in-each-cycle"),
-        pytest.param(Raising, "reserve", "Raising", "Reserve", id="reserve"),
-        pytest.param(Raising, "permit", "Raising", "Permit", id="permit"),
-        pytest.param(Raising, "pre_bind", "Raising", "PreBind", id="pre-bind"),
-        pytest.param(Raising, "pod_placed", "_Counter", "pod_placed", id="listener"),
+        pytest.param(Raising, "pre_enqueue", ("Raising", "PreEnqueue"), id="pre-enqueue"),
+        pytest.param(Raising, "gate", ("Raising", "PreFilter"), id="gate"),
+        pytest.param(Raising, "pre_filter", ("Raising", "PreFilter"), id="pre-filter"),
+        pytest.param(Raising, "filter", ("Raising", "Filter"), id="filter"),
+        pytest.param(RaisingForNodes, "filter", ("Raising", "Filter"), id="filter-of-node-objects"),
+        pytest.param(RaisingInCluster, "filter", ("Raising", "Filter"), id="filter-in-each-cycle"),
+        pytest.param(Raising, "score", ("Raising", "Score"), id="score"),
+        pytest.param(RaisingForNodes, "score", ("Raising", "Score"), id="score-of-node-objects"),
+        pytest.param(RaisingInCluster, "score", ("Raising", "Score"), id="score-in-each-cycle"),
+        pytest.param(Raising, "reserve", ("Raising", "Reserve"), id="reserve"),
+        pytest.param(Raising, "permit", ("Raising", "Permit"), id="permit"),
+        pytest.param(Raising, "pre_bind", ("Raising", "PreBind"), id="pre-bind"),
+        pytest.param(Raising, "pod_placed", ("_Counter", "pod_placed"), id="listener"),
     ],
 )
 def test_the_pod_is_tried_again_and_another_pod_gets_the_card(
-    kind: type[Raising], method: str, plugin: str, point: str, monkeypatch: pytest.MonkeyPatch,
+    kind: type[Raising],
+    method: str,
+    origin: tuple[str, str],
+    monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
-) -> None:  # fmt: skip
+) -> None:
     """The plugin raises for the first of two pods that want the only card. Later it does not, and the card is free."""
     made = rig(kind)
     made.submit(raising("bad", method), pod("good").gpus(1))
@@ -199,13 +202,13 @@ def test_the_pod_is_tried_again_and_another_pod_gets_the_card(
     assert (made.where("bad"), made.where("good")) == ("", "n")
     told = made.rejection("bad")
     assert told.reason == SCHEDULER_ERROR
-    assert told.message == f'running {point} plugin "{plugin}": IndexError: no such row'
+    assert told.message == f'running {origin[1]} plugin "{origin[0]}": IndexError: no such row'
 
     made.delete("good")
     made.clock.advance(LONGEST_BACKOFF)
     made.run()
-    assert list(errors(made)) == [(plugin, point)]
-    assert errors(made)[plugin, point] >= 2
+    assert list(errors(made)) == [origin]
+    assert errors(made)[origin] >= 2
     assert [record.exc_info is not None for record in caplog.records if "IndexError" in record.message].count(True) == 1
 
     monkeypatch.setattr(Raising, "broken", False)
