@@ -1,9 +1,8 @@
 """A plugin that raises an exception: its pod is tried again, nothing of it stays booked, and other pods go on."""
 
-import json
 import logging
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 
@@ -313,7 +312,7 @@ def test_an_object_whose_handler_raises_is_read_again(monkeypatch: pytest.Monkey
     """One of two ConfigMaps makes a plugin raise when it is listed; a pod's gate key raises when the pod is listed."""
     clock = SimClock()
     api = Scripted(clock)
-    listed = {
+    listed: dict[str, list[dict[str, Any]]] = {
         "/api/v1/configmaps": [{"metadata": {"name": name, "uid": name}} for name in ("bad", "fine")],
         "/api/v1/nodes": [
             {"metadata": {"name": "n", "uid": "n"}, "status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": 9}}}
@@ -351,5 +350,5 @@ def test_an_object_whose_handler_raises_is_read_again(monkeypatch: pytest.Monkey
     clock.advance(LONGEST_BACKOFF)
     assert bound() == ["free", "held"]
     watch = next(stream for stream in api.streams if "configmaps" in stream.request.path)
-    watch.event("DELETED", json.loads(json.dumps(listed["/api/v1/configmaps"][1])))
+    watch.event("DELETED", listed["/api/v1/configmaps"][1])
     assert core.handle.plugin_errors.counts["Raising", "_config_gone"] == 1
