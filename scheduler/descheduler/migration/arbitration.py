@@ -73,7 +73,7 @@ class Filters:
         problem = self.forbidden(pod, job.spec.mode or self._args.default_job_mode, own=job.name)
         if problem:
             return FORBID, problem
-        reason = self._limited(pod)
+        reason = self.limited(pod)
         return (WAIT, reason) if reason else (PASS, "")
 
     def forbidden(self, pod: Pod, mode: str, *, own: str = "") -> str:
@@ -103,7 +103,8 @@ class Filters:
             return f"{workload.kind} {workload.name} has {replicas} replicas, as many as may be migrated at once"
         return ""
 
-    def _limited(self, pod: Pod) -> str:
+    def limited(self, pod: Pod) -> str:
+        """The limit that the pod waits for; "" if it may migrate now."""
         state, args, skipped = self._state, self._args, self._args.skip_eviction_gates
         others = self._migrating(pod)
         per_node = args.max_migrating_per_node or 0

@@ -98,6 +98,15 @@ def test_one_migration_per_workload(other: str | None, want: str) -> None:
     assert filters.check(job("own", "p0"), state.pods["p0"])[0] == want
 
 
+def test_a_job_of_the_pod_itself_counts_for_no_limit() -> None:
+    """E8e: it is another check that leaves a pod one open job."""
+    state, filters = workload(10, maxMigratingPerWorkload=1, maxUnavailablePerWorkload=5, maxMigratingGlobally=1)
+    state.set_job(job("other", "p0", phase="Running"))
+    assert filters.limited(state.pods["p0"]) == ""
+    assert filters.limited(state.pods["p1"]) == "1 pods are migrating"
+    assert filters.check(job("own", "p0"), state.pods["p0"])[0] == FORBID
+
+
 def test_a_workload_with_an_unavailable_pod_waits() -> None:
     """E8f."""
     state, filters = workload(10, maxUnavailablePerWorkload=1)
