@@ -6,11 +6,12 @@ from typing import Any
 from seatrial.scheduler.api.clock import Clock
 from seatrial.scheduler.api.networktopology import DEFAULT_TOPOLOGY, TOPOLOGIES_PATH, ClusterNetworkTopology
 from seatrial.scheduler.api.transport import Response
+from seatrial.scheduler.api.wire import ObjectMeta
 from seatrial.scheduler.client.events import EventRecorder
 from seatrial.scheduler.client.rest import Rest, refusal
 from seatrial.scheduler.cycle import Core
 from seatrial.scheduler.plugins.coscheduling.cache import GangCache
-from seatrial.scheduler.plugins.coscheduling.topology.tree import NetworkTopology
+from seatrial.scheduler.plugins.coscheduling.topology.tree import NetworkTopology, not_read
 
 log = logging.getLogger(__name__)
 
@@ -28,6 +29,7 @@ class NetworkTopologyController:
         self._seen: tuple[int, ClusterNetworkTopology | None] = (-1, None)
         self._timed = False
         self._told: tuple[str, str] = ("", "")  # problem and nodes of the last events
+        self._told_others: set[str] = set()  # uids of objects of other names with an event
 
     def work(self) -> None:
         """Evaluate the tree after PAUSE, if it or its object changed."""
@@ -43,6 +45,7 @@ class NetworkTopologyController:
         assert topology is not None  # noqa: S101
         found = topology.found
         self._seen = topology.changes, found
+        self._tell_others(topology)
         if found is None:
             return
         self._tell(topology, found)
@@ -66,14 +69,26 @@ class NetworkTopologyController:
         more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
         nodes = f"nodes without a label for a layer can hold no gang with a network-topology-spec: {listed}{more}"
         told, self._told = self._told, (topology.problem, nodes if names else "")
-        regarding = {
-            "apiVersion": "scheduling.koordinator.sh/v1alpha1",
-            "kind": "ClusterNetworkTopology",
-            "name": found.metadata.name,
-            "uid": found.metadata.uid,
-        }
+        regarding = _reference(found.metadata)
         if topology.problem and told[0] != topology.problem:
             note = f"{topology.problem}; the layers of before stay in use, if there are any"
             self._events.about(regarding, "Warning", "InvalidTopology", "Reconcile", note)
         if names and told[1] != nodes:
             self._events.about(regarding, "Warning", "NodesLeftOut", "Reconcile", nodes)
+
+    def _tell_others(self, topology: NetworkTopology) -> None:
+        """Write an event for each object of another name."""
+        there = {metadata.uid for metadata in topology.others.values()}
+        for name, metadata in sorted(topology.others.items()):
+            if metadata.uid not in self._told_others:
+                self._events.about(_reference(metadata), "Warning", "NotRead", "Reconcile", not_read(name))
+        self._told_others = there
+
+
+def _reference(metadata: ObjectMeta) -> dict[str, str]:
+    return {
+        "apiVersion": "scheduling.koordinator.sh/v1alpha1",
+        "kind": "ClusterNetworkTopology",
+        "name": metadata.name,
+        "uid": metadata.uid,
+    }

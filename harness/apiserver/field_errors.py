@@ -66,7 +66,8 @@ def too_long(field: str, limit: int) -> Cause:
 
 def too_many(field: str, count: int, limit: int) -> Cause:
     """The list or map has `count` entries, more than `limit`."""
-    return Cause(field, "FieldValueTooMany", f"Too many: {count}: must have at most {limit} items")
+    items = "1 item" if limit == 1 else f"{limit} items"
+    return Cause(field, "FieldValueTooMany", f"Too many: {count}: must have at most {items}")
 
 
 def message(kind: str, name: str, causes: Causes, *, group: str = "") -> str:

@@ -71,10 +71,12 @@ def gather_rules(annotations: Mapping[str, str]) -> tuple[tuple[GatherRule, ...]
         for rule in rules
         if rule.strategy not in {MUST_GATHER, PREFER_GATHER}
     ]
+    wrong = [rule for rule in rules if not 0 <= rule.pod_count_multiple < 2**31]
     notes += [
-        f"annotation {GATHER_SPEC}: layer {rule.layer!r}: expected podCountMultiple of at least 0, found"
+        f"annotation {GATHER_SPEC}: layer {rule.layer!r}: expected podCountMultiple from 0 to {2**31 - 1}, found"
         f" {rule.pod_count_multiple}; it is ignored"
-        for rule in rules
-        if rule.pod_count_multiple < 0
+        for rule in wrong
     ]
+    if wrong:
+        rules = tuple(msgspec.structs.replace(rule, pod_count_multiple=0) if rule in wrong else rule for rule in rules)
     return rules, tuple(notes)

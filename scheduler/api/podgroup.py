@@ -94,22 +94,36 @@ def gang_name(pod: Pod) -> str:
     return metadata.annotations.get(GANG_NAME, "") if metadata.annotations else ""
 
 
+_MAX_COUNT = 2**31 - 1  # the fields and annotations are read into an int32 by Koordinator
+
+
+def _count(text: str) -> int | None:
+    """A number of members or a rank; None if the text is none."""
+    return number if re.fullmatch(r"\d{1,19}", text, re.ASCII) and (number := int(text)) <= _MAX_COUNT else None
+
+
+def _expected(text: str) -> str:
+    return f"a whole number, at most {_MAX_COUNT}" if re.fullmatch(r"\d+", text, re.ASCII) else "a whole number"
+
+
 def gang_minimum(pod: Pod) -> tuple[int | None, str]:
     """The minimum of an annotation gang (GANG-R2), None if there is none, and what is wrong."""
     text = pod.metadata.labels.get(POD_GROUP_MIN_LABEL) or pod.metadata.annotations.get(GANG_MIN)
     if text is None:
         return None, f"annotation {GANG_MIN}: expected a whole number, found none"
-    if not re.fullmatch(r"\d{1,9}", text):
-        return None, f"annotation {GANG_MIN}: expected a whole number, found {text!r}"
-    return int(text), ""
+    found = _count(text)
+    if found is None:
+        return None, f"annotation {GANG_MIN}: expected {_expected(text)}, found {text!r}"
+    return found, ""
 
 
 def gang_total(annotations: Mapping[str, str], minimum: int) -> tuple[int, str]:
     """The expected number of members, at least the minimum, and what is wrong with the annotation."""
     text = annotations.get(GANG_TOTAL, "")
-    if re.fullmatch(r"\d{1,9}", text):
-        return max(int(text), minimum), ""
-    note = f"annotation {GANG_TOTAL}: expected a whole number, found {text!r}; {minimum} is used" if text else ""
+    found = _count(text)
+    if found is not None:
+        return max(found, minimum), ""
+    note = f"annotation {GANG_TOTAL}: expected {_expected(text)}, found {text!r}; {minimum} is used" if text else ""
     return minimum, note
 
 
@@ -211,7 +225,8 @@ def schedule_timeout(spec: "PodGroupSpec", default: float) -> tuple[float, str]:
 def topology_index(pod: Pod) -> int:
     """The rank of the pod in its job; -1 if it has none."""
     text = pod.metadata.annotations.get(NETWORK_TOPOLOGY_INDEX, "")
-    return int(text) if re.fullmatch(r"\d{1,9}", text) else -1
+    found = _count(text)
+    return -1 if found is None else found
 
 
 def topology_index_note(pod: Pod) -> str:
@@ -220,6 +235,6 @@ def topology_index_note(pod: Pod) -> str:
     if not text or topology_index(pod) >= 0:
         return ""
     return (
-        f"pod {pod.metadata.key}, annotation {NETWORK_TOPOLOGY_INDEX}: expected a whole number, found {text!r};"
+        f"pod {pod.metadata.key}, annotation {NETWORK_TOPOLOGY_INDEX}: expected {_expected(text)}, found {text!r};"
         " the pod has no rank"
     )

@@ -83,7 +83,11 @@ def test_a_malformed_annotation_counts_as_its_default(cluster: Trial, expect: Ex
 
 @pytest.mark.feature("GANG-5.unreadable")
 @pytest.mark.case("GA-063", severity="normal")
-@pytest.mark.parametrize("text", ["-1", "1.5", "1e3", "9" * 400], ids=["negative", "fraction", "exponent", "huge"])
+@pytest.mark.parametrize(
+    "text",
+    ["-1", "1.5", "1e3", "9" * 400, "3000000000"],
+    ids=["negative", "fraction", "exponent", "huge", "above-32-bits"],
+)
 def test_a_minimum_that_is_no_whole_number_holds_the_pod_alone(cluster: Trial, expect: Expect, text: str) -> None:
     """The pod names the annotation, another pod is bound, and a pod with a good minimum makes the gang start."""
     cluster.add(node("n1").cards(3))

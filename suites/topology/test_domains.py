@@ -43,6 +43,30 @@ def test_the_first_label_that_a_node_has_names_its_domain(cluster: Trial, expect
     expect.bound(*names("train", 4))
 
 
+@pytest.mark.feature("TOPO-1.not-read")
+@pytest.mark.case("TO-053", severity="normal")
+def test_a_topology_of_another_name_is_told_of(cluster: Trial, expect: Expect) -> None:
+    """The only ClusterNetworkTopology is named rack: an event says that it is not read, and a gang with rules waits and
+    names it. When the same layers are in one named default, the gang is bound."""
+    topology = network()
+    topology["metadata"]["name"] = "rack"
+    cluster.apply(topology)
+    cluster.add(placed_in("b1-0", "s1", "b1"), placed_in("b1-1", "s1", "b1"))
+
+    def said() -> bool:
+        return any("expected the name 'default', found 'rack'" in event.message
+                   for event in cluster.events("rack", namespace="default"))  # fmt: skip
+
+    assert cluster.reaches(said, within=30), cluster.events("rack", namespace="default")
+    cluster.apply(gang("train", 4).gather("BlockLayer", MUST))
+    cluster.submit(*workers("train", 4))
+    expect.pending(*names("train", 4), saying="no cluster network topology: expected one named 'default', found 'rack'")
+
+    cluster.apply(network())
+
+    expect.bound(*names("train", 4), within=40)
+
+
 @pytest.mark.feature("TOPO-1.left-out")
 @pytest.mark.case("TO-032", severity="normal")
 def test_a_node_without_a_block_is_a_block_of_its_own(cluster: Trial, expect: Expect) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 
 from seatrial.harness.apiserver.attempts import Attempt
-from seatrial.harness.apiserver.field_errors import Cause
+from seatrial.harness.apiserver.field_errors import Cause, too_many
 from seatrial.harness.apiserver.long_computations import LongComputations
 from seatrial.harness.apiserver.patterns import compiled, match_cost
 from seatrial.harness.apiserver.schemas.custom_rules import has_rules, rule_causes, seen_by_rules
@@ -32,6 +32,8 @@ _FORMATS = {
     "date-time": re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)", re.ASCII),
     "date": re.compile(r"\d{4}-\d\d-\d\d", re.ASCII),
 }
+_INT64 = (-(2**63), 2**63 - 1)  # literals outside of this range are floats for Go
+_EXACT_FLOAT = 2.0**53  # floats up to here count as integers where they have no fraction
 
 
 MAX_COST = 1_000_000  # steps of one validation, 0.1 s at most; see `match_cost`
@@ -189,8 +191,10 @@ def _check(node: _Node, value: Any, path: str, causes: _Causes) -> None:
     elif "type" in schema:
         kind = schema["type"]
         right = isinstance(value, _TYPES.get(kind, (object,))) and (kind == "boolean" or not isinstance(value, bool))
-        if kind == "integer" and isinstance(value, float) and value.is_integer():
-            right = True
+        if kind == "integer" and right:
+            right = _INT64[0] <= value <= _INT64[1]
+        elif kind == "integer" and isinstance(value, float):
+            right = value.is_integer() and abs(value) < _EXACT_FLOAT
         if not right:
             causes.append(_wrong_type(path, value, kind))
             return
@@ -198,7 +202,9 @@ def _check(node: _Node, value: Any, path: str, causes: _Causes) -> None:
         causes.spend(len(schema["enum"]))
     if "enum" in schema and value not in schema["enum"]:
         causes.spend(_CHECK_COST * len(schema["enum"]))  # the message lists them
-        supported = ", ".join(orjson.dumps(choice).decode() for choice in schema["enum"])
+        supported = ", ".join(
+            _shown(choice if isinstance(choice, str) else _shown(choice)) for choice in schema["enum"]
+        )
         causes.append(
             Cause(path, "FieldValueNotSupported", f"Unsupported value: {_shown(value)}: supported values: {supported}")
         )
@@ -214,6 +220,7 @@ def _check(node: _Node, value: Any, path: str, causes: _Causes) -> None:
             for name in schema.get("required") or ()
             if name not in value
         ]
+        _check_count(schema, len(value), path, causes)
         for name, field in value.items():
             sub = node.properties.get(name) or node.additional
             if sub is not None:
@@ -242,10 +249,30 @@ def _matches(pattern: str, text: str, causes: _Causes) -> bool:
 
 
 def _check_number(schema: Mapping[str, Any], value: float, path: str, causes: list[Cause]) -> None:
-    if "minimum" in schema and value < schema["minimum"]:
-        causes.append(_invalid(path, value, f"{path} in body should be greater than or equal to {schema['minimum']}"))
-    if "maximum" in schema and value > schema["maximum"]:
-        causes.append(_invalid(path, value, f"{path} in body should be less than or equal to {schema['maximum']}"))
+    """Check bounds. The format (`int32`) is not checked: kube-apiserver does not check it either."""
+    if "minimum" in schema:
+        least, without = schema["minimum"], schema.get("exclusiveMinimum")
+        if value < least or (without and value == least):
+            words = "greater than" if without else "greater than or equal to"
+            causes.append(_invalid(path, value, f"{path} in body should be {words} {least}"))
+    if "maximum" in schema:
+        most, without = schema["maximum"], schema.get("exclusiveMaximum")
+        if value > most or (without and value == most):
+            words = "less than" if without else "less than or equal to"
+            causes.append(_invalid(path, value, f"{path} in body should be {words} {most}"))
+    factor = schema.get("multipleOf")
+    if factor and not float(value / factor).is_integer():
+        causes.append(_invalid(path, value, f"{path} in body should be a multiple of {factor}"))
+
+
+def _check_count(schema: Mapping[str, Any], count: int, path: str, causes: list[Cause]) -> None:
+    """Check the number of fields of an object."""
+    if count < schema.get("minProperties", 0):
+        least = schema["minProperties"]
+        causes.append(_invalid(path, count, f"{path} in body should have at least {least} properties"))
+    most = schema.get("maxProperties")
+    if most is not None and count > most:
+        causes.append(too_many(path, count, most))
 
 
 def _check_list(node: _Node, value: list[Any], path: str, causes: _Causes) -> None:
@@ -253,9 +280,7 @@ def _check_list(node: _Node, value: list[Any], path: str, causes: _Causes) -> No
     if len(value) < schema.get("minItems", 0):
         causes.append(_invalid(path, len(value), f"{path} in body should have at least {schema['minItems']} items"))
     if "maxItems" in schema and len(value) > schema["maxItems"]:
-        causes.append(
-            Cause(path, "FieldValueTooMany", f"Too many: {len(value)}: must have at most {schema['maxItems']} items")
-        )
+        causes.append(too_many(path, len(value), schema["maxItems"]))
     if node.items is not None:
         for number, item in enumerate(value):
             _check(node.items, item, f"{path}[{number}]", causes)
@@ -297,6 +322,8 @@ def _check_combined(node: _Node, value: Any, path: str, causes: _Causes) -> None
 def _wrong_type(path: str, value: Any, kind: str) -> Cause:
     names = {dict: "object", list: "array", str: "string", bool: "boolean", int: "integer", float: "number"}
     found = "null" if value is None else names.get(type(value), "object")
+    if found == "integer" and not _INT64[0] <= value <= _INT64[1]:
+        found = "number"
     return Cause(
         path, "FieldValueTypeInvalid", f'Invalid value: "{found}": {path} in body must be of type {kind}: "{found}"'
     )

@@ -32,6 +32,17 @@ def test_a_pod_uses_its_numa_nodes_and_the_rest_uses_all() -> None:
     assert (zero.system.last(), one.system.last()) == ({"cpu": 1500, "memory": GIB}, {"cpu": 500, "memory": GIB})
 
 
+def test_the_system_s_part_of_each_numa_node() -> None:
+    """QOS-E19: NUMA nodes that use 1 and 3 cores get 0.2 and 0.6 of the system's 0.8 cores; of 1024 bytes on a NUMA
+    node, of which its pods use 512, the system's are 512."""
+    zero, one = divided(constant(4000, 2048), constant(800, 0),
+                        [(constant(1000, 512), [0]), (constant(3000, 512), [1])], 2)  # fmt: skip
+    assert zero.system is not None
+    assert one.system is not None
+    assert (zero.node.last(), one.node.last()) == ({"cpu": 1000, "memory": 1024}, {"cpu": 3000, "memory": 1024})
+    assert (zero.system.last(), one.system.last()) == ({"cpu": 200, "memory": 512}, {"cpu": 600, "memory": 512})
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [

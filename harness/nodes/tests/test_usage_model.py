@@ -39,6 +39,14 @@ def test_percentiles(count: int, part: float, expected: int) -> None:
     assert samples(count).percentile(part)["cpu"] == expected
 
 
+@pytest.mark.parametrize(("part", "expected"), [(0.9, 700), (0.5, 300)])
+def test_percentiles_of_nine_samples(part: float, expected: int) -> None:
+    """QOS-E19: 0, 100, … 800 in any order; of a single sample each percentile is the sample."""
+    values = np.array([300, 800, 0, 500, 100, 700, 200, 600, 400], dtype=np.float64)
+    assert Samples(np.arange(9, dtype=np.float64), values, values).percentile(part)["cpu"] == expected
+    assert samples(1).percentile(part)["cpu"] == 1
+
+
 @pytest.mark.parametrize(
     ("policy", "expected"),
     [

@@ -1,4 +1,4 @@
-"""Ratios of nodes: the worked examples E19 of numa-cpu, and the settings of collect policies."""
+"""Ratios of nodes: the worked examples NUMA-E19, QOS-E6 and QOS-E7, and the settings of collect policies."""
 
 import json
 from typing import Any
@@ -70,7 +70,7 @@ def test_ratios_refused(settings: dict[str, Any], labels: dict[str, str], cpu: d
         ({"memory": 3.5, "storage": 1.8}, "1.50", '{"cpu":1.50,"memory":3.50,"storage":1.80}'),
         ({"cpu": 0.8, "memory": 3.5, "storage": 1.8}, "1.50", '{"cpu":1.20,"memory":3.50,"storage":1.80}'),
         (None, "1.00", None),
-        (None, "1.20", '{"cpu":1.20}'),
+        (None, "1.22", '{"cpu":1.22}'),
     ],
 )
 def test_amplification(ratios: dict[str, float] | None, normalization: str, expected: str | None) -> None:
@@ -78,7 +78,7 @@ def test_amplification(ratios: dict[str, float] | None, normalization: str, expe
     assert amplification_ratios(settings, {RATIO: normalization} if normalization else {}) == expected
 
 
-@pytest.mark.parametrize(("ratios", "normalization"), [({"cpu": 0.5}, "1.20"), ({"memory": 0.9}, "")])
+@pytest.mark.parametrize(("ratios", "normalization"), [({"cpu": 0.5}, "1.50"), ({"memory": 0.9}, "")])
 def test_amplification_below_one_is_refused(ratios: dict[str, float], normalization: str) -> None:
     settings = {"enable": True, "resourceAmplificationRatio": ratios}
     with pytest.raises(SettingsError, match="expected 1 or more"):
@@ -99,6 +99,20 @@ def test_changes(have: dict[str, str], expected: dict[str, str]) -> None:
         assert RATIO not in changes
     else:
         assert changes == expected
+
+
+@pytest.mark.parametrize(
+    "ratios",
+    [
+        pytest.param({"baseRatio": 1.5}, id="only-the-base"),
+        pytest.param({"hyperThreadTurboEnabledRatio": 10}, id="too-big"),
+    ],
+)
+def test_a_ratio_that_cannot_be_had_leaves_the_annotation(ratios: dict[str, float]) -> None:
+    """QOS-E6, row 37: the ratio that the node has still amplifies."""
+    have = {RATIO: "1.10", AMPLIFIED: '{"cpu":1.10}'}
+    changes, wrong = changed_annotations({"enable": True, "ratioModel": {"x": ratios}}, {}, {}, have, info())
+    assert (changes, len(wrong)) == ({}, 1)
 
 
 def config_map(**sections: object) -> ConfigMap:

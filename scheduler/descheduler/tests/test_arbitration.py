@@ -10,7 +10,7 @@ from seatrial.scheduler.descheduler.args import ArgsError, MigrationControllerAr
 from seatrial.scheduler.descheduler.migration.arbitration import FORBID, PASS, WAIT, Filters, sort_jobs
 from seatrial.scheduler.descheduler.objects import WorkloadObject
 from seatrial.scheduler.descheduler.state import ClusterState
-from seatrial.scheduler.descheduler.tests.cluster import pod
+from seatrial.scheduler.descheduler.tests.cluster import node, pod
 
 
 def job(name: str, of: str, *, phase: str = "", passed: bool = False, age: int = 0) -> PodMigrationJob:
@@ -98,6 +98,15 @@ def test_one_migration_per_workload(other: str | None, want: str) -> None:
     assert filters.check(job("own", "p0"), state.pods["p0"])[0] == want
 
 
+def test_a_job_of_the_pod_itself_counts_for_no_limit() -> None:
+    """E8e: it is another check that leaves a pod one open job."""
+    state, filters = workload(10, maxMigratingPerWorkload=1, maxUnavailablePerWorkload=5, maxMigratingGlobally=1)
+    state.set_job(job("other", "p0", phase="Running"))
+    assert filters.limited(state.pods["p0"]) == ""
+    assert filters.limited(state.pods["p1"]) == "1 pods are migrating"
+    assert filters.check(job("own", "p0"), state.pods["p0"])[0] == FORBID
+
+
 def test_a_workload_with_an_unavailable_pod_waits() -> None:
     """E8f."""
     state, filters = workload(10, maxUnavailablePerWorkload=1)
@@ -111,6 +120,15 @@ def test_a_workload_with_an_unavailable_pod_waits() -> None:
 def test_a_workload_never_migrates_as_a_whole(replicas: int, limit: int, want: str) -> None:
     """E8g."""
     state, filters = workload(replicas, maxMigratingPerWorkload=limit, maxUnavailablePerWorkload=limit)
+    assert filters.check(job("own", "p0"), state.pods["p0"])[0] == want
+
+
+@pytest.mark.parametrize(("selector", "want"), [("", PASS), ("pool in (b, c)", PASS), ("pool=a", FORBID)])
+def test_a_pod_fits_on_the_nodes_that_are_selected(selector: str, want: str) -> None:
+    """nodeFit: the pod is on a node of pool a, and the only other node is of pool b."""
+    state, filters = workload(10, nodeFit=True, nodeSelector=selector, maxUnavailablePerWorkload=2)
+    state.set_node(node("n1", labels={"pool": "a"}))
+    state.set_node(node("n2", labels={"pool": "b"}))
     assert filters.check(job("own", "p0"), state.pods["p0"])[0] == want
 
 
@@ -146,6 +164,7 @@ def test_empty_fields_have_their_defaults() -> None:
             {"labelSelector": {"matchExpressions": [{"key": "a", "operator": "Exists", "values": ["b"]}]}},
             "labelSelector: key a: values set must be empty for exists and does not exist",
         ),
+        ({"nodeSelector": "pool in a"}, "nodeSelector: expected parts such as key=value, .* found 'pool in a'"),
         ({"skipEvictionGates": ["All"]}, "unknown eviction gate 'All'"),
         (
             {"maxMigratingPerWorkload": "ten"},

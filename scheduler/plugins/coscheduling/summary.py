@@ -41,7 +41,7 @@ def topology_summary(topology: NetworkTopology) -> dict[str, Any]:
     """The tree of network domains, what is wrong with its object, and the nodes that are left out."""
     return {
         "layers": [layer.name for layer in topology.layers or ()],
-        "problem": topology.problem,
+        "problem": topology.problem if topology.ready else topology.absence,
         "detailStatus": topology.detail(),
         "nodesWithoutLayer": dict(sorted(topology.missing.items())),
     }

@@ -65,8 +65,9 @@ class NodeScore:
             ratio = state.options.cpu_ratio or 1.0
             if ratio > 1 and CPU in used:
                 used[CPU] += amplify(bound, ratio) - bound
-        if outcome.allocation.cpus:
-            # As upstream: all CPUs bound anywhere on the node count, and CPUs of other pods do not (NUMA-R59).
+        if outcome.allocation.cpus and outcome.mask is not None:
+            # As upstream on nodes with a NUMA topology policy: all CPUs bound anywhere on the node count, and CPUs of
+            # other pods do not (NUMA-R59). Without a policy both count (NUMA-R58).
             used[CPU] = amplify(bound, ratio)
         return self._scorer.score(capacity, used, counted(state, outcome.need))
 

@@ -1,4 +1,4 @@
-"""The node webhook: the worked examples E20 of numa-cpu, and updates of the kubelet."""
+"""The node webhook: the worked examples NUMA-E20 and QOS-E7, and updates of the kubelet."""
 
 import base64
 import json

@@ -3,7 +3,17 @@
 import pytest
 
 from seatrial.scheduler.api.builders import PodBuilder, gang, pod
-from seatrial.scheduler.api.podgroup import GANG_GROUPS, GANG_MODE, GANG_TOTAL, NETWORK_TOPOLOGY_INDEX
+from seatrial.scheduler.api.networktopology import GATHER_SPEC, gather_rules
+from seatrial.scheduler.api.podgroup import (
+    GANG_GROUPS,
+    GANG_MODE,
+    GANG_TOTAL,
+    NETWORK_TOPOLOGY_INDEX,
+    gang_minimum,
+    gang_total,
+    topology_index,
+    topology_index_note,
+)
 from seatrial.scheduler.plugins.coscheduling.tests.gangs import GangRig, light, member
 
 
@@ -89,3 +99,26 @@ def test_what_is_not_understood_is_told_while_the_gang_waits_for_room_and_when_i
         found = rig.core.find(f"default/{name}")
         assert found is not None
         assert rig.core.notes(found) == told
+
+
+def test_numbers_that_koordinator_cannot_hold_are_told() -> None:
+    """2147483647 is read; one more is not, in each annotation with a number."""
+    largest, beyond = str(2**31 - 1), str(2**31)
+    assert gang_minimum(GangRig().pod(light("a", "train", largest))) == (2**31 - 1, "")
+    assert gang_total({GANG_TOTAL: largest}, 2) == (2**31 - 1, "")
+    rig = GangRig()
+    rig.node("n", cpu="16")
+    rig.submit(light("a", "train", beyond))
+    others_are_bound(rig)
+    assert rig.message("a").endswith(
+        "annotation gang.scheduling.koordinator.sh/min-available: expected a whole number, at most 2147483647,"
+        " found '2147483648'"
+    )
+    assert gang_total({GANG_TOTAL: beyond}, 2)[1].endswith("at most 2147483647, found '2147483648'; 2 is used")
+    ranked = rig.pod(light("b", "train", "2").annotation(NETWORK_TOPOLOGY_INDEX, beyond))
+    assert (topology_index(ranked), "at most 2147483647" in topology_index_note(ranked)) == (-1, True)
+    rule = f'{{"layer": "A", "strategy": "MustGather", "podCountMultiple": {2**63}}}'
+    rules, (note,) = gather_rules({GATHER_SPEC: f'{{"gatherStrategy": [{rule}]}}'})
+    assert rules is not None
+    assert rules[0].pod_count_multiple == 0
+    assert note.endswith(f"layer 'A': expected podCountMultiple from 0 to 2147483647, found {2**63}; it is ignored")

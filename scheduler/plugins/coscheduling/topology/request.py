@@ -19,7 +19,7 @@ from seatrial.scheduler.framework.handle import Handle
 from seatrial.scheduler.plugins.coscheduling.gang import GangGroup
 from seatrial.scheduler.plugins.coscheduling.topology.planner import Offers, Planner
 from seatrial.scheduler.plugins.coscheduling.topology.selector import SelectorPeers
-from seatrial.scheduler.plugins.coscheduling.topology.tree import NONE_THERE, NetworkTopology
+from seatrial.scheduler.plugins.coscheduling.topology.tree import NetworkTopology
 
 TRIES = 8  # domains of one level that are tried
 LISTED = 32  # domains in a message; upstream lists all
@@ -79,8 +79,7 @@ class GatherRequest(Domains):
     def _plan(self, group: GangGroup, offer: DomainOffer, infos: Sequence[PodInfo]) -> "GatherPlan":
         topology = self._topology
         if not topology.ready:
-            problem = "" if topology.problem == NONE_THERE else f": ClusterNetworkTopology default: {topology.problem}"
-            return GatherPlan(None, group, infos, NONE_THERE + problem, multiples={}, notes=[])
+            return GatherPlan(None, group, infos, topology.absence, multiples={}, notes=[])
         level = self.gather_level()
         offers = Offers(offer.slots, offer.wanted, offer.scores, self._peers(infos[0], len(offer.scores)))
         multiples = self.multiples()

@@ -19,6 +19,7 @@ from seatrial.scheduler.api.networktopology import (
     NODE_LAYER,
     ClusterNetworkTopology,
 )
+from seatrial.scheduler.api.wire import ObjectMeta
 from seatrial.scheduler.cache.columns import Ints, NodeColumns
 from seatrial.scheduler.framework.handle import Handle, ObjectListener
 from seatrial.scheduler.plugins.coscheduling.topology.layers import Layer, LayersError, chain
@@ -69,6 +70,11 @@ class TreeView:
         return found
 
 
+def not_read(name: str) -> str:
+    """What is wrong with an object of another name; upstream ignores it without a word."""
+    return f"expected the name {DEFAULT_TOPOLOGY!r}, found {name!r}; it is not read"
+
+
 class NetworkTopology(ObjectListener):
     """Keeps the tree. One object for all profiles."""
 
@@ -77,6 +83,7 @@ class NetworkTopology(ObjectListener):
         self.problem = NONE_THERE  # why there is no tree, or why the last change of the object is not used
         self.layers: tuple[Layer, ...] | None = None  # None: there is no tree
         self.missing: dict[str, str] = {}  # nodes that are left out → the layer that they name no domain of
+        self.others: dict[str, ObjectMeta] = {}  # objects of other names, which are not read
         self.changes = 0  # grows with each change of the tree
         self._handle = handle
         self._columns: NodeColumns = handle.columns
@@ -91,9 +98,10 @@ class NetworkTopology(ObjectListener):
         """A ClusterNetworkTopology was added or changed. One that cannot be used leaves the tree as it was."""
         name = found.metadata.name
         if name != DEFAULT_TOPOLOGY:
-            self._handle.complaints.append(
-                f"ClusterNetworkTopology {name}: expected the name {DEFAULT_TOPOLOGY!r}, found {name!r}; it is not read"
-            )
+            if name not in self.others:
+                self.others[name] = found.metadata
+                self._handle.complaints.append(f"ClusterNetworkTopology {name}: {not_read(name)}")
+                self._changed()
             return
         self.found = found
         try:
@@ -114,6 +122,16 @@ class NetworkTopology(ObjectListener):
         if found.metadata.name == DEFAULT_TOPOLOGY:
             self.found, self.problem = None, NONE_THERE
             self._rebuild(None)
+        elif self.others.pop(found.metadata.name, None) is not None:
+            self._changed()
+
+    @property
+    def absence(self) -> str:
+        """Why there is no tree, in words for users."""
+        if self.problem != NONE_THERE:
+            return f"{NONE_THERE}: ClusterNetworkTopology {DEFAULT_TOPOLOGY}: {self.problem}"
+        names = ", ".join(map(repr, sorted(self.others)))
+        return f"{NONE_THERE}: expected one named {DEFAULT_TOPOLOGY!r}, found {names}" if names else NONE_THERE
 
     def _rebuild(self, layers: tuple[Layer, ...] | None) -> None:
         self.layers = layers

@@ -141,21 +141,23 @@ def test_best_effort_avoids_nodes_where_reserve_would_refuse() -> None:
 
 
 @pytest.mark.parametrize(
-    ("there", "asked", "message"),
+    ("ratio", "there", "asked", "message"),
     [
-        pytest.param(share("there", "32"), share("p", "32"), "", id="share-beside-share"),
-        pytest.param(share("there", "64"), share("p", "32"), "Insufficient cpu", id="share-beside-too-much"),
-        pytest.param(lsr("there", "32"), share("p", "32"), "Insufficient amplified cpu", id="bound-cpus-are-real"),
-        pytest.param(share("there", "32"), lsr("p", "32"), "Insufficient amplified cpu", id="who-wants-real-ones"),
-        pytest.param(lsr("there", "32"), lsr("p", "32"), "Insufficient amplified cpu", id="none-are-left"),
+        pytest.param(2, share("there", "32"), share("p", "32"), "", id="share-beside-share"),
+        pytest.param(2, share("there", "64"), share("p", "32"), "Insufficient cpu", id="share-beside-too-much"),
+        pytest.param(2, lsr("there", "32"), share("p", "32"), "Insufficient amplified cpu", id="bound-cpus-are-real"),
+        pytest.param(2, share("there", "32"), lsr("p", "32"), "Insufficient amplified cpu", id="who-wants-real-ones"),
+        pytest.param(2, lsr("there", "32"), lsr("p", "32"), "Insufficient amplified cpu", id="none-are-left"),
+        pytest.param(1, lsr("there", "32"), share("p", "32"), "", id="ratio-1"),
     ],
 )
-def test_amplified_nodes(there: PodBuilder, asked: PodBuilder, message: str) -> None:
+def test_amplified_nodes(ratio: int, there: PodBuilder, asked: PodBuilder, message: str) -> None:
+    """NUMA-E13: 32 real CPUs, allocatable 64. With ratio 1 bound CPUs do not count twice."""
     rig = Machines()
     rig.machine("n", (2, 1, 8, 2))
     node = rig.core.cache.nodes["n"].known
     status = replace(node.status, allocatable={**node.status.allocatable, "cpu": "64"})
-    metadata = replace(node.metadata, annotations={AMPLIFICATION_RATIO: '{"cpu":2}'})
+    metadata = replace(node.metadata, annotations={AMPLIFICATION_RATIO: f'{{"cpu":{ratio}}}'})
     rig.core.set_node(replace(node, metadata=metadata, status=status))
     if "qosClass" in str(there.manifest):
         there.annotation(RESOURCE_STATUS, '{"cpuset":"0-31"}')

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from seatrial.scheduler.api.builders import PodBuilder, pod
+from seatrial.scheduler.api.reservation import RESERVATION_ALLOCATED, allocation
 from seatrial.scheduler.cache.nodeinfo import PodInfo
 from seatrial.scheduler.framework.explanation import explain
 from seatrial.scheduler.framework.restored import as_seen, restore
@@ -118,8 +119,10 @@ def test_a_restricted_reservation_skips_the_same_resources(args: dict[str, Any],
     ],
 )
 def test_a_reservation_may_count_pods(name: str, expected: tuple[str, ...]) -> None:
+    """RSV-E4: two pods of 1 core fill it, of its 7 cores 1 is withheld."""
     rig = filled(20)
-    hold(rig, "r", "n", {"cpu": 7000, "pods": 2}, policy=RESTRICTED)
+    hold(rig, "r", "n", {"cpu": 7000, "pods": 2}, policy=RESTRICTED,
+         annotations={"node.koordinator.sh/reservation": '{"resources": {"cpu": "1"}}'})  # fmt: skip
     for number in range(2):
         inside(rig, f"in-{number}", "n", "r", cpu=1)
     wants = owner("wants", cpu=3).into_reservation(**({"name": name} if name else {}))
@@ -191,6 +194,17 @@ def test_the_score_of_a_reservation(
 
     one = reserved(amounts(*allocatable), {"there": amounts(*used)} if used else {})
     assert worth(amounts(*asked) if asked else {}, one) == expected
+
+
+def test_the_reservation_that_fits_best_is_nominated() -> None:
+    """RSV-E5: a pod of 2/4Gi, and on its node reservations of 4/8Gi (score 50) and of 2/4Gi (score 100)."""
+    rig = Rig()
+    rig.node("n", cpu="32", memory="64Gi")
+    hold(rig, "a-large", "n", {"cpu": 4000, "memory": 8 * GIB})
+    hold(rig, "b-equal", "n", {"cpu": 2000, "memory": 4 * GIB})
+    rig.submit(owner("wants", cpu=2, memory="4Gi"))
+    rig.run()
+    assert rig.binding("wants").annotations[RESERVATION_ALLOCATED] == allocation("b-equal", "b-equal")
 
 
 def test_free_amounts_for_an_owner_and_for_another_pod() -> None:

@@ -153,6 +153,37 @@ def test_garbage_collection(reservation: Reservation, node_there: bool, expected
     assert lifecycle.is_waste(reservation, NOW, DAY, node_there=node_there) is expected
 
 
+def test_one_check_and_one_collection() -> None:
+    """RSV-E2, TestGC: of four reservations two are left. The first has now expired and goes a day later."""
+    two_days = 2 * DAY
+    old = placed(age=two_days, ttl="1m")
+    served = placed(age=two_days, allocateOnce=True)
+    served = after(served, lifecycle.used(served, [], {"cpu": 1}, NOW - two_days))
+    fresh, homeless = placed(ttl="1m"), placed(ttl="1m")
+    there = {"old": old, "served": served, "fresh": fresh, "homeless": homeless}
+
+    def check(now: float) -> None:
+        for name, one in there.items():
+            if not one.ended and (lifecycle.is_over(one, now) or name == "homeless"):
+                there[name] = after(one, lifecycle.run_out(one, now))
+
+    def collect(now: float) -> None:
+        for name, one in list(there.items()):
+            if lifecycle.is_waste(one, now, DAY, node_there=name != "homeless"):
+                del there[name]
+
+    check(NOW)
+    collect(NOW)
+
+    assert list(there) == ["old", "fresh"]
+    assert (there["old"].status.phase, conditions(there["old"])[1][2]) == ("Failed", "Expired")
+    assert there["fresh"] is fresh
+    collect(NOW + DAY)
+    assert "old" in there
+    collect(NOW + DAY + 1)
+    assert "old" not in there
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [("24h", DAY), ("1h30m", 5400.0), ("1.5s", 1.5), ("300ms", 0.3), ("0", 0.0), ("-2m", -120.0), ("5", None),

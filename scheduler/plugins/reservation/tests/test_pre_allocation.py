@@ -2,12 +2,17 @@
 
 import pytest
 
-from seatrial.scheduler.api.builders import PodBuilder, pod
+from seatrial.scheduler.api.builders import PodBuilder, pod, reservation
 from seatrial.scheduler.api.quantity import Amounts
-from seatrial.scheduler.api.reservation import Reservation
+from seatrial.scheduler.api.reservation import PRE_ALLOCATION_REQUIRED, Reservation
 from seatrial.scheduler.api.wire import from_plain
 from seatrial.scheduler.plugins.reservation.args import PreAllocationConfig
-from seatrial.scheduler.plugins.reservation.pre_allocation import candidates, select
+from seatrial.scheduler.plugins.reservation.pre_allocation import (
+    NO_POD_FITS,
+    NO_POD_MATCHES,
+    candidates,
+    select,
+)
 from seatrial.scheduler.tests.rig import GIB, Rig
 
 WANTED = {"cpu": 4000, "memory": 16 * GIB}
@@ -80,3 +85,36 @@ def test_candidates(mode: str, want: dict[str, list[str]]) -> None:
     found = candidates(of_mode(mode), rig.core.cache, PreAllocationConfig())
     names = {node: [info.pod.metadata.name for info in infos] for node, infos in found.items()}
     assert names == want
+
+
+@pytest.mark.parametrize(
+    ("requested", "others", "required", "told"),
+    [
+        pytest.param((12, 16), [], False, "", id="room-without-a-pod"),
+        pytest.param((12, 16), [], True, NO_POD_MATCHES, id="required-and-no-candidate"),
+        pytest.param((29, 15), [(1, 1)], False, "1 Insufficient cpu", id="a-candidate-too-small"),
+        pytest.param((12, 0), [(8, 16)], True, f"1 {NO_POD_FITS}", id="required-and-the-candidate-is-too-large"),
+        pytest.param((20, 0), [(8, 16), (4, 16)], True, "", id="the-second-of-two-candidates"),
+    ],
+)
+def test_a_reservation_of_four_cores_on_a_node_of_32(
+    requested: tuple[int, int], others: list[tuple[int, int]], required: bool, told: str
+) -> None:
+    """RSV-E5, Test_filterWithPreAllocatablePods: 4/16Gi on 32/32Gi. `requested`: cores and GiB of a pod that is no
+    candidate, `others`: those of candidates."""
+    rig = Rig()
+    rig.node("n", cpu="32", memory="32Gi")
+    rig.running(pod("other").request(cpu=requested[0], memory=f"{requested[1]}Gi"), "n")
+    for number, (cores, gib) in enumerate(others):
+        rig.running(pod(f"p{number}").label("app", "a").request(cpu=cores, memory=f"{gib}Gi"), "n")
+    built = reservation("r").like(pod("x").request(cpu=4, memory="16Gi")).for_labels(app="a").policy("Restricted")
+    built.manifest["spec"]["preAllocation"] = True
+    built.manifest["metadata"]["uid"] = "uid-r"
+    if required:
+        built.label(PRE_ALLOCATION_REQUIRED, "true")
+    rig.core.set_reservation(from_plain({**built.manifest, "status": {}}, Reservation))
+    rig.run()
+    if told:
+        assert rig.message("uid-r") == f"0/1 nodes are available: {told}."
+    else:
+        assert rig.binding("uid-r").node == "n"

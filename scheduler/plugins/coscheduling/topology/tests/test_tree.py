@@ -54,8 +54,12 @@ def test_only_the_default_object_is_read() -> None:
     rig = TopologyRig()
     rig.tree.set_object(topology(name="other"))
     assert not rig.tree.ready
+    rig.tree.set_object(topology(name="other"))
     (complaint,) = rig.core.complaints
     assert "expected the name 'default', found 'other'" in complaint
+    assert rig.tree.absence == "no cluster network topology: expected one named 'default', found 'other'"
+    rig.tree.remove_object(topology(name="other"))
+    assert rig.tree.absence == "no cluster network topology"
 
 
 def test_a_removed_object_removes_the_tree() -> None:
