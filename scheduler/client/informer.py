@@ -5,7 +5,8 @@ After a gap (resource version expired, or a broken stream that cannot be resumed
 missing from the new list are gone.
 
 An object that cannot be decoded, or that its handler refuses, costs that object alone: it is logged with its name,
-counted, and read again after growing pauses. Until then its last good version stays.
+counted, and read again after growing pauses. Until then its last good version stays. An exception of a handler goes to
+`on_error`, and the object is read again in the same way.
 """
 
 import logging
@@ -17,6 +18,7 @@ from urllib.parse import urlencode
 import msgspec
 
 from seatrial.scheduler.api.clock import Clock, Timer
+from seatrial.scheduler.api.quantity import QuantityError
 from seatrial.scheduler.api.transport import Request, Response, Stream, Transport
 from seatrial.scheduler.api.wire import ApiStatus, ListMeta, ObjectMeta, RawList, Wire, decoder
 from seatrial.scheduler.client.rest import refusal
@@ -29,7 +31,8 @@ FIRST_REREAD, LONGEST_REREAD = 1.0, 300.0  # seconds until an object that was no
 _GONE = 410
 _PRESENT = frozenset({"ADDED", "MODIFIED"})
 _NOT_SHOWN = frozenset({403, 404})  # the server does not serve the kind, or denies access
-_UNREADABLE = (msgspec.MsgspecError, ValueError)  # a QuantityError is a ValueError
+_UNREADABLE = (msgspec.MsgspecError, ValueError)
+_REFUSED = (msgspec.MsgspecError, QuantityError)  # raised by a handler that reads a value of the object
 
 
 class Following(Protocol):
@@ -74,9 +77,11 @@ class Informer(Generic[K]):
         selector: dict[str, str] | None = None,
         optional: bool = False,
         errors: Counter[str] | None = None,
+        on_error: Callable[[Exception, K], None] | None = None,
     ) -> None:
         """`on_batch` is called after each event and after a list. `optional`: the kind need not be served.
-        `errors` counts objects that were not decoded, by `path`."""
+        `errors` counts objects that were not decoded, by `path`. `on_error` gets the exceptions of `on_set` and
+        `on_gone` with the object; without it they are raised."""
         self._transport = transport
         self._clock = clock
         self._path = path
@@ -85,6 +90,7 @@ class Informer(Generic[K]):
         self._selector = selector or {}
         self._optional = optional
         self._errors = errors if errors is not None else Counter()
+        self._on_error = on_error
         self._unread: dict[str, tuple[Timer, float]] = {}  # uid → the next attempt, and the pause before it
         self._known: dict[str, K] = {}  # by uid
         self._listing: dict[str, K] = {}
@@ -159,12 +165,12 @@ class Informer(Generic[K]):
         before, self._known, self._listing = self._known, self._listing, {}
         for uid, gone in before.items():
             if uid not in self._known:
-                self._on_gone(gone)
+                self._remove(gone)
         for there in list(self._known.values()):
             try:
                 self._on_set(there)
-            except _UNREADABLE as error:
-                self._failed(there.metadata, error)
+            except Exception as error:  # noqa: BLE001 one object must not stop the others
+                self._not_taken(there, error)
         self._version = metadata.resource_version
         self._pause = FIRST_PAUSE
         if not self.synced:
@@ -211,7 +217,7 @@ class Informer(Generic[K]):
             self._decoded(head.uid)
             known = self._known.pop(head.uid, None)
             if known is not None:
-                self._on_gone(known)
+                self._remove(known)
             self._on_batch()
 
     def _set(self, encoded: bytes) -> None:
@@ -223,13 +229,42 @@ class Informer(Generic[K]):
         metadata = found.metadata
         self._version = metadata.resource_version
         self._known[metadata.uid] = found
-        if self._unread:
-            self._decoded(metadata.uid)
         try:
             self._on_set(found)
-        except _UNREADABLE as error:
-            self._failed(metadata, error)
+        except Exception as error:  # noqa: BLE001 one object must not stop the others
+            self._not_taken(found, error)
+        else:
+            if self._unread:
+                self._decoded(metadata.uid)
         self._on_batch()
+
+    # -- handlers that fail -------------------------------------------------------------------------------------------
+
+    def _not_taken(self, found: K, error: Exception) -> None:
+        """`on_set` raised: the object is read again, as its value may be refused only now or the handler may recover.
+
+        Raises:
+            Exception: `error`, if it refuses no value and there is no `on_error`.
+        """
+        if isinstance(error, _REFUSED):
+            self._failed(found.metadata, error)
+        elif self._on_error is None:
+            raise error
+        else:
+            self._on_error(error, found)
+            self._read_later(found.metadata)
+
+    def _remove(self, gone: K) -> None:
+        """
+        Raises:
+            Exception: `on_gone` raised it, and there is no `on_error`.
+        """
+        try:
+            self._on_gone(gone)
+        except Exception as error:
+            if self._on_error is None:
+                raise
+            self._on_error(error, gone)
 
     # -- objects that cannot be decoded -------------------------------------------------------------------------------
 
@@ -248,15 +283,20 @@ class Informer(Generic[K]):
     def _failed(self, metadata: ObjectMeta, error: Exception) -> None:
         """Count and log an object that was not taken, and plan to read it again."""
         self._errors[self._path] += 1
-        timer, pause = self._unread.pop(metadata.uid, (None, FIRST_REREAD))
-        if timer is not None:
-            timer.cancel()
+        pause = self._read_later(metadata)
         log.warning(
             "informer object-not-decoded path=%s object=%s again-in=%.0fs why=%s",
             self._path, metadata.key, pause, error,
         )  # fmt: skip
+
+    def _read_later(self, metadata: ObjectMeta) -> float:
+        """Plan to read an object again; the seconds until then."""
+        timer, pause = self._unread.pop(metadata.uid, (None, FIRST_REREAD))
+        if timer is not None:
+            timer.cancel()
         again = self._clock.call_later(pause, lambda: self._reread(metadata))
         self._unread[metadata.uid] = (again, min(pause * 2, LONGEST_REREAD))
+        return pause
 
     def _decoded(self, uid: str) -> None:
         timer, _ = self._unread.pop(uid, (None, 0.0))

@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -76,8 +77,9 @@ def run(cluster: WholeCluster, log: Path, *words: str) -> Iterator["subprocess.P
     ]  # fmt: skip
     with log.open("wb") as sink:
         process = subprocess.Popen(  # noqa: S603 our interpreter
-            command, cwd=ROOT, stdout=sink, stderr=sink, process_group=0
-        )
+            command, cwd=ROOT, stdout=sink, stderr=sink, process_group=0,
+            preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509 scripts with `&` ignore it
+        )  # fmt: skip
     try:
         yield process
     finally:
