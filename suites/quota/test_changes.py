@@ -12,7 +12,7 @@ from seatrial.scheduler.api.quota import SYSTEM_QUOTA
 from seatrial.suites.quota.quotas import counted, make, many, named, path_of, placed, read, settle
 
 CHECKING_PARENTS = "checking-parent-quotas"
-pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
+pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER), pytest.mark.profile(KOORD_SCHEDULER)]
 
 
 @pytest.mark.feature("QUOTA-10.in-place", "QUOTA-1.max-bound")
