@@ -138,6 +138,7 @@ def server(wanted: str | dict[str, Any]) -> NodeBuilder:
 
 @pytest.mark.feature("DEV-2.reported", "DEV-2.manifest-device")
 @pytest.mark.case("RM-002", severity="critical")
+@pytest.mark.profile(KOORD_SCHEDULER)
 def test_the_released_device(cluster: Trial, expect: Expect, kubectl: list[str]) -> None:
     """Of the two cards in the Device object of v0.7's post the healthy one is allocated once, with the old names."""
     cluster.add(server({"name": "node-1", "server": "a10-4"}))
