@@ -122,7 +122,9 @@ class GroupEngine:
         plan = _Plan()
         if attempt.domains is not None:
             return self._gather(attempt, plan, entry)
-        if self._plan(attempt, plan, entry, runner):
+        enough = self._plan(attempt, plan, entry, runner)
+        attempt.ended(len(plan.placed) + len(plan.failures), bound=enough)
+        if enough:
             rejected = [self._wait_for_room(member, failure) for member, failure in plan.failures]
             return [*rejected, *self._commit(attempt, entry)]
         if attempt.strict:
@@ -201,6 +203,7 @@ class GroupEngine:
         """Place the whole group in one domain of the network, whatever its mode is."""
         entries = [member for uid in attempt.members if (member := self._take(uid, first, attempt)) is not None]
         found = self._gathering.gather(attempt, entries)
+        attempt.ended(len(entries) - len(found.left), bound=found.failed is None and attempt.satisfied)
         if found.failed is not None:
             plan.failures.append((found.failed, found.gate or _Failure(found.reason)))
             plan.statuses = attempt.statuses(found.failed.info, found.reason)
