@@ -4,6 +4,8 @@ A verdict on a scheduler is an AssertionError (Allure: failed). The errors below
 Their messages state what was wanted, what was found, and what to do next.
 """
 
+from collections.abc import Sequence
+
 
 class HarnessError(Exception):
     """The harness, its surroundings or its use are at fault."""
@@ -29,6 +31,17 @@ class ApiRefused(ClusterError):
     def __init__(self, what: str, *, code: int, reason: str, message: str) -> None:
         self.what, self.code, self.reason, self.message = what, code, reason, message
         super().__init__(f"{what}: the API server refused with {code} {reason}: {message}")
+
+
+class MissingRightsError(ClusterError):
+    """The account of a run has no right to what its cases, its nodes or its scheduler request."""
+
+    def __init__(self, requests: Sequence[str]) -> None:
+        self.requests = requests
+        super().__init__(
+            f"requests that the ClusterRole does not allow: {', '.join(requests)};"
+            " add these rights, or leave the case out"
+        )
 
 
 class SubjectError(HarnessError):

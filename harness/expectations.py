@@ -9,18 +9,21 @@ _ASSERT = "assert "
 
 
 def expectation_message(excinfo: pytest.ExceptionInfo[BaseException]) -> str:
-    """The text of an AssertionError; an assert without a message names what it compared, not only the values.
+    """The text of an AssertionError. An assert without words of its own names what it compared, not only the values.
 
     `assert expect.bound("a").spec.node_name == "n2"` has the message
-    `expected expect.bound('a').spec.node_name == 'n2', found 'n1' == 'n2'`.
+    `expected expect.bound('a').spec.node_name == 'n2', found 'n1' == 'n2'`, and `assert shows(3), status()` has
+    `expected shows(3), found {}`.
     """
     said = str(excinfo.value)
-    if not said.startswith(_ASSERT):
-        return said
     try:
         statement = ast.parse(textwrap.dedent(str(excinfo.traceback[-1].statement))).body[0]
     except SyntaxError:  # the source is not there, or not the one that ran
         return said
     if not isinstance(statement, ast.Assert):
+        return said
+    if statement.msg is None and not said.startswith(_ASSERT):  # raised below, as by a check of a library
+        return said
+    if isinstance(statement.msg, ast.JoinedStr | ast.Constant):
         return said
     return f"expected {ast.unparse(statement.test)}, found {said.removeprefix(_ASSERT)}"

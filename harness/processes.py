@@ -1,7 +1,9 @@
 """Child processes: they end with their parent, and are stopped by SIGTERM before SIGKILL."""
 
 import ctypes
+import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -9,11 +11,11 @@ import time
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from seatrial.harness.interrupts import shortened
 
-# Seconds in which a scheduler, descheduler or manager must be ready; on a busy machine 60 were not enough.
+# Seconds in which a program that was started must be ready; on a busy machine 60 were not enough.
 START_WITHIN = 180.0
 STOP_WITHIN = 10.0  # seconds between SIGTERM and SIGKILL
 GROUP_STOP_WITHIN = 5.0  # the same, for what an interrupted program left behind
@@ -55,6 +57,20 @@ def start_child(
         process_group=0,
         preexec_fn=partial(die_with_parent, last_signal),  # noqa: PLW1509 one call into libc, which is loaded
     )
+
+
+def first_answer(process: "subprocess.Popen[bytes]", *, within: float = START_WITHIN) -> dict[str, Any]:
+    """The JSON object in the first line that a child writes to its standard output, which is a pipe.
+
+    Where there is none, `error` in it says whether the child has ended or only takes long.
+    """
+    assert process.stdout is not None  # noqa: S101
+    readable, _, _ = select.select([process.stdout], [], [], within)
+    if not readable:
+        return {"error": f"the process runs, and did not answer within {within:g} s"}
+    line = process.stdout.readline()
+    answer: dict[str, Any] = json.loads(line) if line else {}
+    return answer
 
 
 def stop(process: "subprocess.Popen[bytes]", *, within: float = STOP_WITHIN) -> None:

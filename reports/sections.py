@@ -134,8 +134,15 @@ def _grouped(findings: Sequence[Finding], collection: Collection) -> list[tuple[
     return [(name, [(next(numbers), finding) for finding in members]) for name, members in groups.items()]
 
 
+# Options of `seatrial run` that change what is judged, and on what, beside those that are fields of RunInfo.
+_REPEATED = frozenset({
+    "--scheduler-config", "--services", "--manager", "--descheduler", "--features", "--kubeconfig", "--context",
+    "--nodes", "--cluster-role", "--kind-image", "--kind-config", "--kind-keep",
+})  # fmt: skip
+
+
 def repeat_command(info: RunInfo, case: Case) -> tuple[str, ...]:
-    """The command that runs the test of a case again with the subject, backend, fleet and seed of its run."""
+    """The command that runs the test of a case again with the subject, backend, fleet, seed and options of its run."""
     given = info.command[2:]
     own = [word for before, word in zip(("", *given), given, strict=False)
            if "/" in word and not word.startswith("-") and not before.startswith("-")]  # fmt: skip
@@ -146,6 +153,10 @@ def repeat_command(info: RunInfo, case: Case) -> tuple[str, ...]:
         words += ["--fake", info.hardware.removeprefix("stand-in ")]
     if info.fleet and info.fleet != "default":
         words += ["--fleet", info.fleet]
+    for number, word in enumerate(given):
+        if word.partition("=")[0] in _REPEATED:
+            words += given[number : number + (1 if "=" in word else 2)]
+    words += ["--long"] * ("--long" in given)
     return (*words, "--seed", str(info.seed)) if info.seed is not None else tuple(words)
 
 

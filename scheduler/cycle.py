@@ -8,9 +8,10 @@ import logging
 from collections.abc import Mapping
 
 from seatrial.scheduler.api.core import Pod
+from seatrial.scheduler.api.wire import ObjectMeta
 from seatrial.scheduler.cache.nodeinfo import PodInfo
 from seatrial.scheduler.framework.class_scores import ClassScores
-from seatrial.scheduler.framework.decisions import Bind, ClearNomination, Decision, Evict, Reject
+from seatrial.scheduler.framework.decisions import SCHEDULER_ERROR, Bind, ClearNomination, Decision, Evict, Reject
 from seatrial.scheduler.framework.diagnosis import DiagnosisLog, diagnosis_of
 from seatrial.scheduler.framework.explanation import explain, score_table
 from seatrial.scheduler.framework.extension_points import NO_METADATA_CHANGES, MetadataChanges
@@ -31,7 +32,6 @@ from seatrial.scheduler.waking import Waker, class_key
 
 log = logging.getLogger(__name__)
 
-SCHEDULER_ERROR = "SchedulerError"
 _TAINT_WORDS = ("untolerated taint", "node(s) were unschedulable")
 
 
@@ -89,9 +89,12 @@ class Core(Intake):
         return decisions
 
     def _schedule(self, entry: Entry, runner: Runner) -> list[Decision]:
-        if entry.grouped:
-            return self.groups.schedule(entry, runner)
-        return self.schedule_alone(entry, runner)
+        try:
+            if entry.grouped:
+                return self.groups.schedule(entry, runner)
+            return self.schedule_alone(entry, runner)
+        except Exception as error:  # noqa: BLE001 the pod is tried again, and other pods go on
+            return self.attempt_failed(error, entry)
 
     def schedule_alone(self, entry: Entry, runner: Runner) -> list[Decision]:
         """One cycle for one pod."""
@@ -108,14 +111,9 @@ class Core(Intake):
             return self._fail(entry, runner, class_scores, found)
         row, state = found
         node = self.cache.columns.names[row]
-        status = runner.reserve(state, info.pod, node)
-        if status is not SUCCESS and not status.ok:
+        status = self.take_place(info, runner, state, node)
+        if status is not SUCCESS and not status.ok and not status.waits:
             return self._reject(entry, state, status)
-        if runner.profile.permit:
-            status = runner.permit(state, info.pod, node)
-            if not status.ok and not status.waits:
-                return self._reject(entry, state, status)
-        self.cache.assume(info, node)
         if self.handle.nominator.nominated:
             self.handle.nominator.forget(info.uid)
         waiting = self.queue.waiting
@@ -129,11 +127,50 @@ class Core(Intake):
             return []
         return [self.bind(entry, state, node)]
 
+    def take_place(self, info: PodInfo, runner: Runner, state: CycleState, node: str) -> Status:
+        """Run Reserve and Permit, and assume the pod on the node. Success, Wait with `waits`, or why nothing was taken.
+
+        Raises:
+            Exception: a plugin raised it. All that was taken for the pod is given back.
+        """
+        try:
+            status = runner.reserve(state, info.pod, node)
+            if status is not SUCCESS and not status.ok:
+                return status
+            if runner.profile.permit:
+                status = runner.permit(state, info.pod, node)
+                if not status.ok and not status.waits:
+                    return status
+            self.cache.assume(info, node)
+        except Exception:
+            self.give_place_back(info, state, node)
+            raise
+        return status
+
+    def give_place_back(self, info: PodInfo, state: CycleState, node: str) -> None:
+        """Undo `take_place`, however far it came. Exceptions of plugins are recorded; the others are called."""
+        runner = self._runner(info)
+        runner.unreserve(state, info.pod, node)
+        try:
+            self.cache.forget(info.uid)
+        except Exception as error:  # noqa: BLE001 the cache has forgotten the pod
+            self.evaluation_failed(error, f"pod={info.key}")
+        if runner.groups is not None:
+            runner.groups.released(info.uid)
+
     def bind(self, entry: Entry, state: CycleState, node: str) -> Bind:
-        """The decision to bind a pod that is reserved and assumed on this node."""
+        """The decision to bind a pod that is reserved and assumed on this node.
+
+        Raises:
+            Exception: a PreBind plugin raised it. The pod has given its place back.
+        """
         info = entry.info
         self._binding[info.uid] = (entry, state)
-        marks = self._marks(self._runner(info), state, info.pod, node)
+        try:
+            marks = self._marks(self._runner(info), state, info.pod, node)
+        except Exception:
+            self.cancel_binding(info.uid)
+            raise
         return Bind(info, node, marks.annotations, marks.labels, marks.node_annotations, marks.preparation)
 
     def _closed_gate(self, entry: Entry) -> tuple[Status, str] | None:
@@ -267,6 +304,41 @@ class Core(Intake):
         self.waker.add(entry, class_key(info, state), self._runner(info).class_scores(info.shape))
         return [Reject(info, message, reason)]
 
+    # -- exceptions of plugins ----------------------------------------------------------------------------------------
+
+    def attempt_failed(self, error: Exception, entry: Entry) -> list[Decision]:
+        """A plugin raised in the attempt to place this pod: put it, or the whole group, in backoff.
+
+        Upstream treats an error of a plugin so; a panic of a plugin ends its process.
+        """
+        self.timing.cancel()
+        message = self.evaluation_failed(error, f"pod={entry.info.key}")
+        entries = self.groups.abandon(entry) if entry.grouped else [entry]
+        for each in entries:
+            self.queue.remove(each.info.uid)
+            self.queue.put_back(each)
+            each.told = message
+        self.waker.set_alarm(self.queue.next_backoff())
+        return [Reject(each.info, message, SCHEDULER_ERROR) for each in entries]
+
+    def evaluation_failed(self, error: Exception, concerned: str) -> str:
+        """Record an exception of a plugin, and drop all kept results: some may be half updated. Returns the message."""
+        message = self.handle.plugin_errors.record(error, concerned)
+        self.handle.invalidate_class_scores()
+        return message
+
+    def event_failed(self, error: Exception, found: object) -> None:
+        """A plugin raised while an object that changed, or is gone, was taken in. A pod that waits is told."""
+        metadata = getattr(found, "metadata", ObjectMeta())
+        message = self.evaluation_failed(error, f"object={type(found).__name__}/{metadata.key}")
+        if (
+            isinstance(found, Pod)
+            and found.spec.scheduler_name in self._runners
+            and not (found.spec.node_name or found.deleting or found.terminated)
+            and self.queue.find(metadata.uid) is None
+        ):
+            self.later(Reject(PodInfo(found, self.cache.classes.of(found)), message, SCHEDULER_ERROR))
+
     # -- results of bindings ------------------------------------------------------------------------------------------
 
     def is_binding(self, uid: str) -> bool:
@@ -284,19 +356,21 @@ class Core(Intake):
             if runner.profile.post_bind:
                 runner.post_bind(state, entry.info.pod, entry.info.node_name)
 
+    def cancel_binding(self, uid: str) -> None:
+        """Give the place of a pod back whose decision to be bound is not carried out."""
+        entry, state = self._binding.pop(uid)
+        self.give_place_back(entry.info, state, entry.info.node_name)
+
     def bind_failed(self, uid: str, message: str, *, retry: bool = True) -> list[Decision]:
         """The binding failed: run Unreserve, forget the pod, and with `retry` put it in backoff."""
         found = self._binding.pop(uid, None)
         if found is None:
             return []
         entry, state = found
-        info = self.cache.forget(uid)
-        if info is None:
+        info = entry.info
+        if not self.cache.is_assumed(uid):
             return []  # the pod is confirmed or gone
-        runner = self._runner(info)
-        runner.unreserve(state, info.pod, info.node_name)
-        if entry.grouped and runner.groups is not None:
-            runner.groups.released(uid)
+        self.give_place_back(info, state, info.node_name)
         self.handle.wake_requested = True
         if not retry:
             return []

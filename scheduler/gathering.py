@@ -54,17 +54,20 @@ class Gathering:
         own = {entry.info.uid: node for entry in entries if (node := nominator.node_of(entry.info.uid))}
         for uid in own:
             nominator.forget(uid)  # filters must not count the group's own nominations against it (GANG-R54)
-        found = self._try(attempt, entries)
-        if found.failed is not None and found.gate is None and not attempt.needs_all:
-            minimal = frozenset(attempt.minimal)
-            needed = [entry for entry in entries if entry.info.uid in minimal]
-            if len(needed) < len(entries):
-                found = self._try(attempt, needed)
-                found = replace(found, left=[entry for entry in entries if entry.info.uid not in minimal])
-        if found.failed is not None:
-            for entry in entries:
-                if entry.info.uid in own:
-                    nominator.nominate(entry.info, own[entry.info.uid], attempt.key)
+        found: Gathered | None = None
+        try:
+            found = self._try(attempt, entries)
+            if found.failed is not None and found.gate is None and not attempt.needs_all:
+                minimal = frozenset(attempt.minimal)
+                needed = [entry for entry in entries if entry.info.uid in minimal]
+                if len(needed) < len(entries):
+                    found = self._try(attempt, needed)
+                    found = replace(found, left=[entry for entry in entries if entry.info.uid not in minimal])
+        finally:  # also where a plugin raises
+            if found is None or found.failed is not None:
+                for entry in entries:
+                    if entry.info.uid in own:
+                        nominator.nominate(entry.info, own[entry.info.uid], attempt.key)
         return found
 
     def unplaced(self, found: Gathered) -> list[Unplaced]:

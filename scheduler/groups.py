@@ -91,6 +91,8 @@ class GroupEngine:
         self._handle = core.handle
         self._waiting: dict[str, _Placed] = {}  # by pod uid
         self._by_group: dict[str, dict[str, _Placed]] = {}
+        self._attempt: Attempt | None = None  # the current one, or the last
+        self._in_play: dict[str, Entry] = {}  # members that it took from the queue, or binds
         self.parked = ParkedGroups(core)
         self.nominations = GroupNominations(core)
         self._gathering = Gathering(core, self._place, self._release, _Failure)
@@ -108,17 +110,21 @@ class GroupEngine:
         """One attempt for the group of this pod, which was taken from the queue."""
         groups = runner.groups
         assert groups is not None  # noqa: S101
+        self._in_play, self._attempt = {entry.info.uid: entry}, None
         attempt = groups.begin(entry.info.pod)
         if attempt is None:
             return self._core.schedule_alone(entry, runner)
         if isinstance(attempt, Status):
             self._core.waker.hold(entry, attempt.wake_key, attempt)
             return [self._told(entry, attempt)]
+        self._attempt = attempt
         self.parked.remove(attempt.key)
         plan = _Plan()
         if attempt.domains is not None:
             return self._gather(attempt, plan, entry)
-        if self._plan(attempt, plan, entry, runner):
+        enough = self._plan(attempt, plan, entry, runner)
+        attempt.ended(len(plan.placed) + len(plan.failures), bound=enough)
+        if enough:
             rejected = [self._wait_for_room(member, failure) for member, failure in plan.failures]
             return [*rejected, *self._commit(attempt, entry)]
         if attempt.strict:
@@ -197,6 +203,7 @@ class GroupEngine:
         """Place the whole group in one domain of the network, whatever its mode is."""
         entries = [member for uid in attempt.members if (member := self._take(uid, first, attempt)) is not None]
         found = self._gathering.gather(attempt, entries)
+        attempt.ended(len(entries) - len(found.left), bound=found.failed is None and attempt.satisfied)
         if found.failed is not None:
             plan.failures.append((found.failed, found.gate or _Failure(found.reason)))
             plan.statuses = attempt.statuses(found.failed.info, found.reason)
@@ -248,6 +255,7 @@ class GroupEngine:
             if key != attempt.key and all(own != key for _, own in entry.gates):
                 return None
         queue.remove(uid)
+        self._in_play[uid] = entry
         entry.held = None
         entry.attempts = first.attempts
         entry.queued_at = first.queued_at
@@ -269,13 +277,10 @@ class GroupEngine:
             return _Failure(found.message(), found.pre_filter, state=found.state, fit=found)
         row, state = found
         node = core.cache.columns.names[row]
-        status = runner.reserve(state, info.pod, node)
-        if status.ok and runner.profile.permit:
-            status = runner.permit(state, info.pod, node)
+        status = core.take_place(info, runner, state, node)
         if not status.ok and not status.waits:
             reason = f"0/1 nodes are available: 1 {status.message}." if status.rejected else status.message
             return _Failure(reason, state=state)
-        core.cache.assume(info, node)
         placed = _Placed(entry, state, node, key, waits=status.waits)
         self._waiting[info.uid] = placed
         self._by_group.setdefault(key, {})[info.uid] = placed
@@ -290,6 +295,7 @@ class GroupEngine:
         groups.binding([member.entry.info.uid for member in placed])
         decisions: list[Decision] = []
         nominated = self._handle.nominator
+        self._in_play.update((member.entry.info.uid, member.entry) for member in placed)
         for member in placed:
             info = member.entry.info
             del self._waiting[info.uid]
@@ -394,11 +400,35 @@ class GroupEngine:
             group.pop(info.uid, None)
             if not group:
                 del self._by_group[placed.key]
-        runner = self._core.runner_of(info)
-        runner.unreserve(placed.state, info.pod, placed.node)
-        self._core.cache.forget(info.uid)
-        if runner.groups is not None:
-            runner.groups.released(info.uid)
+        self._core.give_place_back(info, placed.state, placed.node)
+
+    def abandon(self, first: Entry) -> list[Entry]:
+        """A plugin raised in the attempt of this member's group: all members give their places back.
+
+        Returns the members that had places or were taken from the queue.
+        """
+        entries, core = self._in_play, self._core
+        entries.setdefault(first.info.uid, first)
+        groups = core.runner_of(first.info).groups
+        key = "" if groups is None else groups.key_of(first.info.pod)
+        for placed in self._by_group.get(key, {}).values():
+            entries.setdefault(placed.entry.info.uid, placed.entry)
+        if self._attempt is not None:
+            for uid in self._attempt.members:
+                if uid not in entries:
+                    self._take(uid, first, self._attempt)
+        for uid in reversed(entries):
+            if uid in self._waiting:
+                self._release(self._waiting[uid])
+            elif core.permits.get(uid) is not None:
+                core.permits.drop(uid)
+            elif core.is_binding(uid):
+                core.cancel_binding(uid)
+            elif groups is not None:
+                groups.released(uid)
+        self._handle.wake_requested = True
+        self._in_play, self._attempt = {}, None
+        return list(entries.values())
 
     def drop_if_moved(self, pod: Pod) -> None:
         """A placed member that belongs to another group now, or to none, gives its place back."""

@@ -20,6 +20,7 @@ from seatrial.scheduler.framework.cluster_scope import MARK, WIDE
 from seatrial.scheduler.framework.handle import Handle
 from seatrial.scheduler.framework.runner import Runner
 from seatrial.scheduler.framework.state import CycleState
+from seatrial.scheduler.framework.status import Code
 from seatrial.scheduler.groups import GroupEngine
 from seatrial.scheduler.held_reports import HeldReports
 from seatrial.scheduler.permit_waiters import PermitWaiters
@@ -217,13 +218,16 @@ class Intake:
         runner = self._runner(info)
         self._adopt_nomination(info)
         status = runner.pre_enqueue(pod)
-        self.queue.add(
+        entry = self.queue.add(
             info,
             gates=runner.gates_of(pod),
             held=None if status.ok else status,
             grouped=runner.groups is not None and runner.groups.is_member(pod),
         )
-        if not status.ok and status.wake_key:
+        if status.code is Code.ERROR:
+            self.queue.remove(uid)
+            self.waker.hold_after_error(entry, status)
+        elif not status.ok and status.wake_key:
             self.reports.held(info.uid)
 
     def adopt_nominations(self) -> None:

@@ -129,9 +129,17 @@ class ParkedGroups:
         for shape in unsettled.values():
             for kind, info in shape.examples.items():
                 if not bounds.counted(kind):
-                    self._count(kind, info)
+                    try:
+                        self._count(kind, info)
+                    except Exception as error:  # noqa: BLE001 it is counted again at the next change
+                        self._core.evaluation_failed(error, f"pod={info.key}")
         for name, shape in list(unsettled.items()):
-            if self._may_fit(shape):
+            try:
+                may_fit = self._may_fit(shape)
+            except Exception as error:  # noqa: BLE001 the group's own attempt reports it
+                self._core.evaluation_failed(error, f"group={next(iter(shape.keys))}")
+                may_fit = True
+            if may_fit:
                 del unsettled[name]  # asked; a group that fails again is added again
                 for key in list(shape.keys):
                     if key in held:

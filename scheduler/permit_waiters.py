@@ -83,7 +83,11 @@ class PermitWaiters:
     def bind(self, waiter: PermitWaiter) -> None:
         """All plugins allow the pod."""
         self._forget(waiter)
-        self._core.later(self._core.bind(waiter.entry, waiter.state, waiter.node_name))
+        try:
+            self._core.later(self._core.bind(waiter.entry, waiter.state, waiter.node_name))
+        except Exception as error:  # noqa: BLE001 of a PreBind plugin
+            for decision in self._core.attempt_failed(error, waiter.entry):
+                self._core.later(decision)
 
     def reject(self, waiter: PermitWaiter, message: str) -> None:
         """Give the place back."""
@@ -110,10 +114,5 @@ class PermitWaiters:
 
     def _release(self, waiter: PermitWaiter) -> None:
         self._forget(waiter)
-        info = waiter.entry.info
-        runner = self._core.runner_of(info)
-        runner.unreserve(waiter.state, info.pod, waiter.node_name)
-        self._core.cache.forget(info.uid)
-        if waiter.entry.grouped and runner.groups is not None:
-            runner.groups.released(info.uid)
+        self._core.give_place_back(waiter.entry.info, waiter.state, waiter.node_name)
         self._core.handle.wake_requested = True

@@ -59,11 +59,15 @@ class Preparations:
         def patched(response: Response) -> None:
             if not self._core.is_binding(decision.info.uid):
                 return  # the pod is gone
-            if response.ok:
-                patch.answered(response.body)
-                self._patch(decision, rest, awaited)
-            else:
+            if not response.ok:
                 self._failed(decision, f"failed to patch {patch.what}: {refusal(response)}")
+                return
+            try:
+                patch.answered(response.body)
+            except Exception as error:  # noqa: BLE001 of the plugin whose preparation this is
+                self._failed(decision, self._core.evaluation_failed(error, f"pod={decision.info.key}"))
+            else:
+                self._patch(decision, rest, awaited)
 
         self._rest.merge(patch.path, patch.body, patched)
 
@@ -73,7 +77,11 @@ class Preparations:
             return
         while waiting.awaited:
             first = waiting.awaited[0]
-            status = first.check()
+            try:
+                status = first.check()
+            except Exception as error:  # noqa: BLE001 of the plugin whose preparation this is
+                self._fail(waiting, self._core.evaluation_failed(error, f"pod={waiting.decision.info.key}"))
+                return
             if status.code is Code.WAIT:
                 if waiting.timer is None:
                     waiting.timer = self._clock.call_later(first.seconds, partial(self._fail, waiting, first.late))

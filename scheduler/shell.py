@@ -162,6 +162,7 @@ class Shell:
             selector=dict(selector or {}),
             optional=optional,
             errors=self._decode_errors,
+            on_error=self.core.event_failed,
         )
 
     def _follow_watch(self, watch: Watch) -> Informer[Any]:

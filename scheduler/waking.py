@@ -12,8 +12,9 @@ from seatrial.scheduler.cache.nodeinfo import PodInfo
 from seatrial.scheduler.cache.pins import pin_of
 from seatrial.scheduler.framework.class_scores import ClassScores
 from seatrial.scheduler.framework.cluster_scope import ASKED, MARK, WIDE
+from seatrial.scheduler.framework.decisions import SCHEDULER_ERROR, Reject
 from seatrial.scheduler.framework.state import CycleState
-from seatrial.scheduler.framework.status import Status
+from seatrial.scheduler.framework.status import Code, Status
 from seatrial.scheduler.queue.active import Entry
 from seatrial.scheduler.queue.held import UNTIL_CHANGED
 from seatrial.scheduler.queue.queue import LEFTOVER_SECONDS
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 # Waiting pods whose placement depends on other pods are tried again after this many changes, or when no pod is ready.
 PLACEMENT_CHANGES_THRESHOLD = 32
+AFTER_BACKOFF = "after-backoff"  # the wake key of pods that are asked again when their backoff ends
 
 
 class Waker:
@@ -70,16 +72,32 @@ class Waker:
 
     def wait(self, entry: Entry, state: CycleState | None) -> None:
         """Wait until a node is feasible. `state`: that of the cycle, if there was one."""
-        class_scores = self._core.runner_of(entry.info).class_scores(entry.info.shape)
-        self.add(entry, class_key(entry.info, state or class_scores.state), class_scores)
+        try:
+            class_scores = self._core.runner_of(entry.info).class_scores(entry.info.shape)
+            self.add(entry, class_key(entry.info, state or class_scores.state), class_scores)
+        except Exception as error:  # noqa: BLE001 the pod is tried again after its backoff
+            self._core.evaluation_failed(error, f"pod={entry.info.key}")
+            self._queue.remove(entry.info.uid)
+            self._queue.put_back(entry)
+            self.set_alarm(self._queue.next_backoff())
 
     def requeue(self, entry: Entry) -> None:
         """Put an entry back that was taken from the queue and not tried."""
         status = self._core.runner_of(entry.info).pre_enqueue(entry.info.pod)
         if status.ok:
             self._queue.push(entry)
+        elif status.code is Code.ERROR:
+            self.hold_after_error(entry, status)
         else:
             self._queue.hold(status.wake_key or UNTIL_CHANGED, entry, status)
+
+    def hold_after_error(self, entry: Entry, status: Status) -> None:
+        """PreEnqueue failed: ask it again after the pod's backoff."""
+        entry.attempts += 1
+        self._queue.hold(AFTER_BACKOFF, entry, status)
+        self._cooling_gates.add(AFTER_BACKOFF)
+        self.set_alarm(entry.ready_at)
+        self._core.later(Reject(entry.info, status.message, SCHEDULER_ERROR))
 
     def hold(self, entry: Entry, key: str, status: Status) -> None:
         """Wait until the gate `key` opens."""
@@ -107,7 +125,11 @@ class Waker:
         """Release a held pod if what held it under `key` passes it now."""
         own = [gate for gate, gate_key in entry.gates if gate_key == key]
         if own:
-            closed = next((status.by(gate.name) for gate in own if not (status := gate.gate(entry.info)).ok), None)
+            try:
+                closed = next((status.by(gate.name) for gate in own if not (status := gate.gate(entry.info)).ok), None)
+            except Exception as error:  # noqa: BLE001 the pod's own cycle reports it
+                self._core.evaluation_failed(error, f"pod={entry.info.key}")
+                closed = None
             if closed is None:
                 self._queue.release(entry)  # its cycle has the next pod asked
             else:
@@ -120,6 +142,9 @@ class Waker:
             self._queue.release(entry)
             if key in self._queue.held:
                 self._handle.opened_gates.add(key)
+        elif status.code is Code.ERROR:
+            self._queue.held.remove(entry.info.uid)
+            self.hold_after_error(entry, status)
         elif status.wake_key != key:
             self._queue.held.remove(entry.info.uid)
             self._queue.hold(status.wake_key or UNTIL_CHANGED, entry, status)
@@ -170,14 +195,29 @@ class Waker:
 
     def _wake_classes(self, keys: Iterable[ClassKey]) -> None:
         for key in keys:
-            shape = self._queue.waiting.example(key).info.shape
-            self.wake_class(key, self._core.runners[key[0]].class_scores(shape))
+            info = self._queue.waiting.example(key).info
+            try:
+                class_scores = self._core.runners[key[0]].class_scores(info.shape)
+            except Exception as error:  # noqa: BLE001 the pod's own cycle reports it
+                self._core.evaluation_failed(error, f"pod={info.key}")
+                self._wake_first(key)
+            else:
+                self.wake_class(key, class_scores)
 
     def wake_class(self, key: ClassKey, class_scores: ClassScores) -> None:
         """Wake the first pod of the group `key` if a node is feasible for it."""
-        class_scores.refresh()
-        if not self._could_go(key, self._queue.waiting.example(key).info, class_scores):
-            return
+        info = self._queue.waiting.example(key).info
+        try:
+            class_scores.refresh()
+        except Exception as error:  # noqa: BLE001 the pod's own cycle reports it
+            self._core.evaluation_failed(error, f"pod={info.key}")
+        else:
+            if not self._could_go(key, info, class_scores):
+                return
+        self._wake_first(key)
+
+    def _wake_first(self, key: ClassKey) -> None:
+        """Wake the first pod of the group that is not in backoff, or set the timer to the end of the first backoff."""
         entry = self._queue.waiting.first(key, self._handle.clock.monotonic())
         if entry is not None:
             self._queue.wake(entry)
@@ -185,8 +225,12 @@ class Waker:
             self.set_alarm(self._queue.waiting.next_ready(key))
 
     def _could_go(self, key: ClassKey, info: PodInfo, class_scores: ClassScores) -> bool:
-        """Whether a node is feasible for `info`, an example of its group of waiting pods."""
-        return class_scores.feasible_for(info) if key[2] else class_scores.feasible
+        """Whether a node is feasible for `info`, an example of its group of waiting pods, or a plugin raises for it."""
+        try:
+            return class_scores.feasible_for(info) if key[2] else class_scores.feasible
+        except Exception as error:  # noqa: BLE001 the pod's own cycle reports it
+            self._core.evaluation_failed(error, f"pod={info.key}")
+            return True
 
     def set_alarm(self, moment: float) -> None:
         """Set the timer to that monotonic second, unless it is set to an earlier one."""

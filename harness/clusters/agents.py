@@ -7,7 +7,6 @@ import asyncio
 import json
 import logging
 import queue
-import select
 import signal
 import socket
 import ssl
@@ -33,13 +32,12 @@ from seatrial.harness.errors import ClusterError, HarnessError
 from seatrial.harness.nodes.agent import NodeAgents
 from seatrial.harness.nodes.fleet import SIMULATED_LABEL
 from seatrial.harness.private_files import private_folder, write_private
-from seatrial.harness.processes import start_child, stop
+from seatrial.harness.processes import first_answer, start_child, stop
 from seatrial.scheduler.api.clock import Action, WallClock
 from seatrial.scheduler.api.transport import MERGE_PATCH, Done, Request, Response
 
 log = logging.getLogger(__name__)
 
-START_WITHIN = 60.0
 WORKERS = 8  # requests in flight
 _SUBRESOURCES = frozenset({"status"})
 
@@ -177,10 +175,7 @@ def node_agents(kubeconfig: Path, *, seed: int, log_file: Path, run: str = "", h
             stderr=sink,
         )
     try:
-        assert process.stdout is not None  # noqa: S101
-        readable, _, _ = select.select([process.stdout], [], [], START_WITHIN)
-        line = process.stdout.readline() if readable else b""
-        said = json.loads(line) if line else {}
+        said = first_answer(process)
         if not said.get("ready"):
             why = (
                 said.get("error") or log_file.read_text(errors="replace").strip() or "the process ended without output"

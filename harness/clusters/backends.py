@@ -1,6 +1,7 @@
 """The table of backends: name → class. A class is imported when its backend is used."""
 
 import importlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -59,11 +60,12 @@ def backend_named(
     kind_config: Path | None = None,
     kind_keep: str = "",
     nodes: str = "",
+    roles: Sequence[Path] = (),
 ) -> ClusterBackend:
     """`fake`: what stands in for this machine's devices, where this machine is the node. `kubeconfig`, `context`: where
     the cluster is that runs already. `kind_image`, `kind_config`, `kind_keep`: see kind.py. `own_schedulers`: the run
     starts the scheduler, so it gets names of its own. `nodes`: simulated (default), or real nodes of the cluster, which
-    are lent.
+    are lent. `roles`: files of ClusterRoles, the only rights of the run.
 
     Raises:
         UsageError: no such backend, or one that cannot be used here.
@@ -83,6 +85,10 @@ def backend_named(
             raise UsageError(f"{flag} {value}: expected --backend {KIND}, found {name}")
     if name == KIND:
         more |= {"image": kind_image, "config": kind_config, "keep": kind_keep, "own_schedulers": own_schedulers}
+    if roles:
+        if name != ENVTEST:
+            raise UsageError(f"--cluster-role {roles[0]}: expected --backend {ENVTEST}, found {name}")
+        more["roles"] = roles
     if nodes not in {"", SIMULATED, REAL}:
         raise UsageError(f"--nodes {nodes}: expected {SIMULATED} or {REAL}")
     if nodes == REAL and name != EXISTING:

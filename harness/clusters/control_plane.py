@@ -93,11 +93,16 @@ class ControlPlane:
     kubeconfig: Path
     processes: tuple["subprocess.Popen[bytes]", ...]
     api_server: "ApiServerProcess"
+    api_server_log: Path
 
 
 @contextmanager
 def control_plane(
-    folder: Path, definitions: Sequence[dict[str, object]] = (), *, controllers: bool = True
+    folder: Path,
+    definitions: Sequence[dict[str, object]] = (),
+    *,
+    controllers: bool = True,
+    api_server_flags: Sequence[str] = (),
 ) -> Iterator[ControlPlane]:
     """Start it in `folder` with custom resource definitions; killed on exit. Files of secrets have mode 0600.
 
@@ -106,6 +111,7 @@ def control_plane(
 
     Without `controllers` no kube-controller-manager runs, and what would wait for it is switched off: service accounts
     of pods, and the taint of new nodes. Nodes whose Lease is not renewed stay as written; benchmarks need that.
+    `api_server_flags` are added to those of kube-apiserver.
 
     Raises:
         ClusterError: a program is missing or ended; the message has its last log lines.
@@ -130,14 +136,14 @@ def control_plane(
                 "--initial-cluster", f"default=http://{LOOPBACK}:{peer_port}",
             ],
         )  # fmt: skip
-        flags = _api_server_flags(folder, port, etcd_url)
+        flags = [*_api_server_flags(folder, port, etcd_url), *api_server_flags]
         server = start(API_SERVER, [str(programs.api_server), *flags, *(() if controllers else _ALONE)])
         _wait(url, folder / "kubeconfig", "/readyz", (etcd, server))
         _define(url, folder / "kubeconfig", definitions, (etcd, server))
         restartable = ApiServerProcess(server, lambda: _wait(url, folder / "kubeconfig", "/readyz", (etcd, server)))
         if not controllers:
             _wait(url, folder / "kubeconfig", "/api/v1/namespaces/default", (etcd, server))
-            yield ControlPlane(url, folder / "kubeconfig", (etcd.process, server.process), restartable)
+            yield ControlPlane(url, folder / "kubeconfig", (etcd.process, server.process), restartable, server.log)
             return
         manager = start(
             CONTROLLER_MANAGER,
@@ -146,7 +152,7 @@ def control_plane(
         everything = (etcd, server, manager)
         _wait(url, folder / "kubeconfig", "/api/v1/namespaces/default/serviceaccounts/default", everything)
         processes = tuple(supervised.process for supervised in everything)
-        yield ControlPlane(url, folder / "kubeconfig", processes, restartable)
+        yield ControlPlane(url, folder / "kubeconfig", processes, restartable, server.log)
 
 
 def free_ports(count: int) -> list[int]:

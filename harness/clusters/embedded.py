@@ -1,7 +1,6 @@
 """The default: our own API server and simulated nodes, as one child process on the loopback interface."""
 
 import json
-import select
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,10 +15,9 @@ from seatrial.harness.clusters.remote import RemoteCluster
 from seatrial.harness.clusters.simulated import NODES, READY_WITHIN, SimulatedNodes, is_ready
 from seatrial.harness.errors import ClusterError
 from seatrial.harness.private_files import private_folder
-from seatrial.harness.processes import die_with_parent, stop
+from seatrial.harness.processes import die_with_parent, first_answer, stop
 
 CAPABILITIES = frozenset({Capability.NODES, Capability.HARDWARE, Capability.DEVICE_FAULTS, Capability.OWN_CLUSTER})
-START_WITHIN = 60.0
 
 
 class EmbeddedCluster(RemoteCluster, SimulatedNodes):
@@ -104,10 +102,7 @@ def start_process(
             process_group=None if detached else 0,  # Ctrl-C is for the parent, which stops this process last
             preexec_fn=None if detached else die_with_parent,  # noqa: PLW1509 one call into libc, which is loaded
         )
-    assert process.stdout is not None  # noqa: S101
-    readable, _, _ = select.select([process.stdout], [], [], START_WITHIN)
-    line = process.stdout.readline() if readable else b""
-    said = json.loads(line) if line else {}
+    said = first_answer(process)
     if "url" not in said:
         stop(process)
         why = said.get("error") or log.read_text(errors="replace").strip() or "the process ended without output"

@@ -1,7 +1,7 @@
 """Real etcd, kube-apiserver and kube-controller-manager on loopback, with simulated nodes of our own agents."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import orjson
@@ -13,6 +13,13 @@ from seatrial.harness.clusters.embedded import CAPABILITIES
 from seatrial.harness.clusters.kubeconfig import load_access
 from seatrial.harness.clusters.protocol import Capability, ClusterBackend
 from seatrial.harness.clusters.remote import RemoteCluster
+from seatrial.harness.clusters.restricted_account import (
+    LOG_FLAG,
+    RefusedRequests,
+    cluster_roles,
+    make_account,
+    write_kubeconfig,
+)
 from seatrial.harness.clusters.simulated import SimulatedNodes, expect
 from seatrial.harness.private_files import private_folder
 from seatrial.scheduler.api.transport import Request
@@ -25,6 +32,10 @@ class EnvtestCluster(RemoteCluster, SimulatedNodes):
 
     capabilities = CAPABILITIES | {Capability.SERVER_RESTART}
     plane: ControlPlane
+    refused: RefusedRequests | None = None  # where the run has an account with few rights
+
+    def refused_requests(self) -> list[str]:
+        return self.refused.new() if self.refused is not None else []
 
     def end_api_server(self) -> None:
         self.plane.api_server.end()
@@ -39,8 +50,13 @@ class EnvtestBackend(ClusterBackend):
     name = "envtest"
     capabilities = EnvtestCluster.capabilities
 
-    def __init__(self, *, seed: int = 0) -> None:
-        self._seed = seed
+    def __init__(self, *, seed: int = 0, roles: Sequence[Path] = ()) -> None:
+        """`roles`: files of ClusterRoles; cases, nodes and what is judged have these rights alone.
+
+        Raises:
+            UsageError: a file has something else.
+        """
+        self._seed, self._roles = seed, cluster_roles(roles)
 
     def probe(self) -> str | None:
         return missing_programs()
@@ -52,18 +68,27 @@ class EnvtestBackend(ClusterBackend):
         entries = load_fleet(fleet) if fleet is not None else []
         with (
             private_folder() as folder,
-            control_plane(folder, list(shipped())) as plane,
-            node_agents(plane.kubeconfig, seed=self._seed, log_file=folder / "agents.log"),
+            control_plane(folder, list(shipped()), api_server_flags=[LOG_FLAG] if self._roles else ()) as plane,
         ):
-            cluster = EnvtestCluster(self.name, load_access(plane.kubeconfig), plane.kubeconfig)
-            cluster.plane = plane
-            try:
-                for name in NAMESPACES:
-                    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
-                    expect(
-                        cluster.call(Request("POST", "/api/v1/namespaces", orjson.dumps(body))), f"namespace {name!r}"
-                    )
+            kubeconfig = self._prepared(plane, folder)
+            with (
+                node_agents(kubeconfig, seed=self._seed, log_file=folder / "agents.log"),
+                closing(EnvtestCluster(self.name, load_access(kubeconfig), kubeconfig)) as cluster,
+            ):
+                cluster.plane = plane
+                if self._roles:
+                    cluster.refused = RefusedRequests(plane.api_server_log)
                 cluster.add_nodes(entries)
                 yield cluster
-            finally:
-                cluster.close()
+
+    def _prepared(self, plane: ControlPlane, folder: Path) -> Path:
+        """Make what every cluster has; return the kubeconfig of the run."""
+        with closing(EnvtestCluster(self.name, load_access(plane.kubeconfig), plane.kubeconfig)) as admin:
+            for name in NAMESPACES:
+                body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+                expect(admin.call(Request("POST", "/api/v1/namespaces", orjson.dumps(body))), f"namespace {name!r}")
+            if not self._roles:
+                return plane.kubeconfig
+            kubeconfig = folder / "account.kubeconfig"
+            write_kubeconfig(kubeconfig, plane.kubeconfig, make_account(admin.call, self._roles))
+            return kubeconfig

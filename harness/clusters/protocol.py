@@ -91,6 +91,11 @@ class Cluster(ABC):
         """Start the API server again, with the objects that it had; returns when it answers."""
         raise NotImplementedError(f"{self.name}: {Capability.SERVER_RESTART}")
 
+    def refused_requests(self) -> list[str]:
+        """Requests since the last call that the account of the run has no right to, as in `get jobs.batch`; empty where
+        the run has all rights, or where the API server does not tell."""
+        return []
+
     @abstractmethod
     def remove_node(self, name: str) -> None:
         """Remove a node, its pods and its Device object."""

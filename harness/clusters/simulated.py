@@ -14,7 +14,7 @@ from seatrial.scheduler.api.builders import NodeBuilder
 from seatrial.scheduler.api.device import GROUP_VERSION
 from seatrial.scheduler.api.transport import MERGE_PATCH, Request, Response
 
-READY_WITHIN = 60.0
+READY_WITHIN = 180.0  # seconds; on a busy machine 60 were not enough
 NOT_READY_TAINT = "node.kubernetes.io/not-ready"
 NODES = "/api/v1/nodes"
 DEVICES = f"/apis/{GROUP_VERSION}/devices"

@@ -1,7 +1,6 @@
 """The handle of a proxy process: the same trouble as `FaultyTransport` makes, for a scheduler that is a process."""
 
 import json
-import select
 import subprocess
 import sys
 from collections import Counter
@@ -13,9 +12,7 @@ from typing import Any, Self
 from seatrial.harness.clusters.faulty import PICKS, Picks, every
 from seatrial.harness.errors import ClusterError
 from seatrial.harness.private_files import private_folder
-from seatrial.harness.processes import start_child, stop
-
-ANSWER_WITHIN = 120.0  # seconds; the start of a process takes long on a busy machine
+from seatrial.harness.processes import first_answer, start_child, stop
 
 
 class TroubledWay:
@@ -110,17 +107,17 @@ class TroubledWay:
             self._process.stdin.flush()
         except OSError as error:
             raise ClusterError(f"the proxy to the API server has ended: {error.strerror}") from error
-        return self._hear()
+        answer = self._hear()
+        if "error" in answer:
+            raise ClusterError(f"the proxy to the API server: {answer['error']}")
+        return answer
 
     def _hear(self) -> dict[str, Any]:
         assert self._process is not None  # noqa: S101
-        assert self._process.stdout is not None  # noqa: S101
-        readable, _, _ = select.select([self._process.stdout], [], [], ANSWER_WITHIN)
-        line = self._process.stdout.readline() if readable else b""
-        if not line:
-            raise ClusterError("the proxy to the API server does not answer")
-        found: dict[str, Any] = json.loads(line)
-        return found
+        answer = first_answer(self._process)
+        if not answer:
+            raise ClusterError("the proxy to the API server has ended")
+        return answer
 
 
 def _name_of(picks: Picks) -> str:

@@ -16,6 +16,7 @@ from seatrial.scheduler.api.wire import ApiStatus, RawList, WatchEvent, Wire, de
 
 log = logging.getLogger(__name__)
 
+MAX_REASON = 300  # bytes of an answer in the log
 PAGE = 2000
 INITIAL_BACKOFF, MAX_BACKOFF = 0.2, 10.0
 GONE = 410
@@ -94,7 +95,8 @@ class Follower:
         if self._stopped:
             return
         if not response.ok:
-            log.info("follow list-refused path=%s code=%d", self._path, response.code)
+            why = response.body[:MAX_REASON].decode(errors="replace")  # with code 0 why no answer came
+            log.info("follow list-refused path=%s code=%d why=%s", self._path, response.code, why)
             self._again(lambda: self._list(""))
             return
         page = _decode_list(response.body)

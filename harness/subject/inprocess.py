@@ -43,6 +43,7 @@ from seatrial.scheduler.app import (
 )
 
 LOG_LINES = 2000
+ERROR_INJECTION = "ErrorInjection"  # the plugin that raises where a pod asks for it
 
 
 def _loaded(config: Path) -> Configuration:
@@ -169,6 +170,10 @@ class InProcess(Subject):
     def check(self) -> None:
         if not self._shell.ready:
             raise SubjectError("the scheduler in this process has stopped\n" + self.log())
+        errors = self._shell.core.handle.plugin_errors.counts
+        own = {origin: count for origin, count in errors.items() if origin[0] != ERROR_INJECTION}
+        if own:
+            raise SubjectError(f"plugins of the scheduler in this process raised exceptions: {own}\n{self.log()}")
 
 
 _decode_event = msgspec.json.Decoder(WatchEvent).decode

@@ -181,6 +181,14 @@ def test_the_page_puts_failures_first_each_with_its_command(sample: Collection) 
             id="stand-in",
         ),
         pytest.param(
+            RunInfo("r", moment(SIM_EPOCH), ("seatrial", "run", "gang", "--workers", "2", "--long",
+                    "--scheduler-config", "c.yaml", "--manager=./m --x", "--report", "o"), "embedded",
+                    Subject("./k --port 0"), seed=0),
+            "seatrial run gang -k test_a --backend embedded --subject './k --port 0' --scheduler-config c.yaml"
+            " '--manager=./m --x' --long --seed 0",
+            id="options-of-the-run",
+        ),
+        pytest.param(
             RunInfo("r", moment(SIM_EPOCH), ("seatrial", "run", "./own", "--report", "out/x"), "embedded",
                     Subject("./kube-scheduler --v 2"), fleet="lab.yaml"),
             "seatrial run ./own -k test_a --backend embedded --subject './kube-scheduler --v 2' --fleet lab.yaml",

@@ -171,8 +171,20 @@ def from_plain(value: Any, kind: type[T]) -> T:
     return msgspec.convert(_pruned(value), kind)
 
 
+def without_null_fields(value: Any) -> Any:
+    """Plain data without the fields whose value is null, as Go reads what people write: such a field is not set.
+
+    A null in a list stays, unlike in `without_nulls`: there it is no empty field but a wrong item, and is refused.
+    """
+    if isinstance(value, dict):
+        return {key: without_null_fields(item) for key, item in value.items() if item is not None}
+    return [without_null_fields(item) for item in value] if isinstance(value, list) else value
+
+
 def without_nulls(data: Encoded) -> bytes:
-    """The JSON document without the fields and list items that are null.
+    """The JSON document without the fields and list items that are null, for objects that an API server has stored.
+
+    List items too, unlike in `without_null_fields`: nobody is left to be told of them, and the object has to be read.
 
     Raises:
         msgspec.DecodeError: it is no JSON.

@@ -6,7 +6,7 @@ is counted exactly once.
 
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 from msgspec.structs import replace
@@ -139,11 +139,9 @@ class Cache:
             or before.metadata.labels != node.metadata.labels
             or before.metadata.annotations != node.metadata.annotations
         ):
-            for listener in self._listeners:
-                listener.node_set(node, before)
+            _call_all(self._listeners, lambda listener: listener.node_set(node, before))
         if before is None:
-            for listener in self._listeners:
-                listener.node_added(node.name)
+            _call_all(self._listeners, lambda listener: listener.node_added(node.name))
         return wrong
 
     def remove_node(self, name: str) -> None:
@@ -168,8 +166,7 @@ class Cache:
         else:
             self.namespaces[name] = labels
         self.placement_changes += 1
-        for listener in self._listeners:
-            listener.namespace_changed(name)
+        _call_all(self._listeners, lambda listener: listener.namespace_changed(name))
 
     def assume(self, info: PodInfo, node_name: str) -> None:
         """Count a pod on its selected node, before it is bound."""
@@ -203,14 +200,11 @@ class Cache:
             or before.metadata.labels != pod.metadata.labels
             or before.deleting != pod.deleting
         ):
-            for listener in self._listeners:
-                listener.pod_changed(found.info, before)
+            _call_all(self._listeners, lambda listener: listener.pod_changed(found.info, before))
         if before.status.start_time != pod.status.start_time:
-            for listener in self._listeners:
-                listener.pod_started(found.info)
+            _call_all(self._listeners, lambda listener: listener.pod_started(found.info))
         if self._condition_listeners and before.status.conditions != pod.status.conditions:
-            for listener in self._condition_listeners:
-                listener.pod_conditions(found.info)
+            _call_all(self._condition_listeners, lambda listener: listener.pod_conditions(found.info))
         return found.info
 
     def remove_pod(self, uid: str) -> PodInfo | None:
@@ -244,9 +238,15 @@ class Cache:
         self._write(node, info)
         self.priorities[info.pod.spec.priority] += 1
         relevant = self._relevant.get(shape.id) or self._find_relevant(shape)
+        failed: Exception | None = None
         for listener in relevant[not info.pod.metadata.annotations]:
-            listener.pod_placed(info)
+            try:
+                listener.pod_placed(info)
+            except Exception as error:  # noqa: BLE001 raised below, when all others have counted the pod
+                failed = failed or error
         self.columns.fill(node.row, node, info)
+        if failed is not None:
+            raise failed
 
     def _unplace(self, placed: _Placed) -> None:
         info = placed.info
@@ -255,10 +255,18 @@ class Cache:
         node.remove(info)
         self._write(node, info)
         self.priorities[info.priority] -= 1
+        failed: Exception | None = None
         for listener in (self._relevant.get(info.shape.id) or self._find_relevant(info.shape))[0]:
-            listener.pod_gone(info)
-        self.columns.vacate(node.row, node)
-        self._drop_if_empty(node)
+            try:
+                listener.pod_gone(info)
+            except Exception as error:  # noqa: BLE001 raised below, when no other counts the pod
+                failed = failed or error
+        try:
+            self.columns.vacate(node.row, node)
+        finally:
+            self._drop_if_empty(node)
+        if failed is not None:
+            raise failed
 
     def _write(self, node: NodeInfo, changed: PodInfo) -> None:
         """Bring the columns of `node` up to date where `changed` counts."""
@@ -275,6 +283,18 @@ class Cache:
         room, nonzero = columns.room, node.nonzero
         room[0, row] = allocatable[CPU_COLUMN] - nonzero[0]
         room[1, row] = allocatable[MEMORY_COLUMN] - nonzero[1]
+
+
+def _call_all(listeners: Iterable[Listener], call: Callable[[Listener], None]) -> None:
+    """Call all listeners; then raise the exception of the first one that failed."""
+    failed: Exception | None = None
+    for listener in listeners:
+        try:
+            call(listener)
+        except Exception as error:  # noqa: BLE001 raised below
+            failed = failed or error
+    if failed is not None:
+        raise failed
 
 
 def _as_known(known: PodInfo, pod: Pod) -> bool:

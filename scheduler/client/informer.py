@@ -5,18 +5,21 @@ After a gap (resource version expired, or a broken stream that cannot be resumed
 missing from the new list are gone.
 
 An object that cannot be decoded, or that its handler refuses, costs that object alone: it is logged with its name,
-counted, and read again after growing pauses. Until then its last good version stays.
+counted, and read again after growing pauses. Until then its last good version stays. An exception of a handler goes to
+`on_error`, and the object is read again in the same way.
 """
 
 import logging
 from collections import Counter
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Generic, Protocol, TypeVar
-from urllib.parse import urlencode
+from urllib.parse import quote_plus, urlencode
 
 import msgspec
 
 from seatrial.scheduler.api.clock import Clock, Timer
+from seatrial.scheduler.api.quantity import QuantityError
 from seatrial.scheduler.api.transport import Request, Response, Stream, Transport
 from seatrial.scheduler.api.wire import ApiStatus, ListMeta, ObjectMeta, RawList, Wire, decoder
 from seatrial.scheduler.client.rest import refusal
@@ -29,7 +32,8 @@ FIRST_REREAD, LONGEST_REREAD = 1.0, 300.0  # seconds until an object that was no
 _GONE = 410
 _PRESENT = frozenset({"ADDED", "MODIFIED"})
 _NOT_SHOWN = frozenset({403, 404})  # the server does not serve the kind, or denies access
-_UNREADABLE = (msgspec.MsgspecError, ValueError)  # a QuantityError is a ValueError
+_UNREADABLE = (msgspec.MsgspecError, ValueError)
+_REFUSED = (msgspec.MsgspecError, QuantityError)  # raised by a handler that reads a value of the object
 
 
 class Following(Protocol):
@@ -57,6 +61,11 @@ _decode_head = decoder(_Head)
 _decode_status = decoder(ApiStatus)
 
 
+@lru_cache(maxsize=256)  # the suites start a scheduler with two dozen informers for each case
+def _query(parameters: tuple[tuple[str, str], ...]) -> str:
+    return urlencode(parameters)
+
+
 class Informer(Generic[K]):
     """Follows `path`; `decode` decodes one JSON object."""
 
@@ -74,9 +83,11 @@ class Informer(Generic[K]):
         selector: dict[str, str] | None = None,
         optional: bool = False,
         errors: Counter[str] | None = None,
+        on_error: Callable[[Exception, K], None] | None = None,
     ) -> None:
         """`on_batch` is called after each event and after a list. `optional`: the kind need not be served.
-        `errors` counts objects that were not decoded, by `path`."""
+        `errors` counts objects that were not decoded, by `path`. `on_error` gets the exceptions of `on_set` and
+        `on_gone` with the object; without it they are raised."""
         self._transport = transport
         self._clock = clock
         self._path = path
@@ -85,6 +96,7 @@ class Informer(Generic[K]):
         self._selector = selector or {}
         self._optional = optional
         self._errors = errors if errors is not None else Counter()
+        self._on_error = on_error
         self._unread: dict[str, tuple[Timer, float]] = {}  # uid → the next attempt, and the pause before it
         self._known: dict[str, K] = {}  # by uid
         self._listing: dict[str, K] = {}
@@ -114,10 +126,10 @@ class Informer(Generic[K]):
             return
         if not continue_:
             self._listing = {}
-        query = {**self._selector, "limit": str(PAGE)}
+        query = _query((*self._selector.items(), ("limit", str(PAGE))))
         if continue_:
-            query["continue"] = continue_
-        self._transport.send(Request("GET", f"{self._path}?{urlencode(query)}"), self._listed)
+            query += f"&continue={quote_plus(continue_)}"
+        self._transport.send(Request("GET", f"{self._path}?{query}"), self._listed)
 
     def _listed(self, response: Response) -> None:
         if self._stopped:
@@ -159,12 +171,12 @@ class Informer(Generic[K]):
         before, self._known, self._listing = self._known, self._listing, {}
         for uid, gone in before.items():
             if uid not in self._known:
-                self._on_gone(gone)
+                self._remove(gone)
         for there in list(self._known.values()):
             try:
                 self._on_set(there)
-            except _UNREADABLE as error:
-                self._failed(there.metadata, error)
+            except Exception as error:  # noqa: BLE001 one object must not stop the others
+                self._not_taken(there, error)
         self._version = metadata.resource_version
         self._pause = FIRST_PAUSE
         if not self.synced:
@@ -178,10 +190,9 @@ class Informer(Generic[K]):
     def _watch(self) -> None:
         if self._stopped:
             return
-        query = {**self._selector, "watch": "1", "allowWatchBookmarks": "1", "resourceVersion": self._version}
-        self._stream = self._transport.stream(
-            Request("GET", f"{self._path}?{urlencode(query)}"), self._on_line, self._ended
-        )
+        query = _query((*self._selector.items(), ("watch", "1"), ("allowWatchBookmarks", "1")))
+        request = Request("GET", f"{self._path}?{query}&resourceVersion={quote_plus(self._version)}")
+        self._stream = self._transport.stream(request, self._on_line, self._ended)
 
     def _on_line(self, line: bytes) -> None:
         if self._stopped:
@@ -211,7 +222,7 @@ class Informer(Generic[K]):
             self._decoded(head.uid)
             known = self._known.pop(head.uid, None)
             if known is not None:
-                self._on_gone(known)
+                self._remove(known)
             self._on_batch()
 
     def _set(self, encoded: bytes) -> None:
@@ -223,13 +234,42 @@ class Informer(Generic[K]):
         metadata = found.metadata
         self._version = metadata.resource_version
         self._known[metadata.uid] = found
-        if self._unread:
-            self._decoded(metadata.uid)
         try:
             self._on_set(found)
-        except _UNREADABLE as error:
-            self._failed(metadata, error)
+        except Exception as error:  # noqa: BLE001 one object must not stop the others
+            self._not_taken(found, error)
+        else:
+            if self._unread:
+                self._decoded(metadata.uid)
         self._on_batch()
+
+    # -- handlers that fail -------------------------------------------------------------------------------------------
+
+    def _not_taken(self, found: K, error: Exception) -> None:
+        """`on_set` raised: the object is read again, as its value may be refused only now or the handler may recover.
+
+        Raises:
+            Exception: `error`, if it refuses no value and there is no `on_error`.
+        """
+        if isinstance(error, _REFUSED):
+            self._failed(found.metadata, error)
+        elif self._on_error is None:
+            raise error
+        else:
+            self._on_error(error, found)
+            self._read_later(found.metadata)
+
+    def _remove(self, gone: K) -> None:
+        """
+        Raises:
+            Exception: `on_gone` raised it, and there is no `on_error`.
+        """
+        try:
+            self._on_gone(gone)
+        except Exception as error:
+            if self._on_error is None:
+                raise
+            self._on_error(error, gone)
 
     # -- objects that cannot be decoded -------------------------------------------------------------------------------
 
@@ -248,15 +288,20 @@ class Informer(Generic[K]):
     def _failed(self, metadata: ObjectMeta, error: Exception) -> None:
         """Count and log an object that was not taken, and plan to read it again."""
         self._errors[self._path] += 1
-        timer, pause = self._unread.pop(metadata.uid, (None, FIRST_REREAD))
-        if timer is not None:
-            timer.cancel()
+        pause = self._read_later(metadata)
         log.warning(
             "informer object-not-decoded path=%s object=%s again-in=%.0fs why=%s",
             self._path, metadata.key, pause, error,
         )  # fmt: skip
+
+    def _read_later(self, metadata: ObjectMeta) -> float:
+        """Plan to read an object again; the seconds until then."""
+        timer, pause = self._unread.pop(metadata.uid, (None, FIRST_REREAD))
+        if timer is not None:
+            timer.cancel()
         again = self._clock.call_later(pause, lambda: self._reread(metadata))
         self._unread[metadata.uid] = (again, min(pause * 2, LONGEST_REREAD))
+        return pause
 
     def _decoded(self, uid: str) -> None:
         timer, _ = self._unread.pop(uid, (None, 0.0))

@@ -7,10 +7,10 @@ import msgspec
 
 from seatrial.scheduler.api.migration import EVICT_DIRECTLY, RESERVATION_FIRST
 from seatrial.scheduler.api.reservation import seconds
-from seatrial.scheduler.api.wire import LabelSelector
+from seatrial.scheduler.api.wire import LabelSelector, without_null_fields
 from seatrial.scheduler.api.wrong_values import readable
 from seatrial.scheduler.descheduler.limits import IntOrPercent
-from seatrial.scheduler.pods.selectors import selector_error
+from seatrial.scheduler.pods.selectors import parse_selector, selector_error
 
 _PERCENT = re.compile(r"\d+%", re.ASCII)
 
@@ -121,6 +121,7 @@ class MigrationControllerArgs(Args, frozen=True):
     def check(self) -> None:
         self.namespaces.check("namespaces")
         check_selector("labelSelector", self.label_selector)
+        node_selector("nodeSelector", self.node_selector)
         if self.max_concurrent_reconciles < 1:
             raise ArgsError(f"maxConcurrentReconciles: expected 1 or more, found {self.max_concurrent_reconciles}")
         for field in ("maxMigratingGlobally", "maxMigratingPerNode", "maxMigratingPerNamespace"):
@@ -171,7 +172,7 @@ def read_args(kind: type[A], given: Any) -> A:
     Raises:
         ArgsError: unknown or wrong fields.
     """
-    fields = _without_null_fields(given)
+    fields = without_null_fields(given)
     if isinstance(fields, dict):
         fields = {name: value for name, value in fields.items() if value or name not in kind.empty_is_default}
     try:
@@ -182,13 +183,16 @@ def read_args(kind: type[A], given: Any) -> A:
     return found
 
 
-def _without_null_fields(given: Any) -> Any:
-    """Plain data without the fields whose value is null. A null in a list stays, and is refused by the type."""
-    if isinstance(given, dict):
-        return {name: _without_null_fields(value) for name, value in given.items() if value is not None}
-    if isinstance(given, list):
-        return [_without_null_fields(value) for value in given]
-    return given
+def node_selector(field: str, text: str) -> LabelSelector:
+    """The selector of nodes in `text`, such as `pool=fast`; "" selects all nodes. `field` is its path, for the message.
+
+    Raises:
+        ArgsError: it cannot be parsed.
+    """
+    try:
+        return parse_selector(text)
+    except ValueError as error:
+        raise ArgsError(f"{field}: {error}") from None
 
 
 def check_selector(field: str, selector: LabelSelector | None) -> None:

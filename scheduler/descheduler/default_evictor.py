@@ -15,7 +15,14 @@ from seatrial.scheduler.api.core import Node
 from seatrial.scheduler.api.transport import Response
 from seatrial.scheduler.api.wire import LabelSelector
 from seatrial.scheduler.client.rest import Rest, refusal
-from seatrial.scheduler.descheduler.args import Args, ArgsError, PriorityThreshold, check_duration, check_selector
+from seatrial.scheduler.descheduler.args import (
+    Args,
+    ArgsError,
+    PriorityThreshold,
+    check_duration,
+    check_selector,
+    node_selector,
+)
 from seatrial.scheduler.descheduler.evictability import (
     ABOVE_THRESHOLD,
     CRITICAL,
@@ -100,6 +107,7 @@ class DefaultEvictorArgs(Args, frozen=True):
             raise ArgsError("priorityThreshold: expected value or name, found both")
         check_selector("labelSelector", self.label_selector)
         check_selector("namespaceLabelSelector", self.namespace_label_selector)
+        node_selector("nodeSelector", self.node_selector)
         check_duration("minPodAge", self.min_pod_age)
         if self.min_replicas < 0:
             raise ArgsError(f"minReplicas: expected 0 or more, found {self.min_replicas}")
@@ -131,6 +139,7 @@ class DefaultEvictor(Evictor):
     def __init__(self, state: ClusterState, clock: Clock, rest: Rest, args: DefaultEvictorArgs) -> None:
         self._state, self._clock, self._rest, self._args = state, clock, rest, args
         self._protections, self._min_age = args.protections, check_duration("minPodAge", args.min_pod_age)
+        self._selector = node_selector("nodeSelector", args.node_selector)
 
     def may_evict(self, pod: Pod) -> bool:
         if not forced(pod) and any(self._reasons(pod)):
@@ -142,12 +151,8 @@ class DefaultEvictor(Evictor):
         return not args.node_fit or fits_elsewhere(self._state, pod, self._nodes())
 
     def _nodes(self) -> list[Node]:
-        """The nodes that `nodeSelector` matches, `key=value,…`."""
-        wanted = [entry.strip().partition("=") for entry in self._args.node_selector.split(",") if entry.strip()]
-        return [
-            node for node in self._state.nodes.values()
-            if all(node.metadata.labels.get(key.strip()) == value.strip("= ") for key, _, value in wanted)
-        ]  # fmt: skip
+        """The nodes that `nodeSelector` matches."""
+        return [node for node in self._state.nodes.values() if selector_matches(self._selector, node.metadata.labels)]
 
     def _reasons(self, pod: Pod) -> Iterator[str]:
         """Why the pod stays; nothing if it may be evicted."""

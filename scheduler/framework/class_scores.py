@@ -72,9 +72,10 @@ class ClassScores:
         return self._entry.node(row)
 
     def leave(self) -> None:
-        """Give the class's index in the matrix back. The object must not be used afterwards."""
+        """Give the class's index in the matrix back. Whoever still has the object finds no feasible node in it."""
         if self._matrix is not None:
             self._matrix.leave(self._entry.index)
+            self._matrix = None
 
     @property
     def feasible(self) -> bool:

@@ -8,6 +8,8 @@ import msgspec
 from seatrial.scheduler.cache.nodeinfo import PodInfo
 from seatrial.scheduler.framework.preparation import Preparation
 
+SCHEDULER_ERROR = "SchedulerError"  # upstream's reason of a rejection that is no verdict on the nodes
+
 
 class Bind(msgspec.Struct, frozen=True):
     """Bind the pod to the node and write this metadata. Report with `Core.bound` or `Core.bind_failed`."""

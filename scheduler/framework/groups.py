@@ -106,6 +106,9 @@ class Attempt(ABC):
     def statuses(self, failed: PodInfo | None, reason: str) -> tuple[str, Status]:
         """The words for the member that could not be placed, and the status of its peers. None: all were placed."""
 
+    def ended(self, tried: int, *, bound: bool) -> None:  # noqa: B027
+        """The attempt is over: `tried` members were placed or could not be placed."""
+
 
 class PodGroups(ABC):
     """The groups of all pods."""

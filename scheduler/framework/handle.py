@@ -11,6 +11,7 @@ from seatrial.scheduler.cache.columns import NodeColumns
 from seatrial.scheduler.cache.nodeinfo import NodeInfo, PodInfo
 from seatrial.scheduler.framework.exposition import Family
 from seatrial.scheduler.framework.groups import PodGroups
+from seatrial.scheduler.framework.plugin_errors import PluginErrors
 from seatrial.scheduler.framework.routes import Handler
 from seatrial.scheduler.framework.state import CycleState
 from seatrial.scheduler.framework.status import Status
@@ -174,6 +175,7 @@ class Handle:
         self.budgets: dict[str, PodDisruptionBudget] = {}  # by namespace/name
         self.debug = DebugFlags()
         self.timing = Timing(clock)
+        self.plugin_errors = PluginErrors()
         self.complaints: list[str] = []  # what is wrong with objects; the shell logs and empties it
         self.wake_requested = False  # a node may have become feasible for waiting pods; the core resets it
         # What a pod on a node that has a label of operating modes counts with; the plugin Reservation replaces it.

@@ -6,33 +6,10 @@ from typing import Any, TypeVar
 
 from seatrial.scheduler.framework import accelerations, extension_points
 from seatrial.scheduler.framework.extension_points import Plugin, Transformer
-from seatrial.scheduler.framework.timing import (
-    AFTER_PRE_FILTER,
-    BEFORE_PRE_FILTER,
-    FILTER,
-    POST_FILTER,
-    PRE_FILTER,
-    PRE_SCORE,
-    SCORE,
-    Method,
-)
+from seatrial.scheduler.framework.timing import AFTER_PRE_FILTER, BEFORE_PRE_FILTER, METHODS, Method
 
 BASES = frozenset({accelerations.__name__, extension_points.__name__})
 
-METHODS = {
-    "pre_filter": PRE_FILTER,
-    "filter": FILTER,
-    "filter_batch": FILTER,
-    "filter_classes_batch": FILTER,
-    "reasons_batch": FILTER,
-    "post_filter": POST_FILTER,
-    "pre_score": PRE_SCORE,
-    "survey": SCORE,
-    "score": SCORE,
-    "score_batch": SCORE,
-    "score_classes_batch": SCORE,
-    "normalize": SCORE,
-}  # each method's point, by upstream's name; of Reserve and PreBind, which every decision comes by, the callers ask
 TRANSFORMING = {**METHODS, "pre_filter": BEFORE_PRE_FILTER, "overlooked": AFTER_PRE_FILTER}
 """Those of a transformer: what it looks for in `pre_filter`, Koordinator's look for one point earlier."""
 

@@ -72,7 +72,10 @@ class PluginRunner:
 
     def pre_enqueue(self, pod: Pod) -> Status:
         for plugin in self.profile.pre_enqueue:
-            status = plugin.pre_enqueue(pod)
+            try:
+                status = plugin.pre_enqueue(pod)
+            except Exception as error:  # noqa: BLE001 the pod is asked again after a pause
+                return Status.error(self._record(error, pod)).by(plugin.name)
             if not status.ok:
                 return status.by(plugin.name)
         return SUCCESS
@@ -171,8 +174,18 @@ class PluginRunner:
     def post_bind(self, state: CycleState, pod: Pod, node_name: str) -> None:
         """Call the PostBind plugins: the API server accepted the binding."""
         for plugin in self.profile.post_bind:
-            plugin.post_bind(state, pod, node_name)
+            try:
+                plugin.post_bind(state, pod, node_name)
+            except Exception as error:  # noqa: BLE001 the pod is bound; the other plugins are called
+                self._record(error, pod)
 
     def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
+        """Call Unreserve of all plugins, the last first, also where one of them raises an exception."""
         for plugin in reversed(self._reserving):
-            plugin.unreserve(state, pod, node_name)
+            try:
+                plugin.unreserve(state, pod, node_name)
+            except Exception as error:  # noqa: BLE001 the other plugins give back what they took
+                self._record(error, pod)
+
+    def _record(self, error: Exception, pod: Pod) -> str:
+        return self.handle.plugin_errors.record(error, f"pod={pod.key}")

@@ -23,6 +23,21 @@ PRE_BIND = "PreBind"
 BEFORE_PRE_FILTER, AFTER_PRE_FILTER = "BeforePreFilter", "AfterPreFilter"  # Koordinator's
 BIND, BINDER = "Bind", "DefaultBinder"  # we send one request; upstream times a plugin here
 
+METHODS = {
+    "pre_filter": PRE_FILTER,
+    "filter": FILTER,
+    "filter_batch": FILTER,
+    "filter_classes_batch": FILTER,
+    "reasons_batch": FILTER,
+    "post_filter": POST_FILTER,
+    "pre_score": PRE_SCORE,
+    "survey": SCORE,
+    "score": SCORE,
+    "score_batch": SCORE,
+    "score_classes_batch": SCORE,
+    "normalize": SCORE,
+}  # each method's point, by upstream's name; of Reserve and PreBind, which every decision comes by, the callers ask
+
 NAMES = {
     Code.SUCCESS: "Success",
     Code.SKIP: "Skip",
@@ -52,6 +67,7 @@ class Timing:
         self.pre_filter: Status | None = None  # why PreFilter ended the cycle that is being timed
         self._clock = clock
         self.paused = True
+        self._cancelled = False
         self._bindings = 0
         self._spent: dict[str, float] = {}  # seconds by point, in this cycle
         self._said: dict[str, str] = {}  # the last status by point, in this cycle
@@ -59,6 +75,7 @@ class Timing:
     def start(self) -> None:
         """Begin a timed cycle."""
         self.pre_filter = None
+        self._cancelled = False
         self._spent.clear()
         self._said.clear()
         self.paused = False
@@ -66,8 +83,14 @@ class Timing:
     def stop(self) -> None:
         self.paused = True
 
+    def cancel(self) -> None:
+        """A plugin raised in the current cycle: do not record the cycle."""
+        self._cancelled = True
+
     def record_cycle(self, profile: str, *, placed: bool) -> None:
         """Record the timed calls as one whole cycle of a pod that was placed, or was not."""
+        if self._cancelled:
+            return
         if self.pre_filter is not None:
             self._point(PRE_FILTER, NAMES[self.pre_filter.code], profile)
         else:

@@ -16,6 +16,7 @@ from seatrial.scheduler.plugins.deviceshare.registration import register as regi
 from seatrial.scheduler.plugins.elasticquota.args import ElasticQuotaArgs
 from seatrial.scheduler.plugins.elasticquota.plugin import ElasticQuota
 from seatrial.scheduler.plugins.elasticquota.registration import register as register_quotas
+from seatrial.scheduler.plugins.errorinjection import ErrorInjection
 from seatrial.scheduler.plugins.fragmentation.args import DeviceFragmentationArgs
 from seatrial.scheduler.plugins.fragmentation.plugin import DeviceFragmentation
 from seatrial.scheduler.plugins.imagelocality import ImageLocality
@@ -78,12 +79,19 @@ TABLE: dict[str, tuple[type[Plugin], int]] = {
         (NodeResourcesFitPlus, 0),
         (ScarceResourceAvoidance, 0),
         (DeviceFragmentation, 0),
+        (ErrorInjection, 0),
         (LoadAwareScheduling, 1),
     )
 }
 
 ON_REQUEST = frozenset(
-    {NodeResourcesFitPlus.name, ScarceResourceAvoidance.name, DeviceFragmentation.name, LoadAwareScheduling.name}
+    {
+        NodeResourcesFitPlus.name,
+        ScarceResourceAvoidance.name,
+        DeviceFragmentation.name,
+        ErrorInjection.name,
+        LoadAwareScheduling.name,
+    }
 )
 
 ARGS: dict[str, type[Args]] = {

@@ -91,6 +91,11 @@ class Metrics:
         yield name, "counter", "Attempts to decode an object of the API server that failed, by path.", [
             sample(name, {"path": path}, count) for path, count in sorted(self._decode_errors.items())
         ]  # fmt: skip
+        name = "seatrial_plugin_errors_total"
+        yield name, "counter", "Exceptions of plugins, by plugin and extension point.", [
+            sample(name, {"plugin": plugin, "extension_point": point}, count)
+            for (plugin, point), count in sorted(core.handle.plugin_errors.counts.items())
+        ]  # fmt: skip
         name = "scheduler_preemption_victims_total"
         yield name, "counter", "Pods evicted for more important ones.", [sample(name, {}, self._victims)]
         name = "scheduler_scheduler_cache_size"

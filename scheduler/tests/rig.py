@@ -40,8 +40,15 @@ def profile(**parts: Any) -> Configuration:
 class Rig:
     """One core with helpers; nothing is bound until the test (or `run`) says so."""
 
-    def __init__(self, configuration: Configuration | None = None, *, plugins: Sequence[type[Plugin]] = ()) -> None:
+    def __init__(
+        self,
+        configuration: Configuration | None = None,
+        *,
+        plugins: Sequence[type[Plugin]] = (),
+        plugins_may_raise: bool = False,
+    ) -> None:
         """`plugins`: classes that profiles can name besides the built-in ones."""
+        self._plugins_may_raise = plugins_may_raise
         self.clock = SimClock()
         self.core = build_core(
             configuration or Configuration(profiles=(ProfileConfig("default-scheduler"),)),
@@ -155,6 +162,8 @@ class Rig:
                 if bind and isinstance(decision, Bind):
                     self.core.bound(decision.info.uid)
         self.decisions += made
+        errors = self.core.handle.plugin_errors.counts
+        assert self._plugins_may_raise or not errors, f"plugins raised exceptions; they are logged: {dict(errors)}"
         return made
 
     def where(self, name: str) -> str:

@@ -1,6 +1,7 @@
 """Decisions written to the API server, and what its answers mean."""
 
 import json
+from collections.abc import Sequence
 
 import pytest
 
@@ -12,6 +13,7 @@ from seatrial.scheduler.client.events import EventRecorder, cut
 from seatrial.scheduler.client.rest import Rest
 from seatrial.scheduler.config import Configuration
 from seatrial.scheduler.framework.decisions import Bind, Evict
+from seatrial.scheduler.framework.extension_points import Plugin
 from seatrial.scheduler.tests.rig import Rig
 from seatrial.scheduler.tests.scripted import Scripted, ok, refused
 
@@ -19,8 +21,8 @@ from seatrial.scheduler.tests.scripted import Scripted, ok, refused
 class Scene:
     """A core whose decisions are carried out on a scripted API server."""
 
-    def __init__(self, configuration: Configuration | None = None) -> None:
-        self.rig = Rig(configuration)
+    def __init__(self, configuration: Configuration | None = None, *, plugins: Sequence[type[Plugin]] = ()) -> None:
+        self.rig = Rig(configuration, plugins=plugins)
         self.api = Scripted(self.rig.clock)
         rest = Rest(self.api, self.rig.clock)
         self.events = EventRecorder(rest, self.rig.clock, "seatrial-scheduler", "here")

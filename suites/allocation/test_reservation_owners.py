@@ -5,13 +5,17 @@ import pytest
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.promises import reservation_of
 from seatrial.fixtures.trial import Trial
+from seatrial.harness.audit.running import RunningAudit
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import node, pod, reservation
 from seatrial.scheduler.api.clock import rfc3339
 from seatrial.scheduler.api.reservation import RESERVATIONS_PATH, RESTRICTED_OPTIONS, Reservation
 from seatrial.suites.allocation.test_reservations import owner
+from seatrial.suites.scoring.test_fit_plus import offer
 
 pytestmark = [pytest.mark.needs(Capability.HARDWARE)]
+
+IGNORING = "taking-over"  # the profile whose Reservation plugin ignores some resources
 
 
 @pytest.mark.feature("RSV-1.held")
@@ -151,3 +155,36 @@ def test_a_restricted_reservation_may_limit_some_resources(cluster: Trial, expec
 
     cluster.submit(owner("much-cpu", cpu=2, memory="100Mi").into_reservation())
     expect.pending("much-cpu", saying="Reservation(s) Insufficient cpu")
+
+
+@pytest.mark.feature("RSV-2.ignored-resources")
+@pytest.mark.case("RV-098", severity="normal")
+@pytest.mark.profile(IGNORING)
+@pytest.mark.parametrize("resource", ["trial.example/seats", "trial-group.example/seats", "trial.example/others"])
+def test_resources_that_the_profile_ignores(
+    cluster: Trial, expect: Expect, seatrial_audit: RunningAudit, resource: str
+) -> None:
+    """A Restricted reservation has one of three units on its node, and its owner asks for two: it is refused, but for a
+    profile that ignores the resource, by its name or by its group."""
+    cluster.add(node("n1").cpu(8))
+    offer(cluster, "n1", {resource: "3"})
+    held = reservation("held").like(pod("x").request(cpu=4).resources({resource: 1})).for_labels(app="owner").many()
+    cluster.reserve(held.policy("Restricted"))
+    expect.available("held")
+    wanting = owner("wanting", cpu=2).resources({resource: 2}).into_reservation().scheduler(IGNORING)
+    refused = owner("refused", cpu=2).resources({resource: 2}).into_reservation()
+
+    cluster.submit(refused)
+    expect.pending("refused", saying=f"Insufficient {resource}")
+    wanting.manifest["spec"]["schedulingGates"] = [{"name": "example.com/wait"}]
+    cluster.submit(wanting)
+    # The auditor does not know the profile's arguments. It has to be told before the pod is bound.
+    seatrial_audit.auditor.excuse("AUD-404", cluster.pod("wanting").metadata.uid)
+    path = f"/api/v1/namespaces/{cluster.name}/pods/wanting"
+    assert cluster.call("PATCH", path, {"spec": {"schedulingGates": None}}).ok
+
+    if resource == "trial.example/others":
+        expect.pending("wanting", saying=f"Insufficient {resource}")
+    else:
+        assert reservation_of(expect.bound("wanting")) == "held"
+    expect.pending("refused")

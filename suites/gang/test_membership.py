@@ -39,7 +39,7 @@ def test_members_get_their_nodes_in_the_order_of_their_index(cluster: Trial, exp
 @pytest.mark.case("GA-081", severity="normal")
 def test_a_gang_with_bound_members_joins_a_group(cluster: Trial, expect: Expect) -> None:
     """Two members are on a node before their PodGroup exists, which names a second gang. A third member starts at once,
-    although that gang has no pods: the group was bound once."""
+    although that gang has no pods: the group was bound once. A member of another such group waits."""
     cluster.add(node("n1").cards(4))
     cluster.submit(*(worker.node_name("n1") for worker in workers("train", 2)))
     expect.running("train-0", "train-1")
@@ -49,6 +49,10 @@ def test_a_gang_with_bound_members_joins_a_group(cluster: Trial, expect: Expect)
     cluster.submit(*workers("train", 1, first=2))
 
     expect.bound("train-2")
+    apart = [f"{cluster.name}/late", f"{cluster.name}/none"]
+    cluster.apply(gang("late", 1).together_with(*apart), gang("none", 1).together_with(*apart))
+    cluster.submit(*workers("late", 1))
+    expect.pending("late-0")
 
 
 @pytest.mark.feature("GANG-5.annotations", "GANG-6.said")

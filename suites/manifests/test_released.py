@@ -36,10 +36,14 @@ pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
 
 
 def entries() -> Iterator[Any]:
-    """One case for each file that holds API objects."""
+    """One case for each file that holds API objects. Pods that name Koordinator's scheduler need it as a profile."""
     for row in yaml.safe_load((HERE / "index.yaml").read_bytes()):
         if "/config/" not in row["file"]:
-            yield pytest.param(row, marks=pytest.mark.feature(row["promise"]), id=row["file"].removesuffix(".yaml"))
+            marks = [pytest.mark.feature(row["promise"])]
+            named = f"schedulerName: {KOORD_SCHEDULER}" in (HERE / row["file"]).read_text(encoding="utf-8")
+            if named and row.get("expect", {}).get("pods"):
+                marks.append(pytest.mark.profile(KOORD_SCHEDULER))
+            yield pytest.param(row, marks=marks, id=row["file"].removesuffix(".yaml"))
 
 
 @pytest.fixture
@@ -134,6 +138,7 @@ def server(wanted: str | dict[str, Any]) -> NodeBuilder:
 
 @pytest.mark.feature("DEV-2.reported", "DEV-2.manifest-device")
 @pytest.mark.case("RM-002", severity="critical")
+@pytest.mark.profile(KOORD_SCHEDULER)
 def test_the_released_device(cluster: Trial, expect: Expect, kubectl: list[str]) -> None:
     """Of the two cards in the Device object of v0.7's post the healthy one is allocated once, with the old names."""
     cluster.add(server({"name": "node-1", "server": "a10-4"}))

@@ -12,7 +12,7 @@ from seatrial.scheduler.api.quota import SYSTEM_QUOTA
 from seatrial.suites.quota.quotas import counted, make, many, named, path_of, placed, read, settle
 
 CHECKING_PARENTS = "checking-parent-quotas"
-pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
+pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER), pytest.mark.profile(KOORD_SCHEDULER)]
 
 
 @pytest.mark.feature("QUOTA-10.in-place", "QUOTA-1.max-bound")
@@ -98,7 +98,7 @@ def test_the_use_of_siblings_beyond_their_share_counts_in_the_parent(cluster: Tr
     """With enableCheckParentQuota: all eight cores of the parent are borrowed by one child. A pod of the other child is
     within its own share, and waits all the same, until a sibling's pod is gone."""
     cluster.add(node("n1").cpu(32))
-    make(cluster, quota(named(cluster, "p")).max(cpu=8).parent())
+    make(cluster, quota(named(cluster, "p")).min(cpu=8).max(cpu=8).parent())
     make(cluster, *(quota(named(cluster, name)).min(cpu=4).max(cpu=8).below(named(cluster, "p")) for name in "ab"))
     cluster.submit(*(builder.scheduler(CHECKING_PARENTS) for builder in many(cluster, "a", 8)))
     expect.bound("a-0", "a-1", "a-2", "a-3", "a-4", "a-5", "a-6", "a-7")

@@ -19,7 +19,7 @@ from seatrial.scheduler.api.extension import KOORD_SCHEDULER
 from seatrial.scheduler.api.quota import IS_PARENT, QUOTAS_PATH, RESOURCE_KEYS, TOTAL_RESOURCE, TREE_ID
 from seatrial.suites.quota.quotas import make, named, read
 
-pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
+pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER), pytest.mark.profile(KOORD_SCHEDULER)]
 
 CARD = "nvidia.com/gpu"
 MLU = "cambricon.com/mlu"

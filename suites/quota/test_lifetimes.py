@@ -6,10 +6,11 @@ from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import node, quota
+from seatrial.scheduler.api.extension import KOORD_SCHEDULER
 from seatrial.scheduler.api.quota import QUOTA_NAME
 from seatrial.suites.quota.quotas import counted, make, many, named, path_of, placed, settle
 
-pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
+pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER), pytest.mark.profile(KOORD_SCHEDULER)]
 
 
 @pytest.mark.feature("QUOTA-1.keeps")

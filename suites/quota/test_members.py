@@ -11,7 +11,7 @@ from seatrial.scheduler.api.quota import IS_PARENT, QUOTAS_PATH, RUNTIME, TREE_I
 from seatrial.scheduler.api.transport import STRATEGIC_MERGE_PATCH
 from seatrial.suites.quota.quotas import annotation, counted, make, many, named, placed, read, settle
 
-pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
+pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER), pytest.mark.profile(KOORD_SCHEDULER)]
 
 
 @pytest.mark.feature("QUOTA-1.max-bound")

@@ -13,7 +13,7 @@ from seatrial.scheduler.api.extension import KOORD_SCHEDULER
 from seatrial.scheduler.api.quota import CHILD_REQUEST, REQUEST, ROOT_QUOTA, RUNTIME
 from seatrial.suites.quota.quotas import annotation, counted, make, many, named, path_of, placed, read, settle
 
-pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
+pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER), pytest.mark.profile(KOORD_SCHEDULER)]
 
 CARD = "nvidia.com/gpu"
 

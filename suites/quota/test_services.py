@@ -13,7 +13,7 @@ from seatrial.scheduler.api.builders import node, pod, priority_class, quota
 from seatrial.scheduler.api.extension import KOORD_SCHEDULER
 from seatrial.suites.quota.quotas import counted, make, named, settle
 
-pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
+pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER), pytest.mark.profile(KOORD_SCHEDULER)]
 
 QUOTAS = "/apis/v1/plugins/ElasticQuota/quotas"
 

@@ -6,9 +6,10 @@ from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import disruption_budget, node, priority_class, quota
+from seatrial.scheduler.api.extension import KOORD_SCHEDULER
 from seatrial.suites.quota.quotas import counted, make, many, named, placed
 
-pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
+pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER), pytest.mark.profile(KOORD_SCHEDULER)]
 
 DELAY = 60.0  # seconds of overuse before pods are evicted
 

@@ -10,7 +10,7 @@ from seatrial.scheduler.api.builders import PodBuilder, node, pod, quota
 from seatrial.scheduler.api.extension import KOORD_SCHEDULER
 from seatrial.scheduler.api.quota import IS_PARENT, QUOTAS_PATH, ROOT_QUOTA, RUNTIME, TOTAL_RESOURCE, TREE_ID
 
-pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
+pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER), pytest.mark.profile(KOORD_SCHEDULER)]
 
 POOL = "pool"
 

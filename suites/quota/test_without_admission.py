@@ -15,7 +15,7 @@ from seatrial.scheduler.api.extension import KOORD_SCHEDULER
 from seatrial.scheduler.api.quota import PARENT, QUOTAS_PATH
 from seatrial.suites.quota.quotas import counted, make, many, named, path_of, placed, settle
 
-pytestmark = [pytest.mark.needs(Capability.NODES, Capability.VIRTUAL_TIME)]
+pytestmark = [pytest.mark.needs(Capability.NODES, Capability.VIRTUAL_TIME), pytest.mark.profile(KOORD_SCHEDULER)]
 
 
 def wrong(cluster: Trial, what: str) -> Sequence[QuotaBuilder]:

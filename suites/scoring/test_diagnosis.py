@@ -207,13 +207,15 @@ def test_every_route_of_the_list_answers(cluster: Trial, services: Ask, route: s
 @pytest.mark.feature("SHELL-3.state")
 @pytest.mark.case("SH-029", severity="normal")
 def test_a_node_shows_what_is_left(cluster: Trial, expect: Expect, services: Ask) -> None:
-    """Of four cores a pod takes one: three remain, in thousandths."""
+    """Of four cores a pod takes one: three remain, in thousandths. Koordinator writes the names of Go's fields."""
     cluster.add(node("n1").cpu(4))
     cluster.submit(pod("p").request(cpu=1))
     expect.bound("p")
     found = orjson.loads(services("GET", "/apis/v1/nodes/n1").body)
-    assert [found[key]["cpu"] for key in ("allocatable", "requested", "remaining")] == [4000, 1000, 3000]
-    assert [shown["name"] for shown in found["pods"]] == ["p"]
+    amounts = [found[key] for key in ("allocatable", "requested", "remaining")]
+    assert [shown["MilliCPU"] if "MilliCPU" in shown else shown["cpu"] for shown in amounts] == [4000, 1000, 3000]
+    shown_pods = [shown["Pod"]["metadata"] if "Pod" in shown else shown for shown in found["pods"]]
+    assert [shown["name"] for shown in shown_pods] == ["p"]
 
 
 @pytest.mark.feature("SHELL-5.scores")

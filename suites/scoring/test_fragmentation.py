@@ -156,16 +156,17 @@ def test_places_that_become_rare_are_kept(cluster: Trial, expect: Expect) -> Non
 @pytest.mark.case("SC-261", severity="normal")
 @pytest.mark.profile(MODELS)
 def test_a_model_that_some_pods_require_is_kept_for_them(cluster: Trial, expect: Expect) -> None:
-    """Some pods require an A100. A pod that runs anywhere goes to the other node, although it leaves a card there
+    """Some pods require an A100. Pods that run anywhere go to the other nodes, although each leaves a card there
     without enough CPUs; afterwards there is room for the pods that require the model."""
-    cluster.add(node("a100").gpus("a100-80g", 2).cpu(64), node("plain").gpus("a10", 2).cpu(16))
+    for number in range(2):
+        cluster.add(node(f"a100-{number}").gpus("a100-80g", 2).cpu(64), node(f"plain-{number}").gpus("a10", 2).cpu(16))
 
-    found = place(cluster, expect, [pod("any").gpus(1).request(cpu=12)], MODELS)
+    found = place(cluster, expect, [pod.gpus(1).request(cpu=12) for pod in pods("any", 2)], MODELS)
 
-    assert found == ["plain"]
-    model = cluster.node("a100")["metadata"]["labels"][GPU_MODEL_LABEL]
-    required = [pod.gpus(1).request(cpu=8).select({GPU_MODEL_LABEL: model}) for pod in pods("required", 2)]
-    assert fitting(cluster, required, MODELS) == 2
+    assert sorted(found) == ["plain-0", "plain-1"]
+    model = cluster.node("a100-0")["metadata"]["labels"][GPU_MODEL_LABEL]
+    required = [pod.gpus(1).request(cpu=8).select({GPU_MODEL_LABEL: model}) for pod in pods("required", 4)]
+    assert fitting(cluster, required, MODELS) == 4
 
 
 @pytest.mark.feature("DEV-4.less-fragmentation")

@@ -1,13 +1,17 @@
 """Profiles of one configuration file, and what the scheduler reports to the owner of a pod."""
 
+from functools import partial
+
 import pytest
 
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
-from seatrial.scheduler.api.builders import node, pod
+from seatrial.scheduler.api.builders import PodBuilder, node, pod
+from seatrial.scheduler.api.extension import RAISES_IN
 
 NO_PREEMPTION = "no-preemption"
+PLUGIN_ERRORS = "plugin-errors"  # pods name the extension point at which a plugin raises an exception
 
 pytestmark = [pytest.mark.needs(Capability.NODES)]
 
@@ -67,3 +71,35 @@ def test_why_a_pod_is_where_it_is_or_nowhere(cluster: Trial, expect: Expect) -> 
     assert ("FailedScheduling", said) in events
     (bound,) = [event.message for event in cluster.events("placed") if event.reason == "Scheduled"]
     assert bound == f"Successfully assigned {cluster.name}/placed to n1"
+
+
+@pytest.mark.profile(PLUGIN_ERRORS)
+@pytest.mark.feature("SHELL-5.plugin-error")
+@pytest.mark.case("SH-033", severity="critical")
+def test_a_plugin_that_raises_an_exception(cluster: Trial, expect: Expect) -> None:
+    """For six pods that want the only card a plugin raises in each attempt, before or after the card is reserved: they
+    are told so, and another pod gets the card. For six more pods the plugin raises twice: then they are bound."""
+    points = ("PreFilter", "Filter", "Score", "Reserve", "Permit", "PreBind")
+
+    def raising(name: str, pool: str, where: str) -> PodBuilder:
+        built = pod(name).gpus(1).on(pool=pool).scheduler(PLUGIN_ERRORS)
+        return built.annotation(RAISES_IN, where) if where else built
+
+    def told(name: str) -> bool:
+        return any(
+            event.reason == "FailedScheduling" and 'plugin "ErrorInjection"' in event.message
+            for event in cluster.events(name)
+        )
+
+    cluster.add(node("n1").gpus("a10", 1).label("pool", "one"), node("n2").gpus("a10", 6).label("pool", "six"))
+    for point in points:
+        name = f"always-{point.lower()}"
+        cluster.submit(raising(name, "one", point))
+        expect.pending(name, saying=f'running {point} plugin "ErrorInjection"')
+        (condition,) = [found for found in cluster.pod(name).status.conditions if found.type == "PodScheduled"]
+        assert condition.reason == "SchedulerError", condition
+        assert cluster.reaches(partial(told, name), within=60), f"expected an event of {name}: {cluster.events(name)}"
+    cluster.submit(raising("other", "one", ""))
+    expect.bound("other", within=60)
+    cluster.submit(*(raising(f"twice-{point.lower()}", "six", f"{point}/2") for point in points))
+    expect.bound(*(f"twice-{point.lower()}" for point in points), within=60)

@@ -39,6 +39,7 @@ from seatrial.harness.apiserver.patching.fieldsets import (
 )
 from seatrial.harness.apiserver.patching.patch import PatchError, same_json
 from seatrial.harness.apiserver.schemas.schema_nodes import JsonObject, SchemaNode
+from seatrial.scheduler.api.wire import without_null_fields
 
 __all__ = ["ApplyConflict", "apply", "first_undeclared", "update_managed"]
 
@@ -94,7 +95,7 @@ def apply(
     """
     if entries_of(config):
         raise PatchError("metadata.managedFields must be nil", "BadRequest")
-    config = _without_nulls(bare(config))
+    config = without_null_fields(bare(config))
     _check_keys(config, schema, "")
     owners = _owners_before(live, schema, now)
     before = bare(live) if live is not None else None
@@ -150,12 +151,6 @@ def _owners_before(live: JsonObject | None, schema: SchemaNode | None, now: str)
     version = live.get("apiVersion", "")
     everything, _ = changes(None, bare(live), schema)
     return record_write({}, Manager(_BEFORE_FIRST_APPLY, "Update", version), everything, {}, now=now, version=version)
-
-
-def _without_nulls(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _without_nulls(field) for key, field in value.items() if field is not None}
-    return [_without_nulls(item) for item in value] if isinstance(value, list) else value
 
 
 def first_undeclared(value: Any, schema: SchemaNode, path: str = "") -> str:

@@ -6,11 +6,10 @@ Skipped where the programs of envtest are missing. The user is a service account
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import msgspec
-import orjson
 import pytest
 import yaml
 
@@ -18,7 +17,14 @@ from seatrial.harness.clusters.control_plane import control_plane, missing_progr
 from seatrial.harness.clusters.existing import WholeCluster
 from seatrial.harness.clusters.kubeconfig import load_access
 from seatrial.harness.clusters.leftovers import runs_on
-from seatrial.harness.private_files import private_folder, write_private
+from seatrial.harness.clusters.restricted_account import (
+    LOG_FLAG,
+    RefusedRequests,
+    cluster_roles,
+    make_account,
+    write_kubeconfig,
+)
+from seatrial.harness.private_files import private_folder
 from seatrial.harness.results import Case
 from seatrial.scheduler.api.transport import Request
 
@@ -28,7 +34,6 @@ pytestmark = pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
 ROOT = Path(__file__).resolve().parents[3]
 ROLE = ROOT / "docs" / "cluster-role.yaml"
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
-DEFAULT = "/api/v1/namespaces/default"
 SUITES = ("allocation/test_gpu.py", "allocation/test_reservations.py", "preemption/test_priority.py", "gang",
           "scoring/test_node_resources.py")  # fmt: skip
 # Cards, faults, reservations, preemption with a budget, gangs, volumes, resize.
@@ -40,67 +45,76 @@ CHOSEN = (
 _case = msgspec.json.Decoder(Case).decode
 
 
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """A control plane as its administrator sees it, and a user with these rights alone."""
+
+    admin: WholeCluster
+    kubeconfig: Path  # the user's
+    refused: RefusedRequests
+
+
 @pytest.fixture(scope="module")
-def admin() -> Iterator[WholeCluster]:
-    with private_folder() as folder, control_plane(folder) as plane:
-        cluster = WholeCluster("shared", load_access(plane.kubeconfig), plane.kubeconfig)
+def shared() -> Iterator[Shared]:
+    with private_folder() as folder, control_plane(folder, api_server_flags=[LOG_FLAG]) as plane:
+        admin = WholeCluster("shared", load_access(plane.kubeconfig), plane.kubeconfig)
         try:
-            yield cluster
+            user = folder / "user.kubeconfig"
+            write_kubeconfig(user, plane.kubeconfig, make_account(admin.call, cluster_roles([ROLE])))
+            yield Shared(admin, user, RefusedRequests(plane.api_server_log))
         finally:
-            cluster.close()
+            admin.close()
 
 
-@pytest.fixture(scope="module")
-def restricted(admin: WholeCluster) -> Iterator[Path]:
-    """The kubeconfig of a user with these rights alone."""
-    assert admin.endpoint is not None
-    role = yaml.safe_load(ROLE.read_text())
-    user = {"kind": "ServiceAccount", "name": "seatrial", "namespace": "default"}
-    given = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "seatrial"}
-    binding = {"kind": "ClusterRoleBinding", "metadata": {"name": "seatrial"}, "subjects": [user], "roleRef": given}
-    post(admin, f"{RBAC}/clusterroles", role)
-    post(admin, f"{DEFAULT}/serviceaccounts", {"kind": "ServiceAccount", "metadata": {"name": "seatrial"}})
-    post(admin, f"{RBAC}/clusterrolebindings", binding)
-    asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
-    answer = post(admin, f"{DEFAULT}/serviceaccounts/seatrial/token", asked)
-    content = yaml.safe_load(admin.endpoint.kubeconfig.read_text())
-    content["users"] = [
-        {"name": user["name"], "user": {"token": answer["status"]["token"]}} for user in content["users"]
-    ]
-    with private_folder() as folder:
-        write_private(folder / "kubeconfig", yaml.safe_dump(content).encode())
-        yield folder / "kubeconfig"
-
-
-def post(cluster: WholeCluster, path: str, body: dict[str, Any]) -> dict[str, Any]:
-    answer = cluster.call(Request("POST", path, orjson.dumps(body)))
-    assert answer.code == 201, answer.body
-    found: dict[str, Any] = orjson.loads(answer.body)
-    return found
-
-
-def test_the_rights_end_where_the_file_says(restricted: Path) -> None:
-    """Secrets, roles and the pods' processes of others are not readable; so the next test is about these rights."""
-    cluster = WholeCluster("restricted", load_access(restricted), restricted)
+def test_the_rights_end_where_the_file_says(shared: Shared) -> None:
+    """Secrets, roles and the pods' processes of others are not readable, and each refused request is known once."""
+    cluster = WholeCluster("restricted", load_access(shared.kubeconfig), shared.kubeconfig)
     try:
-        for path in ("/api/v1/secrets", f"{RBAC}/clusterroles", "/apis/apps/v1/daemonsets"):
+        for path in ("/api/v1/secrets", f"{RBAC}/clusterroles", f"{RBAC}/clusterroles/admin", f"{RBAC}/clusterroles"):
             assert cluster.call(Request("GET", path)).code == 403
         assert cluster.call(Request("GET", "/api/v1/nodes")).code == 200
     finally:
         cluster.close()
+    assert shared.refused.new() == [
+        "get clusterroles.rbac.authorization.k8s.io",
+        "list clusterroles.rbac.authorization.k8s.io",
+        "list secrets",
+    ]
+    assert shared.refused.new() == []
 
 
-def test_cases_pass_under_these_rights(admin: WholeCluster, restricted: Path, tmp_path: Path) -> None:
-    """No case fails, the scheduler is refused nothing, and the run removes what it made."""
+def test_cases_pass_under_these_rights(shared: Shared, tmp_path: Path) -> None:
+    """No case fails, nothing is refused to the run and to the scheduler, and the run removes what it made."""
+    shared.refused.new()
     results = tmp_path / "results"
     command = [
         sys.executable, "-m", "pytest", *(f"suites/{suite}" for suite in SUITES), "-k", CHOSEN, "-q",
         "-p", "no:cacheprovider", "--seatrial-subject=seatrial", "--seatrial-backend=existing",
-        f"--seatrial-kubeconfig={restricted}", f"--seatrial-results={results}",
+        f"--seatrial-kubeconfig={shared.kubeconfig}", f"--seatrial-results={results}",
     ]  # fmt: skip
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)  # noqa: S603 our interpreter
     assert done.returncode == 0, done.stdout
     found = [_case(line) for line in (results / "cases.jsonl").read_bytes().splitlines()]
     assert {case.suite for case in found if case.verdict == "passed"} == {"allocation", "preemption", "gang", "scoring"}
-    assert "forbidden" not in (results / "subject.log").read_text().lower()
-    assert runs_on(admin) == []
+    assert shared.refused.new() == []
+    assert runs_on(shared.admin) == []
+
+
+def test_a_case_whose_request_is_refused_is_broken(tmp_path: Path) -> None:
+    """Without the right to resize pods, the case that does so is broken and names the right; another one passes."""
+    [role] = cluster_roles([ROLE])
+    for rule in role["rules"]:
+        rule["resources"] = [name for name in rule["resources"] if name != "pods/resize"]
+    file, report = tmp_path / "role.yaml", tmp_path / "report"
+    file.write_text(yaml.safe_dump(role))
+    command = [
+        sys.executable, "-m", "seatrial", "run", "scoring", "-k", "resized_pod or sidecar", "--backend", "envtest",
+        "--cluster-role", str(file), "--report", str(report),
+    ]  # fmt: skip
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)  # noqa: S603 our interpreter
+    assert done.returncode == 2, done.stdout
+    found = [_case(line) for line in (report / "cases.jsonl").read_bytes().splitlines()]
+    [broken] = [case for case in found if case.verdict != "passed"]
+    assert len(found) > 1
+    assert (broken.case, broken.verdict) == ("SC-178", "broken")
+    assert "does not allow: patch pods/resize;" in broken.reason

@@ -5,12 +5,13 @@ from collections.abc import Iterable, Sequence
 
 from seatrial.scheduler.api.clock import from_rfc3339
 from seatrial.scheduler.api.migration import EVICT_ANNOTATION, RESERVATION_FIRST, PodMigrationJob
-from seatrial.scheduler.descheduler.args import MigrationControllerArgs
+from seatrial.scheduler.descheduler.args import MigrationControllerArgs, node_selector
 from seatrial.scheduler.descheduler.evictability import forced, why_not
 from seatrial.scheduler.descheduler.limits import limit_of
 from seatrial.scheduler.descheduler.objects import Pod
 from seatrial.scheduler.descheduler.pod_order import eviction_order
 from seatrial.scheduler.descheduler.state import ClusterState, controller_of
+from seatrial.scheduler.pods.selectors import selector_matches
 
 PASS, WAIT, FORBID = "pass", "wait", "forbid"  # results of the filters
 
@@ -67,6 +68,7 @@ class Filters:
 
     def __init__(self, state: ClusterState, args: MigrationControllerArgs) -> None:
         self._state, self._args = state, args
+        self._targets = node_selector("nodeSelector", args.node_selector)
 
     def check(self, job: PodMigrationJob, pod: Pod) -> tuple[str, str]:
         """PASS, WAIT or FORBID, and the reason. FORBID is final."""
@@ -86,7 +88,11 @@ class Filters:
                 return f"there is another migration job for the pod: {name}"
         if mode == RESERVATION_FIRST and pod.spec.scheduler_name not in args.scheduler_names:
             return f"pod's scheduler {pod.spec.scheduler_name} does not support reservations"
-        reasons = why_not(state, args, pod, list(state.nodes.values()))
+        targets = self._targets  # of nodeFit alone
+        nodes = [
+            node for node in state.nodes.values() if args.node_fit and selector_matches(targets, node.metadata.labels)
+        ]
+        reasons = why_not(state, args, pod, nodes)
         if reasons:
             return "; ".join(reasons)
         return self._unexpected_replicas(pod)

@@ -10,7 +10,7 @@ from seatrial.scheduler.descheduler.args import ArgsError, MigrationControllerAr
 from seatrial.scheduler.descheduler.migration.arbitration import FORBID, PASS, WAIT, Filters, sort_jobs
 from seatrial.scheduler.descheduler.objects import WorkloadObject
 from seatrial.scheduler.descheduler.state import ClusterState
-from seatrial.scheduler.descheduler.tests.cluster import pod
+from seatrial.scheduler.descheduler.tests.cluster import node, pod
 
 
 def job(name: str, of: str, *, phase: str = "", passed: bool = False, age: int = 0) -> PodMigrationJob:
@@ -123,6 +123,15 @@ def test_a_workload_never_migrates_as_a_whole(replicas: int, limit: int, want: s
     assert filters.check(job("own", "p0"), state.pods["p0"])[0] == want
 
 
+@pytest.mark.parametrize(("selector", "want"), [("", PASS), ("pool in (b, c)", PASS), ("pool=a", FORBID)])
+def test_a_pod_fits_on_the_nodes_that_are_selected(selector: str, want: str) -> None:
+    """nodeFit: the pod is on a node of pool a, and the only other node is of pool b."""
+    state, filters = workload(10, nodeFit=True, nodeSelector=selector, maxUnavailablePerWorkload=2)
+    state.set_node(node("n1", labels={"pool": "a"}))
+    state.set_node(node("n2", labels={"pool": "b"}))
+    assert filters.check(job("own", "p0"), state.pods["p0"])[0] == want
+
+
 def test_empty_fields_have_their_defaults() -> None:
     """As in Koordinator's defaulting: "", [], {} and null."""
     given: dict[str, Any] = {
@@ -155,6 +164,7 @@ def test_empty_fields_have_their_defaults() -> None:
             {"labelSelector": {"matchExpressions": [{"key": "a", "operator": "Exists", "values": ["b"]}]}},
             "labelSelector: key a: values set must be empty for exists and does not exist",
         ),
+        ({"nodeSelector": "pool in a"}, "nodeSelector: expected parts such as key=value, .* found 'pool in a'"),
         ({"skipEvictionGates": ["All"]}, "unknown eviction gate 'All'"),
         (
             {"maxMigratingPerWorkload": "ten"},

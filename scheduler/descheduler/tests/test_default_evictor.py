@@ -92,6 +92,10 @@ SELECTOR = {"matchLabels": {"team": "blue"}}
         pytest.param({"nodeFit": True}, pod("p", "n1", cpu="2"), False, id="fits-nowhere-else"),
         pytest.param({"nodeFit": True}, pod("p", "n1", cpu="1"), True, id="fits-elsewhere"),
         pytest.param({"nodeFit": True, "nodeSelector": "pool=a"}, pod("p", "n1", cpu="1"), False, id="not-on-these"),
+        pytest.param({"nodeFit": True, "nodeSelector": "!gpu, pool in (b,c)"}, pod("p", "n1", cpu="1"), True,
+                     id="on-these"),
+        pytest.param({"nodeFit": True, "nodeSelector": "pool!=b"}, pod("p", "n1", cpu="1"), False, id="on-no-others"),
+        pytest.param({"nodeFit": True, "nodeSelector": "gpu"}, pod("p", "n1", cpu="1"), False, id="without-the-label"),
         pytest.param(
             {"noEvictionPolicy": "Mandatory"},
             pod("p", "n1", annotations={"descheduler.alpha.kubernetes.io/prefer-no-eviction": ""}), False,
@@ -123,6 +127,7 @@ def test_protected_pods(args: dict[str, Any], asked: Pod, want: bool) -> None:
             "at most once, found DaemonSetPods, DaemonSetPods",
         ),
         ({"namespaceLabelSelector": {"matchExpressions": [{"key": "a"}]}}, "namespaceLabelSelector: "),
+        ({"nodeSelector": "pool=a,,b"}, "nodeSelector: expected parts such as key=value, .* found ''"),
         ({"evictAll": True}, "unknown field `evictAll`"),
     ],
 )

@@ -31,6 +31,7 @@ from seatrial.scheduler.framework.handle import Handle
 from seatrial.scheduler.framework.status import SUCCESS, Status
 from seatrial.scheduler.plugins.coscheduling.args import CoschedulingArgs
 from seatrial.scheduler.plugins.coscheduling.gang import Gang, GangGroup
+from seatrial.scheduler.plugins.coscheduling.measures import FAILED, SUCCEEDED, GangMeasures
 from seatrial.scheduler.plugins.coscheduling.topology.request import GatherRequest
 from seatrial.scheduler.plugins.coscheduling.topology.tree import NetworkTopology
 
@@ -47,6 +48,8 @@ class GangCache(PodGroups):
         self.objects: dict[str, PodGroup] = {}  # by namespace/name
         self.changed: set[str] = set()  # ids of gangs whose PodGroup status may be out of date
         self.ended: dict[str, dict[str, str]] = {}  # by gang id: phases of members that ended, by uid
+        self.measures = GangMeasures()
+        self.clock = handle.clock
         self._handle = handle
         self._args = args
         self._gang_of: dict[str, Gang] = {}  # by pod uid
@@ -409,6 +412,7 @@ class GangAttempt(Attempt):
 
     def __init__(self, cache: GangCache, group: GangGroup, domains: GatherRequest | None = None) -> None:
         self._cache, self.group, self.domains = cache, group, domains
+        self._began = cache.clock.monotonic()
         self._gangs = [cache.gangs[gang_id] for gang_id in group.ids]
         own = [gang for gang in self._gangs if gang.group is group]
         pods = [gang.children[uid] for gang in own for uid in gang.pending]
@@ -460,6 +464,10 @@ class GangAttempt(Attempt):
             self._unmet.discard(gang.id)
         return not self._unmet
 
+    def ended(self, tried: int, *, bound: bool) -> None:
+        seconds = self._cache.clock.monotonic() - self._began
+        self._cache.measures.cycle(SUCCEEDED if bound else FAILED, tried, seconds)
+
     def timeout_of(self, uid: str) -> float:
         gang = self._cache.gang_of(uid)
         return min(gang.wait if gang is not None else 0.0, MAX_WAIT)
@@ -471,7 +479,7 @@ class GangAttempt(Attempt):
                 f"{gang.id} has {len(gang.waiting)} placed and {len(gang.bound)} bound of {gang.minimum}"
                 for gang in self._gangs if not gang.valid
             )  # fmt: skip
-            text = f"all pending pods is already been attempted: {short}"
+            text = f"{FAILED}: {short}"
             self.group.message = text
             return text, Status.unresolvable(text)
         gang = self._cache.gang_of(failed.uid)

@@ -112,14 +112,18 @@ class Coscheduling(PreEnqueue, PostFilter, ScoreBatch, PreBind, GroupScheduling)
 
     def post_filter_group(self, group: GroupFailure) -> PostFilterResult:
         assert self._jobs is not None  # noqa: S101
-        return JobPreemption(self._handle, self._jobs, group).run()
+        began = self._handle.clock.monotonic()
+        found = JobPreemption(self._handle, self._jobs, group).run()
+        seconds = self._handle.clock.monotonic() - began
+        self.cache.measures.preemption(group.name, success=found.status.ok, seconds=seconds)
+        return found
 
     def post_filter(self, state: CycleState, info: PodInfo, failure: FitError) -> PostFilterResult:
         """A pod without a gang preempts whole jobs too; DefaultPreemption, which may evict parts, does not follow."""
         if self._jobs is None or failure.pre_filter is not None or is_reserve_pod(info.pod):
             return PostFilterResult(Status.unschedulable())
         group = GroupFailure(info.key, info, (Unplaced(info, failure, state),))
-        found = JobPreemption(self._handle, self._jobs, group).run()
+        found = self.post_filter_group(group)
         if found.status.ok:
             return found
         return PostFilterResult(Status.unresolvable(*found.status.reasons), clear_nomination=found.clear_nomination)

@@ -50,3 +50,4 @@ def _families(cache: GangCache) -> Iterator[Family]:
         "Gang groups with members that are placed and wait for others.",
         [sample(name, {}, len(waiting))],
     )
+    yield from cache.measures.families()

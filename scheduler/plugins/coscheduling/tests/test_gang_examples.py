@@ -1,6 +1,6 @@
-"""The worked examples of the specification about gangs, GANG-E1 to GANG-E20, through the core.
+"""The worked examples of the specification about gangs, GANG-E1 to GANG-E22, through the core.
 
-E21 is in test_podgroups, E22 in test_measures, E22a to E22c in test_gangs. Where upstream calls Permit for each member,
+E21 is in test_podgroups, E22a to E22c in test_gangs. Where upstream calls Permit for each member,
 the engine has an attempt for the whole gang: "Wait" is shown by the places that members hold, "Success" by bindings.
 A Strict gang holds no places, so that the gangs that wait here are NonStrict.
 """
@@ -19,6 +19,7 @@ from seatrial.scheduler.api.podgroup import (
 from seatrial.scheduler.cache.resources import CPU_COLUMN
 from seatrial.scheduler.framework.decisions import Bind, Reject
 from seatrial.scheduler.plugins.coscheduling.cache import GangAttempt
+from seatrial.scheduler.plugins.coscheduling.measures import job_size
 from seatrial.scheduler.plugins.coscheduling.tests.gangs import GangRig, light, member
 
 
@@ -235,3 +236,24 @@ def test_e20_the_reason_of_a_member_without_a_place_is_that_of_its_gang_group() 
     )
     found.run()
     assert all(found.message(name).startswith("no nodes available to schedule pods") for name in ("pod1", "pod2"))
+
+
+def test_e22_the_duration_of_an_attempt_that_tries_26_pods() -> None:
+    """26 of 26 are bound; 25 of 26 have a place, and the 26th none: both are of the size 1-100."""
+    for places, reason in ((26, "gang is already succeed"), (25, "all pending pods is already been attempted")):
+        found = rig(places)
+        found.group(gang("g", 26))
+        found.submit(*(member(f"p{number}", "g") for number in range(26)))
+        found.run()
+        lines = [line for family in found.cache.measures.families() for line in family[3]]
+        name = "scheduler_gang_schedule_cycle_duration_seconds_count"
+        counts = [line for line in lines if line.startswith(name)]
+        assert counts == [f'{name}{{reason="{reason}",job_size="1-100"}} 1']
+
+
+@pytest.mark.parametrize(
+    ("attempted", "size"),
+    [(0, "0"), (1, "1-100"), (100, "1-100"), (101, "101-200"), (1000, "901-1000"), (1001, "1000+")],
+)
+def test_sizes_of_jobs(attempted: int, size: str) -> None:
+    assert job_size(attempted) == size

@@ -1,4 +1,5 @@
-"""A state machine of gangs against a model: members come, go and fail, bindings are lost, nodes go, time passes.
+"""A state machine of gangs against a model: members come, go and fail, bindings are lost, nodes go, time passes, and
+the scheduler is started anew.
 
 The model knows what must always hold, not which node is chosen:
 - no Strict gang that was never satisfied has fewer members with a place than its minimum, nor with a place at all
@@ -11,8 +12,9 @@ The model knows what must always hold, not which node is chosen:
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from msgspec.structs import replace
 
-from seatrial.scheduler.api.builders import gang, pod
+from seatrial.scheduler.api.builders import PodBuilder, gang, pod
 from seatrial.scheduler.cache.resources import CPU_COLUMN
 from seatrial.scheduler.framework.decisions import Bind
 from seatrial.scheduler.plugins.coscheduling.tests.gangs import GangRig, member
@@ -25,14 +27,24 @@ NODES = {"n0": 3, "n1": 2, "n2": 4}
 class GangMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.rig = GangRig()
         self.count = 0
         self.live: dict[str, str] = {}  # pod → gang
         self.in_flight: set[str] = set()
+        self.confirmed: dict[str, str] = {}  # pod → node, as the API server has it
+        self.nodes: set[str] = set()
         self.ever: set[str] = set()  # gangs with a confirmed binding
+        self.rig = self.start()
+        self.add_node("n0")
+
+    @staticmethod
+    def start() -> GangRig:
+        rig = GangRig()
         for name, minimum in GANGS.items():
-            self.rig.group(gang(name, minimum).waiting_time(20), mode=MODES[name])
-        self.rig.node("n0", cpu="3")
+            rig.group(gang(name, minimum).waiting_time(20), mode=MODES[name])
+        return rig
+
+    def built(self, name: str) -> PodBuilder:
+        return member(name, self.live[name]) if self.live[name] else pod(name).request(cpu=1)
 
     def decide(self) -> None:
         for _ in range(200):
@@ -54,40 +66,90 @@ class GangMachine(RuleBasedStateMachine):
         self.count += 1
         name = f"p{self.count}"
         self.live[name] = group
-        self.rig.submit(member(name, group) if group else pod(name).request(cpu=1))
+        self.rig.submit(self.built(name))
         self.decide()
+
+    @rule(group=st.sampled_from(sorted(GANGS)))
+    def create_gang(self, group: str) -> None:
+        """As many members as the gang needs at least."""
+        for _ in range(GANGS[group]):
+            self.create(group)
 
     @precondition(lambda self: self.live)
     @rule(data=st.data())
     def delete(self, data: st.DataObject) -> None:
         name = data.draw(st.sampled_from(sorted(self.live)))
         self.in_flight.discard(name)
+        self.confirmed.pop(name, None)
         del self.live[name]
         self.rig.delete(name)
+        self.decide()
+
+    @precondition(lambda self: self.confirmed)
+    @rule(data=st.data(), phase=st.sampled_from(["Failed", "Succeeded"]))
+    def end(self, data: st.DataObject, phase: str) -> None:
+        """A running pod ends: it gives its place back, and is no member any more."""
+        name = data.draw(st.sampled_from(sorted(self.confirmed)))
+        del self.confirmed[name], self.live[name]
+        found = self.rig.pods[name]
+        self.rig.core.set_pod(replace(found, status=replace(found.status, phase=phase)))
+        self.decide()
+
+    @precondition(lambda self: self.in_flight or self.confirmed)
+    @rule(data=st.data())
+    def restart(self, data: st.DataObject) -> None:
+        """Another scheduler begins with what the API server has; bindings that were under way arrived there or not."""
+        for name in sorted(self.in_flight):
+            if data.draw(st.booleans()):
+                self.confirmed[name] = self.rig.where(name)
+                self.ever.add(self.live[name])
+        self.in_flight.clear()
+        self.rig = self.start()
+        for name in sorted(self.nodes):
+            self.rig.node(name, cpu=str(NODES[name]))
+        for name in sorted(self.live):
+            if name in self.confirmed:
+                self.rig.running(self.built(name), self.confirmed[name])
+            else:
+                self.rig.submit(self.built(name))
         self.decide()
 
     @precondition(lambda self: self.in_flight)
     @rule(data=st.data(), lost=st.booleans())
     def answer(self, data: st.DataObject, *, lost: bool) -> None:
         name = data.draw(st.sampled_from(sorted(self.in_flight)))
-        self.in_flight.discard(name)
         if lost:
+            self.in_flight.discard(name)
             self.rig.core.bind_failed(f"uid-{name}", "lost")
         else:
-            node = self.rig.where(name)
-            self.rig.core.bound(f"uid-{name}")
-            built = member(name, self.live[name]) if self.live[name] else pod(name).request(cpu=1)
-            self.rig.running(built, node)
-            self.ever.add(self.live[name])
+            self.confirm(name)
         self.decide()
+
+    @precondition(lambda self: self.in_flight)
+    @rule()
+    def answer_all(self) -> None:
+        for name in sorted(self.in_flight):
+            self.confirm(name)
+        self.decide()
+
+    def confirm(self, name: str) -> None:
+        """The API server accepted the binding, and the informer delivers the pod."""
+        self.in_flight.discard(name)
+        node = self.rig.where(name)
+        self.rig.core.bound(f"uid-{name}")
+        self.rig.running(self.built(name), node)
+        self.confirmed[name] = node
+        self.ever.add(self.live[name])
 
     @rule(name=st.sampled_from(sorted(NODES)))
     def add_node(self, name: str) -> None:
+        self.nodes.add(name)
         self.rig.node(name, cpu=str(NODES[name]))
         self.decide()
 
     @rule(name=st.sampled_from(sorted(NODES)))
     def remove_node(self, name: str) -> None:
+        self.nodes.discard(name)
         self.rig.core.remove_node(name)
         self.decide()
 

@@ -120,6 +120,10 @@ def test_e40_both_members_go_to_the_first_node_of_equal_ones() -> None:
     assert found.message("a").endswith("preemption: preempt success, alreadyWaitingForBound: 0/2")
     assert {r.nominated for r in found.decisions if isinstance(r, Reject) and r.nominated} == {"node-1"}
     assert found.placed() == ["existing-pod-1", "existing-pod-2", "existing-pod-3", "existing-pod-4"]
+    measured = [line for family in found.cache.measures.families() for line in family[3] if "preemption" in line]
+    assert measured[-1] == (
+        'scheduler_job_preemption_duration_seconds_count{jobName="default/train",result="success"} 1'
+    )
 
     end(found, "existing-pod-1", "existing-pod-2")
     assert (found.where("a"), found.where("b")) == ("node-1", "node-1")

@@ -1,0 +1,145 @@
+"""Migration jobs that end otherwise than planned, and reservations of jobs that make room by preemption."""
+
+import pytest
+
+from seatrial.fixtures.descheduler import StartDescheduler
+from seatrial.fixtures.expect import Expect
+from seatrial.fixtures.promises import reservation_of
+from seatrial.fixtures.trial import Trial
+from seatrial.harness.clusters.protocol import Capability
+from seatrial.scheduler.api.builders import disruption_budget, node, pod, priority_class, reservation
+from seatrial.suites.descheduling.test_migration import job_reservation
+from seatrial.suites.descheduling.workloads import (
+    cordon,
+    deployment,
+    ended,
+    job,
+    migrate,
+    spread_victim,
+    wait_running,
+    with_nodes,
+)
+
+RESERVING = "reserving"  # the profile whose Reservation plugin preempts, also for reservations
+
+pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
+
+
+@pytest.mark.feature("MIG-1.phases")
+@pytest.mark.case("MG-061", severity="critical")
+@pytest.mark.parametrize(
+    ("reference", "reason", "message"),
+    [
+        pytest.param({"name": "gone"}, "MissingPod", 'Abort job caused by missing Pod "{namespace}/gone"', id="no-pod"),
+        pytest.param({"name": ""}, "InvalidPodRef", "Abort job caused by invalid PodRef", id="no-name"),
+    ],
+)
+def test_a_job_without_a_pod_fails(
+    cluster: Trial, start_descheduler: StartDescheduler, reference: dict[str, str], reason: str, message: str
+) -> None:
+    """The pod of a job does not exist, or has no name in it: the job fails with the reason, and reserves nothing."""
+    with_nodes(cluster, "n1", "n2")
+    start_descheduler({})
+
+    migrate(cluster, "move", reference["name"])
+
+    done = ended(cluster, "move")
+    assert (done.status.phase, done.status.reason) == ("Failed", reason)
+    assert done.status.message == message.format(namespace=cluster.name)
+    assert not done.reservation_name
+
+
+@pytest.mark.feature("MIG-1.phases")
+@pytest.mark.case("MG-062", severity="critical")
+@pytest.mark.long(seconds=60)
+def test_a_job_fails_when_its_reservation_expires(
+    cluster: Trial, expect: Expect, start_descheduler: StartDescheduler
+) -> None:
+    """A reservation of another client with a ttl of half a minute; a budget holds the eviction back. The pod stays."""
+    with_nodes(cluster, "n1", "n2")
+    name = spread_victim(cluster, "web", 3)
+    cluster.apply(disruption_budget("keep", {"app": "web"}, min_available=3))
+    cordon(cluster, "n1")
+    cluster.reserve(reservation("beside").like(pod("x").request(cpu=1)).for_labels(app="web").ttl("30s"))
+    assert expect.available("beside").status.node_name == "n2"
+    start_descheduler({})
+
+    migrate(cluster, "move", name, ttl="10m", reservationOptions={"reservationRef": {"name": "beside"}})
+
+    done = ended(cluster, "move")
+    assert (done.status.phase, done.status.reason, done.status.message) == (
+        "Failed", "ReservationExpired", "Reservation expired",
+    )  # fmt: skip
+    refused = done.status.condition("Eviction")
+    assert refused is not None
+    assert (refused.status, refused.reason) == ("False", "FailedEvict")
+    assert not cluster.pod(name).deleting
+
+
+@pytest.mark.feature("MIG-1.preemption")
+@pytest.mark.case("MG-063", severity="critical")
+@pytest.mark.profile(RESERVING)
+@pytest.mark.parametrize("important", [True, False], ids=["more-important", "less-important"])
+def test_a_reservation_makes_room_for_an_important_pod(
+    cluster: Trial, expect: Expect, start_descheduler: StartDescheduler, important: bool
+) -> None:
+    """The only other node is full. The reservation of a job has the priority of the job's pod: it preempts a pod of
+    lower priority, and the migrated pod gets the place. A pod of higher priority stays, and so does the job's pod."""
+    cluster.apply(priority_class("trial-high", 1000))
+    cluster.apply(priority_class("trial-low", 10))
+    high, low = ("trial-high", "trial-low") if important else ("trial-low", "trial-high")
+    cluster.add(node("n1").cpu(16), node("n2").cpu(4))
+    cordon(cluster, "n2")
+    deployment(cluster, "web", 3, like=pod("x").request(cpu=3).priority_class(high).scheduler(RESERVING))
+    victim = min(found.metadata.name for found in wait_running(cluster, "web", 3))
+    cordon(cluster, "n2", on=False)
+    cordon(cluster, "n1")
+    cluster.submit(pod("there").request(cpu=3).priority_class(low))
+    expect.running("there")
+    start_descheduler({}, migration={"schedulerNames": [RESERVING]})
+
+    migrate(cluster, "move", victim)
+
+    if important:
+        expect.gone("there")
+        done = ended(cluster, "move")
+        assert (done.status.phase, done.status.node_name) == ("Succeeded", "n2")
+        assert done.status.pod_ref is not None
+        assert expect.running(done.status.pod_ref.name).spec.node_name == "n2"
+    else:
+        expect.reservation(
+            job_reservation(cluster, "move"), lambda found: bool(found.status.conditions), "to be refused", within=40
+        )
+        expect.stable(seconds=10)
+        assert cluster.pod("there").spec.node_name == "n2"
+        assert not cluster.pod(victim).deleting
+        assert job(cluster, "move").status.phase == "Running"
+
+
+@pytest.mark.feature("MIG-1.reservation-first")
+@pytest.mark.case("MG-064", severity="critical")
+def test_a_place_is_reserved_for_a_pod_that_waits(
+    cluster: Trial, expect: Expect, start_descheduler: StartDescheduler
+) -> None:
+    """The only pod of a workload runs in reservations alone, and there is none: a job reserves a place for this pod,
+    and ends when the pod is in it."""
+    with_nodes(cluster, "n1")
+    deployment(cluster, "web", 1, like=pod("x").request(cpu=6).into_reservation())
+    assert cluster.reaches(lambda: bool(cluster.pods()), within=30)
+    (waiting,) = (found.metadata.name for found in cluster.pods())
+    expect.pending(waiting)
+    gates = ["MaxUnavailablePerWorkload", "ExpectedReplicas"]
+    start_descheduler({}, migration={"skipEvictionGates": gates})
+
+    migrate(cluster, "move", waiting)
+
+    done = ended(cluster, "move")
+    assert (done.status.phase, done.status.message) == (
+        "Succeeded", f'Assign Pod "{cluster.name}/{waiting}" to node "n1"',
+    )  # fmt: skip
+    assert reservation_of(cluster.pod(waiting)) == done.reservation_name
+    held = cluster.reservation(done.reservation_name)
+    assert held is not None
+    (owner,) = held.spec.owners
+    assert owner.object is not None
+    assert owner.object.name == waiting

@@ -1,0 +1,57 @@
+"""What a round leaves for people: metrics, and events on the pods that leave."""
+
+import re
+
+import pytest
+
+from seatrial.fixtures.descheduler import StartDescheduler
+from seatrial.fixtures.trial import Trial
+from seatrial.harness.clusters.protocol import Capability
+from seatrial.harness.subject.descheduler import Descheduler
+from seatrial.scheduler.api.builders import pod
+from seatrial.suites.descheduling.workloads import ALL_AT_ONCE, cordon, deployment, jobs, wait_running, with_nodes
+
+pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
+
+STRATEGY = "RemovePodsViolatingNodeTaints"
+
+
+def evictions(descheduler: Descheduler) -> dict[tuple[str, str, str], float]:
+    """The successful evictions by strategy, namespace and node."""
+    found: dict[tuple[str, str, str], float] = {}
+    for labels, count in re.findall(r"^descheduler_pods_evicted\{(.*)\} (\S+)$", descheduler.metrics(), re.MULTILINE):
+        by_name = dict(re.findall(r'(\w+)="([^"]*)"', labels))
+        if by_name["result"] == "success":
+            found[by_name["strategy"], by_name["namespace"], by_name["node"]] = float(count)
+    return found
+
+
+@pytest.mark.feature("DES-1.recorded")
+@pytest.mark.case("DC-102", severity="critical")
+def test_evictions_are_counted_and_told(cluster: Trial, start_descheduler: StartDescheduler) -> None:
+    """Three of four pods do not tolerate a taint of their node, and leave it: three evictions are counted, and each of
+    these pods has an event with the node and the reason."""
+    with_nodes(cluster, "n1", "n2")
+    cordon(cluster, "n2")
+    deployment(cluster, "web", 3, like=pod("x").request(cpu=1))
+    deployment(cluster, "tolerant", 1, like=pod("x").request(cpu=1).tolerate("maintenance", effect="NoSchedule"))
+    leaving = {found.metadata.name for found in wait_running(cluster, "web", 3)}
+    (staying,) = wait_running(cluster, "tolerant", 1)
+    cordon(cluster, "n2", on=False)
+    taint = {"key": "maintenance", "value": "soon", "effect": "NoSchedule"}
+    assert cluster.call("PATCH", "/api/v1/nodes/n1", {"spec": {"taints": [taint]}}).ok
+
+    descheduler = start_descheduler({STRATEGY: {}}, migration=ALL_AT_ONCE)
+
+    assert cluster.reaches(lambda: {found.status.phase for found in jobs(cluster)} == {"Succeeded"}, within=90)
+    assert len(jobs(cluster)) == 3
+    assert evictions(descheduler) == {(STRATEGY, cluster.name, "n1"): 3}
+
+    def told(name: str) -> list[str]:
+        return [event.message for event in cluster.events(name) if event.reason == "Descheduled"]
+
+    assert cluster.reaches(lambda: all(told(name) for name in leaving), within=30), cluster.timeline()
+    for name in leaving:
+        (note,) = told(name)
+        assert note.startswith('Pod evicted from node "n1" by the reason "')
+    assert told(staying.metadata.name) == []
