@@ -76,6 +76,12 @@ def _no_logs(_namespace: str, _pod: str, _container: str) -> bytes | None:
     return None
 
 
+@lru_cache(maxsize=1024)  # clients repeat the queries of their lists
+def _parameters(query: str) -> tuple[tuple[str, str], ...]:
+    """The parameters of a request; of repeated ones the last."""
+    return tuple((name, values[-1]) for name, values in parse_qs(query, keep_blank_values=True).items())
+
+
 class ApiServer:
     """One object store with its registry, admission, verbs and discovery documents."""
 
@@ -108,11 +114,7 @@ class ApiServer:
         self.requests += 1
         try:
             path, _, query_text = request.path.partition("?")
-            query = (
-                {name: values[-1] for name, values in parse_qs(query_text, keep_blank_values=True).items()}
-                if query_text
-                else {}
-            )
+            query = dict(_parameters(query_text)) if query_text else {}
             accept = request.headers.get("accept", "")
             if impersonates(request.headers):
                 identity = impersonated(request.headers, identity, self.access)

@@ -12,8 +12,9 @@ counted, and read again after growing pauses. Until then its last good version s
 import logging
 from collections import Counter
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Generic, Protocol, TypeVar
-from urllib.parse import urlencode
+from urllib.parse import quote_plus, urlencode
 
 import msgspec
 
@@ -58,6 +59,11 @@ _decode_list = decoder(RawList)
 _decode_event = msgspec.json.Decoder(_Event).decode
 _decode_head = decoder(_Head)
 _decode_status = decoder(ApiStatus)
+
+
+@lru_cache(maxsize=256)  # the suites start a scheduler with two dozen informers for each case
+def _query(parameters: tuple[tuple[str, str], ...]) -> str:
+    return urlencode(parameters)
 
 
 class Informer(Generic[K]):
@@ -120,10 +126,10 @@ class Informer(Generic[K]):
             return
         if not continue_:
             self._listing = {}
-        query = {**self._selector, "limit": str(PAGE)}
+        query = _query((*self._selector.items(), ("limit", str(PAGE))))
         if continue_:
-            query["continue"] = continue_
-        self._transport.send(Request("GET", f"{self._path}?{urlencode(query)}"), self._listed)
+            query += f"&continue={quote_plus(continue_)}"
+        self._transport.send(Request("GET", f"{self._path}?{query}"), self._listed)
 
     def _listed(self, response: Response) -> None:
         if self._stopped:
@@ -184,10 +190,9 @@ class Informer(Generic[K]):
     def _watch(self) -> None:
         if self._stopped:
             return
-        query = {**self._selector, "watch": "1", "allowWatchBookmarks": "1", "resourceVersion": self._version}
-        self._stream = self._transport.stream(
-            Request("GET", f"{self._path}?{urlencode(query)}"), self._on_line, self._ended
-        )
+        query = _query((*self._selector.items(), ("watch", "1"), ("allowWatchBookmarks", "1")))
+        request = Request("GET", f"{self._path}?{query}&resourceVersion={quote_plus(self._version)}")
+        self._stream = self._transport.stream(request, self._on_line, self._ended)
 
     def _on_line(self, line: bytes) -> None:
         if self._stopped:

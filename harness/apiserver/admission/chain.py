@@ -19,7 +19,7 @@ from seatrial.harness.apiserver.discovery.resources import Registry, Resource
 from seatrial.harness.apiserver.field_errors import Cause, details, message
 from seatrial.harness.apiserver.long_computations import LongComputations, NeedsThread
 from seatrial.harness.apiserver.names import check_metadata, check_new_finalizers, subdomain
-from seatrial.harness.apiserver.schemas.custom_schemas import CustomSchema
+from seatrial.harness.apiserver.schemas.custom_schemas import CustomSchema, custom_schema
 from seatrial.harness.apiserver.schemas.shapes import conform, report_unknown_fields
 from seatrial.harness.apiserver.storage.store import Collection, Item, Object, Store
 from seatrial.harness.apiserver.validation.kinds import validate
@@ -53,7 +53,6 @@ class Admission:
 
     def __init__(self, store: Store, registry: Registry, clock: Clock) -> None:
         self._store, self._registry, self._clock = store, registry, clock
-        self._customs: dict[int, CustomSchema] = {}
         self._specs = PodSpecCache()
         self._pods = PodAdmission(store)
         # store revision, priority of pods without a class
@@ -208,14 +207,10 @@ class Admission:
         else:
             default(resource.group, resource.kind, body)
 
-    def _custom(self, resource: Resource) -> CustomSchema:
+    @staticmethod
+    def _custom(resource: Resource) -> CustomSchema:
         assert resource.custom is not None  # noqa: S101
-        found = self._customs.get(id(resource.custom))
-        if found is None:
-            if len(self._customs) > 256:
-                self._customs.clear()
-            found = self._customs[id(resource.custom)] = CustomSchema(resource.custom)
-        return found
+        return custom_schema(resource.custom)
 
     def _check(
         self,

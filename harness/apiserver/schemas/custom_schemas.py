@@ -137,6 +137,20 @@ class CustomSchema:
         return long.result(b"rules %d " % id(self) + orjson.dumps(seen), compute, attempt)
 
 
+MAX_SCHEMAS = 256
+_schemas: dict[int, tuple[Mapping[str, Any], CustomSchema]] = {}  # by identity of the version, which is kept too
+
+
+def custom_schema(version: Mapping[str, Any]) -> CustomSchema:
+    """The schema of a version, built once: servers of one process share the versions of the shipped kinds."""
+    found = _schemas.get(id(version))
+    if found is None:
+        if len(_schemas) >= MAX_SCHEMAS:
+            _schemas.clear()
+        found = _schemas[id(version)] = version, CustomSchema(version)
+    return found[1]
+
+
 def _prune(node: _Node, value: Any, path: str, pruned: list[str]) -> None:
     if isinstance(value, list):
         if node.items is not None:

@@ -117,6 +117,15 @@ class Collection:
         self._record(Change(old, item, item))
         return item
 
+    def adopt(self, change: Change) -> None:
+        """Store an object as another store has created it, at the same revision: stores share what never changes."""
+        item = change.new
+        assert item is not None and change.old is None  # noqa: S101, PT018
+        assert item.version == self._store.next_version()  # noqa: S101
+        self._items.setdefault(item.key[0], {})[item.key[1]] = item
+        self._count += 1
+        self._record(change)
+
     def remove(self, key: Key) -> Item | None:
         """Remove an object. The returned item carries the revision of the removal, as watchers see it."""
         names = self._items.get(key[0], {})
