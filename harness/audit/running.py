@@ -23,6 +23,8 @@ class RunningAudit:
     def check_state(self) -> None:
         """Judge pods that wait and groups, as of the time up to which all events are known."""
         self._cluster.wait(lambda: True, within=0)  # takes in what has arrived
+        if any(not record.attempted for record in self.auditor.state.pending.values()):
+            self.settle(self._cluster.clock.monotonic())  # their reasons may be on the way
         self.auditor.check_state(self.follower.judged_until())
 
     def settle(self, since: float) -> None:

@@ -53,6 +53,7 @@ def test_the_waiting_time_of_annotated_pods_has_units(cluster: Trial, expect: Ex
     expect.stable(seconds=60)
     assert bound(cluster) == [], "members of the gang hold both cards"
     expect.bound("whole", within=90)
+    expect.pending(*names("train", 2))  # with a reason, which is written after the cards are given back
 
 
 @pytest.mark.feature("GANG-1.replaced", "GANG-3.restart")

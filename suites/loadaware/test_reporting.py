@@ -8,6 +8,7 @@ from seatrial.fixtures.manager import StartManager
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.harness.go_durations import go_duration
+from seatrial.harness.nodes.faults import FAULTS_ANNOTATION
 from seatrial.harness.nodes.usage_model import USAGE
 from seatrial.harness.quantities import milli
 from seatrial.scheduler.api.builders import PodBuilder, node, pod
@@ -235,7 +236,7 @@ def test_a_node_whose_agent_does_not_report_takes_nobody(
     node_use(cluster, "n1", cpu="1", memory="1Gi")
     start_manager(PACE)
     next_report(cluster, "n1")
-    cluster.inject({"node": "n1", "verb": verb, "for": 240})
+    cluster.inject({"node": "n1", "verb": verb})
     settle(cluster, INTERVAL + 5)
     before = reported(cluster, "n1")["updateTime"]
     cluster.submit(pod("early").request(cpu="10m", memory="10Mi").scheduler(PROFILE))
@@ -244,4 +245,6 @@ def test_a_node_whose_agent_does_not_report_takes_nobody(
     assert reported(cluster, "n1")["updateTime"] == before
     cluster.submit(pod("late").request(cpu="10m", memory="10Mi").scheduler(PROFILE))
     expect.pending("late", saying="node(s) nodeMetric expired")
+    healthy = {"metadata": {"annotations": {FAULTS_ANNOTATION: None}}}
+    assert cluster.call("PATCH", "/api/v1/nodes/n1", healthy).ok
     expect.bound("late", within=80)
