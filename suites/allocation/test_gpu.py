@@ -115,14 +115,15 @@ def test_two_halves_share_one_card(cluster: Trial, expect: Expect) -> None:
 @pytest.mark.feature("DEV-1.once")
 @pytest.mark.case("DS-007", severity="blocker")
 def test_a_card_is_never_given_out_twice(cluster: Trial, expect: Expect) -> None:
-    """A third pod that needs more than is left of a card stays pending, however often it is tried again."""
-    cluster.add(node("n1").cards(1))
-    cluster.submit(pod("a").gpu_share(60))
-    expect.bound("a")
+    """A third pod that needs more than is left of each of two cards, though less than of both together, stays pending,
+    however often it is tried again."""
+    cluster.add(node("n1").cards(2))
+    cluster.submit(pod("a").gpu_share(60), pod("b").gpu_share(60))
+    expect.bound("a", "b")
 
-    cluster.submit(pod("b").gpu_share(50))
+    cluster.submit(pod("c").gpu_share(50))
 
-    expect.pending("b", saying="Insufficient")
+    expect.pending("c", saying="Insufficient")
     expect.stable(seconds=2)
 
 

@@ -153,6 +153,7 @@ def test_who_has_the_card_keeps_it(cluster: Trial, expect: Expect) -> None:
     cluster.add(node("n1").gpus("a100-80g", 1))
     cluster.submit(pod("a").gpus(1))
     before = expect.running("a")
+    assert device_allocations(before), "expected the annotation to name the card of the pod"
 
     cluster.inject({"node": "n1", "device": 0, "verb": "critical", "xid": 79})
     becomes(cluster, "n1", 0, well=False)
