@@ -17,7 +17,7 @@ GROUP = "/apis/scheduling.sigs.k8s.io/v1alpha1"
 
 
 class PodGroupController:
-    """One write at a time for each PodGroup: the next one is decided when the informer delivered the last."""
+    """One write at a time for each PodGroup: the next one is decided when the last was answered and delivered."""
 
     def __init__(self, core: Core, rest: Rest, clock: Clock) -> None:
         cache = core.handle.groups
@@ -51,6 +51,8 @@ class PodGroupController:
             if not response.ok and response.code != 404:
                 log.info("status not written podgroup=%s why=%s", key, refusal(response))
                 self._clock.call_later(RETRY_PAUSE, lambda: self._again(cache, key))
+            elif key in cache.changed:
+                self.work()  # a watch may deliver a write before its answer comes, and nothing else may follow
 
         namespace, name = (quote(part) for part in key.split("/"))
         body = {"metadata": {"uid": found.metadata.uid}, "status": status}
