@@ -128,6 +128,25 @@ def test_a_card_is_never_given_out_twice(cluster: Trial, expect: Expect) -> None
 
 
 @pytest.mark.feature("DEV-1.once")
+@pytest.mark.case("DS-117", severity="critical")
+def test_percent_is_not_given_out_beyond_the_bytes(cluster: Trial, expect: Expect) -> None:
+    """Two pods hold 1.5 % of a card's memory each, in bytes. A pod of 98 % would need some of theirs and stays pending,
+    though each of the two counts as 1 % only; a pod of 97 % is bound."""
+    cluster.add(node("n1").cards(1))
+    memory = str(card_memory(cluster, "n1") * 15 // 1000)
+    cluster.submit(pod("a").gpu_memory(memory, core=1), pod("b").gpu_memory(memory, core=1))
+    expect.bound("a", "b")
+
+    cluster.submit(pod("too-large").gpu_share(98))
+    expect.pending("too-large", saying="Insufficient")
+    expect.stable(seconds=2)
+    cluster.delete("too-large")
+    cluster.submit(pod("fits").gpu_share(97))
+
+    assert given(expect.bound("fits"), GPU_MEMORY_RATIO) == [97]
+
+
+@pytest.mark.feature("DEV-1.once")
 @pytest.mark.case("DS-008", severity="critical")
 def test_two_halves_are_not_a_whole(cluster: Trial, expect: Expect) -> None:
     """Half of one card and half of another do not make a whole GPU."""

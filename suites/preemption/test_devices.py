@@ -5,7 +5,7 @@ import json
 import pytest
 
 from seatrial.fixtures.expect import Expect
-from seatrial.fixtures.promises import check_arrival, first_of, functions, minors, switches
+from seatrial.fixtures.promises import card_memory, check_arrival, first_of, functions, minors, switches
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import PodBuilder, node, pod, pods, priority_class
@@ -168,3 +168,25 @@ def test_no_pod_is_evicted_where_no_eviction_helps(classes: Trial, expect: Expec
     expect.pending("high")
     expect.stable(seconds=2)
     assert len(left(classes)) == 8
+
+
+@pytest.mark.feature("DEV-15.victims-by-device")
+@pytest.mark.case("PR-051", severity="critical")
+def test_nothing_is_freed_for_percent_beyond_the_bytes(classes: Trial, expect: Expect) -> None:
+    """Two pods of high priority hold 1.5 % of a card's memory each, in bytes. For a pod of 98 % the third tenant is
+    left alone, for it would not fit either way; for a pod of 97 % it goes."""
+    classes.add(node("n1").gpus("a10", 1))
+    memory = str(card_memory(classes, "n1") * 15 // 1000)
+    classes.submit(*(high(pod(name).gpu_memory(memory, core=1)) for name in ("keeps-0", "keeps-1")))
+    classes.submit(low(pod("low").gpu_share(90)))
+    expect.running("keeps-0", "keeps-1", "low")
+
+    classes.submit(high(pod("too-large").gpu_share(98)))
+    expect.pending("too-large", saying="Insufficient")
+    expect.stable(seconds=2)
+    assert left(classes) == {"low"}
+    classes.delete("too-large")
+    classes.submit(high(pod("fits").gpu_share(97)))
+
+    check_arrival(classes, expect.running("fits"))
+    assert left(classes) == set()

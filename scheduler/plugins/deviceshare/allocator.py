@@ -102,8 +102,8 @@ def _enough(state: DeviceState, request: TypeRequest) -> Status:
         return Status.unresolvable(f"Insufficient {request.type} devices")
     left = request.count
     for number in slots:
-        free = state.frees[number]
-        if free and all(free.get(name, 0) >= value for name, value in request.each):
+        room = state.rooms[number]
+        if room and all(room.get(name, 0) >= value for name, value in request.each):
             left -= 1
             if not left:
                 return SUCCESS

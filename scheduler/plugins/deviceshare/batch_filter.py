@@ -6,7 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from seatrial.scheduler.api.device import GPU_ISOLATION_PROVIDER, GPU_MODEL_LABEL, GPU_VENDOR_LABEL
+from seatrial.scheduler.api.device import (
+    GPU_ISOLATION_PROVIDER,
+    GPU_MEMORY,
+    GPU_MEMORY_RATIO,
+    GPU_MODEL_LABEL,
+    GPU_VENDOR_LABEL,
+)
 from seatrial.scheduler.cache.columns import Bools, Ints
 from seatrial.scheduler.cache.nodeinfo import NodeInfo, PodInfo
 from seatrial.scheduler.framework.accelerations import DryRunBatch, FilterBatch
@@ -79,8 +85,11 @@ class BatchFilter(FilterBatch, DryRunBatch, VictimAware):
     def dry_run_filter(self, state: CycleState, free: Ints) -> Bools:
         wanted = state[WANTED]
         assert wanted.gpu_shares is not None  # noqa: S101
-        cards = free[:, 1:].reshape(len(free), len(SHARES), -1)
+        cards = free[:, 1:].reshape(len(free), len(SHARES) + 1, -1)
         suffices = np.ones((len(free), cards.shape[2]), np.bool_)
+        percent = wanted.gpu_shares[SHARES.index(GPU_MEMORY_RATIO)]
+        if percent:  # has to be free in bytes too (`Template.left`)
+            suffices &= percent * cards[:, -1] // 100 <= cards[:, SHARES.index(GPU_MEMORY)]
         for share, need in enumerate(wanted.gpu_shares):
             if need:  # a card with no free amount fits no request: every request names an amount
                 suffices &= cards[:, share] >= need

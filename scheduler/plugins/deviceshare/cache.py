@@ -13,6 +13,7 @@ import numpy as np
 from seatrial.scheduler.api.core import Node, Pod
 from seatrial.scheduler.api.device import (
     DEVICE_ALLOCATED,
+    GPU_MEMORY,
     GPU_MODEL_LABEL,
     GPU_PARTITION_POLICY_LABEL,
     GPU_PARTITIONS,
@@ -286,14 +287,14 @@ class DeviceCache(Listener):
         if len(self._unwritten) >= MAX_UNWRITTEN:
             self._columns.column(SHOWN)
 
-    # -- amounts for dry runs of preemption: whether nothing is listed, then [share, card] ----------------------------
+    # -- amounts for dry runs of preemption: whether nothing is listed, then [share, card], then memory ----------------
 
     @property
     def dry_run_width(self) -> int:
-        return 1 + len(SHARES) * self._cards
+        return 1 + (len(SHARES) + 1) * self._cards
 
     def dry_run_free(self, node: NodeDevices | None) -> list[int]:
-        """Free amounts of a node's GPUs; below 0 where more is allocated than there is."""
+        """Free amounts of a node's GPUs; below 0 where more is allocated than there is. Then their memory in bytes."""
         numbers = [0] * self.dry_run_width
         if node is None or not node.listed:
             numbers[0] = 1
@@ -301,6 +302,9 @@ class DeviceCache(Listener):
         used = node.state.used
         for where, (number, place, total) in self._places(node.state.template).items():
             numbers[where] = total - used[number][place]
+        template = node.state.template
+        for card, number in enumerate(node.state.slots("gpu")):
+            numbers[1 + len(SHARES) * self._cards + card] = template.totals[number].get(GPU_MEMORY, 0)
         return numbers
 
     def dry_run_held(self, node: NodeDevices | None, uid: str) -> list[int]:
@@ -344,7 +348,7 @@ class DeviceCache(Listener):
     def shown(self, state: DeviceState) -> Ints:
         """The row of the column `SHOWN` for a node in this state."""
         if state.shown is None or len(state.shown) != len(self._blank):
-            cards = [state.frees[number] for number in state.slots("gpu")]
+            cards = [state.rooms[number] for number in state.slots("gpu")]
             if len(cards) > self._cards:
                 self._renew(len(cards))
             total, free = state.sums("gpu")
@@ -363,8 +367,8 @@ class DeviceCache(Listener):
         shown[FREE] = [free.get(name, 0) for name in SHARES]
         first = self.first_card
         for card, number in enumerate(slots):
-            left = after.frees[number]
-            if left is not before.frees[number]:
+            left = after.rooms[number]
+            if left is not before.rooms[number]:
                 for share, name in enumerate(SHARES):
                     shown[first + share * self._cards + card] = left.get(name, 0)
 

@@ -77,11 +77,11 @@ def suits(state: DeviceState, number: int, request: TypeRequest) -> bool:
 
 def has_room(state: DeviceState, number: int, request: TypeRequest) -> bool:
     """Whether the amounts are free on a healthy device."""
-    free = state.frees[number]
-    if not free:
+    room = state.rooms[number]
+    if not room:
         return False
     for name, value in request.each:  # noqa: SIM110 a generator here costs more than all the rest
-        if free.get(name, 0) < value:
+        if room.get(name, 0) < value:
             return False
     return True
 

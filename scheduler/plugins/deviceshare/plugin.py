@@ -100,15 +100,15 @@ class _Stacked(NamedTuple):
     requests: list[DeviceRequest]
     enough: Enough
 
-    def suits(self, free: Amounts) -> NDArray[np.int8]:
-        """For each class, whether a card with these free amounts fits, [class]: 1 or 0."""
-        found = self.enough.get(id(free))
+    def suits(self, room: Amounts) -> NDArray[np.int8]:
+        """For each class, whether a card with this room fits, [class]: 1 or 0."""
+        found = self.enough.get(id(room))
         if found is None:
             if len(self.enough) >= MAX_SUFFICIENT:
                 self.enough.clear()
-            have = np.array([[free.get(name, 0)] for name in SHARES], np.int64)
+            have = np.array([[room.get(name, 0)] for name in SHARES], np.int64)
             suits = np.logical_and.reduce(have >= self.shares[:, 0, :, 0]).astype(np.int8)
-            found = self.enough[id(free)] = (free, suits)
+            found = self.enough[id(room)] = (room, suits)
         return found[1]
 
 
@@ -269,7 +269,7 @@ class DeviceShare(PreFilter, BatchFilter, ScoreBatch, Reserve, PreBind, Reservat
         if devices is None or not devices.listed:
             return np.ones(len(stacked.requests), np.bool_)
         state = devices.state
-        suiting = [stacked.suits(state.frees[number]) for number in state.slots("gpu")]
+        suiting = [stacked.suits(state.rooms[number]) for number in state.slots("gpu")]
         # A card without free amounts fits no class: every request names an amount.
         ok: Bools = np.add.reduce(suiting) >= stacked.counts[:, 0] if suiting else stacked.counts[:, 0] <= 0
         if devices.state.template.traits.honour:
@@ -283,14 +283,14 @@ class DeviceShare(PreFilter, BatchFilter, ScoreBatch, Reserve, PreBind, Reservat
         return KernelPart(PartKind.CARDS, arrays, names=SHARES, argument=self._cards_of)
 
     def _cards_of(self, node: NodeInfo) -> object:
-        """What the kernel's filter reads: free amounts by slot, and the slots of cards; None: all pods pass."""
+        """What the kernel's filter reads: room by slot, and the slots of cards; None: all pods pass."""
         devices = self.devices.find(node.name)
         if devices is None or not devices.listed:
             return None
         state = devices.state
         slots = state.slots("gpu")
         # Where the partition table is mandatory it decides about whole cards, not their number.
-        return IN_PYTHON if state.template.traits.honour or len(slots) > MAX_CARDS else (state.frees, slots)
+        return IN_PYTHON if state.template.traits.honour or len(slots) > MAX_CARDS else (state.rooms, slots)
 
     def _by_table(self, stacked: _Stacked, batch: Batch) -> Iterator[tuple[int, int, Status]]:
         """Results for nodes where counting cards does not decide: class, index in the batch, status."""

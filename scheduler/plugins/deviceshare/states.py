@@ -98,20 +98,30 @@ class Template:
         self.given: dict[tuple[object, int], Share] = {}  # by request and slot; filled and read by the allocator
         self._scores: dict[object, Scores] = {}
         self._holdings: dict[Shares, Holding] = {}
-        self._lefts: dict[tuple[int, tuple[int, ...]], Amounts] = {}
+        self._lefts: dict[tuple[int, tuple[int, ...]], tuple[Amounts, Amounts]] = {}
 
-    def left(self, number: int, used: tuple[int, ...]) -> Amounts:
-        """Free amounts of a device with these used amounts: one object for all equal calls."""
+    def left(self, number: int, used: tuple[int, ...]) -> tuple[Amounts, Amounts]:
+        """Free amounts of a device with these used amounts, and the room for a request: one pair for all equal calls.
+
+        Room is what is free, but percent of memory only as far as the bytes are free too. They may not be: requests in
+        bytes are rounded down to percent (DEV-R10).
+        """
         total = self.totals[number]
         found = self._lefts.get((id(total), used))
         if found is None:
             if len(self._lefts) >= MAX_FREE_AMOUNTS:
                 self._lefts.clear()
                 self._scores.clear()
-            found = self._lefts[id(total), used] = {
+            free = {
                 name: value - taken if value > taken else 0
                 for (name, value), taken in zip(total.items(), used, strict=True)
             }
+            room = free
+            if total.get(GPU_MEMORY):
+                percent = percent_within(free[GPU_MEMORY], total[GPU_MEMORY])
+                if percent < free.get(GPU_MEMORY_RATIO, 0):
+                    room = free | {GPU_MEMORY_RATIO: percent}
+            found = self._lefts[id(total), used] = (free, room)
         return found
 
     def forget_requests(self) -> None:
@@ -147,18 +157,26 @@ class DeviceState:
     """A template and the used amounts of its devices."""
 
     __slots__ = (
-        "_states", "_sums", "cards", "choices", "fits", "frees", "functions", "idle", "level", "scores", "shown",
-        "template", "unsteady", "used",
+        "_states", "_sums", "cards", "choices", "fits", "frees", "functions", "idle", "level", "rooms", "scores",
+        "shown", "template", "unsteady", "used",
     )  # fmt: skip
 
     def __init__(
-        self, states: "StateCache", template: Template, used: Used, functions: Functions, frees: tuple[Amounts, ...]
+        self,
+        states: "StateCache",
+        template: Template,
+        used: Used,
+        functions: Functions,
+        *,
+        frees: tuple[Amounts, ...],
+        rooms: tuple[Amounts, ...],
     ) -> None:
         self._states = states
         self.template = template
         self.used = used
         self.functions = functions  # those in use
         self.frees = frees  # for each slot; empty for an unhealthy device
+        self.rooms = rooms  # what of it a request may take (`Template.left`); the same objects where nothing differs
         self.choices: dict[object, Choice | Status] = {}  # by request; filled and read by the allocator
         self.fits: dict[object, Status] = {}  # by request; filled and read by the allocator
         self.scores: dict[object, int] = {}  # by request; filled and read by the allocator
@@ -283,13 +301,14 @@ class StateCache:
             if len(self._states) >= MAX_STATES:
                 self._drop_states()
             if near is None:
-                frees = tuple(template.left(number, there) for number, there in enumerate(used))
+                pairs = [template.left(number, there) for number, there in enumerate(used)]
+                frees, rooms = tuple(free for free, _ in pairs), tuple(room for _, room in pairs)
             else:
-                parts = list(near.frees)
+                left, fitting = list(near.frees), list(near.rooms)
                 for number in changed:
-                    parts[number] = template.left(number, used[number])
-                frees = tuple(parts)
-            found = self._states[key] = DeviceState(self, template, used, functions, frees)
+                    left[number], fitting[number] = template.left(number, used[number])
+                frees, rooms = tuple(left), tuple(fitting)
+            found = self._states[key] = DeviceState(self, template, used, functions, frees=frees, rooms=rooms)
             if near is not None:
                 found.derive_sums(near, changed)
         return found
@@ -325,6 +344,11 @@ def _slot(info: DeviceInfo, minor: int) -> tuple[Slot, list[str]]:
     )
     labels = tuple(sorted(info.labels.items()))
     return Slot(info.type, minor, tuple(total.items()), place, labels, groups), wrong
+
+
+def percent_within(size: int, memory: int) -> int:
+    """The largest percentage of a card with `memory` bytes that takes at most `size` bytes (DEV-R10)."""
+    return (100 * size + 99) // memory
 
 
 def _counted(functions: Functions, moved: Iterable[tuple[int, str]], sign: int) -> Functions:

@@ -7,7 +7,7 @@ import pytest
 from seatrial.scheduler.api.builders import pod
 from seatrial.scheduler.api.device import GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, RDMA, DeviceInfo, parse_allocations
 from seatrial.scheduler.api.quantity import Amounts
-from seatrial.scheduler.plugins.deviceshare.allocator import allocate, fill_memory
+from seatrial.scheduler.plugins.deviceshare.allocator import allocate, fill_memory, verdict
 from seatrial.scheduler.plugins.deviceshare.gpus import Policy
 from seatrial.scheduler.plugins.deviceshare.request import DeviceRequest
 from seatrial.scheduler.plugins.deviceshare.scoring import Scorer
@@ -85,6 +85,40 @@ def test_two_halves_are_not_a_whole() -> None:
     assert not isinstance(found, Choice)
     assert found.message == "Insufficient gpu devices"
     assert found.rejected
+
+
+def after(have: DeviceState, *requests: Amounts) -> DeviceState:
+    """The state after these requests in turn; each must get devices."""
+    for amounts in requests:
+        request = DeviceRequest.of(amounts)
+        assert request is not None
+        found = allocate(have, request, Policy())
+        assert isinstance(found, Choice), amounts
+        have = found.after
+    return have
+
+
+@pytest.mark.parametrize(
+    ("before", "percent"),
+    [
+        pytest.param([{GPU_MEMORY: 10 * GIB}], 79, id="20.8-percent"),
+        pytest.param([{GPU_MEMORY: GIB}] * 3, 93, id="three-times-2.1-percent"),
+        pytest.param([{GPU_MEMORY_RATIO: 33}, {GPU_MEMORY: 10 * GIB}], 46, id="percent-and-bytes"),
+        pytest.param([{GPU_MEMORY_RATIO: 33}, {GPU_MEMORY_RATIO: 33}], 34, id="percent-alone-loses-nothing"),
+        pytest.param([{GPU_MEMORY: 12 * GIB}], 75, id="bytes-that-are-whole-percent"),
+    ],
+)
+def test_percent_that_is_free_is_free_in_bytes_too(before: list[Amounts], percent: int) -> None:
+    """Bytes become percent rounded down. A later request in percent gets no bytes that another pod holds."""
+    there = after(state(1, memory=48), *before)
+    for ask, fits in ((percent, True), (percent + 1, False)):
+        request = DeviceRequest.of({GPU_MEMORY_RATIO: ask})
+        assert request is not None
+        assert verdict(there, request, Policy()).ok is fits, ask
+        found = allocate(there, request, Policy())
+        assert isinstance(found, Choice) is fits, ask
+    used = dict(zip(there.template.totals[0], after(there, {GPU_MEMORY_RATIO: percent}).used[0], strict=True))
+    assert used[GPU_MEMORY] <= 48 * GIB
 
 
 @pytest.mark.parametrize(
