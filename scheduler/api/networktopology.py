@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from seatrial.scheduler.api.wire import ObjectMeta, Wire
+from seatrial.scheduler.api.wire import MAX_INT32, ObjectMeta, Wire
 
 TOPOLOGIES_PATH = "/apis/scheduling.koordinator.sh/v1alpha1/clusternetworktopologies"
 GATHER_SPEC = "gang.scheduling.koordinator.sh/network-topology-spec"
@@ -71,9 +71,9 @@ def gather_rules(annotations: Mapping[str, str]) -> tuple[tuple[GatherRule, ...]
         for rule in rules
         if rule.strategy not in {MUST_GATHER, PREFER_GATHER}
     ]
-    wrong = [rule for rule in rules if not 0 <= rule.pod_count_multiple < 2**31]
+    wrong = [rule for rule in rules if not 0 <= rule.pod_count_multiple <= MAX_INT32]
     notes += [
-        f"annotation {GATHER_SPEC}: layer {rule.layer!r}: expected podCountMultiple from 0 to {2**31 - 1}, found"
+        f"annotation {GATHER_SPEC}: layer {rule.layer!r}: expected podCountMultiple from 0 to {MAX_INT32}, found"
         f" {rule.pod_count_multiple}; it is ignored"
         for rule in wrong
     ]

@@ -11,7 +11,7 @@ from enum import StrEnum
 import msgspec
 
 from seatrial.scheduler.api.core import Pod, PodStatus
-from seatrial.scheduler.api.wire import ObjectMeta, ResourceList, Wire
+from seatrial.scheduler.api.wire import MAX_INT32, ObjectMeta, ResourceList, Wire
 
 PODGROUPS_PATH = "/apis/scheduling.sigs.k8s.io/v1alpha1/podgroups"
 
@@ -94,16 +94,13 @@ def gang_name(pod: Pod) -> str:
     return metadata.annotations.get(GANG_NAME, "") if metadata.annotations else ""
 
 
-_MAX_COUNT = 2**31 - 1  # the fields and annotations are read into an int32 by Koordinator
-
-
 def _count(text: str) -> int | None:
     """A number of members or a rank; None if the text is none."""
-    return number if re.fullmatch(r"\d{1,19}", text, re.ASCII) and (number := int(text)) <= _MAX_COUNT else None
+    return number if re.fullmatch(r"\d{1,19}", text, re.ASCII) and (number := int(text)) <= MAX_INT32 else None
 
 
 def _expected(text: str) -> str:
-    return f"a whole number, at most {_MAX_COUNT}" if re.fullmatch(r"\d+", text, re.ASCII) else "a whole number"
+    return f"a whole number, at most {MAX_INT32}" if re.fullmatch(r"\d+", text, re.ASCII) else "a whole number"
 
 
 def gang_minimum(pod: Pod) -> tuple[int | None, str]:

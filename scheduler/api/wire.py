@@ -15,6 +15,8 @@ from seatrial.scheduler.api.quantity import Quantity
 ResourceList = dict[str, Quantity]
 T = TypeVar("T")
 
+MAX_INT32 = 2**31 - 1  # the largest number in a field that is an int32 in Go
+
 
 class Wire(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     """Base of every API type."""
@@ -184,7 +186,7 @@ def without_null_fields(value: Any) -> Any:
 def without_nulls(data: Encoded) -> bytes:
     """The JSON document without the fields and list items that are null, for objects that an API server has stored.
 
-    List items too, unlike in `without_null_fields`: nobody is left to be told of them, and the object has to be read.
+    List items too, unlike in `without_null_fields`: the API server has accepted the object, so it has to be read.
 
     Raises:
         msgspec.DecodeError: it is no JSON.

@@ -72,7 +72,7 @@ class ClassScores:
         return self._entry.node(row)
 
     def leave(self) -> None:
-        """Give the class's index in the matrix back. Whoever still has the object finds no feasible node in it."""
+        """Give the class's index in the matrix back. From then on the object has no feasible node."""
         if self._matrix is not None:
             self._matrix.leave(self._entry.index)
             self._matrix = None

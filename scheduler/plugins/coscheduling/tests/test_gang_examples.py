@@ -206,7 +206,7 @@ def test_e18_members_that_were_not_tried_get_the_reason_once() -> None:
     found.node("n0", cpu="4", unschedulable=True)
     found.node("n0", cpu="1")
     found.clock.advance(301)
-    assert found.run() == [], "another attempt with the same reason tells nobody again"
+    assert found.run() == [], "another attempt with the same reason is not reported again"
     assert found.gang("default/g").group.cycle > cycle
 
 
