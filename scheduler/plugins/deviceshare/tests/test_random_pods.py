@@ -61,6 +61,8 @@ REQUESTS: list[DeviceRequest] = [
     ask({RDMA: 30}),
     ask({RDMA: 2}, hint={"rdma": {"allocateStrategy": "RequestsAsCount", "vfSelector": {}}}),
     ask({GPU_CORE: 200, GPU_MEMORY_RATIO: 100}),
+    ask({GPU_MEMORY: 39 << 30}),  # 48.75 percent, which becomes 48
+    ask({GPU_MEMORY_RATIO: 52}),
 ]
 POLICIES = [Policy(Scorer()), Policy(Scorer("MostAllocated"))]
 
