@@ -27,7 +27,7 @@ from seatrial.scheduler.plugins.deviceshare.gpus import Policy
 from seatrial.scheduler.plugins.deviceshare.request import DeviceRequest
 from seatrial.scheduler.plugins.deviceshare.scoring import Scorer
 from seatrial.scheduler.plugins.deviceshare.shares import shares_of
-from seatrial.scheduler.plugins.deviceshare.states import Choice, DeviceState
+from seatrial.scheduler.plugins.deviceshare.states import Choice, DeviceState, StateCache
 from seatrial.scheduler.plugins.deviceshare.tests.machines import FUNCTIONS, JOINT, ask, card, paired, single, whole
 
 PARTITIONS = msgspec.json.encode(
@@ -61,8 +61,6 @@ REQUESTS: list[DeviceRequest] = [
     ask({RDMA: 30}),
     ask({RDMA: 2}, hint={"rdma": {"allocateStrategy": "RequestsAsCount", "vfSelector": {}}}),
     ask({GPU_CORE: 200, GPU_MEMORY_RATIO: 100}),
-    ask({GPU_MEMORY: 39 << 30}),  # 48.75 percent, which becomes 48
-    ask({GPU_MEMORY_RATIO: 52}),
 ]
 POLICIES = [Policy(Scorer()), Policy(Scorer("MostAllocated"))]
 
@@ -137,6 +135,27 @@ def check_exclusive(before: DeviceState, found: Choice, request: DeviceRequest) 
         assert before.frees[number], "unhealthy devices are not allocated"
         if share.type == "gpu" and gpu is not None and not gpu.shared:
             assert not before.used[number][list(before.template.totals[number]).index(GPU_MEMORY_RATIO)]
+
+
+memory = st.tuples(st.just(GPU_MEMORY), st.integers(1, 80 << 30)) | st.tuples(
+    st.just(GPU_MEMORY_RATIO), st.integers(1, 100)
+)
+
+
+@given(requests=st.lists(memory, max_size=12))
+def test_one_card_is_full_of_bytes_and_percent_but_not_too_full(requests: list[tuple[str, int]]) -> None:
+    """Requests in bytes and percent in any order, and a last one for each percent that is free by both measures."""
+    states = StateCache()
+    template, _ = states.template([card(0)])
+    there = states.untouched(template)
+    for name, amount in requests:
+        found = allocate(there, ask({name: amount}), POLICIES[0])
+        there = found.after if isinstance(found, Choice) else there
+        check_limits(there)
+    free = there.frees[0]
+    for percent in range(1, 101):
+        fits = percent <= free[GPU_MEMORY_RATIO] and percent * (80 << 30) // 100 <= free[GPU_MEMORY]
+        assert verdict(there, ask({GPU_MEMORY_RATIO: percent}), POLICIES[0]).ok is fits, percent
 
 
 def test_a_changed_device_object_keeps_the_allocations() -> None:
