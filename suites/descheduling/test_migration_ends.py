@@ -8,6 +8,7 @@ from seatrial.fixtures.promises import reservation_of
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import disruption_budget, node, pod, priority_class, reservation
+from seatrial.scheduler.api.reservation import RESERVATIONS_PATH
 from seatrial.suites.descheduling.test_migration import job_reservation
 from seatrial.suites.descheduling.workloads import (
     cordon,
@@ -74,6 +75,82 @@ def test_a_job_fails_when_its_reservation_expires(
     assert refused is not None
     assert (refused.status, refused.reason) == ("False", "FailedEvict")
     assert not cluster.pod(name).deleting
+
+
+@pytest.mark.feature("MIG-1.reservation-first")
+@pytest.mark.case("MG-065", severity="blocker")
+def test_a_pod_stays_when_another_pod_takes_its_place(
+    cluster: Trial, expect: Expect, start_descheduler: StartDescheduler
+) -> None:
+    """A budget holds the eviction back. Meanwhile another pod takes the reservation, which is for one pod, and then the
+    budget allows the eviction: the job fails, and the pod stays."""
+    with_nodes(cluster, "n1", "n2")
+    name = spread_victim(cluster, "web", 3)
+    cluster.apply(disruption_budget("keep", {"app": "web"}, min_available=3))
+    cordon(cluster, "n1")
+    cluster.reserve(reservation("beside").like(pod("x").request(cpu=1)).for_labels(group="a"))
+    assert expect.available("beside").status.node_name == "n2"
+    start_descheduler({})
+    migrate(cluster, "move", name, ttl="10m", reservationOptions={"reservationRef": {"name": "beside"}})
+
+    def refused() -> bool:
+        found = job(cluster, "move").status.condition("Eviction")
+        return found is not None and found.reason == "FailedEvict"
+
+    assert cluster.reaches(refused, within=30), job(cluster, "move").status
+    cluster.submit(pod("other").request(cpu=1).label("group", "a").into_reservation(name="beside"))
+    assert reservation_of(expect.running("other")) == "beside"
+    expect.reservation("beside", lambda found: found.status.phase == "Succeeded", "to be used up", within=30)
+
+    path = f"/apis/policy/v1/namespaces/{cluster.name}/poddisruptionbudgets/keep"
+    assert cluster.call("PATCH", path, {"spec": {"minAvailable": 2}}).ok
+
+    done = ended(cluster, "move")
+    assert (done.status.phase, done.status.reason, done.status.message) == (
+        "Failed", "ForbiddenMigratePod", "Reservation is already bound by another Pod",
+    )  # fmt: skip
+    found = cluster.find(name)
+    assert found is not None, "expected the pod to stay: its place is taken"
+    assert not found.deleting
+
+
+@pytest.mark.feature("MIG-1.phases")
+@pytest.mark.case("MG-066", severity="critical")
+def test_a_job_fails_when_its_reservation_is_deleted(
+    cluster: Trial, expect: Expect, start_descheduler: StartDescheduler
+) -> None:
+    """A budget holds the eviction back, and somebody deletes the reservation: the job fails, and the pod stays."""
+    with_nodes(cluster, "n1", "n2")
+    name = spread_victim(cluster, "web", 3)
+    cluster.apply(disruption_budget("keep", {"app": "web"}, min_available=3))
+    start_descheduler({})
+    migrate(cluster, "move", name, ttl="10m")
+    held = expect.available(job_reservation(cluster, "move"), within=40).metadata.name
+
+    assert cluster.call("DELETE", f"{RESERVATIONS_PATH}/{held}").ok
+
+    done = ended(cluster, "move")
+    assert (done.status.phase, done.status.reason, done.status.message) == (
+        "Failed", "MissingReservation", f'Abort job caused by missing Reservation "{held}"',
+    )  # fmt: skip
+    assert not cluster.pod(name).deleting
+
+
+@pytest.mark.feature("MIG-1.reservation-first")
+@pytest.mark.case("MG-067", severity="critical")
+def test_the_place_is_on_another_node_than_the_pod(cluster: Trial, start_descheduler: StartDescheduler) -> None:
+    """The pod's own node has the most room, and would be preferred: the place is on the other node, where there is
+    little left."""
+    with_nodes(cluster, "n1", "n2")
+    cluster.submit(pod("there").request(cpu=14, memory="60Gi").node_name("n2"))
+    name = spread_victim(cluster, "web", 3)
+    assert cluster.pod(name).spec.node_name == "n1"
+    start_descheduler({})
+
+    migrate(cluster, "move", name)
+
+    done = ended(cluster, "move")
+    assert (done.status.phase, done.status.node_name) == ("Succeeded", "n2")
 
 
 @pytest.mark.feature("MIG-1.preemption")

@@ -220,6 +220,33 @@ def test_a_pod_decides_how_it_is_evicted(cluster: Trial, start_descheduler: Star
     assert not cluster.pod(name).deleting
 
 
+@pytest.mark.feature("MIG-1.evict-directly")
+@pytest.mark.case("MG-068", severity="normal")
+@pytest.mark.parametrize(("by", "goes"), [("pod", True), ("job", True), ("nothing", False)])
+def test_a_deletion_asks_no_budget(
+    cluster: Trial, expect: Expect, start_descheduler: StartDescheduler, by: str, *, goes: bool
+) -> None:
+    """A budget refuses evictions. With the policy Delete in the label of the pod or of the job the pod is deleted all
+    the same, and without it it stays, by the policy of the configuration."""
+    with_nodes(cluster, "n1", "n2")
+    like = pod("x").request(cpu=1)
+    deployment(cluster, "web", 3, like=like.label(EVICT_POLICY, "Delete") if by == "pod" else like)
+    name = wait_running(cluster, "web", 3)[0].metadata.name
+    cluster.apply(disruption_budget("keep", {"app": "web"}, min_available=3))
+    start_descheduler({}, migration={"evictionPolicy": "Eviction"})
+
+    labels = {EVICT_POLICY: "Delete"} if by == "job" else {}
+    migrate(cluster, "move", name, mode="EvictDirectly", labels=labels)
+
+    if goes:
+        assert ended(cluster, "move").status.phase == "Succeeded"
+        assert cluster.find(name) is None
+    else:
+        assert cluster.reaches(lambda: job(cluster, "move").status.condition("Eviction") is not None, within=30)
+        expect.stable(seconds=5)
+        assert job(cluster, "move").open
+
+
 @pytest.mark.feature("MIG-1.phases")
 @pytest.mark.case("MG-050", severity="normal")
 @pytest.mark.long(480)

@@ -8,8 +8,19 @@ from seatrial.fixtures.descheduler import StartDescheduler
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.harness.clusters.simulated import expect as accepted
-from seatrial.suites.descheduling.test_rounds import LOAD, MINUTES, SOON, TWO_AT_ONCE, hot_node, on, reports
-from seatrial.suites.descheduling.workloads import REPORT, jobs, running, use
+from seatrial.scheduler.api.builders import pod
+from seatrial.suites.descheduling.test_rounds import LOAD, MINUTES, PER_POD, SOON, TWO_AT_ONCE, hot_node, on, reports
+from seatrial.suites.descheduling.workloads import (
+    REPORT,
+    cordon,
+    deployment,
+    jobs,
+    running,
+    use,
+    wait_running,
+    with_nodes,
+)
+from seatrial.suites.loadaware.reports import node_use
 
 pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
 
@@ -111,3 +122,50 @@ def test_a_pool_of_nodes_has_thresholds_of_its_own(cluster: Trial, start_desched
     )
 
     assert settles_at(cluster, 4), on(cluster, "web", "n1")
+
+
+@pytest.mark.feature("DES-3.prod-thresholds")
+@pytest.mark.case("DC-111", severity="critical")
+@pytest.mark.long(200)
+def test_prod_pods_go_where_prod_pods_use_little(cluster: Trial, start_descheduler: StartDescheduler) -> None:
+    """Prod pods use 50 % of n1, 40 % is their limit. The only other node is cold, but prod pods use 25 % of it and 20
+    is the low threshold: nothing moves. When they use 13 %, one pod does."""
+    with_nodes(cluster, "n1", "n2", reports=True)
+    prod = {"koordinator.sh/priority-class": "koord-prod"}
+    for app, name, other, count in (("there", "n2", "n1", 2), ("web", "n1", "n2", 4)):
+        cordon(cluster, other)
+        like = pod("x").request(cpu=1, memory="1Gi")
+        for key, value in prod.items():
+            like.label(key, value)
+        deployment(cluster, app, count, like=like, uses=PER_POD)
+        assert {found.spec.node_name for found in wait_running(cluster, app, count)} == {name}
+        cordon(cluster, other, on=False)
+    reports(cluster, "n1", "n2")
+
+    thresholds = {"lowThresholds": {"cpu": 60}, "highThresholds": {"cpu": 95},
+                  "prodLowThresholds": {"cpu": 20}, "prodHighThresholds": {"cpu": 40}}  # fmt: skip
+    start_descheduler({"LowNodeLoad": {**thresholds, "anomalyCondition": SOON}}, migration=TWO_AT_ONCE)
+
+    assert not cluster.cluster.wait(lambda: bool(jobs(cluster)), within=30), jobs(cluster)
+    for found in running(cluster, "there"):
+        use(cluster, found, cpu="1", memory="1Gi")
+    assert cluster.reaches(lambda: bool(jobs(cluster)), within=REPORT + MINUTES), cluster.timeline()
+    cluster.cluster.wait(lambda: False, within=MINUTES)
+    assert (len(on(cluster, "web", "n1")), len(on(cluster, "web", "n2"))) == (3, 1)
+
+
+@pytest.mark.feature("DES-3.cools")
+@pytest.mark.case("DC-112", severity="critical")
+@pytest.mark.long(200)
+def test_what_runs_outside_of_pods_heats_a_node(cluster: Trial, start_descheduler: StartDescheduler) -> None:
+    """Pods use 50 % of n1, 60 % is the limit, and nothing moves. Programs of the system use 19 % besides: one pod of
+    two cores leaves, with which the node is within its limit."""
+    hot_node(cluster, pods=4)
+    start_descheduler({"LowNodeLoad": LOAD}, migration=TWO_AT_ONCE)
+    assert not cluster.cluster.wait(lambda: bool(jobs(cluster)), within=30), jobs(cluster)
+
+    node_use(cluster, "n1", cpu="3", memory="1Gi")
+
+    assert cluster.reaches(lambda: bool(jobs(cluster)), within=2 * REPORT + MINUTES), cluster.timeline()
+    cluster.cluster.wait(lambda: False, within=MINUTES)
+    assert (len(on(cluster, "web", "n1")), len(jobs(cluster))) == (3, 1)

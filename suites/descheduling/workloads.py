@@ -118,18 +118,31 @@ def cordon(cluster: Trial, name: str, *, on: bool = True) -> None:
 
 def use(cluster: Trial, pod: Pod, **amounts: str) -> None:
     """Change what a running pod uses."""
-    patch = {"metadata": {"annotations": {RESOURCES_ANNOTATION: orjson.dumps(amounts).decode()}}}
+    annotate(cluster, pod, **{RESOURCES_ANNOTATION: orjson.dumps(amounts).decode()})
+
+
+def annotate(cluster: Trial, pod: Pod, **annotations: str) -> None:
+    """Set annotations of a running pod."""
     path = f"/api/v1/namespaces/{pod.metadata.namespace}/pods/{pod.metadata.name}"
-    accepted(cluster.call("PATCH", path, patch), f"change the usage of {pod.metadata.name}")
+    patch = {"metadata": {"annotations": annotations}}
+    accepted(cluster.call("PATCH", path, patch), f"annotate {pod.metadata.name}")
 
 
-def migrate(cluster: Trial, name: str, pod: str, *, annotations: dict[str, str] | None = None, **spec: Any) -> None:
+def migrate(
+    cluster: Trial,
+    name: str,
+    pod: str,
+    *,
+    annotations: dict[str, str] | None = None,
+    labels: dict[str, str] | None = None,
+    **spec: Any,
+) -> None:
     """A PodMigrationJob for a pod of the trial."""
     reference = {"namespace": cluster.name, "name": pod}
     cluster.apply({
         "apiVersion": "scheduling.koordinator.sh/v1alpha1",
         "kind": "PodMigrationJob",
-        "metadata": {"name": name, "annotations": annotations or {}},
+        "metadata": {"name": name, "annotations": annotations or {}, "labels": labels or {}},
         "spec": {"podRef": reference, "ttl": "5m", "mode": "ReservationFirst", **spec},
     })  # fmt: skip
 

@@ -172,10 +172,18 @@ class Steps:
         placed = job.status.condition(PLACED)
         if placed is None or placed.status != "True":
             return self._place(job, reservation, stamp)
+        if reservation.status.phase == RESERVATION_SUCCEEDED and self._not_evicted(job):
+            return self._bound_by_another(job)
         step = self._evict(job, stamp)
         if step is not None:
             return step
         return self._bind(job, reservation, stamp)
+
+    def _not_evicted(self, job: PodMigrationJob) -> bool:
+        """Whether no eviction of the pod can have been accepted. With the reason `Evicting` one may have been, though
+        the pod's deletion is not seen yet."""
+        condition = job.status.condition(EVICTED)
+        return (condition is None or condition.reason == "FailedEvict") and self._pod(job) is not None
 
     def _failed_reservation(self, job: PodMigrationJob, reservation: Reservation) -> Step | None:
         if reservation.expired:
@@ -249,7 +257,7 @@ class Steps:
         new = self._bound_pod(job, reservation)
         if new is None:
             if reservation.status.phase == RESERVATION_SUCCEEDED:
-                return self._fail(job, FORBIDDEN, "Reservation is already bound by another Pod")
+                return self._bound_by_another(job)
             if job.status.condition(BOUND) is not None:
                 return Step(again=POLL)
             why = "Waiting for Pod bind Reservation"
@@ -300,6 +308,9 @@ class Steps:
             ),
             events=(Event(NORMAL, COMPLETE, message),),
         )
+
+    def _bound_by_another(self, job: PodMigrationJob) -> Step:
+        return self._fail(job, FORBIDDEN, "Reservation is already bound by another Pod")
 
     def _fail(self, job: PodMigrationJob, reason: str, message: str) -> Step:
         return failed(self.state, job, reason, message)

@@ -1,0 +1,124 @@
+"""Which migration jobs of many go first, and which go beyond the limits."""
+
+import pytest
+
+from seatrial.fixtures.descheduler import StartDescheduler
+from seatrial.fixtures.trial import TRIAL_LABEL, Trial
+from seatrial.harness.clusters.protocol import Capability
+from seatrial.scheduler.api.builders import disruption_budget, pod
+from seatrial.scheduler.api.core import Pod
+from seatrial.scheduler.api.migration import EVICT_ANNOTATION, EVICTION_COST
+from seatrial.suites.descheduling.workloads import (
+    OFF,
+    annotate,
+    deployment,
+    job,
+    jobs,
+    migrate,
+    wait_running,
+    with_nodes,
+)
+
+pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
+
+TWO = {
+    "maxMigratingGlobally": 2, "maxMigratingPerNode": 10, "maxMigratingPerWorkload": 3, "maxUnavailablePerWorkload": 3,
+    "skipCheckExpectedReplicas": True, "objectLimiters": OFF,
+}  # fmt: skip
+
+
+def batch_job(cluster: Trial, name: str, count: int) -> list[Pod]:
+    """The running pods of a Job."""
+    built = pod("x").request(cpu=1).select({TRIAL_LABEL: cluster.name}).manifest
+    template = {"metadata": {"labels": {"app": name}}, "spec": {**built["spec"], "restartPolicy": "Never"}}
+    cluster.apply({
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name},
+        "spec": {"completions": count, "parallelism": count, "template": template},
+    })  # fmt: skip
+    return wait_running(cluster, name, count)
+
+
+def held(cluster: Trial) -> None:
+    """No pod of these cases is evicted, so that a job that runs stays Running."""
+    for app, count in (("training", 3), ("web", 2)):
+        cluster.apply(disruption_budget(f"keep-{app}", {"app": app}, min_available=count))
+
+
+def going(cluster: Trial) -> set[str]:
+    """The names of the jobs that were let through."""
+    return {found.name for found in jobs(cluster) if found.running}
+
+
+def let_through(cluster: Trial, count: int) -> set[str]:
+    """The jobs that run, once there are this many and no more came."""
+    assert cluster.reaches(lambda: len(going(cluster)) >= count, within=60), [found.status for found in jobs(cluster)]
+    cluster.cluster.wait(lambda: False, within=5)
+    return going(cluster)
+
+
+@pytest.mark.feature("MIG-2.sort")
+@pytest.mark.case("MG-070", severity="critical")
+def test_migrations_of_one_job_are_next_to_each_other(cluster: Trial, start_descheduler: StartDescheduler) -> None:
+    """By their pods' eviction costs the order is a pod of a Job, one of a Deployment, and another one of the Job. Two
+    may migrate: they are those of the Job."""
+    with_nodes(cluster, "n1", "n2")
+    first, last, *_ = batch_job(cluster, "training", 3)
+    deployment(cluster, "web", 2, like=pod("x").request(cpu=1))
+    between = wait_running(cluster, "web", 2)[0]
+    held(cluster)
+    for name, found, cost in (("first", first, "1"), ("between", between, "2"), ("last", last, "3")):
+        annotate(cluster, found, **{EVICTION_COST: cost})
+        migrate(cluster, name, found.metadata.name, mode="EvictDirectly", ttl="10m")
+
+    start_descheduler({}, migration=TWO)
+
+    assert let_through(cluster, 2) == {"first", "last"}
+
+
+@pytest.mark.feature("MIG-2.sort")
+@pytest.mark.case("MG-071", severity="critical")
+def test_a_job_that_migrates_already_goes_on(cluster: Trial, start_descheduler: StartDescheduler) -> None:
+    """A pod of a Job migrates. Of two more pods, that of a Deployment has the lower cost, and one more may migrate: it
+    is the other pod of the Job."""
+    with_nodes(cluster, "n1", "n2")
+    first, second, *_ = batch_job(cluster, "training", 3)
+    deployment(cluster, "web", 2, like=pod("x").request(cpu=1))
+    cheap = wait_running(cluster, "web", 2)[0]
+    held(cluster)
+    for found, cost in ((cheap, "1"), (second, "2")):
+        annotate(cluster, found, **{EVICTION_COST: cost})
+    # Both jobs come within one interval of the arbitration: it has just let the first one through.
+    start_descheduler({}, migration={**TWO, "arbitrationArgs": {"enabled": True, "interval": "15s"}})
+    migrate(cluster, "first", first.metadata.name, mode="EvictDirectly", ttl="10m")
+    assert cluster.reaches(lambda: job(cluster, "first").running, within=60), job(cluster, "first").status
+
+    migrate(cluster, "cheap", cheap.metadata.name, mode="EvictDirectly", ttl="10m")
+    migrate(cluster, "second", second.metadata.name, mode="EvictDirectly", ttl="10m")
+
+    assert let_through(cluster, 2) == {"first", "second"}
+
+
+@pytest.mark.feature("MIG-2.filter")
+@pytest.mark.case("MG-072", severity="critical")
+@pytest.mark.parametrize("on", ["pod", "job"])
+def test_the_evict_annotation_lifts_the_limits(cluster: Trial, start_descheduler: StartDescheduler, on: str) -> None:
+    """One pod may migrate, and one does. Of two more jobs one has the annotation, or its pod has: it runs at once, and
+    the other one waits."""
+    with_nodes(cluster, "n1", "n2")
+    first, asked, waits = batch_job(cluster, "training", 3)
+    held(cluster)
+    start_descheduler({}, migration={**TWO, "maxMigratingGlobally": 1})
+    migrate(cluster, "first", first.metadata.name, mode="EvictDirectly", ttl="10m")
+    assert cluster.reaches(lambda: job(cluster, "first").running, within=60), job(cluster, "first").status
+
+    said = {EVICT_ANNOTATION: "true"}
+    if on == "pod":
+        annotate(cluster, asked, **said)
+    migrate(cluster, "waits", waits.metadata.name, mode="EvictDirectly", ttl="10m")
+    migrate(
+        cluster, "asked", asked.metadata.name, mode="EvictDirectly", ttl="10m", annotations=said if on == "job" else {}
+    )
+
+    assert let_through(cluster, 2) == {"first", "asked"}
