@@ -206,12 +206,12 @@ def test_strategies_for_single_pods_come_before_those_for_balance(
     cluster: Trial, start_descheduler: StartDescheduler
 ) -> None:
     """A round may evict one pod. RemoveDuplicates, which the profile names first, would take one of `web`, and
-    RemovePodsViolatingNodeTaints one of `tainted`: that one goes."""
+    RemovePodsViolatingNodeTaints the pod of `tainted`: that one goes."""
     with_nodes(cluster, "n1", "n2", "n3")
     cordon(cluster, "n1")
     cordon(cluster, "n3")
-    deployment(cluster, "tainted", 2, like=pod("x").request(cpu=1))
-    wait_running(cluster, "tainted", 2)
+    deployment(cluster, "tainted", 1, like=pod("x").request(cpu=1))
+    wait_running(cluster, "tainted", 1)
     cordon(cluster, "n2")
     cordon(cluster, "n1", on=False)
     deployment(cluster, "web", 4, like=pod("x").request(cpu=1))
