@@ -107,8 +107,9 @@ def test_the_evict_annotation_lifts_the_limits(cluster: Trial, start_descheduler
     """One pod may migrate, and one does. Of two more jobs one has the annotation, or its pod has: it runs at once, and
     the other one waits."""
     with_nodes(cluster, "n1", "n2")
-    first, asked, waits = batch_job(cluster, "training", 3)
-    held(cluster)
+    deployment(cluster, "web", 4, like=pod("x").request(cpu=1))
+    first, asked, waits, _ = wait_running(cluster, "web", 4)
+    cluster.apply(disruption_budget("keep", {"app": "web"}, min_available=4))
     start_descheduler({}, migration={**TWO, "maxMigratingGlobally": 1})
     migrate(cluster, "first", first.metadata.name, mode="EvictDirectly", ttl="10m")
     assert cluster.reaches(lambda: job(cluster, "first").running, within=60), job(cluster, "first").status
