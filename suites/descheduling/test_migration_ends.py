@@ -11,6 +11,7 @@ from seatrial.scheduler.api.builders import disruption_budget, node, pod, priori
 from seatrial.scheduler.api.reservation import RESERVATIONS_PATH
 from seatrial.suites.descheduling.test_migration import job_reservation
 from seatrial.suites.descheduling.workloads import (
+    OFF,
     cordon,
     deployment,
     ended,
@@ -112,6 +113,39 @@ def test_a_pod_stays_when_another_pod_takes_its_place(
     found = cluster.find(name)
     assert found is not None, "expected the pod to stay: its place is taken"
     assert not found.deleting
+
+
+@pytest.mark.feature("MIG-1.reservation-first")
+@pytest.mark.case("MG-073", severity="critical")
+def test_jobs_of_one_workload_may_exchange_their_places(
+    cluster: Trial, expect: Expect, start_descheduler: StartDescheduler
+) -> None:
+    """A budget holds the eviction of one pod back. The job for another pod of the workload goes on, and its new pod is
+    in the older reservation, that of the first job. When the budget is gone, the first pod moves into the other one."""
+    with_nodes(cluster, "n1", "n2")
+    spread_victim(cluster, "web", 4)
+    first, second, *_ = wait_running(cluster, "web", 4)
+    path = f"/api/v1/namespaces/{cluster.name}/pods/{first.metadata.name}"
+    assert cluster.call("PATCH", path, {"metadata": {"labels": {"held": "yes"}}}).ok
+    cluster.apply(disruption_budget("keep", {"held": "yes"}, min_available=1))
+    start_descheduler({}, migration={
+        "maxMigratingPerWorkload": 2, "maxUnavailablePerWorkload": 2, "objectLimiters": OFF,
+    })  # fmt: skip
+    migrate(cluster, "first", first.metadata.name, ttl="10m")
+    expect.available(job_reservation(cluster, "first"), within=40)
+    migrate(cluster, "second", second.metadata.name, ttl="10m")
+    expect.reservation(
+        job(cluster, "first").reservation_name, lambda found: found.status.phase == "Succeeded", "to be used up"
+    )
+    cluster.cluster.wait(lambda: False, within=8)
+    assert job(cluster, "first").open, job(cluster, "first").status
+
+    assert cluster.call("DELETE", f"/apis/policy/v1/namespaces/{cluster.name}/poddisruptionbudgets/keep").ok
+
+    done = [ended(cluster, name).status for name in ("first", "second")]
+    assert [(status.phase, status.node_name) for status in done] == [("Succeeded", "n2")] * 2
+    assert len({status.pod_ref.name for status in done if status.pod_ref is not None}) == 2
+    assert cluster.find(first.metadata.name) is None
 
 
 @pytest.mark.feature("MIG-1.phases")

@@ -43,7 +43,8 @@ def test_evictions_are_counted_and_told(cluster: Trial, start_descheduler: Start
 
     descheduler = start_descheduler({STRATEGY: {}}, migration=ALL_AT_ONCE)
 
-    assert cluster.reaches(lambda: {found.status.phase for found in jobs(cluster)} == {"Succeeded"}, within=90)
+    ended = cluster.reaches(lambda: {found.status.phase for found in jobs(cluster)} == {"Succeeded"}, within=90)
+    assert ended, [(found.spec.pod_ref.name, found.status) for found in jobs(cluster)]
     assert len(jobs(cluster)) == 3
     assert evictions(descheduler) == {(STRATEGY, cluster.name, "n1"): 3}
 

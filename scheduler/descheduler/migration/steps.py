@@ -172,7 +172,8 @@ class Steps:
         placed = job.status.condition(PLACED)
         if placed is None or placed.status != "True":
             return self._place(job, reservation, stamp)
-        if reservation.status.phase == RESERVATION_SUCCEEDED and self._not_evicted(job):
+        taken = reservation.status.phase == RESERVATION_SUCCEEDED and self._not_evicted(job)
+        if taken and not self._exchanged(job, reservation):
             return self._bound_by_another(job)
         step = self._evict(job, stamp)
         if step is not None:
@@ -184,6 +185,24 @@ class Steps:
         the pod's deletion is not seen yet."""
         condition = job.status.condition(EVICTED)
         return (condition is None or condition.reason == "FailedEvict") and self._pod(job) is not None
+
+    def _exchanged(self, job: PodMigrationJob, reservation: Reservation) -> bool:
+        """Whether the place of another job is free for the pod: of jobs of one controller, the new pod of one may be in
+        the reservation of another, and leaves its own."""
+        pod = self._pod(job)
+        for other in self.state.open_jobs():
+            place = self.state.reservations.get(other.reservation_name) if other.reservation_name else None
+            if (
+                other.name != job.name
+                and other.status.condition(EVICTED) is not None
+                and self._pod(other) is None
+                and place is not None
+                and place.available
+                and place.spec.owners == reservation.spec.owners
+                and (pod is None or place.status.node_name != pod.spec.node_name)
+            ):
+                return True
+        return False
 
     def _failed_reservation(self, job: PodMigrationJob, reservation: Reservation) -> Step | None:
         if reservation.expired:
