@@ -191,11 +191,12 @@ class Steps:
         the reservation of another, and leaves its own."""
         pod = self._pod(job)
         for other in self.state.open_jobs():
+            old = self._pod(other)
             place = self.state.reservations.get(other.reservation_name) if other.reservation_name else None
             if (
                 other.name != job.name
                 and other.status.condition(EVICTED) is not None
-                and self._pod(other) is None
+                and (old is None or old.deleting)
                 and place is not None
                 and place.available
                 and place.spec.owners == reservation.spec.owners
