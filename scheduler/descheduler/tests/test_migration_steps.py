@@ -14,7 +14,7 @@ from seatrial.scheduler.descheduler.tests.cluster import pod
 
 
 def job(name: str, eviction: str) -> PodMigrationJob:
-    """The job for the pod of this name, with a place on n2; `eviction`: the reason of the condition, if there is one."""
+    """The job for the pod of this name, with a place on n2; `eviction`: reason of the condition, "" without one."""
     met = [{"type": kind, "status": "True"} for kind in ("ReservationCreated", "ReservationScheduled")]
     if eviction:
         met.append({"type": "Eviction", "status": "False", "reason": eviction})
@@ -71,6 +71,7 @@ def test_a_place_in_exchange_is_a_place(found: dict[str, Any], left: str, *, evi
     state.set_job(job("other", "Evicting"))
     state.set_reservation(place("other", **{"phase": "Available", **found}))
     if left != "gone":
-        state.set_pod(pod("other", "n1", **({"deletionTimestamp": rfc3339(SIM_EPOCH)} if left == "deleting" else {})))
+        fields: dict[str, Any] = {"deletionTimestamp": rfc3339(SIM_EPOCH)} if left == "deleting" else {}
+        state.set_pod(pod("other", "n1", **fields))
 
     assert isinstance(step_of(state, "").action, EvictPod) == evicts
