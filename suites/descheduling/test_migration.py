@@ -106,11 +106,23 @@ def test_the_steps_are_recorded(cluster: Trial, start_descheduler: StartDeschedu
     # Events follow the status, over several connections: the API server may store two in another order.
     cluster.cluster.wait(lambda: len(reasons()) >= len(steps), within=10)
     assert sorted(reasons()) == sorted(steps)
+    assert done.status.pod_ref is not None
+    held, new = done.reservation_name, done.status.pod_ref.name
+    notes = {event.reason: event.message for event in cluster.events("recorded", namespace="default")}
+    told = {
+        "ReservationCreated": f'Successfully create Reservation "{held}"',
+        "ReservationScheduled": f'Assigned Reservation "{held}" to node "n2"',
+        "EvictComplete": f'Pod "{cluster.name}/{name}" has been evicted',
+        "Complete": f'Bind Pod "{cluster.name}/{new}" in Reservation "{held}"',
+    }
+    assert {reason: notes[reason] for reason in told} == told
+    assert f'Pod "{cluster.name}/{name}"' in notes["Evicting"]
     columns, cells = table(cluster, "recorded")
-    assert columns[:2] == ["Name", "Phase"]
-    assert "Reservation" in columns
+    assert columns == ["Name", "Phase", "Status", "Age", "Node", "Reservation", "PodNamespace", "Pod", "NewPod", "TTL"]
     shown = dict(zip(columns, cells, strict=True))
     assert (shown["Phase"], shown["Status"], shown["Node"], shown["Pod"]) == ("Succeeded", "Complete", "n2", name)
+    assert (shown["Reservation"], shown["PodNamespace"], shown["NewPod"]) == (held, cluster.name, new)
+    assert go_duration(shown["TTL"]) == 300
 
 
 @pytest.mark.feature("MIG-1.evict-directly")

@@ -1,6 +1,7 @@
-"""Scores by other usage than the mean of all pods: by peaks, and for prod pods by the usage of prod pods.
+"""Scores by other usage than the mean of all pods, or by none.
 
-The profile scores by the 95th percentile over five minutes, and prod pods by the usage of prod pods.
+The profile PEAK scores by the 95th percentile over five minutes, and prod pods by the usage of prod pods; in MEAN an
+old report decides in Filter.
 """
 
 import pytest
@@ -10,12 +11,13 @@ from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import pod
 from seatrial.scheduler.api.numa import PRIORITY_CLASS_LABEL
-from seatrial.suites.loadaware.machines import BATCH, PEAK, PROD, machines, small
+from seatrial.suites.loadaware.machines import BATCH, MEAN, OVER, PEAK, PROD, machines, small
 from seatrial.suites.loadaware.reports import COVERED, report, settle
 
-pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER), pytest.mark.profile(PEAK)]
+pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
 
 
+@pytest.mark.profile(PEAK)
 @pytest.mark.feature("SCORE-3.score")
 @pytest.mark.case("LA-060", severity="normal")
 def test_the_node_with_lower_peaks_is_preferred(cluster: Trial, expect: Expect) -> None:
@@ -34,6 +36,7 @@ def test_the_node_with_lower_peaks_is_preferred(cluster: Trial, expect: Expect) 
     assert expect.bound("b").spec.node_name == "n1"
 
 
+@pytest.mark.profile(PEAK)
 @pytest.mark.feature("SCORE-3.score")
 @pytest.mark.case("LA-061", severity="normal")
 @pytest.mark.long(seconds=70)
@@ -54,3 +57,26 @@ def test_prod_pods_go_where_prod_pods_use_little(cluster: Trial, expect: Expect)
 
     assert expect.bound("prod").spec.node_name == "n2"
     assert expect.bound("batch").spec.node_name == "n1"
+
+
+@pytest.mark.profile(MEAN)
+@pytest.mark.feature("SCORE-3.filter", "SCORE-3.score")
+@pytest.mark.case("LA-062", severity="normal")
+def test_an_old_report_filters_and_does_not_score(cluster: Trial, expect: Expect) -> None:
+    """With filterExpiredNodeMetrics off, a node whose last report was hot takes no pod. One whose last report was idle
+    does, and a node with a new report is preferred to it, though half of that is used."""
+    machines(cluster, "hot")
+    report(cluster, "hot", "18", "1Gi", age=200)
+    settle(cluster)
+    cluster.submit(small("a", MEAN))
+    expect.pending("a", saying=OVER)
+
+    machines(cluster, "idle")
+    report(cluster, "idle", "0", "0", age=200)
+    assert expect.bound("a").spec.node_name == "idle"
+
+    machines(cluster, "used")
+    report(cluster, "used", "10", "32Gi")
+    settle(cluster)
+    cluster.submit(small("b", MEAN))
+    assert expect.bound("b").spec.node_name == "used"
