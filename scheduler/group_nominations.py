@@ -108,6 +108,15 @@ class GroupNominations:
         if not hold.members or groups.incompleteness(next(iter(hold.members.values())).pod):
             self._end(hold)
 
+    def rules_changed(self, key: str) -> None:
+        """The rules of a group changed, or it is gone. Room is given back if its members are no complete group any
+        more; otherwise it is kept, because another plan would evict other pods while the first victims terminate."""
+        groups = self._core.handle.groups
+        for hold in {id(hold): hold for hold in self._holds.values() if hold.key == key}.values():
+            pods = [info.pod for info in hold.members.values()]
+            if groups is None or any(groups.key_of(pod) != key or groups.incompleteness(pod) for pod in pods):
+                self._end(hold)
+
     def node_gone(self, name: str) -> None:
         """A node is gone: members that were nominated to it need another plan, and so do the others."""
         for hold in {id(hold): hold for hold in self._holds.values() if name in hold.nodes}.values():

@@ -114,6 +114,18 @@ class GroupEngine:
         attempt = groups.begin(entry.info.pod)
         if attempt is None:
             return self._core.schedule_alone(entry, runner)
+        decisions = self._attempt_or_hold(attempt, entry, runner)
+        if not self._core.queue.waiting.empty:
+            self._wake_alike()
+        return decisions
+
+    def _wake_alike(self) -> None:
+        """A change of a node wakes one waiting pod of each class, here a member of this group. Whatever came of the
+        attempt: if there is still room, it is the turn of the next pod of the class, which may be in another group."""
+        kinds = {(entry.info.pod.spec.scheduler_name, entry.info.shape.id) for entry in self._in_play.values()}
+        self._core.waker.wake_classes([key for key in self._core.queue.waiting.classes() if key[:2] in kinds])
+
+    def _attempt_or_hold(self, attempt: Attempt | Status, entry: Entry, runner: Runner) -> list[Decision]:
         if isinstance(attempt, Status):
             self._core.waker.hold(entry, attempt.wake_key, attempt)
             return [self._told(entry, attempt)]
@@ -429,6 +441,25 @@ class GroupEngine:
         self._handle.wake_requested = True
         self._in_play, self._attempt = {}, None
         return list(entries.values())
+
+    def apply_changed_rules(self) -> None:
+        """Members of groups whose rules changed give their places back and are tried anew.
+
+        Otherwise a member would hold its place for the rest of its waiting time, although the group needs it no more,
+        or is not the group any more that it would be bound with.
+        """
+        groups = self._handle.groups
+        assert groups is not None  # noqa: S101
+        changed, groups.changed_rules = groups.changed_rules, set()
+        for key in sorted(changed):
+            members = list(self._by_group.get(key, {}).values())
+            for placed in reversed(members):
+                self._release(placed)
+            for placed in members:
+                self._core.waker.requeue(placed.entry)
+                self._core.reports.changed(placed.entry.info.uid)
+            self.nominations.rules_changed(key)
+            self._handle.wake_requested |= bool(members)
 
     def drop_if_moved(self, pod: Pod) -> None:
         """A placed member that belongs to another group now, or to none, gives its place back."""

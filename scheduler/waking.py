@@ -106,6 +106,8 @@ class Waker:
 
     def _open_gates(self) -> None:
         """Ask the first held pod of each class again, for each gate that opened."""
+        if self._handle.groups is not None and self._handle.groups.changed_rules:
+            self._core.groups.apply_changed_rules()
         opened, self._handle.opened_gates = self._handle.opened_gates, set()
         if self._handle.regate_requested:
             self._handle.regate_requested = False
@@ -172,7 +174,7 @@ class Waker:
             self._placement_changes = self._cache.placement_changes
             if self._label_keys != len(self._cache.label_keys):
                 self._regroup()
-            self._wake_classes(self._queue.waiting.wide_classes())
+            self.wake_classes(self._queue.waiting.wide_classes())
             if self._core.groups.parked:
                 self._core.groups.parked.wake()
 
@@ -182,7 +184,7 @@ class Waker:
         if self._label_keys != len(self._cache.label_keys):
             self._regroup()
         self._placement_changes = self._cache.placement_changes
-        self._wake_classes(self._queue.waiting.classes())
+        self.wake_classes(self._queue.waiting.classes())
         if self._core.groups.parked:
             self._core.groups.parked.wake()
 
@@ -193,7 +195,8 @@ class Waker:
         for entry in [entry for key in wide for entry in self._queue.waiting.members(key)]:
             self._queue.wake(entry)
 
-    def _wake_classes(self, keys: Iterable[ClassKey]) -> None:
+    def wake_classes(self, keys: Iterable[ClassKey]) -> None:
+        """Wake the first pod of each of these groups for which a node is feasible."""
         for key in keys:
             info = self._queue.waiting.example(key).info
             try:

@@ -113,6 +113,10 @@ class Attempt(ABC):
 class PodGroups(ABC):
     """The groups of all pods."""
 
+    changed_rules: set[str]
+    """Wake keys of groups whose rules changed, or that are gone. Their members give places and nominated room back and
+    are tried by the present rules; the engine empties it when a gate opens."""
+
     @abstractmethod
     def set_pod(self, pod: Pod) -> None:
         """A pod was added or changed, in any phase. Called for every pod."""

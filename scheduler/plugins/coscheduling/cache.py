@@ -47,6 +47,7 @@ class GangCache(PodGroups):
         self.groups: dict[str, GangGroup] = {}
         self.objects: dict[str, PodGroup] = {}  # by namespace/name
         self.changed: set[str] = set()  # ids of gangs whose PodGroup status may be out of date
+        self.changed_rules: set[str] = set()
         self.ended: dict[str, dict[str, str]] = {}  # by gang id: phases of members that ended, by uid
         self.measures = GangMeasures()
         self.clock = handle.clock
@@ -154,7 +155,7 @@ class GangCache(PodGroups):
         mode, mode_note = gang_mode(annotations)
         policy, policy_note = gang_match_policy(annotations, self._args.match_policy)
         groups, groups_note = gang_groups(annotations, gang.id)
-        first = not gang.from_object
+        first, before = not gang.from_object, self._rules_of(gang)
         gang.from_object = True
         gang.minimum = max(found.spec.min_member, 0)
         gang.total, total_note = gang_total(annotations, gang.minimum)
@@ -168,6 +169,9 @@ class GangCache(PodGroups):
             self._join(gang, groups)  # once: a later change of the list does not move the gang (GANG-R8)
         gang.initialised = True
         self.changed.add(gang.id)
+        if before != self._rules_of(gang):
+            for key in {before[0], gang.group.key}:
+                self._rules_changed(key)
         self._open(gang)
 
     def remove_object(self, key: str) -> None:
@@ -180,6 +184,7 @@ class GangCache(PodGroups):
         children = list(gang.children.values())
         waiting = gang.waiting
         self._drop(gang)
+        self._rules_changed(gang.group.key)
         for pod in children:
             self._gang_of.pop(pod.metadata.uid, None)
         for pod in children:
@@ -188,6 +193,16 @@ class GangCache(PodGroups):
             if pod.metadata.uid in waiting:
                 again.pending.pop(pod.metadata.uid, None)
                 again.waiting[pod.metadata.uid] = None
+
+    @staticmethod
+    def _rules_of(gang: Gang) -> tuple[str, object]:
+        """The wake key of the gang's group, and by what its attempts place members."""
+        return gang.group.key, (gang.initialised, gang.minimum, gang.mode, gang.policy, gang.gather)
+
+    def _rules_changed(self, key: str) -> None:
+        """Members that have places by the rules of before may be enough now, or may hold none (GANG-R5, GANG-R9)."""
+        self.changed_rules.add(key)
+        self._handle.open_gate(key)
 
     def _new(self, namespace: str, name: str) -> Gang:
         gang_id = f"{namespace}/{name}"
