@@ -138,7 +138,7 @@ def test_members_beyond_the_minimum_are_bound_with_the_room_that_comes_for_the_o
 
 
 def test_gangs_that_wait_for_the_same_room_are_bound_one_after_another() -> None:
-    """The pods of three NonStrict gangs are alike, and wait. A node comes that has room for all, and no event follows."""
+    """The pods of three NonStrict gangs are alike. A node comes that has room for all, and no event follows."""
     rig = GangRig()
     rig.node("n", cpu="1", unschedulable=True)
     for name in "abc":
