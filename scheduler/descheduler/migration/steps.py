@@ -182,9 +182,9 @@ class Steps:
 
     def _not_evicted(self, job: PodMigrationJob) -> bool:
         """Whether no eviction of the pod can have been accepted. With the reason `Evicting` one may have been, though
-        the pod's deletion is not seen yet."""
-        condition = job.status.condition(EVICTED)
-        return (condition is None or condition.reason == "FailedEvict") and self._pod(job) is not None
+        the pod's deletion is not seen yet; `FailedEvict` stays until the pod is gone, so a pod that is going counts."""
+        condition, pod = job.status.condition(EVICTED), self._pod(job)
+        return (condition is None or condition.reason == "FailedEvict") and pod is not None and not pod.deleting
 
     def _exchanged(self, job: PodMigrationJob, reservation: Reservation) -> bool:
         """Whether the place of another job is free for the pod: of jobs of one controller, the new pod of one may be in

@@ -34,10 +34,13 @@ def place(name: str, phase: str, *, node: str = "n2", app: str = "web") -> Reser
     }, Reservation)  # fmt: skip
 
 
-def step_of(state: ClusterState, eviction: str) -> Step:
+GOING: dict[str, Any] = {"deletionTimestamp": rfc3339(SIM_EPOCH)}
+
+
+def step_of(state: ClusterState, eviction: str, *, going: bool = False) -> Step:
     """The next step of the job `old`, whose pod runs on n1 and whose reservation is used up."""
     own = job("old", eviction)
-    state.set_pod(pod("old", "n1"))
+    state.set_pod(pod("old", "n1", **(GOING if going else {})))
     state.set_job(own)
     state.set_reservation(place("old", "Succeeded"))
     return Steps(state, "ReservationFirst", arbitration=False).next(own, SIM_EPOCH, rfc3339(SIM_EPOCH))
@@ -52,6 +55,14 @@ def test_a_pod_is_not_evicted_for_a_place_that_is_taken(eviction: str, *, evicts
 
     assert isinstance(step.action, EvictPod) == evicts
     assert (step.status is not None and step.status.reason == "ForbiddenMigratePod") == (not evicts)
+
+
+def test_a_pod_that_is_going_has_lost_no_place() -> None:
+    """An eviction was refused at first and then accepted; the new pod is in a reservation while the old one ends."""
+    step = step_of(ClusterState(), "FailedEvict", going=True)
+
+    assert step.status is None
+    assert step.action is None
 
 
 @pytest.mark.parametrize(
@@ -71,7 +82,6 @@ def test_a_place_in_exchange_is_a_place(found: dict[str, Any], left: str, *, evi
     state.set_job(job("other", "Evicting"))
     state.set_reservation(place("other", **{"phase": "Available", **found}))
     if left != "gone":
-        fields: dict[str, Any] = {"deletionTimestamp": rfc3339(SIM_EPOCH)} if left == "deleting" else {}
-        state.set_pod(pod("other", "n1", **fields))
+        state.set_pod(pod("other", "n1", **(GOING if left == "deleting" else {})))
 
     assert isinstance(step_of(state, "").action, EvictPod) == evicts
