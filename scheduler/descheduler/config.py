@@ -214,7 +214,7 @@ def _expand(profile: ProfileConfig, name: str) -> Profile:
     for entry in profile.plugin_config:
         if entry.name in given:
             raise ConfigError(f"{where}: pluginConfig: {entry.name} is given twice")
-        if entry.name not in _known():
+        if entry.name not in PLUGINS and entry.name not in EVICTORS and entry.name not in installed():
             raise ConfigError(f"{where}: pluginConfig: no plugin {entry.name!r}; there are: {', '.join(_known())}")
         given[entry.name] = entry.args
     evictors = _names(profile.plugins.evict, (MIGRATION_CONTROLLER,))

@@ -7,7 +7,9 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 
 import orjson
@@ -15,6 +17,7 @@ import pytest
 import yaml
 
 from seatrial.harness.clusters.protocol import Capability, Cluster
+from seatrial.harness.lab.lab import open_lab
 
 WITHIN = 120.0  # seconds that a request waits in line
 TTL = 5
@@ -22,15 +25,18 @@ KEPT = [
     pytest.param("file", id="file"),
     pytest.param("lease", id="lease", marks=pytest.mark.needs(Capability.OWN_CLUSTER)),
 ]
-# Marks each of its cards with a file; fails if another job has marked one.
+# Marks each of its cards with a file until the file `go` exists; fails if another job has marked one.
 JOB = """
 import os, sys, time
 from pathlib import Path
+folder = Path(sys.argv[1])
 cards = [f"{os.environ['SEATRIAL_LAB_MACHINE']}-{card}" for card in os.environ["SEATRIAL_LAB_CARDS"].split(",")]
-marks = [Path(sys.argv[1]) / card for card in cards]
+marks = [folder / card for card in cards]
 for mark in marks:
     os.close(os.open(mark, os.O_CREAT | os.O_EXCL))
-time.sleep(2)  # longer than the jobs start one after another
+while not (folder / "go").exists():
+    time.sleep(0.05)
+time.sleep(float(sys.argv[2]))
 for mark in marks:
     mark.unlink()
 print("held", os.environ["SEATRIAL_LAB_TOKEN"], *cards, flush=True)
@@ -82,13 +88,22 @@ def who(inventory: Path) -> dict[str, list[dict[str, object]]]:
 @pytest.mark.feature("HIL-7.leases")
 @pytest.mark.case("LB-001", severity="blocker")
 def test_jobs_never_share_a_card(inventory: Path, tmp_path: Path) -> None:
-    """Four jobs want one to three of four cards at once. All get them in the end, no card has two jobs at a time."""
-    (tmp_path / "marks").mkdir()
+    """Four jobs want one to three of four cards. Each holds its cards until all have cards or wait in line. All get
+    cards in the end, no card has two jobs at a time."""
+    marks = tmp_path / "marks"
+    marks.mkdir()
     jobs = [
-        job(inventory, f"job {number}", ["--cards", str(1 + number % 3), "--wait", str(WITHIN)], JOB,
-            str(tmp_path / "marks"))
+        job(inventory, f"job {number}", ["--cards", str(1 + number % 3), "--wait", str(WITHIN)], JOB, str(marks), "0.5")
         for number in range(4)
-    ]  # fmt: skip
+    ]
+    with closing(open_lab(inventory)) as lab:
+        until = time.monotonic() + WITHIN
+        while time.monotonic() < until and all(each.poll() is None for each in jobs):
+            ledger = lab.snapshot().ledger
+            if len(ledger.leases) + len(ledger.line) == len(jobs):
+                break
+            time.sleep(0.05)
+    (marks / "go").touch()
     said = [each.communicate() for each in jobs]
     assert [each.returncode for each in jobs] == [0] * 4, "\n".join(errors for _, errors in said)
     lines = [line.split() for output, _ in said for line in output.splitlines() if line.startswith("held")]
@@ -101,16 +116,16 @@ def test_jobs_never_share_a_card(inventory: Path, tmp_path: Path) -> None:
 @pytest.mark.case("LB-002", severity="critical")
 def test_the_cards_of_a_killed_job_are_given_on(inventory: Path, tmp_path: Path) -> None:
     """While a job holds all cards of a machine they are refused to others; after its kill they go to who waits."""
-    (tmp_path / "marks").mkdir()
+    (tmp_path / "go").touch()
     victim = job(inventory, "victim", ["--cards", "3"], ENDLESS)
     try:
         assert victim.stdout is not None
         token = int(victim.stdout.readline().split()[1])
-        refused = job(inventory, "hasty", ["--cards", "2", "--wait", "0"], JOB, str(tmp_path / "marks"))
+        refused = job(inventory, "hasty", ["--cards", "2", "--wait", "0"], JOB, str(tmp_path), "0")
+        patient = job(inventory, "patient", ["--cards", "3", "--wait", str(WITHIN)], JOB, str(tmp_path), "0")
         _, errors = refused.communicate()
         assert refused.returncode == 2
         assert "victim holds" in errors
-        patient = job(inventory, "patient", ["--cards", "3", "--wait", str(WITHIN)], JOB, str(tmp_path / "marks"))
         os.kill(victim.pid, signal.SIGKILL)
         victim.communicate()
         output, errors = patient.communicate()

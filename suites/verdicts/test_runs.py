@@ -60,9 +60,16 @@ def test_a_rogue_client_gives_one_card_twice(cluster):
 """
 
 
-def seatrial(folder: Path, *words: str) -> "subprocess.CompletedProcess[str]":
+def start(folder: Path, *words: str) -> "subprocess.Popen[str]":
     command = [sys.executable, "-m", "seatrial", *words]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)  # noqa: S603 our own
+    return subprocess.Popen(  # noqa: S603 our own
+        command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def finish(process: "subprocess.Popen[str]") -> "subprocess.CompletedProcess[str]":
+    output, errors = process.communicate()
+    return subprocess.CompletedProcess(process.args, process.returncode, output, errors)
 
 
 class Run:
@@ -71,12 +78,15 @@ class Run:
     def __init__(self, folder: Path, subject: str) -> None:
         (folder / "features.yaml").write_text(FEATURES)
         (folder / "test_cards.py").write_text(SUITE)
-        self.done = seatrial(
+        self._process = start(
             folder, "run", "./test_cards.py", "--backend", "virtual", "--subject", subject,
             "--features", "features.yaml", "--report", "report", "--json",
         )  # fmt: skip
-        assert self.done.returncode in {0, 1}, self.done.stderr
         self.report = folder / "report"
+
+    def finish(self) -> None:
+        self.done = finish(self._process)
+        assert self.done.returncode in {0, 1}, self.done.stderr
 
     def cases(self) -> dict[str, dict[str, object]]:
         lines = [line for path in self.report.glob("cases*.jsonl") for line in path.read_bytes().splitlines()]
@@ -90,13 +100,22 @@ class Run:
 
 
 @pytest.fixture(scope="module")
-def ours(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return Run(tmp_path_factory.mktemp("ours"), "inprocess")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
+    """A run against each of two schedulers, both at the same time."""
+    started = {subject: Run(tmp_path_factory.mktemp(subject), subject) for subject in ("inprocess", "random")}
+    for run in started.values():
+        run.finish()
+    return started
 
 
-@pytest.fixture(scope="module")
-def at_random(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return Run(tmp_path_factory.mktemp("random"), "random")
+@pytest.fixture
+def ours(runs: dict[str, Run]) -> Run:
+    return runs["inprocess"]
+
+
+@pytest.fixture
+def at_random(runs: dict[str, Run]) -> Run:
+    return runs["random"]
 
 
 @pytest.mark.feature("HIL-2.any-subject")
@@ -147,16 +166,14 @@ def test_the_page_shows_each_row_with_its_grade(at_random: Run) -> None:
 def test_the_same_seed_gives_the_same_placements(tmp_path: Path) -> None:
     """Four hours of gangs on 16 nodes in virtual time: the digest of all placements is the seed's."""
 
-    def digest(seed: int) -> str:
-        words = ("bench", "gang-day", "--nodes", "16", "--hours", "4", "--seed", str(seed), "--json")
-        done = seatrial(tmp_path, *words)
-        assert done.returncode == 0, done.stderr
-        return str(orjson.loads(done.stdout)["digest"])
+    words = ("bench", "gang-day", "--nodes", "16", "--hours", "4", "--json")
+    started = [start(tmp_path, *words, "--seed", str(seed)) for seed in (1, 1, 2)]
+    done = [finish(process) for process in started]
 
-    first = digest(1)
-
-    assert digest(1) == first
-    assert digest(2) != first
+    assert [each.returncode for each in done] == [0] * 3, "\n".join(each.stderr for each in done)
+    first, again, other = (orjson.loads(each.stdout)["digest"] for each in done)
+    assert again == first
+    assert other != first
 
 
 STEADY = [10.0, 10.1, 9.9, 10.2, 9.8, 10.0, 10.1, 9.9]
@@ -184,6 +201,6 @@ def test_a_gate_compares_runs_by_intervals(
             writer.measure("create to bound", "ms", values=list(values))
             writer.finish()
 
-    done = seatrial(tmp_path, "compare", "base", "new")
+    done = finish(start(tmp_path, "compare", "base", "new"))
 
     assert done.returncode == code, done.stdout + done.stderr
