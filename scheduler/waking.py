@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 # Waiting pods whose placement depends on other pods are tried again after this many changes, or when no pod is ready.
 PLACEMENT_CHANGES_THRESHOLD = 32
+READ_AGAIN_SECONDS = 10.0  # the pause before gate keys are read once more because a plugin raised
 AFTER_BACKOFF = "after-backoff"  # the wake key of pods that are asked again when their backoff ends
 
 
@@ -39,6 +40,7 @@ class Waker:
         self._label_keys = 0  # number of label keys that terms of placed pods read, when groups were formed
         self._placement_changes = 0  # value of `cache.placement_changes` when waiting pods were last tried
         self._alarm: tuple[float, Timer] | None = None
+        self._keys_unread = False  # a plugin raised when the gate keys were read again
         self._cooling_gates: set[str] = set()  # wake keys of opened gates whose pods are in backoff
 
     def wake_due(self) -> None:
@@ -154,10 +156,20 @@ class Waker:
             entry.held = status
 
     def _regate(self) -> set[str]:
-        """Read the gate keys of all pods in the queue again. Returns the keys under which pods are held."""
+        """Read the gate keys of all pods in the queue again. Returns the keys under which pods are held.
+
+        A pod for which a plugin raises has its former keys until all are read again, READ_AGAIN_SECONDS later.
+        """
         held = self._queue.held
         for _, entry in list(self._queue.entries()):
-            before, entry.gates = entry.gates, self._core.runner_of(entry.info).gates_of(entry.info.pod)
+            before = entry.gates
+            try:
+                entry.gates = self._core.runner_of(entry.info).gates_of(entry.info.pod)
+            except Exception as error:  # noqa: BLE001 the other pods' keys are read all the same
+                self._core.evaluation_failed(error, f"pod={entry.info.key}")
+                self._keys_unread = True
+                self.set_alarm(self._handle.clock.monotonic() + READ_AGAIN_SECONDS)
+                continue
             if entry.held is not None:
                 key = held.key_of(entry.info.uid)
                 if key in {own for _, own in before} - {own for _, own in entry.gates}:
@@ -247,6 +259,9 @@ class Waker:
     def _ring(self) -> None:
         self._alarm = None
         self._queue.tick()
+        if self._keys_unread:
+            self._keys_unread = False
+            self._handle.request_regate()
         self._handle.opened_gates |= self._cooling_gates
         self._cooling_gates.clear()
         self._handle.opened_gates |= self._queue.held.overdue(self._handle.clock.monotonic() - LEFTOVER_SECONDS)

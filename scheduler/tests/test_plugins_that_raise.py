@@ -26,6 +26,7 @@ from seatrial.scheduler.framework.extension_points import (
     PreBind,
     PreEnqueue,
     PreFilter,
+    QueueSort,
     Reserve,
     Scope,
     Score,
@@ -137,6 +138,34 @@ class Raising(
         raise KeyError(found.metadata.name)
 
 
+class RaisingSort(QueueSort):
+    """Orders the queue by arrival. Raises an IndexError for pods with the label `sort_key`, while `Raising.broken`."""
+
+    name = "RaisingSort"
+    scope = Scope.NODE
+    reads_labels = (RAISES_IN,)
+
+    def __init__(self, handle: Handle) -> None: ...
+
+    def sort_key(self, pod: Pod, queued_at: float) -> tuple[float, ...]:
+        _raise_for(pod, "sort_key")
+        return (queued_at,)
+
+
+class RaisingGate(Raising):
+    """The same with one gate for all pods."""
+
+    closed: ClassVar[bool] = False
+
+    def gate_key(self, pod: Pod) -> str:
+        super().gate_key(pod)
+        return "gate"
+
+    def gate(self, info: PodInfo) -> Status:
+        super().gate(info)
+        return Status.unschedulable("the gate is closed") if self.closed else SUCCESS
+
+
 class RaisingForNodes(Raising):
     """The same with results that are kept until the node object changes."""
 
@@ -150,12 +179,13 @@ class RaisingInCluster(Raising):
 
 
 def configuration() -> Configuration:
-    return profile(plugins={"multiPoint": {"enabled": [{"name": "Raising"}]}})
+    sort = {"enabled": [{"name": "RaisingSort"}], "disabled": [{"name": "PrioritySort"}]}
+    return profile(plugins={"multiPoint": {"enabled": [{"name": "Raising"}]}, "queueSort": sort})
 
 
 def rig(kind: type[Raising] = Raising) -> Rig:
     """A node with one card."""
-    made = Rig(configuration(), plugins=[kind], plugins_may_raise=True)
+    made = Rig(configuration(), plugins=[kind, RaisingSort], plugins_may_raise=True)
     made.node("n", gpus=1)
     return made
 
@@ -272,11 +302,56 @@ def test_waiting_pods_that_make_a_plugin_raise_do_not_stop_the_others(monkeypatc
     assert made.message("bad") == 'running Filter plugin "Raising": IndexError: no such row'
 
 
+def behind_gate(method: str) -> Rig:
+    """Two pods that a gate held back, which opens now; the plugin raises in `method` for `bad`."""
+    made = rig(RaisingGate)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Raising, "broken", False)
+        patch.setattr(RaisingGate, "closed", True)
+        made.submit(pod("bad").gpus(1).label(RAISES_IN, method), pod("good").gpus(1))
+        made.run()
+        assert all("the gate is closed" in made.message(name) for name in ("bad", "good"))
+        made.clock.advance(LONGEST_BACKOFF)
+        made.run()
+    return made
+
+
+def test_a_gate_that_raises_when_it_opens_costs_other_pods_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two pods behind one gate, the plugin raises for the first when they are asked again."""
+    made = behind_gate("gate")
+    made.core.handle.open_gate("gate")
+    made.run()
+    assert (made.where("bad"), made.where("good")) == ("", "n")
+    assert made.message("bad") == 'running PreFilter plugin "Raising": IndexError: no such row'
+
+    made.delete("good")
+    monkeypatch.setattr(Raising, "broken", False)
+    made.clock.advance(LONGEST_BACKOFF)
+    made.run()
+    assert made.where("bad") == "n"
+
+
+def test_a_gate_key_that_raises_when_keys_are_read_again_is_read_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The plugin raises for the first of two held pods while the keys of all are read again. Its gate opens by its
+    former key, the other pod follows."""
+    made = behind_gate("gate_key")
+    made.core.handle.request_regate()
+    made.run()
+    assert (made.where("bad"), made.where("good")) == ("n", "")
+    assert errors(made) == {("Raising", "PreEnqueue"): 1}
+
+    monkeypatch.setattr(Raising, "broken", False)
+    made.node("large", gpus=1)
+    made.clock.advance(LONGEST_BACKOFF)
+    made.run()
+    assert made.where("good") == "large"
+
+
 @pytest.mark.parametrize("method", ["filter", "reserve", "permit", "pre_bind", "pod_placed"])
 @pytest.mark.parametrize("mode", ["Strict", "NonStrict"])
 def test_a_gang_goes_back_as_a_whole(mode: str, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The plugin raises for the third member of a gang that fits: no member keeps a card, and all are told."""
-    made = GangRig(configuration(), plugins=[Raising], plugins_may_raise=True)
+    made = GangRig(configuration(), plugins=[Raising, RaisingSort], plugins_may_raise=True)
     made.node("n", gpus=4)
     made.group(gang("g", 4), mode=mode)
     made.submit(*((raising(f"p{n}", method) if n == 2 else pod(f"p{n}").gpus(1)).in_gang("g") for n in range(4)))
@@ -297,7 +372,7 @@ def test_a_gang_goes_back_as_a_whole(mode: str, method: str, monkeypatch: pytest
 
 
 def test_a_condition_of_a_preparation_that_raises_ends_the_attempt() -> None:
-    scene = Scene(configuration(), plugins=[Raising])
+    scene = Scene(configuration(), plugins=[Raising, RaisingSort])
     scene.rig.node("n", gpus=1)
     scene.rig.submit(raising("bad", "check"))
     scene.work()
@@ -308,8 +383,18 @@ def test_a_condition_of_a_preparation_that_raises_ends_the_attempt() -> None:
     assert note.endswith("IndexError: no such row")
 
 
-def test_an_object_whose_handler_raises_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One of two ConfigMaps makes a plugin raise when it is listed; a pod's gate key raises when the pod is listed."""
+@pytest.mark.parametrize(
+    ("method", "plugin", "point"),
+    [
+        pytest.param("gate_key", "Raising", "PreEnqueue", id="gate-key"),
+        pytest.param("sort_key", "RaisingSort", "QueueSort", id="queue-sort"),
+    ],
+)
+def test_an_object_whose_handler_raises_is_read_again(
+    method: str, plugin: str, point: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of two ConfigMaps makes a plugin raise when it is listed; a pod's gate key, or its key in the queue's order,
+    raises when the pod is listed."""
     clock = SimClock()
     api = Scripted(clock)
     listed: dict[str, list[dict[str, Any]]] = {
@@ -319,10 +404,10 @@ def test_an_object_whose_handler_raises_is_read_again(monkeypatch: pytest.Monkey
         ],
         "/api/v1/pods": [
             {
-                "metadata": {"name": name, "namespace": "d", "uid": name, "labels": {RAISES_IN: method}},
+                "metadata": {"name": name, "namespace": "d", "uid": name, "labels": {RAISES_IN: label}},
                 "spec": {"schedulerName": "default-scheduler", "containers": [{"name": "main"}]},
             }
-            for name, method in (("held", "gate_key"), ("free", ""))
+            for name, label in (("held", method), ("free", ""))
         ],
     }
     objects = {"/api/v1/namespaces/d/pods/held": listed["/api/v1/pods"][0]}
@@ -330,7 +415,7 @@ def test_an_object_whose_handler_raises_is_read_again(monkeypatch: pytest.Monkey
         objects.get(request.path)
         or {"metadata": {"resourceVersion": "1"}, "items": listed.get(request.path.partition("?")[0], [])}
     )
-    core = build_core(configuration(), clock, registry=Registry([Raising]))
+    core = build_core(configuration(), clock, registry=Registry([Raising, RaisingSort]))
     shell = Shell(core, api, clock)
     shell.start()
     clock.settle()
@@ -339,12 +424,12 @@ def test_an_object_whose_handler_raises_is_read_again(monkeypatch: pytest.Monkey
         return [request.path.split("/")[-2] for request in api.sent if request.path.endswith("/binding")]
 
     assert bound() == ["free"]
-    assert core.handle.plugin_errors.counts == {("Raising", "_config_set"): 1, ("Raising", "PreEnqueue"): 1}
+    assert core.handle.plugin_errors.counts == {("Raising", "_config_set"): 1, (plugin, point): 1}
     metrics = shell.metrics.render().decode()
-    assert 'seatrial_plugin_errors_total{plugin="Raising",extension_point="PreEnqueue"} 1' in metrics
+    assert f'seatrial_plugin_errors_total{{plugin="{plugin}",extension_point="{point}"}} 1' in metrics
     (condition,) = api.bodies("PATCH", "pods/held/status")[0]["status"]["conditions"]
     assert (condition["reason"], condition["message"]) == (
-        SCHEDULER_ERROR, 'running PreEnqueue plugin "Raising": IndexError: no such row',
+        SCHEDULER_ERROR, f'running {point} plugin "{plugin}": IndexError: no such row',
     )  # fmt: skip
     monkeypatch.setattr(Raising, "broken", False)
     clock.advance(LONGEST_BACKOFF)

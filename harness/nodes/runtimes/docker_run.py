@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from seatrial.harness.nodes.runtimes.docker import DockerRuntime
 
 
+# The engine reports that a container has ended before it reports that memory was the reason; busy, by some seconds.
+OOM_REPORTED_WITHIN = 5.0
+
+
 class DockerStatus(msgspec.Struct, frozen=True):
     """How far a run is; see `RunStatus`."""
 
@@ -35,7 +39,7 @@ class DockerRun:
         self.status = DockerStatus()
         self._runtime, self._changed = runtime, changed
         self._stop_asked: float | None = None
-        self._looked_again = False
+        self._unexplained_since: float | None = None  # when it was first seen to be killed for no known reason
         self._timer: Timer | None = None
 
     def stop(self, grace: float) -> None:
@@ -70,9 +74,16 @@ class DockerRun:
         if self._stop_asked is not None:
             self.stop(self._stop_asked)
 
-    def _killed_by_whom(self, state: dict[str, Any]) -> bool:
+    def _killed_for_unknown_reason(self, state: dict[str, Any]) -> bool:
         """Whether it was killed, not by us, and the engine gives no reason."""
         return int(state["ExitCode"]) == 137 and not state.get("OOMKilled") and self._stop_asked is None
+
+    def _reason_may_follow(self) -> bool:
+        """Whether the engine may still report why it was killed."""
+        now = self._runtime.clock.monotonic()
+        if self._unexplained_since is None:
+            self._unexplained_since = now
+        return now - self._unexplained_since < OOM_REPORTED_WITHIN
 
     def seen(self, state: dict[str, Any] | None) -> None:
         """Set the engine's present state of the container; None if it was removed."""
@@ -82,8 +93,7 @@ class DockerRun:
         if state is None:
             self.status = DockerStatus(before.started, running=False, finished=self._runtime.clock.now(), code=137)
         elif state["Status"] in {"exited", "dead"}:
-            if self._killed_by_whom(state) and not self._looked_again:
-                self._looked_again = True  # the engine reports an end before it reports that memory was the reason
+            if self._killed_for_unknown_reason(state) and self._reason_may_follow():
                 return
             self.status = DockerStatus(
                 _moment(state["StartedAt"]), running=False, finished=_moment(state["FinishedAt"]),
