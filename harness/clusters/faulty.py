@@ -5,10 +5,12 @@ the server. A request whose answer is lost is carried out. Late effects, such as
 old, come from the server.
 """
 
+import re
 from collections import Counter
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
 
+import msgspec
 import orjson
 
 from seatrial.scheduler.api.clock import Clock
@@ -16,6 +18,8 @@ from seatrial.scheduler.api.transport import Done, OnLine, Request, Response, St
 
 LOST = Response(0, b"connection lost")
 _REASONS = {429: "TooManyRequests", 500: "InternalError", 503: "ServiceUnavailable"}
+
+_POD_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 
 Picks = Callable[[Request], bool]
 
@@ -33,11 +37,6 @@ def writes(request: Request) -> bool:
 def bindings(request: Request) -> bool:
     """Match requests that bind a pod."""
     return request.method == "POST" and request.path.endswith("/binding")
-
-
-def bindings_of_first(request: Request) -> bool:
-    """Match bindings of pods with the name `first`."""
-    return bindings(request) and "/pods/first/" in request.path
 
 
 def deletions(request: Request) -> bool:
@@ -61,9 +60,58 @@ def pod_group_writes(request: Request) -> bool:
 
 
 PICKS: dict[str, Picks] = {
-    pick.__name__: pick
-    for pick in (every, writes, bindings, bindings_of_first, deletions, nothing, devices, pod_group_writes)
+    pick.__name__: pick for pick in (every, writes, bindings, deletions, nothing, devices, pod_group_writes)
 }
+
+
+_EXPECTED = f"one of {', '.join(PICKS)}, or bindings_of with a pod"
+
+
+class BindingsOf(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="picks", tag="bindings_of"):
+    """Matches bindings of pods with the name `pod`.
+
+    Raises:
+        ValueError: it is not the name of a pod.
+    """
+
+    pod: str
+
+    def __post_init__(self) -> None:
+        if not _POD_NAME.fullmatch(self.pod):
+            raise ValueError(f"bindings_of: expected the name of a pod, found {self.pod!r}")
+
+    def __call__(self, request: Request) -> bool:
+        return bindings(request) and request.path.rsplit("/", 2)[1] == self.pod
+
+
+def encode_picks(picks: Picks) -> Any:
+    """What another process makes the same of by `decode_picks`: a name, or an object with the name and parameters.
+
+    Raises:
+        ValueError: a function that is none of `PICKS` cannot be sent.
+    """
+    if isinstance(picks, BindingsOf):
+        return msgspec.to_builtins(picks)
+    name = getattr(picks, "__name__", repr(picks))
+    if PICKS.get(name) is not picks:
+        raise ValueError(f"expected {_EXPECTED} of harness/clusters/faulty.py, found {name}")
+    return name
+
+
+def decode_picks(encoded: Any) -> Picks:
+    """The requests that `encode_picks` was given.
+
+    Raises:
+        ValueError: it is none of its results.
+    """
+    if isinstance(encoded, str) and encoded in PICKS:
+        return PICKS[encoded]
+    if isinstance(encoded, dict):
+        try:
+            return msgspec.convert(encoded, BindingsOf)
+        except msgspec.ValidationError as error:
+            raise ValueError(f"picks: expected {_EXPECTED}, found {encoded!r}: {error}") from error
+    raise ValueError(f"picks: expected {_EXPECTED}, found {encoded!r}")
 
 
 def refusal(code: int) -> Response:

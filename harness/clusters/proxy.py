@@ -20,7 +20,7 @@ from urllib.parse import parse_qs, urlsplit
 import httptools
 
 from seatrial.harness.apiserver.access.credentials import identify, kubeconfig, make_credentials, server_context
-from seatrial.harness.clusters.faulty import PICKS, Picks, refusal
+from seatrial.harness.clusters.faulty import Picks, decode_picks, refusal
 from seatrial.harness.clusters.kubeconfig import Access, load_access
 from seatrial.harness.errors import HarnessError
 from seatrial.harness.private_files import private_folder, write_private
@@ -97,9 +97,9 @@ class Proxy:
         """Do what one line asks for."""
         match order["do"]:
             case "refuse":
-                self.refusing = int(order["code"]), PICKS[order["picks"]]
+                self.refusing = int(order["code"]), decode_picks(order["picks"])
             case "lose":
-                self.losing = PICKS[order["picks"]]
+                self.losing = decode_picks(order["picks"])
             case "cut":
                 self.is_cut = True
                 self._break()
@@ -289,7 +289,11 @@ async def _serve(upstream: Path, offered: Path) -> None:
     print(json.dumps({"kubeconfig": str(offered)}), flush=True)  # noqa: T201 the answer to the parent
     loop.add_signal_handler(signal.SIGTERM, orders.feed_eof)  # the end of the parent process is the end of the orders
     while line := await orders.readline():
-        print(json.dumps(proxy.obey(json.loads(line))), flush=True)  # noqa: T201
+        try:
+            answer = proxy.obey(json.loads(line))
+        except ValueError as error:
+            answer = {"error": str(error)}
+        print(json.dumps(answer), flush=True)  # noqa: T201
     listener.close()
     for client in list(proxy.clients):
         client.drop()

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from seatrial.harness.clusters.faulty import PICKS, Picks, every
+from seatrial.harness.clusters.faulty import Picks, encode_picks, every
 from seatrial.harness.errors import ClusterError
 from seatrial.harness.private_files import private_folder
 from seatrial.harness.processes import first_answer, start_child, stop
@@ -50,11 +50,11 @@ class TroubledWay:
 
     def refuse(self, code: int, picks: Picks = every) -> None:
         """Answer requests for which `picks` is true with this status code; they do not reach the server."""
-        self._tell(do="refuse", code=code, picks=_name_of(picks))
+        self._tell(do="refuse", code=code, picks=encode_picks(picks))
 
     def lose_answers(self, picks: Picks = every) -> None:
         """Pass requests for which `picks` is true on, and break the connection instead of answering."""
-        self._tell(do="lose", picks=_name_of(picks))
+        self._tell(do="lose", picks=encode_picks(picks))
 
     def cut(self) -> None:
         """Break all streams, and every connection on which a request comes, until `heal`."""
@@ -118,14 +118,3 @@ class TroubledWay:
         if not answer:
             raise ClusterError("the proxy to the API server has ended")
         return answer
-
-
-def _name_of(picks: Picks) -> str:
-    """The name by which another process finds the function.
-
-    Raises:
-        ValueError: it is none of `PICKS`: a function cannot be sent.
-    """
-    if PICKS.get(picks.__name__) is not picks:
-        raise ValueError(f"expected one of {', '.join(PICKS)} of harness/clusters/faulty.py, found {picks.__name__}")
-    return picks.__name__

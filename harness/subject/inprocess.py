@@ -161,6 +161,18 @@ class InProcess(Subject):
     def troubled(self) -> Iterator[Link]:
         yield self._link
 
+    @contextmanager
+    def configured(self, config: Path) -> Iterator[None]:
+        own, self._configuration = self._configuration, _loaded(config)
+        try:
+            self.kill()
+            self.start_again()
+            yield
+        finally:
+            self._configuration = own
+            self.kill()
+            self.start_again()
+
     def log(self) -> str:
         return "\n".join(self._kept.lines)
 

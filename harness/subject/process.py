@@ -4,11 +4,11 @@ import resource
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
 from seatrial.harness.clusters.faulty import Link
 from seatrial.harness.clusters.troubled import TroubledWay
@@ -34,6 +34,12 @@ def our_command(kubeconfig: Path, seed: int, config: Path | None = None) -> list
     return [*command, "--config", str(config)] if config is not None else command
 
 
+class Worded(Protocol):
+    """Words the command of a scheduler for a kubeconfig, with its own configuration or `other`."""
+
+    def __call__(self, kubeconfig: Path, other: Path | None = None) -> list[str]: ...
+
+
 class ProcessSubject(Subject):
     """Runs while entered."""
 
@@ -42,7 +48,7 @@ class ProcessSubject(Subject):
         name: str,
         command: Sequence[str],
         *,
-        ways: tuple[Path, Callable[[Path], list[str]]] | None = None,
+        ways: tuple[Path, Worded] | None = None,
         log_file: Path | None = None,
         services: str = "",
     ) -> None:
@@ -161,19 +167,34 @@ class ProcessSubject(Subject):
 
     @contextmanager
     def troubled(self) -> Iterator[Link]:
+        kubeconfig, worded = self._known_ways()
+        with TroubledWay(kubeconfig) as way, self._meanwhile(worded(way.offered)):
+            yield way
+
+    @contextmanager
+    def configured(self, config: Path) -> Iterator[None]:
+        kubeconfig, worded = self._known_ways()
+        with self._meanwhile(worded(kubeconfig, config)):
+            yield
+
+    def _known_ways(self) -> tuple[Path, Worded]:
         if self._ways is None:
             raise SubjectError(f"subject {self.name!r}: no kubeconfig is known for it")
-        kubeconfig, worded = self._ways
-        with TroubledWay(kubeconfig) as way:
-            self._command = worded(way.offered)
-            try:
-                self.kill()
-                self.start_again()
-                yield way
-            finally:
-                self._command = worded(kubeconfig)
-                self.kill()
-                self.start_again()
+        return self._ways
+
+    @contextmanager
+    def _meanwhile(self, command: list[str]) -> Iterator[None]:
+        """Started anew with another command, and in the end with its own."""
+        kubeconfig, worded = self._known_ways()
+        self._command = command
+        try:
+            self.kill()
+            self.start_again()
+            yield
+        finally:
+            self._command = worded(kubeconfig)
+            self.kill()
+            self.start_again()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -76,6 +76,10 @@ class Subject(ABC):
         """Its way to the API server as one that can be made to fail; one that is a process is started anew for it."""
 
     @abstractmethod
+    def configured(self, config: Path) -> AbstractContextManager[None]:
+        """It has the KubeSchedulerConfiguration `config` meanwhile; it is started anew for that, and afterwards."""
+
+    @abstractmethod
     def check(self) -> None:
         """Check that it still runs.
 
@@ -140,11 +144,10 @@ def open_subject(
         where = f"http://{LOOPBACK}:{PORT}" if name == OURS else services
         with private_folder() as folder:
 
-            def command(kubeconfig: Path) -> list[str]:
+            def command(kubeconfig: Path, other: Path | None = None) -> list[str]:
+                own = _renamed(other or config or _plain(cluster, folder), cluster, folder)
                 if name == OURS:
-                    own = _renamed(config or _plain(cluster, folder), cluster, folder)
                     return [*our_command(kubeconfig, seed, own), "--port", PORT]
-                own = _renamed(config or _plain(cluster, folder), cluster, folder)
                 return foreign_command(name, kubeconfig, _for_this_run(own, kubeconfig, folder))
 
             with ProcessSubject(

@@ -6,6 +6,7 @@ A case that passes with one of them judges something else than the scheduler.
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Self
 from urllib.parse import urlencode
 
@@ -49,6 +50,10 @@ class Idle(Subject):
     @contextmanager
     def troubled(self) -> Iterator[Link]:
         yield self._link
+
+    @contextmanager
+    def configured(self, config: Path) -> Iterator[None]:  # noqa: ARG002 it treats alike the pods of all profiles
+        yield
 
     def check(self) -> None:
         """It never ends by itself."""

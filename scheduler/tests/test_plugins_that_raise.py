@@ -258,34 +258,39 @@ def test_an_exception_in_post_filter_leaves_the_pod_in_the_queue(monkeypatch: py
     assert made.where("bad") == "large"
 
 
-def test_unreserve_of_the_others_runs_when_one_raises() -> None:
+def tried(method: str, *, bind: bool = True) -> Rig:
+    """A pod got the only card; the plugin raises for it in `method`."""
     made = rig()
-    made.submit(raising("bad", "unreserve"))
-    made.run(bind=False)
-    made.core.bind_failed("uid-bad", "refused", retry=False)
+    made.submit(raising("bad", method))
+    made.run(bind=bind)
+    return made
+
+
+def card_is_free(made: Rig) -> bool:
+    """Whether another pod gets the card now."""
     made.submit(pod("good").gpus(1))
     made.run()
-    assert made.where("good") == "n"
+    return made.where("good") == "n"
+
+
+def test_unreserve_of_the_others_runs_when_one_raises() -> None:
+    made = tried("unreserve", bind=False)
+    made.core.bind_failed("uid-bad", "refused", retry=False)
+    assert card_is_free(made)
     assert errors(made) == {("Raising", "Unreserve"): 1}
 
 
 def test_a_pod_whose_post_bind_raises_is_bound() -> None:
-    made = rig()
-    made.submit(raising("bad", "post_bind"))
-    made.run()
+    made = tried("post_bind")
     assert made.where("bad") == "n"
     assert errors(made) == {("Raising", "PostBind"): 1}
 
 
 def test_a_listener_that_raises_when_a_pod_goes_does_not_keep_its_card() -> None:
-    made = rig()
-    made.submit(raising("bad", "pod_gone"))
-    made.run()
+    made = tried("pod_gone")
     with pytest.raises(IndexError):  # the informer records it
         made.delete("bad")
-    made.submit(pod("good").gpus(1))
-    made.run()
-    assert made.where("good") == "n"
+    assert card_is_free(made)
 
 
 def test_waiting_pods_that_make_a_plugin_raise_do_not_stop_the_others(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ import pytest
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.promises import parts
 from seatrial.fixtures.trial import Trial
-from seatrial.harness.clusters.faulty import Link, bindings, bindings_of_first, nothing
+from seatrial.harness.clusters.faulty import BindingsOf, Link, bindings, nothing
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import node, pod, priority_class, quota
 from seatrial.suites.faults.schedulers import link, running
@@ -133,7 +133,7 @@ def test_a_refused_binding_gives_its_part_of_the_quota_back(cluster: Trial, expe
     cluster.add(node("n1").cpu(8))
     make(cluster, quota(named(cluster, "a")).max(cpu=1))
     witnessed(cluster, expect)
-    link.refuse(500, bindings_of_first)
+    link.refuse(500, BindingsOf("first"))
 
     cluster.submit(
         counted(cluster, "first", "a", cpu=1).priority_class("trial-high"), counted(cluster, "second", "a", cpu=1)
@@ -152,7 +152,7 @@ def test_a_refused_binding_gives_its_cpus_back(cluster: Trial, expect: Expect, l
     cluster.apply(priority_class("trial-high", 9000, preempts=False))
     cluster.add(node("n1").server("cpu-64"))
     witnessed(cluster, expect)
-    link.refuse(500, bindings_of_first)
+    link.refuse(500, BindingsOf("first"))
 
     first, second, third = (
         pod(name).qos("LSR").request(cpu=20, memory="1Gi").align("SingleNUMANode")

@@ -14,12 +14,22 @@ def filler(name: str, where: str, cards: int = 1, priority: str = "trial-low", *
     return built
 
 
+def of_job(job: str, where: str, priority: str = "trial-low", *, cards: int = 1) -> PodBuilder:
+    """A pod of a job on a given node, named after both."""
+    return filler(f"{job}-{where}", where, cards, priority).label(JOB, job)
+
+
 def workers(group: str, count: int, *, cards: int = 1, priority: str = "trial-top") -> list[PodBuilder]:
     """Members of a PodGroup, `GROUP-0`, `GROUP-1`, …"""
     return [
         pod(f"{group}-{number}").gpus(cards).in_gang(group).priority_class(priority).scheduler(PREEMPTING)
         for number in range(count)
     ]
+
+
+def workers_on(group: str, *where: str) -> list[PodBuilder]:
+    """Members of a PodGroup of one card each, each on a given node."""
+    return [built.on(host=host) for built, host in zip(workers(group, len(where)), where, strict=True)]
 
 
 def names(group: str, count: int) -> list[str]:

@@ -9,7 +9,7 @@ from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import TRIAL_LABEL, Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import gang
-from seatrial.suites.preemption.jobs import JOB, PREEMPTING, filler, hosts, left, workers
+from seatrial.suites.preemption.jobs import JOB, PREEMPTING, filler, hosts, left, of_job, workers
 from seatrial.suites.preemption.priorities import classes
 
 __all__ = ["classes"]
@@ -90,7 +90,7 @@ def test_of_equal_jobs_the_one_with_fewer_pods_elsewhere_goes(
 ) -> None:
     """The pod of one node is a job of its own, that of the other has a peer on a third node: the first goes."""
     hosts(classes, n1=1, n2=1, n3=1)
-    pair = [filler(f"pair-{where}", where).label(JOB, "pair") for where in (shared, "n3")]
+    pair = [of_job("pair", where) for where in (shared, "n3")]
     classes.submit(filler("single", alone), *pair)
     expect.running("single", f"pair-{shared}", "pair-n3")
     classes.apply(gang("train", 1))

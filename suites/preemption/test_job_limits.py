@@ -9,7 +9,7 @@ from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import disruption_budget, gang
-from seatrial.suites.preemption.jobs import JOB, PREEMPTING, filler, hosts, left, names, nominated, workers
+from seatrial.suites.preemption.jobs import PREEMPTING, filler, hosts, left, names, nominated, of_job, workers
 from seatrial.suites.preemption.nominations import freeze, thaw
 from seatrial.suites.preemption.priorities import classes
 
@@ -130,8 +130,7 @@ def test_room_that_a_job_leaves_on_another_node_serves_the_next_member(classes: 
     """The job wide has pods on n1 and n2. It goes for the first member, so that the second one needs no pod of n3."""
     hosts(classes, n1=2, n2=2, n3=2)
     classes.submit(
-        *(filler(f"wide-{where}", where, 2).label(JOB, "wide") for where in ("n1", "n2")),
-        filler("third", "n3", 2, "trial-middle"),
+        of_job("wide", "n1", cards=2), of_job("wide", "n2", cards=2), filler("third", "n3", 2, "trial-middle")
     )
     expect.running("wide-n1", "wide-n2", "third")
     classes.apply(gang("train", 2))

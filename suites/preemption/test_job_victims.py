@@ -8,19 +8,24 @@ import pytest
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
-from seatrial.scheduler.api.builders import PodBuilder, gang, node, pod, quota, reservation
-from seatrial.suites.preemption.jobs import JOB, PREEMPTING, filler, hosts, left, names, nominated, workers
+from seatrial.scheduler.api.builders import gang, node, pod, quota, reservation
+from seatrial.suites.preemption.jobs import (
+    PREEMPTING,
+    filler,
+    hosts,
+    left,
+    names,
+    nominated,
+    of_job,
+    workers,
+    workers_on,
+)
 from seatrial.suites.preemption.nominations import freeze, thaw
 from seatrial.suites.preemption.priorities import classes
 
 __all__ = ["classes"]
 
 pytestmark = [pytest.mark.needs(Capability.NODES), pytest.mark.profile(PREEMPTING)]
-
-
-def of_job(job: str, where: str, priority: str = "trial-low") -> PodBuilder:
-    """A pod of a job on a node, named after both."""
-    return filler(f"{job}-{where}", where, priority=priority).label(JOB, job)
 
 
 @pytest.mark.feature("PRE-2.cost")
@@ -53,10 +58,7 @@ def test_of_the_jobs_that_are_not_needed_the_more_important_one_stays(classes: T
     expect.running("low-n1", "middle-n1", "wide-n1", "wide-n2")
     classes.apply(gang("train", 3))
 
-    hosts_of_members = ("n1", "n1", "n2")
-    classes.submit(*(
-        built.on(host=where) for built, where in zip(workers("train", 3), hosts_of_members, strict=True)
-    ))  # fmt: skip
+    classes.submit(*workers_on("train", "n1", "n1", "n2"))
 
     expect.running(*names("train", 3))
     assert left(classes) == ["middle-n1"]

@@ -11,7 +11,18 @@ from seatrial.harness.clusters.faulty import deletions
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.harness.subject.protocol import Subject
 from seatrial.scheduler.api.builders import disruption_budget, gang, pod, priority_class, quota
-from seatrial.suites.preemption.jobs import JOB, PREEMPTING, filler, hosts, left, names, nominated, workers
+from seatrial.suites.preemption.jobs import (
+    JOB,
+    PREEMPTING,
+    filler,
+    hosts,
+    left,
+    names,
+    nominated,
+    of_job,
+    workers,
+    workers_on,
+)
 from seatrial.suites.preemption.priorities import classes
 
 __all__ = ["classes"]
@@ -219,13 +230,12 @@ def test_a_budget_outweighs_the_cost(classes: Trial, expect: Expect, guarded: st
 def test_a_job_that_turns_out_not_to_be_needed_stays(classes: Trial, expect: Expect, first: str) -> None:
     """The job of n2 has a pod on n1 too. Once it goes for the member of n2, the job of n1 need not go for the other."""
     hosts(classes, n1=2, n2=1)
-    both = [filler(f"both-{where}", where, priority="trial-middle").label(JOB, "both") for where in ("n1", "n2")]
-    classes.submit(filler("low", "n1"), *both)
+    classes.submit(filler("low", "n1"), *(of_job("both", where, "trial-middle") for where in ("n1", "n2")))
     expect.running("low", "both-n1", "both-n2")
     classes.apply(gang("train", 2))
     second = "n2" if first == "n1" else "n1"
 
-    classes.submit(*(built.on(host=where) for built, where in zip(workers("train", 2), (first, second), strict=True)))
+    classes.submit(*workers_on("train", first, second))
 
     expect.running(*names("train", 2))
     assert left(classes) == ["low"]

@@ -1,5 +1,9 @@
-"""Hook plugins of quotas. Our profiles configure `podCount`, which bounds the number of pods of a quota."""
+"""Hook plugins of quotas: `podCount` of the released configuration bounds the number of pods of a quota.
 
+All profiles of a scheduler share its quotas and hooks, so that these cases need a configuration, not a profile. Other
+cases run without hooks, as most users have it."""
+
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -7,8 +11,11 @@ import pytest
 import yaml
 
 from seatrial.fixtures.expect import Expect
+from seatrial.fixtures.features import suites_folder
+from seatrial.fixtures.profiles import SHIPPED
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
+from seatrial.harness.subject.protocol import Subject
 from seatrial.scheduler.api.builders import node, quota
 from seatrial.suites.quota.quotas import counted, make, named, path_of, read, settle
 
@@ -27,9 +34,16 @@ def hook_plugins(config: Path) -> list[dict[str, Any]]:
 
 
 @pytest.fixture(autouse=True)
-def configured(seatrial_scheduler_config: Path | None) -> None:
-    if seatrial_scheduler_config is None or hook_plugins(seatrial_scheduler_config) != hook_plugins(RELEASED):
-        pytest.skip(f"needs a scheduler with the hook plugins of {RELEASED.name}")
+def configured(seatrial_scheduler_config: Path | None, subject: Subject | None) -> Iterator[None]:
+    """The scheduler under test has the hook plugins of RELEASED: ours is started anew with that file."""
+    given = seatrial_scheduler_config
+    if given is not None and hook_plugins(given) == hook_plugins(RELEASED):
+        yield
+    elif subject is None or given != suites_folder() / SHIPPED:
+        pytest.skip(f"needs a scheduler with the hook plugins of {RELEASED.name}; give --scheduler-config with them")
+    else:
+        with subject.configured(RELEASED):
+            yield
 
 
 @pytest.mark.feature("QUOTA-13.validation-hook", "QUOTA-13.configuration-quota-hook")

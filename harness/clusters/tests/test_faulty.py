@@ -5,7 +5,17 @@ from collections.abc import Callable
 import orjson
 import pytest
 
-from seatrial.harness.clusters.faulty import FaultyTransport, bindings, every, writes
+from seatrial.harness.clusters.faulty import (
+    PICKS,
+    BindingsOf,
+    FaultyTransport,
+    Picks,
+    bindings,
+    decode_picks,
+    encode_picks,
+    every,
+    writes,
+)
 from seatrial.harness.clusters.virtual import VirtualCluster
 from seatrial.scheduler.api.builders import pod
 from seatrial.scheduler.api.transport import Request, Response
@@ -101,3 +111,44 @@ def test_answers_take_their_time() -> None:
     assert (got, scene.there) == ([], True)
     scene.cluster.clock.advance(0.2)
     assert len(got) == 1
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "picked"),
+    [
+        pytest.param("POST", "/api/v1/namespaces/d/pods/first/binding", True, id="its-binding"),
+        pytest.param("POST", "/api/v1/namespaces/d/pods/first-2/binding", False, id="of-another-pod"),
+        pytest.param("POST", "/api/v1/namespaces/first/pods/p/binding", False, id="in-a-namespace-of-that-name"),
+        pytest.param("PATCH", "/api/v1/namespaces/d/pods/first/status", False, id="its-status"),
+    ],
+)
+def test_the_bindings_of_one_pod(method: str, path: str, picked: bool) -> None:
+    assert BindingsOf("first")(Request(method, path)) is picked
+
+
+@pytest.mark.parametrize("picks", [*PICKS.values(), BindingsOf("p-1")])
+def test_another_process_makes_the_same_of_what_it_is_sent(picks: Picks) -> None:
+    assert decode_picks(orjson.loads(orjson.dumps(encode_picks(picks)))) == picks
+
+
+@pytest.mark.parametrize(
+    ("encoded", "complaint"),
+    [
+        pytest.param("reads", "found 'reads'", id="no-such-name"),
+        pytest.param(7, "found 7", id="neither-name-nor-object"),
+        pytest.param({"picks": "bindings_of"}, "missing required field `pod`", id="no-parameter"),
+        pytest.param({"picks": "bindings_of", "pod": 1}, "Expected `str`, got `int`", id="wrong-type"),
+        pytest.param({"picks": "bindings_of", "pod": "a/b"}, "expected the name of a pod, found 'a/b'", id="no-name"),
+        pytest.param({"picks": "bindings_of", "pod": "p", "node": "n"}, "unknown field `node`", id="one-too-many"),
+        pytest.param({"picks": "writes"}, "Invalid value 'writes'", id="without-parameters"),
+    ],
+)
+def test_requests_that_cannot_be_understood_are_refused(encoded: object, complaint: str) -> None:
+    with pytest.raises(ValueError, match=r"expected one of every, .*, or bindings_of with a pod") as caught:
+        decode_picks(encoded)
+    assert complaint in str(caught.value)
+
+
+def test_a_function_of_a_case_cannot_be_sent() -> None:
+    with pytest.raises(ValueError, match="found <lambda>"):
+        encode_picks(lambda _: True)

@@ -19,6 +19,12 @@ def line(what: str, user: str = OURS) -> str:
     return LINE.format(user=user, groups=GROUPS, what=what)
 
 
+@pytest.fixture
+def role(tmp_path: Path) -> Path:
+    """The file of a ClusterRole, which the test writes."""
+    return tmp_path / "role.yaml"
+
+
 @pytest.mark.parametrize(
     ("content", "found"),
     [
@@ -27,18 +33,16 @@ def line(what: str, user: str = OURS) -> str:
         pytest.param("- a", "found list", id="list"),
     ],
 )
-def test_other_files_are_refused(tmp_path: Path, content: str, found: str) -> None:
-    file = tmp_path / "role.yaml"
-    file.write_text(content)
-    with pytest.raises(UsageError, match=f"{re.escape(str(file))}: expected a ClusterRole with metadata.name, {found}"):
-        cluster_roles([file])
+def test_other_files_are_refused(role: Path, content: str, found: str) -> None:
+    role.write_text(content)
+    with pytest.raises(UsageError, match=f"{re.escape(str(role))}: expected a ClusterRole with metadata.name, {found}"):
+        cluster_roles([role])
 
 
-def test_the_role_is_for_the_backend_that_has_an_administrator(tmp_path: Path) -> None:
-    file = tmp_path / "role.yaml"
-    file.write_text("kind: ClusterRole\nmetadata: {name: a}")
+def test_the_role_is_for_the_backend_that_has_an_administrator(role: Path) -> None:
+    role.write_text("kind: ClusterRole\nmetadata: {name: a}")
     with pytest.raises(UsageError, match=f"expected --backend {ENVTEST}, found {EMBEDDED}"):
-        backend_named(EMBEDDED, roles=[file])
+        backend_named(EMBEDDED, roles=[role])
 
 
 def test_refused_requests_are_told_once(tmp_path: Path) -> None:
@@ -56,9 +60,11 @@ def test_refused_requests_are_told_once(tmp_path: Path) -> None:
     refused = RefusedRequests(log)
     assert refused.new() == ["create jobs.batch", "get nonResourceURL /debug", "patch pods/resize"]
     assert refused.new() == []
+    whole = line('"watch" resource "leases.coordination.k8s.io" cluster-wide')
+    half = len(whole) // 2
     with log.open("a") as sink:
-        sink.write(line('"watch" resource "leases.coordination.k8s.io" cluster-wide')[: -len("ster-wide\n")])
+        sink.write(whole[:half])
     assert refused.new() == []
     with log.open("a") as sink:
-        sink.write("ster-wide\n")
+        sink.write(whole[half:])
     assert refused.new() == ["watch leases.coordination.k8s.io"]

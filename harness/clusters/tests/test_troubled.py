@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from seatrial.harness.clusters.embedded import EmbeddedBackend, EmbeddedCluster
-from seatrial.harness.clusters.faulty import bindings, writes
+from seatrial.harness.clusters.faulty import BindingsOf, bindings, writes
 from seatrial.harness.clusters.kubeconfig import load_access
 from seatrial.harness.clusters.troubled import TroubledWay
 from seatrial.harness.errors import ClusterError
@@ -133,3 +133,12 @@ def test_strangers_are_not_let_through(scene: Scene, tmp_path: Path) -> None:
 def test_a_kubeconfig_that_leads_nowhere_is_told(tmp_path: Path) -> None:
     with pytest.raises(ClusterError, match="expected a file, found none"), TroubledWay(tmp_path / "nope"):
         pass
+
+
+def test_a_fault_with_a_parameter(scene: Scene) -> None:
+    scene.way.refuse(500, BindingsOf("first"))
+    for name in ("first", "second"):
+        scene.far.call(Request("POST", f"{PODS}/{name}/binding", b"{}"))
+    assert (scene.way.refused, scene.way.answers[500]) == (1, 1)
+    with pytest.raises(ValueError, match="expected the name of a pod, found 'a/b'"):
+        scene.way.refuse(500, BindingsOf("a/b"))
