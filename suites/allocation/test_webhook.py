@@ -8,7 +8,7 @@ import pytest
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.promises import devices_of, parts
 from seatrial.fixtures.trial import Trial
-from seatrial.fixtures.webhook import admission_webhook
+from seatrial.fixtures.webhook import registered, webhook_process
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.harness.errors import ApiRefused
 from seatrial.harness.quantities import units
@@ -26,10 +26,17 @@ from seatrial.scheduler.api.device import (
 pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
 
 
+@pytest.fixture(scope="module")
+def process() -> Iterator[list[dict[str, Any]]]:
+    """The webhook as a process, for all cases here: it knows nothing of the cluster."""
+    with webhook_process() as configurations:
+        yield configurations
+
+
 @pytest.fixture(autouse=True)
-def webhook(cluster: Trial) -> Iterator[None]:
-    """The webhook as a process, called for the pods of this test only."""
-    with admission_webhook(cluster):
+def webhook(cluster: Trial, process: list[dict[str, Any]]) -> Iterator[None]:
+    """The webhook is called for the pods of this test only."""
+    with registered(cluster, process):
         yield
 
 
