@@ -21,8 +21,8 @@ from seatrial.scheduler.client.rest import Rest, node_path, pod_path, refusal
 from seatrial.scheduler.cycle import Core
 from seatrial.scheduler.framework.decisions import Bind, ClearNomination, Decision, Evict, Reject
 from seatrial.scheduler.monitor import Monitor
-from seatrial.scheduler.plugins.defaultpreemption.plugin import BY_SCHEDULER
 from seatrial.scheduler.plugins.reservation.diagnosis import reservation_note
+from seatrial.scheduler.pods.preempted import BY_SCHEDULER
 from seatrial.scheduler.preparations import Preparations
 from seatrial.scheduler.reservations import ReservationController
 

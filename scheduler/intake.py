@@ -188,8 +188,10 @@ class Intake:
         self.permits.drop(uid)
         self._leave_queue(uid)
         self._binding.pop(uid, None)
-        if self.cache.remove_pod(uid) is not None:
+        gone = self.cache.remove_pod(uid)
+        if gone is not None:
             self.handle.wake_requested = True
+            self.waker.pod_left(gone.node_name)
         for listener in self.handle.object_listeners:
             listener.pod_left(uid)
         for left in self.handle.pod_left:

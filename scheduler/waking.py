@@ -15,6 +15,7 @@ from seatrial.scheduler.framework.cluster_scope import ASKED, MARK, WIDE
 from seatrial.scheduler.framework.decisions import SCHEDULER_ERROR, Reject
 from seatrial.scheduler.framework.state import CycleState
 from seatrial.scheduler.framework.status import Code, Status
+from seatrial.scheduler.pods.preempted import preempted
 from seatrial.scheduler.queue.active import Entry
 from seatrial.scheduler.queue.held import UNTIL_CHANGED
 from seatrial.scheduler.queue.queue import LEFTOVER_SECONDS
@@ -42,6 +43,7 @@ class Waker:
         self._alarm: tuple[float, Timer] | None = None
         self._keys_unread = False  # a plugin raised when the gate keys were read again
         self._cooling_gates: set[str] = set()  # wake keys of opened gates whose pods are in backoff
+        self._left_nodes: set[str] = set()  # nodes with nominations that a pod has left
 
     def wake_due(self) -> None:
         """Put the pods into the queue that changes since the last call may have made feasible."""
@@ -71,6 +73,31 @@ class Waker:
             entry = waiting.get(uid)
             if entry is not None and entry.ready_at <= now and waiting.class_of(uid) == key:
                 self._queue.wake(entry)
+
+    def pod_left(self, node: str) -> None:
+        """A pod is gone from a node: pods that are nominated to it may be tried again."""
+        if any(True for _ in self._handle.nominator.on(node)):
+            self._left_nodes.add(node)
+
+    def _wake_after_victims(self) -> None:
+        """Wake pods that are nominated to a node that a pod has left, when none of its pods is a victim that ends.
+
+        Another pod may have the room that was made. No node is feasible for the nominated pod then, and it has to
+        preempt again; upstream tries it again at each deletion of a pod.
+        """
+        now, waiting = self._handle.clock.monotonic(), self._queue.waiting
+        nodes, self._left_nodes = self._left_nodes, set()
+        for name in sorted(nodes):
+            node = self._cache.find(name)
+            if node is not None and any(preempted(info.pod) for info in node.pods.values()):
+                continue  # its end is another event
+            for info in list(self._handle.nominator.on(name)):
+                entry = waiting.get(info.uid)
+                if entry is not None and entry.ready_at <= now:
+                    self._queue.wake(entry)
+                elif entry is not None:
+                    self._left_nodes.add(name)
+                    self.set_alarm(entry.ready_at)
 
     def wait(self, entry: Entry, state: CycleState | None) -> None:
         """Wait until a node is feasible. `state`: that of the cycle, if there was one."""
@@ -197,6 +224,8 @@ class Waker:
             self._regroup()
         self._placement_changes = self._cache.placement_changes
         self.wake_classes(self._queue.waiting.classes())
+        if self._left_nodes:
+            self._wake_after_victims()
         if self._core.groups.parked:
             self._core.groups.parked.wake()
 

@@ -54,13 +54,19 @@ def devices(request: Request) -> bool:
     return "/devices" in request.path
 
 
+def volume_writes(request: Request) -> bool:
+    """Match requests that change a PersistentVolume."""
+    return request.method != "GET" and "/persistentvolumes/" in request.path
+
+
 def pod_group_writes(request: Request) -> bool:
     """Match requests that change a PodGroup or its status."""
     return request.method != "GET" and "/podgroups/" in request.path
 
 
 PICKS: dict[str, Picks] = {
-    pick.__name__: pick for pick in (every, writes, bindings, deletions, nothing, devices, pod_group_writes)
+    pick.__name__: pick
+    for pick in (every, writes, bindings, deletions, nothing, devices, pod_group_writes, volume_writes)
 }
 
 

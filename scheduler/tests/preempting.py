@@ -11,7 +11,8 @@ from seatrial.scheduler.framework.fit_error import histogram
 from seatrial.scheduler.framework.runner import Runner
 from seatrial.scheduler.framework.state import CycleState
 from seatrial.scheduler.framework.status import Code, Status
-from seatrial.scheduler.plugins.defaultpreemption.plugin import BY_SCHEDULER, DefaultPreemption
+from seatrial.scheduler.plugins.defaultpreemption.plugin import DefaultPreemption
+from seatrial.scheduler.pods.preempted import BY_SCHEDULER
 from seatrial.scheduler.pods.selectors import budget_covers
 from seatrial.scheduler.tests.oracle import counting_anew, statuses
 

@@ -518,6 +518,22 @@ def test_the_last_pod_of_a_node_is_scaled_down_first(cluster: Trial, start_desch
     assert (len(on(cluster, "web", "n1")), len(on(cluster, "web", "n2"))) == (3, 0)
 
 
+@pytest.mark.feature("DES-1.dry-run")
+@pytest.mark.case("DC-120", severity="normal")
+def test_a_dry_run_writes_nothing_on_pods(cluster: Trial, start_descheduler: StartDescheduler) -> None:
+    """ScaleDownBinPack ranks the pods of a workload by an annotation; in a dry run it writes none."""
+    with_nodes(cluster, "n1", "n2")
+    deployment(cluster, "web", 3, like=pod("x").request(cpu=1))
+    wait_running(cluster, "web", 3)
+
+    descheduler = start_descheduler({"ScaleDownBinPack": {"strategy": "CalculateOnly"}}, dryRun=True)
+
+    cluster.cluster.wait(lambda: False, within=15)
+    assert "descheduler" in descheduler.metrics(), "expected a descheduler that runs"
+    ranked = [found.metadata.name for found in running(cluster, "web") if DELETION_COST in found.metadata.annotations]
+    assert ranked == []
+
+
 @pytest.mark.feature("DES-1.protected")
 @pytest.mark.case("DC-044", severity="critical")
 def test_protected_pods_stay(cluster: Trial, start_descheduler: StartDescheduler) -> None:

@@ -6,13 +6,15 @@ import pytest
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.promises import parts
 from seatrial.fixtures.trial import Trial
-from seatrial.harness.clusters.faulty import BindingsOf, Link, bindings, nothing
+from seatrial.harness.clusters.faulty import BindingsOf, Link, bindings, nothing, volume_writes
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import node, pod, priority_class, quota
+from seatrial.scheduler.api.extension import KOORD_SCHEDULER
 from seatrial.suites.faults.schedulers import link, running
 from seatrial.suites.quota.quotas import counted, make, named
+from seatrial.suites.scoring.claims import StorageOfCase, storage
 
-__all__ = ["link", "running"]
+__all__ = ["link", "running", "storage"]
 
 pytestmark = [pytest.mark.needs(Capability.NODES)]
 
@@ -124,6 +126,7 @@ def test_a_pod_that_goes_while_its_binding_is_in_doubt_gives_its_card_back(
     expect.bound("second", within=60)
 
 
+@pytest.mark.profile(KOORD_SCHEDULER)
 @pytest.mark.feature("QUOTA-1.max-bound", "HIL-4.api-errors")
 @pytest.mark.case("FT-071", severity="critical")
 def test_a_refused_binding_gives_its_part_of_the_quota_back(cluster: Trial, expect: Expect, link: Link) -> None:
@@ -163,3 +166,28 @@ def test_a_refused_binding_gives_its_cpus_back(cluster: Trial, expect: Expect, l
     expect.bound("second", "third", within=60)
     assert link.refused
     expect.pending("first")
+
+
+@pytest.mark.feature("SCORE-4.volumes", "HIL-4.api-errors")
+@pytest.mark.case("FT-080", severity="critical")
+def test_a_volume_that_could_not_be_given_is_free(
+    cluster: Trial, expect: Expect, link: Link, storage: StorageOfCase
+) -> None:
+    """The API server refuses to give the only volume to the first pod's claim, and the pod is deleted: another pod's
+    claim gets the volume."""
+    storage.of_class()
+    cluster.add(node("n1"))
+    witnessed(cluster, expect)
+    volume = storage.volume("v", "n1")
+    storage.claim("c")
+    storage.claim("d")
+    link.refuse(500, volume_writes)
+    storage.submit("p", "c")
+    assert cluster.cluster.wait(lambda: link.refused >= 2, within=60), "expected two tries to give the volume"
+    cluster.delete("p")
+    link.heal()
+
+    storage.submit("q", "d")
+
+    expect.bound("q", within=60)
+    assert storage.volume_of("d") == volume

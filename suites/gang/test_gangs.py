@@ -180,6 +180,20 @@ def test_non_strict_keeps_its_places(cluster: Trial, expect: Expect, *, light: b
     assert bound(cluster, "x") == []
 
 
+@pytest.mark.feature("GANG-2.nonstrict")
+@pytest.mark.case("GA-150", severity="critical")
+def test_non_strict_starts_without_the_member_that_has_no_room(cluster: Trial, expect: Expect) -> None:
+    """A NonStrict gang needs two of three members. No node has room for the most important one: the others start."""
+    cluster.apply(gang("train", 2).waiting_time(300).mode("NonStrict"), priority_class("trial-high", 9000))
+    cluster.add(node("n1").cards(2))
+    large, *others = workers("train", 3)
+
+    cluster.submit(large.gpus(4).priority_class("trial-high"), *others)
+
+    expect.bound(*names("train", 2, first=1))
+    expect.pending("train-0")
+
+
 @pytest.mark.feature("GANG-1.timeout")
 @pytest.mark.case("GA-012", severity="blocker")
 @pytest.mark.long(20)

@@ -65,6 +65,27 @@ def test_half_of_the_room_is_not_given_away(classes: Trial, expect: Expect) -> N
     thaw(classes, "n1")
 
 
+@pytest.mark.feature("PRE-1.lower-goes")
+@pytest.mark.case("PR-061", severity="critical")
+def test_a_pod_whose_room_was_taken_preempts_again(classes: Trial, expect: Expect) -> None:
+    """One of two victims is gone, and a more important pod takes its room. When the other is gone too, the nominated
+    pod does not fit there any more: it preempts on another node."""
+    classes.add(node("n1").cpu(8))
+    preempt_on_frozen(classes, expect, of("low", "first", 4), of("low", "second", 4), by=of("high", "high", 8))
+    end(classes, "first")
+    classes.submit(of("top", "top", 4))
+    expect.bound("top")
+    classes.add(node("n2").cpu(8).taint("closed"))  # an empty node without it would be taken by the pod that waits
+    classes.submit(of("low", "third", 8).node_name("n2"))
+    expect.running("third")
+    assert classes.call("PATCH", "/api/v1/nodes/n2", {"spec": {"taints": []}}).ok
+
+    thaw(classes, "n1")
+
+    expect.gone("third")
+    assert expect.bound("high").spec.node_name == "n2"
+
+
 @pytest.mark.feature("PRE-1.freed-place")
 @pytest.mark.case("PR-033", severity="normal")
 def test_a_nomination_ends_with_its_pod(classes: Trial, expect: Expect) -> None:

@@ -7,7 +7,7 @@ from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import node, pod
 from seatrial.suites.preemption.priorities import classes
-from seatrial.suites.scoring.rules import given, spread
+from seatrial.suites.scoring.rules import REQUIRED, given, spread, term
 
 __all__ = ["classes"]
 
@@ -34,3 +34,25 @@ def test_a_pod_goes_whose_place_makes_the_skew_too_large(classes: Trial, expect:
     expect.gone("counted")
     assert expect.bound("new").spec.node_name == "n1"
     expect.bound("other", "full")
+
+
+@pytest.mark.feature("PRE-1.lower-goes", "PRE-1.minimal-victims")
+@pytest.mark.case("PR-060", severity="critical")
+def test_a_pod_preempts_beside_the_pod_that_it_needs(classes: Trial, expect: Expect) -> None:
+    """A pod has to be on the node of its partner. That node is full: a less important pod there goes, and a pod of
+    still lower priority on another full node stays."""
+    classes.add(node("n1").cpu(4), node("n2").cpu(4))
+    on_n1, on_n2 = {"kubernetes.io/hostname": "n1"}, {"kubernetes.io/hostname": "n2"}
+    classes.submit(
+        given("partner", "b").request(cpu=1).select(on_n1).priority_class("trial-high"),
+        given("victim", "c").request(cpu=3).select(on_n1).priority_class("trial-middle"),
+        given("elsewhere", "c").request(cpu=4).select(on_n2).priority_class("trial-low"),
+    )
+    expect.running("partner", "victim", "elsewhere")
+
+    new = given("new", affinity={"podAffinity": {REQUIRED: [term("b")]}}).request(cpu=3)
+    classes.submit(new.priority_class("trial-high"))
+
+    expect.gone("victim")
+    assert expect.bound("new").spec.node_name == "n1"
+    expect.bound("partner", "elsewhere")

@@ -8,7 +8,15 @@ from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import PodBuilder, node, pod, quota
 from seatrial.scheduler.api.extension import KOORD_SCHEDULER
-from seatrial.scheduler.api.quota import IS_PARENT, QUOTAS_PATH, ROOT_QUOTA, RUNTIME, TOTAL_RESOURCE, TREE_ID
+from seatrial.scheduler.api.quota import (
+    IS_PARENT,
+    QUOTAS_PATH,
+    ROOT_QUOTA,
+    RUNTIME,
+    TOTAL_RESOURCE,
+    TREE_ID,
+    UNSCHEDULABLE_RESOURCE,
+)
 
 pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER), pytest.mark.profile(KOORD_SCHEDULER)]
 
@@ -57,6 +65,22 @@ def test_a_tree_divides_its_own_nodes(cluster: Trial, expect: Expect) -> None:
 
     expect.bound("in-big")
     expect.pending("in-small", saying=f"quotaName: {cluster.name}-small-team, runtime: cpu:4")
+
+
+@pytest.mark.feature("QUOTA-7.profile")
+@pytest.mark.case("QU-140", severity="normal")
+def test_a_tree_root_says_what_is_closed(cluster: Trial) -> None:
+    """The annotation of a tree's root has nothing at first, and the resources of a node that is not ready later."""
+    trees(cluster)
+    path = QUOTAS_PATH.replace("/elasticquotas", f"/namespaces/{cluster.name}/elasticquotas/{cluster.name}-small-root")
+
+    def closed() -> str:
+        annotations = orjson.loads(cluster.call("GET", path).body)["metadata"]["annotations"]
+        return str(orjson.loads(annotations[UNSCHEDULABLE_RESOURCE]).get("cpu", "0"))
+
+    assert closed() == "0"
+    cluster.inject({"node": "small-0", "verb": "not_ready"})
+    assert cluster.reaches(lambda: closed() == "4", within=60), f"expected 4 cores on closed nodes, found {closed()}"
 
 
 @pytest.mark.feature("QUOTA-7.trees")

@@ -115,9 +115,9 @@ def occupy(cluster: Trial, name: str, *, cpu: int, memory: str) -> None:
     cluster.submit(pod(where).request(cpu=cpu, memory=memory).node_name(name))
 
 
-def images(cluster: Trial, name: str, image: str, *, mebibytes: int) -> None:
-    """State in the node's status that the image is present."""
-    status = {"status": {"images": [{"names": [image], "sizeBytes": mebibytes << 20}]}}
+def images(cluster: Trial, name: str, *present: str, mebibytes: int) -> None:
+    """State in the node's status that these images are present, each of this size."""
+    status = {"status": {"images": [{"names": [image], "sizeBytes": mebibytes << 20} for image in present]}}
     assert cluster.call("PATCH", f"/api/v1/nodes/{name}/status", status).ok
 
 
@@ -216,6 +216,24 @@ def test_a_node_that_has_the_image_is_preferred(cluster: Trial, expect: Expect, 
     assert expect.bound("large").spec.node_name == has
     cluster.submit(plain)
     assert expect.bound("plain").spec.node_name == other
+
+
+@pytest.mark.feature("SCORE-4.images")
+@pytest.mark.case("SC-281", severity="normal")
+@each_order
+def test_all_images_of_a_pod_count(cluster: Trial, expect: Expect, order: Sequence[str]) -> None:
+    """A pod with two containers goes to the node that has both images, which is fuller, and not to that with one."""
+    both, one = order
+    model, proxy = "registry.example/model:1", "registry.example/proxy:1"
+    cluster.add(*(node(name).cpu(32) for name in sorted(order)))
+    occupy(cluster, both, cpu=3, memory="1Gi")
+    images(cluster, both, model, proxy, mebibytes=900)
+    images(cluster, one, model, mebibytes=900)
+    asked = pod("asked").request(cpu=1)
+    (first,) = asked.manifest["spec"]["containers"]
+    asked.manifest["spec"]["containers"] = [{**first, "image": model}, {"name": "proxy", "image": proxy}]
+    cluster.submit(asked)
+    assert expect.bound("asked").spec.node_name == both
 
 
 @pytest.mark.feature("SCORE-4.balance")

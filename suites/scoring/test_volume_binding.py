@@ -7,7 +7,7 @@ from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import node, pod
 from seatrial.suites.scoring.claims import PROVISIONER, StorageOfCase, storage
-from seatrial.suites.scoring.rules import HOST, ZONE
+from seatrial.suites.scoring.rules import HOST, ZONE, given
 
 __all__ = ["storage"]
 
@@ -22,10 +22,11 @@ def test_a_pod_gets_the_volume_of_its_node(
 ) -> None:
     """A pod with an unbound claim goes to the fuller node, which has the volume, and the claim is bound to that."""
     storage.of_class()
-    cluster.add(*(node(name).cpu(32).label(ZONE, name) for name in ("n1", "n2")))
+    zones = {"n1": "zone-1", "n2": "zone-2"}  # no names of nodes: a volume of a zone is not one of a node
+    cluster.add(*(node(name).cpu(32).label(ZONE, zone) for name, zone in zones.items()))
     cluster.submit(pod("crowd").request(cpu=16, memory="1Gi").select({HOST: home}))
     expect.bound("crowd")
-    volume = storage.volume("v", home, key=key)
+    volume = storage.volume("v", zones[home] if key == ZONE else home, key=key)
     storage.claim("c")
     storage.submit("p", "c")
     assert expect.bound("p").spec.node_name == home
@@ -117,3 +118,21 @@ def test_a_provisioner_is_told_the_node(cluster: Trial, expect: Expect, storage:
     volume = storage.made("c")
     assert expect.bound("p").spec.node_name == home
     assert storage.volume_of("c") == volume
+
+
+@pytest.mark.feature("SCORE-4.volumes")
+@pytest.mark.case("SC-280", severity="critical")
+@pytest.mark.needs(Capability.VIRTUAL_TIME)
+def test_a_provisioner_that_makes_nothing(cluster: Trial, expect: Expect, storage: StorageOfCase) -> None:
+    """No volume is made in ten minutes, the time that VolumeBinding waits: another pod gets the room on the node."""
+    storage.of_class(PROVISIONER)
+    cluster.add(node("n1").cpu(8))
+    storage.claim("c")
+    claim = {"name": "c", "persistentVolumeClaim": {"claimName": "c"}}
+    cluster.submit(given("p", volumes=[claim]).request(cpu=6))
+    assert storage.selected_node("c") == "n1"
+    cluster.submit(pod("next").request(cpu=6))
+    expect.pending("next")
+
+    expect.bound("next", within=900)
+    expect.pending("p")

@@ -21,7 +21,8 @@ from seatrial.scheduler.plugins.coscheduling.gathered_preemption import Gathered
 from seatrial.scheduler.plugins.coscheduling.jobs import JobIndex
 from seatrial.scheduler.plugins.coscheduling.placement import Placement
 from seatrial.scheduler.plugins.coscheduling.victims import PossibleVictims
-from seatrial.scheduler.plugins.defaultpreemption.plugin import NEVER, NOT_HELPFUL, preempted
+from seatrial.scheduler.plugins.defaultpreemption.plugin import NEVER, NOT_HELPFUL
+from seatrial.scheduler.pods.preempted import preempted
 
 TERMINATING = "not eligible due to terminating pod on the nominated node."
 NO_VICTIMS = Status.unresolvable("no potential victims")

@@ -27,8 +27,8 @@ from seatrial.scheduler.framework.status import SUCCESS, PostFilterResult, Statu
 from seatrial.scheduler.plugins.defaultpreemption.dry_run import NO_VICTIMS
 from seatrial.scheduler.plugins.defaultpreemption.fingerprints import NodeFingerprints
 from seatrial.scheduler.plugins.defaultpreemption.outcomes import NominatedPods, Outcomes, stop
+from seatrial.scheduler.pods.preempted import preempted
 
-BY_SCHEDULER = "PreemptionByScheduler"
 NEVER = "not eligible due to preemptionPolicy=Never."
 TERMINATING = "not eligible due to a terminating pod on the nominated node."
 NOT_HELPFUL = Status.unresolvable("Preemption is not helpful for scheduling")
@@ -205,11 +205,3 @@ class DefaultPreemption(PostFilter, Listener):
         if row is not None:
             for fingerprints in self._fingerprints.values():
                 fingerprints.forget(row)
-
-
-def preempted(pod: Pod) -> bool:
-    """Whether the pod is terminating because a scheduler preempted it."""
-    return pod.deleting and any(
-        condition.type == "DisruptionTarget" and condition.status == "True" and condition.reason == BY_SCHEDULER
-        for condition in pod.status.conditions
-    )
