@@ -242,8 +242,8 @@ def test_a_deletion_asks_no_budget(
         assert ended(cluster, "move").status.phase == "Succeeded"
         assert cluster.find(name) is None
     else:
-        assert cluster.reaches(lambda: job(cluster, "move").status.condition("Eviction") is not None, within=30)
-        expect.stable(seconds=5)
+        assert cluster.reaches(lambda: runs(cluster, "move"), within=30), job(cluster, "move").status
+        expect.stable(seconds=8)
         assert job(cluster, "move").open
 
 
