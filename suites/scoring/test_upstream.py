@@ -234,6 +234,7 @@ def test_all_images_of_a_pod_count(cluster: Trial, expect: Expect, order: Sequen
     asked.manifest["spec"]["containers"] = [{**first, "image": model}, {"name": "proxy", "image": proxy}]
     cluster.submit(asked)
     assert expect.bound("asked").spec.node_name == both
+    expect.refusal()
 
 
 @pytest.mark.feature("SCORE-4.balance")
