@@ -210,3 +210,44 @@ def test_a_gang_that_is_not_strict_evicts_nobody() -> None:
     found.submit(*members(4))
     found.decide_all()
     assert evicted(found) == []
+
+
+def test_nodes_relabelled_while_victims_end_the_gang_is_still_in_one_domain() -> None:
+    """A nominated node moves to the other spine, which has room for all then: no second pod is evicted for the gang."""
+    found = rig()
+    found.running(low("on-node-1"), "node-1")
+    found.running(low("on-node-4"), "node-4")
+    submit(found, 4, MUST_SPINE)
+    found.decide_all()
+    found.member_node("node-2", "s2", "b3", cpu="16")
+    bound = found.decide_all() | end(found, "on-node-1")
+    assert sorted(bound.values()) == ["node-2", "node-3", "node-5", "node-6"]
+    assert evicted(found) == ["on-node-1"]
+    assert len(found.core.groups.nominations) == 0
+
+
+def test_a_deleted_pod_group_gives_the_nominated_room_back() -> None:
+    found = rig()
+    found.running(low("on-node-1"), "node-1")
+    found.running(low("on-node-4"), "node-4")
+    submit(found, 4, MUST_SPINE)
+    found.decide_all()
+    found.cache.remove_object("default/job")
+    assert found.decide_all() == {}
+    assert nominated(found, 4) == ["", "", "", ""]
+    assert len(found.core.groups.nominations) == 0
+
+
+def test_a_smaller_minimum_keeps_the_nominated_room() -> None:
+    """Another plan would evict another pod while the first victim ends."""
+    found = rig()
+    found.running(low("on-node-1"), "node-1")
+    found.running(low("on-node-4"), "node-4")
+    submit(found, 4, MUST_SPINE)
+    found.decide_all()
+    found.terminating("on-node-1")
+    before = nominated(found, 4)
+    found.group(gathered(gang("job", 3), MUST_SPINE))
+    found.decide_all()
+    assert nominated(found, 4) == before
+    assert evicted(found) == ["on-node-1"]
