@@ -5,12 +5,13 @@ from typing import Any
 import pytest
 
 from seatrial.fixtures.descheduler import StartDescheduler
-from seatrial.fixtures.trial import Trial
+from seatrial.fixtures.trial import TRIAL_LABEL, Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.harness.clusters.simulated import expect as accepted
 from seatrial.scheduler.api.builders import pod
 from seatrial.suites.descheduling.test_rounds import LOAD, MINUTES, PER_POD, SOON, TWO_AT_ONCE, hot_node, on, reports
 from seatrial.suites.descheduling.workloads import (
+    ALL_AT_ONCE,
     REPORT,
     cordon,
     deployment,
@@ -23,6 +24,8 @@ from seatrial.suites.descheduling.workloads import (
 from seatrial.suites.loadaware.reports import node_use
 
 pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
+
+SEVEN_AT_ONCE = {**ALL_AT_ONCE, "maxMigratingPerWorkload": 7, "maxUnavailablePerWorkload": 7}
 
 
 def moves(cluster: Trial) -> list[str]:
@@ -131,6 +134,27 @@ def test_a_pool_of_nodes_has_thresholds_of_its_own(cluster: Trial, start_desched
     )
 
     assert settles_at(cluster, 4), moves(cluster)
+
+
+@pytest.mark.feature("DES-3.cools")
+@pytest.mark.case("DC-121", severity="normal")
+@pytest.mark.parametrize(("pools", "left"), [((60, 40), 4), ((40, 60), 3)], ids=["60-before-40", "40-before-60"])
+@pytest.mark.long(300)
+def test_a_round_cools_a_node_by_one_pool(
+    cluster: Trial, start_descheduler: StartDescheduler, pools: tuple[int, int], left: int
+) -> None:
+    """Two pools select all nodes, with limits of 60 % and 40 %. In one round the first of them alone moves pods of the
+    node with 88 %: three of seven, or four."""
+    hot_node(cluster)
+
+    tables = [{"name": f"limit-{limit}", "nodeSelector": {"matchLabels": {TRIAL_LABEL: cluster.name}},
+               "lowThresholds": {"cpu": 30}, "highThresholds": {"cpu": limit}} for limit in pools]  # fmt: skip
+    start_descheduler(
+        {"LowNodeLoad": {**LOAD, "highThresholds": {"cpu": 95}, "nodePools": tables}},
+        migration=SEVEN_AT_ONCE, deschedulingInterval="1h",
+    )  # fmt: skip
+
+    assert settles_at(cluster, left), moves(cluster)
 
 
 @pytest.mark.feature("DES-3.prod-thresholds")
