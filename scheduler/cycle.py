@@ -78,8 +78,6 @@ class Core(Intake):
         if self.handle.debug.diagnoses:
             return self._schedule(entry, runner)  # the explanation would be timed too: time the next cycle
         self._untimed = EVERY - 1
-        for each in self._runners.values():
-            each.review()
         self.timing.start()
         try:
             decisions = self._schedule(entry, runner)

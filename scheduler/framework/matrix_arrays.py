@@ -126,7 +126,7 @@ class MatrixArrays:
             index = len(self._entries)
             self._entries.append(entry)
             if index == self._room:
-                self._add_room(_next_room(self._room))
+                self._add_room(self._room + max(_MORE_CLASSES, self._room // 4))
         entry.index = index
         entry.raw_numbers = self.numbers(entry.rules)
         self._start_class(index, entry)
@@ -135,41 +135,6 @@ class MatrixArrays:
         self._plan = None
         self._entries[index] = None
         self._spare.append(index)
-
-    def shrink(self) -> None:
-        """Give the room of classes that left back, if that makes the class axis shorter. The keys stay as they are."""
-        kept = [index for index, entry in enumerate(self._entries) if entry is not None]
-        room = _FIRST_CLASSES
-        while room < len(kept):
-            room = _next_room(room)
-        if room >= self._room:
-            return
-        entries = [entry for entry in self._entries if entry is not None]
-        self._entries, self._spare, self._plan = [*entries], [], None
-        self._together, self._in_step = [], []
-        for index, entry in enumerate(entries):
-            entry.index = index
-        if self.capacity != self._columns.capacity:
-            self._allocate(room, self._columns.capacity)
-            return
-        self._room = room
-        more = ((0, room - len(kept)), (0, 0))
-
-        def shorter(array: Ints, fill: int) -> Ints:
-            return np.pad(array[kept], more, constant_values=fill)
-
-        self.key, self.exact = shorter(self.key, NOT_FEASIBLE), shorter(self.exact, 0)
-        self.node_ok, self.node_total = np.pad(self.node_ok[kept], more), shorter(self.node_total, 0)
-        self.base = np.pad(np.ascontiguousarray(self.base[:, kept]), more[::-1], constant_values=REFUSED)
-        self.salt = shorter(self.salt, 0)
-        self.raw = [shorter(raw, NO_RAW) for raw in self.raw]
-        self.revised = [shorter(revised, 0) for revised in self.revised]
-        self.highest = [shorter(highest, 0) for highest in self.highest]
-        self._divisor = [np.pad(divisor[kept], more[0], constant_values=1) for divisor in self._divisor]
-        self._exact_for = {
-            row: sum(1 << index for index, before in enumerate(kept) if judged >> before & 1)
-            for row, judged in self._exact_for.items()
-        }
 
     def _start_class(self, index: int, entry: ClassEntry) -> None:
         entry.position = -1
@@ -204,8 +169,3 @@ class MatrixArrays:
             return None
         recent = self._log[position - self._log_start :]
         return recent if len(recent) < 2 else list(dict.fromkeys(recent))
-
-
-def _next_room(classes: int) -> int:
-    """The length of the class axis after this one."""
-    return classes + max(_MORE_CLASSES, classes // 4)
