@@ -51,6 +51,7 @@ time.sleep(600)
 @pytest.fixture(params=KEPT)
 def inventory(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """A lab with a machine of three cards and one of one card, all free."""
+    request.getfixturevalue("seatrial_real_time")
     leases: dict[str, str] = {"file": "ledger.json"}
     if request.param == "lease":
         cluster: Cluster = request.getfixturevalue("whole_cluster")

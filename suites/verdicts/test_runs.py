@@ -100,8 +100,9 @@ class Run:
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
+def runs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
     """A run against each of two schedulers, both at the same time."""
+    request.getfixturevalue("seatrial_real_time")
     started = {subject: Run(tmp_path_factory.mktemp(subject), subject) for subject in ("inprocess", "random")}
     for run in started.values():
         run.finish()
@@ -163,6 +164,7 @@ def test_the_page_shows_each_row_with_its_grade(at_random: Run) -> None:
 
 @pytest.mark.feature("HIL-10.replay")
 @pytest.mark.case("VD-004", severity="critical")
+@pytest.mark.usefixtures("seatrial_real_time")
 def test_the_same_seed_gives_the_same_placements(tmp_path: Path) -> None:
     """Four hours of gangs on 16 nodes in virtual time: the digest of all placements is the seed's."""
 
