@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 # Waiting pods whose placement depends on other pods are tried again after this many changes, or when no pod is ready.
 PLACEMENT_CHANGES_THRESHOLD = 32
 READ_AGAIN_SECONDS = 10.0  # the pause before gate keys are read once more because a plugin raised
+PREEMPTION_PAUSE_SECONDS = 1.0  # between two pods of one group that are tried because they may preempt
 AFTER_BACKOFF = "after-backoff"  # the wake key of pods that are asked again when their backoff ends
 
 
@@ -44,6 +45,9 @@ class Waker:
         self._keys_unread = False  # a plugin raised when the gate keys were read again
         self._cooling_gates: set[str] = set()  # wake keys of opened gates whose pods are in backoff
         self._left_nodes: set[str] = set()  # nodes with nominations that a pod has left
+        self._vacated: set[str] = set()  # nodes that a pod has left while a pod waited that may preempt
+        self._preemptors: dict[ClassKey, int] = {}  # groups to be tried because of them, with the lowest priority there
+        self._paused: dict[ClassKey, float] = {}  # when another pod of a group may be tried so
 
     def wake_due(self) -> None:
         """Put the pods into the queue that changes since the last call may have made feasible."""
@@ -75,7 +79,10 @@ class Waker:
                 self._queue.wake(entry)
 
     def pod_left(self, node: str) -> None:
-        """A pod is gone from a node: pods that are nominated to it may be tried again."""
+        """A pod is gone from a node: pods that are nominated to it, or may preempt there, may be tried again."""
+        highest, lowest = self._queue.waiting.highest_priority, self._cache.lowest_priority
+        if highest is not None and lowest is not None and highest > lowest:
+            self._vacated.add(node)
         if any(True for _ in self._handle.nominator.on(node)):
             self._left_nodes.add(node)
 
@@ -98,6 +105,38 @@ class Waker:
                 elif entry is not None:
                     self._left_nodes.add(name)
                     self.set_alarm(entry.ready_at)
+
+    def _wake_preemptors(self) -> None:
+        """Wake the first pod of each group that is more important than a pod on a node which another has left.
+
+        No node is feasible for it. But with the room that is free now, the eviction of less important pods may be
+        enough. Upstream tries all waiting pods again at each deletion; equal pods would come to the same result.
+        """
+        waiting, now = self._queue.waiting, self._handle.clock.monotonic()
+        lowest = self._lowest_on_vacated()
+        highest = waiting.highest_priority
+        if lowest is not None and highest is not None and highest > lowest:
+            for key in waiting.classes():
+                if self._core.runners[key[0]].profile.post_filter:
+                    self._preemptors[key] = min(lowest, self._preemptors.get(key, lowest))
+        self._paused = {key: moment for key, moment in self._paused.items() if moment > now}
+        for key, lowest in list(self._preemptors.items()):
+            entry = None if key in self._paused else waiting.first(key, now)
+            if entry is not None:
+                del self._preemptors[key]
+                if entry.info.priority > lowest:
+                    self._queue.wake(entry)
+                    self._paused[key] = now + PREEMPTION_PAUSE_SECONDS
+            elif waiting.has_class(key):
+                self.set_alarm(self._paused.get(key, 0.0) or waiting.next_ready(key))
+            else:
+                del self._preemptors[key]
+
+    def _lowest_on_vacated(self) -> int | None:
+        """The lowest priority of the pods on nodes that a pod has left since the last call; None if there are none."""
+        names, self._vacated = self._vacated, set()
+        nodes = [node for name in names if (node := self._cache.find(name)) is not None]
+        return min((info.priority for node in nodes for info in node.pods.values()), default=None)
 
     def wait(self, entry: Entry, state: CycleState | None) -> None:
         """Wait until a node is feasible. `state`: that of the cycle, if there was one."""
@@ -224,6 +263,8 @@ class Waker:
             self._regroup()
         self._placement_changes = self._cache.placement_changes
         self.wake_classes(self._queue.waiting.classes())
+        if self._vacated or self._preemptors:
+            self._wake_preemptors()
         if self._left_nodes:
             self._wake_after_victims()
         if self._core.groups.parked:

@@ -6,6 +6,7 @@ ten thousand waiting pods cost nothing when one card becomes free.
 """
 
 import heapq
+from collections import Counter
 from collections.abc import Iterator
 
 from seatrial.scheduler.queue.active import Entry
@@ -52,6 +53,7 @@ class UnschedulablePods:
         self._groups: dict[ClassKey, ClassGroup] = {}
         self._class_of: dict[str, ClassKey] = {}
         self._wide = 0  # number of groups with a mark
+        self._priorities: Counter[int] = Counter()
 
     def __len__(self) -> int:
         return len(self._class_of)
@@ -70,6 +72,11 @@ class UnschedulablePods:
     def empty(self) -> bool:
         return not self._class_of
 
+    @property
+    def highest_priority(self) -> int | None:
+        """The highest priority of the entries; None if there are none."""
+        return max((priority for priority, count in self._priorities.items() if count), default=None)
+
     def has_class(self, key: ClassKey) -> bool:
         return key in self._groups
 
@@ -83,6 +90,7 @@ class UnschedulablePods:
 
     def add(self, key: ClassKey, entry: Entry) -> None:
         self._class_of[entry.info.uid] = key
+        self._priorities[entry.info.priority] += 1
         group = self._groups.get(key)
         if group is None:
             group = self._groups[key] = ClassGroup()
@@ -95,6 +103,7 @@ class UnschedulablePods:
             return None
         group = self._groups[key]
         entry = group.members.pop(uid)
+        self._priorities[entry.info.priority] -= 1
         if not group.members:
             del self._groups[key]
             self._wide -= bool(key[2])

@@ -182,3 +182,21 @@ def test_a_budget_with_disruptions_left_does_not_protect(
     expect.gone("spare")
     assert expect.bound("high").spec.node_name == guarded
     assert not classes.pod("dear").deleting
+
+
+@pytest.mark.feature("PRE-1.lower-goes")
+@pytest.mark.case("PR-062", severity="critical")
+def test_a_waiting_pod_preempts_when_that_becomes_enough(classes: Trial, expect: Expect) -> None:
+    """A pod needs all of a node, where a pod of its own priority has the half and a less important one the other.
+    When the first ends, no node is free for it, but it may preempt: the other goes at once."""
+    classes.add(node("n1").cpu(8))
+    classes.submit(of("high", "equal", 4), of("low", "victim", 4))
+    expect.running("equal", "victim")
+    classes.submit(of("high", "waits", 8))
+    expect.pending("waits")
+    assert not classes.pod("victim").deleting
+
+    classes.delete("equal")
+
+    expect.gone("victim")
+    expect.bound("waits")
