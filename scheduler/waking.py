@@ -1,7 +1,8 @@
 """Which waiting and held pods are tried again, and when.
 
-Events only note that something changed. The next decision wakes one pod of each class that has a feasible node, and
-asks held pods whose gate opened again. A timer ends backoffs and retries pods that have waited for long.
+Events only note that something changed. The next decision wakes one pod of each class that has a feasible node or may
+preempt on a node that a pod has left, and asks held pods whose gate opened again. A timer ends backoffs and retries
+pods that have waited for long.
 """
 
 from collections.abc import Iterable

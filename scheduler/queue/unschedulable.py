@@ -1,8 +1,9 @@
 """Unschedulable pods, grouped by class. A node that is feasible for one pod of a group is feasible for all.
 
 Upstream moves every rejected pod on a relevant event. Here the engine records for each class whether a node became
-feasible. It wakes the first pod of the class, and the next one when that pod is placed. The decisions are the same, and
-ten thousand waiting pods cost nothing when one card becomes free.
+feasible, or was left by a pod so that preemption may be enough. It wakes the first pod of the class, and the next one
+when that pod is placed. The decisions are the same, and ten thousand waiting pods cost nothing when
+one card becomes free.
 """
 
 import heapq

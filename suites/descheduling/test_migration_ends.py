@@ -154,7 +154,7 @@ def test_jobs_of_one_workload_may_exchange_their_places(
 def test_a_job_fails_when_its_reservation_is_deleted(
     cluster: Trial, expect: Expect, start_descheduler: StartDescheduler
 ) -> None:
-    """A budget holds the eviction back, and somebody deletes the reservation: the job fails, and the pod stays."""
+    """A budget holds the eviction back, and the reservation is deleted: the job fails, and the pod stays."""
     with_nodes(cluster, "n1", "n2")
     name = spread_victim(cluster, "web", 3)
     cluster.apply(disruption_budget("keep", {"app": "web"}, min_available=3))

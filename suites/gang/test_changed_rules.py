@@ -87,4 +87,4 @@ def test_gangs_of_equal_pods_start_with_one_node(cluster: Trial, expect: Expect)
 
     cluster.add(node("n2").cards(8))
 
-    expect.bound(*(one for name in ("a", "b", "c") for one in names(name, 2)), "other", within=60)
+    expect.bound(*(member for name in ("a", "b", "c") for member in names(name, 2)), "other", within=60)
