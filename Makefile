@@ -17,7 +17,7 @@ help:
 	@echo "make run    suites, load and sign-off report on the embedded cluster (ARGS='...' goes to seatrial run)"
 	@echo "make nightly  the suites with their long cases; results are kept and pushed (docs/lab.md)"
 	@echo "make test   lint, types, import contracts, documentation, own tests, the suites in virtual time and on embedded clusters"
-	@echo "make suites-real-time  the suites that make test judges in virtual time only, on embedded clusters"
+	@echo "make suites-real-time  the slow cases, which make test judges in virtual time only, on embedded clusters"
 	@echo "make test-real  the suites on real etcd, kube-apiserver, kube-controller-manager and kubelet (docs/backends.md)"
 	@echo "make fuzz   random inputs for the API server and all readers of files (INPUTS=..., SEED=...)"
 	@echo "make test-interpreters  install and run seatrial with each of python3.12, 3.13 and 3.14 that is on PATH"
@@ -57,15 +57,11 @@ own-tests: $(VENV)/.dev
 
 suites: $(VENV)/.dev
 	$(BIN)/pytest suites --seatrial-subject=inprocess -q
-	$(BIN)/pytest suites --seatrial-subject=seatrial -n 6 --dist=worksteal $(addprefix --ignore=,$(REAL_TIME_APART))
+	$(BIN)/pytest suites --seatrial-subject=seatrial --seatrial-part=real -n 8 --dist=worksteal
 
-# Judged in virtual time by `make suites`. In real time they take six minutes more; and after cases of quotas on the same
-# cluster, released manifests could not delete the namespace of the quotas.
-REAL_TIME_APART := suites/descheduling suites/gang suites/quota suites/topology suites/loadaware \
-	suites/preemption/test_jobs.py suites/preemption/test_job_victims.py suites/preemption/test_nominations.py
-
+# Slow cases, which `make suites` judges in virtual time only.
 suites-real-time: $(VENV)/.dev
-	$(BIN)/pytest $(REAL_TIME_APART) --seatrial-subject=seatrial -n 2 --dist=loadfile
+	$(BIN)/pytest suites --seatrial-subject=seatrial -m long -n 4 --dist=worksteal
 
 # Where the programs are missing, it says which and succeeds. With the limit in seconds for all of it, it stays with `make test`
 # below the 90 minutes of a CI job; .ci/kubernetes-programs builds the programs.

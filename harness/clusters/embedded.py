@@ -17,7 +17,9 @@ from seatrial.harness.errors import ClusterError
 from seatrial.harness.private_files import private_folder
 from seatrial.harness.processes import die_with_parent, first_answer, stop
 
-CAPABILITIES = frozenset({Capability.NODES, Capability.HARDWARE, Capability.DEVICE_FAULTS, Capability.OWN_CLUSTER})
+CAPABILITIES = frozenset({
+    Capability.REAL_TIME, Capability.NODES, Capability.HARDWARE, Capability.DEVICE_FAULTS, Capability.OWN_CLUSTER,
+})  # fmt: skip
 
 
 class EmbeddedCluster(RemoteCluster, SimulatedNodes):

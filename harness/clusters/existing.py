@@ -33,7 +33,9 @@ LENT_RIGHTS = (("", "namespaces", "create"), ("", "namespaces", "delete"), ("", 
                ("coordination.k8s.io", "leases", "create"))  # fmt: skip
 RIGHTS = (*LENT_RIGHTS, ("", "nodes", "create"), ("", "nodes", "delete"))
 SHARED = CAPABILITIES - {Capability.OWN_CLUSTER}
-LENT = frozenset({Capability.HARDWARE})  # where nodes of the cluster are lent instead of simulated
+LENT = frozenset(
+    {Capability.REAL_TIME, Capability.HARDWARE}
+)  # where nodes of the cluster are lent instead of simulated
 
 
 class ScopedTransport(RemoteTransport):

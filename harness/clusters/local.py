@@ -101,7 +101,7 @@ class LocalBackend(ClusterBackend):
         """Looks for devices when first asked."""
         from seatrial.harness.devices.survey import survey
 
-        found = {Capability.CONTAINERS}
+        found = {Capability.REAL_TIME, Capability.CONTAINERS}
         if self._fake:
             found |= {Capability.DEVICE_FAULTS, *self.more_faults}
         elif survey()[0]:

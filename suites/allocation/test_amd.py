@@ -29,6 +29,7 @@ pytestmark = [pytest.mark.needs(Capability.HARDWARE)]
 
 @pytest.mark.feature("DEV-1.other-vendors-names")
 @pytest.mark.case("DS-100", severity="critical")
+@pytest.mark.long(seconds=9)
 def test_the_node_reports_vendor_model_and_amounts(cluster: Trial) -> None:
     """The Device object names vendor and model; the node offers the plugin's name and Koordinator's amounts."""
     cluster.add(node("n1").gpus(CARD, 2))

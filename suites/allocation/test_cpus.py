@@ -330,6 +330,7 @@ def test_what_a_node_keeps(cluster: Trial, expect: Expect, kept: dict[str, objec
 
 @pytest.mark.feature("CPU-1.policies", "CPU-2.pcpu-level")
 @pytest.mark.case("CP-010", severity="blocker")
+@pytest.mark.long(seconds=6)
 def test_churn_gives_no_cpu_twice(cluster: Trial, seed: int) -> None:
     """Pods of all kinds come and go: no CPU has two owners, and required policies hold at all times."""
     cluster.add(node("n1").server(MACHINE), node("n2").server(MACHINE).numa_policy("SingleNUMANode"))

@@ -219,6 +219,7 @@ def test_what_cannot_be_had_is_said(cluster: Trial, expect: Expect, asked: PodBu
 
 @pytest.mark.feature("DEV-7.waits")
 @pytest.mark.case("DS-059", severity="blocker")
+@pytest.mark.long(seconds=5)
 def test_churn_never_splits_a_joint_request(cluster: Trial, seed: int) -> None:
     """Joint pods of all shapes come and go: required GPUs and NICs share switches, and nothing is allocated twice."""
     cluster.add(node("one-each").server(ONE_EACH), node("two-to-one").server(TWO_TO_ONE))

@@ -139,6 +139,7 @@ def test_the_node_is_locked_while_a_slice_is_cut(cluster: Trial, expect: Expect)
 @pytest.mark.profile(PLUGINS)
 @pytest.mark.feature("DEV-12.dynamic-smlu")
 @pytest.mark.case("DS-116", severity="normal")
+@pytest.mark.long(seconds=7)
 @pytest.mark.needs(Capability.OWN_CLUSTER)  # the lock has the real name of the holder's namespace
 def test_a_lock_that_is_old_is_void(cluster: Trial, expect: Expect) -> None:
     """A pod of the node has its lock, and the plugin never takes it away: after five minutes the next slice is cut."""
@@ -191,6 +192,7 @@ def test_slices_that_the_plugin_cannot_cut(cluster: Trial) -> None:
 @pytest.mark.profile(PLUGINS)
 @pytest.mark.feature("DEV-12.dynamic-smlu")
 @pytest.mark.case("DS-076", severity="critical")
+@pytest.mark.long(seconds=7)
 def test_churn_never_gives_out_more_than_a_card(cluster: Trial, seed: int) -> None:
     """Slices and whole cards come and go: no card is allocated beyond its capacity, in percent or in bytes."""
     cluster.add(node("n1").gpus(CARD, 2))

@@ -236,6 +236,7 @@ def test_well_known_machines_need_no_table(cluster: Trial, expect: Expect) -> No
 
 @pytest.mark.feature("DEV-6.table")
 @pytest.mark.case("DS-049", severity="critical")
+@pytest.mark.long(seconds=5)
 def test_churn_never_leaves_the_table(cluster: Trial, seed: int) -> None:
     """Pods of all sizes come and go: every bound pod has a row of the table, and no card has two owners."""
     partitioned(cluster, table_of(BY_COUNT), HONOR)

@@ -127,6 +127,7 @@ def test_the_sooner_end_counts(cluster: Trial, expect: Expect, ttl: str, expires
 
 @pytest.mark.feature("RSV-1.expires")
 @pytest.mark.case("RV-094", severity="critical")
+@pytest.mark.long(seconds=7)
 def test_a_reservation_ends_with_its_node(cluster: Trial, expect: Expect) -> None:
     """The node of a reservation is deleted: the reservation is Failed."""
     cluster.add(node("n1").cpu(8))

@@ -87,6 +87,7 @@ def test_a_place_is_used_again(cluster: Trial, expect: Expect) -> None:
 
 @pytest.mark.feature("RSV-1.expires")
 @pytest.mark.case("RV-003", severity="critical")
+@pytest.mark.long(seconds=8)
 def test_time_runs_out(cluster: Trial, expect: Expect) -> None:
     """A reservation whose ttl has expired is Failed with reason Expired, and its resources are free for all pods."""
     cluster.add(node("n1").cpu(SMALL))

@@ -60,6 +60,7 @@ def let_through(cluster: Trial, count: int) -> set[str]:
 
 @pytest.mark.feature("MIG-2.sort")
 @pytest.mark.case("MG-070", severity="critical")
+@pytest.mark.long(seconds=7)
 def test_migrations_of_one_job_are_next_to_each_other(cluster: Trial, start_descheduler: StartDescheduler) -> None:
     """By their pods' eviction costs the order is a pod of a Job, one of a Deployment, and another one of the Job. Two
     may migrate: they are those of the Job."""
@@ -79,6 +80,7 @@ def test_migrations_of_one_job_are_next_to_each_other(cluster: Trial, start_desc
 
 @pytest.mark.feature("MIG-2.sort")
 @pytest.mark.case("MG-071", severity="critical")
+@pytest.mark.long(seconds=36)
 def test_a_job_that_migrates_already_goes_on(cluster: Trial, start_descheduler: StartDescheduler) -> None:
     """A pod of a Job migrates. Of two more pods, that of a Deployment has the lower cost, and one more may migrate: it
     is the other pod of the Job."""
@@ -102,6 +104,7 @@ def test_a_job_that_migrates_already_goes_on(cluster: Trial, start_descheduler: 
 
 @pytest.mark.feature("MIG-2.filter")
 @pytest.mark.case("MG-072", severity="critical")
+@pytest.mark.long(seconds=7)
 @pytest.mark.parametrize("on", ["pod", "job"])
 def test_the_evict_annotation_lifts_the_limits(cluster: Trial, start_descheduler: StartDescheduler, on: str) -> None:
     """One pod may migrate, and one does. Of two more jobs one has the annotation, or its pod has: it runs at once, and

@@ -67,6 +67,7 @@ def start(cluster: Trial, start_descheduler: StartDescheduler, *apps: str, **mig
 
 @pytest.mark.feature("DES-1.protected")
 @pytest.mark.case("DC-081", severity="critical")
+@pytest.mark.long(seconds=6)
 def test_critical_pods_go_where_that_is_configured(cluster: Trial, start_descheduler: StartDescheduler) -> None:
     """evictSystemCriticalPods lifts the protection of critical pods, not that of a DaemonSet's."""
     with_nodes(cluster, "n1", "n2", "n3")
@@ -80,6 +81,7 @@ def test_critical_pods_go_where_that_is_configured(cluster: Trial, start_desched
 
 @pytest.mark.feature("DES-1.protected")
 @pytest.mark.case("DC-052", severity="critical")
+@pytest.mark.long(seconds=6)
 def test_a_priority_threshold_protects_its_own_value(cluster: Trial, start_descheduler: StartDescheduler) -> None:
     """Pods of priority 1000 and 2000 stay under a threshold of 1000; pods of 999 go."""
     with_nodes(cluster, "n1", "n2", "n3")
@@ -95,6 +97,7 @@ def test_a_priority_threshold_protects_its_own_value(cluster: Trial, start_desch
 
 @pytest.mark.feature("DES-1.protected")
 @pytest.mark.case("DC-053", severity="critical")
+@pytest.mark.long(seconds=6)
 def test_the_evict_annotation_lifts_protections(cluster: Trial, start_descheduler: StartDescheduler) -> None:
     """Of two workloads with local storage, the one whose pods are annotated for eviction goes."""
     with_nodes(cluster, "n1", "n2", "n3")
@@ -108,6 +111,7 @@ def test_the_evict_annotation_lifts_protections(cluster: Trial, start_deschedule
 
 @pytest.mark.feature("DES-1.protected")
 @pytest.mark.case("DC-082", severity="critical")
+@pytest.mark.long(seconds=8)
 @pytest.mark.parametrize(
     ("migration", "gone"),
     [
@@ -149,6 +153,7 @@ def test_other_conditions_of_an_eviction(
 
 @pytest.mark.feature("DES-2.caps")
 @pytest.mark.case("DC-083", severity="critical")
+@pytest.mark.long(seconds=15)
 def test_each_round_has_its_caps_anew(cluster: Trial, start_descheduler: StartDescheduler) -> None:
     """Rounds of 5 s with one eviction each: jobs come one by one, not all at once, and not only the first."""
     with_nodes(cluster, "n1", "n2")

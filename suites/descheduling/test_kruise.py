@@ -91,6 +91,7 @@ def fill(cluster: Trial, owner: dict[str, Any], names: list[str]) -> None:
 @pytest.mark.usefixtures("kruise")
 @pytest.mark.feature("DES-2.workloads")
 @pytest.mark.case("DC-050", severity="critical")
+@pytest.mark.long(seconds=45)
 @pytest.mark.parametrize("kind", list(KINDS))
 def test_a_workload_of_kruise_keeps_its_budget(cluster: Trial, start_descheduler: StartDescheduler, kind: str) -> None:
     """Ten pods of which 30 % may be missing: three are evicted, and no more until three new ones run.

@@ -173,6 +173,7 @@ def test_a_pod_stays_when_no_place_can_be_reserved(
 
 @pytest.mark.feature("MIG-1.paused")
 @pytest.mark.case("MG-005", severity="critical")
+@pytest.mark.long(seconds=9)
 def test_a_paused_job_does_nothing(cluster: Trial, start_descheduler: StartDescheduler) -> None:
     """A paused job waits; it runs once it is no longer paused."""
     with_nodes(cluster, "n1", "n2")
@@ -189,6 +190,7 @@ def test_a_paused_job_does_nothing(cluster: Trial, start_descheduler: StartDesch
 
 @pytest.mark.feature("MIG-1.paused")
 @pytest.mark.case("MG-040", severity="critical")
+@pytest.mark.long(seconds=16)
 def test_a_job_can_be_paused_on_its_way(cluster: Trial, expect: Expect, start_descheduler: StartDescheduler) -> None:
     """A job waits for room for its reservation, and is paused. Room comes: the pod stays until the job goes on."""
     with_nodes(cluster, "n1", "n2")
@@ -256,6 +258,7 @@ def test_a_budget_holds_an_eviction_back(cluster: Trial, start_descheduler: Star
 
 @pytest.mark.feature("MIG-1.devices")
 @pytest.mark.case("MG-008", severity="critical")
+@pytest.mark.long(seconds=5)
 def test_a_migrated_pod_gets_devices_of_the_same_kind(
     cluster: Trial, expect: Expect, start_descheduler: StartDescheduler
 ) -> None:
@@ -280,6 +283,7 @@ def test_a_migrated_pod_gets_devices_of_the_same_kind(
 
 @pytest.mark.feature("MIG-2.filter")
 @pytest.mark.case("MG-020", severity="critical")
+@pytest.mark.long(seconds=5)
 def test_one_pod_of_a_workload_at_a_time(cluster: Trial, start_descheduler: StartDescheduler) -> None:
     """Six jobs for a workload that may lose one pod: never more than one pod is missing, and all jobs succeed."""
     with_nodes(cluster, "n1", "n2")
@@ -320,6 +324,7 @@ def order_of_ends(cluster: Trial, count: int) -> list[str]:
 
 @pytest.mark.feature("MIG-2.sort")
 @pytest.mark.case("MG-022", severity="critical")
+@pytest.mark.long(seconds=8)
 def test_cheap_pods_migrate_first(cluster: Trial, start_descheduler: StartDescheduler) -> None:
     """Jobs for pods of four classes wait, the cheapest pod's job first of all; one may run at a time. They run from
     free to prod, although the jobs for dear pods are the newest."""
@@ -339,6 +344,7 @@ def test_cheap_pods_migrate_first(cluster: Trial, start_descheduler: StartDesche
 
 @pytest.mark.feature("MIG-2.sort")
 @pytest.mark.case("MG-045", severity="normal")
+@pytest.mark.long(seconds=7)
 def test_of_equal_pods_the_newest_job_runs_first(cluster: Trial, start_descheduler: StartDescheduler) -> None:
     """Jobs wait for four equal pods, the oldest for the pod whose name is first; one may run at a time."""
     with_nodes(cluster, "n1", "n2")
@@ -380,6 +386,7 @@ def test_jobs_of_one_workload_fill_their_own_reservations(cluster: Trial, start_
 
 @pytest.mark.feature("MIG-2.filter")
 @pytest.mark.case("MG-021", severity="critical")
+@pytest.mark.long(seconds=5)
 def test_a_lone_pod_is_not_migrated(cluster: Trial, expect: Expect, start_descheduler: StartDescheduler) -> None:
     """A workload of one replica may lose none: the job fails and the pod stays."""
     with_nodes(cluster, "n1", "n2")

@@ -80,6 +80,7 @@ def test_a_job_fails_when_its_reservation_expires(
 
 @pytest.mark.feature("MIG-1.reservation-first")
 @pytest.mark.case("MG-065", severity="blocker")
+@pytest.mark.long(seconds=6)
 def test_a_pod_stays_when_another_pod_takes_its_place(
     cluster: Trial, expect: Expect, start_descheduler: StartDescheduler
 ) -> None:
@@ -118,6 +119,7 @@ def test_a_pod_stays_when_another_pod_takes_its_place(
 
 @pytest.mark.feature("MIG-1.reservation-first")
 @pytest.mark.case("MG-073", severity="critical")
+@pytest.mark.long(seconds=15)
 def test_jobs_of_one_workload_may_exchange_their_places(
     cluster: Trial, expect: Expect, start_descheduler: StartDescheduler
 ) -> None:
@@ -173,6 +175,7 @@ def test_a_job_fails_when_its_reservation_is_deleted(
 
 @pytest.mark.feature("MIG-1.reservation-first")
 @pytest.mark.case("MG-067", severity="critical")
+@pytest.mark.long(seconds=5)
 def test_the_place_is_on_another_node_than_the_pod(cluster: Trial, start_descheduler: StartDescheduler) -> None:
     """The pod's own node has the most room, and would be preferred: the place is on the other node, where there is
     little left."""
@@ -190,6 +193,7 @@ def test_the_place_is_on_another_node_than_the_pod(cluster: Trial, start_desched
 
 @pytest.mark.feature("MIG-1.preemption")
 @pytest.mark.case("MG-063", severity="critical")
+@pytest.mark.long(seconds=6)
 @pytest.mark.profile(RESERVING)
 @pytest.mark.parametrize("important", [True, False], ids=["more-important", "less-important"])
 def test_a_reservation_makes_room_for_an_important_pod(

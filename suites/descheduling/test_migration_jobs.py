@@ -85,6 +85,7 @@ def test_a_pod_has_one_job_at_a_time(cluster: Trial, start_descheduler: StartDes
 
 @pytest.mark.feature("MIG-2.filter")
 @pytest.mark.case("MG-052", severity="critical")
+@pytest.mark.long(seconds=7)
 def test_a_percentage_of_replicas_is_rounded_down(cluster: Trial, start_descheduler: StartDescheduler) -> None:
     """Three jobs for a workload of five that may lose 30 %, and a budget that holds evictions back: one job runs."""
     with_nodes(cluster, "n1", "n2")
@@ -108,6 +109,7 @@ def test_a_percentage_of_replicas_is_rounded_down(cluster: Trial, start_deschedu
 
 @pytest.mark.feature("MIG-2.filter")
 @pytest.mark.case("MG-054", severity="critical")
+@pytest.mark.long(seconds=7)
 def test_a_pod_that_waits_counts_as_unavailable(cluster: Trial, start_descheduler: StartDescheduler) -> None:
     """A workload of four may lose one pod, and one has no room yet: the job waits. With room for it, the job runs."""
     with_nodes(cluster, "n1", cpu=3)
@@ -182,6 +184,7 @@ def test_a_job_of_another_controller_is_left_alone(cluster: Trial, start_desched
 
 @pytest.mark.feature("MIG-1.evict-directly")
 @pytest.mark.case("MG-048", severity="normal")
+@pytest.mark.long(seconds=5)
 def test_the_delete_options_of_a_job_are_those_of_its_eviction(
     cluster: Trial, expect: Expect, start_descheduler: StartDescheduler
 ) -> None:
@@ -222,6 +225,7 @@ def test_a_pod_decides_how_it_is_evicted(cluster: Trial, start_descheduler: Star
 
 @pytest.mark.feature("MIG-1.evict-directly")
 @pytest.mark.case("MG-068", severity="normal")
+@pytest.mark.long(seconds=5)
 @pytest.mark.parametrize(("by", "goes"), [("pod", True), ("job", True), ("nothing", False)])
 def test_a_deletion_asks_no_budget(
     cluster: Trial, expect: Expect, start_descheduler: StartDescheduler, by: str, *, goes: bool
@@ -268,6 +272,7 @@ def gone(cluster: Trial, name: str) -> bool:
 
 @pytest.mark.feature("MIG-1.phases")
 @pytest.mark.case("MG-060", severity="critical")
+@pytest.mark.long(seconds=11)
 def test_a_migration_ends_when_the_new_pod_is_ready(cluster: Trial, start_descheduler: StartDescheduler) -> None:
     """The node of the reservation starts no pods for a while: the new pod is bound there and not Ready, so the job goes
     on, with the name of the pod that it waits for. It succeeds when the node starts the pod."""

@@ -28,6 +28,7 @@ def evictions(descheduler: Descheduler) -> dict[tuple[str, str, str], float]:
 
 @pytest.mark.feature("DES-1.recorded")
 @pytest.mark.case("DC-102", severity="critical")
+@pytest.mark.long(seconds=7)
 def test_evictions_are_counted_and_told(cluster: Trial, start_descheduler: StartDescheduler) -> None:
     """Three of four pods do not tolerate a taint of their node, and leave it: three evictions are counted, and each of
     these pods has an event with the node and the reason."""

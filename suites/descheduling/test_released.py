@@ -77,6 +77,7 @@ def test_the_caps_and_namespaces_of_v0_7(cluster: Trial, start_descheduler: Star
 
 @pytest.mark.feature("DES-2.configuration-safer-descheduling")
 @pytest.mark.case("DC-062", severity="critical")
+@pytest.mark.long(seconds=8)
 def test_v0_7_leaves_other_namespaces_alone(cluster: Trial, start_descheduler: StartDescheduler) -> None:
     """The configuration as it is: pods outside of namespace canary get no job, however old they are."""
     with_nodes(cluster, "n1", "n2")

@@ -277,6 +277,7 @@ def test_caps_hold_for_a_thousand_candidates(cluster: Trial, start_descheduler: 
 
 @pytest.mark.feature("DES-2.gray-scale")
 @pytest.mark.case("DC-022", severity="critical")
+@pytest.mark.long(seconds=8)
 @pytest.mark.parametrize(
     ("namespaces", "evicted"),
     [({"include": ["{own}"]}, True), ({"exclude": ["{own}"]}, False), ({"include": ["other"]}, False)],
@@ -301,6 +302,7 @@ def test_namespaces_are_tried_one_by_one(
 
 @pytest.mark.feature("DES-2.workloads")
 @pytest.mark.case("DC-023", severity="critical")
+@pytest.mark.long(seconds=8)
 @pytest.mark.parametrize("kind", ["Deployment", "StatefulSet"])
 def test_a_workload_loses_no_more_than_it_may(cluster: Trial, start_descheduler: StartDescheduler, kind: str) -> None:
     """Ten old pods of a workload that may lose 20 %: never more than two are missing, whatever kind it is."""
@@ -363,6 +365,7 @@ def test_a_dry_run_moves_nothing(cluster: Trial, expect: Expect, start_deschedul
 
 @pytest.mark.feature("DES-1.event-triggered")
 @pytest.mark.case("DC-041", severity="critical")
+@pytest.mark.long(seconds=7)
 def test_a_taint_starts_a_round(cluster: Trial, start_descheduler: StartDescheduler) -> None:
     """Event-triggered: the interval is an hour; a new taint on a node moves its pods at once."""
     with_nodes(cluster, "n1", "n2")
@@ -520,6 +523,7 @@ def test_the_last_pod_of_a_node_is_scaled_down_first(cluster: Trial, start_desch
 
 @pytest.mark.feature("DES-1.dry-run")
 @pytest.mark.case("DC-120", severity="normal")
+@pytest.mark.long(seconds=16)
 def test_a_dry_run_writes_nothing_on_pods(cluster: Trial, start_descheduler: StartDescheduler) -> None:
     """ScaleDownBinPack ranks the pods of a workload by an annotation; in a dry run it writes none."""
     with_nodes(cluster, "n1", "n2")
@@ -536,6 +540,7 @@ def test_a_dry_run_writes_nothing_on_pods(cluster: Trial, start_descheduler: Sta
 
 @pytest.mark.feature("DES-1.protected")
 @pytest.mark.case("DC-044", severity="critical")
+@pytest.mark.long(seconds=7)
 def test_protected_pods_stay(cluster: Trial, start_descheduler: StartDescheduler) -> None:
     """A pod whose eviction cost is the largest number, and one with local storage, stay; others go."""
     with_nodes(cluster, "n1", "n2")

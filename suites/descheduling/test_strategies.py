@@ -72,6 +72,7 @@ def test_pods_that_restart_too_often_go(cluster: Trial, start_descheduler: Start
 
 @pytest.mark.feature("DES-1.strategies")
 @pytest.mark.case("DC-104", severity="normal")
+@pytest.mark.long(seconds=7)
 def test_failed_pods_are_removed(cluster: Trial, start_descheduler: StartDescheduler) -> None:
     """RemoveFailedPods for the reason Evicted: of two pods that failed, the one with that reason is removed."""
     with_nodes(cluster, "n1", "n2")
@@ -186,6 +187,7 @@ def test_a_node_is_drained_whole_or_not_at_all(
 
 @pytest.mark.feature("DES-1.protected")
 @pytest.mark.case("DC-109", severity="critical")
+@pytest.mark.long(seconds=16)
 def test_the_last_ready_node_keeps_its_pods(cluster: Trial, start_descheduler: StartDescheduler) -> None:
     """Old pods on the only node: none is evicted. With a second node they are."""
     with_nodes(cluster, "n1")

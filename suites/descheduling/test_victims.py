@@ -93,6 +93,7 @@ def test_of_equal_pods_cost_and_age_decide(
 
 @pytest.mark.feature("DES-1.protected")
 @pytest.mark.case("DC-091", severity="critical")
+@pytest.mark.long(seconds=5)
 def test_a_profile_is_for_its_nodes(cluster: Trial, start_descheduler: StartDescheduler) -> None:
     """Old pods on three nodes, of which the configuration selects two: those on the third stay."""
     with_nodes(cluster, "n1", "n2", "n3")
@@ -114,6 +115,7 @@ def test_a_profile_is_for_its_nodes(cluster: Trial, start_descheduler: StartDesc
 
 @pytest.mark.feature("DES-1.protected")
 @pytest.mark.case("DC-073", severity="blocker")
+@pytest.mark.long(seconds=5)
 def test_pods_of_daemon_sets_stay(cluster: Trial, start_descheduler: StartDescheduler) -> None:
     """Old pods of a Deployment are migrated, those of a DaemonSet are not."""
     with_nodes(cluster, "n1", "n2")
@@ -138,6 +140,7 @@ def check_old(cluster: Trial, start_descheduler: StartDescheduler, *, selector: 
 
 @pytest.mark.feature("DES-1.protected")
 @pytest.mark.case("DC-074", severity="critical")
+@pytest.mark.long(seconds=5)
 @pytest.mark.parametrize(
     ("protects", "args"),
     [

@@ -35,6 +35,7 @@ def witnessed(cluster: Trial, expect: Expect) -> None:
 
 @pytest.mark.feature("HIL-4.api-errors")
 @pytest.mark.case("FT-050", severity="blocker")
+@pytest.mark.long(seconds=17)
 def test_a_binding_without_an_answer_keeps_its_card(cluster: Trial, expect: Expect, link: Link) -> None:
     """Two pods want the only card. One is bound, its answer is lost and the watch is silent: the other waits.
 
@@ -61,6 +62,7 @@ def test_a_binding_without_an_answer_keeps_its_card(cluster: Trial, expect: Expe
 
 @pytest.mark.feature("HIL-4.api-errors")
 @pytest.mark.case("FT-051", severity="normal")
+@pytest.mark.long(seconds=13)
 def test_a_pod_of_the_same_name_is_another_pod(cluster: Trial, expect: Expect, link: Link) -> None:
     """A binding is refused, and the pod is replaced by one of its name that runs on the same node: the scheduler does
     not write that it bound the first."""
@@ -82,6 +84,7 @@ def test_a_pod_of_the_same_name_is_another_pod(cluster: Trial, expect: Expect, l
 
 @pytest.mark.feature("HIL-4.api-errors")
 @pytest.mark.case("FT-052", severity="critical")
+@pytest.mark.long(seconds=20)
 def test_a_pod_that_another_scheduler_bound_is_left_alone(cluster: Trial, expect: Expect, link: Link) -> None:
     """Bindings are refused for a while; meanwhile another scheduler binds the pod, and the watch is silent. Ours gives
     up: it writes no rejection to the pod."""
@@ -107,6 +110,7 @@ def test_a_pod_that_another_scheduler_bound_is_left_alone(cluster: Trial, expect
 
 @pytest.mark.feature("HIL-4.api-errors")
 @pytest.mark.case("FT-070", severity="critical")
+@pytest.mark.long(seconds=7)
 def test_a_pod_that_goes_while_its_binding_is_in_doubt_gives_its_card_back(
     cluster: Trial, expect: Expect, link: Link
 ) -> None:
@@ -129,6 +133,7 @@ def test_a_pod_that_goes_while_its_binding_is_in_doubt_gives_its_card_back(
 @pytest.mark.profile(KOORD_SCHEDULER)
 @pytest.mark.feature("QUOTA-1.max-bound", "HIL-4.api-errors")
 @pytest.mark.case("FT-071", severity="critical")
+@pytest.mark.long(seconds=6)
 def test_a_refused_binding_gives_its_part_of_the_quota_back(cluster: Trial, expect: Expect, link: Link) -> None:
     """Of a quota for one pod the more important one takes the place, and each of its bindings is refused: the other,
     which waited for the quota, gets it."""

@@ -112,6 +112,7 @@ def test_a_node_that_freezes(cluster: Trial, expect: Expect) -> None:
 
 @pytest.mark.feature("HIL-4.nodes")
 @pytest.mark.case("FT-022", severity="critical")
+@pytest.mark.long(seconds=10)
 def test_a_short_freeze_is_not_noticed(cluster: Trial, expect: Expect) -> None:
     """A node that recovers before its lease expires loses no pod, and starts pods bound meanwhile."""
     cluster.add(zoned(cluster, "n1").gpus("a10", 2))

@@ -127,6 +127,7 @@ def test_killed_with_cards_reserved(cluster: Trial, expect: Expect, running: Sub
 
 @pytest.mark.feature("HIL-4.api-errors")
 @pytest.mark.case("FT-032", severity="blocker")
+@pytest.mark.long(seconds=8)
 @pytest.mark.parametrize("code", [429, 500, 503])
 @pytest.mark.parametrize("picks", [pytest.param(pick, id=pick.__name__) for pick in (every, writes, bindings)])
 def test_the_api_server_refuses(cluster: Trial, expect: Expect, link: Link, code: int, picks: Picks) -> None:
@@ -147,6 +148,7 @@ def test_the_api_server_refuses(cluster: Trial, expect: Expect, link: Link, code
 
 @pytest.mark.feature("HIL-4.api-errors")
 @pytest.mark.case("FT-033", severity="blocker")
+@pytest.mark.long(seconds=11)
 @pytest.mark.parametrize("outage", [pytest.param(0.0, id="at-once"), pytest.param(40.0, id="then-nothing-for-a-while")])
 def test_bindings_are_carried_out_unheard(cluster: Trial, expect: Expect, link: Link, outage: float) -> None:
     """Bindings succeed and their answers are lost, with or without the watch: no card is allocated twice."""
@@ -166,6 +168,7 @@ def test_bindings_are_carried_out_unheard(cluster: Trial, expect: Expect, link: 
 
 @pytest.mark.feature("HIL-4.api-errors")
 @pytest.mark.case("FT-036", severity="blocker")
+@pytest.mark.long(seconds=8)
 def test_nothing_is_heard_of_bindings(cluster: Trial, expect: Expect, link: Link) -> None:
     """Bindings succeed, answers are lost and the watch is silent: no card is allocated twice, however often
     a binding is sent."""

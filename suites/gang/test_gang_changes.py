@@ -78,6 +78,7 @@ def test_a_member_is_replaced_after_a_restart(cluster: Trial, expect: Expect, su
 
 @pytest.mark.feature("GANG-6.pre-enqueue")
 @pytest.mark.case("GA-094", severity="critical")
+@pytest.mark.long(seconds=7)
 def test_a_gang_without_its_pod_group_waits(cluster: Trial, expect: Expect) -> None:
     """The PodGroup of a gang that waits for room is deleted: its members are not bound when there is room, but when
     there is a PodGroup again."""
@@ -98,6 +99,7 @@ def test_a_gang_without_its_pod_group_waits(cluster: Trial, expect: Expect) -> N
 
 @pytest.mark.feature("GANG-4.groups", "GANG-2.nonstrict")
 @pytest.mark.case("GA-095", severity="critical")
+@pytest.mark.long(seconds=6)
 @pytest.mark.parametrize("first", ["Strict", "NonStrict"])
 def test_one_gang_that_is_not_strict_keeps_the_places_of_its_group(cluster: Trial, expect: Expect, first: str) -> None:
     """Of two gangs of a group one is Strict and one NonStrict: with one card too few the others are kept, and the group

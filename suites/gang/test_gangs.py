@@ -38,6 +38,7 @@ def test_five_with_room_for_three_bind_nobody(cluster: Trial, expect: Expect) ->
 
 @pytest.mark.feature("GANG-1.all-or-nothing")
 @pytest.mark.case("GA-002", severity="blocker")
+@pytest.mark.long(seconds=6)
 def test_bound_together_when_the_room_comes(cluster: Trial, expect: Expect) -> None:
     """A gang of five waits on three cards; one more card does not help, the second one does."""
     cluster.add(node("n1").cards(3))
@@ -154,6 +155,7 @@ def test_strict_gives_its_places_back(cluster: Trial, expect: Expect) -> None:
 
 @pytest.mark.feature("GANG-2.nonstrict", "GANG-2.mode-on-pod")
 @pytest.mark.case("GA-011", severity="blocker")
+@pytest.mark.long(seconds=6)
 @pytest.mark.parametrize("light", [False, True], ids=["PodGroup", "pods"])
 def test_non_strict_keeps_its_places(cluster: Trial, expect: Expect, *, light: bool) -> None:
     """NonStrict on the PodGroup or on the pods: two of three members hold the cards, so another pod must wait; the
@@ -272,6 +274,7 @@ def test_a_failed_cycle_does_not_poison_the_next(cluster: Trial, expect: Expect)
 
 @pytest.mark.feature("GANG-3.restart")
 @pytest.mark.case("GA-021", severity="critical")
+@pytest.mark.long(seconds=6)
 def test_restarted_in_the_middle(cluster: Trial, expect: Expect, subject: Subject | None) -> None:
     """The scheduler is killed when a gang is bound and another one waits: nothing moves, and the other one is bound
     when there is room for it, although the successor has no record of its failure."""
@@ -311,6 +314,7 @@ def test_a_member_that_is_replaced_joins_the_gang(cluster: Trial, expect: Expect
 
 @pytest.mark.feature("GANG-4.groups")
 @pytest.mark.case("GA-030", severity="blocker")
+@pytest.mark.long(seconds=7)
 @pytest.mark.parametrize(("small", "large"), [("a", "b"), ("b", "a")], ids=["small-first", "large-first"])
 def test_roles_in_one_group_start_together(cluster: Trial, expect: Expect, small: str, large: str) -> None:
     """A group of one pod with one card and two with two cards each, on four cards: either gang alone would fit."""
@@ -393,6 +397,7 @@ def test_members_that_are_bound_together_say_so(cluster: Trial, expect: Expect) 
 
 @pytest.mark.feature("GANG-1.match-policy")
 @pytest.mark.case("GA-033", severity="critical")
+@pytest.mark.long(seconds=6)
 @pytest.mark.parametrize(
     ("policy", "beside_one", "beside_none"),
     [

@@ -56,6 +56,7 @@ def test_an_annotation_gang_ends_with_its_last_pod(cluster: Trial, expect: Expec
 
 @pytest.mark.feature("GANG-1.all-or-nothing")
 @pytest.mark.case("GA-072", severity="critical")
+@pytest.mark.long(seconds=9)
 def test_a_gang_ends_with_its_pod_group(cluster: Trial, expect: Expect) -> None:
     """The PodGroup of a waiting gang of two is deleted. The missing card comes: no member is bound, until a PodGroup
     of the name is there again."""
@@ -96,6 +97,7 @@ def test_a_member_that_ended_is_no_member(cluster: Trial, expect: Expect) -> Non
 
 @pytest.mark.feature("GANG-1.all-or-nothing", "QUOTA-1.max-bound")
 @pytest.mark.case("GA-074", severity="critical")
+@pytest.mark.long(seconds=7)
 @pytest.mark.needs(Capability.OWN_CLUSTER)  # quotas count all pods
 def test_a_gang_waits_for_its_quota_as_a_whole(cluster: Trial, expect: Expect) -> None:
     """A gang of two in a quota with room for one: no member is bound. Another pod of the quota ends, and both are."""
@@ -116,6 +118,7 @@ def test_a_gang_waits_for_its_quota_as_a_whole(cluster: Trial, expect: Expect) -
 
 @pytest.mark.feature("GANG-1.quorum")
 @pytest.mark.case("GA-075", severity="normal")
+@pytest.mark.long(seconds=7)
 @pytest.mark.needs(Capability.OWN_CLUSTER)  # priority classes
 def test_of_more_members_than_the_minimum_the_more_important_start(cluster: Trial, expect: Expect) -> None:
     """A gang of two has four members when a node with two cards comes: the two members of higher priority are bound,

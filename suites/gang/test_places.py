@@ -51,6 +51,7 @@ def test_each_member_has_a_waiting_time_of_its_own(cluster: Trial, expect: Expec
 
 @pytest.mark.feature("GANG-2.nonstrict")
 @pytest.mark.case("GA-101", severity="critical")
+@pytest.mark.long(seconds=8)
 @pytest.mark.needs(Capability.OWN_CLUSTER)  # priority classes
 def test_a_more_important_pod_takes_the_place_of_a_waiting_member(cluster: Trial, expect: Expect) -> None:
     """A member holds the only card for its gang. A more important pod gets it; the member is not deleted, and the gang
@@ -72,6 +73,7 @@ def test_a_more_important_pod_takes_the_place_of_a_waiting_member(cluster: Trial
 
 @pytest.mark.feature("GANG-1.all-or-nothing", "GANG-2.nonstrict")
 @pytest.mark.case("GA-102", severity="critical")
+@pytest.mark.long(seconds=7)
 def test_a_member_that_gets_another_gangs_label_moves(cluster: Trial, expect: Expect) -> None:
     """Two of three members hold the cards. One of them gets the label of a gang of one: it is bound. The gang that it
     left is bound with another third member."""
@@ -94,6 +96,7 @@ def test_a_member_that_gets_another_gangs_label_moves(cluster: Trial, expect: Ex
 
 @pytest.mark.feature("GANG-1.timeout", "GANG-2.nonstrict")
 @pytest.mark.case("GA-103", severity="normal")
+@pytest.mark.long(seconds=6)
 def test_members_that_are_being_deleted_hold_nothing(cluster: Trial, expect: Expect) -> None:
     """Two of three members hold the cards. They are deleted, but finalizers keep them: another pod gets both cards."""
     cluster.add(node("n1").cards(2))

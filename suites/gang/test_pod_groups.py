@@ -54,6 +54,7 @@ def test_a_pod_group_that_is_made_anew_is_a_new_gang(cluster: Trial, expect: Exp
 
 @pytest.mark.feature("GANG-5.annotations")
 @pytest.mark.case("GA-111", severity="normal")
+@pytest.mark.long(seconds=6)
 def test_the_first_minimum_of_an_annotation_gang_counts(cluster: Trial, expect: Expect) -> None:
     """The first member says three, the second one says one: two members are not bound, the third completes them."""
     cluster.add(node("n1").cards(3))
@@ -103,6 +104,7 @@ def test_the_status_counts_members_that_failed(cluster: Trial, expect: Expect) -
 
 @pytest.mark.feature("GANG-1.status")
 @pytest.mark.case("GA-114", severity="normal")
+@pytest.mark.long(seconds=6)
 def test_a_status_that_was_refused_is_written_again(cluster: Trial, expect: Expect, subject: Subject | None) -> None:
     """The API server refuses the status of the PodGroup for a while: it is there soon after."""
     if subject is None:
@@ -121,6 +123,7 @@ def test_a_status_that_was_refused_is_written_again(cluster: Trial, expect: Expe
 
 @pytest.mark.feature("GANG-3.cycle-counter")
 @pytest.mark.case("GA-115", severity="normal")
+@pytest.mark.long(seconds=6)
 @pytest.mark.needs(Capability.OWN_CLUSTER)  # the scheduler's endpoints have the real names of namespaces
 def test_each_cycle_of_a_gang_has_a_number(cluster: Trial, expect: Expect, services: Ask) -> None:
     """A gang fails, and fails again after its members were replaced: the number of its schedule cycle has grown."""

@@ -89,6 +89,7 @@ def test_a_gang_starts_when_its_node_is_uncordoned(cluster: Trial, expect: Expec
 
 @pytest.mark.feature("GANG-1.all-or-nothing", "QUOTA-1.max-bound")
 @pytest.mark.case("GA-107", severity="critical")
+@pytest.mark.long(seconds=8)
 @pytest.mark.needs(Capability.OWN_CLUSTER)  # quotas count all pods
 def test_a_gang_starts_when_its_quota_grows(cluster: Trial, expect: Expect) -> None:
     """A gang of three exceeds the max of its quota by one pod: none is bound. The max is raised, and all are."""

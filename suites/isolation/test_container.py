@@ -145,6 +145,7 @@ def test_other_vendors_cards_arrive_as_promised(  # noqa: PLR0917
 
 @pytest.mark.feature("DEV-1.once", "DEV-3.reaches-container")
 @pytest.mark.case("IS-008", severity="blocker")
+@pytest.mark.long(seconds=8)
 def test_churn_never_gives_one_card_to_two(cluster: Trial, seed: int) -> None:
     """Pods of random sizes come and go: at no time does a whole card have two tenants or is a card overcommitted."""
     cluster.add(node("n1").gpus("a10", 4).isolation(), node("n2").gpus("h100-80g", 4).isolation())

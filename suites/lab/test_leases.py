@@ -21,6 +21,7 @@ from seatrial.harness.lab.lab import open_lab
 
 WITHIN = 120.0  # seconds that a request waits in line
 TTL = 5
+pytestmark = [pytest.mark.needs(Capability.REAL_TIME)]
 KEPT = [
     pytest.param("file", id="file"),
     pytest.param("lease", id="lease", marks=pytest.mark.needs(Capability.OWN_CLUSTER)),
@@ -51,7 +52,6 @@ time.sleep(600)
 @pytest.fixture(params=KEPT)
 def inventory(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """A lab with a machine of three cards and one of one card, all free."""
-    request.getfixturevalue("seatrial_real_time")
     leases: dict[str, str] = {"file": "ledger.json"}
     if request.param == "lease":
         cluster: Cluster = request.getfixturevalue("whole_cluster")

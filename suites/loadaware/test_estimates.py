@@ -120,6 +120,7 @@ def test_a_prod_pod_that_is_reported_with_another_class_counts_with_its_estimate
 @pytest.mark.profile(RELEASED)
 @pytest.mark.feature("SCORE-3.filter")
 @pytest.mark.case("LA-055", severity="critical")
+@pytest.mark.long(seconds=5)
 def test_a_pod_that_came_during_the_interval_of_a_report_is_not_covered(cluster: Trial, expect: Expect) -> None:
     """A pod of 10 cores, estimated at 8.5, came a few seconds before a report of 60 s that has 1 core for it: 6 cores
     used and the missing 7.5 are 68 percent. A report that has 8 cores of 9 for it makes 48 percent."""

@@ -62,6 +62,7 @@ def test_prod_pods_go_where_prod_pods_use_little(cluster: Trial, expect: Expect)
 @pytest.mark.profile(MEAN)
 @pytest.mark.feature("SCORE-3.filter", "SCORE-3.score")
 @pytest.mark.case("LA-062", severity="normal")
+@pytest.mark.long(seconds=6)
 def test_an_old_report_filters_and_does_not_score(cluster: Trial, expect: Expect) -> None:
     """With filterExpiredNodeMetrics off, a node whose last report was hot takes no pod. One whose last report was idle
     does, and a node with a new report is preferred to it, though half of that is used."""

@@ -27,6 +27,7 @@ pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
 @pytest.mark.profile(RELEASED)
 @pytest.mark.feature("SCORE-3.filter")
 @pytest.mark.case("LA-001", severity="critical")
+@pytest.mark.long(seconds=8)
 def test_a_hot_node_takes_no_pod_until_it_has_cooled(cluster: Trial, expect: Expect) -> None:
     """The only node uses 70 percent of its CPU, above its threshold of 65, and has all requests free."""
     machines(cluster, "n1")
@@ -70,6 +71,7 @@ def test_thresholds_are_percentages_of_each_resource(
 @pytest.mark.profile(PEAK)
 @pytest.mark.feature("SCORE-3.filter")
 @pytest.mark.case("LA-003", severity="critical")
+@pytest.mark.long(seconds=5)
 def test_pods_that_are_not_reported_yet_count_with_estimates(cluster: Trial, expect: Expect) -> None:
     """Batches of pods do not overrun a node between two reports: each counts with 85 percent of its 4 cores.
 
@@ -148,6 +150,7 @@ def test_peaks_decide_where_the_profile_says_so(cluster: Trial, expect: Expect) 
 @pytest.mark.profile(PEAK)
 @pytest.mark.feature("SCORE-3.filter")
 @pytest.mark.case("LA-035", severity="critical")
+@pytest.mark.long(seconds=5)
 def test_a_node_has_thresholds_of_its_own(cluster: Trial, expect: Expect) -> None:
     """A node's annotation limits p95 without a duration, so that the longest counts; the profile limits 5 minutes."""
     machines(cluster, "n1")
@@ -167,6 +170,7 @@ def test_a_node_has_thresholds_of_its_own(cluster: Trial, expect: Expect) -> Non
 @pytest.mark.profile(RELEASED)
 @pytest.mark.feature("SCORE-3.filter")
 @pytest.mark.case("LA-036", severity="critical")
+@pytest.mark.long(seconds=5)
 def test_a_pod_that_is_reported_counts_once(cluster: Trial, expect: Expect) -> None:
     """8 of 20 cores are used; a new pod's estimate of 6.8 cores makes 74 percent. A report that has the pod's own usage
     says that its 8 cores are among these: 40 percent."""

@@ -69,6 +69,7 @@ def test_the_priority_of_the_member_without_room_decides(classes: Trial, expect:
 
 @pytest.mark.feature("PRE-2.whole-gang-only")
 @pytest.mark.case("JP-083", severity="critical")
+@pytest.mark.long(seconds=5)
 @pytest.mark.parametrize("surplus", [1, 3])
 def test_no_pods_go_for_members_beyond_the_minimum(classes: Trial, expect: Expect, surplus: int) -> None:
     """Of the members only the first is more important than the pods in the way. The PodGroup comes when all members are

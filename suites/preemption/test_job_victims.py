@@ -110,6 +110,7 @@ def test_a_gang_evicts_no_reservation(classes: Trial, expect: Expect) -> None:
 
 @pytest.mark.feature("PRE-2.for-the-rest")
 @pytest.mark.case("JP-064", severity="critical")
+@pytest.mark.long(seconds=7)
 def test_room_of_a_pod_that_ends_is_used_first(classes: Trial, expect: Expect) -> None:
     """The pod of n2 is being deleted and ends slowly, that of n1 runs: the gang waits for n2, and no other pod goes."""
     hosts(classes, n1=1, n2=1)

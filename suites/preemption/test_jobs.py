@@ -65,6 +65,7 @@ def test_a_gang_that_does_not_fit_even_so_evicts_no_pod(classes: Trial, expect: 
 
 @pytest.mark.feature("PRE-2.whole-gang-only")
 @pytest.mark.case("JP-053", severity="critical")
+@pytest.mark.long(seconds=7)
 def test_a_victim_whose_deletion_was_refused_goes_later(
     classes: Trial, expect: Expect, subject: Subject | None
 ) -> None:

@@ -47,6 +47,7 @@ def test_the_room_of_a_less_important_preemptor_does_not_count(classes: Trial, e
 
 @pytest.mark.feature("PRE-1.budgets")
 @pytest.mark.case("PR-043", severity="critical")
+@pytest.mark.long(seconds=6)
 def test_a_budget_that_a_pod_comes_under_counts(classes: Trial, expect: Expect) -> None:
     """A first preemption takes the pod of n1. Then the pod of n2 gets the label of a budget: the second one takes the
     more important pod of n3."""

@@ -144,6 +144,7 @@ def test_of_equal_victims_the_younger_goes(classes: Trial, expect: Expect, names
 
 @pytest.mark.feature("PRE-1.budgets")
 @pytest.mark.case("PR-036", severity="critical")
+@pytest.mark.long(seconds=5)
 @pytest.mark.parametrize(("guarded", "other"), [("a", "b"), ("b", "a")])
 def test_a_budget_outweighs_age(classes: Trial, expect: Expect, guarded: str, other: str) -> None:
     """The guarded pod is the younger one, which would be the victim without its budget; it stays."""

@@ -17,6 +17,7 @@ pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER), pytes
 
 @pytest.mark.feature("QUOTA-10.in-place", "QUOTA-1.max-bound")
 @pytest.mark.case("QU-090", severity="critical")
+@pytest.mark.long(seconds=20)
 def test_a_quota_changes_under_load(cluster: Trial, expect: Expect) -> None:
     """Max, weight and parent change while 40 pods come; in the end each quota has what its last max admits."""
     cluster.add(node("n1").cpu(64))
@@ -39,6 +40,7 @@ def test_a_quota_changes_under_load(cluster: Trial, expect: Expect) -> None:
 
 @pytest.mark.feature("QUOTA-1.max-bound", "HIL-4.scheduler-crash")
 @pytest.mark.case("QU-091", severity="critical")
+@pytest.mark.long(seconds=22)
 def test_use_is_known_after_a_restart(cluster: Trial, expect: Expect, subject: Subject | None) -> None:
     """A scheduler that is started again admits what is left of the quota, the pod that waited among it, and no more."""
     if subject is None:

@@ -70,6 +70,7 @@ def test_a_hook_refuses_a_pod_that_the_quota_has_room_for(cluster: Trial, expect
 
 @pytest.mark.feature("QUOTA-13.pod-hook")
 @pytest.mark.case("QU-061", severity="normal")
+@pytest.mark.long(seconds=42)
 def test_a_hook_hears_of_each_pod(cluster: Trial, expect: Expect) -> None:
     """The number of pods on nodes that the hook adds to the status follows pods that start, end and change quota."""
     cluster.add(node("n1").cpu(32))

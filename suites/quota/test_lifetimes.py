@@ -15,6 +15,7 @@ pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER), pytes
 
 @pytest.mark.feature("QUOTA-1.keeps")
 @pytest.mark.case("QU-062", severity="critical")
+@pytest.mark.long(seconds=20)
 def test_a_quota_that_does_not_lend_keeps_its_min(cluster: Trial, expect: Expect) -> None:
     """Ten cores. A quota with a min of six that does not lend has no pods: the other quota gets four pods of ten. Once
     it lends, the other quota gets all ten."""
@@ -32,6 +33,7 @@ def test_a_quota_that_does_not_lend_keeps_its_min(cluster: Trial, expect: Expect
 
 @pytest.mark.feature("QUOTA-1.min-guaranteed")
 @pytest.mark.case("QU-063", severity="critical")
+@pytest.mark.long(seconds=41)
 def test_what_a_node_had_is_no_longer_divided(cluster: Trial, expect: Expect) -> None:
     """Two quotas share twelve cores by equal weights. A node with eight of them goes. Of the four that are left each
     quota gets two, although one asks first for all."""
@@ -70,6 +72,7 @@ def test_pods_of_a_deleted_quota_belong_to_the_default_quota(cluster: Trial, exp
 
 @pytest.mark.feature("QUOTA-1.max-bound")
 @pytest.mark.case("QU-065", severity="critical")
+@pytest.mark.long(seconds=20)
 @pytest.mark.parametrize("lacking", ["cpu", "memory"])
 def test_each_resource_of_max_binds(cluster: Trial, lacking: str) -> None:
     """A quota has room for three pods by one resource and for two by another: two are bound."""

@@ -16,6 +16,7 @@ pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER), pytes
 
 @pytest.mark.feature("QUOTA-1.max-bound")
 @pytest.mark.case("QU-122", severity="blocker")
+@pytest.mark.long(seconds=20)
 def test_a_pod_that_was_not_scheduled_counts(cluster: Trial, expect: Expect) -> None:
     """One of four cores is used, then three more by a pod that names its node itself: a pod like the first waits."""
     cluster.add(node("n1").cpu(32))
@@ -38,6 +39,7 @@ def test_a_pod_that_was_not_scheduled_counts(cluster: Trial, expect: Expect) -> 
 
 @pytest.mark.feature("QUOTA-3.shared-weight")
 @pytest.mark.case("QU-123", severity="critical")
+@pytest.mark.long(seconds=21)
 def test_shares_grow_with_the_cluster(cluster: Trial, expect: Expect) -> None:
     """Eight pods of one core ask for more than the only node has: with a second node all are placed."""
     cluster.add(node("n1").cpu(4))

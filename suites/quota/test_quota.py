@@ -93,6 +93,7 @@ def shares(cluster: Trial, expect: Expect, total: int, first: QuotaBuilder, seco
 
 @pytest.mark.feature("QUOTA-3.shared-weight")
 @pytest.mark.case("QU-004", severity="critical")
+@pytest.mark.long(seconds=20)
 def test_what_is_left_is_divided_by_weight(cluster: Trial, expect: Expect) -> None:
     """Two quotas that both want everything get room in proportion to their weights, not in the order of their pods."""
     first = quota(named(cluster, "a")).max(cpu=12).weight(cpu=1)
@@ -102,6 +103,7 @@ def test_what_is_left_is_divided_by_weight(cluster: Trial, expect: Expect) -> No
 
 @pytest.mark.feature("QUOTA-3.shared-weight")
 @pytest.mark.case("QU-132", severity="critical")
+@pytest.mark.long(seconds=23)
 def test_what_a_satisfied_quota_leaves_is_divided_again(cluster: Trial, expect: Expect) -> None:
     """Three quotas of equal weight share 13 cores. One wants a single core: the others get six each, not a third."""
     make(cluster, *(quota(named(cluster, name)).max(cpu=12).weight(cpu=1) for name in "abc"))
@@ -117,6 +119,7 @@ def test_what_a_satisfied_quota_leaves_is_divided_again(cluster: Trial, expect: 
 
 @pytest.mark.feature("QUOTA-3.weight-default")
 @pytest.mark.case("QU-005", severity="normal")
+@pytest.mark.long(seconds=20)
 def test_the_weight_is_max_where_none_is_given(cluster: Trial, expect: Expect) -> None:
     """Quotas without a weight share in proportion to max."""
     first, second = quota(named(cluster, "a")).max(cpu=9), quota(named(cluster, "b")).max(cpu=27)
@@ -125,6 +128,7 @@ def test_the_weight_is_max_where_none_is_given(cluster: Trial, expect: Expect) -
 
 @pytest.mark.feature("QUOTA-4.scaled-min")
 @pytest.mark.case("QU-006", severity="critical")
+@pytest.mark.long(seconds=20)
 def test_mins_shrink_in_proportion_where_the_cluster_is_too_small(cluster: Trial, expect: Expect) -> None:
     """Mins of 12 and 6 in a cluster with 6 cores left: 4 and 2, with any weights."""
     first = quota(named(cluster, "a")).min(cpu=6).max(cpu=12).weight(cpu=100)
@@ -149,6 +153,7 @@ def test_only_labelled_pods_count_in_a_quota(cluster: Trial, expect: Expect) -> 
 
 @pytest.mark.feature("QUOTA-5.by-label")
 @pytest.mark.case("QU-008", severity="normal")
+@pytest.mark.long(seconds=20)
 def test_a_quota_that_comes_later_counts_its_pods(cluster: Trial, expect: Expect) -> None:
     """A running pod that names a quota that is created afterwards counts in it."""
     cluster.add(node("n1").cpu(32))
@@ -166,6 +171,7 @@ def test_a_quota_that_comes_later_counts_its_pods(cluster: Trial, expect: Expect
 
 @pytest.mark.feature("QUOTA-6.root-quota")
 @pytest.mark.case("QU-009", severity="normal")
+@pytest.mark.long(seconds=20)
 def test_the_root_is_an_object(cluster: Trial, expect: Expect) -> None:
     """The root quota has an object, whose use and request are those of all pods."""
     cluster.add(node("n1").cpu(32))
@@ -185,6 +191,7 @@ def test_the_root_is_an_object(cluster: Trial, expect: Expect) -> None:
 
 @pytest.mark.feature("QUOTA-1.status")
 @pytest.mark.case("QU-010", severity="normal")
+@pytest.mark.long(seconds=20)
 def test_the_status_has_request_and_runtime(cluster: Trial, expect: Expect) -> None:
     """The annotations of a quota show what its pods want, pending ones included, and what it may use."""
     cluster.add(node("n1").cpu(32))
@@ -237,6 +244,7 @@ def test_a_quota_for_namespaces(cluster: Trial, expect: Expect) -> None:
 
 @pytest.mark.feature("QUOTA-10.in-place")
 @pytest.mark.case("QU-013", severity="critical")
+@pytest.mark.long(seconds=60)
 def test_a_changed_quota_holds_at_once(cluster: Trial, expect: Expect) -> None:
     """A larger max starts waiting pods; a smaller one lets running pods be and holds new ones back."""
     cluster.add(node("n1").cpu(32))
@@ -259,6 +267,7 @@ def test_a_changed_quota_holds_at_once(cluster: Trial, expect: Expect) -> None:
 
 @pytest.mark.feature("QUOTA-11.ignore-overhead")
 @pytest.mark.case("QU-014", severity="normal")
+@pytest.mark.long(seconds=20)
 def test_overhead_is_not_counted(cluster: Trial, expect: Expect) -> None:
     """With the gate ElasticQuotaIgnorePodOverhead a pod fits whose request alone is within the quota."""
     cluster.add(node("n1").cpu(32))
@@ -316,6 +325,7 @@ def test_pods_that_are_not_preemptible_are_no_victims(cluster: Trial, expect: Ex
 
 @pytest.mark.feature("QUOTA-12.overuse")
 @pytest.mark.case("QU-017", severity="critical")
+@pytest.mark.long(seconds=81)
 def test_the_lender_takes_back(cluster: Trial, expect: Expect) -> None:
     """A quota that uses more than its share for longer than delayEvictTime loses its least important pods.
 

@@ -105,6 +105,7 @@ def test_no_pod_dies_for_another_quota(cluster: Trial, expect: Expect) -> None:
 
 @pytest.mark.feature("QUOTA-12.inside")
 @pytest.mark.case("QU-096", severity="normal")
+@pytest.mark.long(seconds=21)
 def test_as_few_as_the_quota_lacks_die(cluster: Trial, expect: Expect) -> None:
     """Of three less important pods in a full quota the least important one that suffices is preempted."""
     for name, value in (("quota-low", 1000), ("quota-middle", 5000), ("quota-high", 9000)):

@@ -69,6 +69,7 @@ def test_a_tree_divides_its_own_nodes(cluster: Trial, expect: Expect) -> None:
 
 @pytest.mark.feature("QUOTA-7.profile")
 @pytest.mark.case("QU-140", severity="normal")
+@pytest.mark.long(seconds=10)
 def test_a_tree_root_says_what_is_closed(cluster: Trial) -> None:
     """The annotation of a tree's root has nothing at first, and the resources of a node that is not ready later."""
     trees(cluster)

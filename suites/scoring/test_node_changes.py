@@ -58,6 +58,7 @@ def test_a_deleted_node_gets_no_pods(cluster: Trial, expect: Expect, gone: str, 
 
 @pytest.mark.feature("SCORE-4.selectors")
 @pytest.mark.case("SC-151", severity="critical")
+@pytest.mark.long(seconds=6)
 def test_a_label_comes_and_goes(cluster: Trial, expect: Expect) -> None:
     """A pod waits for a label; pods are placed while the node has it; the next of the same kind waits again."""
     cluster.add(node("n1"), node("n2"))
@@ -74,6 +75,7 @@ def test_a_label_comes_and_goes(cluster: Trial, expect: Expect) -> None:
 
 @pytest.mark.feature("SCORE-4.selectors")
 @pytest.mark.case("SC-152", severity="critical")
+@pytest.mark.long(seconds=8)
 def test_a_taint_comes_and_goes(cluster: Trial, expect: Expect) -> None:
     """Pods are placed, wait while the only node is tainted or cordoned, and are placed again."""
     cluster.add(node("n1"))
@@ -93,6 +95,7 @@ def test_a_taint_comes_and_goes(cluster: Trial, expect: Expect) -> None:
 
 @pytest.mark.feature("SCORE-4.fit")
 @pytest.mark.case("SC-153", severity="blocker")
+@pytest.mark.long(seconds=5)
 def test_pods_that_wait_together_do_not_overfill_a_node(cluster: Trial, expect: Expect) -> None:
     """Ten pods wait for a cordoned node with room for four: when it opens, four are placed at once and six wait."""
     cluster.add(node("n1").cpu(4))

@@ -55,6 +55,7 @@ def test_ports_of_two_protocols_and_addresses(cluster: Trial, expect: Expect) ->
 
 @pytest.mark.feature("SCORE-4.fit")
 @pytest.mark.case("SC-132", severity="critical")
+@pytest.mark.long(seconds=6)
 def test_a_node_is_filled_exactly(cluster: Trial, expect: Expect) -> None:
     """The last CPU and the last place of a node are given, and one more is refused with its reason."""
     cluster.add(node("n1").cpu(4).pods(3), node("n2").cpu(4))
@@ -70,6 +71,7 @@ def test_a_node_is_filled_exactly(cluster: Trial, expect: Expect) -> None:
 
 @pytest.mark.feature("SCORE-4.fit")
 @pytest.mark.case("SC-133", severity="critical")
+@pytest.mark.long(seconds=6)
 def test_every_resource_counts(cluster: Trial, expect: Expect) -> None:
     """A pod whose CPU fits and whose memory does not is refused, and the other way round."""
     cluster.add(node("n1").cpu(4).memory("4Gi"))
@@ -80,6 +82,7 @@ def test_every_resource_counts(cluster: Trial, expect: Expect) -> None:
 
 @pytest.mark.feature("SCORE-4.fit")
 @pytest.mark.case("SC-134", severity="critical")
+@pytest.mark.long(seconds=6)
 def test_init_containers_and_sidecars_count(cluster: Trial, expect: Expect) -> None:
     """An init container larger than the containers needs its amount; a sidecar is added to the containers."""
     cluster.add(node("n1").cpu(4))
@@ -97,6 +100,7 @@ def test_init_containers_and_sidecars_count(cluster: Trial, expect: Expect) -> N
 
 @pytest.mark.feature("SCORE-4.fit")
 @pytest.mark.case("SC-135", severity="normal")
+@pytest.mark.long(seconds=6)
 def test_limits_are_requests_where_none_are_given(cluster: Trial, expect: Expect) -> None:
     """A container with a limit and no request requests its limit; requests of the pod replace those of containers."""
     cluster.add(node("n1").cpu(4))
@@ -110,6 +114,7 @@ def test_limits_are_requests_where_none_are_given(cluster: Trial, expect: Expect
 
 @pytest.mark.feature("SCORE-4.fit")
 @pytest.mark.case("SC-178", severity="critical")
+@pytest.mark.long(seconds=5)
 def test_a_resized_pod_counts_with_its_new_amount(cluster: Trial, expect: Expect) -> None:
     """A running pod grows in place: what it took is free no more; it shrinks again, and the waiting pod is placed."""
     cluster.add(node("n1").cpu(4))

@@ -35,6 +35,7 @@ def test_no_execute_keeps_pods_away(cluster: Trial, expect: Expect) -> None:
 
 @pytest.mark.feature("SCORE-4.selectors")
 @pytest.mark.case("SC-121", severity="critical")
+@pytest.mark.long(seconds=6)
 def test_a_toleration_names_key_and_value(cluster: Trial, expect: Expect) -> None:
     """Tolerations of another key or another value do not help."""
     cluster.add(node("n1").taint("team", "red"))
@@ -101,6 +102,7 @@ def test_not_in_admits_nodes_without_the_label(cluster: Trial, expect: Expect) -
 
 @pytest.mark.feature("SCORE-4.selectors")
 @pytest.mark.case("SC-125", severity="normal")
+@pytest.mark.long(seconds=6)
 def test_gt_and_lt_exclude_the_bound(cluster: Trial, expect: Expect) -> None:
     """Gt 5 and Lt 5 exclude a node with 5; Gt 4 and Lt 6 admit it."""
     cluster.add(node("n1").label("size", "5"))
@@ -168,6 +170,7 @@ def test_a_cordoned_node_gets_no_pods_until_it_is_opened(cluster: Trial, expect:
 
 @pytest.mark.feature("SCORE-4.selectors")
 @pytest.mark.case("SC-130", severity="critical")
+@pytest.mark.long(seconds=6)
 def test_a_new_label_opens_a_node(cluster: Trial, expect: Expect) -> None:
     """A waiting pod is placed when its node gets the label that it selects, and a taint that goes opens a node."""
     cluster.add(node("n1").label("disk", "slow"), node("n2").taint("team"))

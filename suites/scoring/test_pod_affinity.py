@@ -83,6 +83,7 @@ def test_terms_select_namespaces(cluster: Trial, expect: Expect) -> None:
 
 @pytest.mark.feature("SCORE-4.affinity")
 @pytest.mark.case("SC-179", severity="critical")
+@pytest.mark.long(seconds=5)
 def test_labels_of_a_namespace_come_and_go(cluster: Trial, expect: Expect) -> None:
     """Anti-affinity to pods in namespaces of a team concerns the pods of this one while it has the team's label."""
     cluster.add(node("n1"))

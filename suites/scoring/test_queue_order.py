@@ -22,6 +22,7 @@ pytestmark = [pytest.mark.needs(Capability.NODES)]
 
 @pytest.mark.feature("SCORE-4.queue")
 @pytest.mark.case("SC-140", severity="critical")
+@pytest.mark.long(seconds=15)
 @pytest.mark.needs(Capability.OWN_CLUSTER)  # nodes of other cases wake pods, whose backoff then begins anew
 def test_the_more_important_pod_is_first(cluster: Trial, expect: Expect) -> None:
     """Of pods that wait for one place, the more important one gets it although it came later; equal ones by age."""
@@ -68,6 +69,7 @@ def test_pods_of_another_scheduler_are_left_alone(cluster: Trial, expect: Expect
 
 @pytest.mark.feature("SCORE-4.queue")
 @pytest.mark.case("SC-143", severity="critical")
+@pytest.mark.long(seconds=13)
 def test_waiting_pods_are_placed_as_room_comes(cluster: Trial, expect: Expect) -> None:
     """Three pods that wait are all placed when a node with room for three is added, long before any retry."""
     cluster.add(node("n1").cpu(1))
@@ -82,6 +84,7 @@ def test_waiting_pods_are_placed_as_room_comes(cluster: Trial, expect: Expect) -
 
 @pytest.mark.feature("SCORE-4.queue")
 @pytest.mark.case("SC-181", severity="critical")
+@pytest.mark.long(seconds=15)
 @pytest.mark.parametrize(("freed", "full"), [("n1", "n2"), ("n2", "n1")])
 def test_pods_for_two_nodes_do_not_wait_for_each_other(cluster: Trial, expect: Expect, freed: str, full: str) -> None:
     """Two pods name a full node each, as a DaemonSet's pods do. One node is freed: its pod is placed, long before any

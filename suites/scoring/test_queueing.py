@@ -15,6 +15,7 @@ pytestmark = [pytest.mark.needs(Capability.NODES), pytest.mark.feature("SCORE-4.
 
 
 @pytest.mark.case("SC-160", severity="critical")
+@pytest.mark.long(seconds=21)
 @pytest.mark.needs(Capability.OWN_CLUSTER)  # nodes of other cases wake pods, whose backoff then begins anew
 def test_of_equal_pods_the_older_is_first(cluster: Trial, expect: Expect) -> None:
     """Five equal pods wait for a cordoned node with room for two: the two oldest are placed, whatever their names."""

@@ -19,6 +19,7 @@ pytestmark = [pytest.mark.needs(Capability.NODES)]
 
 @pytest.mark.feature("HIL-8.trace-replay")
 @pytest.mark.case("TP-020", severity="critical")
+@pytest.mark.long(seconds=22)
 def test_who_waits_gets_the_room_of_who_leaves(cluster: Trial) -> None:
     """One node with four cards. Each pod is bound in the trace's order of room, not before and at most 5 s later.
 

@@ -159,6 +159,7 @@ def test_of_equal_blocks_the_one_in_the_tightest_spine_is_best(cluster: Trial, e
 
 @pytest.mark.feature("TOPO-2.must-gather", "GANG-1.all-or-nothing")
 @pytest.mark.case("TO-048", severity="critical")
+@pytest.mark.long(seconds=5)
 def test_the_members_that_a_gang_needs_gather_without_the_others(cluster: Trial, expect: Expect) -> None:
     """A gang of three needs two of them, and all three wait. A block with two cards comes: the first two start
     there, and do not wait for the third, which no block has a card for beside them."""

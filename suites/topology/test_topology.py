@@ -360,6 +360,7 @@ def test_a_topology_that_comes_later_wakes_the_gang(cluster: Trial, expect: Expe
 
 @pytest.mark.feature("TOPO-2.waking")
 @pytest.mark.case("TO-021", severity="critical")
+@pytest.mark.long(seconds=11)
 def test_a_node_that_comes_later_wakes_the_gang(cluster: Trial, expect: Expect) -> None:
     """A gang of six waits. Three nodes come, each in another block; only the last one completes a block of six."""
     crowded(cluster, expect)
@@ -379,6 +380,7 @@ def test_a_node_that_comes_later_wakes_the_gang(cluster: Trial, expect: Expect) 
 
 @pytest.mark.feature("TOPO-2.restart")
 @pytest.mark.case("TO-022", severity="critical")
+@pytest.mark.long(seconds=8)
 def test_restarted_while_a_gang_waits(cluster: Trial, expect: Expect, subject: Subject | None) -> None:
     """The scheduler is killed while a gang of four waits for a block; its successor gathers it when a pod leaves."""
     if subject is None:

@@ -13,6 +13,7 @@ from pathlib import Path
 import orjson
 import pytest
 
+from seatrial.harness.clusters.protocol import Capability
 from seatrial.harness.results import Case, ResultsWriter, RunInfo, Subject, moment
 from seatrial.scheduler.api.clock import SIM_EPOCH
 
@@ -100,27 +101,33 @@ class Run:
 
 
 @pytest.fixture(scope="module")
-def runs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
     """A run against each of two schedulers, both at the same time."""
-    request.getfixturevalue("seatrial_real_time")
     started = {subject: Run(tmp_path_factory.mktemp(subject), subject) for subject in ("inprocess", "random")}
     for run in started.values():
         run.finish()
     return started
 
 
-@pytest.fixture
-def ours(runs: dict[str, Run]) -> Run:
-    return runs["inprocess"]
+def started(request: pytest.FixtureRequest) -> dict[str, Run]:
+    """The fixture `runs`, requested late: a fixture of the module would run before what skips a test."""
+    found: dict[str, Run] = request.getfixturevalue("runs")
+    return found
 
 
 @pytest.fixture
-def at_random(runs: dict[str, Run]) -> Run:
-    return runs["random"]
+def ours(request: pytest.FixtureRequest) -> Run:
+    return started(request)["inprocess"]
+
+
+@pytest.fixture
+def at_random(request: pytest.FixtureRequest) -> Run:
+    return started(request)["random"]
 
 
 @pytest.mark.feature("HIL-2.any-subject")
 @pytest.mark.case("VD-001", severity="blocker")
+@pytest.mark.needs(Capability.REAL_TIME)
 def test_two_schedulers_two_verdicts(ours: Run, at_random: Run) -> None:
     """The same two cases: ours passes both, a scheduler that binds at random gives the card twice and fails there."""
     verdicts = {
@@ -138,6 +145,7 @@ def test_two_schedulers_two_verdicts(ours: Run, at_random: Run) -> None:
 
 @pytest.mark.feature("HIL-9.auditor")
 @pytest.mark.case("VD-002", severity="blocker")
+@pytest.mark.needs(Capability.REAL_TIME)
 def test_a_card_given_twice_fails_the_case(ours: Run) -> None:
     """A client that is no scheduler writes one card into two pods. The case asserts nothing; the auditor fails it."""
     found = ours.cases()["X-3"]
@@ -149,6 +157,7 @@ def test_a_card_given_twice_fails_the_case(ours: Run) -> None:
 
 @pytest.mark.feature("HIL-12.page")
 @pytest.mark.case("VD-003", severity="critical")
+@pytest.mark.needs(Capability.REAL_TIME)
 def test_the_page_shows_each_row_with_its_grade(at_random: Run) -> None:
     """A row without a case is not verified, and a failed promise fails its row; the page is stamped SIMULATED."""
     rows = at_random.rows()
@@ -164,7 +173,7 @@ def test_the_page_shows_each_row_with_its_grade(at_random: Run) -> None:
 
 @pytest.mark.feature("HIL-10.replay")
 @pytest.mark.case("VD-004", severity="critical")
-@pytest.mark.usefixtures("seatrial_real_time")
+@pytest.mark.needs(Capability.REAL_TIME)
 def test_the_same_seed_gives_the_same_placements(tmp_path: Path) -> None:
     """Four hours of gangs on 16 nodes in virtual time: the digest of all placements is the seed's."""
 

@@ -223,7 +223,7 @@ def test_a_pod_s_own_nvml_shows_the_stand_in(cluster: LocalCluster) -> None:
 
 def test_what_it_can_do_depends_on_what_is_here() -> None:
     assert LocalBackend(fake="a10").capabilities == {
-        Capability.CONTAINERS, Capability.DEVICE_FAULTS, Capability.NODE_FAULTS,
+        Capability.REAL_TIME, Capability.CONTAINERS, Capability.DEVICE_FAULTS, Capability.NODE_FAULTS,
     }  # fmt: skip
     assert Capability.NODES not in LocalBackend().capabilities
     with pytest.raises(UsageError, match="takes no fleet"), LocalBackend().start(fleet="default"):
