@@ -28,7 +28,7 @@ from seatrial.scheduler.api.numa import (
 )
 from seatrial.scheduler.api.wire import to_json
 
-MACHINE = "cpu-64"
+MACHINE, EIGHT_NUMA_NODES = "cpu-64", "atlas-800t-a2"
 SPREAD_CPUS, RELEASED = "spread-cpus", "released-cpu-bind"
 
 pytestmark = [pytest.mark.needs(Capability.NODES)]
@@ -193,6 +193,24 @@ def test_an_exclusive_pod_leaves_shared_cores_alone(cluster: Trial, expect: Expe
     assert not set(cores(cluster, first)) & set(cores(cluster, second))
     cluster.submit(bound(pod("third"), 2).bind_cpus(SPREAD_BY_PCPUS))
     assert set(cores(cluster, expect.running("third"))) == set(cores(cluster, first))
+
+
+@pytest.mark.feature("CPU-2.pcpu-level")
+@pytest.mark.case("CP-017", severity="normal")
+def test_a_large_exclusive_pod_leaves_shared_cores_alone(cluster: Trial, expect: Expect) -> None:
+    """A machine has two sockets of four NUMA nodes with 12 cores each. An exclusive pod has four cores of one socket,
+    which packing prefers. Another one wants 46 CPUs, more than a NUMA node has: it takes the other socket's cores. One
+    that is not exclusive shares the first pod's cores."""
+    cluster.add(node("n1").server(EIGHT_NUMA_NODES).label(NUMA_ALLOCATE_STRATEGY_LABEL, "MostAllocated"))
+    cluster.submit(bound(pod("first"), 4).bind_cpus(SPREAD_BY_PCPUS, exclusive=PCPU_LEVEL))
+    first = expect.running("first")
+    cluster.submit(bound(pod("second"), 46).bind_cpus(SPREAD_BY_PCPUS, exclusive=PCPU_LEVEL))
+    second = expect.running("second")
+    assert [sorted(cores(cluster, found).values()) for found in (first, second)] == [[1] * 4, [1] * 46]
+    assert not set(cores(cluster, first)) & set(cores(cluster, second))
+    cluster.delete("second")
+    cluster.submit(bound(pod("third"), 46).bind_cpus(SPREAD_BY_PCPUS))
+    assert set(cores(cluster, expect.running("third"))) & set(cores(cluster, first))
 
 
 @pytest.mark.feature("CPU-2.as-much-as-possible")

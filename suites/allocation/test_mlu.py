@@ -7,6 +7,7 @@ import random
 
 import pytest
 
+from seatrial.fixtures.cpus import cpus
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.promises import amounts, check_arrival, devices_of, first_of, minors, numa_nodes
 from seatrial.fixtures.trial import Trial
@@ -157,6 +158,28 @@ def test_a_lock_that_is_old_is_void(cluster: Trial, expect: Expect) -> None:
     expect.stable(seconds=3)
     lock(310)
     expect.bound("next")
+
+
+@pytest.mark.profile(PLUGINS)
+@pytest.mark.feature("DEV-12.dynamic-smlu", "CPU-1.policies")
+@pytest.mark.case("DS-118", severity="critical")
+@pytest.mark.needs(Capability.OWN_CLUSTER)  # the lock has the real name of the holder's namespace
+def test_a_slice_that_waits_for_the_lock_keeps_no_cpus(cluster: Trial, expect: Expect) -> None:
+    """A pod with eight exclusive CPUs and a slice fits, but another pod has the lock of the node: it gets nothing,
+    and a pod gets 127 of the node's 128 CPUs."""
+    cluster.add(node("n1").server(SERVER))
+    cluster.submit(pod("holder").request(cpu="100m"))
+    expect.running("holder")
+    value = f"{rfc3339(cluster.cluster.clock.now())},{cluster.name},holder"
+    assert cluster.call("PATCH", "/api/v1/nodes/n1", {"metadata": {"annotations": {LOCK: value}}}).ok
+    sliced = slice_of("sliced", 20, 8 << 30).qos("LSR").request(cpu=8)
+    cluster.submit(sliced.scheduler(PLUGINS))
+    expect.pending("sliced", saying="locked")
+
+    cluster.submit(pod("others").qos("LSR").request(cpu=127).scheduler(PLUGINS))
+
+    assert len(cpus(expect.bound("others"))) == 127
+    assert not cluster.pod("sliced").spec.node_name
 
 
 @pytest.mark.profile(PLUGINS)

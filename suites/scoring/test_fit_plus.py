@@ -9,6 +9,7 @@ from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import PodBuilder, node, pod, pods
 from seatrial.scheduler.api.transport import STRATEGIC_MERGE_PATCH, Request
 
+HOST = "kubernetes.io/hostname"
 FIT_PLUS, CARDS_FIRST, SCARCE = "fit-plus", "fit-plus-cards-first", "scarce-cards"
 
 pytestmark = [pytest.mark.needs(Capability.NODES)]
@@ -59,11 +60,30 @@ def test_processors_are_spread_by_the_same_profile(cluster: Trial, expect: Expec
 def test_weights_decide_where_resources_disagree(cluster: Trial, expect: Expect, profile: str, joins: bool) -> None:
     """One node has a used card and few CPUs left, the other is empty: the weights decide."""
     cluster.add(node("n1").gpus("a10", 4).cpu(32), node("n2").gpus("a10", 4).cpu(32))
-    holder = pod("holder").gpus(1).request(cpu=25).select({"kubernetes.io/hostname": "n1"})
+    holder = pod("holder").gpus(1).request(cpu=25).select({HOST: "n1"})
     (where,) = one_by_one(cluster, expect, [holder], profile)
     assert where == "n1"
     (where,) = one_by_one(cluster, expect, [pod("p").gpus(1).request(cpu=1)], profile)
     assert (where == "n1") == joins
+
+
+@pytest.mark.profile(FIT_PLUS)
+@pytest.mark.feature("SCORE-1.strategy-per-resource")
+@pytest.mark.case("SC-282", severity="critical")
+@pytest.mark.parametrize(("large", "small"), [("n1", "n2"), ("n2", "n1")])
+def test_the_share_of_a_node_counts_not_the_amount(cluster: Trial, expect: Expect, large: str, small: str) -> None:
+    """A node has four times the cards and CPUs of another. A pod joins the only card in use of the small node, although
+    the large one has more in use; a pod without cards goes to the small node, although the large one has more left."""
+    cluster.add(node(large).gpus("a10", 8).cpu(32), node(small).gpus("a10", 2).cpu(8))
+    one_by_one(cluster, expect, [pod("card-0").gpus(1), pod("card-1").gpus(1), pod("card-2").gpus(1)], FIT_PLUS)
+    assert [cluster.pod(f"card-{number}").spec.node_name for number in range(3)] == [small, small, large]
+    cluster.delete("card-0")
+    assert one_by_one(cluster, expect, [pod("card-3").gpus(1)], FIT_PLUS) == [small]
+    crowd = [pod(f"crowd-{number}").request(cpu=5).select({HOST: large}) for number in range(4)]
+    base = pod("base").request(cpu=1).select({HOST: small})
+    one_by_one(cluster, expect, [*crowd, base], FIT_PLUS)
+    # 7 of 8 CPUs are left on the small node, 12 of 32 on the large one.
+    assert one_by_one(cluster, expect, [pod("next").request(cpu=1)], FIT_PLUS) == [small]
 
 
 @pytest.mark.profile(SCARCE)

@@ -113,6 +113,7 @@ def test_most_allocated_packs_nodes(cluster: Trial, expect: Expect, fuller: str,
         pytest.param(9, 1, id="half-before-empty"),
         pytest.param(9, 18, id="half-before-full"),
         pytest.param(15, 3, id="fuller-before-emptier"),
+        pytest.param(7, 17, id="rising-before-falling"),  # 80 against 60: each half of the shape has a slope of its own
     ],
 )
 def test_a_shape_decides(cluster: Trial, expect: Expect, names: tuple[str, str], better: int, worse: int) -> None:
