@@ -23,6 +23,7 @@ from seatrial.scheduler.cache.nodeinfo import NodeInfo, PodInfo
 from seatrial.scheduler.framework.fit_error import FitError
 from seatrial.scheduler.framework.group_failure import GroupFailure
 from seatrial.scheduler.framework.preparation import Preparation
+from seatrial.scheduler.framework.sort_keys import checked
 from seatrial.scheduler.framework.state import CycleState
 from seatrial.scheduler.framework.status import PostFilterResult, Status
 from seatrial.scheduler.framework.timing import Timing
@@ -131,7 +132,19 @@ class QueueSort(Plugin):
 
     @abstractmethod
     def sort_key(self, pod: Pod, queued_at: float) -> tuple[float, ...]:
-        """The key by which the queue is ordered, smallest first. `queued_at`: monotonic seconds."""
+        """The key by which the queue is ordered, smallest first. `queued_at`: monotonic seconds.
+
+        Numbers of any size, but not NaN. Keys are compared as tuples are: one that begins another one is smaller.
+        """
+
+    def checked_key(self, pod: Pod, queued_at: float) -> tuple[float, ...]:
+        """`sort_key`, checked. A wrong key is reported as an exception of this plugin (`plugin_errors.origin`).
+
+        Raises:
+            TypeError: the key is not a tuple of numbers.
+            ValueError: it has NaN in it.
+        """
+        return checked(self.sort_key(pod, queued_at))
 
 
 class PreFilter(Plugin):

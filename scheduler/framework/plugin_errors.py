@@ -23,6 +23,7 @@ POINTS = {
     "pre_enqueue": "PreEnqueue",
     "gate_key": "PreEnqueue",
     "sort_key": "QueueSort",
+    "checked_key": "QueueSort",
     "gate": timing.PRE_FILTER,
     "gate_beside": timing.PRE_FILTER,
     "filter_signature": timing.FILTER,

@@ -11,6 +11,22 @@ from seatrial.scheduler.framework.extension_points import Gate
 from seatrial.scheduler.framework.status import Status
 
 
+class _End:
+    """The end of a key in the heap. It is less than any number, so that a key that begins another one comes first.
+
+    `END` is compared only where keys differ in length: tuples pass over identical parts.
+    """
+
+    def __lt__(self, other: float) -> bool:
+        return True
+
+    def __gt__(self, other: float) -> bool:
+        return False
+
+
+END = _End()
+
+
 @dataclass(slots=True, eq=False)
 class Entry:
     """A pod in the queue, in any of its parts."""
@@ -37,7 +53,7 @@ class ActiveQueue:
 
     def __init__(self) -> None:
         self._line: deque[Entry] = deque()  # sorted by key; equal ones in order of arrival
-        self._heap: list[tuple[Any, ...]] = []  # (*key, order of arrival, entry): flat tuples compare faster
+        self._heap: list[tuple[Any, ...]] = []  # (*key, END, order of arrival, entry): flat tuples compare faster
         self._order = 0
         self.members: dict[str, Entry] = {}  # by pod uid; read-only
 
@@ -56,13 +72,13 @@ class ActiveQueue:
             self._line.append(entry)
             return
         self._order += 1
-        heapq.heappush(self._heap, (*entry.key, self._order, entry))
+        heapq.heappush(self._heap, (*entry.key, END, self._order, entry))
 
     def peek(self) -> Entry | None:
-        """Remove and return the first entry."""
+        """The first entry; it stays in the queue."""
         line, heap = self._line, self._heap
         while line or heap:
-            in_line = not heap or (line and line[0].key <= heap[0][:-2])
+            in_line = not heap or (line and line[0].key <= heap[0][:-3])
             entry: Entry = line[0] if in_line else heap[0][-1]
             if self.members.get(entry.info.uid) is entry:
                 return entry
@@ -76,7 +92,7 @@ class ActiveQueue:
         line, heap = self._line, self._heap
         while line or heap:
             # What is in the heap came when a larger key was in the line, so after what equals it there.
-            in_line = not heap or (line and line[0].key <= heap[0][:-2])
+            in_line = not heap or (line and line[0].key <= heap[0][:-3])
             entry: Entry = line.popleft() if in_line else heapq.heappop(heap)[-1]
             uid = entry.info.uid
             if self.members.get(uid) is entry:

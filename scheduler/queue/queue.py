@@ -64,9 +64,13 @@ class SchedulingQueue:
         held: Status | None = None,
         grouped: bool = False,
     ) -> Entry:
-        """Add a pod that is not in the queue. `held`: the rejection of PreEnqueue."""
+        """Add a pod that is not in the queue. `held`: the rejection of PreEnqueue.
+
+        Raises:
+            TypeError, ValueError: QueueSort returned a key that cannot be compared. The pod is not in the queue.
+        """
         now = self._clock.monotonic()
-        entry = Entry(info, now, self._sort.sort_key(info.pod, now), gates=gates, grouped=grouped)
+        entry = Entry(info, now, self._sort.checked_key(info.pod, now), gates=gates, grouped=grouped)
         if held is not None:
             entry.waiting_since = now
             self.hold(held.wake_key or UNTIL_CHANGED, entry, held)

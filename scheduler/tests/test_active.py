@@ -1,5 +1,7 @@
 """The queue of ready pods against sorting, with pods of any importance that come, go and come back."""
 
+import math
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -10,9 +12,11 @@ from seatrial.scheduler.cache.nodeinfo import PodInfo
 from seatrial.scheduler.cache.resources import ResourceIndex
 from seatrial.scheduler.queue.active import ActiveQueue, Entry
 
+KEYS = [(), (-math.inf,), (0.0,), (1.0,), (1, -math.inf), (1.0, 2.0), (2,)]
+
 steps = st.lists(
     st.one_of(
-        st.tuples(st.just("push"), st.integers(0, 3)),
+        st.tuples(st.just("push"), st.sampled_from(range(len(KEYS)))),
         st.tuples(st.just("pop"), st.just(0)),
         st.tuples(st.just("remove"), st.integers(0, 20)),
     ),
@@ -28,8 +32,8 @@ def test_pods_come_out_by_key_and_then_by_arrival(story: list[tuple[str, int]]) 
         if what == "push":
             count += 1
             uid = f"u{count}"
-            queue.push(Entry(PodInfo(Pod(ObjectMeta(name=uid, uid=uid)), shape), 0.0, (float(number),)))
-            there.append(((float(number),), count, uid))
+            queue.push(Entry(PodInfo(Pod(ObjectMeta(name=uid, uid=uid)), shape), 0.0, KEYS[number]))
+            there.append((KEYS[number], count, uid))
         elif what == "pop":
             entry = queue.pop()
             first = min(there, default=None)
