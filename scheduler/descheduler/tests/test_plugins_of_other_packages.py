@@ -1,6 +1,6 @@
 """A strategy and an evictor in a package outside of the tree, found by entry points; and wrong entry points."""
 
-import importlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from seatrial.scheduler.api.transport import Done, OnLine, Request, Response, St
 from seatrial.scheduler.descheduler.config import ConfigError, parse
 from seatrial.scheduler.descheduler.shell import Shell
 from seatrial.scheduler.descheduler.tests.cluster import node, pod
-from seatrial.scheduler.tests.sample_package import install
+from seatrial.scheduler.tests.sample_package import install, on_path
 
 PLUGIN = """
 from seatrial.scheduler.descheduler.args import Args
@@ -71,10 +71,10 @@ Renamed = hues.plugin:Marker
 
 
 @pytest.fixture(autouse=True)
-def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def installed(tmp_path: Path) -> Iterator[None]:
     install(tmp_path, "hues", PLUGIN, ENTRY_POINTS)
-    monkeypatch.syspath_prepend(tmp_path)
-    importlib.invalidate_caches()
+    with on_path(tmp_path, "hues"):
+        yield
 
 
 class Patches:
