@@ -45,8 +45,7 @@ class Waker:
         self._alarm: tuple[float, Timer] | None = None
         self._keys_unread = False  # a plugin raised when the gate keys were read again
         self._cooling_gates: set[str] = set()  # wake keys of opened gates whose pods are in backoff
-        self._left_nodes: set[str] = set()  # nodes with nominations that a pod has left
-        self._vacated: set[str] = set()  # nodes that a pod has left while a pod waited that may preempt
+        self._left_nodes: set[str] = set()  # nodes that a pod has left since waiting pods were last looked at
         self._preemptors: dict[ClassKey, int] = {}  # groups to be tried because of them, with the lowest priority there
         self._paused: dict[ClassKey, float] = {}  # when another pod of a group may be tried so
 
@@ -81,42 +80,40 @@ class Waker:
 
     def pod_left(self, node: str) -> None:
         """A pod is gone from a node: pods that are nominated to it, or may preempt there, may be tried again."""
-        highest, lowest = self._queue.waiting.highest_priority, self._cache.lowest_priority
-        if highest is not None and lowest is not None and highest > lowest:
-            self._vacated.add(node)
-        if any(True for _ in self._handle.nominator.on(node)):
-            self._left_nodes.add(node)
+        self._left_nodes.add(node)
 
-    def _wake_after_victims(self) -> None:
-        """Wake pods that are nominated to a node that a pod has left, when none of its pods is a victim that ends.
+    def _wake_nominated_to(self, names: Iterable[str]) -> None:
+        """Wake the pods that are nominated to one of these nodes, when none of its pods is a victim that ends.
 
         Another pod may have the room that was made. No node is feasible for the nominated pod then, and it has to
         preempt again; upstream tries it again at each deletion of a pod.
         """
         now, waiting = self._handle.clock.monotonic(), self._queue.waiting
-        nodes, self._left_nodes = self._left_nodes, set()
-        for name in sorted(nodes):
+        for name in names:
+            nominated = [entry for info in self._handle.nominator.on(name) if (entry := waiting.get(info.uid))]
+            if not nominated:
+                continue
             node = self._cache.find(name)
             if node is not None and any(preempted(info.pod) for info in node.pods.values()):
                 continue  # its end is another event
-            for info in list(self._handle.nominator.on(name)):
-                entry = waiting.get(info.uid)
-                if entry is not None and entry.ready_at <= now:
+            for entry in nominated:
+                if entry.ready_at <= now:
                     self._queue.wake(entry)
-                elif entry is not None:
-                    self._left_nodes.add(name)
+                else:
+                    self._queue.retry_after_backoff(entry)
                     self.set_alarm(entry.ready_at)
 
-    def _wake_preemptors(self) -> None:
-        """Wake the first pod of each group that is more important than a pod on a node which another has left.
+    def _wake_preemptors(self, names: Iterable[str]) -> None:
+        """Wake the first pod of each group that is more important than a pod on one of the nodes `names`.
 
-        No node is feasible for it. But with the room that is free now, the eviction of less important pods may be
-        enough. Upstream tries all waiting pods again at each deletion; equal pods would come to the same result.
+        A pod has left these nodes. None is feasible, but with the room that is free now, the eviction of less
+        important pods may be enough. Upstream tries all waiting pods again at each deletion; equal pods would come to
+        the same result. A group of which a pod was tried so a moment ago, or whose pods are in backoff, is tried in a
+        later call.
         """
         waiting, now = self._queue.waiting, self._handle.clock.monotonic()
-        lowest = self._lowest_on_vacated()
-        highest = waiting.highest_priority
-        if lowest is not None and highest is not None and highest > lowest:
+        lowest = self._lowest_on(names)
+        if lowest is not None:
             for key in waiting.classes():
                 if self._core.runners[key[0]].profile.post_filter:
                     self._preemptors[key] = min(lowest, self._preemptors.get(key, lowest))
@@ -133,11 +130,14 @@ class Waker:
             else:
                 del self._preemptors[key]
 
-    def _lowest_on_vacated(self) -> int | None:
-        """The lowest priority of the pods on nodes that a pod has left since the last call; None if there are none."""
-        names, self._vacated = self._vacated, set()
+    def _lowest_on(self, names: Iterable[str]) -> int | None:
+        """The lowest priority of the pods on these nodes; None if no waiting pod is more important."""
+        highest, lowest = self._queue.waiting.highest_priority, self._cache.lowest_priority
+        if highest is None or lowest is None or highest <= lowest:
+            return None
         nodes = [node for name in names if (node := self._cache.find(name)) is not None]
-        return min((info.priority for node in nodes for info in node.pods.values()), default=None)
+        found = min((info.priority for node in nodes for info in node.pods.values()), default=highest)
+        return found if found < highest else None
 
     def wait(self, entry: Entry, state: CycleState | None) -> None:
         """Wait until a node is feasible. `state`: that of the cycle, if there was one."""
@@ -264,10 +264,10 @@ class Waker:
             self._regroup()
         self._placement_changes = self._cache.placement_changes
         self.wake_classes(self._queue.waiting.classes())
-        if self._vacated or self._preemptors:
-            self._wake_preemptors()
-        if self._left_nodes:
-            self._wake_after_victims()
+        if self._left_nodes or self._preemptors:
+            left, self._left_nodes = sorted(self._left_nodes), set()
+            self._wake_preemptors(left)
+            self._wake_nominated_to(left)
         if self._core.groups.parked:
             self._core.groups.parked.wake()
 

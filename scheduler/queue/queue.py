@@ -138,8 +138,12 @@ class SchedulingQueue:
         rejected, on every event).
         """
         for entry in [entry for entry in self.waiting if entry.reason_of_nodes]:
-            self.waiting.remove(entry.info.uid)
-            self._backoff.push(entry)
+            self.retry_after_backoff(entry)
+
+    def retry_after_backoff(self, entry: Entry) -> None:
+        """Move a waiting entry to backoff: it is tried again at the end of its own, whatever happens to nodes."""
+        self.waiting.remove(entry.info.uid)
+        self._backoff.push(entry)
 
     def next_backoff(self) -> float:
         """Monotonic second at which the next backoff ends."""
