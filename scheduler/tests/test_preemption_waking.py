@@ -1,5 +1,7 @@
 """A waiting pod is tried again when a pod leaves a node where it may preempt, though no node is feasible for it."""
 
+import pytest
+
 from seatrial.scheduler.api.builders import pod
 from seatrial.scheduler.tests.rig import Rig
 
@@ -80,3 +82,26 @@ def test_of_equal_pods_one_is_tried_in_a_second() -> None:
     rig.clock.advance(30.0)
     rig.run()
     assert tried() == before + 2, "no pod has left since"
+
+
+@pytest.mark.parametrize("in_backoff", [True, False])
+def test_a_nominated_pod_that_lost_its_room_preempts_on_another_node(*, in_backoff: bool) -> None:
+    """The victim on `n` ends, in the pod's backoff or later. A more important pod, which another scheduler has put
+    there, has the room: only `m` has a pod that may be preempted."""
+    rig = Rig()
+    for node, priority in (("n", 1), ("m", 5)):
+        rig.node(node, cpu="1")
+        rig.running(pod(f"on-{node}").request(cpu=1).priority(priority), node)
+    rig.submit(pod("p").request(cpu=1).priority(10))
+    rig.run()
+    assert rig.victims() == ["on-n"]
+    rig.running(pod("boss").request(cpu=1).priority(20), "n")
+    if not in_backoff:
+        rig.clock.advance(2.0)
+        rig.run()
+    rig.delete("on-n")
+    rig.run()
+    assert rig.victims() == (["on-n"] if in_backoff else ["on-n", "on-m"])
+    rig.clock.advance(1.1)
+    rig.run()
+    assert rig.victims() == ["on-n", "on-m"]
