@@ -1,0 +1,155 @@
+"""Job-level preemption: which jobs are evicted for a gang. What they cost, and which are not needed or stay.
+
+A member asks for one card of an A10 node. The pods in the way are full pods of lower priority.
+"""
+
+import pytest
+
+from seatrial.fixtures.expect import Expect
+from seatrial.fixtures.trial import Trial
+from seatrial.harness.clusters.protocol import Capability
+from seatrial.scheduler.api.builders import disruption_budget, gang
+from seatrial.suites.preemption.jobs import JOB, PREEMPTING, filler, hosts, left, names, of_job, workers, workers_on
+from seatrial.suites.preemption.priorities import classes
+
+__all__ = ["classes"]
+
+pytestmark = [pytest.mark.needs(Capability.NODES), pytest.mark.profile(PREEMPTING)]
+
+
+@pytest.mark.feature("PRE-2.cost")
+@pytest.mark.case("JP-004", severity="critical")
+def test_the_cheapest_jobs_go(classes: Trial, expect: Expect) -> None:
+    """Priorities 1000, 5000 and 9000 cost 0, 1 and 2. n1 has 1000 and 9000, n2 has 5000 alone: n2 is cheaper."""
+    hosts(classes, n1=2, n2=2)
+    classes.submit(
+        filler("low", "n1"), filler("high", "n1", priority="trial-high"), filler("middle", "n2", 2, "trial-middle")
+    )
+    expect.running("low", "high", "middle")
+    classes.apply(gang("train", 1))
+
+    classes.submit(*workers("train", 1, cards=2))
+
+    expect.running("train-0")
+    assert left(classes) == ["high", "low"]
+
+
+@pytest.mark.feature("PRE-2.cost")
+@pytest.mark.case("JP-005", severity="critical")
+def test_pods_of_one_job_count_once(classes: Trial, expect: Expect) -> None:
+    """On n2 two pods of 5000 are one job: cost 1. On n1 pods of 1000, 5000 and 5000 are three jobs: cost 2. If each pod
+    counted, both nodes would cost 2, and n1 would be the first."""
+    hosts(classes, n1=4, n2=4)
+    both = [filler(f"worker-{number}", "n2", 2, "trial-middle").label(JOB, "job-1") for number in (1, 2)]
+    apart = [filler(f"single-{number}", "n1", 1, "trial-middle").label(JOB, f"job-{number + 1}") for number in (1, 2)]
+    classes.submit(*both, filler("low", "n1", 2).label(JOB, "job-4"), *apart)
+    expect.running("worker-1", "worker-2", "low", "single-1", "single-2")
+    classes.apply(gang("train", 1))
+
+    classes.submit(*workers("train", 1, cards=4))
+
+    expect.running("train-0")
+    assert left(classes) == ["low", "single-1", "single-2"]
+
+
+@pytest.mark.feature("PRE-2.for-the-rest")
+@pytest.mark.case("JP-006", severity="critical")
+def test_members_that_have_room_need_no_victims(classes: Trial, expect: Expect) -> None:
+    """A gang of two with one free card: one of the three pods in the way is evicted."""
+    hosts(classes, n1=2, n2=2)
+    classes.submit(filler("low-1", "n1"), filler("low-2", "n1"), filler("low-3", "n2"))
+    expect.running("low-1", "low-2", "low-3")
+    classes.apply(gang("train", 2))
+
+    classes.submit(*workers("train", 2))
+
+    expect.running(*names("train", 2))
+    expect.stable(seconds=2)
+    assert len(left(classes)) == 2
+
+
+@pytest.mark.feature("PRE-2.cost")
+@pytest.mark.case("JP-013", severity="blocker")
+@pytest.mark.parametrize("peers", ["n1", "n2"])
+def test_pods_of_equal_priority_stay(classes: Trial, expect: Expect, peers: str) -> None:
+    """A gang of two has a less important pod on one node in its way, and one of its own priority on the other."""
+    hosts(classes, n1=1, n2=1)
+    lower = "n2" if peers == "n1" else "n1"
+    classes.submit(filler("peer", peers, priority="trial-top"), filler("low", lower))
+    expect.running("peer", "low")
+    classes.apply(gang("train", 2))
+
+    classes.submit(*workers("train", 2))
+
+    expect.pending(*names("train", 2))
+    expect.stable(seconds=5)
+    assert left(classes) == ["low", "peer"]
+
+
+@pytest.mark.feature("PRE-2.cost")
+@pytest.mark.case("JP-014", severity="critical")
+@pytest.mark.parametrize("order", [("trial-low", "trial-middle"), ("trial-middle", "trial-low")], ids="-".join)
+def test_of_one_node_the_less_important_job_goes(classes: Trial, expect: Expect, order: tuple[str, str]) -> None:
+    """Two jobs fill a node, the one or the other is older; a gang of one needs half of it."""
+    hosts(classes, n1=2)
+    for priority in order:
+        classes.submit(filler(priority, "n1", priority=priority))
+        expect.running(priority)
+    classes.apply(gang("train", 1))
+
+    classes.submit(*workers("train", 1))
+
+    expect.running("train-0")
+    assert left(classes) == ["trial-middle"]
+
+
+@pytest.mark.feature("PRE-2.cost")
+@pytest.mark.case("JP-015", severity="critical")
+@pytest.mark.parametrize(("guarded", "other"), [("n1", "n2"), ("n2", "n1")])
+def test_a_budget_outweighs_the_cost(classes: Trial, expect: Expect, guarded: str, other: str) -> None:
+    """The cheaper job has a disruption budget that its eviction would violate: the more important one is evicted."""
+    hosts(classes, n1=1, n2=1)
+    classes.apply(disruption_budget("keep", {"app": "guarded"}, min_available=1))
+    classes.submit(filler("low", guarded).label("app", "guarded"), filler("middle", other, priority="trial-middle"))
+    expect.running("low", "middle")
+    classes.cluster.wait(lambda: False, within=2)  # the budget's status counts it
+    classes.apply(gang("train", 1))
+
+    classes.submit(*workers("train", 1))
+
+    expect.running("train-0")
+    assert left(classes) == ["low"]
+
+
+@pytest.mark.feature("PRE-2.for-the-rest", "PRE-2.cost")
+@pytest.mark.case("JP-016", severity="critical")
+@pytest.mark.parametrize("first", ["n1", "n2"])
+def test_a_job_that_turns_out_not_to_be_needed_stays(classes: Trial, expect: Expect, first: str) -> None:
+    """The job of n2 has a pod on n1 too. Once it goes for the member of n2, the job of n1 need not go for the other."""
+    hosts(classes, n1=2, n2=1)
+    classes.submit(filler("low", "n1"), *(of_job("both", where, "trial-middle") for where in ("n1", "n2")))
+    expect.running("low", "both-n1", "both-n2")
+    classes.apply(gang("train", 2))
+    second = "n2" if first == "n1" else "n1"
+
+    classes.submit(*workers_on("train", first, second))
+
+    expect.running(*names("train", 2))
+    assert left(classes) == ["low"]
+
+
+@pytest.mark.feature("PRE-2.protected")
+@pytest.mark.case("JP-007", severity="critical")
+def test_a_job_with_a_protected_pod_stays_whole(classes: Trial, expect: Expect) -> None:
+    """One of two pods of a job may not be preempted: the other one is not evicted either."""
+    hosts(classes, n1=1, n2=1)
+    first, second = (filler(f"worker-{number}", f"n{number}").label(JOB, "job-1") for number in (1, 2))
+    classes.submit(first, second.label("scheduling.koordinator.sh/disable-preemptible", "true"))
+    expect.running("worker-1", "worker-2")
+    classes.apply(gang("train", 1))
+
+    classes.submit(*workers("train", 1))
+
+    expect.pending("train-0")
+    expect.stable(seconds=12)
+    assert left(classes) == ["worker-1", "worker-2"]
