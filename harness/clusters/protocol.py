@@ -20,7 +20,7 @@ class Capability(StrEnum):
     """What a suite may need; the value is how a skip names it."""
 
     VIRTUAL_TIME = "time that the test moves"
-    REAL_TIME = "real time, in which processes that the test starts come forward"
+    REAL_TIME = "real time, for processes that the test starts"
     NODES = "nodes that the test adds and removes"
     HARDWARE = "nodes with the hardware that the test states"  # simulated, or lent nodes of the cluster
     DEVICE_FAULTS = "devices that fail on request"
