@@ -103,6 +103,11 @@ def test_the_spelling_of_nvidia_stays(cluster: Trial, expect: Expect) -> None:
             'Invalid value: "75": the requested gpuCore must multiple of shared', id="cores-that-do-not-divide",
         ),
         pytest.param(
+            {GPU_CORE: 100, GPU_MEMORY_RATIO: 75, GPU_SHARED: 2},
+            'Invalid value: "75": the requested gpuMemoryRatio must multiple of shared',
+            id="memory-that-does-not-divide",
+        ),
+        pytest.param(
             {NVIDIA_GPU: 1, GPU: 100}, "Forbidden: Forbidden declare GPU and GPU share at same time",
             id="whole-and-shared",
         ),
