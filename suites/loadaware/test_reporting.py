@@ -143,6 +143,31 @@ def test_old_samples_of_the_system_expire(cluster: Trial, start_manager: StartMa
     assert found["nodeMetric"]["nodeUsage"]["resources"]["cpu"] == "2"
 
 
+@pytest.mark.feature("QOS-1.node-metric")
+@pytest.mark.case("LA-068", severity="normal")
+@pytest.mark.long(seconds=300)
+def test_programs_outside_of_pods_change_and_end(cluster: Trial, start_manager: StartManager) -> None:
+    """Two programs outside of pods use half a core. One uses two cores later, the other one ends: once the window of a
+    minute is over, the first has its new use and the second has none."""
+    cluster.add(node("n1").cpu(32).memory("64Gi"))
+    both = {name: {"cpu": "500m", "memory": "1Gi"} for name in ("nginx", "redis")}
+    node_use(cluster, "n1", cpu="1", memory="2Gi", hostApplications=both)  # type: ignore[arg-type]
+    start_manager(PACE)
+
+    def used() -> dict[str, str]:
+        rows = next_report(cluster, "n1").get("hostApplicationMetric") or ()
+        return {
+            row["name"]: row["usage"]["resources"]["cpu"] for row in rows if row["usage"]["resources"]["cpu"] != "0"
+        }
+
+    settle(cluster, 70)
+    assert used() == {"nginx": "500m", "redis": "500m"}
+    more = {"nginx": {"cpu": "2", "memory": "1Gi"}}
+    node_use(cluster, "n1", cpu="1", memory="2Gi", hostApplications=more)  # type: ignore[arg-type]
+    settle(cluster, 70)
+    assert used() == {"nginx": "2"}
+
+
 def system(status: Manifest) -> str:
     amount: str = status["nodeMetric"]["systemUsage"]["resources"]["cpu"]
     return amount
