@@ -42,7 +42,7 @@ def test_a_pod_that_is_gone_counts_no_more(cluster: Trial) -> None:
                 return False
             return True
 
-        assert cluster.reaches(accepted, within=10), "expected room for two cores"
+        assert cluster.cluster.wait(accepted, within=30), "expected room for two cores"
         assert "requested: cpu=3, used: cpu=2, limited: cpu=4" in refused(cluster, "three", own, 3)
 
 
