@@ -145,7 +145,7 @@ def test_old_samples_of_the_system_expire(cluster: Trial, start_manager: StartMa
 
 @pytest.mark.feature("QOS-1.node-metric")
 @pytest.mark.case("LA-068", severity="normal")
-@pytest.mark.long(seconds=300)
+@pytest.mark.long(seconds=200)
 def test_programs_outside_of_pods_change_and_end(cluster: Trial, start_manager: StartManager) -> None:
     """Two programs outside of pods use half a core. One uses two cores later, the other one ends: once the window of a
     minute is over, the first has its new use and the second has none."""
