@@ -9,7 +9,8 @@ from seatrial.scheduler.plugins.binding import DefaultBinder
 from seatrial.scheduler.plugins.coscheduling.args import CoschedulingArgs
 from seatrial.scheduler.plugins.coscheduling.plugin import Coscheduling
 from seatrial.scheduler.plugins.coscheduling.registration import register as register_gangs
-from seatrial.scheduler.plugins.defaultpreemption.plugin import DefaultPreemption, DefaultPreemptionArgs
+from seatrial.scheduler.plugins.defaultpreemption.args import DefaultPreemptionArgs
+from seatrial.scheduler.plugins.defaultpreemption.plugin import DefaultPreemption
 from seatrial.scheduler.plugins.deviceshare.args import DeviceShareArgs
 from seatrial.scheduler.plugins.deviceshare.plugin import DeviceShare
 from seatrial.scheduler.plugins.deviceshare.registration import register as register_devices

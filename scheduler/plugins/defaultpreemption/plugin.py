@@ -18,12 +18,13 @@ from seatrial.scheduler.cache.columns import Rows
 from seatrial.scheduler.cache.listener import Listener
 from seatrial.scheduler.cache.nodeinfo import PodInfo
 from seatrial.scheduler.framework.accelerations import DryRunBatch
-from seatrial.scheduler.framework.extension_points import Args, PostFilter
+from seatrial.scheduler.framework.extension_points import PostFilter
 from seatrial.scheduler.framework.fit_error import FitError, histogram
 from seatrial.scheduler.framework.handle import Handle
 from seatrial.scheduler.framework.runner import Runner
 from seatrial.scheduler.framework.state import SKIPPED, CycleState
 from seatrial.scheduler.framework.status import SUCCESS, PostFilterResult, Status
+from seatrial.scheduler.plugins.defaultpreemption.args import DefaultPreemptionArgs
 from seatrial.scheduler.plugins.defaultpreemption.dry_run import NO_VICTIMS
 from seatrial.scheduler.plugins.defaultpreemption.fingerprints import NodeFingerprints
 from seatrial.scheduler.plugins.defaultpreemption.outcomes import NominatedPods, Outcomes, stop
@@ -37,23 +38,6 @@ FEWEST = 16  # size of the last chunks of nodes, where one more candidate may be
 MAX_FINGERPRINTS = 8  # least recently used first out; each is for another priority
 KEPT_ROWS = 5_000_000  # classes times nodes, 56 bytes each; least recently used first out
 FEWEST_KEPT = 8
-
-
-class DefaultPreemptionArgs(Args, frozen=True):
-    """How many candidate nodes end the search."""
-
-    min_candidate_nodes_percentage: int = 10
-    min_candidate_nodes_absolute: int = 100
-
-    def check(self) -> None:
-        if not 0 <= self.min_candidate_nodes_percentage <= 100:
-            found = self.min_candidate_nodes_percentage
-            raise ValueError(f"minCandidateNodesPercentage: expected 0 to 100, found {found}")
-        if self.min_candidate_nodes_absolute < 0:
-            found = self.min_candidate_nodes_absolute
-            raise ValueError(f"minCandidateNodesAbsolute: expected 0 or more, found {found}")
-        if not self.min_candidate_nodes_percentage and not self.min_candidate_nodes_absolute:
-            raise ValueError("minCandidateNodesPercentage, minCandidateNodesAbsolute: both are 0; one must be more")
 
 
 class DefaultPreemption(PostFilter, Listener):

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from seatrial.scheduler.framework.extension_points import Args
+from seatrial.scheduler.plugins.defaultpreemption.args import CandidateNodesArgs
 
 
 class PreAllocationConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
@@ -22,12 +22,10 @@ class SelectorIndexArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
     keys: tuple[str, ...] = ()
 
 
-class ReservationArgs(Args, frozen=True):
+class ReservationArgs(CandidateNodesArgs, frozen=True):
     """Times are in seconds. The workers have no effect."""
 
     enable_preemption: bool = False
-    min_candidate_nodes_percentage: int = 10
-    min_candidate_nodes_absolute: int = 100
     controller_workers: int = 1
     gc_duration_seconds: int = 86400
     gc_interval_seconds: int = 60
@@ -47,14 +45,7 @@ class ReservationArgs(Args, frozen=True):
         return "/" in name and (name in self.ignored_resources or name.split("/", 1)[0] in self.ignored_resource_groups)
 
     def check(self) -> None:
-        if not 0 <= self.min_candidate_nodes_percentage <= 100:
-            found = self.min_candidate_nodes_percentage
-            raise ValueError(f"minCandidateNodesPercentage: expected 0 to 100, found {found}")
-        if self.min_candidate_nodes_absolute < 0:
-            found = self.min_candidate_nodes_absolute
-            raise ValueError(f"minCandidateNodesAbsolute: expected 0 or more, found {found}")
-        if not self.min_candidate_nodes_percentage and not self.min_candidate_nodes_absolute:
-            raise ValueError("minCandidateNodesPercentage, minCandidateNodesAbsolute: both are 0; one must be more")
+        super().check()
         for name, value in (
             ("gcDurationSeconds", self.gc_duration_seconds),
             ("gcIntervalSeconds", self.gc_interval_seconds),

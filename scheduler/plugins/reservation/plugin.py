@@ -61,7 +61,7 @@ from seatrial.scheduler.framework.restored import as_seen
 from seatrial.scheduler.framework.runner import Runner
 from seatrial.scheduler.framework.state import CycleState, StateKey
 from seatrial.scheduler.framework.status import SUCCESS, Code, PostFilterResult, Status
-from seatrial.scheduler.plugins.defaultpreemption.plugin import DefaultPreemptionArgs
+from seatrial.scheduler.plugins.defaultpreemption.args import DefaultPreemptionArgs
 from seatrial.scheduler.plugins.reservation.args import ReservationArgs
 from seatrial.scheduler.plugins.reservation.cache import ReservationCache
 from seatrial.scheduler.plugins.reservation.diagnosis import Diagnosis

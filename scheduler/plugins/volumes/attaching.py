@@ -30,8 +30,17 @@ _NOW_CALLED = dict(zip(ZONE_LABELS[2:], ZONE_LABELS[:2], strict=True))  # deprec
 _BETWEEN_ZONES = "__"  # separates several zones in one label value
 
 
-def _has_claims(pod: Pod) -> bool:
-    return bool(pod.spec.volumes) and any(True for _ in claim_keys(pod))
+class _OfClaims(PreFilter, Filter):
+    """A filter that concerns pods with claims only, whatever their labels are."""
+
+    scope = Scope.CLUSTER
+    only_volumes = True
+
+    def concerns(self, pod: Pod) -> bool:
+        return bool(pod.spec.volumes) and any(True for _ in claim_keys(pod))
+
+    def label_keys(self, pod: Pod) -> frozenset[str]:
+        return NO_LABELS
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,21 +52,13 @@ class _Exclusive:
 EXCLUSIVE: StateKey[_Exclusive] = StateKey("VolumeRestrictions/exclusive")
 
 
-class VolumeRestrictions(PreFilter, Filter, VictimAware):
+class VolumeRestrictions(_OfClaims, VictimAware):
     """A ReadWriteOncePod claim in use by another pod rejects every node."""
 
     name = "VolumeRestrictions"
-    scope = Scope.CLUSTER
-    only_volumes = True
 
     def __init__(self, handle: Handle) -> None:
         self._cache = handle.cache
-
-    def concerns(self, pod: Pod) -> bool:
-        return _has_claims(pod)
-
-    def label_keys(self, pod: Pod) -> frozenset[str]:
-        return NO_LABELS
 
     def pre_filter(self, state: CycleState, pod: Pod) -> Status:
         claims = self._cache.volumes.claims
@@ -92,21 +93,13 @@ def _uses(pod: Pod, claims: frozenset[ClaimKey]) -> bool:
 ZONES: StateKey[tuple[tuple[str, frozenset[str]], ...]] = StateKey("VolumeZone/zones")
 
 
-class VolumeZone(PreFilter, Filter):
+class VolumeZone(_OfClaims):
     """A volume with zone labels can be used in these zones only; nodes without zone labels pass."""
 
     name = "VolumeZone"
-    scope = Scope.CLUSTER
-    only_volumes = True
 
     def __init__(self, handle: Handle) -> None:
         self._volumes = handle.cache.volumes
-
-    def concerns(self, pod: Pod) -> bool:
-        return _has_claims(pod)
-
-    def label_keys(self, pod: Pod) -> frozenset[str]:
-        return NO_LABELS
 
     def pre_filter(self, state: CycleState, pod: Pod) -> Status:
         zones: list[tuple[str, frozenset[str]]] = []
@@ -134,21 +127,13 @@ class VolumeZone(PreFilter, Filter):
 ATTACHED: StateKey[frozenset[tuple[str, str]]] = StateKey("NodeVolumeLimits/attached")  # CSI driver, handle
 
 
-class NodeVolumeLimits(PreFilter, Filter):
+class NodeVolumeLimits(_OfClaims):
     """Limits the volumes of a CSI driver on a node; a volume that several pods of the node use counts once."""
 
     name = "NodeVolumeLimits"
-    scope = Scope.CLUSTER
-    only_volumes = True
 
     def __init__(self, handle: Handle) -> None:
         self._volumes = handle.cache.volumes
-
-    def concerns(self, pod: Pod) -> bool:
-        return _has_claims(pod)
-
-    def label_keys(self, pod: Pod) -> frozenset[str]:
-        return NO_LABELS
 
     def pre_filter(self, state: CycleState, pod: Pod) -> Status:
         wanted = attached(self._volumes, pod)
