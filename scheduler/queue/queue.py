@@ -131,8 +131,8 @@ class SchedulingQueue:
                 self.wake(entry)
 
     def retry_for_reason_of_nodes(self) -> None:
-        """Try waiting pods that a taint rejected, or the lack of nodes, again after their backoff: the reason may be
-        another one now.
+        """Try waiting pods that a taint rejected, or the lack of nodes, again after their backoff, as the reason may
+        have changed.
 
         Upstream moves them on the same events (`isSchedulableAfterNodeChange` of TaintToleration; a pod that no plugin
         rejected, on every event).

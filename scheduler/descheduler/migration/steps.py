@@ -181,14 +181,20 @@ class Steps:
         return self._bind(job, reservation, stamp)
 
     def _not_evicted(self, job: PodMigrationJob) -> bool:
-        """Whether no eviction of the pod can have been accepted. With the reason `Evicting` one may have been, though
-        the pod's deletion is not seen yet; `FailedEvict` stays until the pod is gone, so a pod that is going counts."""
+        """Whether no eviction of the pod can have been accepted.
+
+        With the reason `Evicting` one may have been, though the pod's deletion is not seen yet. `FailedEvict` stays
+        until the pod is gone, so that a pod that is being deleted counts as evicted.
+        """
         condition, pod = job.status.condition(EVICTED), self._pod(job)
         return (condition is None or condition.reason == "FailedEvict") and pod is not None and not pod.deleting
 
     def _exchanged(self, job: PodMigrationJob, reservation: Reservation) -> bool:
-        """Whether the place of another job is free for the pod: of jobs of one controller, the new pod of one may be in
-        the reservation of another, and leaves its own."""
+        """Whether the pod can have the place of another open job instead of its own `reservation`, which is taken.
+
+        The new pod of one job may allocate from the reservation of another job of the same workload. That job's own
+        reservation is free then: it has the same owners, its old pod is gone or going, and it is on another node.
+        """
         pod = self._pod(job)
         for other in self.state.open_jobs():
             old = self._pod(other)
