@@ -87,10 +87,14 @@ $(VENV)/.base:
 		|| { echo "Python's venv module is missing; on Debian: apt-get install python3-venv"; exit 2; }
 	@touch $@
 
+COLLECT = $(BIN)/python -m pytest suites --collect-only -q -c suites/pytest.run.ini --rootdir=suites --import-mode=importlib \
+	-p seatrial.testing -p no:cacheprovider
+
 $(VENV)/.run: $(VENV)/.base requirements.lock pyproject.toml
 	@echo "setting up $(VENV); this is done once and takes some minutes"
 	$(BIN)/python -m pip install --quiet --require-hashes --only-binary :all: -r requirements.lock
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@$(COLLECT) >/dev/null || true  # compiles the cases once; else each worker of the first run does
 	@$(BIN)/seatrial build-kernel >/dev/null || echo "no compiled kernel: the scheduler computes the same scores and filters in Python, more slowly"
 	@touch $@
 

@@ -42,6 +42,7 @@ FeatureId = Annotated[str, msgspec.Meta(min_length=1)]
 Percent = Annotated[float, msgspec.Meta(ge=0)]
 
 _LINES = re.compile(rf"({CASES}|{MEASUREMENTS}|{TIMELINE})(-[\w.]+)?\.jsonl")
+_LOG = re.compile(r"subject(-[\w.]+)?\.log")  # of the scheduler under test, one for each worker
 _WORKER = re.compile(r"[\w.]*")
 _UNSAFE = re.compile(r"[^A-Za-z0-9.=_-]+")
 _PYTHON_TYPES = {"`str`": "a text", "`object`": "an object", "`array`": "a list", "`int`": "a whole number"}
@@ -447,7 +448,7 @@ def _clear(folder: Path) -> None:
     for path in folder.iterdir():
         if path.name in (EVIDENCE, ALLURE, PYTEST_TEMP) and path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
-        elif path.name in (RUN, FLEET) or _LINES.fullmatch(path.name):
+        elif path.name in (RUN, FLEET) or _LINES.fullmatch(path.name) or _LOG.fullmatch(path.name):
             path.unlink()
 
 

@@ -65,6 +65,7 @@ class ProcessSubject(Subject):
         self._log_file = log_file
         self._cleanup = ExitStack()
         self._process: subprocess.Popen[bytes] | None = None
+        self._begin = 0  # bytes of the file that are from before: it may be in the folder of an earlier run
         self._said_before = 0  # how much of the log is from before the last start
         self._killed = False  # by `kill`, and not started again
         self._was_up = False  # at the end of a case; a program that never was has wrong flags
@@ -73,6 +74,7 @@ class ProcessSubject(Subject):
     def __enter__(self) -> Self:
         if self._log_file is None:
             self._log_file = self._cleanup.enter_context(private_folder()) / "log"
+        self._begin = self._log_file.stat().st_size if self._log_file.exists() else 0
         try:
             self._start(self._log_file)
         except BaseException:
@@ -215,7 +217,9 @@ class ProcessSubject(Subject):
     def log(self) -> str:
         if self._log_file is None or not self._log_file.exists():
             return ""
-        return self._log_file.read_text(errors="replace")
+        with self._log_file.open("rb") as file:
+            file.seek(self._begin)
+            return file.read().decode(errors="replace")
 
     def check(self) -> None:
         assert self._process is not None  # noqa: S101

@@ -203,12 +203,14 @@ def test_fresh_removes_what_an_earlier_run_left_and_nothing_else(writer: Results
     writer.attach("t.py::a", "log", "x")
     writer.case(Case("t.py::a", "failed"))
     writer.fleet([])
-    (writer.folder / "my notes.txt").touch()
+    for name in ("my notes.txt", "my subject.log", "subject.log", "subject-gw10.log"):
+        (writer.folder / name).touch()
     ResultsWriter(writer.folder, fresh=True)
     assert sorted(path.name for path in writer.folder.iterdir()) == [
         ".run.lock",
         "cases.jsonl",
         "my notes.txt",
+        "my subject.log",
     ]
     assert (writer.folder / "cases.jsonl").read_bytes() == b""
 

@@ -37,6 +37,7 @@ def offering(name: str, count: int) -> PodBuilder:
 
 @pytest.mark.feature("RSV-2.operating-mode")
 @pytest.mark.case("RV-080", severity="critical")
+@pytest.mark.long(seconds=5)
 def test_the_place_of_a_running_pod_serves_one_owner(cluster: Trial, expect: Expect) -> None:
     """Two pods require a reservation. The only one is the place of a running pod in operating mode Reservation: the
     first takes it, the second waits, and takes it when the first one ends."""

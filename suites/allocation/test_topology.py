@@ -171,6 +171,7 @@ def test_a_share_joins_a_switch_in_use(cluster: Trial, expect: Expect) -> None:
 
 @pytest.mark.feature("DEV-5.required-scope")
 @pytest.mark.case("DS-037", severity="critical")
+@pytest.mark.long(seconds=5)
 def test_churn_never_breaks_a_required_scope(cluster: Trial, seed: int) -> None:
     """Pods with and without required scopes come and go: every bound pod has its required scope and its own cards."""
     cluster.add(node("pairs").server(PAIRS), node("singles").server(SINGLES))

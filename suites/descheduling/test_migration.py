@@ -34,6 +34,7 @@ pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
 
 @pytest.mark.feature("MIG-1.reservation-first")
 @pytest.mark.case("MG-001", severity="blocker")
+@pytest.mark.long(seconds=5)
 def test_a_pod_moves_into_a_reserved_place(cluster: Trial, expect: Expect, start_descheduler: StartDescheduler) -> None:
     """ReservationFirst: a reservation on another node, then the eviction, then the new pod in the reservation."""
     with_nodes(cluster, "n1", "n2")
@@ -81,6 +82,7 @@ def test_a_place_on_the_own_node_is_no_place(
 
 @pytest.mark.feature("MIG-1.phases", "MIG-1.columns")
 @pytest.mark.case("MG-002", severity="critical")
+@pytest.mark.long(seconds=5)
 def test_the_steps_are_recorded(cluster: Trial, start_descheduler: StartDescheduler) -> None:
     """Conditions, events and the columns of kubectl name each step of a migration."""
     with_nodes(cluster, "n1", "n2")
@@ -236,6 +238,7 @@ def test_a_job_ends_with_its_reservation(cluster: Trial, expect: Expect, start_d
 
 @pytest.mark.feature("MIG-1.budgets")
 @pytest.mark.case("MG-006", severity="critical")
+@pytest.mark.long(seconds=5)
 def test_a_budget_holds_an_eviction_back(cluster: Trial, start_descheduler: StartDescheduler) -> None:
     """A PodDisruptionBudget refuses the eviction: the pod stays, the job has the reason; then the budget allows it."""
     with_nodes(cluster, "n1", "n2")

@@ -39,6 +39,7 @@ def ranks(cluster: Trial, *apps: str) -> list[str]:
 
 @pytest.mark.feature("DES-1.strategies")
 @pytest.mark.case("DC-122", severity="normal")
+@pytest.mark.long(seconds=5)
 @pytest.mark.parametrize("names", [("large", "small"), ("small", "large")])
 def test_of_a_nodes_pods_the_large_and_young_go_first(
     cluster: Trial, start_descheduler: StartDescheduler, names: tuple[str, ...]
@@ -92,6 +93,7 @@ def stuck(cluster: Trial, found: Pod, status: str) -> None:
 
 @pytest.mark.feature("DES-1.strategies")
 @pytest.mark.case("DC-124", severity="normal")
+@pytest.mark.long(seconds=5)
 def test_pods_with_a_condition_go(cluster: Trial, start_descheduler: StartDescheduler) -> None:
     """PodLifeTime with `conditions` alone: of four pods that are equally old, the one whose condition is True goes."""
     with_nodes(cluster, "n1", "n2")

@@ -138,6 +138,7 @@ def test_the_rescheduling_of_v1_6(cluster: Trial, start_descheduler: StartDesche
 
 @pytest.mark.feature("MIG-1.manifest-migration-job")
 @pytest.mark.case("MG-011", severity="critical")
+@pytest.mark.long(seconds=5)
 def test_the_job_of_v0_6(cluster: Trial, start_descheduler: StartDescheduler) -> None:
     """The spec of the post's job: the successor is bound into the reservation that the job made for it, and the status
     has what the post shows."""

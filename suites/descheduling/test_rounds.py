@@ -385,6 +385,7 @@ def test_a_taint_starts_a_round(cluster: Trial, start_descheduler: StartDeschedu
 
 @pytest.mark.feature("DES-1.evictor")
 @pytest.mark.case("DC-042", severity="normal")
+@pytest.mark.long(seconds=5)
 def test_another_evictor(cluster: Trial, start_descheduler: StartDescheduler) -> None:
     """DefaultEvictor instead of MigrationController: pods are evicted without migration jobs."""
     with_nodes(cluster, "n1", "n2")
@@ -405,6 +406,7 @@ def test_another_evictor(cluster: Trial, start_descheduler: StartDescheduler) ->
 
 @pytest.mark.feature("DES-1.evictor")
 @pytest.mark.case("DC-097", severity="normal")
+@pytest.mark.long(seconds=5)
 def test_another_evictor_has_arguments_of_its_own(cluster: Trial, start_descheduler: StartDescheduler) -> None:
     """DefaultEvictor with minReplicas 4: pods of a workload of five are evicted, and none of a workload of three."""
     with_nodes(cluster, "n1", "n2")

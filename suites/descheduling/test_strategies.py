@@ -57,6 +57,7 @@ def restarted(cluster: Trial, found: Pod, count: int) -> None:
 
 @pytest.mark.feature("DES-1.strategies")
 @pytest.mark.case("DC-103", severity="normal")
+@pytest.mark.long(seconds=5)
 def test_pods_that_restart_too_often_go(cluster: Trial, start_descheduler: StartDescheduler) -> None:
     """RemovePodsHavingTooManyRestarts with a threshold of five: a pod with five restarts goes, one with four stays."""
     with_nodes(cluster, "n1", "n2")
@@ -94,6 +95,7 @@ def test_failed_pods_are_removed(cluster: Trial, start_descheduler: StartDesched
 
 @pytest.mark.feature("DES-1.strategies")
 @pytest.mark.case("DC-105", severity="normal")
+@pytest.mark.long(seconds=4)
 def test_pods_leave_a_node_that_their_affinity_no_longer_allows(
     cluster: Trial, start_descheduler: StartDescheduler
 ) -> None:
@@ -144,6 +146,7 @@ def test_a_pod_leaves_the_neighbour_that_it_avoids(cluster: Trial, start_desched
 
 @pytest.mark.feature("DES-1.strategies")
 @pytest.mark.case("DC-107", severity="normal")
+@pytest.mark.long(seconds=4)
 def test_a_node_with_few_requests_is_emptied(cluster: Trial, start_descheduler: StartDescheduler) -> None:
     """HighNodeUtilization with 30 %: 2 of 16 cores of n1 are requested, and 8 of n2. The pods of n1 go, for which n2
     has room; those of n2 stay."""
@@ -162,6 +165,7 @@ def test_a_node_with_few_requests_is_emptied(cluster: Trial, start_descheduler: 
 
 @pytest.mark.feature("DES-1.strategies")
 @pytest.mark.case("DC-108", severity="normal")
+@pytest.mark.long(seconds=5)
 @pytest.mark.parametrize("fits", [True, False], ids=["all-fit", "one-does-not-fit"])
 def test_a_node_is_drained_whole_or_not_at_all(
     cluster: Trial, expect: Expect, start_descheduler: StartDescheduler, *, fits: bool
@@ -204,6 +208,7 @@ def test_the_last_ready_node_keeps_its_pods(cluster: Trial, start_descheduler: S
 
 @pytest.mark.feature("DES-1.periodic")
 @pytest.mark.case("DC-110", severity="normal")
+@pytest.mark.long(seconds=5)
 def test_strategies_for_single_pods_come_before_those_for_balance(
     cluster: Trial, start_descheduler: StartDescheduler
 ) -> None:

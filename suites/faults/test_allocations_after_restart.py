@@ -93,6 +93,7 @@ def test_virtual_functions_are_known_after_a_restart(cluster: Trial, expect: Exp
 @pytest.mark.profile(PLUGINS)
 @pytest.mark.feature("HIL-4.scheduler-crash", "DEV-12.dynamic-smlu")
 @pytest.mark.case("FT-065", severity="critical")
+@pytest.mark.long(seconds=4)
 @pytest.mark.needs(Capability.DEVICE_FAULTS)
 def test_a_lock_of_the_node_is_known_after_a_restart(cluster: Trial, expect: Expect, running: Subject) -> None:
     """The node is frozen while its plugin cuts a slice: the scheduler that is started again sees the lock."""
@@ -113,6 +114,7 @@ def test_a_lock_of_the_node_is_known_after_a_restart(cluster: Trial, expect: Exp
 
 @pytest.mark.feature("HIL-4.scheduler-crash", "SCORE-4.volumes")
 @pytest.mark.case("FT-073", severity="critical")
+@pytest.mark.long(seconds=4)
 def test_a_node_told_to_a_provisioner_is_kept_after_a_restart(
     cluster: Trial, expect: Expect, running: Subject, storage: StorageOfCase
 ) -> None:

@@ -154,6 +154,7 @@ def test_a_refused_binding_gives_its_part_of_the_quota_back(cluster: Trial, expe
 
 @pytest.mark.feature("CPU-1.policies", "HIL-4.api-errors")
 @pytest.mark.case("FT-072", severity="critical")
+@pytest.mark.long(seconds=4)
 def test_a_refused_binding_gives_its_cpus_back(cluster: Trial, expect: Expect, link: Link) -> None:
     """On each of two NUMA nodes one pod can have 20 CPUs. Of three pods the most important one takes its place, and
     each of its bindings is refused: the one that waited gets it."""

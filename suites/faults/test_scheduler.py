@@ -71,6 +71,7 @@ def some_bound(cluster: Trial) -> bool:
 
 @pytest.mark.feature("HIL-4.scheduler-crash")
 @pytest.mark.case("FT-030", severity="blocker")
+@pytest.mark.long(seconds=4)
 def test_killed_while_it_binds(cluster: Trial, expect: Expect, running: Subject, link: Link) -> None:
     """Killed after the first binding; its successor places the remaining pods and new ones."""
     add(cluster, expect, node("n1").gpus("a10", 8), node("n2").gpus("a10", 8))

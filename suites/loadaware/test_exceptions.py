@@ -36,6 +36,7 @@ def test_a_hot_node_takes_pods_of_daemon_sets(cluster: Trial, expect: Expect) ->
 
 @pytest.mark.feature("SCORE-3.filter")
 @pytest.mark.case("LA-013", severity="normal")
+@pytest.mark.long(seconds=4)
 def test_a_node_may_have_thresholds_of_its_own(cluster: Trial, expect: Expect) -> None:
     """Both nodes use 70 percent of their CPU. One of them may use 90 percent: it takes the pod. When it may use 50, it
     takes no other, and the pod's condition has that reason."""
@@ -57,6 +58,7 @@ def test_a_node_may_have_thresholds_of_its_own(cluster: Trial, expect: Expect) -
 
 @pytest.mark.feature("SCORE-3.prod-usage")
 @pytest.mark.case("LA-056", severity="normal")
+@pytest.mark.long(seconds=4)
 def test_a_node_may_have_thresholds_of_its_own_for_prod(cluster: Trial, expect: Expect) -> None:
     """The system uses 50 percent of both nodes; prod pods may use 55, on one node 45 by its annotation: prod pods go to
     the other one, although a batch pod goes to it where the other is cordoned."""

@@ -15,7 +15,7 @@ from seatrial.suites.loadaware.reports import INTERVAL, settle
 from seatrial.suites.loadaware.test_normalization import COLOCATION, CONFIG, FAST, annotation, model
 from seatrial.suites.loadaware.test_reporting import policy
 
-pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER), pytest.mark.alone]
+pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
 
 WITHIN = 15.0  # seconds
 

@@ -20,6 +20,7 @@ pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
 @pytest.mark.profile(PEAK)
 @pytest.mark.feature("SCORE-3.score")
 @pytest.mark.case("LA-060", severity="normal")
+@pytest.mark.long(seconds=4)
 def test_the_node_with_lower_peaks_is_preferred(cluster: Trial, expect: Expect) -> None:
     """One node uses 2 of 20 cores on average and 12 at its peaks, the other one 8 all the time: pods go to the second.
     When its peaks are gone they go to the first."""

@@ -162,6 +162,7 @@ def test_the_members_say_why_no_pod_is_evicted(classes: Trial, expect: Expect) -
 
 @pytest.mark.feature("PRE-2.no-deadlock")
 @pytest.mark.case("JP-011", severity="blocker")
+@pytest.mark.long(seconds=5)
 def test_two_gangs_that_each_fit_alone_do_not_share_the_room(classes: Trial, expect: Expect) -> None:
     """Two gangs of two, members submitted in turn, on two cards of low pods: one gets both, then the other."""
     hosts(classes, n1=1, n2=1)

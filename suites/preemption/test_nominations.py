@@ -35,6 +35,7 @@ def test_the_nominated_node_is_written(classes: Trial, expect: Expect) -> None:
 
 @pytest.mark.feature("PRE-1.freed-place", "PRE-1.minimal-victims")
 @pytest.mark.case("PR-031", severity="critical")
+@pytest.mark.long(seconds=4)
 def test_no_further_victims_while_the_first_terminate(classes: Trial, expect: Expect) -> None:
     """A pod with a nomination is tried again while its victim terminates; a cheaper victim elsewhere stays."""
     classes.add(node("n1").cpu(4))

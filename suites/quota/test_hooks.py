@@ -48,6 +48,7 @@ def configured(seatrial_scheduler_config: Path | None, subject: Subject | None) 
 
 @pytest.mark.feature("QUOTA-13.validation-hook", "QUOTA-13.configuration-quota-hook")
 @pytest.mark.case("QU-060", severity="normal")
+@pytest.mark.long(seconds=4)
 def test_a_hook_refuses_a_pod_that_the_quota_has_room_for(cluster: Trial, expect: Expect) -> None:
     """The third pod of a quota for two pods waits, and starts when one of them ends or the bound is raised."""
     cluster.add(node("n1").cpu(32))

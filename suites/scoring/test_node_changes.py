@@ -146,6 +146,7 @@ def test_overhead_counts(cluster: Trial, expect: Expect) -> None:
 
 @pytest.mark.feature("SCORE-4.fit")
 @pytest.mark.case("SC-156", severity="normal")
+@pytest.mark.long(seconds=4)
 def test_allocatable_shrinks_and_grows(cluster: Trial, expect: Expect) -> None:
     """A pod that would fit waits when allocatable has shrunk, and is placed when it is as before."""
     cluster.add(node("n1").cpu(8))

@@ -26,6 +26,7 @@ def refusal(cluster: Trial, name: str) -> str:
 @pytest.mark.profile(NO_PREEMPTION)
 @pytest.mark.feature("SHELL-1.disable-plugin")
 @pytest.mark.case("SH-001", severity="critical")
+@pytest.mark.long(seconds=4)
 def test_a_plugin_that_the_profile_turned_off(cluster: Trial, expect: Expect) -> None:
     """Without DefaultPreemption a high-priority pod waits, with no word of preemption; by default it preempts."""
     cluster.add(node("n1").cpu(4))

@@ -67,6 +67,7 @@ def test_room_does_not_end_a_backoff(cluster: Trial, expect: Expect, link: Link)
 
 
 @pytest.mark.case("SC-162", severity="critical")
+@pytest.mark.long(seconds=4)
 def test_a_gated_pod_is_not_tried(cluster: Trial, expect: Expect) -> None:
     """A gated pod fits on no node: no condition is written for it; it holds no room and preempts no pod."""
     cluster.apply(priority_class("queue-top", 100_000))
@@ -86,6 +87,7 @@ def test_a_gated_pod_is_not_tried(cluster: Trial, expect: Expect) -> None:
 
 
 @pytest.mark.case("SC-163", severity="normal")
+@pytest.mark.long(seconds=5)
 def test_a_pod_that_is_being_deleted_is_not_placed(cluster: Trial, expect: Expect) -> None:
     """A waiting pod that could preempt is deleted, and a finalizer keeps it: it preempts no pod."""
     cluster.apply(priority_class("queue-high", 9000), priority_class("queue-low", 1000))

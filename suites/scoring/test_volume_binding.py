@@ -38,6 +38,7 @@ def test_a_pod_gets_the_volume_of_its_node(
 
 @pytest.mark.feature("SCORE-4.volumes")
 @pytest.mark.case("SC-271", severity="critical")
+@pytest.mark.long(seconds=4)
 def test_two_pods_do_not_get_one_volume(cluster: Trial, expect: Expect, storage: StorageOfCase) -> None:
     """Of two pods one gets the only free volume; the other waits, and goes when there is a second one."""
     storage.of_class()

@@ -31,6 +31,7 @@ pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
 
 @pytest.mark.feature("TOPO-2.must-gather")
 @pytest.mark.case("TO-040", severity="critical")
+@pytest.mark.long(seconds=4)
 def test_a_gang_that_must_be_on_one_node_waits_for_it(cluster: Trial, expect: Expect) -> None:
     """Both nodes of the block have two cards. A gang of three that must gather on a node waits for one with three."""
     cluster.apply(network())
@@ -158,6 +159,7 @@ def test_the_room_of_the_gangs_reservation_counts_in_its_domain(cluster: Trial, 
 
 @pytest.mark.feature("TOPO-2.groups")
 @pytest.mark.case("TO-047", severity="normal")
+@pytest.mark.long(seconds=4)
 @pytest.mark.parametrize("ruled", ["a", "b"])
 def test_one_gang_of_a_group_may_have_the_rules(cluster: Trial, expect: Expect, ruled: str) -> None:
     """Two gangs of a group, of which one has the rule, on two blocks with three cards each: all four members wait for

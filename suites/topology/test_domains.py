@@ -85,6 +85,7 @@ def test_a_node_without_a_block_is_a_block_of_its_own(cluster: Trial, expect: Ex
 
 @pytest.mark.feature("TOPO-1.layers")
 @pytest.mark.case("TO-033", severity="critical")
+@pytest.mark.long(seconds=4)
 def test_blocks_of_one_name_below_two_spines_are_two_blocks(cluster: Trial, expect: Expect) -> None:
     """Both spines have a block `b`, with two cards each. A gang of four that must gather in a block waits, until one
     of the blocks has four cards."""

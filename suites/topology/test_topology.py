@@ -115,6 +115,7 @@ def test_the_status_lists_the_domains(cluster: Trial) -> None:
 
 @pytest.mark.feature("TOPO-1.follows", "TOPO-1.status")
 @pytest.mark.case("TO-002", severity="critical")
+@pytest.mark.long(seconds=4)
 def test_the_tree_follows_the_labels(cluster: Trial, expect: Expect) -> None:
     """Neither block has room for a gang of four. A node of the other block is labelled anew, which completes b1; its
     gang is bound there, and the status shows the move."""
@@ -196,6 +197,7 @@ def test_must_gather_finds_the_only_block(cluster: Trial, expect: Expect) -> Non
 
 @pytest.mark.feature("TOPO-2.must-gather", "TOPO-2.said")
 @pytest.mark.case("TO-011", severity="blocker")
+@pytest.mark.long(seconds=4)
 def test_must_gather_waits_for_one_domain(cluster: Trial, expect: Expect) -> None:
     """No block has five of the ten free cards: the gang of five waits, and its message has the number that fits
     in each block. When a pod leaves a block of four cards, that is still too few; a third node in b3 has room."""
@@ -452,6 +454,7 @@ def test_a_spec_that_cannot_be_read(cluster: Trial, expect: Expect, text: str) -
 
 @pytest.mark.feature("TOPO-2.must-gather")
 @pytest.mark.case("TO-026", severity="critical")
+@pytest.mark.long(seconds=4)
 @pytest.mark.parametrize("layers", [("SpineLayer", "BlockLayer"), ("BlockLayer", "SpineLayer")], ids="-".join)
 def test_the_narrowest_of_two_layers_counts(cluster: Trial, expect: Expect, layers: tuple[str, str]) -> None:
     """A gang of six must gather in a spine and in a block: s1 has room for seven, but no block for more than four."""

@@ -33,6 +33,19 @@ def test_a_start_in_vain_shows_the_log_and_another_one_may_succeed(
         subject.check()
 
 
+def test_the_log_of_an_earlier_process_in_the_file_is_not_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The earlier one was ready; this one never is."""
+    log = tmp_path / "log"
+    log.write_text(f"earlier\n{READY_LINE}\n")
+    monkeypatch.setattr(process, "START_WITHIN", 0.0)
+    subject = ProcessSubject(OURS, ["/bin/sh", "-c", "exec sleep 100"], log_file=log)
+    with pytest.raises(SubjectError, match="was not ready"):
+        subject.__enter__()
+    assert "earlier" not in subject.log()
+
+
 def _writing(launch, log: Path, line: str):  # type: ignore[no-untyped-def]
     """`launch`, after which the log has a line more."""
 
