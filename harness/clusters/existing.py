@@ -33,9 +33,8 @@ LENT_RIGHTS = (("", "namespaces", "create"), ("", "namespaces", "delete"), ("", 
                ("coordination.k8s.io", "leases", "create"))  # fmt: skip
 RIGHTS = (*LENT_RIGHTS, ("", "nodes", "create"), ("", "nodes", "delete"))
 SHARED = CAPABILITIES - {Capability.OWN_CLUSTER}
-LENT = frozenset(
-    {Capability.REAL_TIME, Capability.HARDWARE}
-)  # where nodes of the cluster are lent instead of simulated
+# Where nodes of the cluster are lent instead of simulated.
+LENT = frozenset({Capability.REAL_TIME, Capability.HARDWARE})
 
 
 class ScopedTransport(RemoteTransport):

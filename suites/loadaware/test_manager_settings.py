@@ -87,7 +87,7 @@ def test_broken_settings_change_no_node_metric(cluster: Trial, start_manager: St
 @pytest.mark.feature("QOS-1.node-metric")
 @pytest.mark.case("LA-066", severity="normal")
 def test_a_node_metric_that_is_deleted_is_made_again(cluster: Trial, start_manager: StartManager) -> None:
-    """Somebody deletes the NodeMetric of a node that is there: it gets a new one, with the policy of the settings."""
+    """The NodeMetric of an existing node is deleted: the manager makes a new one, with the policy of the settings."""
     cluster.add(node("n1"))
     start_manager(COLOCATION)
     assert cluster.reaches(lambda: intervals(cluster, "n1") == [INTERVAL], within=WITHIN), intervals(cluster, "n1")
