@@ -64,10 +64,17 @@ def pod_group_writes(request: Request) -> bool:
     return request.method != "GET" and "/podgroups/" in request.path
 
 
+def announced_evictions(request: Request) -> bool:
+    """Match writes that give a migration job the condition with the reason Evicting."""
+    return request.method != "GET" and "/podmigrationjobs/" in request.path and b'"Evicting"' in (request.body or b"")
+
+
 PICKS: dict[str, Picks] = {
     pick.__name__: pick
-    for pick in (every, writes, bindings, deletions, nothing, devices, pod_group_writes, volume_writes)
-}
+    for pick in (
+        every, writes, bindings, deletions, nothing, devices, pod_group_writes, volume_writes, announced_evictions,
+    )
+}  # fmt: skip
 
 
 _EXPECTED = f"one of {', '.join(PICKS)}, or bindings_of with a pod"

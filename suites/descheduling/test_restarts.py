@@ -5,7 +5,7 @@ import pytest
 
 from seatrial.fixtures.descheduler import StartDescheduler
 from seatrial.fixtures.trial import Trial
-from seatrial.harness.clusters.faulty import bindings
+from seatrial.harness.clusters.faulty import announced_evictions, bindings
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.harness.subject.protocol import Subject
 from seatrial.scheduler.api.builders import pod
@@ -108,6 +108,27 @@ def test_a_migration_survives_an_absent_api_server(
 
         assert ended(cluster, "move").status.phase == "Succeeded"
     assert sorted(one.spec.node_name for one in wait_running(cluster, "web", 3)) == ["n1", "n1", "n2"]
+
+
+@pytest.mark.feature("MIG-1.api-server-away")
+@pytest.mark.case("MG-074", severity="critical")
+@pytest.mark.long(8)
+def test_a_job_whose_status_was_refused_goes_on(cluster: Trial, start_descheduler: StartDescheduler) -> None:
+    """For three seconds the API server refuses the status that announces the eviction. The eviction was not sent, so
+    the object limiter (one in five minutes) does not hold it back: it is sent as soon as the status is accepted."""
+    with_nodes(cluster, "n1", "n2")
+    name = spread_victim(cluster, "web", 3)
+    descheduler = start_descheduler({})
+    with descheduler.troubled() as link:
+        link.refuse(500, announced_evictions)
+        migrate(cluster, "move", name, mode="EvictDirectly")
+        assert cluster.reaches(lambda: link.refused >= 1, within=30), "the eviction was to be announced"
+        cluster.cluster.wait(lambda: False, within=3)
+        assert job(cluster, "move").open
+        link.heal()
+
+        assert ended(cluster, "move", within=60).status.phase == "Succeeded"
+    assert name not in [one.metadata.name for one in wait_running(cluster, "web", 3)]
 
 
 @pytest.mark.feature("MIG-1.api-server-restart")

@@ -97,6 +97,7 @@ class MigrationController:
         self._dirty: dict[str, None] = {}
         self._timers: dict[str, Timer] = {}
         self._held_jobs: set[str] = set()  # that wait for an object limiter, for the log
+        self._counted: set[str] = set()  # jobs whose eviction the object limiters have counted
         self._retry_at: dict[str, float] = {}  # job → time before which its eviction is not sent again
         self._creating: dict[str, Pod] = {}  # uid of pods whose job is being created
         self._arbitrating: Timer | None = None
@@ -132,6 +133,7 @@ class MigrationController:
         self._dirty.pop(job.name, None)
         self._retry_at.pop(job.name, None)
         self._held_jobs.discard(job.name)
+        self._counted.discard(job.name)
         timer = self._timers.pop(job.name, None)
         if timer is not None:
             timer.cancel()
@@ -356,7 +358,9 @@ class MigrationController:
     # -- evictions ----------------------------------------------------------------------------------------------------
 
     def _held(self, job: PodMigrationJob) -> bool:
-        """Whether an object limiter holds the job back (RSV-R56)."""
+        """Whether an object limiter holds the job back (RSV-R56); never one that has counted its eviction already."""
+        if job.name in self._counted:
+            return False
         pod = self._state.pod_named(job.pod_key)
         if pod is None or is_forced(job, pod):
             return False
@@ -387,8 +391,12 @@ class MigrationController:
         return found
 
     def _count_eviction(self, job: PodMigrationJob, pod: Pod) -> None:
-        """Take tokens before the first write, so that the next job of the same object is held back at once."""
-        if not is_forced(job, pod):
+        """Take tokens before the first write, so that the next job of the same object is held back at once.
+
+        If that write is refused, it is repeated with the same tokens: other tokens may be minutes away.
+        """
+        if job.name not in self._counted and not is_forced(job, pod):
+            self._counted.add(job.name)
             for name, key, limit, burst in self._limited(pod):
                 self._limiters[name].evicted(key, limit, burst, self._clock.monotonic())
 
