@@ -1,13 +1,10 @@
 """The program `seatrial scheduler`: the scheduler as a process, connected to an API server."""
 
 import asyncio
-import contextlib
 import gc
 import logging
-import signal
 import socket
 import sys
-import uuid
 from pathlib import Path
 from typing import Annotated
 
@@ -19,17 +16,16 @@ from seatrial.scheduler.api.extension import KOORD_SCHEDULER
 from seatrial.scheduler.app import build_core, build_routes, default_configuration
 from seatrial.scheduler.client.http import HttpTransport
 from seatrial.scheduler.client.kubeconfig import KubeconfigError, load_server
-from seatrial.scheduler.client.leader import Elector, seconds
+from seatrial.scheduler.client.leader import seconds
 from seatrial.scheduler.config import ConfigError, load
 from seatrial.scheduler.framework.routes import Routes
+from seatrial.scheduler.process import log_to_stderr, work
 from seatrial.scheduler.services.flags import level_of
 from seatrial.scheduler.services.http import serve, serve_on
 from seatrial.scheduler.shell import Shell
 
 log = logging.getLogger("seatrial.scheduler")
 
-HANDOVER_TIMEOUT = 5.0  # seconds for bindings under way and the release of the Lease after SIGTERM
-POLL_INTERVAL = 0.01
 DEFAULT_PORTS = (10251, 10252)  # published examples of Koordinator's API use the second
 
 app = cyclopts.App(name="seatrial scheduler", result_action="return_value")
@@ -106,9 +102,7 @@ def run(
         scheduler_monitor_period: Interval of checks for pods whose scheduling takes too long.
         scheduling_timeout: The limit of that check, from the decision to the end of the binding.
     """
-    logging.basicConfig(
-        level=logging.WARNING, stream=sys.stderr, format="%(asctime)s %(levelname).1s %(name)s %(message)s"
-    )
+    log_to_stderr()
     logging.getLogger("seatrial.scheduler").setLevel(level_of(verbosity))
     try:
         configuration = load(config) if config else default_configuration(scheduler_name)
@@ -124,7 +118,7 @@ def run(
         print(f"scheduler: {error}", file=sys.stderr)  # noqa: T201
         return 2
 
-    async def work() -> int:
+    async def schedule() -> int:
         transport = HttpTransport(server)
         elect = bool(election.leader_elect if leader_elect is None else leader_elect)
         shell = Shell(
@@ -142,43 +136,16 @@ def run(
             where = f"--address {address} --port {port}" if listen_descriptor is None else "--listen-descriptor"
             print(f"scheduler: {where}: cannot listen: {getattr(error, 'strerror', error)}", file=sys.stderr)  # noqa: T201
             return 2
-        stopped = asyncio.Event()
-        lost = False
-
-        def stop_work() -> None:
-            nonlocal lost
-            lost = True
-            shell.stop()
-            stopped.set()
-
-        identity = f"{socket.gethostname()}_{uuid.uuid4()}"
-        elector = Elector(transport, clock, election, identity, on_leading=shell.lead, on_lost=stop_work)
-        for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, stopped.set)
-        shell.start()
-        if elect:
-            elector.start()
-        await stopped.wait()
-        shell.stop()
-        if elect and not lost:
-            await hand_over(shell, elector)
-        for server_ in listening:
-            server_.close()
+        ended = asyncio.Event()
+        status = await work(
+            shell, transport, clock, election if elect else None, ended, busy=lambda: bool(shell.binder.in_flight)
+        )
+        for listener in listening:
+            listener.close()
         transport.close()
-        return int(lost)
+        return status
 
-    return uvloop.run(work())
-
-
-async def hand_over(shell: Shell, elector: Elector) -> None:
-    """Release the Lease once the bindings under way have ended, so that the next leader sees their results."""
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(HANDOVER_TIMEOUT):
-            while shell.binder.in_flight:  # noqa: ASYNC110 for milliseconds, once in the life of a process
-                await asyncio.sleep(POLL_INTERVAL)
-            released = asyncio.Event()
-            elector.stop(released.set)
-            await released.wait()
+    return uvloop.run(schedule())
 
 
 async def listen(routes: Routes, address: str, port: int | None) -> list[asyncio.Server]:

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import signal
 import sys
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from seatrial.scheduler.api.clock import WallClock
 from seatrial.scheduler.client.http import HttpTransport
 from seatrial.scheduler.client.kubeconfig import KubeconfigError, load_server
 from seatrial.scheduler.controllers.app import build_manager, build_routes
+from seatrial.scheduler.process import log_to_stderr, on_end_signal
 from seatrial.scheduler.services.http import serve
 
 app = cyclopts.App(name="seatrial manager", result_action="return_value")
@@ -30,35 +30,32 @@ def run(*, kubeconfig: Path | None = None, selector: str = "", address: str = "1
         address: Where health and metrics are served.
         port: At which port; 0 for none.
     """
-    logging.basicConfig(
-        level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname).1s %(name)s %(message)s"
-    )
+    log_to_stderr(logging.INFO)
     try:
         server = load_server(kubeconfig)
     except KubeconfigError as error:
         print(f"manager: {error}", file=sys.stderr)  # noqa: T201
         return 2
 
-    async def work() -> int:
-        transport = HttpTransport(server)
-        manager = build_manager(transport, WallClock(), selector=selector)
+    async def manage() -> int:
+        clock, transport = WallClock(), HttpTransport(server)
+        manager = build_manager(transport, clock, selector=selector)
         try:
             listening = [await serve(build_routes(manager), address, port)] if port else []
         except OSError as error:
             print(f"manager: --address {address} --port {port}: cannot listen: {error.strerror}", file=sys.stderr)  # noqa: T201
             return 2
-        stopped = asyncio.Event()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+        ended = asyncio.Event()
+        on_end_signal(ended.set)
         manager.start()
-        await stopped.wait()
+        await ended.wait()
         manager.stop()
         for listener in listening:
             listener.close()
         transport.close()
         return 0
 
-    return uvloop.run(work())
+    return uvloop.run(manage())
 
 
 if __name__ == "__main__":

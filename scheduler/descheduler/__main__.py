@@ -2,10 +2,7 @@
 
 import asyncio
 import logging
-import signal
-import socket
 import sys
-import uuid
 from pathlib import Path
 from typing import Annotated
 
@@ -15,16 +12,16 @@ import uvloop
 from seatrial.scheduler.api.clock import WallClock
 from seatrial.scheduler.client.http import HttpTransport
 from seatrial.scheduler.client.kubeconfig import KubeconfigError, load_server
-from seatrial.scheduler.client.leader import Elector
 from seatrial.scheduler.descheduler.app import build_routes
 from seatrial.scheduler.descheduler.config import ConfigError, load
 from seatrial.scheduler.descheduler.shell import Shell
+from seatrial.scheduler.process import log_to_stderr, work
 from seatrial.scheduler.services.flags import level_of
 from seatrial.scheduler.services.http import serve
 
 app = cyclopts.App(name="seatrial descheduler", result_action="return_value")
 
-GIVE_UP_WITHIN = 5.0  # seconds for releasing the Lease
+PAUSE_AFTER_ROUND = 1.0  # seconds until the end after the only round: its jobs are being created
 
 
 @app.default
@@ -48,9 +45,7 @@ def run(
         leader_elect: Work only while holding a Lease; by default as in the configuration's leaderElection. Ends with
             status 1 when the Lease is lost.
     """
-    logging.basicConfig(
-        level=logging.WARNING, stream=sys.stderr, format="%(asctime)s %(levelname).1s %(name)s %(message)s"
-    )
+    log_to_stderr()
     logging.getLogger("seatrial.scheduler").setLevel(level_of(verbosity))
     try:
         configuration = load(config)
@@ -61,44 +56,27 @@ def run(
     election = configuration.leader_election
     elect = bool(election.leader_elect if leader_elect is None else leader_elect)
 
-    async def work() -> int:
+    async def deschedule() -> int:
         clock, transport = WallClock(), HttpTransport(server)
-        stopped = asyncio.Event()
-        lost = False
+        ended = asyncio.Event()
 
-        def lose() -> None:
-            nonlocal lost
-            lost = True
-            stopped.set()
+        def end_after_only_round() -> None:
+            if not configuration.interval:
+                clock.call_later(PAUSE_AFTER_ROUND, ended.set)
 
-        once = stopped.set if not configuration.interval else (lambda: None)
-        shell = Shell(configuration, transport, clock, standby=elect, on_round=once)
+        shell = Shell(configuration, transport, clock, standby=elect, on_round=end_after_only_round)
         try:
             listening = [await serve(build_routes(shell), address, port)] if port else []
         except OSError as error:
             print(f"descheduler: --address {address} --port {port}: cannot listen: {error.strerror}", file=sys.stderr)  # noqa: T201
             return 2
-        identity = f"{socket.gethostname()}_{uuid.uuid4()}"
-        elector = Elector(transport, clock, election, identity, on_leading=shell.lead, on_lost=lose)
-        for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, stopped.set)
-        shell.start()
-        if elect:
-            elector.start()
-        await stopped.wait()
-        if not configuration.interval and not lost:
-            await asyncio.sleep(1.0)  # jobs of the only round are being created
-        shell.stop()
-        if elect and not lost:
-            released = asyncio.Event()
-            elector.stop(released.set)
-            await asyncio.wait_for(released.wait(), GIVE_UP_WITHIN)
+        status = await work(shell, transport, clock, election if elect else None, ended)
         for listener in listening:
             listener.close()
         transport.close()
-        return int(lost)
+        return status
 
-    return uvloop.run(work())
+    return uvloop.run(deschedule())
 
 
 if __name__ == "__main__":

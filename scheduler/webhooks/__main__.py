@@ -1,9 +1,7 @@
 """The program `seatrial webhooks`: the admission webhooks of pods, quotas and nodes as a process."""
 
 import asyncio
-import logging
 import os
-import signal
 import socket
 import sys
 from pathlib import Path
@@ -15,6 +13,7 @@ import yaml
 from seatrial.scheduler.api.clock import WallClock
 from seatrial.scheduler.client.http import HttpTransport
 from seatrial.scheduler.client.kubeconfig import KubeconfigError, load_server
+from seatrial.scheduler.process import log_to_stderr, on_end_signal
 from seatrial.scheduler.services.http import serve, serve_on
 from seatrial.scheduler.webhooks.certificates import CertificateError, Renewal, load_context
 from seatrial.scheduler.webhooks.following import follow
@@ -77,7 +76,7 @@ def run(
         support_parent_quota_submit_pod: Quotas with children may have pods too.
         disable_default_quota: Only pods with the label of a quota belong to one.
     """
-    logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(asctime)s %(levelname).1s %(message)s")
+    log_to_stderr()
     host = host or address
     try:
         names = tuple(dict.fromkeys((host, "localhost", "127.0.0.1")))
@@ -92,7 +91,7 @@ def run(
         print(f"webhooks: {error}", file=sys.stderr)  # noqa: T201
         return 2
 
-    async def work() -> int:
+    async def serve_reviews() -> int:
         clock = WallClock()
         gates = QuotaGates(
             multi_quota_tree=multi_quota_tree,
@@ -141,8 +140,7 @@ def run(
                 ending.set()
             stopping.set()
 
-        for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, stop)
+        on_end_signal(stop)
         renewal = Renewal(cert_dir, context)
 
         def look() -> None:
@@ -156,7 +154,7 @@ def run(
         server.close()
         return 0
 
-    return uvloop.run(work())
+    return uvloop.run(serve_reviews())
 
 
 if __name__ == "__main__":
