@@ -235,14 +235,6 @@ class ClusterState:
         """The migration jobs that have neither succeeded nor failed."""
         return [job for job in self.jobs.values() if job.open]
 
-    def open_job_for(self, pod: Pod) -> PodMigrationJob | None:
-        """An unfinished migration job for this very pod."""
-        for name in self._jobs_of_pod.get(pod.key, ()):
-            job = self.jobs[name]
-            if job.open and job.spec.pod_ref.uid in {"", pod.metadata.uid}:
-                return job
-        return None
-
     def jobs_for(self, key: str) -> Iterable[str]:
         """Names of all migration jobs for pods `namespace/name`."""
         return tuple(self._jobs_of_pod.get(key, ()))

@@ -74,20 +74,6 @@ class ActiveQueue:
         self._order += 1
         heapq.heappush(self._heap, (*entry.key, END, self._order, entry))
 
-    def peek(self) -> Entry | None:
-        """The first entry; it stays in the queue."""
-        line, heap = self._line, self._heap
-        while line or heap:
-            in_line = not heap or (line and line[0].key <= heap[0][:-3])
-            entry: Entry = line[0] if in_line else heap[0][-1]
-            if self.members.get(entry.info.uid) is entry:
-                return entry
-            if in_line:
-                line.popleft()
-            else:
-                heapq.heappop(heap)
-        return None
-
     def pop(self) -> Entry | None:
         line, heap = self._line, self._heap
         while line or heap:

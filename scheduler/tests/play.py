@@ -13,6 +13,7 @@ from seatrial.scheduler.cache.nodeinfo import PodInfo
 from seatrial.scheduler.config import Configuration
 from seatrial.scheduler.cycle import Core
 from seatrial.scheduler.framework.decisions import Bind, Evict, Reject
+from seatrial.scheduler.queue.active import Entry
 from seatrial.scheduler.tests.oracle import judge
 
 
@@ -20,6 +21,12 @@ def stories(examples: int, *, shrink: bool = True) -> settings:
     """Settings of Hypothesis for that many stories. Without `shrink` a failing one is not made shorter."""
     phases = [Phase.explicit, Phase.generate, *([Phase.shrink] if shrink else [])]
     return settings(max_examples=examples, phases=phases)
+
+
+def first_ready(core: Core) -> Entry | None:
+    """The entry that the next decision takes: the least key, the earliest arrival among equal ones."""
+    ready = (entry for part, entry in core.queue.entries() if part == "active")
+    return min(ready, key=lambda entry: entry.key, default=None)
 
 
 class Play:
@@ -84,7 +91,7 @@ class Play:
             self.confirm()
             if not core.busy:
                 return
-            entry = core.queue._active.peek()
+            entry = first_ready(core)
             assert entry is not None
             want = judge(core, core.runner_of(entry.info), entry.info)
             for decision in core.decide():

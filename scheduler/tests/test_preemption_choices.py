@@ -41,7 +41,7 @@ from seatrial.scheduler.config import Configuration, ProfileConfig
 from seatrial.scheduler.framework.decisions import Bind, Evict, Reject
 from seatrial.scheduler.tests import test_cluster_wide
 from seatrial.scheduler.tests.oracle import judge
-from seatrial.scheduler.tests.play import Play, stories
+from seatrial.scheduler.tests.play import Play, first_ready, stories
 from seatrial.scheduler.tests.preempting import PreemptionResult, make_way
 from seatrial.scheduler.tests.rig import profile
 
@@ -218,7 +218,7 @@ class Struggle(Play):
         for _ in range(100):
             if not core.busy:
                 return
-            entry = core.queue._active.peek()
+            entry = first_ready(core)
             assert entry is not None
             info, runner = entry.info, core.runner_of(entry.info)
             want = judge(core, runner, info)

@@ -23,7 +23,7 @@ from seatrial.scheduler.plugins.coscheduling.cache import GangAttempt
 from seatrial.scheduler.plugins.coscheduling.tests.gangs import GangRig
 from seatrial.scheduler.queue.active import Entry
 from seatrial.scheduler.tests.oracle import judge, judge_group
-from seatrial.scheduler.tests.play import stories
+from seatrial.scheduler.tests.play import first_ready, stories
 from seatrial.scheduler.tests.rig import profile
 
 MINIMA = {"a": 2, "b": 3, "c": 4}
@@ -68,7 +68,7 @@ class Story(GangRig):
         for _ in range(100):
             if not self.core.busy:
                 return
-            entry = self.core.queue._active.peek()
+            entry = first_ready(self.core)
             wanted = self.expected(entry) if entry is not None and not self.core._outbox else None
             given_nodes = {}
             for decision in self.core.decide():
