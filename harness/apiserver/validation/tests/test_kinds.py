@@ -6,27 +6,11 @@ import pytest
 from seatrial.harness.apiserver.defaults.kinds import default
 from seatrial.harness.apiserver.field_errors import Cause
 from seatrial.harness.apiserver.validation.kinds import message, validate
+from seatrial.harness.apiserver.validation.tests.causes import LABEL, SUBDOMAIN, told
 
 Object = dict[str, Any]
 
-SUBDOMAIN = (
-    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.',"
-    " and must start and end"
-    " with an alphanumeric character (e.g. 'example.com', regex used for validation is"
-    " '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
-)
-LABEL = (
-    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must"
-    " start and end with an"
-    " alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is"
-    " '[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
-)
-
 NO_MATCH = "`selector` does not match template `labels`"
-
-
-def told(causes: list[Cause]) -> list[str]:
-    return [f"{cause.field}: {cause.message}" for cause in causes]
 
 
 def refused(group: str, kind: str, obj: Object, old: Object | None = None, **more: Any) -> list[str]:
