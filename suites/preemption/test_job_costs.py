@@ -1,4 +1,4 @@
-"""Job-level preemption: which jobs are evicted for a gang. What they cost, and which are not needed or stay.
+"""Job-level preemption: which of several jobs go for a gang, by what they cost and by what turns out not to be needed.
 
 A member asks for one card of an A10 node. The pods in the way are full pods of lower priority.
 """
@@ -52,40 +52,6 @@ def test_pods_of_one_job_count_once(classes: Trial, expect: Expect) -> None:
     assert left(classes) == ["low", "single-1", "single-2"]
 
 
-@pytest.mark.feature("PRE-2.for-the-rest")
-@pytest.mark.case("JP-006", severity="critical")
-def test_members_that_have_room_need_no_victims(classes: Trial, expect: Expect) -> None:
-    """A gang of two with one free card: one of the three pods in the way is evicted."""
-    hosts(classes, n1=2, n2=2)
-    classes.submit(filler("low-1", "n1"), filler("low-2", "n1"), filler("low-3", "n2"))
-    expect.running("low-1", "low-2", "low-3")
-    classes.apply(gang("train", 2))
-
-    classes.submit(*workers("train", 2))
-
-    expect.running(*names("train", 2))
-    expect.stable(seconds=2)
-    assert len(left(classes)) == 2
-
-
-@pytest.mark.feature("PRE-2.cost")
-@pytest.mark.case("JP-013", severity="blocker")
-@pytest.mark.parametrize("peers", ["n1", "n2"])
-def test_pods_of_equal_priority_stay(classes: Trial, expect: Expect, peers: str) -> None:
-    """A gang of two has a less important pod on one node in its way, and one of its own priority on the other."""
-    hosts(classes, n1=1, n2=1)
-    lower = "n2" if peers == "n1" else "n1"
-    classes.submit(filler("peer", peers, priority="trial-top"), filler("low", lower))
-    expect.running("peer", "low")
-    classes.apply(gang("train", 2))
-
-    classes.submit(*workers("train", 2))
-
-    expect.pending(*names("train", 2))
-    expect.stable(seconds=5)
-    assert left(classes) == ["low", "peer"]
-
-
 @pytest.mark.feature("PRE-2.cost")
 @pytest.mark.case("JP-014", severity="critical")
 @pytest.mark.parametrize("order", [("trial-low", "trial-middle"), ("trial-middle", "trial-low")], ids="-".join)
@@ -101,6 +67,38 @@ def test_of_one_node_the_less_important_job_goes(classes: Trial, expect: Expect,
 
     expect.running("train-0")
     assert left(classes) == ["trial-middle"]
+
+
+@pytest.mark.feature("PRE-2.cost")
+@pytest.mark.case("JP-060", severity="normal")
+@pytest.mark.parametrize("order", [("n1", "n2"), ("n2", "n1")], ids="-".join)
+def test_of_equal_nodes_the_first_by_name_is_taken(classes: Trial, expect: Expect, order: tuple[str, str]) -> None:
+    """Two nodes with one pod each, made in both orders: the pod of n1 goes."""
+    for name in order:
+        hosts(classes, **{name: 1})
+    classes.submit(filler("low-1", "n1"), filler("low-2", "n2"))
+    expect.running("low-1", "low-2")
+    classes.apply(gang("train", 1))
+
+    classes.submit(*workers("train", 1))
+
+    expect.running("train-0")
+    assert left(classes) == ["low-2"]
+
+
+@pytest.mark.feature("PRE-2.cost")
+@pytest.mark.case("JP-065", severity="critical")
+def test_a_job_costs_what_its_most_important_pod_costs(classes: Trial, expect: Expect) -> None:
+    """A job has a pod of 1000 on n1 and one of 9000 on n3; the pod of n2 has 5000: the pod of n2 goes."""
+    hosts(classes, n1=1, n2=1, n3=1)
+    classes.submit(of_job("wide", "n1"), of_job("wide", "n3", "trial-high"), filler("middle", "n2", 1, "trial-middle"))
+    expect.running("wide-n1", "wide-n3", "middle")
+    classes.apply(gang("train", 1))
+
+    classes.submit(*workers("train", 1))
+
+    expect.running("train-0")
+    assert left(classes) == ["wide-n1", "wide-n3"]
 
 
 @pytest.mark.feature("PRE-2.cost")
@@ -138,18 +136,20 @@ def test_a_job_that_turns_out_not_to_be_needed_stays(classes: Trial, expect: Exp
     assert left(classes) == ["low"]
 
 
-@pytest.mark.feature("PRE-2.protected")
-@pytest.mark.case("JP-007", severity="critical")
-def test_a_job_with_a_protected_pod_stays_whole(classes: Trial, expect: Expect) -> None:
-    """One of two pods of a job may not be preempted: the other one is not evicted either."""
-    hosts(classes, n1=1, n2=1)
-    first, second = (filler(f"worker-{number}", f"n{number}").label(JOB, "job-1") for number in (1, 2))
-    classes.submit(first, second.label("scheduling.koordinator.sh/disable-preemptible", "true"))
-    expect.running("worker-1", "worker-2")
-    classes.apply(gang("train", 1))
+@pytest.mark.feature("PRE-2.cost")
+@pytest.mark.case("JP-061", severity="normal")
+def test_of_the_jobs_that_are_not_needed_the_more_important_one_stays(classes: Trial, expect: Expect) -> None:
+    """Two members need n1, where the jobs low, middle and wide have a card each. The third member needs n2, which wide
+    has: wide goes, and leaves a card on n1, so that only one of the other two has to go."""
+    hosts(classes, n1=3, n2=1)
+    classes.submit(
+        of_job("low", "n1"), of_job("middle", "n1", "trial-middle"), of_job("wide", "n1", "trial-high"),
+        of_job("wide", "n2", "trial-high"),
+    )  # fmt: skip
+    expect.running("low-n1", "middle-n1", "wide-n1", "wide-n2")
+    classes.apply(gang("train", 3))
 
-    classes.submit(*workers("train", 1))
+    classes.submit(*workers_on("train", "n1", "n1", "n2"))
 
-    expect.pending("train-0")
-    expect.stable(seconds=12)
-    assert left(classes) == ["worker-1", "worker-2"]
+    expect.running(*names("train", 3))
+    assert left(classes) == ["middle-n1"]

@@ -1,4 +1,4 @@
-"""Job-level preemption: who may be a victim, what a job costs, and what counts as room already.
+"""Job-level preemption: who may be a victim, and what counts as room already.
 
 A member asks for one card of an A10 node. The pods in the way are full pods of lower priority.
 """
@@ -9,17 +9,7 @@ from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import gang, node, pod, quota, reservation
-from seatrial.suites.preemption.jobs import (
-    PREEMPTING,
-    filler,
-    hosts,
-    left,
-    names,
-    nominated,
-    of_job,
-    workers,
-    workers_on,
-)
+from seatrial.suites.preemption.jobs import JOB, PREEMPTING, filler, hosts, left, names, nominated, of_job, workers
 from seatrial.suites.preemption.nominations import freeze, thaw
 from seatrial.suites.preemption.priorities import classes
 
@@ -28,40 +18,63 @@ __all__ = ["classes"]
 pytestmark = [pytest.mark.needs(Capability.NODES), pytest.mark.profile(PREEMPTING)]
 
 
-@pytest.mark.feature("PRE-2.cost")
-@pytest.mark.case("JP-060", severity="normal")
-@pytest.mark.parametrize("order", [("n1", "n2"), ("n2", "n1")], ids="-".join)
-def test_of_equal_nodes_the_first_by_name_is_taken(classes: Trial, expect: Expect, order: tuple[str, str]) -> None:
-    """Two nodes with one pod each, made in both orders: the pod of n1 goes."""
-    for name in order:
-        hosts(classes, **{name: 1})
-    classes.submit(filler("low-1", "n1"), filler("low-2", "n2"))
-    expect.running("low-1", "low-2")
+@pytest.mark.feature("PRE-2.for-the-rest")
+@pytest.mark.case("JP-006", severity="critical")
+def test_members_that_have_room_need_no_victims(classes: Trial, expect: Expect) -> None:
+    """A gang of two with one free card: one of the three pods in the way is evicted."""
+    hosts(classes, n1=2, n2=2)
+    classes.submit(filler("low-1", "n1"), filler("low-2", "n1"), filler("low-3", "n2"))
+    expect.running("low-1", "low-2", "low-3")
+    classes.apply(gang("train", 2))
+
+    classes.submit(*workers("train", 2))
+
+    expect.running(*names("train", 2))
+    expect.stable(seconds=2)
+    assert len(left(classes)) == 2
+
+
+@pytest.mark.feature("PRE-2.for-the-rest")
+@pytest.mark.case("JP-064", severity="critical")
+@pytest.mark.long(seconds=7)
+def test_room_of_a_pod_that_ends_is_used_first(classes: Trial, expect: Expect) -> None:
+    """The pod of n2 is being deleted and ends slowly, that of n1 runs: the gang waits for n2, and no other pod goes."""
+    hosts(classes, n1=1, n2=1)
+    classes.submit(filler("low", "n1"), filler("ending", "n2", grace=30))
+    expect.running("low", "ending")
+    freeze(classes, "n2")
+    assert classes.call("DELETE", f"/api/v1/namespaces/{classes.name}/pods/ending").ok
     classes.apply(gang("train", 1))
 
     classes.submit(*workers("train", 1))
 
+    expect.pending("train-0")
+    expect.stable(seconds=12)
+    assert left(classes) == ["low"]
+    thaw(classes, "n2")
+    expect.running("train-0", within=60)
+
+
+@pytest.mark.feature("PRE-2.for-the-rest")
+@pytest.mark.case("JP-071", severity="critical")
+@pytest.mark.needs(Capability.OWN_CLUSTER)  # reservations have no namespace
+def test_reserved_room_of_the_members_counts(classes: Trial, expect: Expect) -> None:
+    """One of two cards is reserved for the gang, the other one is used by a pod of low priority. A member that asks for
+    two cards fits when that pod goes. On the other node two pods would have to go."""
+    hosts(classes, n2=2)
+    classes.reserve(
+        reservation("held").like(pod("x").gpus(1).scheduler(PREEMPTING).on(host="n2")).for_labels(app="owner").many()
+    )
+    expect.available("held")
+    hosts(classes, n1=2)
+    classes.submit(filler("low", "n2"), filler("low-1", "n1"), filler("middle", "n1", priority="trial-middle"))
+    expect.running("low", "low-1", "middle")
+    classes.apply(gang("train", 1))
+
+    classes.submit(*(built.label("app", "owner") for built in workers("train", 1, cards=2)))
+
     expect.running("train-0")
-    assert left(classes) == ["low-2"]
-
-
-@pytest.mark.feature("PRE-2.cost")
-@pytest.mark.case("JP-061", severity="normal")
-def test_of_the_jobs_that_are_not_needed_the_more_important_one_stays(classes: Trial, expect: Expect) -> None:
-    """Two members need n1, where the jobs low, middle and wide have a card each. The third member needs n2, which wide
-    has: wide goes, and leaves a card on n1, so that only one of the other two has to go."""
-    hosts(classes, n1=3, n2=1)
-    classes.submit(
-        of_job("low", "n1"), of_job("middle", "n1", "trial-middle"), of_job("wide", "n1", "trial-high"),
-        of_job("wide", "n2", "trial-high"),
-    )  # fmt: skip
-    expect.running("low-n1", "middle-n1", "wide-n1", "wide-n2")
-    classes.apply(gang("train", 3))
-
-    classes.submit(*workers_on("train", "n1", "n1", "n2"))
-
-    expect.running(*names("train", 3))
-    assert left(classes) == ["middle-n1"]
+    assert left(classes) == ["low-1", "middle"]
 
 
 @pytest.mark.feature("PRE-3.holds-capacity")
@@ -87,6 +100,23 @@ def test_the_room_is_held_as_long_as_a_victim_ends(classes: Trial, expect: Expec
 
 
 @pytest.mark.feature("PRE-2.protected")
+@pytest.mark.case("JP-007", severity="critical")
+def test_a_job_with_a_protected_pod_stays_whole(classes: Trial, expect: Expect) -> None:
+    """One of two pods of a job may not be preempted: the other one is not evicted either."""
+    hosts(classes, n1=1, n2=1)
+    first, second = (filler(f"worker-{number}", f"n{number}").label(JOB, "job-1") for number in (1, 2))
+    classes.submit(first, second.label("scheduling.koordinator.sh/disable-preemptible", "true"))
+    expect.running("worker-1", "worker-2")
+    classes.apply(gang("train", 1))
+
+    classes.submit(*workers("train", 1))
+
+    expect.pending("train-0")
+    expect.stable(seconds=12)
+    assert left(classes) == ["worker-1", "worker-2"]
+
+
+@pytest.mark.feature("PRE-2.protected")
 @pytest.mark.case("JP-063", severity="critical")
 @pytest.mark.needs(Capability.OWN_CLUSTER)  # reservations have no namespace
 def test_a_gang_evicts_no_reservation(classes: Trial, expect: Expect) -> None:
@@ -108,58 +138,6 @@ def test_a_gang_evicts_no_reservation(classes: Trial, expect: Expect) -> None:
     expect.available("held")
 
 
-@pytest.mark.feature("PRE-2.for-the-rest")
-@pytest.mark.case("JP-064", severity="critical")
-@pytest.mark.long(seconds=7)
-def test_room_of_a_pod_that_ends_is_used_first(classes: Trial, expect: Expect) -> None:
-    """The pod of n2 is being deleted and ends slowly, that of n1 runs: the gang waits for n2, and no other pod goes."""
-    hosts(classes, n1=1, n2=1)
-    classes.submit(filler("low", "n1"), filler("ending", "n2", grace=30))
-    expect.running("low", "ending")
-    freeze(classes, "n2")
-    assert classes.call("DELETE", f"/api/v1/namespaces/{classes.name}/pods/ending").ok
-    classes.apply(gang("train", 1))
-
-    classes.submit(*workers("train", 1))
-
-    expect.pending("train-0")
-    expect.stable(seconds=12)
-    assert left(classes) == ["low"]
-    thaw(classes, "n2")
-    expect.running("train-0", within=60)
-
-
-@pytest.mark.feature("PRE-2.cost")
-@pytest.mark.case("JP-065", severity="critical")
-def test_a_job_costs_what_its_most_important_pod_costs(classes: Trial, expect: Expect) -> None:
-    """A job has a pod of 1000 on n1 and one of 9000 on n3; the pod of n2 has 5000: the pod of n2 goes."""
-    hosts(classes, n1=1, n2=1, n3=1)
-    classes.submit(of_job("wide", "n1"), of_job("wide", "n3", "trial-high"), filler("middle", "n2", 1, "trial-middle"))
-    expect.running("wide-n1", "wide-n3", "middle")
-    classes.apply(gang("train", 1))
-
-    classes.submit(*workers("train", 1))
-
-    expect.running("train-0")
-    assert left(classes) == ["wide-n1", "wide-n3"]
-
-
-@pytest.mark.feature("PRE-2.protected")
-@pytest.mark.case("JP-066", severity="critical")
-def test_a_job_with_a_pod_as_important_as_the_gang_stays(classes: Trial, expect: Expect) -> None:
-    """A job has a pod of low priority on n1 and one of the gang's priority on n2: both stay, and the gang waits."""
-    hosts(classes, n1=1, n2=1)
-    classes.submit(of_job("wide", "n1"), of_job("wide", "n2", "trial-top"))
-    expect.running("wide-n1", "wide-n2")
-    classes.apply(gang("train", 1))
-
-    classes.submit(*workers("train", 1))
-
-    expect.pending("train-0")
-    expect.stable(seconds=12)
-    assert left(classes) == ["wide-n1", "wide-n2"]
-
-
 @pytest.mark.feature("PRE-2.protected")
 @pytest.mark.case("JP-067", severity="critical")
 def test_a_gang_evicts_none_of_its_own_members(classes: Trial, expect: Expect) -> None:
@@ -177,6 +155,40 @@ def test_a_gang_evicts_none_of_its_own_members(classes: Trial, expect: Expect) -
     expect.stable(seconds=12)
     assert [pod.metadata.name for pod in classes.pods() if pod.deleting] == []
     assert len(classes.pods()) == 3
+
+
+@pytest.mark.feature("PRE-2.cost")
+@pytest.mark.case("JP-013", severity="blocker")
+@pytest.mark.parametrize("peers", ["n1", "n2"])
+def test_pods_of_equal_priority_stay(classes: Trial, expect: Expect, peers: str) -> None:
+    """A gang of two has a less important pod on one node in its way, and one of its own priority on the other."""
+    hosts(classes, n1=1, n2=1)
+    lower = "n2" if peers == "n1" else "n1"
+    classes.submit(filler("peer", peers, priority="trial-top"), filler("low", lower))
+    expect.running("peer", "low")
+    classes.apply(gang("train", 2))
+
+    classes.submit(*workers("train", 2))
+
+    expect.pending(*names("train", 2))
+    expect.stable(seconds=5)
+    assert left(classes) == ["low", "peer"]
+
+
+@pytest.mark.feature("PRE-2.protected")
+@pytest.mark.case("JP-066", severity="critical")
+def test_a_job_with_a_pod_as_important_as_the_gang_stays(classes: Trial, expect: Expect) -> None:
+    """A job has a pod of low priority on n1 and one of the gang's priority on n2: both stay, and the gang waits."""
+    hosts(classes, n1=1, n2=1)
+    classes.submit(of_job("wide", "n1"), of_job("wide", "n2", "trial-top"))
+    expect.running("wide-n1", "wide-n2")
+    classes.apply(gang("train", 1))
+
+    classes.submit(*workers("train", 1))
+
+    expect.pending("train-0")
+    expect.stable(seconds=12)
+    assert left(classes) == ["wide-n1", "wide-n2"]
 
 
 @pytest.mark.feature("PRE-2.whole-jobs")
@@ -226,25 +238,3 @@ def test_a_non_preemptible_gang_that_exceeds_the_min_evicts_no_pod(classes: Tria
     expect.pending(*names("train", 2))
     expect.stable(seconds=12)
     assert left(classes) == ["low-1", "low-2"]
-
-
-@pytest.mark.feature("PRE-2.for-the-rest")
-@pytest.mark.case("JP-071", severity="critical")
-@pytest.mark.needs(Capability.OWN_CLUSTER)  # reservations have no namespace
-def test_reserved_room_of_the_members_counts(classes: Trial, expect: Expect) -> None:
-    """One of two cards is reserved for the gang, the other one is used by a pod of low priority. A member that asks for
-    two cards fits when that pod goes. On the other node two pods would have to go."""
-    hosts(classes, n2=2)
-    classes.reserve(
-        reservation("held").like(pod("x").gpus(1).scheduler(PREEMPTING).on(host="n2")).for_labels(app="owner").many()
-    )
-    expect.available("held")
-    hosts(classes, n1=2)
-    classes.submit(filler("low", "n2"), filler("low-1", "n1"), filler("middle", "n1", priority="trial-middle"))
-    expect.running("low", "low-1", "middle")
-    classes.apply(gang("train", 1))
-
-    classes.submit(*(built.label("app", "owner") for built in workers("train", 1, cards=2)))
-
-    expect.running("train-0")
-    assert left(classes) == ["low-1", "middle"]
