@@ -7,6 +7,7 @@ from seatrial.fixtures.descheduler import StartDescheduler
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.harness.clusters.simulated import expect as accepted
+from seatrial.harness.errors import SubjectError, UsageError
 from seatrial.scheduler.api.builders import PodBuilder, node, pod
 from seatrial.scheduler.api.core import Pod
 from seatrial.scheduler.api.migration import DELETION_COST
@@ -103,6 +104,9 @@ def test_pods_with_a_condition_go(cluster: Trial, start_descheduler: StartDesche
     stuck(cluster, stays, "False")
 
     conditions = [{"type": "trial.example/Stuck", "status": "True"}]
-    start_descheduler({"PodLifeTime": {"conditions": conditions}}, migration=DIRECTLY, **ONE_ROUND)
+    try:
+        start_descheduler({"PodLifeTime": {"conditions": conditions}}, migration=DIRECTLY, **ONE_ROUND)
+    except (UsageError, SubjectError) as error:
+        pytest.fail(f"expected PodLifeTime to accept conditions without an age: {error}")
 
     assert moved(cluster, 1) == [goes.metadata.name]

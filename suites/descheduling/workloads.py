@@ -170,9 +170,3 @@ def report_of(cluster: Trial, name: str) -> Manifest:
     """The status of a node's NodeMetric; empty before the first report."""
     found: Manifest = orjson.loads(accepted(cluster.call("GET", f"{NODE_METRICS_PATH}/{name}"), f"read {name}").body)
     return found.get("status") or {}
-
-
-def remove_jobs(cluster: Trial) -> None:
-    """Delete the migration jobs of the trial: they are cluster-scoped, so its namespace does not remove them."""
-    for job in jobs(cluster):
-        cluster.call("DELETE", f"{JOBS_PATH}/{job.name}")
