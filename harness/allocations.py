@@ -25,7 +25,11 @@ def device_allocations(pod: Pod) -> Allocations:
 
 
 def parse_allocations(annotations: Mapping[str, str]) -> Allocations:
-    """The same, from the pod's annotations."""
+    """The same, from the pod's annotations.
+
+    Raises:
+        msgspec.DecodeError: the annotation does not have Koordinator's format.
+    """
     content = annotations.get(DEVICE_ALLOCATED)
     if not content:
         return {}

@@ -227,7 +227,11 @@ class ResultsWriter:
         _replace(self.folder / RUN, info)
 
     def finish(self, *, interrupted: bool = False) -> None:
-        """Set the end time in run.json to now."""
+        """Set the end time in run.json to now.
+
+        Raises:
+            RuntimeError: `run` was not called before.
+        """
         if self._info is None:
             raise RuntimeError("finish() before run(): there is no run to finish")
         ended = moment(self._clock.now())

@@ -1,4 +1,4 @@
-"""A headless Chromium that opens a page: screenshots, a PDF, console messages and network requests.
+"""Opens a page in a headless Chromium: screenshots, a PDF, console messages and network requests.
 
 Chromium is driven by its DevTools protocol over two pipes (`--remote-debugging-pipe`, messages of JSON that end with a
 zero byte), so that no driver program is needed. `python -m seatrial.reports.browser PAGE.html OUT.png [WIDTH]` writes a

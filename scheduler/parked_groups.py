@@ -1,6 +1,6 @@
-"""Groups that could not be placed, and when they are asked again.
+"""Groups that could not be placed, and when they are tried again.
 
-A parked group is asked when each class of its members has at least as many places as the group needs (an upper bound,
+A parked group is tried when each class of its members has at least as many places as the group needs (an upper bound,
 `fit_bounds`), after its backoff, or when the gate that held a member back opens. Groups of one shape have the same
 needs, which are evaluated once.
 """

@@ -1,6 +1,6 @@
 """Pods that wait on Permit: they have a place, and plugins decide whether they are bound (upstream's WaitingPod).
 
-A plugin that returns `Status.wait(seconds)` from Permit is asked no more. It allows or rejects the pod through
+A plugin that returns `Status.wait(seconds)` from Permit is not called again. It allows or rejects the pod through
 `Handle.waiting_pod`. A pod is bound when all plugins that had it wait allow it, and gives its place back when one of
 them rejects it or its time ends.
 """

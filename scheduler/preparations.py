@@ -1,6 +1,6 @@
 """Carries out what PreBind plugins want done before a binding: patches of other objects, then conditions to wait for.
 
-The pod keeps its place meanwhile. Conditions are asked each time the shell works, which it does after every event.
+The pod keeps its place meanwhile. Conditions are evaluated each time the shell works, which is after every event.
 """
 
 from collections.abc import Callable

@@ -1,6 +1,6 @@
-"""Kinds of object that plugins look at besides nodes, pods and devices, and what becomes of them in the core.
+"""Kinds of object that plugins read besides nodes, pods and devices, and where the core keeps them.
 
-All are optional: a server that does not have them, or does not show them, is one on which they decide nothing.
+All are optional: where the server does not have a kind, or does not allow to read it, it has no effect.
 """
 
 from collections.abc import Callable

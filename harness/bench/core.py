@@ -1,7 +1,7 @@
 """`bench schedule --through core`: decisions of our scheduler's core, without API server and sockets.
 
 Each repetition builds a fresh scheduler, adds all nodes and pods, and then times each decision. A binding is
-confirmed immediately, as by an API server that answers in no time.
+confirmed immediately, so the figures do not include an API server.
 """
 
 import gc

@@ -87,7 +87,7 @@ class Course:
         return sum(len(self.created - seen.added) + len(self.deleted - seen.deleted) for seen in self.watches)
 
     def observer(self, number: int, start: float) -> Callable[[bytes], None]:
-        """Notes the lines of watch `number`."""
+        """Notes the lines of watch `number`; `start` is the monotonic second at which the course began."""
         seen = self.watches[number]
 
         def on_line(line: bytes) -> None:

@@ -1,4 +1,4 @@
-"""Our own API server, and this very machine as the only node: pods really run, on the devices that are here.
+"""Our own API server, and this machine as the only node: pods run as processes, on the devices of this machine.
 
 Needs no Kubernetes, and no root: without it limits hold for each process alone where control groups cannot be made.
 """

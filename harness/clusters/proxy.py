@@ -2,7 +2,8 @@
 
 It stands on the loopback interface with TLS and a token of its own, passes every request on with the credentials of
 the kubeconfig it was given, and every answer back byte for byte, until commands arrive as lines of JSON on its
-standard input. Each of these is answered with what has passed so far. It ends when its standard input does.
+standard input. Each of these is answered with what has passed so far. The process ends when that input is
+closed.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Protocol buffers (proto3) for dataclasses: what kubelet's gRPC interfaces need of the format, and no more.
+"""Protocol buffers (proto3) for dataclasses: the part of the format that kubelet's gRPC interfaces need.
 
 A field's number is in its type: `name: Annotated[str, 1]`. Types: str, bool, int, nested messages, tuples of strings
 and messages, maps of strings. As proto3 demands, zero values are not written and unknown fields are skipped.

@@ -1,4 +1,4 @@
-"""Places of a lab: taken with waiting in line, renewed by a thread, returned."""
+"""Places of a lab: acquired (requests wait in line), renewed by a thread, returned."""
 
 import os
 import secrets
@@ -277,7 +277,7 @@ class Lab:
     def acquire(
         self, request: PlaceRequest, *, wait: float, on_lost: Callable[[LabError], None] = lambda _: None
     ) -> Place:
-        """Wait in line for devices, and prepare a whole machine by its hooks.
+        """Wait in line for devices, at most `wait` seconds, and prepare a whole machine by its hooks.
 
         Raises:
             LabError: as for `place`; HookFailed: the machine was taken out of service.

@@ -1,7 +1,7 @@
 """Who holds which devices, who waits for which, and the rules by which that changes. Arithmetic only.
 
 All of it is one value, the ledger, which a store replaces as a whole unless another process replaced it meanwhile. A
-place of several cards, the queue and the counter of tokens so change together or not at all.
+place of several cards, the line and the counter of tokens so change together or not at all.
 
 Time: `now` is the store's clock in seconds, the same for all users of the store (stores.py). Clocks of clients
 are not compared. A holder measures by its own clock from before it asked, so for the holder a lease ends earlier than
@@ -213,7 +213,15 @@ def with_service(ledger: Ledger, machine: str, why: str) -> Ledger:
 def choose(
     inventory: Inventory, request: PlaceRequest, taken: Collection[str], outages: Collection[str], wall: float
 ) -> tuple[Machine, tuple[str, ...]] | None:
-    """Free devices for a request, from the machine with the fewest free cards, so that large places remain."""
+    """Free devices for a request, from the machine with the fewest free cards, so that large places remain.
+
+    Args:
+        inventory: The machines.
+        request: What is asked for.
+        taken: Full names of the devices that are not free.
+        outages: Names of the machines that are out of service.
+        wall: The store's time in seconds since 1970, for windows.
+    """
     best: tuple[int, int, Machine, tuple[str, ...]] | None = None
     for position, machine in enumerate(inventory.machines):
         if not _open(inventory, machine, request, outages, wall):
@@ -228,7 +236,7 @@ def choose(
 
 
 def usable(inventory: Inventory, request: PlaceRequest, outages: Collection[str], wall: float) -> set[str]:
-    """All devices, free or not, that a request may be waiting for."""
+    """All devices, free or not, that a request may be waiting for; `wall`: as of `choose`."""
     found = set()
     for machine in inventory.machines:
         if _open(inventory, machine, request, outages, wall) and _fits(machine, request, ()) is not None:
@@ -238,7 +246,7 @@ def usable(inventory: Inventory, request: PlaceRequest, outages: Collection[str]
 
 
 def next_window(inventory: Inventory, machine: str, wall: float, request: PlaceRequest) -> tuple[float, str] | None:
-    """When a window of others begins on a machine, and which, in words."""
+    """When a window of others begins on a machine (seconds since 1970, as `wall`), and a text that names it."""
     start = next_start(inventory.windows, machine, wall, besides=request.window)
     if start is None:
         return None

@@ -61,7 +61,7 @@ def _zone(name: str) -> dt.tzinfo:
 
 
 def active(windows: tuple[Window, ...], machine: str, wall: float) -> Window | None:
-    """The window that a machine is in."""
+    """The window that a machine is in at `wall`, in seconds since 1970."""
     for window in windows:
         if machine in window.machines and any(start <= wall < end for start, end in window.occurrences(wall)):
             return window
@@ -69,7 +69,7 @@ def active(windows: tuple[Window, ...], machine: str, wall: float) -> Window | N
 
 
 def next_start(windows: tuple[Window, ...], machine: str, wall: float, *, besides: str) -> float | None:
-    """When the next window of a machine begins, other than the one called `besides`."""
+    """When the next window of a machine begins, other than the one called `besides`; in seconds since 1970."""
     starts = [
         start
         for window in windows

@@ -82,7 +82,8 @@ class LoadResult:
 def summarise(
     settings: LoadSettings, parts: Sequence[Part], *, crowding: Mapping[str, float], samples: Path
 ) -> LoadResult:
-    """The figures of all load processes together."""
+    """The figures of all load processes together; `crowding`: the part of each resource that the load asks for, as of
+    `workload.crowding`."""
     lives = sorted(
         (sample for part in parts for sample in part.samples if sample.answered is not None), key=lambda s: s.sent
     )

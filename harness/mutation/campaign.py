@@ -132,7 +132,7 @@ def _hung(name: str, limit: float) -> Result:
 
 
 async def run_baseline(files: Sequence[Path], *, subject: str = INPROCESS, limit: float = TIMEOUT) -> Result:
-    """Run the suites over the original.
+    """Run the suites over the original, for at most `limit` seconds.
 
     Raises:
         BaselineError: a test fails.

@@ -1,4 +1,4 @@
-"""Apply a mutant while the modules that it changes are imported; has to come before these imports."""
+"""Applies a mutant while the modules that it changes are imported; to be called before these imports."""
 
 import importlib.abc
 import importlib.machinery
@@ -40,6 +40,10 @@ class MutantFinder(importlib.abc.MetaPathFinder):
     """Finds the modules that the mutant changes."""
 
     def __init__(self, mutant: Mutant) -> None:
+        """
+        Raises:
+            RuntimeError: a module that the mutant changes is imported already.
+        """
         self._mutant = mutant
         loaded = self._modules() & sys.modules.keys()
         if loaded:

@@ -1,7 +1,7 @@
-"""The agent of this very machine: it registers the node, keeps an eye on its devices, and runs its pods.
+"""The agent of this machine as a node: registers the node, watches the health of its devices, and runs its pods.
 
 One node, one process, one client of the API; against the embedded server or any other. The simulated nodes' agents
-(agent.py) leave it alone, since its Node does not carry their label.
+(agent.py) ignore it, because its Node does not have their label.
 """
 
 import asyncio

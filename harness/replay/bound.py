@@ -1,4 +1,4 @@
-"""What no policy can exceed: the GPU that any placement of the pods so far could allocate.
+"""An upper bound for all policies: the GPU that any placement of the pods so far could allocate.
 
 The cluster is taken as one large node, and pods may be placed in part. So this bounds what sums forbid: GPU, CPU and
 memory of all nodes, and the GPUs of the models that some pods require. It ignores cards that parts do not

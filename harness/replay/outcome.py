@@ -1,4 +1,4 @@
-"""What a replay came to: allocation, fragments and refusals."""
+"""Results of a replay: allocation, fragments and refusals."""
 
 from dataclasses import dataclass
 

@@ -1,6 +1,6 @@
 """Two schedulers that every case about scheduling must fail: one that does nothing, and one that binds at random.
 
-A case that passes with one of them judges something else than the scheduler.
+A case that passes with one of them does not judge the scheduler.
 """
 
 import random

@@ -1,7 +1,7 @@
 """Builders of manifests for tests and load: `pod("a").gpu_share(50)`, `node("n").gpus("a100-80g", 8)`.
 
-A method changes the builder and returns it. The result is a manifest as plain data, which goes over the wire like YAML
-of a user.
+A method changes the builder and returns it. The result is a manifest as plain data, like that
+of a user's YAML file.
 """
 
 from typing import Any, Self

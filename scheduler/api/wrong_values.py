@@ -1,4 +1,4 @@
-"""Words for a document that does not have the types that a configuration or an object needs."""
+"""Messages about values of a wrong type in a configuration or an object."""
 
 import re
 from typing import Any

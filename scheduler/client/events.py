@@ -1,7 +1,7 @@
 """EventRecorder: writes Events about pods and reservations with low priority; drops and counts them under load.
 
-An event is never worth a binding, so at most a few are under way at once and the line of waiting ones is short. The
-same event about the same pod is sent once, and then only counted up when it comes again (a series, as upstream's).
+Bindings come first: at most a few events are in flight at once, and the queue of waiting ones is short. An event that
+was sent already for the same pod only increments the count of the first one (a series, as upstream's).
 """
 
 import logging

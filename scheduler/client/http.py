@@ -3,8 +3,8 @@
 Built on httptools' parser because the shell sends thousands of small requests a second; aiohttp costs four times as
 much for each (measured in docs/performance.md). Requests of one turn of the loop go out together. Where there are more
 of them than connections, a connection gets several at once (HTTP pipelining): one write, one record of TLS, one wake-up
-of the server for all of them. Answers come one after the other on a connection, so how many it gets follows from how
-fast they have come lately.
+of the server for all of them. Answers on a connection come one after the other, so the number of requests that it gets
+depends on how fast the last answers came.
 """
 
 import asyncio

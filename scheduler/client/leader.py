@@ -1,8 +1,8 @@
 """Leader election by a Lease, as in client-go: one of several schedulers is the leader, the others are standbys.
 
-The holder of the Lease renews it. The others watch whether the record moves; one that has stood still for the
-time that it was promised for is free. Both go by their own monotonic clock alone, so that it does not matter how far
-clocks are apart, or whether one is set. A holder that could not renew in time stops before another instance may begin.
+The holder of the Lease renews it. The others read it again and again: a record that has not changed for its
+`leaseDurationSeconds` is free. Each measures with its own monotonic clock, so differences between clocks and changes of
+their time do not matter. A holder that could not renew in time stops before another instance may begin.
 """
 
 import logging
@@ -72,7 +72,7 @@ def seconds(text: str) -> float:
     """A Go duration in seconds.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is not a Go duration.
     """
     parts = _DURATION.findall(text)
     if not parts or "".join(number + unit for number, unit in parts) != text:

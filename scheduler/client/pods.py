@@ -1,7 +1,7 @@
 """PodDecoder: decodes pods, and shares one spec object between pods with equal spec bytes.
 
-A spec that differs from a known one only by the node it names, as a pod's does that has just been bound, is made of the
-known one.
+When a pod is bound, its spec differs from a known one in the node's name only: it is copied from the known one and not
+decoded.
 """
 
 import msgspec

@@ -1,7 +1,7 @@
 """Verbs of the Kubernetes API over any transport.
 
-Refusals that pass by themselves (too many requests, a server that is starting or stopping, a lost connection) are tried
-again a few times with growing pauses; everything else goes to the caller at once.
+A request that fails for a temporary reason (too many requests, a server that is starting or stopping, a lost
+connection) is sent again a few times with growing pauses; every other answer goes to the caller at once.
 """
 
 import logging

@@ -1,1 +1,4 @@
-"""Koordinator's manager, as far as it serves usage reports and CPU normalization: NodeMetrics and node annotations."""
+"""The manager: the part of Koordinator's koord-manager that writes NodeMetrics and ratios of CPU normalization.
+
+The controllers of the scheduler itself (PodGroups, quotas, reservations) are modules of `seatrial.scheduler`.
+"""

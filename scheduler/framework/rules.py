@@ -1,6 +1,6 @@
 """The plugins of a profile that matter to one equivalence class, grouped by scope.
 
-PreFilters that need to see no more than the class run here, once; plugins that skip the class are never asked again.
+PreFilters that depend on the class alone run here, once. Plugins that skip the class are not called for its pods.
 """
 
 from collections.abc import Hashable, Sequence

@@ -2,8 +2,8 @@
 
 Upstream moves every rejected pod on a relevant event. Here the engine records for each class whether a node became
 feasible, or was left by a pod so that preemption may be enough. It wakes the first pod of the class, and the next one
-when that pod is placed. The decisions are the same, and ten thousand waiting pods cost nothing when
-one card becomes free.
+when that pod is placed. The decisions are the same, and one free card does not cause an attempt for each of ten
+thousand waiting pods.
 """
 
 import heapq

@@ -1,6 +1,6 @@
 """`/debug/flags`: changes what a running scheduler logs, with Koordinator's messages (rules FWK-R32 to FWK-R35).
 
-A body counts as it came: a line's end behind the value makes it another value, and a wrong one.
+The body is used as it is: a line break after the value makes it invalid.
 """
 
 import html

@@ -1,6 +1,6 @@
 """The TLS folder: `tls.crt`, `tls.key` and, for clients, `ca.crt`.
 
-In a cluster it is a mounted Secret; a Secret that is written again is used from the next connection on. In an empty
+In a cluster it is a mounted Secret; a Secret that has changed is used from the next connection on. In an empty
 folder a certificate is created that is valid for a year. The key of its authority is not kept.
 """
 

@@ -1,4 +1,4 @@
-"""Which migration jobs of many go first, and which go beyond the limits."""
+"""Which of several migration jobs run first, and which run although a limit is reached."""
 
 import pytest
 

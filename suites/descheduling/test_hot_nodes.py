@@ -1,4 +1,4 @@
-"""Of what a node's usage is compared with, which hot node comes first, and which of its pods LowNodeLoad may take."""
+"""What a node's usage is compared with, which hot node comes first, and which of its pods LowNodeLoad may evict."""
 
 from typing import Any
 

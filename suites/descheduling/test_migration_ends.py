@@ -1,4 +1,4 @@
-"""Migration jobs that end otherwise than planned, and reservations of jobs that make room by preemption."""
+"""Migration jobs whose pod, reservation or place is gone, and where the reservation of a job is placed."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a PodMigrationJob says about its eviction, who carries it out, and when it goes."""
+"""PodMigrationJobs: which are carried out, with which options of the eviction, and when they end or are deleted."""
 
 import orjson
 import pytest

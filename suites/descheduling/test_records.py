@@ -1,4 +1,4 @@
-"""What a round leaves for people: metrics, and events on the pods that leave."""
+"""What a round reports: metrics, and events of evicted pods."""
 
 import re
 

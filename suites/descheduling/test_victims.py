@@ -1,4 +1,4 @@
-"""Which pods leave a node: those that help, that another node takes, and that no rule protects."""
+"""Which pods are evicted from a node: those that help, that fit on another node, and that no rule protects."""
 
 from typing import Any
 

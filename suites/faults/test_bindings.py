@@ -1,4 +1,4 @@
-"""The answer to a binding is lost or late: no card is given away, and no binding is claimed that was not made."""
+"""The answer to a binding is lost or late: no card is given to two pods, and only bindings that took place count."""
 
 import orjson
 import pytest

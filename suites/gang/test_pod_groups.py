@@ -1,4 +1,4 @@
-"""PodGroups that are made anew, values that contradict each other, and the status.
+"""PodGroups that are deleted and created again, values that contradict each other, and the status.
 
 A member asks for one card of an A10 node, so the room is a number of cards.
 """

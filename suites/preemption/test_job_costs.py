@@ -1,4 +1,4 @@
-"""Job-level preemption: which of several jobs go for a gang, by what they cost and by what turns out not to be needed.
+"""Job-level preemption: which of several jobs are evicted for a gang: by cost, and only those that are needed.
 
 A member asks for one card of an A10 node. The pods in the way are full pods of lower priority.
 """

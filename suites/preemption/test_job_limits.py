@@ -1,4 +1,4 @@
-"""Job-level preemption: how far it goes. Which member decides, for how many members pods go, and what is kept for them.
+"""Job-level preemption: its limits. Which member decides, for how many members pods are evicted, what is kept for them.
 
 A member asks for one card of an A10 node. The pods in the way are full pods of lower priority.
 """

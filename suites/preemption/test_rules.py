@@ -1,4 +1,4 @@
-"""Preemption where it is not a resource that lacks but a rule about other pods."""
+"""Preemption where a rule about other pods rejects the pod, and not a lack of resources."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Why a pod waits for its quota, as it is said to the pod's owner."""
+"""Why a pod waits for its quota: the message in the pod's conditions."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Quotas that contradict their tree, where no admission refused them: they admit nothing, and all others go on.
+"""Quotas that contradict their tree, where no admission refused them: they admit no pod, and other quotas work.
 
 In virtual time the cluster has no webhooks, so every quota that the schema allows is stored.
 """

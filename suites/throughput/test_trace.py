@@ -1,4 +1,4 @@
-"""A recorded trace on a cluster: pods come when they came, and leave as long after their binding as they stayed."""
+"""A recorded trace on a cluster: pods are created at its times, and run for its durations after their binding."""
 
 import heapq
 from pathlib import Path

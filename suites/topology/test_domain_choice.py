@@ -1,4 +1,4 @@
-"""Which domain a gang gets, and which nodes there, where the rules are finer than the number of free places.
+"""Which domain a gang gets, and which nodes there, by rules besides the number of free places.
 
 Nodes have A10 cards, and a member asks for one card, so room is a number of cards.
 """

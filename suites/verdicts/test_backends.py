@@ -1,4 +1,4 @@
-"""The way of a pod through the cluster that the suites run on."""
+"""A pod runs, ends, and frees its room, on the cluster that the suites run on."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The HorizontalPodAutoscaler controller: scales by CPU and history use.
+"""The HorizontalPodAutoscaler controller: scales by the CPU use of pods, with upstream's stabilization.
 
 Follows `pkg/controller/podautoscaler`. Usage comes from NodeMetric objects. Metrics of other types are
 reported as unavailable, as on a cluster without their API. Each autoscaler is evaluated every 15 seconds.

@@ -117,7 +117,11 @@ class Cuda:
         self._check("cuEventRecord", event, None)
 
     def finished(self, event: Any) -> bool:
-        """Whether all work before the event is finished."""
+        """Whether all work before the event is finished.
+
+        Raises:
+            CudaError: an earlier launch failed.
+        """
         code = self._call("cuEventQuery", event)
         if code not in {SUCCESS, NOT_READY}:
             raise CudaError("cuEventQuery", code)

@@ -47,7 +47,7 @@ class Interval:
 
 
 def between(ticks: Sequence[Tick], start: float, end: float) -> list[Tick]:
-    """The ticks from `start` to `end`, both included."""
+    """The ticks from `start` to `end` (seconds), both included."""
     return [tick for tick in ticks if start <= tick.at <= end]
 
 

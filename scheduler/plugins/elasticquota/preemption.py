@@ -2,8 +2,9 @@
 
 Rules QUOTA-R49 to QUOTA-R53.
 
-The quota is tried first, with all possible victims gone (upstream asks the filters alone there, so that victims may die
-for nothing). Then pods are given back, the most important first, while both the node and the quota have room.
+The quota is tried first, with all possible victims gone (upstream runs only the filters there, so it may evict victims
+although the quota has no room). Then pods are given back, the most important first, while both the node and the quota
+have room.
 """
 
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Which pods are expected: counted over the last ones that arrived."""
+"""The shapes of pods that are expected: counted over the last pods that arrived."""
 
 from collections import Counter, deque
 

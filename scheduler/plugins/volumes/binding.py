@@ -1,8 +1,8 @@
 """VolumeBinding: volumes of a pod's claims, bound or to be chosen (kubernetes plugins/volumebinding).
 
-A claim that waits for its first consumer gets the smallest volume that serves it on the pod's node, or the node is told
-to the provisioner. Both are assumed at the decision and written before the pod is bound, which waits until the
-controller has bound the claims.
+A claim that waits for its first consumer gets the smallest volume that serves it on the pod's node, or an annotation
+that names the node to the provisioner. Both are assumed at the decision and written before the pod is bound, which
+waits until the controller has bound the claims.
 """
 
 from collections.abc import Callable, Iterator
