@@ -28,6 +28,7 @@ from seatrial.scheduler.api.quota import (
     string_list,
 )
 from seatrial.scheduler.api.wire import ResourceList, to_json
+from seatrial.scheduler.webhooks.known_quotas import KnownQuotas
 from seatrial.scheduler.webhooks.quota_pods import QuotaAdmission, tree_affinity
 
 SPECIAL = frozenset({ROOT_QUOTA, SYSTEM_QUOTA, DEFAULT_QUOTA})
@@ -63,22 +64,62 @@ class QuotaTopology:
     """The quotas and pods that are known, and the decision about each request."""
 
     def __init__(self, gates: QuotaGates | None = None, monotonic: Callable[[], float] = lambda: 0.0) -> None:
-        """`monotonic`: seconds, for admission of pods."""
+        """`monotonic`: seconds, for what was admitted and the watch has not delivered yet."""
         self.gates = gates or QuotaGates()
         self.profiles: dict[str, ElasticQuotaProfile] = {}  # by namespace/name; only with `multi_quota_tree`
         self.admission = QuotaAdmission(monotonic) if self.gates.quota_admission else None
-        self.quotas: dict[str, ElasticQuota] = {}
+        self._known = KnownQuotas(monotonic)
+        self._namespaces: dict[str, str] | None = None  # to the quota that lists them; None: quotas changed since
+        self._uncounted = False  # whether pods may belong to other quotas than they were counted for
         self.pods: dict[str, Pod] = {}  # by uid
 
     # -- what is known ------------------------------------------------------------------------------------------------
 
+    @property
+    def quotas(self) -> Mapping[str, ElasticQuota]:
+        """The quotas by name, those included that were just admitted."""
+        return self._known.current
+
     def set_quota(self, quota: ElasticQuota) -> None:
-        self.quotas[quota.name] = quota
+        known = self.quotas.get(quota.name)
+        self._known.set(quota)
+        self._compare(known, self.quotas.get(quota.name))
 
     def remove_quota(self, quota: ElasticQuota) -> None:
         known = self.quotas.get(quota.name)
-        if known is not None and known.metadata.namespace == quota.metadata.namespace:
-            del self.quotas[quota.name]
+        self._known.remove(quota)
+        self._compare(known, self.quotas.get(quota.name))
+
+    def _compare(self, known: ElasticQuota | None, now: ElasticQuota | None) -> None:
+        """Pods may belong to other quotas if one came or went, or lists other namespaces."""
+        if known is None or now is None or _places(known) != _places(now):
+            self._changed()
+
+    def _changed(self) -> None:
+        self._namespaces = None
+        self._uncounted = True
+
+    def _admitted(self, quota: ElasticQuota, old: ElasticQuota | None, *, trial: bool) -> None:
+        if not trial:
+            known = self.quotas.get(quota.name)
+            self._known.admit(quota, old)
+            self._compare(known, quota)
+
+    def _refresh(self) -> None:
+        """Before a decision: forget admitted quotas that were never stored, and find the quotas of pods again."""
+        if self._known.expire():
+            self._changed()
+        if self._uncounted and self.admission is not None:
+            self.admission.recount(self.quota_of)
+        self._uncounted = False
+
+    def _bound_namespaces(self) -> dict[str, str]:
+        if self._namespaces is None:
+            self._namespaces = {}
+            for quota in self.quotas.values():
+                for namespace in _namespaces(quota):
+                    self._namespaces.setdefault(namespace, quota.name)
+        return self._namespaces
 
     def set_pod(self, pod: Pod) -> None:
         self.pods[pod.metadata.uid] = pod
@@ -107,6 +148,7 @@ class QuotaTopology:
         Raises:
             QuotaRefusal: the shared weight cannot be read, or the parent is not known.
         """
+        self._refresh()
         labels: dict[str, str] = {}
         if quota.name == ROOT_QUOTA:
             return {}, {}
@@ -129,13 +171,17 @@ class QuotaTopology:
         aligned = {key: weight.get(key, quantity) for key, quantity in most.items()}
         return labels, {} if aligned == weight else {keys.SHARED_WEIGHT: to_json(aligned).decode()}
 
-    def create(self, quota: ElasticQuota) -> None:
-        """
+    def create(self, quota: ElasticQuota, *, trial: bool = False) -> None:
+        """`trial`: nothing will be stored.
+
         Raises:
             QuotaRefusal: a rule is broken.
         """
+        self._refresh()
         name = quota.name
-        if name in self.quotas:
+        known = self.quotas.get(name)
+        again = self._known.is_new(name) and known is not None and known.metadata.key == quota.metadata.key
+        if known is not None and not again:  # of two writes of one object the API server refuses the later one
             raise QuotaRefusal(f"AddQuota quota already exist:{name}")
         for namespace, other in self._bound(quota):
             raise QuotaRefusal(
@@ -143,16 +189,18 @@ class QuotaTopology:
             )
         self._check_self(quota)
         self._check_topology(quota, None)
-        self.set_quota(quota)
+        self._admitted(quota, None, trial=trial)
 
-    def update(self, old: ElasticQuota, new: ElasticQuota) -> None:
-        """
+    def update(self, old: ElasticQuota, new: ElasticQuota, *, trial: bool = False) -> None:
+        """`trial`: nothing will be stored.
+
         Raises:
             QuotaRefusal: a rule is broken.
         """
+        self._refresh()
         name = new.name
         if _relevant(old) == _relevant(new):
-            self.quotas[name] = new
+            self._admitted(new, old, trial=trial)
             return
         if name in {ROOT_QUOTA, SYSTEM_QUOTA}:
             raise QuotaRefusal(f"invalid quota {name}")
@@ -166,13 +214,14 @@ class QuotaTopology:
             raise QuotaRefusal(f"UpdateQuota quota not exist in quotaInfoMap:{name}")
         self._check_self(new)
         self._check_topology(new, old)
-        self.set_quota(new)
+        self._admitted(new, old, trial=trial)
 
     def delete(self, quota: ElasticQuota) -> None:
         """
         Raises:
             QuotaRefusal: the quota is special, unknown, or has children or pods.
         """
+        self._refresh()
         name = quota.name
         if name in SPECIAL:
             raise QuotaRefusal(f"can not delete quotaGroup :{name}")
@@ -351,34 +400,36 @@ class QuotaTopology:
         own = self.quotas.get(namespace)
         if own is not None and own.metadata.namespace == namespace:
             return namespace
-        return next((quota.name for quota in self.quotas.values() if namespace in _namespaces(quota)), DEFAULT_QUOTA)
+        return self._bound_namespaces().get(namespace, DEFAULT_QUOTA)
 
-    def check_pod(self, pod: Pod, old: Pod | None = None) -> None:
-        """
+    def check_pod(self, pod: Pod, old: Pod | None = None, *, trial: bool = False) -> None:
+        """`trial`: nothing will be stored.
+
         Raises:
             QuotaRefusal: the pod's quota is a parent, or its label `preemptible` changed.
         """
+        self._refresh()
         if old is not None:
             if old.metadata.labels.get(keys.PREEMPTIBLE) != pod.metadata.labels.get(keys.PREEMPTIBLE):
                 raise QuotaRefusal("Preemptible label is forbidden modify now.")
             if self.quota_of(old) == self.quota_of(pod):
                 return
             if self.gates.quota_admission_on_update:
-                self._admit(pod)
+                self._admit(pod, old.metadata.resource_version, trial=trial)
         name = self.quota_of(pod)
         found = self.quotas.get(name)
         if found is not None and found.is_parent and not self.gates.parent_quota_pods:
             raise QuotaRefusal(f"pod can not be linked to a parentQuotaGroup,quota:{name}, pod:{pod.metadata.name}")
         if old is None:
-            self._admit(pod)
+            self._admit(pod, "", trial=trial)
 
-    def _admit(self, pod: Pod) -> None:
+    def _admit(self, pod: Pod, before: str, *, trial: bool) -> None:
         if self.admission is None:
             return
         name = pod.metadata.labels.get(keys.QUOTA_NAME, "") or self.quota_of(pod)
         quota = self.quotas.get(name)
         if quota is not None:
-            message = self.admission.exceeded(pod, quota)
+            message = self.admission.exceeded(pod, quota, before=before, trial=trial)
             if message:
                 raise QuotaExceeded(message)
         elif name not in SPECIAL:
@@ -386,6 +437,7 @@ class QuotaTopology:
 
     def affinity(self, pod: Pod, manifest: Mapping[str, Any]) -> list[dict[str, Any]]:
         """The patch that keeps a pod of a quota tree on the nodes of the tree (QUOTA-R65)."""
+        self._refresh()
         quota = self.quotas.get(self.quota_of(pod)) if self.gates.multi_quota_tree else None
         return tree_affinity(manifest, quota.tree, self.profiles.values()) if quota is not None and quota.tree else []
 
@@ -446,6 +498,11 @@ def _namespaces(quota: ElasticQuota) -> list[str]:
         return string_list(quota.metadata.annotations, keys.NAMESPACES) or []
     except AnnotationError:
         return []
+
+
+def _places(quota: ElasticQuota) -> tuple[str, str | None]:
+    """What says which namespaces' pods belong to the quota."""
+    return quota.metadata.namespace, quota.metadata.annotations.get(keys.NAMESPACES)
 
 
 _resources = msgspec.json.Decoder(ResourceList).decode

@@ -62,7 +62,8 @@ def validate(review: Review, topology: QuotaTopology | None = None) -> Review:
     if topology is not None and not found:
         old = request.get("oldObject")
         try:
-            topology.check_pod(_pod(request), msgspec.convert(old, Pod) if old else None)
+            trial = bool(request.get("dryRun"))
+            topology.check_pod(_pod(request), msgspec.convert(old, Pod) if old else None, trial=trial)
         except QuotaExceeded as refusal:
             return _answer(request, refused=str(refusal), code=403)
         except QuotaRefusal as refusal:
@@ -112,9 +113,9 @@ def validate_quota(review: Review, topology: QuotaTopology) -> Review:
         elif new is None or (operation == "UPDATE" and old is None):
             raise QuotaRefusal("AddQuota param is nil" if operation == "CREATE" else "UpdateQuota param is nil")
         elif old is not None:
-            topology.update(old, new)
+            topology.update(old, new, trial=bool(request.get("dryRun")))
         else:
-            topology.create(new)
+            topology.create(new, trial=bool(request.get("dryRun")))
     except (QuotaRefusal, msgspec.ValidationError) as refusal:
         return _answer(request, refused=str(refusal), code=400)
     return _answer(request)

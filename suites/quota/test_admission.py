@@ -3,11 +3,17 @@
 The webhook of each case is a process of its own, which follows the cluster's quotas and pods.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import pytest
 import yaml
 
 from seatrial.fixtures.trial import Trial
+from seatrial.fixtures.webhook import admission_webhook
+from seatrial.harness.clusters.faulty import Link
 from seatrial.harness.clusters.protocol import Capability
+from seatrial.harness.clusters.troubled import TroubledWay
 from seatrial.harness.errors import ApiRefused
 from seatrial.scheduler.api.builders import pod, quota
 from seatrial.scheduler.api.quota import QUOTA_NAME, TREE_ID
@@ -22,6 +28,19 @@ def refused(cluster: Trial, name: str, own: str, cpu: int) -> str:
     with pytest.raises(ApiRefused) as error:
         cluster.submit(pod(name).request(cpu=cpu).quota(own))
     return str(error.value)
+
+
+@contextmanager
+def troubled_webhook(cluster: Trial, *options: str) -> Iterator[Link]:
+    """A webhook process whose connection to the API server can be made to fail."""
+    endpoint = cluster.cluster.endpoint
+    if endpoint is None:
+        pytest.skip(f"needs a cluster that a process can reach; {cluster.cluster.name} lives in this process")
+    with (
+        TroubledWay(endpoint.kubeconfig) as way,
+        admission_webhook(cluster, "--kubeconfig", str(way.offered), *options, name="of-the-case"),
+    ):
+        yield way
 
 
 @pytest.mark.feature("QUOTA-1.max-bound")
@@ -97,3 +116,79 @@ def test_a_new_quota_belongs_to_the_tree_of_its_parent(cluster: Trial) -> None:
             return labels.get(TREE_ID)
 
         assert (tree_of("tree"), tree_of("plain")) == (cluster.name, None)
+
+
+@pytest.mark.feature("QUOTA-1.max-bound")
+@pytest.mark.case("QU-146", severity="critical")
+def test_pods_that_come_close_together_see_each_other(cluster: Trial) -> None:
+    """The webhook's watch shows no pod for a while. Of a quota of four, pods of three and of one core are accepted in
+    that time, and others are refused; a pod that is deleted and made again counts once, as when the watch goes on."""
+    own = f"{cluster.name}-a"
+    with troubled_webhook(cluster, *ADMISSION) as link:
+        cluster.apply(quota(own).max(cpu=4).manifest)
+        cluster.settle()
+        link.hold_streams()
+        cluster.submit(pod("one").request(cpu=3).quota(own))
+        assert "requested: cpu=2, used: cpu=3, limited: cpu=4" in refused(cluster, "two", own, 2)
+        cluster.delete("one")
+        cluster.submit(pod("one").request(cpu=3).quota(own))
+        cluster.submit(pod("two").request(cpu=1).quota(own))
+        assert "requested: cpu=1, used: cpu=4, limited: cpu=4" in refused(cluster, "three", own, 1)
+
+        link.heal()
+        cluster.settle()
+        assert "requested: cpu=1, used: cpu=4, limited: cpu=4" in refused(cluster, "three", own, 1)
+
+
+@pytest.mark.feature("QUOTA-1.max-bound")
+@pytest.mark.case("QU-147", severity="normal")
+def test_pods_that_move_close_together_see_each_other(cluster: Trial) -> None:
+    """Two pods of three cores are moved to a quota of four while the webhook's watch shows nothing: the second one is
+    refused."""
+    full, other = f"{cluster.name}-full", f"{cluster.name}-other"
+    with troubled_webhook(cluster, *ADMISSION, "--enable-quota-admission-on-update") as link:
+        cluster.apply(quota(full).max(cpu=4).manifest, quota(other).max(cpu=6).manifest)
+        cluster.submit(*(pod(name).request(cpu=3).quota(other) for name in ("one", "two")))
+        cluster.settle()
+        link.hold_streams()
+
+        answers = [
+            cluster.call(
+                "PATCH", f"/api/v1/namespaces/{cluster.name}/pods/{name}", {"metadata": {"labels": {QUOTA_NAME: full}}}
+            )
+            for name in ("one", "two")
+        ]
+
+        assert [answer.ok for answer in answers] == [True, False]
+        assert "requested: cpu=3, used: cpu=3, limited: cpu=4" in answers[1].body.decode()
+
+
+@pytest.mark.feature("QUOTA-1.max-bound")
+@pytest.mark.case("QU-148", severity="normal")
+def test_a_quota_counts_the_pods_that_were_there_before_it(cluster: Trial) -> None:
+    """A quota is made for a namespace with a pod of three cores: of four cores one is left, not four."""
+    own = f"{cluster.name}-a"
+    with quota_webhook(cluster, *ADMISSION, name="of-the-case"):
+        cluster.submit(pod("one").request(cpu=3))
+        cluster.settle()
+        cluster.apply(quota(own).max(cpu=4).namespaces(cluster.name).manifest)
+        cluster.settle()
+
+        with pytest.raises(ApiRefused, match="requested: cpu=2, used: cpu=3, limited: cpu=4"):
+            cluster.submit(pod("two").request(cpu=2))
+        cluster.submit(pod("two").request(cpu=1))
+
+
+@pytest.mark.feature("QUOTA-1.max-bound", "QUOTA-2.refusals")
+@pytest.mark.case("QU-149", severity="normal")
+def test_a_dry_run_leaves_no_trace(cluster: Trial) -> None:
+    """After dry runs (`kubectl apply --dry-run=server`) of a quota for a namespace, and of a pod that takes all of one,
+    another quota for the namespace and another pod can be created: nothing was stored."""
+    own = f"{cluster.name}-a"
+    with quota_webhook(cluster, *ADMISSION, name="of-the-case"):
+        other = quota(f"{cluster.name}-b").max(cpu=4).namespaces(cluster.name).manifest
+        assert cluster.call("POST", f"{path_of(cluster, '').rstrip('/')}?dryRun=All", other).ok
+        cluster.apply(quota(own).max(cpu=4).namespaces(cluster.name).manifest)
+        wanted = pod("one").request(cpu=4).quota(own).manifest
+        assert cluster.call("POST", f"/api/v1/namespaces/{cluster.name}/pods?dryRun=All", wanted).ok
+        cluster.submit(pod("two").request(cpu=4).quota(own))

@@ -38,8 +38,8 @@ def strict(watch: Watch) -> QuotaTopology:
     """E44: max of 20 cores, 60Gi and 2 GPUs; pending pods ask for 19 cores and 50Gi."""
     found = QuotaTopology(QuotaGates(quota_admission=True, quota_admission_on_update=True), watch)
     limits: dict[str, str | int | float] = {"cpu": 20, "memory": "60Gi", CARD: 2}
-    found.create(made(quota("test1").limits({}, limits)))
-    found.create(made(quota("other").limits({}, limits)))
+    found.set_quota(made(quota("test1").limits({}, limits)))
+    found.set_quota(made(quota("other").limits({}, limits)))
     found.set_pod(pod_of(asking("first", cpu=19, memory="50Gi")))
     return found
 

@@ -39,10 +39,14 @@ def topology() -> QuotaTopology:
     """A parent `p` with min 10 and two children `a` (min 4) and `b` (min 3), and a quota `lone`."""
     found = QuotaTopology()
     found.set_quota(made(quota(ROOT_QUOTA).parent()))
-    found.create(made(quota("p").min(cpu=10).max(cpu=20).parent()))
-    found.create(made(quota("a").min(cpu=4).max(cpu=20).below("p").namespaces("team-a")))
-    found.create(made(quota("b").min(cpu=3).max(cpu=20).below("p")))
-    found.create(made(quota("lone").min(cpu=1).max(cpu=2)))
+    for builder in (
+        quota("p").min(cpu=10).max(cpu=20).parent(),
+        quota("a").min(cpu=4).max(cpu=20).below("p").namespaces("team-a"),
+        quota("b").min(cpu=3).max(cpu=20).below("p"),
+        quota("lone").min(cpu=1).max(cpu=2),
+    ):
+        found.create(made(builder))
+        found.set_quota(made(builder))
     return found
 
 
@@ -189,8 +193,10 @@ def test_what_is_no_quantity_is_refused(topology: QuotaTopology) -> None:
         topology.create(made(spoiled(quota("x"), "max", {"cpu": "many"})))
 
 
-def review(operation: str, wanted: Any = None, old: Any = None) -> bytes:
-    request = {"uid": "u", "operation": operation, "object": wanted, "oldObject": old, "namespace": "team"}
+def review(operation: str, wanted: Any = None, old: Any = None, *, dry_run: bool = False) -> bytes:
+    request = {
+        "uid": "u", "operation": operation, "object": wanted, "oldObject": old, "namespace": "team", "dryRun": dry_run,
+    }  # fmt: skip
     return msgspec.json.encode({
         "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request,
     })  # fmt: skip
