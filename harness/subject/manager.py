@@ -11,8 +11,10 @@ from typing import Any
 import orjson
 import yaml
 
+from seatrial.harness.clusters.faulty import FaultyTransport, Link
 from seatrial.harness.clusters.protocol import Capability, Cluster
 from seatrial.harness.clusters.simulated import expect
+from seatrial.harness.clusters.troubled import TroubledWay
 from seatrial.harness.errors import SubjectError, UsageError
 from seatrial.harness.private_files import private_folder
 from seatrial.harness.processes import START_WITHIN, program, start_child, stop
@@ -24,20 +26,23 @@ WEBHOOKS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
 
 
 @contextmanager
-def running_manager(cluster: Cluster, selector: str) -> Iterator[None]:
+def running_manager(cluster: Cluster, selector: str, *, troubled: bool = False) -> Iterator[Link | None]:
     """The manager for the nodes that the selector selects; in this process if the cluster is there too.
+
+    `troubled`: yields its connection to the API server, which can be made to fail; otherwise None.
 
     Raises:
         UsageError: the cluster has no address for processes.
         SubjectError: it did not start.
     """
     if Capability.VIRTUAL_TIME in cluster.capabilities:
-        manager = build_manager(cluster.transport, cluster.clock, selector=selector)
+        link = FaultyTransport(cluster.transport, cluster.clock)
+        manager = build_manager(link, cluster.clock, selector=selector)
         manager.start()
         try:
             if not cluster.wait(lambda: manager.ready, within=START_WITHIN):
                 raise SubjectError(f"the manager did not see the whole cluster within {START_WITHIN:.0f} s")
-            yield
+            yield link if troubled else None
         finally:
             manager.stop()
         return
@@ -45,13 +50,14 @@ def running_manager(cluster: Cluster, selector: str) -> Iterator[None]:
         raise UsageError(f"the manager is a process, and cluster {cluster.name!r} has no address for processes")
     with ExitStack() as cleanup:
         log = cleanup.enter_context(private_folder()) / "manager.log"
-        command = [*program("seatrial.scheduler.controllers"), "--kubeconfig",
-                   str(cluster.endpoint.kubeconfig), "--selector", selector]  # fmt: skip
+        way = cleanup.enter_context(TroubledWay(cluster.endpoint.kubeconfig)) if troubled else None
+        kubeconfig = way.offered if way is not None else cluster.endpoint.kubeconfig
+        command = [*program("seatrial.scheduler.controllers"), "--kubeconfig", str(kubeconfig), "--selector", selector]
         process = _start(command, log, cleanup)
         cluster.wait(lambda: READY_LINE in log.read_text() or process.poll() is not None, within=START_WITHIN)
         if READY_LINE not in log.read_text():
             raise SubjectError("the manager did not start\n" + log.read_text()[-4000:])
-        yield
+        yield way
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, TypeVar
 
-from seatrial.scheduler.api.clock import Clock
+from seatrial.scheduler.api.clock import Clock, Timer
 from seatrial.scheduler.api.core import ConfigMap, Node
 from seatrial.scheduler.api.numa import (
     AMPLIFICATION_RATIO,
@@ -40,6 +40,7 @@ from seatrial.scheduler.framework.exposition import Family, sample
 log = logging.getLogger(__name__)
 
 RETRY = 5.0  # seconds after a write that failed
+UNSERVED_PAUSE = 30.0  # seconds after which NodeMetrics are tried again that the API server does not serve
 K = TypeVar("K", bound=Following)
 
 
@@ -56,6 +57,9 @@ class Manager:
         self._metrics: dict[str, NodeMetric] = {}
         self._writing: set[str] = set()
         self._again: set[str] = set()
+        self._retries: dict[str, Timer] = {}  # by node: one each, or refused writes would multiply
+        self._unserved: dict[str, None] = {}  # nodes without NodeMetric because the kind was not served
+        self._probe: Timer | None = None
         self._said: dict[str, str] = {}
         self._gone: set[str] = set()  # nodes that were here; their NodeMetrics may become known later than their end
         self._selective = bool(selector)
@@ -83,6 +87,9 @@ class Manager:
         self._stopped = True
         for informer in self._informers:
             informer.stop()
+        for timer in (*self._retries.values(), self._probe):
+            if timer is not None:
+                timer.cancel()
 
     def _follow(
         self, path: str, kind: type[K], on_set: Callable[[K], object], on_gone: Callable[[K], object],
@@ -118,6 +125,7 @@ class Manager:
         name = metric.metadata.name
         before = self._metrics.get(name)
         self._metrics[name] = metric
+        self._served()
         if before is None or before.spec != metric.spec:  # not for reports
             self._reconcile(name)
             self._remove_if_orphan(metric)
@@ -145,8 +153,14 @@ class Manager:
         """Delete a NodeMetric whose node is gone. With a selector, a node that was never here may be another's."""
         name = metric.metadata.name
         if self.ready and name not in self._nodes and (name in self._gone or not self._selective):
+
+            def done(response: Response) -> None:
+                if not response.ok and response.code not in {404, 409}:  # 409: the name has another one by now
+                    log.warning("manager undeleted nodemetric=%s why=%s", name, refusal(response))
+                    self._later(name)
+
             path = f"{NODE_METRICS_PATH}/{name}"
-            self._rest.delete(path, uid=metric.metadata.uid, done=self._count("NodeMetric", "delete"))
+            self._rest.delete(path, uid=metric.metadata.uid, done=self._count("NodeMetric", "delete", done))
 
     # -- writes -------------------------------------------------------------------------------------------------------
 
@@ -174,7 +188,7 @@ class Manager:
             failed = not response.ok and response.code not in {404, 409}
             if failed:
                 log.warning("manager unwritten node=%s why=%s", name, refusal(response))
-                self._clock.call_later(RETRY, lambda: self._reconcile(name))
+                self._later(name)
             if not left:
                 self._writing.discard(name)
                 if name in self._again:
@@ -183,6 +197,19 @@ class Manager:
 
         for write in writes:
             write(done)
+
+    def _later(self, name: str) -> None:
+        """Look at a node again after a write that was refused."""
+
+        def due() -> None:
+            del self._retries[name]
+            self._reconcile(name)
+            metric = self._metrics.get(name)
+            if metric is not None and not self._stopped:
+                self._remove_if_orphan(metric)
+
+        if name not in self._retries and not self._stopped:
+            self._retries[name] = self._clock.call_later(RETRY, due)
 
     def _metric_writes(self, node: Node) -> Iterator[Callable[[Callable[[Response], None]], None]]:
         """Create the node's NodeMetric, or change its policy; a broken configuration changes no existing one."""
@@ -221,7 +248,30 @@ class Manager:
             yield partial(self._patch, "Node", node_path(node.name), patch)
 
     def _post(self, body: Settings, done: Callable[[Response], None]) -> None:
-        self._rest.post(NODE_METRICS_PATH, body, self._count("NodeMetric", "create", done))
+        def posted(response: Response) -> None:
+            done(response)
+            if response.code == 404:
+                self._unserved[body["metadata"]["name"]] = None
+                if self._probe is None and not self._stopped:
+                    self._probe = self._clock.call_later(UNSERVED_PAUSE, self._try_one)
+            elif response.ok:
+                self._served()
+
+        self._rest.post(NODE_METRICS_PATH, body, self._count("NodeMetric", "create", posted))
+
+    def _try_one(self) -> None:
+        """One node shows whether the kind is served by now: a cluster may never serve it."""
+        self._probe = None
+        name = next((name for name in self._unserved if name in self._nodes), None)
+        if name is not None:
+            del self._unserved[name]
+            self._reconcile(name)
+
+    def _served(self) -> None:
+        """The kind NodeMetric is served: nodes may be without one because it was not."""
+        names, self._unserved = self._unserved, {}
+        for name in names:
+            self._reconcile(name)
 
     def _patch(self, kind: str, path: str, patch: Settings, done: Callable[[Response], None]) -> None:
         self._rest.merge(path, patch, self._count(kind, "patch", done))

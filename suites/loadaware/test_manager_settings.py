@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from seatrial.fixtures.manager import StartManager, write_config
+from seatrial.fixtures.manager import StartManager, StartTroubledManager, write_config
 from seatrial.fixtures.trial import Trial
+from seatrial.harness.clusters.faulty import deletions
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.harness.clusters.simulated import expect as accepted
 from seatrial.scheduler.api.builders import node
@@ -112,3 +113,50 @@ def test_nodes_may_have_aggregates_of_their_own(cluster: Trial, start_manager: S
 
     assert cluster.reaches(lambda: found() == [[180.0], [300.0, 600.0, 1800.0]], within=WITHIN), found()
     assert intervals(cluster, "n1", "n2") == [INTERVAL] * 2
+
+
+@pytest.mark.feature("QOS-1.node-metric", "CPU-4.ratio")
+@pytest.mark.case("LA-069", severity="normal")
+@pytest.mark.long(4)
+def test_settings_that_change_while_the_manager_writes(
+    cluster: Trial, start_troubled_manager: StartTroubledManager
+) -> None:
+    """The API server's answers take three seconds, its watch does not. Settings change twice in that time: the node and
+    its NodeMetric have the last ones in the end."""
+    cluster.add(node("n1").processor(FAST))
+    link = start_troubled_manager(CONFIG)
+    expect_annotation(cluster, "n1", CPU_NORMALIZATION_RATIO, "1.50")
+    assert cluster.reaches(lambda: intervals(cluster, "n1") == [INTERVAL], within=WITHIN), intervals(cluster, "n1")
+    settle(cluster)
+    link.delay = 3.0
+
+    for seconds, ratio in ((40, 2.5), (50, 3.5)):
+        models = {FAST: {"baseRatio": ratio}}
+        write_config(cluster, {
+            "colocation-config": {"enable": True, "metricReportIntervalSeconds": seconds},
+            "cpu-normalization-config": {"enable": True, "ratioModel": models},
+        })  # fmt: skip
+        first = cluster.reaches(lambda: intervals(cluster, "n1") != [INTERVAL], within=WITHIN)
+        assert first, "expected the first change to be written"
+
+    assert cluster.reaches(lambda: intervals(cluster, "n1") == [50], within=WITHIN), intervals(cluster, "n1")
+    expect_annotation(cluster, "n1", CPU_NORMALIZATION_RATIO, "3.50")
+
+
+@pytest.mark.feature("QOS-1.node-metric")
+@pytest.mark.case("LA-070", severity="normal")
+@pytest.mark.long(4)
+def test_a_node_metric_whose_deletion_was_refused_goes(
+    cluster: Trial, start_troubled_manager: StartTroubledManager
+) -> None:
+    """A node is removed while the API server refuses deletions of the manager: its NodeMetric goes when the API server
+    accepts them again."""
+    cluster.add(node("n1"))
+    link = start_troubled_manager(COLOCATION)
+    assert cluster.reaches(lambda: intervals(cluster, "n1") == [INTERVAL], within=WITHIN), intervals(cluster, "n1")
+    link.refuse(500, deletions)
+    cluster.cluster.remove_node("n1")
+    assert cluster.reaches(lambda: link.refused >= 4, within=WITHIN), "expected the deletion to be tried"
+    link.heal()
+
+    assert cluster.reaches(lambda: intervals(cluster, "n1") == [None], within=WITHIN), "expected no NodeMetric"
