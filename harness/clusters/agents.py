@@ -29,8 +29,8 @@ from seatrial.harness.clusters.leftovers import LEASE, RENEW_PERIOD, lease_body,
 from seatrial.harness.clusters.remote import RemoteTransport
 from seatrial.harness.clusters.run_scope import NODES_OF_NO_RUN
 from seatrial.harness.errors import ClusterError, HarnessError
-from seatrial.harness.nodes.agent import NodeAgents
 from seatrial.harness.nodes.fleet import SIMULATED_LABEL
+from seatrial.harness.nodes.node_agents import NodeAgents
 from seatrial.harness.private_files import private_folder, write_private
 from seatrial.harness.processes import first_answer, start_child, stop
 from seatrial.scheduler.api.clock import Action, WallClock

@@ -12,7 +12,7 @@ import ssl
 from collections.abc import Callable
 from urllib.parse import parse_qs, urlsplit
 
-from seatrial.harness.nodes.agent import KubeletAddress
+from seatrial.harness.nodes.node_agents import KubeletAddress
 
 log = logging.getLogger(__name__)
 

@@ -9,8 +9,8 @@ from seatrial.harness.apiserver.transport.inprocess import InProcessTransport
 from seatrial.harness.apiserver.webhooks.calling import call_blocking
 from seatrial.harness.clusters.protocol import Capability, ClusterBackend
 from seatrial.harness.clusters.simulated import SimulatedNodes
-from seatrial.harness.nodes.agent import NodeAgents
 from seatrial.harness.nodes.fleet import load_fleet
+from seatrial.harness.nodes.node_agents import NodeAgents
 from seatrial.scheduler.api.clock import SimClock
 from seatrial.scheduler.api.transport import Request, Response
 

@@ -1,7 +1,7 @@
 """The agent of this machine as a node: registers the node, watches the health of its devices, and runs its pods.
 
 One node, one process, one client of the API; against the embedded server or any other. The simulated nodes' agents
-(agent.py) ignore it, because its Node does not have their label.
+(node_agents.py) ignore it, because its Node does not have their label.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from seatrial.harness.nodes.leases import Leases
 from seatrial.harness.nodes.local import LOOK_EVERY, LocalHardware
 from seatrial.harness.nodes.local_processor import this_processor, topology_report
 from seatrial.harness.nodes.local_use import LocalUse, RunBlocking
-from seatrial.harness.nodes.node import NodeAgent
+from seatrial.harness.nodes.node_agent import NodeAgent
 from seatrial.harness.nodes.references import References
 from seatrial.harness.nodes.runtimes.protocol import Runtime, Work
 from seatrial.harness.nodes.stand_in_faults import StandInFaults

@@ -11,7 +11,7 @@ from pathlib import Path
 from seatrial.harness.devices.stand_in import StandIn
 from seatrial.harness.nodes.local import LocalHardware
 from seatrial.harness.nodes.local_load import LocalLoad
-from seatrial.harness.nodes.node import NodeAgent
+from seatrial.harness.nodes.node_agent import NodeAgent
 from seatrial.harness.nodes.runtimes.protocol import Runtime
 from seatrial.harness.nodes.usage import NodeUse, PodUse, reported_classes
 from seatrial.scheduler.api.clock import Clock, Timer

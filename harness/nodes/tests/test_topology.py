@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from seatrial.harness.errors import UsageError
-from seatrial.harness.nodes.agent import NodeAgents
 from seatrial.harness.nodes.fleet import checked_entry, node_manifest, parse_fleet, processor_of
 from seatrial.harness.nodes.hardware import machine_of
+from seatrial.harness.nodes.node_agents import NodeAgents
 from seatrial.harness.nodes.tests.little_api import LittleApi
 from seatrial.harness.nodes.topology import Kubelet, cpus_of, manifest, reservation, zones_of
 from seatrial.scheduler.api.builders import NodeBuilder, node

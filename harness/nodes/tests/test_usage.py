@@ -11,8 +11,8 @@ from seatrial.fake_devices import faults
 from seatrial.harness.devices.provider import Device, Health, Share
 from seatrial.harness.devices.tests.boundaries import nvml_object
 from seatrial.harness.errors import UsageError
-from seatrial.harness.nodes.agent import NodeAgents
 from seatrial.harness.nodes.fleet import node_manifest
+from seatrial.harness.nodes.node_agents import NodeAgents
 from seatrial.harness.nodes.pods import BoundPod, PodMeta
 from seatrial.harness.nodes.tests.little_api import LittleApi
 from seatrial.harness.nodes.usage import (

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from seatrial.harness.errors import UsageError
-from seatrial.harness.nodes.agent import NodeAgents
 from seatrial.harness.nodes.fleet import node_manifest
 from seatrial.harness.nodes.local_load import LocalLoad
+from seatrial.harness.nodes.node_agents import NodeAgents
 from seatrial.harness.nodes.tests.little_api import LittleApi
 from seatrial.harness.nodes.usage import NODE_METRICS, reported_classes
 from seatrial.harness.nodes.usage_model import USAGE, UsageModel, read_node_script, read_script

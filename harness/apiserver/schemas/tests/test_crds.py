@@ -12,8 +12,8 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from seatrial.harness.nodes.agent import NodeAgents
 from seatrial.harness.nodes.fleet import node_manifest
+from seatrial.harness.nodes.node_agents import NodeAgents
 from seatrial.harness.nodes.runtimes.simulated import SimulatedRuntime
 from seatrial.harness.nodes.tests.little_api import LittleApi
 from seatrial.scheduler.api.builders import NodeBuilder, node

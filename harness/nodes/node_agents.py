@@ -21,7 +21,7 @@ from seatrial.harness.nodes.fleet import ENTRY_ANNOTATION, SIMULATED_LABEL, chec
 from seatrial.harness.nodes.follow import Follower, HeadMeta
 from seatrial.harness.nodes.hardware import NodeHardware, machine_of
 from seatrial.harness.nodes.leases import Leases
-from seatrial.harness.nodes.node import NodeAgent
+from seatrial.harness.nodes.node_agent import NodeAgent
 from seatrial.harness.nodes.runtimes.protocol import Runtime
 from seatrial.harness.nodes.runtimes.simulated import SimulatedRuntime
 from seatrial.harness.nodes.usage import RESOURCES_ANNOTATION, NodeUse, UsageReports

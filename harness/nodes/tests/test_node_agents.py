@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from seatrial.harness.nodes.agent import NodeAgents
 from seatrial.harness.nodes.fleet import node_manifest
+from seatrial.harness.nodes.node_agents import NodeAgents
 from seatrial.harness.nodes.runtimes.simulated import SimulatedRuntime, Stages
 from seatrial.harness.nodes.tests.little_api import LittleApi
 from seatrial.scheduler.api.builders import NodeBuilder, PodBuilder, node, pod
