@@ -8,8 +8,8 @@ import orjson
 import pytest
 
 from seatrial.harness.apiserver.tests.kubectl import Kubectl
+from seatrial.harness.clusters.answers import accepted
 from seatrial.harness.clusters.embedded import EmbeddedBackend, EmbeddedCluster
-from seatrial.harness.clusters.simulated import expect
 from seatrial.scheduler.api.transport import Request
 
 _number = itertools.count(1)
@@ -34,5 +34,5 @@ def namespace(embedded: EmbeddedCluster, request: pytest.FixtureRequest) -> str:
     stem = re.sub(r"[^a-z0-9]+", "-", request.node.name.lower())[:40].strip("-")
     name = f"{stem}-{next(_number)}"
     body = orjson.dumps({"metadata": {"name": name}})
-    expect(embedded.call(Request("POST", "/api/v1/namespaces", body)), f"create namespace {name}")
+    accepted(embedded.call(Request("POST", "/api/v1/namespaces", body)), f"create namespace {name}")
     return name

@@ -8,6 +8,7 @@ import orjson
 
 from seatrial.harness.apiserver.schemas.shipped import shipped
 from seatrial.harness.clusters.agents import node_agents
+from seatrial.harness.clusters.answers import accepted
 from seatrial.harness.clusters.control_plane import ControlPlane, control_plane, missing_programs
 from seatrial.harness.clusters.embedded import CAPABILITIES
 from seatrial.harness.clusters.kubeconfig import load_access
@@ -20,7 +21,7 @@ from seatrial.harness.clusters.restricted_account import (
     make_account,
     write_kubeconfig,
 )
-from seatrial.harness.clusters.simulated import SimulatedNodes, expect
+from seatrial.harness.clusters.simulated import SimulatedNodes
 from seatrial.harness.private_files import private_folder
 from seatrial.scheduler.api.transport import Request
 
@@ -86,7 +87,7 @@ class EnvtestBackend(ClusterBackend):
         with closing(EnvtestCluster(self.name, load_access(plane.kubeconfig), plane.kubeconfig)) as admin:
             for name in NAMESPACES:
                 body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
-                expect(admin.call(Request("POST", "/api/v1/namespaces", orjson.dumps(body))), f"namespace {name!r}")
+                accepted(admin.call(Request("POST", "/api/v1/namespaces", orjson.dumps(body))), f"namespace {name!r}")
             if not self._roles:
                 return plane.kubeconfig
             kubeconfig = folder / "account.kubeconfig"

@@ -11,13 +11,14 @@ from typing import Any
 import orjson
 
 from seatrial.harness.apiserver.schemas.shipped import shipped
+from seatrial.harness.clusters.answers import accepted
 from seatrial.harness.clusters.control_plane import control_plane
 from seatrial.harness.clusters.envtest import NAMESPACES
 from seatrial.harness.clusters.local import LocalBackend, LocalCluster
 from seatrial.harness.clusters.local_node import node_name
 from seatrial.harness.clusters.machine_kubelet import MachineKubelet, machine_kubelet, missing_parts
 from seatrial.harness.clusters.protocol import Capability
-from seatrial.harness.clusters.simulated import DEVICES, NODES, NOT_READY_TAINT, READY_WITHIN, expect, is_ready
+from seatrial.harness.clusters.simulated import DEVICES, NODES, NOT_READY_TAINT, READY_WITHIN, is_ready
 from seatrial.harness.errors import ClusterError, UsageError
 from seatrial.harness.private_files import private_folder
 from seatrial.scheduler.api.builders import NodeBuilder
@@ -114,7 +115,7 @@ class KubeletBackend(LocalBackend):
                     for name in NAMESPACES:
                         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
                         created = cluster.call(Request("POST", "/api/v1/namespaces", orjson.dumps(body)))
-                        expect(created, f"namespace {name!r}")
+                        accepted(created, f"namespace {name!r}")
                     cluster.wait_for_node()
                     yield cluster
                 finally:

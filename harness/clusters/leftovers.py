@@ -11,10 +11,10 @@ from typing import Any, Self
 import orjson
 
 from seatrial.harness.apiserver.schemas.shipped import shipped
+from seatrial.harness.clusters.answers import accepted
 from seatrial.harness.clusters.lent_nodes import is_lent, restore
 from seatrial.harness.clusters.protocol import Cluster
 from seatrial.harness.clusters.run_scope import CLUSTER_SCOPED, RUN_LABEL
-from seatrial.harness.clusters.simulated import expect
 from seatrial.harness.errors import ClusterError
 from seatrial.scheduler.api.clock import from_rfc3339
 from seatrial.scheduler.api.transport import Request
@@ -112,7 +112,7 @@ def define_missing(cluster: Cluster) -> None:
             marked = {**body, "metadata": {**body["metadata"], "labels": {DEFINITIONS_LABEL: "true"}}}
             response = cluster.call(Request("POST", _DEFINITIONS, orjson.dumps(marked)))
             if response.code != 409:  # another run was faster
-                expect(response, f"create definition {name!r}")
+                accepted(response, f"create definition {name!r}")
         spec = body["spec"]
         version = next(entry["name"] for entry in spec["versions"] if entry["served"])
         served = Request("GET", f"/apis/{spec['group']}/{version}/{spec['names']['plural']}?limit=1")
@@ -199,9 +199,9 @@ def _list(cluster: Cluster, path: str) -> list[dict[str, Any]]:
     response = cluster.call(Request("GET", path))
     if response.code == 404:
         return []  # the kind is not defined
-    found: list[dict[str, Any]] = orjson.loads(expect(response, f"list {path}").body)["items"]
+    found: list[dict[str, Any]] = orjson.loads(accepted(response, f"list {path}").body)["items"]
     return found
 
 
 def _send(cluster: Cluster, method: str, path: str, body: dict[str, Any], what: str) -> None:
-    expect(cluster.call(Request(method, path, orjson.dumps(body))), what)
+    accepted(cluster.call(Request(method, path, orjson.dumps(body))), what)

@@ -11,6 +11,7 @@ from typing import Any
 
 import orjson
 
+from seatrial.harness.clusters.answers import accepted
 from seatrial.harness.clusters.protocol import Cluster
 from seatrial.harness.clusters.requirements import (
     CARD,
@@ -24,7 +25,7 @@ from seatrial.harness.clusters.requirements import (
     requirement_of,
 )
 from seatrial.harness.clusters.run_scope import RUN_LABEL, RunScope
-from seatrial.harness.clusters.simulated import DEVICES, NODES, expect, is_ready
+from seatrial.harness.clusters.simulated import DEVICES, NODES, is_ready
 from seatrial.harness.errors import ClusterError
 from seatrial.harness.quantities import quantities
 from seatrial.scheduler.api.builders import pod
@@ -116,7 +117,7 @@ class LentNodes:
 
     def _mark(self, node: str, entry: Mapping[str, Any]) -> bool:
         """Give the node the run's label and taint and what the entry has; False if it was changed meanwhile."""
-        body = orjson.loads(expect(self._cluster.call(Request("GET", f"{NODES}/{node}")), f"read node {node!r}").body)
+        body = orjson.loads(accepted(self._cluster.call(Request("GET", f"{NODES}/{node}")), f"read node {node!r}").body)
         before = body["metadata"]["labels"]
         if RUN_LABEL in before:
             return False
@@ -173,7 +174,7 @@ class LentNodes:
         pods = f"/api/v1/namespaces/{self._namespace}/pods"
         account = Request("GET", f"/api/v1/namespaces/{self._namespace}/serviceaccounts/default")
         self._cluster.wait(lambda: self._cluster.call(account).ok, within=OCCUPIED_WITHIN)
-        expect(self._cluster.call(Request("POST", pods, orjson.dumps(built.manifest))), f"occupy {node.name!r}")
+        accepted(self._cluster.call(Request("POST", pods, orjson.dumps(built.manifest))), f"occupy {node.name!r}")
         state = ""
 
         def runs() -> bool:
@@ -217,7 +218,7 @@ def restore(cluster: Cluster, node: str) -> None:
         answer = cluster.call(Request("GET", f"{NODES}/{node}"))
         if answer.code == 404:
             return
-        body = orjson.loads(expect(answer, f"read node {node!r}").body)
+        body = orjson.loads(accepted(answer, f"read node {node!r}").body)
         said = (body["metadata"].get("annotations") or {}).get(LENT_ANNOTATION)
         if said is None:
             return
@@ -257,5 +258,7 @@ def _is_of_a_run(row: Mapping[str, Any]) -> bool:
 
 
 def _items(cluster: Cluster, path: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = orjson.loads(expect(cluster.call(Request("GET", path)), f"list {path}").body)["items"]
+    found: list[dict[str, Any]] = orjson.loads(accepted(cluster.call(Request("GET", path)), f"list {path}").body)[
+        "items"
+    ]
     return found

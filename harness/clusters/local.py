@@ -11,12 +11,13 @@ from typing import Any
 
 import orjson
 
+from seatrial.harness.clusters.answers import accepted
 from seatrial.harness.clusters.embedded import start_process
 from seatrial.harness.clusters.kubeconfig import load_access
 from seatrial.harness.clusters.local_node import LocalNode, RuntimeName, node_name
 from seatrial.harness.clusters.protocol import Capability, ClusterBackend
 from seatrial.harness.clusters.remote import RemoteCluster
-from seatrial.harness.clusters.simulated import NODES, READY_WITHIN, expect, is_ready
+from seatrial.harness.clusters.simulated import NODES, READY_WITHIN, is_ready
 from seatrial.harness.devices.stand_in import machine_called
 from seatrial.harness.errors import ClusterError, UsageError
 from seatrial.harness.nodes.faults import FAULTS_ANNOTATION, parse_entry, resolve
@@ -50,7 +51,7 @@ class LocalCluster(RemoteCluster):
 
         def ready() -> bool:
             response = self.call(Request("GET", f"{NODES}/{self.node}"))
-            return response.code != 404 and is_ready(orjson.loads(expect(response, "read the node").body))
+            return response.code != 404 and is_ready(orjson.loads(accepted(response, "read the node").body))
 
         if not self.wait(ready, within=READY_WITHIN):
             raise ClusterError(f"node {self.node!r} (this machine) was not Ready within {READY_WITHIN:.0f} s")
@@ -71,12 +72,12 @@ class LocalCluster(RemoteCluster):
             raise UsageError(f"fault: expected `node` to be {self.node!r}, this machine, found {fault.get('node')!r}")
         entry = {key: value for key, value in fault.items() if key != "node"}
         resolve(parse_entry(entry), NodeHardware(self.node, machine_called(self.fake)))
-        response = expect(self.call(Request("GET", f"{NODES}/{self.node}")), f"read node {self.node!r}")
+        response = accepted(self.call(Request("GET", f"{NODES}/{self.node}")), f"read node {self.node!r}")
         annotations = orjson.loads(response.body)["metadata"].get("annotations") or {}
         script = [*orjson.loads(annotations.get(FAULTS_ANNOTATION) or "[]"), entry]
         patch = {"metadata": {"annotations": {FAULTS_ANNOTATION: orjson.dumps(script).decode()}}}
         asked = Request("PATCH", f"{NODES}/{self.node}", orjson.dumps(patch), MERGE_PATCH)
-        expect(self.call(asked), f"annotate node {self.node!r}")
+        accepted(self.call(asked), f"annotate node {self.node!r}")
 
 
 class LocalBackend(ClusterBackend):

@@ -12,7 +12,7 @@ from typing import Any, Final
 import orjson
 import yaml
 
-from seatrial.harness.clusters.simulated import expect
+from seatrial.harness.clusters.answers import accepted
 from seatrial.harness.errors import UsageError
 from seatrial.harness.private_files import write_private
 from seatrial.scheduler.api.transport import Request, Response
@@ -65,7 +65,7 @@ def make_account(admin: Callable[[Request], Response], roles: Sequence[dict[str,
 
     def post(path: str, body: dict[str, Any], what: str) -> dict[str, Any]:
         answer = admin(Request("POST", path, orjson.dumps(body)))
-        expect(answer, what)
+        accepted(answer, what)
         created: dict[str, Any] = orjson.loads(answer.body)
         return created
 

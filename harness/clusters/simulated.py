@@ -5,14 +5,15 @@ from typing import Any
 
 import orjson
 
+from seatrial.harness.clusters.answers import accepted
 from seatrial.harness.clusters.protocol import Cluster
-from seatrial.harness.errors import ApiRefused, ClusterError, UsageError
+from seatrial.harness.errors import ClusterError, UsageError
 from seatrial.harness.nodes.faults import FAULTS_ANNOTATION, check_fault
 from seatrial.harness.nodes.fleet import ENTRY_ANNOTATION, checked_entry, node_manifest
 from seatrial.harness.nodes.hardware import machine_of
 from seatrial.scheduler.api.builders import NodeBuilder
 from seatrial.scheduler.api.device import GROUP_VERSION
-from seatrial.scheduler.api.transport import MERGE_PATCH, Request, Response
+from seatrial.scheduler.api.transport import MERGE_PATCH, Request
 
 READY_WITHIN = 180.0  # seconds; on a busy machine 60 were not enough
 NOT_READY_TAINT = "node.kubernetes.io/not-ready"
@@ -27,7 +28,9 @@ class SimulatedNodes(Cluster):
         entries = [checked_entry(node.manifest if isinstance(node, NodeBuilder) else node) for node in nodes]
         waiting = set()
         for entry in entries:
-            expect(self.call(Request("POST", NODES, orjson.dumps(node_manifest(entry)))), f"add node {entry['name']!r}")
+            accepted(
+                self.call(Request("POST", NODES, orjson.dumps(node_manifest(entry)))), f"add node {entry['name']!r}"
+            )
             waiting.add(entry["name"])
         with_devices = {entry["name"] for entry in entries if machine_of(entry).slots}
 
@@ -47,7 +50,7 @@ class SimulatedNodes(Cluster):
             )
 
     def remove_node(self, name: str) -> None:
-        expect(self.call(Request("DELETE", f"{NODES}/{name}")), f"remove node {name!r}")
+        accepted(self.call(Request("DELETE", f"{NODES}/{name}")), f"remove node {name!r}")
         for pod in self._list(f"/api/v1/pods?fieldSelector=spec.nodeName%3D{name}"):
             meta = pod["metadata"]
             path = f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}?gracePeriodSeconds=0"
@@ -60,7 +63,7 @@ class SimulatedNodes(Cluster):
         if not name or response.code == 404:
             there = ", ".join(sorted(node["metadata"]["name"] for node in self._list(NODES))) or "none"
             raise UsageError(f"fault: expected `node` to name a node of this cluster ({there}), found {name!r}")
-        node = orjson.loads(expect(response, f"read node {name!r}").body)
+        node = orjson.loads(accepted(response, f"read node {name!r}").body)
         annotations = node["metadata"].get("annotations") or {}
         if ENTRY_ANNOTATION not in annotations:
             raise ClusterError(f"node {name!r} is not simulated; nothing here can make it fail")
@@ -76,26 +79,12 @@ class SimulatedNodes(Cluster):
     def _annotate(self, node: str, text: str | None) -> None:
         patch = {"metadata": {"annotations": {FAULTS_ANNOTATION: text}}}
         response = self.call(Request("PATCH", f"{NODES}/{node}", orjson.dumps(patch), MERGE_PATCH))
-        expect(response, f"annotate node {node!r}")
+        accepted(response, f"annotate node {node!r}")
 
     def _list(self, path: str) -> list[dict[str, Any]]:
-        response = expect(self.call(Request("GET", path)), f"list {path}")
+        response = accepted(self.call(Request("GET", path)), f"list {path}")
         found: list[dict[str, Any]] = orjson.loads(response.body)["items"]
         return found
-
-
-def expect(response: Response, what: str) -> Response:
-    """
-    Raises:
-        ApiRefused: the answer is a refusal.
-    """
-    if response.ok:
-        return response
-    try:
-        status = orjson.loads(response.body)
-    except orjson.JSONDecodeError:
-        status = {"message": response.body.decode(errors="replace")}
-    raise ApiRefused(what, code=response.code, reason=status.get("reason", ""), message=status.get("message", ""))
 
 
 def _is_new(node: Mapping[str, Any]) -> bool:

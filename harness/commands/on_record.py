@@ -10,9 +10,9 @@ from urllib.parse import quote, urlencode
 
 import orjson
 
+from seatrial.harness.clusters.answers import accepted
 from seatrial.harness.clusters.kubeconfig import load_access
 from seatrial.harness.clusters.remote import PumpedClock, RemoteTransport
-from seatrial.harness.clusters.simulated import expect
 from seatrial.harness.errors import UsageError
 from seatrial.scheduler.api.transport import Request
 
@@ -37,10 +37,10 @@ def record_of(kubeconfig: Path, namespace: str, name: str) -> Record:
     response = api.call(Request("GET", f"{where}/pods/{quote(name, safe='')}"))
     if response.code == 404:
         raise UsageError(f"explain: there is no pod {name!r} in namespace {namespace!r}")
-    pod = orjson.loads(expect(response, f"read pod {namespace}/{name}").body)
+    pod = orjson.loads(accepted(response, f"read pod {namespace}/{name}").body)
     uid = pod["metadata"]["uid"]
     asked = urlencode({"fieldSelector": f"involvedObject.uid={uid}"})
-    events = orjson.loads(expect(api.call(Request("GET", f"{where}/events?{asked}")), "list events").body)["items"]
+    events = orjson.loads(accepted(api.call(Request("GET", f"{where}/events?{asked}")), "list events").body)["items"]
     events.sort(key=lambda event: int(event["metadata"]["resourceVersion"]))
     found = api.call(Request("GET", EXPLANATIONS))
     explanations = orjson.loads(found.body)["items"] if found.ok else []  # the kind does not exist there

@@ -12,9 +12,9 @@ from typing import Any
 
 import orjson
 
+from seatrial.harness.clusters.answers import accepted
 from seatrial.harness.clusters.backends import VIRTUAL, backend_named
 from seatrial.harness.clusters.protocol import Cluster
-from seatrial.harness.clusters.simulated import expect
 from seatrial.harness.nodes.usage import RESOURCES_ANNOTATION
 from seatrial.harness.quantities import milli
 from seatrial.harness.subject.descheduler import open_descheduler
@@ -118,11 +118,13 @@ def _deployment(cluster: Cluster, name: str) -> None:
 
 
 def _post(cluster: Cluster, path: str, body: Row) -> None:
-    expect(cluster.call(Request("POST", path, orjson.dumps(body))), f"create {body['kind']} {body['metadata']['name']}")
+    accepted(
+        cluster.call(Request("POST", path, orjson.dumps(body))), f"create {body['kind']} {body['metadata']['name']}"
+    )
 
 
 def _items(cluster: Cluster, path: str) -> list[Row]:
-    found: list[Row] = orjson.loads(expect(cluster.call(Request("GET", path)), f"list {path}").body)["items"]
+    found: list[Row] = orjson.loads(accepted(cluster.call(Request("GET", path)), f"list {path}").body)["items"]
     return found
 
 

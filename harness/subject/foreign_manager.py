@@ -14,8 +14,8 @@ from typing import Any
 
 import orjson
 
+from seatrial.harness.clusters.answers import accepted
 from seatrial.harness.clusters.protocol import Cluster
-from seatrial.harness.clusters.simulated import expect
 from seatrial.harness.errors import SubjectError, UsageError
 from seatrial.harness.private_files import private_folder
 from seatrial.harness.processes import START_WITHIN, die_with_parent, stop
@@ -69,7 +69,7 @@ def running_foreign_manager(cluster: Cluster, text: str, *, controllers: str = "
         sink = cleanup.enter_context(log.open("wb"))
         for found in configurations():
             answer = cluster.call(Request("POST", f"{PATH}/{found['kind'].lower()}s", orjson.dumps(found)))
-            expect(answer, f"register {found['metadata']['name']}")
+            accepted(answer, f"register {found['metadata']['name']}")
         process = subprocess.Popen(  # noqa: S603 the program that the user has named
             command_of(text, cluster.endpoint.kubeconfig, controllers),
             env={

@@ -11,9 +11,9 @@ from typing import Any
 import orjson
 import yaml
 
+from seatrial.harness.clusters.answers import accepted
 from seatrial.harness.clusters.faulty import FaultyTransport, Link
 from seatrial.harness.clusters.protocol import Capability, Cluster
-from seatrial.harness.clusters.simulated import expect
 from seatrial.harness.clusters.troubled import TroubledWay
 from seatrial.harness.errors import SubjectError, UsageError
 from seatrial.harness.private_files import private_folder
@@ -83,7 +83,7 @@ def running_node_webhook(cluster: Cluster, name: str, labels: str) -> Iterator[N
             raise SubjectError("the node webhook did not start\n" + (folder / "webhook.log").read_text()[-4000:])
         configuration["metadata"]["name"] = name
         body: dict[str, Any] = configuration
-        expect(cluster.call(Request("POST", WEBHOOKS, orjson.dumps(body))), "register the node webhook")
+        accepted(cluster.call(Request("POST", WEBHOOKS, orjson.dumps(body))), "register the node webhook")
         cleanup.callback(lambda: cluster.call(Request("DELETE", f"{WEBHOOKS}/{name}")))
         yield
 

@@ -7,8 +7,8 @@ import pytest
 
 from seatrial.fixtures.descheduler import StartDescheduler
 from seatrial.fixtures.trial import Trial
+from seatrial.harness.clusters.answers import accepted
 from seatrial.harness.clusters.protocol import Capability
-from seatrial.harness.clusters.simulated import expect as accepted
 from seatrial.scheduler.api.builders import pod
 from seatrial.scheduler.api.slo import RAW_ALLOCATABLE
 from seatrial.suites.descheduling.test_rounds import LOAD, MINUTES, TWO_AT_ONCE, hot_node, on, reports

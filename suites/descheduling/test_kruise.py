@@ -11,8 +11,8 @@ import pytest
 
 from seatrial.fixtures.descheduler import StartDescheduler
 from seatrial.fixtures.trial import Trial
+from seatrial.harness.clusters.answers import accepted
 from seatrial.harness.clusters.protocol import Capability
-from seatrial.harness.clusters.simulated import expect as accepted
 from seatrial.scheduler.api.builders import pod
 from seatrial.suites.descheduling.workloads import OFF, ended, jobs, migrate, running, with_nodes
 

@@ -5,8 +5,8 @@ import pytest
 
 from seatrial.fixtures.descheduler import StartDescheduler
 from seatrial.fixtures.trial import Trial
+from seatrial.harness.clusters.answers import accepted
 from seatrial.harness.clusters.protocol import Capability
-from seatrial.harness.clusters.simulated import expect as accepted
 from seatrial.harness.errors import SubjectError, UsageError
 from seatrial.scheduler.api.builders import PodBuilder, node, pod
 from seatrial.scheduler.api.core import Pod

@@ -8,8 +8,8 @@ import pytest
 from seatrial.fixtures.descheduler import StartDescheduler
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
+from seatrial.harness.clusters.answers import accepted
 from seatrial.harness.clusters.protocol import Capability
-from seatrial.harness.clusters.simulated import expect as accepted
 from seatrial.scheduler.api.builders import node, pod
 from seatrial.scheduler.api.core import Pod
 from seatrial.suites.descheduling.test_rounds import LEVELS, on

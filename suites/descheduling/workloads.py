@@ -6,7 +6,7 @@ import msgspec
 import orjson
 
 from seatrial.fixtures.trial import TRIAL_LABEL, Trial
-from seatrial.harness.clusters.simulated import expect as accepted
+from seatrial.harness.clusters.answers import accepted
 from seatrial.harness.nodes.usage import RESOURCES_ANNOTATION
 from seatrial.scheduler.api.builders import PodBuilder, node, pod
 from seatrial.scheduler.api.core import Pod

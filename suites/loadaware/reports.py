@@ -5,7 +5,7 @@ from typing import Any
 import orjson
 
 from seatrial.fixtures.trial import Trial
-from seatrial.harness.clusters.simulated import expect as accepted
+from seatrial.harness.clusters.answers import accepted
 from seatrial.harness.nodes.usage_model import USAGE
 from seatrial.scheduler.api.clock import rfc3339
 from seatrial.scheduler.api.slo import NODE_METRICS_PATH

@@ -10,8 +10,8 @@ from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.features import suites_folder
 from seatrial.fixtures.manager import StartManager
 from seatrial.fixtures.trial import Trial
+from seatrial.harness.clusters.answers import accepted
 from seatrial.harness.clusters.protocol import Capability
-from seatrial.harness.clusters.simulated import expect as accepted
 from seatrial.scheduler.api.builders import node, pod
 from seatrial.scheduler.api.numa import CPU_BASIC_INFO, CPU_NORMALIZATION_ENABLED, CPU_NORMALIZATION_RATIO
 from seatrial.scheduler.api.slo import RAW_ALLOCATABLE, USAGE_THRESHOLDS

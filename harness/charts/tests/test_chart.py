@@ -11,10 +11,10 @@ import yaml
 
 from seatrial.harness.apiserver.schemas.shipped import shipped
 from seatrial.harness.charts import SEATRIAL, definitions, seatrial_manifests
+from seatrial.harness.clusters.answers import accepted
 from seatrial.harness.clusters.embedded import EmbeddedBackend
 from seatrial.harness.clusters.envtest import EnvtestBackend
 from seatrial.harness.clusters.protocol import Cluster, ClusterBackend
-from seatrial.harness.clusters.simulated import expect
 from seatrial.harness.errors import UsageError
 from seatrial.scheduler.api.transport import APPLY_PATCH, Request
 from seatrial.scheduler.api.wire import to_json
@@ -103,7 +103,7 @@ def test_an_api_server_takes_it(backend: type[ClusterBackend]) -> None:
         pytest.skip(missing)
     with backend().start() as cluster:
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "gpu"}}
-        expect(cluster.call(Request("POST", "/api/v1/namespaces", to_json(namespace))), "namespace")
+        accepted(cluster.call(Request("POST", "/api/v1/namespaces", to_json(namespace))), "namespace")
         first, second = applied(cluster), applied(cluster)
     assert len(first) == len(MANIFESTS)
     assert first == second
@@ -122,7 +122,7 @@ def applied(cluster: Cluster) -> list[str]:
         scope = f"/namespaces/{meta['namespace']}" if "namespace" in meta else ""
         path = f"{root}{scope}/{manifest['kind'].lower()}s/{meta['name']}?fieldManager=test&force=true"
         answer = cluster.call(Request("PATCH", path, to_json(manifest), APPLY_PATCH))
-        found.append(json.loads(expect(answer, f"{manifest['kind']} {meta['name']}").body)["metadata"]["uid"])
+        found.append(json.loads(accepted(answer, f"{manifest['kind']} {meta['name']}").body)["metadata"]["uid"])
     return found
 
 

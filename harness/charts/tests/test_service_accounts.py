@@ -15,9 +15,9 @@ import pytest
 import yaml
 
 from seatrial.harness.charts import seatrial_manifests
+from seatrial.harness.clusters.answers import accepted
 from seatrial.harness.clusters.envtest import EnvtestBackend
 from seatrial.harness.clusters.protocol import Cluster
-from seatrial.harness.clusters.simulated import expect
 from seatrial.harness.private_files import write_private
 from seatrial.harness.processes import start_child, stop
 from seatrial.scheduler.api.builders import gang, members, node, pod, quota, reservation
@@ -38,7 +38,7 @@ CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
 
 
 def send(cluster: Cluster, path: str, body: Any) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(expect(cluster.call(Request("POST", path, to_json(body))), path).body)
+    found: dict[str, Any] = json.loads(accepted(cluster.call(Request("POST", path, to_json(body))), path).body)
     return found
 
 
@@ -50,7 +50,7 @@ def install(cluster: Cluster) -> None:
             root = f"/apis/{version}" if "/" in version else f"/api/{version}"
             scope = f"/namespaces/{NAMESPACE}" if "namespace" in meta else ""
             path = f"{root}{scope}/{manifest['kind'].lower()}s/{meta['name']}?fieldManager=test"
-            expect(cluster.call(Request("PATCH", path, to_json(manifest), APPLY_PATCH)), path)
+            accepted(cluster.call(Request("PATCH", path, to_json(manifest), APPLY_PATCH)), path)
 
 
 def start(cluster: Cluster, program: str, folder: Path, log: Path) -> "subprocess.Popen[bytes]":
@@ -89,13 +89,13 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 def items(cluster: Cluster, path: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads(expect(cluster.call(Request("GET", path)), path).body)["items"]
+    found: list[dict[str, Any]] = json.loads(accepted(cluster.call(Request("GET", path)), path).body)["items"]
     return found
 
 
 def forbidden(cluster: Cluster) -> list[str]:
     """The API server's counts of requests that no rule allows; the counter of answers does not have these."""
-    text = expect(cluster.call(Request("GET", "/metrics")), "metrics").body.decode()
+    text = accepted(cluster.call(Request("GET", "/metrics")), "metrics").body.decode()
     counts = [line for line in text.splitlines() if line.startswith("authorization_attempts_total{")]
     assert counts, "expected the counter authorization_attempts_total"
     return [line for line in counts if 'result="allowed"' not in line and not line.endswith(" 0")]

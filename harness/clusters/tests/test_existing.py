@@ -11,13 +11,13 @@ import orjson
 import pytest
 import yaml
 
+from seatrial.harness.clusters.answers import accepted
 from seatrial.harness.clusters.backends import EXISTING, backend_named
 from seatrial.harness.clusters.embedded import EmbeddedBackend, EmbeddedCluster
 from seatrial.harness.clusters.existing import ExistingBackend, plan
 from seatrial.harness.clusters.kubeconfig import with_context
 from seatrial.harness.clusters.leftovers import LEASE, lease_body, lease_path, remove_dead_runs, runs_on
 from seatrial.harness.clusters.run_scope import RUN_LABEL
-from seatrial.harness.clusters.simulated import expect
 from seatrial.harness.errors import UsageError
 from seatrial.harness.nodes.fleet import SIMULATED_LABEL, node_manifest
 from seatrial.scheduler.api.builders import node
@@ -57,7 +57,7 @@ def everything(cluster: EmbeddedCluster) -> list[str]:
 
 
 def create(cluster: EmbeddedCluster, path: str, body: dict[str, object]) -> None:
-    expect(cluster.call(Request("POST", path, orjson.dumps(body))), path)
+    accepted(cluster.call(Request("POST", path, orjson.dumps(body))), path)
 
 
 def dead_run(cluster: EmbeddedCluster, run: str) -> None:
@@ -110,7 +110,7 @@ def test_a_run_whose_clock_is_wrong_is_not_removed(shared: EmbeddedCluster, monk
     def wait(until: object, *, within: float) -> bool:
         waited.append(within)
         body = orjson.dumps(lease_body("late01", "2020-01-01T00:00:10Z"))
-        expect(shared.call(Request("PATCH", f"{lease_path('late01')}/{LEASE}", body, MERGE_PATCH)), "renew")
+        accepted(shared.call(Request("PATCH", f"{lease_path('late01')}/{LEASE}", body, MERGE_PATCH)), "renew")
         return False
 
     with monkeypatch.context() as patched:

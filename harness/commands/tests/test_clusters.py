@@ -15,10 +15,10 @@ from urllib.parse import urlsplit
 import orjson
 import pytest
 
+from seatrial.harness.clusters.answers import accepted
 from seatrial.harness.clusters.detached import Detached
 from seatrial.harness.clusters.embedded import EmbeddedCluster
 from seatrial.harness.clusters.kubeconfig import load_access
-from seatrial.harness.clusters.simulated import expect
 from seatrial.harness.commands.tests.test_up import Shell
 from seatrial.scheduler.api.builders import pod
 from seatrial.scheduler.api.transport import Request
@@ -42,7 +42,7 @@ def submit(shell: Shell, kubeconfig: str, name: str) -> None:
     """Create a pod and wait until the scheduler has tried it."""
     path = shell.folder / kubeconfig
     with closing(EmbeddedCluster("embedded", load_access(path), path)) as cluster:
-        expect(cluster.call(Request("POST", PODS, orjson.dumps(pod(name).namespace("default").manifest))), "create")
+        accepted(cluster.call(Request("POST", PODS, orjson.dumps(pod(name).namespace("default").manifest))), "create")
         events = Request("GET", "/api/v1/namespaces/default/events")
         assert cluster.wait(lambda: b"FailedScheduling" in cluster.call(events).body, within=60)
 

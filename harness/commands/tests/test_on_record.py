@@ -8,8 +8,8 @@ import orjson
 import pytest
 
 from seatrial.harness import cli
+from seatrial.harness.clusters.answers import accepted
 from seatrial.harness.clusters.embedded import EmbeddedBackend, EmbeddedCluster
-from seatrial.harness.clusters.simulated import expect
 from seatrial.harness.errors import SubjectError, UsageError
 from seatrial.harness.subject.process import ProcessSubject, our_command
 from seatrial.harness.subject.protocol import OURS
@@ -41,7 +41,7 @@ def explain(cluster: EmbeddedCluster, *more: str) -> None:
 
 def submit(cluster: EmbeddedCluster, pod: PodBuilder, saying: str) -> None:
     """Create a pod and wait until an event says so."""
-    expect(cluster.call(Request("POST", PODS, orjson.dumps(pod.manifest))), f"create {pod.name}")
+    accepted(cluster.call(Request("POST", PODS, orjson.dumps(pod.manifest))), f"create {pod.name}")
     path = f"/api/v1/namespaces/default/events?fieldSelector=involvedObject.name%3D{pod.name}"
     assert cluster.wait(lambda: saying in cluster.call(Request("GET", path)).body.decode(), within=60)
 
@@ -76,11 +76,11 @@ def test_an_explanation_that_somebody_filled_in(cluster: EmbeddedCluster, capsys
             "metadata": {"name": name},
             "spec": {"questionObjectKey": key},
         }
-        expect(cluster.call(Request("POST", EXPLANATIONS, orjson.dumps(body))), "create explanation")
+        accepted(cluster.call(Request("POST", EXPLANATIONS, orjson.dumps(body))), "create explanation")
         status = {**body, "status": {"schedulable": False, "failedMessage": f"no room for {name}"}}
         path = f"{EXPLANATIONS}/{name}/status"
         patch = Request("PATCH", path, orjson.dumps({"status": status["status"]}), "application/merge-patch+json")
-        expect(cluster.call(patch), "fill it in")
+        accepted(cluster.call(patch), "fill it in")
     explain(cluster, "odd")
     said = capsys.readouterr().out
     assert "explanation: no room for mine" in said
@@ -89,7 +89,7 @@ def test_an_explanation_that_somebody_filled_in(cluster: EmbeddedCluster, capsys
 
 def test_a_pod_of_a_scheduler_that_does_not_run(cluster: EmbeddedCluster, capsys: pytest.CaptureFixture[str]) -> None:
     body = orjson.dumps(pod("unheard").scheduler("absent-scheduler").manifest)
-    expect(cluster.call(Request("POST", PODS, body)), "create")
+    accepted(cluster.call(Request("POST", PODS, body)), "create")
     explain(cluster, "unheard")
     said = capsys.readouterr().out
     assert "for scheduler absent-scheduler" in said

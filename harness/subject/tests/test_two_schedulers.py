@@ -9,8 +9,8 @@ from pathlib import Path
 import orjson
 import pytest
 
+from seatrial.harness.clusters.answers import accepted
 from seatrial.harness.clusters.embedded import EmbeddedBackend, EmbeddedCluster
-from seatrial.harness.clusters.simulated import expect
 from seatrial.harness.subject.process import ProcessSubject, our_command
 from seatrial.harness.subject.protocol import OURS
 from seatrial.scheduler.api.builders import node, pod
@@ -47,12 +47,12 @@ def electing(cluster: EmbeddedCluster, config: Path) -> list[str]:
 def submit(cluster: EmbeddedCluster, *names: str) -> None:
     for name in names:
         body = orjson.dumps(pod(name).gpus(1).manifest)
-        expect(cluster.call(Request("POST", PODS, body)), f"create {name}")
+        accepted(cluster.call(Request("POST", PODS, body)), f"create {name}")
 
 
 def granted(cluster: EmbeddedCluster) -> dict[str, tuple[str, int]]:
     """Where each bound pod is: node and number of its card."""
-    items = orjson.loads(expect(cluster.call(Request("GET", PODS)), "list pods").body)["items"]
+    items = orjson.loads(accepted(cluster.call(Request("GET", PODS)), "list pods").body)["items"]
     found = {}
     for stored in items:
         if stored["spec"].get("nodeName"):
