@@ -23,7 +23,8 @@ from seatrial.scheduler.descheduler.args import (
 )
 from seatrial.scheduler.descheduler.default_evictor import DefaultEvictorArgs
 from seatrial.scheduler.descheduler.framework import Balance, Deschedule, Evictor, Plugin
-from seatrial.scheduler.descheduler.plugins.registry import PLUGINS, PluginError, installed, load_installed
+from seatrial.scheduler.descheduler.plugins.registry import PLUGINS, installed, load_installed
+from seatrial.scheduler.framework.entry_points import PluginError
 
 KIND, GROUP = "DeschedulerConfiguration", "descheduler/"
 MIGRATION_CONTROLLER, DEFAULT_EVICTOR = "MigrationController", "DefaultEvictor"

@@ -10,21 +10,17 @@ The class derives from base classes of `seatrial.scheduler.framework.extension_p
 names it, so that a broken package affects only the profiles that use it.
 """
 
-import inspect
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 from typing import Any
 
+from seatrial.scheduler.framework.entry_points import PluginError, check_class, installed, load
 from seatrial.scheduler.framework.extension_points import Args, Bind, Plugin, check_plugin
 from seatrial.scheduler.plugins import ARGS, ON_REQUEST, TABLE
 
 GROUP = "seatrial.scheduler.plugins"
-
-
-class PluginError(ValueError):
-    """A plugin cannot be used. The message names the plugin, its source and the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +47,7 @@ class Registry:
     @cached_property
     def _entry_points(self) -> dict[str, list[EntryPoint]]:
         """Installed entry points by name. Read only when a profile names a plugin that is not built in."""
-        points: dict[str, list[EntryPoint]] = {}
-        for point in entry_points(group=GROUP):
-            points.setdefault(point.name, []).append(point)
-        return points
+        return installed(GROUP)
 
     def __iter__(self) -> Iterator[str]:
         """All names: those of built-in plugins in default order, then those of entry points."""
@@ -78,21 +71,9 @@ class Registry:
         """
         found = self._found.get(name)
         if found is None:
-            found = self._found[name] = _load(name, self._entry_points[name])
+            kind, where = load(name, self._entry_points[name])
+            found = self._found[name] = _checked(kind, name, where)
         return found
-
-
-def _load(name: str, points: list[EntryPoint]) -> Registered:
-    if len({point.value for point in points}) > 1:
-        sources = " and ".join(_source(point) for point in points)
-        raise PluginError(f"plugin {name}: expected one entry point, found {sources}; uninstall one of the packages")
-    point = points[0]
-    where = f"plugin {name}: {_source(point)}"
-    try:
-        kind = point.load()
-    except Exception as error:
-        raise PluginError(f"{where} cannot be loaded: {type(error).__name__}: {error}") from error
-    return _checked(kind, name, where)
 
 
 def _checked(kind: Any, name: str, where: str) -> Registered:
@@ -104,11 +85,7 @@ def _checked(kind: Any, name: str, where: str) -> Registered:
         check_plugin(kind)
     except ValueError as error:
         raise PluginError(f"{where}: {error}") from error
-    if kind.name != name:
-        raise PluginError(f"{where}: expected the class attribute name = {name!r}, found {kind.name!r}")
-    if inspect.isabstract(kind):
-        missing = ", ".join(sorted(kind.__abstractmethods__))
-        raise PluginError(f"{where}: the class does not implement {missing}")
+    check_class(kind, name, where)
     if issubclass(kind, Bind):
         raise PluginError(
             f"{where}: Bind plugins of other packages are not supported, because the scheduler writes bindings itself;"
@@ -118,8 +95,3 @@ def _checked(kind: Any, name: str, where: str) -> Registered:
     if args is not None and not issubclass(args, Args):
         raise PluginError(f"{where}: args_type: expected a subclass of Args or None, found {args!r}")
     return Registered(kind, args)
-
-
-def _source(point: EntryPoint) -> str:
-    distribution = f" of {point.dist.name} {point.dist.version}" if point.dist is not None else ""
-    return f"entry point {point.value!r}{distribution}"

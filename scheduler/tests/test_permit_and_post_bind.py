@@ -9,11 +9,11 @@ from seatrial.scheduler.api.core import Pod
 from seatrial.scheduler.cache.nodeinfo import NodeInfo
 from seatrial.scheduler.config import ConfigError
 from seatrial.scheduler.framework.decisions import Bind, Reject
+from seatrial.scheduler.framework.entry_points import PluginError
 from seatrial.scheduler.framework.extension_points import Filter, Permit, Plugin, PostBind, Reserve, Scope, Transformer
 from seatrial.scheduler.framework.handle import Handle
 from seatrial.scheduler.framework.state import CycleState
 from seatrial.scheduler.framework.status import SUCCESS, Status
-from seatrial.scheduler.plugins.registry import PluginError
 from seatrial.scheduler.tests.rig import Rig, profile
 
 

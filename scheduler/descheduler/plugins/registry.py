@@ -10,9 +10,7 @@ its arguments. An evictor derives from `Evictor`; its constructor takes an `Evic
 the type of their arguments in `args`. An entry point is loaded when a profile names it.
 """
 
-import inspect
-from importlib.metadata import EntryPoint, entry_points
-from typing import Any
+from importlib.metadata import EntryPoint
 
 from seatrial.scheduler.descheduler.args import Args
 from seatrial.scheduler.descheduler.framework import Evictor, Plugin
@@ -31,6 +29,8 @@ from seatrial.scheduler.descheduler.plugins.pod_strategies import (
 from seatrial.scheduler.descheduler.plugins.remove_duplicates import RemoveDuplicates
 from seatrial.scheduler.descheduler.plugins.scale_down_bin_pack import ScaleDownBinPack
 from seatrial.scheduler.descheduler.plugins.topology_spread import RemovePodsViolatingTopologySpreadConstraint
+from seatrial.scheduler.framework import entry_points
+from seatrial.scheduler.framework.entry_points import PluginError
 
 PLUGINS: dict[str, type[Plugin]] = {
     kind.name: kind
@@ -55,17 +55,9 @@ PLUGINS: dict[str, type[Plugin]] = {
 GROUP = "seatrial.descheduler.plugins"
 
 
-class PluginError(ValueError):
-    """A plugin of another package cannot be used. The message names the entry point and the reason."""
-
-
 def installed() -> dict[str, list[EntryPoint]]:
     """The entry points of other packages by name, without names of built-in plugins."""
-    found: dict[str, list[EntryPoint]] = {}
-    for point in entry_points(group=GROUP):
-        if point.name not in PLUGINS:
-            found.setdefault(point.name, []).append(point)
-    return found
+    return {name: points for name, points in entry_points.installed(GROUP).items() if name not in PLUGINS}
 
 
 def load_installed(name: str, points: list[EntryPoint]) -> type[Plugin] | type[Evictor]:
@@ -74,27 +66,11 @@ def load_installed(name: str, points: list[EntryPoint]) -> type[Plugin] | type[E
     Raises:
         PluginError: it is ambiguous, cannot be loaded, or is neither a strategy nor an evictor.
     """
-    if len({point.value for point in points}) > 1:
-        sources = " and ".join(map(_source, points))
-        raise PluginError(f"plugin {name}: expected one entry point, found {sources}; uninstall one of the packages")
-    where = f"plugin {name}: {_source(points[0])}"
-    try:
-        kind: Any = points[0].load()
-    except Exception as error:
-        raise PluginError(f"{where} cannot be loaded: {type(error).__name__}: {error}") from error
+    kind, where = entry_points.load(name, points)
     if not (isinstance(kind, type) and issubclass(kind, Plugin | Evictor)):
         raise PluginError(f"{where}: expected a subclass of Deschedule, Balance or Evictor, found {kind!r}")
-    if kind.name != name:
-        raise PluginError(f"{where}: expected the class attribute name = {name!r}, found {kind.name!r}")
-    if inspect.isabstract(kind):
-        missing = ", ".join(sorted(kind.__abstractmethods__))
-        raise PluginError(f"{where}: the class does not implement {missing}")
+    entry_points.check_class(kind, name, where)
     args = getattr(kind, "args", None)
     if not (isinstance(args, type) and issubclass(args, Args)):
         raise PluginError(f"{where}: args: expected a subclass of Args, found {args!r}")
     return kind
-
-
-def _source(point: EntryPoint) -> str:
-    distribution = f" of {point.dist.name} {point.dist.version}" if point.dist is not None else ""
-    return f"entry point {point.value!r}{distribution}"

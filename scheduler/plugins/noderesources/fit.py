@@ -30,6 +30,7 @@ from seatrial.scheduler.plugins.noderesources.strategies import (
     MostAllocated,
     RequestedToCapacityRatio,
     Strategy,
+    used_amount,
 )
 
 MAX_DELTAS = 65536  # bounds of score changes that are kept
@@ -271,7 +272,7 @@ class NodeResourcesFit(PreFilter, FilterBatch, ScoreBatch, DryRunBatch):
         for column, amount, weight in request.scored:
             capacity = node.allocatable[column] if column < len(node.allocatable) else 0
             if capacity:
-                scored.append((strategy.one(capacity, capacity - _used(node, column) - amount), weight))
+                scored.append((strategy.one(capacity, capacity - used_amount(node, column) - amount), weight))
         return strategy.mean(scored)
 
     def kind(self, state: CycleState) -> Hashable:
@@ -285,7 +286,7 @@ class NodeResourcesFit(PreFilter, FilterBatch, ScoreBatch, DryRunBatch):
         """Weighted mean of the bounds of the resources' score changes."""
         for column, _ in kind:  # type: ignore[attr-defined]
             capacity = node.allocatable[column] if column < len(node.allocatable) else 0
-            if capacity and capacity - _used(node, column) < self._largest.get(column, 0):
+            if capacity and capacity - used_amount(node, column) < self._largest.get(column, 0):
                 return self._rise(node.allocatable, placed.shape, kind, node)
         key = (id(node.allocatable), placed.shape.id, kind)
         found = self._rises.get(key)
@@ -304,7 +305,7 @@ class NodeResourcesFit(PreFilter, FilterBatch, ScoreBatch, DryRunBatch):
                 continue
             weights += weight
             rise = self._strategy.max_score_delta(capacity, self._asked(shape, column))
-            if rise > 0 or drawn is None or capacity - _used(drawn, column) >= self._largest.get(column, 0):
+            if rise > 0 or drawn is None or capacity - used_amount(drawn, column) >= self._largest.get(column, 0):
                 total += rise * weight
         return -(-total // weights) if weights else 0
 
@@ -326,7 +327,9 @@ class NodeResourcesFit(PreFilter, FilterBatch, ScoreBatch, DryRunBatch):
         if self._native_only:
             return allocatable[CPU_COLUMN], allocatable[MEMORY_COLUMN], node.nonzero
         columns = (self._resources.column(name) for name in self._weights)
-        return tuple((allocatable[column], _used(node, column)) for column in columns if column < len(allocatable))
+        return tuple(
+            (allocatable[column], used_amount(node, column)) for column in columns if column < len(allocatable)
+        )
 
     def score_classes_batch(self, stacked: tuple[Ints, list[_Request]], node: NodeInfo) -> Ints:
         native, asks = stacked
@@ -377,12 +380,6 @@ class NodeResourcesFit(PreFilter, FilterBatch, ScoreBatch, DryRunBatch):
         if column in {CPU_COLUMN, MEMORY_COLUMN}:
             return shape.nonzero[column - CPU_COLUMN]
         return shape.requests.get(self._resources.names[column], 0)
-
-
-def _used(node: NodeInfo, column: int) -> int:
-    if column in {CPU_COLUMN, MEMORY_COLUMN}:
-        return node.nonzero[column - CPU_COLUMN]
-    return node.requested[column] if column < len(node.requested) else 0
 
 
 @lru_cache(maxsize=1024)

@@ -15,6 +15,7 @@ from seatrial.scheduler.framework.accelerations import ScoreBatch
 from seatrial.scheduler.framework.extension_points import MAX_NODE_SCORE, Args, Scope
 from seatrial.scheduler.framework.handle import Handle
 from seatrial.scheduler.framework.state import CycleState, StateKey
+from seatrial.scheduler.plugins.noderesources.strategies import used_amount
 
 MOST, LEAST = "MostAllocated", "LeastAllocated"
 
@@ -87,18 +88,12 @@ def _score(parts: tuple[_Part, ...], node: NodeInfo) -> int:
         capacity = node.allocatable[part.column] if part.column < len(node.allocatable) else 0
         if capacity <= 0:
             continue
-        used = _used(node, part.column) + part.amount
+        used = used_amount(node, part.column) + part.amount
         if part.type == LEAST:
             total += max(capacity - used, 0) * MAX_NODE_SCORE // capacity * part.weight
         elif part.type == MOST:
             total += min(used, capacity) * MAX_NODE_SCORE // capacity * part.weight
     return total // sum(part.weight for part in parts)
-
-
-def _used(node: NodeInfo, column: int) -> int:
-    if column in {CPU_COLUMN, MEMORY_COLUMN}:
-        return node.nonzero[column - CPU_COLUMN]
-    return node.requested[column] if column < len(node.requested) else 0
 
 
 def _scores(parts: tuple[_Part, ...], batch: Batch) -> Ints:

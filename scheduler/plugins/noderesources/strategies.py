@@ -10,7 +10,17 @@ from collections.abc import Sequence
 import numpy as np
 
 from seatrial.scheduler.cache.columns import Ints
+from seatrial.scheduler.cache.nodeinfo import NodeInfo
+from seatrial.scheduler.cache.resources import CPU_COLUMN, MEMORY_COLUMN
 from seatrial.scheduler.framework.extension_points import MAX_NODE_SCORE
+
+
+def used_amount(node: NodeInfo, column: int) -> int:
+    """What the pods of a node use of a resource, for scores: upstream counts a pod without a request of CPU or memory
+    with a default one (`GetNonzeroRequests`)."""
+    if column in {CPU_COLUMN, MEMORY_COLUMN}:
+        return node.nonzero[column - CPU_COLUMN]
+    return node.requested[column] if column < len(node.requested) else 0
 
 
 class Strategy(ABC):
