@@ -1,11 +1,15 @@
-"""The scheduler under test, for cases that end it or cut its connection."""
+"""The scheduler under test, for cases that end it or cut its connection; waiting for it."""
 
 from collections.abc import Iterator
 
 import pytest
 
+from seatrial.fixtures.expect import Expect
+from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.faulty import Link
+from seatrial.harness.clusters.protocol import Capability
 from seatrial.harness.subject.protocol import Subject
+from seatrial.scheduler.api.builders import pod
 
 
 @pytest.fixture
@@ -21,3 +25,17 @@ def link(running: Subject) -> Iterator[Link]:
     """The scheduler's connection to the API server."""
     with running.troubled() as link:
         yield link
+
+
+def pause(cluster: Trial, seconds: float, *, real: float) -> None:
+    """Let `seconds` pass in virtual time, or `real` seconds in real time."""
+    virtual = Capability.VIRTUAL_TIME in cluster.cluster.capabilities
+    cluster.cluster.wait(lambda: False, within=seconds if virtual else real)
+
+
+def witnessed(cluster: Trial, expect: Expect) -> None:
+    """Wait until the scheduler has received the nodes: a bound pod shows it."""
+    cluster.submit(pod("witness"))
+    expect.bound("witness", within=90)
+    cluster.delete("witness")
+    pause(cluster, 1, real=1)

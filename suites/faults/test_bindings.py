@@ -10,27 +10,13 @@ from seatrial.harness.clusters.faulty import BindingsOf, Link, bindings, nothing
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import node, pod, priority_class, quota
 from seatrial.scheduler.api.extension import KOORD_SCHEDULER
-from seatrial.suites.faults.schedulers import link, running
+from seatrial.suites.faults.schedulers import link, pause, running, witnessed
 from seatrial.suites.quota.quotas import counted, make, named
 from seatrial.suites.scoring.claims import StorageOfCase, storage
 
 __all__ = ["link", "running", "storage"]
 
 pytestmark = [pytest.mark.needs(Capability.NODES)]
-
-
-def pause(cluster: Trial, seconds: float, *, real: float) -> None:
-    """Let time pass; in real time only a little."""
-    virtual = Capability.VIRTUAL_TIME in cluster.cluster.capabilities
-    cluster.cluster.wait(lambda: False, within=seconds if virtual else real)
-
-
-def witnessed(cluster: Trial, expect: Expect) -> None:
-    """Wait until the scheduler has received the nodes: a bound pod shows it."""
-    cluster.submit(pod("witness"))
-    expect.bound("witness", within=90)
-    cluster.delete("witness")
-    pause(cluster, 1, real=1)
 
 
 @pytest.mark.feature("HIL-4.api-errors")

@@ -15,19 +15,13 @@ from seatrial.harness.clusters.protocol import Capability
 from seatrial.harness.subject.protocol import Subject
 from seatrial.scheduler.api.builders import NodeBuilder, node, pod, reservation
 from seatrial.scheduler.api.clock import SimClock
-from seatrial.suites.faults.schedulers import link, running
+from seatrial.suites.faults.schedulers import link, pause, running, witnessed
 
 __all__ = ["link", "running"]
 
 pytestmark = [pytest.mark.needs(Capability.NODES)]
 
 CHANGES = 20_000  # of pods, after which the embedded API server has forgotten the first; it keeps 16,384
-
-
-def pause(cluster: Trial, seconds: float, *, real: float) -> None:
-    """Let time pass; in real time only a little."""
-    virtual = Capability.VIRTUAL_TIME in cluster.cluster.capabilities
-    cluster.cluster.wait(lambda: False, within=seconds if virtual else real)
 
 
 def add(cluster: Trial, expect: Expect, *nodes: NodeBuilder) -> None:
@@ -37,10 +31,7 @@ def add(cluster: Trial, expect: Expect, *nodes: NodeBuilder) -> None:
     between the two would be bound without devices, as one on a node that reports none.
     """
     cluster.add(*nodes)
-    cluster.submit(pod("witness"))
-    expect.bound("witness", within=90)
-    cluster.delete("witness")
-    pause(cluster, 1, real=1)
+    witnessed(cluster, expect)
 
 
 def cards(cluster: Trial) -> list[tuple[str, int]]:

@@ -3,8 +3,6 @@
 A member asks for one card of an A10 node, so the room is a number of cards.
 """
 
-from collections.abc import Iterator
-
 import orjson
 import pytest
 
@@ -14,17 +12,11 @@ from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import gang, node, pod
 from seatrial.scheduler.api.podgroup import GANG_MODE, GANG_TOTAL, POD_GROUP_MATCH_POLICY
 from seatrial.suites.gang.members import bound, names, status, workers
+from seatrial.suites.gang.namespaces import second_namespace
+
+__all__ = ["second_namespace"]
 
 pytestmark = [pytest.mark.needs(Capability.HARDWARE)]
-
-
-@pytest.fixture
-def second_namespace(cluster: Trial) -> Iterator[str]:
-    """A namespace beside that of the trial; deleted afterwards."""
-    name = f"{cluster.name}-second"
-    cluster.accept({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}, "/api/v1/namespaces")
-    yield name
-    cluster.call("DELETE", f"/api/v1/namespaces/{name}")
 
 
 @pytest.mark.feature("GANG-1.quorum")

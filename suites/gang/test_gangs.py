@@ -3,8 +3,6 @@
 A member asks for one card of an A10 node, so the room is a number of cards.
 """
 
-from collections.abc import Iterator
-
 import orjson
 import pytest
 
@@ -17,6 +15,9 @@ from seatrial.scheduler.api.builders import gang, node, pod, priority_class, res
 from seatrial.scheduler.api.podgroup import BIND_GANG_GROUP, BIND_MEMBER_COUNT, GANG_GROUPS, GANG_MODE
 from seatrial.scheduler.api.transport import Request
 from seatrial.suites.gang.members import bound, names, status, workers
+from seatrial.suites.gang.namespaces import second_namespace
+
+__all__ = ["second_namespace"]
 
 pytestmark = [pytest.mark.needs(Capability.HARDWARE)]
 
@@ -346,15 +347,6 @@ def test_a_group_waits_for_its_missing_gang(cluster: Trial, expect: Expect) -> N
     cluster.submit(*workers("ps", 1))
 
     expect.bound("ps-0", "worker-0", "worker-1")
-
-
-@pytest.fixture
-def second_namespace(cluster: Trial) -> Iterator[str]:
-    """A namespace beside that of the trial; deleted afterwards."""
-    name = f"{cluster.name}-other"
-    cluster.accept({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}, "/api/v1/namespaces")
-    yield name
-    cluster.call("DELETE", f"/api/v1/namespaces/{name}")
 
 
 @pytest.mark.feature("GANG-4.across-namespaces")

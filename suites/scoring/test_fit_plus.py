@@ -6,22 +6,14 @@ import pytest
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
-from seatrial.scheduler.api.builders import PodBuilder, node, pod, pods
+from seatrial.scheduler.api.builders import node, pod, pods
 from seatrial.scheduler.api.transport import STRATEGIC_MERGE_PATCH, Request
+from seatrial.suites.scoring.placing import one_by_one
 
 HOST = "kubernetes.io/hostname"
 FIT_PLUS, CARDS_FIRST, SCARCE = "fit-plus", "fit-plus-cards-first", "scarce-cards"
 
 pytestmark = [pytest.mark.needs(Capability.NODES)]
-
-
-def one_by_one(cluster: Trial, expect: Expect, asked: list[PodBuilder], profile: str) -> list[str]:
-    """The nodes of pods that are submitted one after the other, each after the previous one was placed."""
-    found = []
-    for builder in asked:
-        cluster.submit(builder.scheduler(profile))
-        found.append(expect.bound(builder.name).spec.node_name)
-    return found
 
 
 @pytest.mark.profile(FIT_PLUS)

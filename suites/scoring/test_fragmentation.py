@@ -14,19 +14,11 @@ from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import PodBuilder, node, pod, pods
 from seatrial.scheduler.api.core import DEFAULT_SCHEDULER
 from seatrial.scheduler.api.device import GPU_MODEL_LABEL
+from seatrial.suites.scoring.placing import one_by_one
 
 FEWER, RARE, MODELS, PLACES = "fewer-fragments", "rare-large-pods", "scarce-models", "scarce-places"
 
 pytestmark = [pytest.mark.needs(Capability.NODES), pytest.mark.profile(FEWER)]
-
-
-def place(cluster: Trial, expect: Expect, asked: list[PodBuilder], profile: str) -> list[str]:
-    """The nodes of pods that are submitted one after the other, each after the previous one was placed."""
-    found = []
-    for builder in asked:
-        cluster.submit(builder.scheduler(profile))
-        found.append(expect.bound(builder.name).spec.node_name)
-    return found
 
 
 def fitting(cluster: Trial, large: list[PodBuilder], profile: str) -> int:
@@ -50,7 +42,7 @@ def fitting(cluster: Trial, large: list[PodBuilder], profile: str) -> int:
 def test_halves_leave_whole_machines(cluster: Trial, expect: Expect, profile: str, whole_machines: int) -> None:
     """Four halves fit on two cards; a spreading profile leaves no machine with all cards free."""
     cluster.add(*(node(f"n{number}").gpus("a10", 4) for number in range(4)))
-    place(cluster, expect, [pod.gpu_share(50).request(cpu=4) for pod in pods("half", 4)], profile)
+    one_by_one(cluster, expect, [pod.gpu_share(50).request(cpu=4) for pod in pods("half", 4)], profile)
 
     assert fitting(cluster, [pod.gpus(4).request(cpu=32) for pod in pods("large", 4)], profile) == whole_machines
 
@@ -66,7 +58,7 @@ def test_pods_without_cards_leave_the_cards_their_cpus(
 ) -> None:
     """Pods without cards are placed on nodes without cards, because idle cards need CPUs on their node."""
     cluster.add(node("a").gpus("a10", 4).cpu(40), node("b").gpus("a10", 4).cpu(40), node("plain").cpu(48))
-    where = Counter(place(cluster, expect, [pod.request(cpu=12) for pod in pods("cpu", 4)], profile))
+    where = Counter(one_by_one(cluster, expect, [pod.request(cpu=12) for pod in pods("cpu", 4)], profile))
 
     assert (where["plain"] == 4) == (profile == FEWER)
     assert fitting(cluster, [pod.gpus(4).request(cpu=32) for pod in pods("large", 2)], profile) == whole_machines
@@ -86,7 +78,7 @@ def test_a_mixture_leaves_no_less_than_spreading_does(cluster: Trial, expect: Ex
             gpu, cpu = shapes[draw.choice(list(shapes))]
             one = pod(f"{profile}-{number}").request(cpu=cpu).on(**{"for": profile})
             asked.append(one.gpus(1) if gpu == 100 else one.gpu_share(gpu) if gpu else one)
-        place(cluster, expect, asked, profile)
+        one_by_one(cluster, expect, asked, profile)
         large = [pod.gpus(4).request(cpu=32).on(**{"for": profile}) for pod in pods(f"large-{profile}", 4)]
         fits[profile] = fitting(cluster, large, profile)
     assert fits[FEWER] >= fits[DEFAULT_SCHEDULER], f"whole machines left: {fits}"
@@ -102,7 +94,7 @@ def test_the_only_node_for_a_rare_large_pod_is_kept(cluster: Trial, expect: Expe
     The node with three cards has more CPU to spare, so it is the worse fit for small pods.
     """
     cluster.add(node("large").gpus("a10", 4).cpu(64), node("small").gpus("a10", 3).cpu(128))
-    found = place(cluster, expect, [pod.gpus(1).request(cpu=8) for pod in pods("one", 3)], RARE)
+    found = one_by_one(cluster, expect, [pod.gpus(1).request(cpu=8) for pod in pods("one", 3)], RARE)
 
     assert found == ["small"] * 3
     assert fitting(cluster, [pod("four").gpus(4).request(cpu=32)], RARE) == 1
@@ -117,7 +109,7 @@ def test_places_in_plenty_are_used(cluster: Trial, expect: Expect) -> None:
     cluster.add(*(node(f"large-{number}").gpus("a10", 4).cpu(64) for number in range(10)))
     cluster.add(node("small").gpus("a10", 3).cpu(128))
 
-    found = place(cluster, expect, [pod.gpus(1).request(cpu=8) for pod in pods("one", 3)], RARE)
+    found = one_by_one(cluster, expect, [pod.gpus(1).request(cpu=8) for pod in pods("one", 3)], RARE)
 
     assert "small" not in found
     expect.refusal()
@@ -131,7 +123,7 @@ def test_places_that_become_rare_are_kept(cluster: Trial, expect: Expect) -> Non
     small pods go to the node with three cards."""
     cluster.add(*(node(f"large-{number}").gpus("a10", 4).cpu(64) for number in range(11)))
     cluster.add(node("small").gpus("a10", 3).cpu(128))
-    first = place(cluster, expect, [pod("first").gpus(1).request(cpu=8)], RARE)
+    first = one_by_one(cluster, expect, [pod("first").gpus(1).request(cpu=8)], RARE)
     assert first != ["small"]
     others = [f"large-{number}" for number in range(11) if f"large-{number}" not in first]
     full = [
@@ -146,7 +138,7 @@ def test_places_that_become_rare_are_kept(cluster: Trial, expect: Expect) -> Non
     cluster.submit(*full)
     expect.bound(*(built.name for built in full))
 
-    found = place(cluster, expect, [pod.gpus(1).request(cpu=8) for pod in pods("one", 3)], RARE)
+    found = one_by_one(cluster, expect, [pod.gpus(1).request(cpu=8) for pod in pods("one", 3)], RARE)
 
     assert found == ["small"] * 3
     assert fitting(cluster, [pod("four").gpus(4).request(cpu=32)], RARE) == 1
@@ -161,7 +153,7 @@ def test_a_model_that_some_pods_require_is_kept_for_them(cluster: Trial, expect:
     for number in range(2):
         cluster.add(node(f"a100-{number}").gpus("a100-80g", 2).cpu(64), node(f"plain-{number}").gpus("a10", 2).cpu(16))
 
-    found = place(cluster, expect, [pod.gpus(1).request(cpu=12) for pod in pods("any", 2)], MODELS)
+    found = one_by_one(cluster, expect, [pod.gpus(1).request(cpu=12) for pod in pods("any", 2)], MODELS)
 
     assert sorted(found) == ["plain-0", "plain-1"]
     model = cluster.node("a100-0")["metadata"]["labels"][GPU_MODEL_LABEL]
@@ -177,7 +169,7 @@ def test_a_large_pod_goes_where_it_fits_best(cluster: Trial, expect: Expect) -> 
     takes there are its own."""
     cluster.add(node("twelve").gpus("a10", 12).cpu(96).memory("140Gi"), node("eight").gpus("a10", 8).cpu(64))
 
-    found = place(cluster, expect, [pod("large").gpus(8).request(cpu=32, memory="64Gi")], PLACES)
+    found = one_by_one(cluster, expect, [pod("large").gpus(8).request(cpu=32, memory="64Gi")], PLACES)
 
     assert found == ["eight"]
     assert fitting(cluster, [pod("four").gpus(4).request(cpu=32, memory="64Gi")], PLACES) == 1

@@ -1,0 +1,16 @@
+"""A second namespace, for gangs whose members or groups are in two."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from seatrial.fixtures.trial import Trial
+
+
+@pytest.fixture
+def second_namespace(cluster: Trial) -> Iterator[str]:
+    """A namespace beside that of the trial; deleted afterwards."""
+    name = f"{cluster.name}-other"
+    cluster.accept({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}, "/api/v1/namespaces")
+    yield name
+    cluster.call("DELETE", f"/api/v1/namespaces/{name}")

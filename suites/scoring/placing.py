@@ -1,0 +1,14 @@
+"""Pods that are placed one after the other."""
+
+from seatrial.fixtures.expect import Expect
+from seatrial.fixtures.trial import Trial
+from seatrial.scheduler.api.builders import PodBuilder
+
+
+def one_by_one(cluster: Trial, expect: Expect, asked: list[PodBuilder], profile: str) -> list[str]:
+    """The nodes of pods that are submitted one after the other, each after the previous one was placed."""
+    found = []
+    for builder in asked:
+        cluster.submit(builder.scheduler(profile))
+        found.append(expect.bound(builder.name).spec.node_name)
+    return found
