@@ -13,12 +13,14 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
+from seatrial.harness.errors import ClusterError
 from seatrial.harness.interrupts import shortened
 
 # Seconds in which a program that was started must be ready; on a busy machine 60 were not enough.
 START_WITHIN = 180.0
 STOP_WITHIN = 10.0  # seconds between SIGTERM and SIGKILL
 GROUP_STOP_WITHIN = 5.0  # the same, for what an interrupted program left behind
+LAST_LINES = 8  # of the log of a program that ended
 MUTANT = "SEATRIAL_MUTANT"  # set in a campaign of mutants: the mutant that our programs run with
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None)
@@ -71,6 +73,18 @@ def first_answer(process: "subprocess.Popen[bytes]", *, within: float = START_WI
     line = process.stdout.readline()
     answer: dict[str, Any] = json.loads(line) if line else {}
     return answer
+
+
+def check_running(name: str, process: "subprocess.Popen[bytes]", log: Path) -> None:
+    """Check that a program of a cluster runs.
+
+    Raises:
+        ClusterError: it has ended; the message has the last lines of its log.
+    """
+    code = process.poll()
+    if code is not None:
+        last = "\n".join(log.read_text(errors="replace").splitlines()[-LAST_LINES:])
+        raise ClusterError(f"{name} ended with status {code}; its last log lines:\n{last}")
 
 
 def stop(process: "subprocess.Popen[bytes]", *, within: float = STOP_WITHIN) -> None:

@@ -25,7 +25,7 @@ from seatrial.harness.apiserver.access.rbac import MASTERS
 from seatrial.harness.clusters.kubeconfig import load_access
 from seatrial.harness.errors import ClusterError
 from seatrial.harness.private_files import write_private
-from seatrial.harness.processes import start_child
+from seatrial.harness.processes import check_running, start_child
 from seatrial.scheduler.api.clock import WallClock
 
 ASSETS = "KUBEBUILDER_ASSETS"
@@ -38,7 +38,6 @@ HOW_TO_GET = (
 LOOPBACK = "127.0.0.1"
 START_WITHIN = 120.0  # seconds: the first start reads the programs from disk
 POLL = 0.05
-LAST_LINES = 5
 _ALONE = ("--disable-admission-plugins", "ServiceAccount,TaintNodesByCondition")
 
 
@@ -247,10 +246,11 @@ class _Process:
                 raise ClusterError(f"{self.command[0]}: cannot be started: {error.strerror}") from error
 
     def check(self) -> None:
-        code = self.process.poll()
-        if code is not None:
-            last = "\n".join(self.log.read_text(errors="replace").splitlines()[-LAST_LINES:])
-            raise ClusterError(f"{self.name} ended with status {code}; its last log lines:\n{last}")
+        """
+        Raises:
+            ClusterError: it has ended.
+        """
+        check_running(self.name, self.process, self.log)
 
 
 @contextmanager

@@ -25,7 +25,7 @@ from seatrial.harness.clusters.container_image import BUSYBOX, HOW_TO_GET, stati
 from seatrial.harness.clusters.control_plane import find_program, missing_programs
 from seatrial.harness.errors import ClusterError
 from seatrial.harness.nodes.local import address
-from seatrial.harness.processes import start_child, started_at, stop
+from seatrial.harness.processes import check_running, start_child, started_at, stop
 from seatrial.scheduler.api.builders import PROBE_IMAGE
 
 KUBELET, CONTAINERD, RUNC, CTR, PLUGIN = "kubelet", "containerd", "runc", "ctr", "device-plugin"
@@ -41,7 +41,6 @@ SOCKET = "/run/containerd/containerd.sock"
 PODS_NETWORK = "10.244.137.0/24"
 STARTS_WITHIN = 60.0  # seconds
 POLL = 0.05
-LAST_LINES = 8
 
 
 def missing_parts() -> str | None:
@@ -208,10 +207,7 @@ class _Inside:
         Raises:
             ClusterError: it has ended.
         """
-        code = self.process.poll()
-        if code is not None:
-            last = "\n".join(self.log.read_text(errors="replace").splitlines()[-LAST_LINES:])
-            raise ClusterError(f"{self.name} ended with status {code}; its last log lines:\n{last}")
+        check_running(self.name, self.process, self.log)
 
     def stop(self) -> None:
         """Send SIGTERM to the program itself, then wait for it."""

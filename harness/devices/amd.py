@@ -26,6 +26,7 @@ from seatrial.harness.devices.provider import (
     Source,
     Usage,
     model_label,
+    unread_card,
 )
 from seatrial.harness.devices.sysfs import Pci
 
@@ -150,7 +151,11 @@ class AmdProvider(DeviceProvider):
         except ProviderError as error:
             health = rsmi.failed_health(error.code)
             known = self._seen.get(index)
-            return replace(known, health=health) if known is not None else self._nameless(index, health)
+            return (
+                replace(known, health=health)
+                if known is not None
+                else unread_card(self.vendor, index, health, self._source)
+            )
         return device
 
     def _read(self, index: int) -> Device:
@@ -183,12 +188,6 @@ class AmdProvider(DeviceProvider):
             nodes=rsmi.render_nodes(minor),
             source=self._source,
         )
-
-    def _nameless(self, index: int, health: Health) -> Device:
-        return Device(
-            vendor=self.vendor, kind="gpu", model="", label="", index=index, minor=index, uuid=f"unknown-{index}",
-            bus_id="", numa=None, pcie_root="", memory=0, health=health, source=self._source,
-        )  # fmt: skip
 
     def _numa(self, index: int, bus: str) -> int | None:
         node = c_int32(-1)

@@ -27,6 +27,7 @@ from seatrial.harness.devices.provider import (
     Source,
     Usage,
     model_label,
+    unread_card,
 )
 from seatrial.harness.devices.sysfs import Pci
 
@@ -191,7 +192,11 @@ class CambriconProvider(DeviceProvider):
         except ProviderError as error:
             health = _unanswered(error)
             known = self._seen.get(index)
-            return replace(known, health=health) if known is not None else self._nameless(index, health)
+            return (
+                replace(known, health=health)
+                if known is not None
+                else unread_card(self.vendor, index, health, self._source)
+            )
         return device
 
     def _read(self, index: int) -> Device:
@@ -223,12 +228,6 @@ class CambriconProvider(DeviceProvider):
             slices=self._slices(index),
             source=self._source,
         )
-
-    def _nameless(self, index: int, health: Health) -> Device:
-        return Device(
-            vendor=self.vendor, kind="gpu", model="", label="", index=index, minor=index, uuid=f"unknown-{index}",
-            bus_id="", numa=None, pcie_root="", memory=0, health=health, source=self._source,
-        )  # fmt: skip
 
     def _name(self, index: int) -> str:
         function = self._cndev.load().cndevGetCardNameStringByDevId

@@ -26,6 +26,7 @@ from seatrial.harness.devices.provider import (
     Slice,
     Source,
     Usage,
+    unread_card,
 )
 from seatrial.harness.devices.sysfs import Pci, sysfs_bus
 from seatrial.harness.devices.xid import APPLICATION_XIDS, RECOVERY_ACTIONS, xid_health
@@ -220,7 +221,7 @@ class NvidiaProvider(DeviceProvider):
             health = _unanswered(provider_error(error, f"device {index}"))
             known = self._seen.get(index)
             if known is None:
-                return self._nameless(index, health)
+                return unread_card(self.vendor, index, health, self._source)
             return replace(known, health=self._sick.get(known.uuid, health))
         self._handles[device.uuid] = handle
         self._seen[index] = device
@@ -251,13 +252,6 @@ class NvidiaProvider(DeviceProvider):
             slices=self._slices(nvml, handle),
             source=self._source,
         )
-
-    def _nameless(self, index: int, health: Health) -> Device:
-        """A card that is counted and has never answered."""
-        return Device(
-            vendor=self.vendor, kind="gpu", model="", label="", index=index, minor=index, uuid=f"unknown-{index}",
-            bus_id="", numa=None, pcie_root="", memory=0, health=health, source=self._source,
-        )  # fmt: skip
 
     def _slices(self, nvml: Any, handle: Any) -> tuple[Slice, ...]:
         mode = _maybe(nvml, nvml.nvmlDeviceGetMigMode, handle)
