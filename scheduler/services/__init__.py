@@ -1,1 +1,1 @@
-"""HTTP routes of the scheduler: health, metrics, debug flags, views of nodes and pods."""
+"""The HTTP server of the programs, and the routes of the scheduler: health, metrics, debug flags, nodes and pods."""
