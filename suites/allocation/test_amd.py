@@ -6,8 +6,8 @@ through koordlet's files.
 
 import pytest
 
+from seatrial.fixtures.allocated_devices import amounts, check_arrival, devices_of, minors, numa_nodes
 from seatrial.fixtures.expect import Expect
-from seatrial.fixtures.promises import amounts, check_arrival, devices_of, minors, numa_nodes
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import node, pod, pods

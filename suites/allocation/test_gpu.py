@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from seatrial.fixtures.allocated_devices import card_memory, devices_of, first_of
 from seatrial.fixtures.expect import Expect
-from seatrial.fixtures.promises import card_memory, devices_of, first_of
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.allocations import device_allocations
 from seatrial.harness.audit.running import RunningAudit

@@ -7,8 +7,8 @@ import random
 
 import pytest
 
+from seatrial.fixtures.allocated_devices import amounts, check_arrival, first_of, functions, minors, parts, switches
 from seatrial.fixtures.expect import Expect
-from seatrial.fixtures.promises import amounts, check_arrival, first_of, functions, minors, parts, switches
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.harness.quantities import units

@@ -8,8 +8,8 @@ from typing import Any
 import orjson
 import pytest
 
+from seatrial.fixtures.allocated_devices import amounts, minors
 from seatrial.fixtures.expect import Expect
-from seatrial.fixtures.promises import amounts, minors
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.harness.devices.survey import survey

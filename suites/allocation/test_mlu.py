@@ -7,9 +7,9 @@ import random
 
 import pytest
 
+from seatrial.fixtures.allocated_devices import amounts, check_arrival, devices_of, first_of, minors, numa_nodes
 from seatrial.fixtures.cpus import cpus
 from seatrial.fixtures.expect import Expect
-from seatrial.fixtures.promises import amounts, check_arrival, devices_of, first_of, minors, numa_nodes
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import PodBuilder, node, pod, pods

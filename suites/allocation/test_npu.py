@@ -9,8 +9,16 @@ from collections.abc import Iterator
 
 import pytest
 
+from seatrial.fixtures.allocated_devices import (
+    amounts,
+    check_arrival,
+    devices_of,
+    first_of,
+    minors,
+    numa_nodes,
+    switches,
+)
 from seatrial.fixtures.expect import Expect
-from seatrial.fixtures.promises import amounts, check_arrival, devices_of, first_of, minors, numa_nodes, switches
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.harness.quantities import units

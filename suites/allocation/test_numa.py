@@ -8,10 +8,10 @@ from collections.abc import Collection
 
 import pytest
 
+from seatrial.fixtures.allocated_devices import check_arrival, minors, numa_nodes
 from seatrial.fixtures.cpus import cpu_numa_nodes, cpus, shares
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.profiles import announced
-from seatrial.fixtures.promises import check_arrival, minors, numa_nodes
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import NodeBuilder, PodBuilder, node, pod, pods

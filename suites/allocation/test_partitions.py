@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from seatrial.fixtures.allocated_devices import check_arrival, first_of, minors
 from seatrial.fixtures.expect import Expect
-from seatrial.fixtures.promises import check_arrival, first_of, minors
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import node, pod, pods

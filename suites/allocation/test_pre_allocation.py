@@ -2,8 +2,8 @@
 
 import pytest
 
+from seatrial.fixtures.allocated_devices import reservation_of
 from seatrial.fixtures.expect import Expect
-from seatrial.fixtures.promises import reservation_of
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.harness.quantities import amount

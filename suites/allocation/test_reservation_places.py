@@ -8,10 +8,10 @@ from typing import Any
 import orjson
 import pytest
 
+from seatrial.fixtures.allocated_devices import reservation_of
 from seatrial.fixtures.cluster import Ask
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.profiles import announced
-from seatrial.fixtures.promises import reservation_of
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import PodBuilder, node, pod, priority_class, reservation

@@ -5,9 +5,9 @@ Cases check the status of reservations, the nodes of pods, and their devices.
 
 import pytest
 
+from seatrial.fixtures.allocated_devices import check_arrival, minors, reservation_of
 from seatrial.fixtures.cpus import cpus, shares
 from seatrial.fixtures.expect import Expect
-from seatrial.fixtures.promises import check_arrival, minors, reservation_of
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.allocations import device_allocations
 from seatrial.harness.clusters.protocol import Capability

@@ -2,8 +2,8 @@
 
 import pytest
 
+from seatrial.fixtures.allocated_devices import check_arrival, minors
 from seatrial.fixtures.expect import Expect
-from seatrial.fixtures.promises import check_arrival, minors
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import PodBuilder, node, pods

@@ -9,8 +9,8 @@ from collections.abc import Callable, Collection
 
 import pytest
 
+from seatrial.fixtures.allocated_devices import check_arrival, minors, numa_nodes, switches
 from seatrial.fixtures.expect import Expect
-from seatrial.fixtures.promises import check_arrival, minors, numa_nodes, switches
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import PodBuilder, node, pod, pods

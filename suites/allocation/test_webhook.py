@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from seatrial.fixtures.allocated_devices import devices_of, parts
 from seatrial.fixtures.expect import Expect
-from seatrial.fixtures.promises import devices_of, parts
 from seatrial.fixtures.trial import Trial
 from seatrial.fixtures.webhook import registered, webhook_process
 from seatrial.harness.clusters.protocol import Capability

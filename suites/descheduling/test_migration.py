@@ -5,9 +5,9 @@ from collections import Counter
 import orjson
 import pytest
 
+from seatrial.fixtures.allocated_devices import reservation_of
 from seatrial.fixtures.descheduler import StartDescheduler
 from seatrial.fixtures.expect import Expect
-from seatrial.fixtures.promises import reservation_of
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.allocations import device_allocations
 from seatrial.harness.clusters.protocol import Capability

@@ -2,9 +2,9 @@
 
 import pytest
 
+from seatrial.fixtures.allocated_devices import reservation_of
 from seatrial.fixtures.descheduler import StartDescheduler
 from seatrial.fixtures.expect import Expect
-from seatrial.fixtures.promises import reservation_of
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import disruption_budget, node, pod, priority_class, reservation

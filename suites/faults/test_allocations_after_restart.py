@@ -3,9 +3,9 @@
 import orjson
 import pytest
 
+from seatrial.fixtures.allocated_devices import functions
 from seatrial.fixtures.cpus import cpus
 from seatrial.fixtures.expect import Expect
-from seatrial.fixtures.promises import functions
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.harness.subject.protocol import Subject

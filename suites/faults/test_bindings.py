@@ -3,8 +3,8 @@
 import orjson
 import pytest
 
+from seatrial.fixtures.allocated_devices import parts
 from seatrial.fixtures.expect import Expect
-from seatrial.fixtures.promises import parts
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.faulty import BindingsOf, Link, bindings, nothing, volume_writes
 from seatrial.harness.clusters.protocol import Capability

@@ -10,8 +10,8 @@ from typing import Any
 import orjson
 import pytest
 
+from seatrial.fixtures.allocated_devices import devices_of
 from seatrial.fixtures.expect import Expect
-from seatrial.fixtures.promises import devices_of
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.harness.nodes.faults import FAULTS_ANNOTATION

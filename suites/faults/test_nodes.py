@@ -2,8 +2,8 @@
 
 import pytest
 
+from seatrial.fixtures.allocated_devices import minors
 from seatrial.fixtures.expect import Expect
-from seatrial.fixtures.promises import minors
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.harness.clusters.run_scope import RUN_LABEL

@@ -2,8 +2,8 @@
 
 import pytest
 
+from seatrial.fixtures.allocated_devices import devices_of, minors
 from seatrial.fixtures.expect import Expect
-from seatrial.fixtures.promises import devices_of, minors
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.faulty import Link, devices
 from seatrial.harness.clusters.protocol import Capability

@@ -7,8 +7,8 @@ from typing import cast
 
 import pytest
 
+from seatrial.fixtures.allocated_devices import devices_of, minors, reservation_of
 from seatrial.fixtures.expect import Expect
-from seatrial.fixtures.promises import devices_of, minors, reservation_of
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.faulty import Link, Picks, bindings, every, writes
 from seatrial.harness.clusters.protocol import Capability

@@ -6,8 +6,8 @@ A member asks for one card of an A10 node, so the room is a number of cards.
 import orjson
 import pytest
 
+from seatrial.fixtures.allocated_devices import minors, reservation_of
 from seatrial.fixtures.expect import Expect
-from seatrial.fixtures.promises import minors, reservation_of
 from seatrial.fixtures.trial import TRIAL_LABEL, Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.harness.subject.protocol import Subject

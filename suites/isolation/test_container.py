@@ -4,8 +4,8 @@ import random
 
 import pytest
 
+from seatrial.fixtures.allocated_devices import devices_of, parts
 from seatrial.fixtures.expect import Expect
-from seatrial.fixtures.promises import devices_of, parts
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.allocations import device_allocations
 from seatrial.harness.clusters.protocol import Capability

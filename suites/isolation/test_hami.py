@@ -15,9 +15,9 @@ import pytest
 import yaml
 
 from seatrial.fake_devices.hami.region import CardLimits, ProcessUsage, new_region, write_region
+from seatrial.fixtures.allocated_devices import devices_of, first_of
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.features import suites_folder
-from seatrial.fixtures.promises import devices_of, first_of
 from seatrial.fixtures.trial import TRIAL_LABEL, Container, Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.harness.devices.hami_core import MONITOR_ANNOTATION

@@ -5,8 +5,8 @@ from typing import Any
 import orjson
 import pytest
 
+from seatrial.fixtures.allocated_devices import devices_of, first_of
 from seatrial.fixtures.expect import Expect
-from seatrial.fixtures.promises import devices_of, first_of
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.harness.nodes.usage import NODE_METRICS, USAGE_ANNOTATION

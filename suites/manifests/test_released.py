@@ -16,8 +16,8 @@ import orjson
 import pytest
 import yaml
 
+from seatrial.fixtures.allocated_devices import amounts, minors, reservation_of
 from seatrial.fixtures.expect import Expect
-from seatrial.fixtures.promises import amounts, minors, reservation_of
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability, Cluster
 from seatrial.scheduler.api.builders import NodeBuilder, node, pod

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from seatrial.fixtures.allocated_devices import card_memory, check_arrival, first_of, functions, minors, switches
 from seatrial.fixtures.expect import Expect
-from seatrial.fixtures.promises import card_memory, check_arrival, first_of, functions, minors, switches
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import PodBuilder, node, pod, pods, priority_class
