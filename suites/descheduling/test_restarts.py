@@ -5,11 +5,12 @@ import pytest
 
 from seatrial.fixtures.descheduler import StartDescheduler
 from seatrial.fixtures.trial import Trial
-from seatrial.harness.clusters.faulty import announced_evictions, bindings
+from seatrial.harness.clusters.faulty import announced_evictions, bindings, deletions
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.harness.subject.protocol import Subject
 from seatrial.scheduler.api.builders import pod
 from seatrial.suites.descheduling.workloads import (
+    cordon,
     deployment,
     ended,
     job,
@@ -129,6 +130,27 @@ def test_a_job_whose_status_was_refused_goes_on(cluster: Trial, start_deschedule
 
         assert ended(cluster, "move", within=60).status.phase == "Succeeded"
     assert name not in [one.metadata.name for one in wait_running(cluster, "web", 3)]
+
+
+@pytest.mark.feature("MIG-1.api-server-away")
+@pytest.mark.case("MG-075", severity="critical")
+@pytest.mark.long(70)
+def test_a_reservation_whose_deletion_was_refused_goes(cluster: Trial, start_descheduler: StartDescheduler) -> None:
+    """No node has room, so the job times out while the API server refuses deletions: its reservation is deleted when
+    the API server accepts them again."""
+    with_nodes(cluster, "n1", "n2", cpu=8)
+    name = spread_victim(cluster, "web", 3, cpu=2)
+    cordon(cluster, "n2")
+    descheduler = start_descheduler({})
+    with descheduler.troubled() as link:
+        link.refuse(500, deletions)
+        migrate(cluster, "move", name, ttl="30s")
+        done = ended(cluster, "move")
+        assert (done.status.phase, done.status.reason) == ("Failed", "Timeout")
+        assert cluster.reaches(lambda: link.refused >= 4, within=30), "expected the deletion to be tried"
+        link.heal()
+
+        assert cluster.reaches(lambda: cluster.reservation(done.reservation_name) is None, within=20)
 
 
 @pytest.mark.feature("MIG-1.api-server-restart")

@@ -22,6 +22,7 @@ from seatrial.scheduler.api.migration import (
     JOBS_PATH,
     PASSED_ARBITRATION,
     SOFT_EVICTION,
+    JobStatus,
     PodMigrationJob,
 )
 from seatrial.scheduler.api.reservation import RESERVATIONS_PATH, Reservation, seconds
@@ -141,7 +142,7 @@ class MigrationController:
         reservation = self._state.reservations.get(name)
         ours = self._running and self.owns(job)
         if ours and reservation is not None and made_for(reservation, job) and not reservation.ended:
-            self._rest.send(Request("DELETE", f"{RESERVATIONS_PATH}/{name}"), lambda _: None)
+            self._delete_reservation(name, _nothing)
 
     def pod_changed(self, pod: Pod) -> None:
         for name in self._state.jobs_for(pod.key):
@@ -201,9 +202,10 @@ class MigrationController:
         }
 
         def created(response: Response) -> None:
-            self._creating.pop(metadata.uid, None)
+            unseen = self._creating.pop(metadata.uid, None) is not None
             if response.ok:
-                self._take_job(response)
+                if unseen:  # otherwise the watch has shown the job, and may have shown its end too
+                    self._state.set_job(_decode_job(response.body))
                 self.look_at(name)
             else:
                 log.warning("migration job-refused pod=%s why=%s", pod.key, refusal(response))
@@ -260,12 +262,13 @@ class MigrationController:
         def taken(response: Response, then: Then) -> None:
             if response.ok:
                 self._take_job(response)
-                then()
-            else:
-                if response.code != 404:
-                    log.warning("migration write-refused job=%s why=%s", job.name, refusal(response))
-                    self._look_later(job.name, RETRY)
-                self._busy.discard(job.name)
+                if self._is_there(job):
+                    then()
+                    return
+            elif response.code != 404:
+                log.warning("migration write-refused job=%s why=%s", job.name, refusal(response))
+                self._look_later(job.name, RETRY)
+            self._free(job.name)
 
         write_spec()
 
@@ -280,11 +283,17 @@ class MigrationController:
         if isinstance(action, CreateReservation):
             self._create_reservation(job, action.pod, then)
         elif isinstance(action, DeleteReservation):
-            self._rest.send(Request("DELETE", f"{RESERVATIONS_PATH}/{action.name}"), lambda _: then())
+            self._delete_reservation(action.name, then)
         elif isinstance(action, EvictPod):
             self._evict(job, action.pod, then)
         else:
             then()
+
+    def _free(self, name: str) -> None:
+        """A write was refused or needs nothing else: look at the job again, though no event may come."""
+        self._busy.discard(name)
+        if name not in self._timers:  # it may have ended while the job was busy
+            self._look_later(name, POLL)
 
     def _finished(self, name: str) -> None:
         self._busy.discard(name)
@@ -302,7 +311,15 @@ class MigrationController:
         self._timers[name] = self._clock.call_later(delay, due)
 
     def _take_job(self, response: Response) -> None:
-        self._state.set_job(_decode_job(response.body))
+        """Use the answer to a write, unless the watch has shown the job's end before it."""
+        job = _decode_job(response.body)
+        if self._is_there(job):
+            self._state.set_job(job)
+
+    def _is_there(self, job: PodMigrationJob) -> bool:
+        """Whether the job is known, and no other one has its name."""
+        known = self._state.jobs.get(job.name)
+        return known is not None and known.metadata.uid == job.metadata.uid
 
     def _record(self, job: PodMigrationJob, events: tuple[Event, ...]) -> None:
         for event in events:
@@ -318,7 +335,7 @@ class MigrationController:
         def read(response: Response) -> None:
             found = msgspec.json.decode(response.body) if response.ok else None
             if found is None or found["metadata"]["uid"] != pod.metadata.uid:
-                self._busy.discard(job.name)  # the pod is gone, which the informer will report too
+                self._free(job.name)  # if the pod is gone, the informer reports it too
                 return
             self._order = max(int(self._clock.now() * 1000), self._order + 1)  # milliseconds, and never the same twice
             body = reservation_for(job, found, self._order, self.args.default_job_ttl)
@@ -337,10 +354,9 @@ class MigrationController:
                 status = with_condition(
                     job.status, "ReservationCreated", "False", "FailedCreateReservation", why, self._clock.timestamp()
                 )
-                step = Step(status=replace(status, reason="FailedCreateReservation", message=why))
-                self._busy.discard(job.name)
+                self._free(job.name)
                 if job.status.message != why:
-                    self._write_status(job, step, lambda answer: self._take_job(answer) if answer.ok else None)
+                    self._note(job, replace(status, reason="FailedCreateReservation", message=why))
                 return
             self._state.set_reservation(_decode_reservation(response.body))
             options = {"reservationRef": {
@@ -354,6 +370,21 @@ class MigrationController:
             then()
 
         self._rest.send(Request("GET", pod_path(pod)), read)
+
+    def _delete_reservation(self, name: str, then: Then) -> None:
+        """Delete a reservation that nothing needs any more; again until it is gone, because it holds room."""
+
+        def deleted(response: Response) -> None:
+            then()
+            if not response.ok and response.code != 404:
+                log.warning("migration reservation-kept name=%s why=%s", name, refusal(response))
+                self._clock.call_later(POLL, again)
+
+        def again() -> None:
+            if self._running and name in self._state.reservations:
+                self._delete_reservation(name, _nothing)
+
+        self._rest.send(Request("DELETE", f"{RESERVATIONS_PATH}/{name}"), deleted)
 
     # -- evictions ----------------------------------------------------------------------------------------------------
 
@@ -460,7 +491,18 @@ class MigrationController:
         del then
         self._record(job, (Event(WARNING, "FailedEvict", f'Failed to evict Pod "{job.pod_key}": {why}'),))
         status = with_condition(current.status, EVICTED, "False", "FailedEvict", why, self._clock.timestamp())
-        self._write_status(job, Step(status=status), lambda response: self._take_job(response) if response.ok else None)
+        self._note(job, status)
+
+    def _note(self, job: PodMigrationJob, status: JobStatus) -> None:
+        """Write a status that says what failed. The job is busy meanwhile: it must not replace a later status."""
+        self._busy.add(job.name)
+
+        def noted(response: Response) -> None:
+            if response.ok:
+                self._take_job(response)
+            self._free(job.name)
+
+        self._write_status(job, Step(status=status), noted)
 
     # -- arbitration --------------------------------------------------------------------------------------------------
 
@@ -496,13 +538,14 @@ class MigrationController:
     def _let_through(self, job: PodMigrationJob) -> None:
         """Count the job at once, and write its annotation."""
         annotations = {**job.metadata.annotations, PASSED_ARBITRATION: "true"}
-        self._state.jobs[job.name] = replace(job, metadata=replace(job.metadata, annotations=annotations))
+        passed = replace(job, metadata=replace(job.metadata, annotations=annotations))
+        self._state.jobs[job.name] = passed
         self._busy.add(job.name)
 
         def written(response: Response) -> None:
             if response.ok:
                 self._take_job(response)
-            elif self._state.jobs.get(job.name) is not None:
+            elif self._state.jobs.get(job.name) is passed:  # and not what the watch has delivered since
                 self._state.jobs[job.name] = job
             self._finished(job.name)
 
@@ -521,6 +564,10 @@ class MigrationController:
             if created and now - from_rfc3339(created) > kept:
                 self._rest.delete(f"{JOBS_PATH}/{job.name}", uid=job.metadata.uid, done=lambda _: None)
         self._scavenger = self._clock.call_later(SCAVENGE, self._scavenge)
+
+
+def _nothing() -> None:
+    """No step waits for the answer."""
 
 
 def evict(rest: Rest, pod: Pod, options: dict[str, Any], done: Callable[[Response], None]) -> None:
