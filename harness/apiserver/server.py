@@ -44,6 +44,7 @@ from seatrial.harness.apiserver.verbs.patch_errors import of_problems
 from seatrial.harness.apiserver.verbs.reads import Reads
 from seatrial.harness.apiserver.verbs.scaling import respond_scale
 from seatrial.harness.apiserver.verbs.subresources import bind, evict
+from seatrial.harness.apiserver.verbs.update_rules import CREATED_BY_UPDATE, check_name
 from seatrial.harness.conversation import Containers
 from seatrial.scheduler.api.clock import Clock
 from seatrial.scheduler.api.transport import (
@@ -112,6 +113,7 @@ class ApiServer:
             Pending: a webhook in another process has to be called first. `carry_out` handles this.
         """
         self.requests += 1
+        warnings: list[str] = []
         try:
             path, _, query_text = request.path.partition("?")
             query = dict(_parameters(query_text)) if query_text else {}
@@ -119,6 +121,7 @@ class ApiServer:
             if impersonates(request.headers):
                 identity = impersonated(request.headers, identity, self.access)
             context = RequestContext(request, identity, query, negotiate(accept) if accept else PLAIN, attempt=attempt)
+            warnings = context.warnings
             answer = self._route(path, context)
         except RecursionError:
             refused = errors.bad_request("the request leads too deep into an object")
@@ -126,12 +129,12 @@ class ApiServer:
         except Pending:
             raise
         except ApiStatusError as refused:
-            return Response(refused.code, refused.encoded(), {**_PLAIN_HEADERS, **refused.headers})
+            answer = Response(refused.code, refused.encoded(), {**_PLAIN_HEADERS, **refused.headers})
         except Exception as error:  # noqa: BLE001 a fault in the server must not end the connections of other clients
             fault = self.fault(error, request.method, request.path)
             return Response(fault.code, fault.encoded(), _PLAIN_HEADERS)
-        if context.warnings and isinstance(answer, Response):
-            texts = ", ".join(f'299 - "{_quoted(text)}"' for text in context.warnings)
+        if warnings and isinstance(answer, Response):  # with errors too, as upstream
+            texts = ", ".join(f'299 - "{_quoted(text)}"' for text in warnings)
             return Response(answer.code, answer.body, {**answer.headers, "warning": texts})
         return answer
 
@@ -235,6 +238,8 @@ class ApiServer:
                 named=context.wants_watched_fields if flag(context.query, "watch") else context.named,
             )  # fmt: skip
         if method == "PUT" and target.name:
+            if target.resource.key in CREATED_BY_UPDATE and self._missing(target):
+                return self._create_named(target, context)
             return self._written(target.resource, self._update(target, context), context)
         if method == "PATCH" and target.name:
             return self._patch(target, context)
@@ -261,6 +266,8 @@ class ApiServer:
 
     def _create(self, target: Target, context: RequestContext) -> Response:
         resource = target.resource
+        if resource.namespaced and target.namespace is None:
+            raise errors.method_not_allowed()
         body = context.body(resource)
         if resource.verbs == ("create",):
             if resource.kind == "Binding":
@@ -269,11 +276,10 @@ class ApiServer:
             body = {**body, "apiVersion": resource.api_version, "kind": resource.kind}
             answer = review(resource.kind, body, context.identity, self.access, self.tokens, target.namespace or "")
             return Response(201, orjson.dumps(answer), _PLAIN_HEADERS)
-        namespace = target.namespace
-        if resource.namespaced and namespace is None:  # upstream takes the namespace from the body then
-            namespace = str((body.get("metadata") or {}).get("namespace") or "")
-            if not namespace:
-                raise errors.method_not_allowed()
+        item = self._store_new(resource, target.namespace, body, context)
+        return self._written(resource, item, context, code=201)
+
+    def _store_new(self, resource: Resource, namespace: str | None, body: Object, context: RequestContext) -> Item:
         options = context.options()
         stored = resource
         if multi_version.is_second(resource):
@@ -281,7 +287,23 @@ class ApiServer:
             if resource.kind == "Event":
                 body.setdefault("metadata", {}).setdefault("namespace", namespace)
                 self.admission.refuse(resource, body, check_new_event(body))
-        item = self.objects.create(stored, namespace or "", body, options)
+        return self.objects.create(stored, namespace or "", body, options)
+
+    def _missing(self, target: Target) -> bool:
+        stored = self._stored(target.resource) if multi_version.is_second(target.resource) else target.resource
+        return self.objects.collection(stored).get(target.key) is None
+
+    def _create_named(self, target: Target, context: RequestContext) -> Response:
+        """Create the object that an update names, for the kinds with which upstream does so."""
+        resource = target.resource
+        body = context.body(resource)
+        check_name(target.key, body)
+        if uid := body["metadata"].get("uid"):
+            why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: "
+            raise errors.conflict(resource.plural, resource.group, target.name, why)
+        if MASTERS not in context.identity.groups:
+            self.access.check(context.identity, replace(context.act(target), verb="create"))
+        item = self._store_new(resource, target.namespace, body, context)
         return self._written(resource, item, context, code=201)
 
     def _update(self, target: Target, context: RequestContext) -> Item:

@@ -72,7 +72,7 @@ class Budgets:
         if spec.get("maxUnavailable") is not None:
             desired = max(0, expected - _count(spec["maxUnavailable"], expected))
         else:
-            desired = _count(spec.get("minAvailable", 1), expected)
+            desired = _count(spec.get("minAvailable", 0), expected)
         allowed = max(0, healthy - desired) if expected else 0
         status: Object = {
             "observedGeneration": budget["metadata"].get("generation", 1),

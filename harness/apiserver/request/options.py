@@ -80,11 +80,14 @@ def write_of(
 
 
 def grace_of(resource: Resource, obj: Object, requested: int | None) -> int:
-    """The grace period of a deletion in seconds: 0 for everything but pods that are bound and not finished."""
+    """The grace period of a deletion in seconds: 0 for everything but pods that are bound and not finished.
+
+    A negative one becomes a second, as upstream.
+    """
     if resource.key != ("", "pods"):
         return 0
     spec = obj.get("spec", {})
     if not spec.get("nodeName") or obj.get("status", {}).get("phase") in {"Succeeded", "Failed"}:
         return 0
     grace = spec.get("terminationGracePeriodSeconds", 30) if requested is None else requested
-    return max(int(grace), 0)
+    return int(grace) if grace >= 0 else 1

@@ -121,6 +121,7 @@ def too_large_version(version: int, newest: int) -> ApiStatusError:
         f"Timeout: Too large resource version: {version}, current: {newest}",
         details={"causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}],
                  "retryAfterSeconds": 1},
+        headers={"retry-after": "1"},
     )  # fmt: skip
 
 

@@ -35,14 +35,14 @@ class Item:
 class Change:
     """One change of a collection. `new` is None for a removal, `old` for a creation.
 
-    For a removal `old` carries the revision of the removal, and `was` is the revision before.
+    For a removal `old` is the object as its removal shows it, and `before` the metadata that was stored.
     """
 
-    __slots__ = ("_lines", "new", "old", "version", "was")
+    __slots__ = ("_lines", "before", "new", "old", "version")
 
-    def __init__(self, old: Item | None, new: Item | None, last: Item, was: int = 0) -> None:
+    def __init__(self, old: Item | None, new: Item | None, last: Item, before: Object | None = None) -> None:
         self.old, self.new = old, new
-        self.version, self.was = last.version, was
+        self.version, self.before = last.version, before
         self._lines: dict[str, bytes] = {}
 
     @property
@@ -126,8 +126,11 @@ class Collection:
         self._count += 1
         self._record(change)
 
-    def remove(self, key: Key) -> Item | None:
-        """Remove an object. The returned item carries the revision of the removal, as watchers see it."""
+    def remove(self, key: Key, shown: Object | None = None) -> Item | None:
+        """Remove an object. The returned item carries the revision of the removal, as watchers see it.
+
+        `shown` is the metadata that the removal shows, if it differs from what is stored.
+        """
         names = self._items.get(key[0], {})
         old = names.pop(key[1], None)
         if old is None:
@@ -136,9 +139,10 @@ class Collection:
             self._items.pop(key[0], None)
         self._count -= 1
         version = self._store.next_version()
-        metadata = {**old.obj["metadata"], "resourceVersion": str(version)}
+        before = old.obj["metadata"]
+        metadata = {**(shown or before), "resourceVersion": str(version)}
         last = Item(key, {**old.obj, "metadata": metadata}, version, old.ledger)
-        self._record(Change(last, None, last, old.version))
+        self._record(Change(last, None, last, before))
         return last
 
     def as_of(self, version: int) -> list[Item]:
@@ -150,9 +154,9 @@ class Collection:
             if change.old is None:
                 found.pop(change.key, None)
             elif change.new is None:
-                metadata = {**change.old.obj["metadata"], "resourceVersion": str(change.was)}
+                metadata = change.before or change.old.obj["metadata"]
                 before = {**change.old.obj, "metadata": metadata}
-                found[change.key] = Item(change.key, before, change.was, change.old.ledger)
+                found[change.key] = Item(change.key, before, int(metadata["resourceVersion"]), change.old.ledger)
             else:
                 found[change.key] = change.old
         return [found[key] for key in sorted(found)]

@@ -61,7 +61,7 @@ def _problems(resource: str, value: Any, *, of_container: bool) -> tuple[Cause, 
     if amount < 0:
         found.append(invalid("", str(value), NOT_NEGATIVE))
     if amount % 1000 and (is_extended(resource) or resource in _WHOLE_BY_NAME):
-        found.append(Cause("", "FieldValueInvalid", f"Invalid value: {value}: must be an integer"))
+        found.append(Cause("", "FieldValueInvalid", f'Invalid value: "{value}": must be an integer'))
     if resource.startswith(_HUGEPAGES) and of_container:
         page = milli(resource.removeprefix(_HUGEPAGES))
         if page is None or page <= 0 or amount % page:

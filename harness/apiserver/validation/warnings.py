@@ -50,12 +50,12 @@ def _container_warnings(container: Object, path: str) -> Iterator[str]:
         if name in seen:
             yield f'{path}.env[{index}]: hides previous definition of "{name}", which may be dropped when using apply'
         seen.add(name)
-    ports: set[Any] = set()
+    ports: dict[Any, int] = {}
     for index, port in enumerate(container.get("ports") or ()):
         mark = (port.get("containerPort"), port.get("protocol", "TCP"), port.get("hostIP"), port.get("hostPort"))
         if mark in ports:
-            yield f"{path}.ports[{index}]: duplicate port definition with {path}.ports"
-        ports.add(mark)
+            yield f"{path}.ports[{index}]: duplicate port definition with {path}.ports[{ports[mark]}]"
+        ports.setdefault(mark, index)
     resources = container.get("resources") or {}
     for field in ("limits", "requests"):
         for name, value in (resources.get(field) or {}).items():

@@ -34,7 +34,7 @@ from seatrial.harness.apiserver.storage.store import Collection, CollectionKey, 
 from seatrial.harness.apiserver.verbs import field_owners, patch_errors
 from seatrial.harness.apiserver.verbs.field_owners import schema_of
 from seatrial.harness.apiserver.verbs.identifiers import IdentifierSource
-from seatrial.harness.apiserver.verbs.update_rules import narrowed, settable
+from seatrial.harness.apiserver.verbs.update_rules import check_name, check_version_given, narrowed, settable
 from seatrial.harness.apiserver.webhooks.conversions import Conversions
 from seatrial.harness.apiserver.webhooks.parking import PendingWrites
 from seatrial.scheduler.api.clock import Clock, rfc3339
@@ -64,13 +64,13 @@ def check_preconditions(resource: Resource, item: Item, options: DeleteOptions) 
             f"the UID in the precondition ({options.uid}) does not match the UID in record ({metadata['uid']})."
             " The object might have been deleted and then recreated"
         )
-        raise errors.conflict(resource.plural, resource.group, item.key[1], why)
+        raise errors.conflict(resource.kind, resource.group, item.key[1], why)
     if options.version and options.version != metadata["resourceVersion"]:
         why = (
             f"the ResourceVersion in the precondition ({options.version}) does not match the ResourceVersion in"
             f" record ({metadata['resourceVersion']}). The object might have been modified"
         )
-        raise errors.conflict(resource.plural, resource.group, item.key[1], why)
+        raise errors.conflict(resource.kind, resource.group, item.key[1], why)
 
 
 def _check_deletion_fields(resource: Resource, old: Item, metadata: Object) -> None:
@@ -250,31 +250,17 @@ class Objects:
     # -- update and patch ---------------------------------------------------------------------------------------------
 
     def update(self, resource: Resource, key: Key, body: Object, options: Options, *, subresource: str = "") -> Item:
-        """Replace an object. Update never creates, as for nearly all kinds upstream.
+        """Replace an object. The caller creates those of `CREATED_BY_UPDATE` that do not exist.
 
         Raises:
             ApiStatusError: not found, modified since it was read, invalid or forbidden.
             Pending: webhooks have to be called first.
         """
         check_kind(resource, body)
-        metadata = body.setdefault("metadata", {})
-        name = metadata.get("name")
-        if not name:
-            raise errors.bad_request(
-                f"the name of the object ({key[1]} based on URL) was undeterminable: name must be provided"
-            )
-        if name != key[1]:
-            raise errors.bad_request(f"the name of the object ({name}) does not match the name on the URL ({key[1]})")
+        metadata = check_name(key, body)
         self._set_namespace(resource, key[0], metadata)
         old = self.conversions.seen(resource, self.find(resource, key), options.attempt)
-        if resource.custom is not None and metadata.get("resourceVersion") in {None, "", "0"}:
-            text = "Invalid value: 0: must be specified for an update"
-            field = "metadata.resourceVersion"
-            raise errors.invalid(
-                resource.kind, resource.group, key[1],
-                f'{errors.qualified(resource.plural, resource.group)} "{key[1]}" is invalid: {field}: {text}',
-                [{"reason": "FieldValueInvalid", "message": text, "field": field}],
-            )  # fmt: skip
+        check_version_given(resource, key, metadata)
         webhooks = self._admission.webhooks
         if (
             options.attempt is None
@@ -323,6 +309,8 @@ class Objects:
         if strategic is not None:  # upstream decodes the fields only
             body = {**body, "apiVersion": resource.api_version, "kind": resource.kind}
         check_kind(resource, body)
+        if isinstance(body["metadata"], dict):
+            check_version_given(resource, key, body["metadata"])
         body = self._conform_patched(resource, body, strategic, options, old.obj)
         return self._replace(resource, old, body, options, subresource, patched=True), False
 
@@ -539,28 +527,32 @@ class Objects:
         if options.propagation == "Orphan" and "orphan" not in finalizers:
             finalizers.append("orphan")
         held = bool(finalizers) or (resource.kind == "Namespace" and bool(old.obj.get("spec", {}).get("finalizers")))
-        if options.dry_run:
-            return old, not grace and not held
-        if not grace and not held:
-            return self.collection(resource).remove(key) or old, True
-        if "deletionTimestamp" in metadata and grace >= metadata.get("deletionGracePeriodSeconds", 0):
+        gone = not grace and not held
+        if gone and resource.kind != "Pod":
+            return (old if options.dry_run else self.collection(resource).remove(key) or old), True
+        if not gone and "deletionTimestamp" in metadata and grace >= metadata.get("deletionGracePeriodSeconds", 0):
             if finalizers == list(metadata.get("finalizers") or ()):
                 return old, False
             grace = metadata.get("deletionGracePeriodSeconds", 0)
         changed = {
             **metadata,
             "deletionTimestamp": metadata.get("deletionTimestamp") or rfc3339(self.clock.now() + grace),
-            "deletionGracePeriodSeconds": grace,
         }
+        if resource.kind not in {"Namespace", "CustomResourceDefinition"}:
+            changed["deletionGracePeriodSeconds"] = grace
         if resource.kind == "Pod" and "deletionTimestamp" in metadata:
             changed["deletionTimestamp"] = rfc3339(self.clock.now() + grace)
         if finalizers:
             changed["finalizers"] = finalizers
         if "generation" in metadata and "deletionTimestamp" not in metadata:
             changed["generation"] = metadata["generation"] + 1
+        if gone and not options.dry_run:  # a pod's removal shows it as being deleted
+            return self.collection(resource).remove(key, changed) or old, True
         body = {**old.obj, "metadata": changed}
         if resource.kind == "Namespace":
             body["status"] = {**old.obj.get("status", {}), "phase": "Terminating"}
+        if options.dry_run:
+            return Item(key, body, old.version, old.ledger), gone
         item = self.collection(resource).put(key, body)
         return item, False
 

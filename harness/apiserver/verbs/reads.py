@@ -10,7 +10,7 @@ import yaml
 
 from seatrial.harness.apiserver import errors
 from seatrial.harness.apiserver.attempts import Attempt
-from seatrial.harness.apiserver.discovery.resources import Resource
+from seatrial.harness.apiserver.discovery.resources import EVENTS_GROUP, Resource
 from seatrial.harness.apiserver.patching.managed_fields import with_encoded_entries, with_entries
 from seatrial.harness.apiserver.printers.tables import IncludeObject, table
 from seatrial.harness.apiserver.request.negotiation import Format
@@ -29,6 +29,7 @@ from seatrial.harness.apiserver.storage.store import Change, Collection, Item, O
 from seatrial.harness.apiserver.storage.watch import Channel, Encode, Reader, Subscription, View, backlog, plain
 from seatrial.harness.apiserver.streams.responses import Streaming
 from seatrial.harness.apiserver.verbs import multi_version
+from seatrial.harness.apiserver.verbs.event_versions import fields_to_core
 from seatrial.harness.apiserver.verbs.field_owners import entries_text
 from seatrial.harness.apiserver.webhooks.conversions import Conversions
 from seatrial.scheduler.api.clock import Clock
@@ -223,6 +224,8 @@ class Reads:
             str(field["jsonPath"]).lstrip(".") for field in (resource.custom or {}).get("selectableFields") or ()
         )
         fields = query.get("fieldSelector", "")
+        if fields and resource.group == EVENTS_GROUP:
+            fields = fields_to_core(fields)
         tests = [
             label_test(query["labelSelector"]) if query.get("labelSelector") else None,
             field_test(fields, resource.key, extra) if fields else None,

@@ -72,9 +72,7 @@ def bind(objects: Objects, pods: Resource, key: Key, body: Object, *, dry_run: b
     for field in ("annotations", "labels"):
         if given.get(field):
             changed[field] = {**(metadata.get(field) or {}), **given[field]}
-    if "generation" in changed:
-        changed["generation"] += 1
-    bound = {
+    bound = {  # the generation stays, as upstream
         **pod,
         "metadata": changed,
         "spec": {**spec, "nodeName": node},

@@ -236,7 +236,7 @@ TAINT = {"key": "k", "value": "v", "effect": "NoSchedule"}
             "Node",
             {"status": {"allocatable": {"nvidia.com/gpu": "1500m"}}},
             None,
-            ["status.allocatable[nvidia.com/gpu]: Invalid value: 1500m: must be an integer"],
+            ['status.allocatable[nvidia.com/gpu]: Invalid value: "1500m": must be an integer'],
             id="a-card-and-a-half",
         ),
         pytest.param(

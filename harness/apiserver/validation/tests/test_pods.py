@@ -107,8 +107,8 @@ def gpu(request: Any, limit: Any) -> Object:
         pytest.param(
             gpu("500m", "500m"),
             [
-                "resources.limits[koordinator.sh/gpu-core]: Invalid value: 500m: must be an integer",
-                "resources.requests[koordinator.sh/gpu-core]: Invalid value: 500m: must be an integer",
+                'resources.limits[koordinator.sh/gpu-core]: Invalid value: "500m": must be an integer',
+                'resources.requests[koordinator.sh/gpu-core]: Invalid value: "500m": must be an integer',
             ],
             id="half-a-card",
         ),

@@ -52,6 +52,37 @@ def test_an_unbound_pod_is_removed_at_once(api: Api) -> None:
     assert api.ask("GET", f"{PODS}/p")[0] == 404
 
 
+def test_the_removal_of_a_pod_shows_it_as_being_deleted(api: Api) -> None:
+    """The answer, the event of the watch, and the answer of a dry run; a list of an older revision does not."""
+    version = api.do("POST", PODS, pod("p"))["metadata"]["resourceVersion"]
+    watch = api.watch(PODS, resourceVersion=version)
+    tried = api.do("DELETE", f"{PODS}/p?dryRun=All")
+    answer = api.do("DELETE", f"{PODS}/p")
+    (event,) = watch.events()
+    assert event["type"] == "DELETED"
+    for found in (tried, answer, event["object"]):
+        metadata = found["metadata"]
+        assert (metadata["deletionGracePeriodSeconds"], metadata["generation"]) == (0, 2)
+        assert metadata["deletionTimestamp"] == api.clock.timestamp()
+    (old,) = api.do("GET", f"{PODS}?resourceVersion={version}&resourceVersionMatch=Exact")["items"]
+    assert (old["metadata"]["resourceVersion"], old["metadata"]["generation"]) == (version, 1)
+    assert "deletionTimestamp" not in old["metadata"]
+
+
+def test_a_negative_grace_period_is_a_second(api: Api) -> None:
+    bound(api, "p")
+    found = api.do("DELETE", f"{PODS}/p", {"gracePeriodSeconds": -1})
+    assert found["metadata"]["deletionGracePeriodSeconds"] == 1
+
+
+def test_a_deletion_that_is_tried_shows_its_result(api: Api) -> None:
+    bound(api, "p")
+    tried = api.do("DELETE", f"{PODS}/p?dryRun=All&gracePeriodSeconds=7&propagationPolicy=Foreground")
+    assert tried["metadata"]["deletionGracePeriodSeconds"] == 7
+    assert tried["metadata"]["finalizers"] == ["foregroundDeletion"]
+    assert "deletionTimestamp" not in api.do("GET", f"{PODS}/p")["metadata"]
+
+
 @pytest.mark.parametrize(
     ("conditions", "message"),
     [

@@ -23,7 +23,7 @@ def test_a_binding_sets_node_annotations_and_condition(api: Api) -> None:
             "target": {"kind": "Node", "name": "n"}}  # fmt: skip
     assert api.ask("POST", f"{PODS}/p/binding", body)[0] == 201
     found = api.do("GET", f"{PODS}/p")
-    assert found["spec"]["nodeName"] == "n"
+    assert (found["spec"]["nodeName"], found["metadata"]["generation"]) == ("n", 1)
     assert (found["metadata"]["annotations"], found["metadata"]["labels"]) == ({"x": "y"}, {"a": "b", "c": "d"})
     (condition,) = [condition for condition in found["status"]["conditions"] if condition["type"] == "PodScheduled"]
     assert condition["status"] == "True"

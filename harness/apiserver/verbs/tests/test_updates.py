@@ -1,0 +1,111 @@
+"""Updates that create, updates that need a resourceVersion, and warnings beside errors (API-A8)."""
+
+import pytest
+
+from seatrial.harness.apiserver.tests.asking import PODS, Api, Object, pod
+from seatrial.scheduler.api.transport import JSON, MERGE_PATCH, Request, Response
+
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
+EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
+ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
+BINDINGS = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
+BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
+GROUP = "rbac.authorization.k8s.io"
+
+
+@pytest.fixture
+def api() -> Api:
+    return Api()
+
+
+def lease(name: str, holder: str, **metadata: str) -> Object:
+    return {"metadata": {"name": name, **metadata}, "spec": {"holderIdentity": holder}}
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        pytest.param(f"{LEASES}/x", lease("x", "a"), id="lease"),
+        pytest.param(f"{LEASES}/x", lease("x", "a", resourceVersion="5"), id="that-was-deleted"),
+        pytest.param("/api/v1/namespaces/default/endpoints/x", {"metadata": {"name": "x"}}, id="endpoints"),
+        pytest.param(f"{ROLES}/x", {"metadata": {"name": "x"}, "rules": []}, id="role"),
+    ],
+)
+def test_an_update_creates_an_object_of_some_kinds(api: Api, path: str, body: Object) -> None:
+    assert api.ask("PUT", path, body)[0] == 201
+    assert api.do("GET", path)["metadata"]["name"] == "x"
+
+
+def test_an_update_of_another_kind_creates_nothing(api: Api) -> None:
+    assert api.ask("PUT", f"{PODS}/x", pod("x"))[0] == 404
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "message"),
+    [
+        pytest.param(lease("y", "a"), 400, "the name of the object (y) does not match", id="another-name"),
+        pytest.param(lease("x", "a", uid="u"), 409, "UID in precondition: u", id="uid"),
+    ],
+)
+def test_an_update_that_creates_names_the_object(api: Api, body: Object, code: int, message: str) -> None:
+    found, status = api.ask("PUT", f"{LEASES}/x", body)
+    assert found == code
+    assert message in status["message"]
+    assert api.ask("GET", f"{LEASES}/x")[0] == 404
+
+
+def test_an_update_that_creates_needs_the_right_to_create(api: Api) -> None:
+    """A user may update leases; the administrator's request impersonates the user."""
+    rule = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["update"]}
+    api.do("POST", ROLES, {"metadata": {"name": "updater"}, "rules": [rule]})
+    reference = {"apiGroup": GROUP, "kind": "ClusterRole", "name": "updater"}
+    subject = {"kind": "User", "apiGroup": GROUP, "name": "bob"}
+    api.do("POST", BINDINGS, {"metadata": {"name": "updater"}, "roleRef": reference, "subjects": [subject]})
+    body = b'{"metadata":{"name":"x"}}'
+    refused = api.server.handle(Request("PUT", f"{LEASES}/x", body, JSON, {"impersonate-user": "bob"}))
+    assert isinstance(refused, Response)
+    assert refused.code == 403
+    assert b'cannot create resource \\"leases\\"' in refused.body
+
+
+def test_an_update_of_some_kinds_needs_the_resource_version(api: Api) -> None:
+    version = api.do("POST", LEASES, lease("x", "a"))["metadata"]["resourceVersion"]
+    code, status = api.ask("PUT", f"{LEASES}/x", lease("x", "b"))
+    message = 'leases.coordination.k8s.io "x" is invalid: metadata.resourceVersion: Invalid value: 0: must be specified'
+    assert (code, status["message"]) == (422, f"{message} for an update")
+    patched = {"metadata": {"resourceVersion": None}, "spec": {"holderIdentity": "b"}}
+    assert api.ask("PATCH", f"{LEASES}/x", patched, MERGE_PATCH)[0] == 422
+    api.do("PUT", f"{LEASES}/x", lease("x", "b", resourceVersion=version))
+    api.do("PATCH", f"{LEASES}/x", {"spec": {"holderIdentity": "c"}}, MERGE_PATCH)
+
+
+def test_a_namespaced_object_is_not_created_without_a_namespace_in_the_path(api: Api) -> None:
+    body = pod("x")
+    body["metadata"]["namespace"] = "default"
+    assert api.ask("POST", "/api/v1/pods", body)[0] == 405
+
+
+def test_a_refused_request_has_the_warnings_too(api: Api) -> None:
+    refused = api.server.handle(Request("GET", "/api/v1/namespaces/default/endpoints/none"))
+    assert isinstance(refused, Response)
+    assert (refused.code, "v1 Endpoints is deprecated" in refused.headers["warning"]) == (404, True)
+
+
+def test_the_field_selectors_of_new_events(api: Api) -> None:
+    event = {
+        "metadata": {"name": "e"}, "regarding": {"kind": "Pod", "namespace": "default", "name": "p"}, "reason": "R",
+        "action": "A", "type": "Normal", "eventTime": "2026-01-01T00:00:00.000000Z", "reportingController": "x.io/c",
+        "reportingInstance": "i",
+    }  # fmt: skip
+    api.do("POST", EVENTS, event)
+    for name, count in (("p", 1), ("q", 0)):
+        found = api.do("GET", f"{EVENTS}?fieldSelector=type%3DNormal,regarding.name%3D{name}")
+        assert len(found["items"]) == count
+    assert api.ask("GET", f"{EVENTS}?fieldSelector=involvedObject.name%3Dp")[0] == 400
+    assert api.ask("GET", "/api/v1/events?fieldSelector=regarding.name%3Dp")[0] == 400
+
+
+def test_a_budget_without_a_number_wants_no_pod(api: Api) -> None:
+    api.do("POST", BUDGETS, {"metadata": {"name": "b"}, "spec": {"selector": {"matchLabels": {"a": "b"}}}})
+    api.clock.advance(5)
+    assert api.do("GET", f"{BUDGETS}/b")["status"]["desiredHealthy"] == 0
