@@ -68,6 +68,7 @@ def _job(obj: Object) -> None:
         parallelism=1,
         backoffLimit=_UNLIMITED_RETRIES if by_index else 6,
         completionMode="NonIndexed",
+        manualSelector=False,
         suspend=False,
         podReplacementPolicy="Failed" if spec.get("podFailurePolicy") else "TerminatingOrFailed",
     )

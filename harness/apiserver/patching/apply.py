@@ -46,6 +46,7 @@ __all__ = ["ApplyConflict", "apply", "first_undeclared", "update_managed"]
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 _BEFORE_FIRST_APPLY = "before-first-apply"
 _KUBECTL = "kubectl"
+_PRESERVE = "x-kubernetes-preserve-unknown-fields"
 
 
 class ApplyConflict(Exception):
@@ -154,7 +155,7 @@ def _owners_before(live: JsonObject | None, schema: SchemaNode | None, now: str)
 
 
 def first_undeclared(value: Any, schema: SchemaNode, path: str = "") -> str:
-    """The path of the first field that the schema does not have; empty if all are known."""
+    """The path of the first field that the schema does not have; empty if all are known or may be unknown."""
     if isinstance(value, list):
         items = schema.items
         elements = item_elements(value, schema) if schema.list_type == "map" else []
@@ -162,7 +163,7 @@ def first_undeclared(value: Any, schema: SchemaNode, path: str = "") -> str:
             printed = next(paths({elements[place]: {}})) if elements else f"[{place}]"
             if items is not None and (found := first_undeclared(item, items, path + printed)):
                 return found
-    if not isinstance(value, dict) or schema.type != "object":
+    if not isinstance(value, dict) or schema.type != "object" or schema.raw.get(_PRESERVE):
         return ""
     for name, field in value.items():
         child = schema.child(name)

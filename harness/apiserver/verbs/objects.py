@@ -403,9 +403,9 @@ class Objects:
     def _check_declared(self, resource: Resource, config: Object) -> None:
         """
         Raises:
-            ApiStatusError: 400, a field that is not in the schema of a built-in kind (the message is upstream's).
+            ApiStatusError: 400, a field that is not in the schema of the kind (the message is upstream's).
         """
-        schema = schema_of(resource) if resource.custom is None else None
+        schema = schema_of(resource)
         path = first_undeclared(config, schema) if schema is not None else ""
         if path:
             metadata = config.get("metadata")

@@ -63,7 +63,7 @@ def narrowed(resource: Resource, old: Object, body: Object, metadata: dict[str, 
     before = old["metadata"]
     match subresource:
         case "status":
-            kept = _status_metadata(before, metadata)
+            kept = dict(before) if resource.custom is not None else _status_metadata(before, metadata)
             if resource.key == ("apps", "deployments"):  # as upstream's strategy
                 kept = {**{name: field for name, field in kept.items() if name != "labels"}, **_labels(before)}
             changed = {**old, "status": body.get("status"), "metadata": kept}

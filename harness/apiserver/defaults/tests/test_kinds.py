@@ -273,6 +273,7 @@ def test_ports_on_the_host_network_are_host_ports() -> None:
                 "parallelism": 1,
                 "backoffLimit": 6,
                 "completionMode": "NonIndexed",
+                "manualSelector": False,
                 "suspend": False,
                 "podReplacementPolicy": "TerminatingOrFailed",
             },

@@ -1,15 +1,18 @@
-"""Updates that create, updates that need a resourceVersion, and warnings beside errors (API-A8)."""
+"""Updates that create, that need a resourceVersion or set unknown fields, and warnings beside errors (API-A8, API-A9)."""
 
 import pytest
 
+from seatrial.harness.apiserver.schemas.tests.test_shapes import CRD
 from seatrial.harness.apiserver.tests.asking import PODS, Api, Object, pod
-from seatrial.scheduler.api.transport import JSON, MERGE_PATCH, Request, Response
+from seatrial.scheduler.api.transport import APPLY_PATCH, JSON, MERGE_PATCH, Request, Response
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
 EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
 ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
 BINDINGS = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
 BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+THINGS = "/apis/x.io/v1/namespaces/default/things"
 GROUP = "rbac.authorization.k8s.io"
 
 
@@ -109,3 +112,37 @@ def test_a_budget_without_a_number_wants_no_pod(api: Api) -> None:
     api.do("POST", BUDGETS, {"metadata": {"name": "b"}, "spec": {"selector": {"matchLabels": {"a": "b"}}}})
     api.clock.advance(5)
     assert api.do("GET", f"{BUDGETS}/b")["status"]["desiredHealthy"] == 0
+
+
+def thing(**fields: object) -> Object:
+    return {"apiVersion": "x.io/v1", "kind": "Thing", "metadata": {"name": "t"}, **fields}
+
+
+def test_a_write_of_a_custom_objects_status_keeps_its_metadata(api: Api) -> None:
+    api.do("POST", CRDS, CRD)
+    before = api.do("POST", THINGS, thing(spec={"size": 3}))
+    changed = {
+        "metadata": {"labels": {"a": "b"}, "annotations": {"c": "d"}},
+        "status": {"size": 1},
+        "spec": {"size": 4},
+    }
+    found = api.do("PATCH", f"{THINGS}/t/status", changed, MERGE_PATCH)
+    assert (found["status"], found["spec"]) == ({"size": 1}, {"size": 3})
+    assert {**found["metadata"], "resourceVersion": ""} == {**before["metadata"], "resourceVersion": ""}
+
+
+@pytest.mark.parametrize(
+    ("fields", "unknown"),
+    [
+        pytest.param({"spec": {"sise": 3}}, ".spec.sise", id="a-field"),
+        pytest.param({"top": 1}, ".top", id="at-the-top"),
+        pytest.param({"spec": {"free": {"any": {"thing": 1}}}}, "", id="where-unknown-fields-are-kept"),
+    ],
+)
+def test_an_apply_of_a_custom_object_has_known_fields_only(api: Api, fields: Object, unknown: str) -> None:
+    api.do("POST", CRDS, CRD)
+    api.do("POST", THINGS, thing(spec={"size": 3}))
+    code, found = api.ask("PATCH", f"{THINGS}/t?fieldManager=m", thing(**fields), APPLY_PATCH)
+    assert code == (400 if unknown else 200)
+    assert found.get("message", "").endswith(f"{unknown}: field not declared in schema" if unknown else "")
+    assert api.do("GET", f"{THINGS}/t")["spec"]["size"] == 3
