@@ -39,7 +39,7 @@ from seatrial.harness.nodes.fleet import load_fleet, node_manifest
 from seatrial.harness.nodes.node_agents import NodeAgents
 from seatrial.harness.private_files import private_folder, write_private
 from seatrial.scheduler.api.clock import WallClock
-from seatrial.scheduler.api.transport import Request
+from seatrial.scheduler.api.transport import MERGE_PATCH, Request
 
 if TYPE_CHECKING:
     from seatrial.harness.nodes.local_agent import LocalAgent
@@ -110,7 +110,7 @@ async def _serve(
     def widen() -> None:
         for manifest in webhook.manifests():
             path = f"/apis/{GROUP}/{manifest['kind'].lower()}s/{manifest['metadata']['name']}"
-            transport.call(Request("PUT", path, orjson.dumps(manifest)))  # fails if the user deleted it
+            transport.call(Request("PATCH", path, orjson.dumps(manifest), MERGE_PATCH))  # fails if the user deleted it
 
     webhook.on_first_quota = widen
     gc.collect()

@@ -1,4 +1,4 @@
-"""Updates that create, that need a resourceVersion or set unknown fields, and warnings beside errors (API-A8, API-A9)."""
+"""Updates that create, need a resourceVersion or set unknown fields; warnings beside errors (API-A8, API-A9)."""
 
 import pytest
 
