@@ -14,7 +14,7 @@ import msgspec
 from seatrial.scheduler.api.clock import Clock
 from seatrial.scheduler.api.core import Pod
 from seatrial.scheduler.api.reservation import RESERVATION_AFFINITY, is_reserve_pod
-from seatrial.scheduler.api.transport import Request, Response
+from seatrial.scheduler.api.transport import Response
 from seatrial.scheduler.api.wire import decoder
 from seatrial.scheduler.client.events import EventRecorder
 from seatrial.scheduler.client.rest import Rest, node_path, pod_path, refusal
@@ -24,11 +24,11 @@ from seatrial.scheduler.monitor import Monitor
 from seatrial.scheduler.plugins.reservation.diagnosis import reservation_note
 from seatrial.scheduler.pods.preempted import BY_SCHEDULER
 from seatrial.scheduler.preparations import Preparations
+from seatrial.scheduler.read_back import read_back, unclear
 from seatrial.scheduler.reservations import ReservationController
 
 log = logging.getLogger(__name__)
 
-FIRST_LOOK, LONGEST_LOOK = 0.1, 5.0  # seconds before a binding without a response is read back
 _decode_pod = decoder(Pod)
 MAX_DELETES = 6  # of one victim, after 1, 2, 4, 8 and 16 s; `Rest` tries transient failures again by itself
 _TAKEN = frozenset({404, 409})  # gone, or bound by another scheduler: a retry cannot help
@@ -115,8 +115,8 @@ class Binder:
         def answered(response: Response) -> None:
             if response.ok:
                 self._bound(decision)
-            elif response.code == 0 or response.code >= 500:
-                self._look(decision, refusal(response), FIRST_LOOK)
+            elif unclear(response):
+                self._look(decision, refusal(response))
             else:
                 self._unbound(decision, refusal(response), retry=response.code not in _TAKEN)
 
@@ -135,19 +135,12 @@ class Binder:
         seconds = self.monitor.end(decision.info.uid)
         self._core.timing.bind(decision.info.pod.spec.scheduler_name, seconds, ok=ok)
 
-    def _look(self, decision: Bind, why: str, pause: float) -> None:
-        """Read the pod until a response shows whether the binding was accepted.
-
-        Until then the pod keeps its resources: its devices must not go to another pod, and the watch may hang on the
-        same broken connection.
-        """
+    def _look(self, decision: Bind, why: str) -> None:
+        """Find out whether the binding was accepted; until then the pod keeps its resources."""
 
         def shown(response: Response) -> None:
             if response.code == 404:
                 self._unbound(decision, why, retry=False)
-                return
-            if not response.ok:
-                self._look(decision, why, min(pause * 2, LONGEST_LOOK))
                 return
             found = _decode_pod(response.body)
             if found.metadata.uid != decision.info.uid:
@@ -160,8 +153,7 @@ class Binder:
                 self._unbound(decision, f"bound to {found.spec.node_name} by another scheduler", retry=False)
                 self._core.set_pod(found)
 
-        request = Request("GET", pod_path(decision.info.pod))
-        self._clock.call_later(pause, lambda: self._rest.transport.send(request, shown))
+        read_back(self._rest, self._clock, pod_path(decision.info.pod), shown)
 
     def _unbound(self, decision: Bind, why: str, *, retry: bool) -> None:
         self._ended(decision, ok=False)

@@ -29,6 +29,7 @@ from seatrial.scheduler.plugins.reservation import lifecycle
 from seatrial.scheduler.plugins.reservation.args import ReservationArgs
 from seatrial.scheduler.plugins.reservation.cache import ReservationCache
 from seatrial.scheduler.plugins.reservation.plugin import Reservation as ReservationPlugin
+from seatrial.scheduler.read_back import read_back, unclear
 
 log = logging.getLogger(__name__)
 
@@ -92,16 +93,12 @@ class ReservationController:
         self, decision: Bind, reservation: Reservation, settled: Callable[[], None], *, version: str = ""
     ) -> None:
         def written(response: Response) -> None:
-            if not response.ok:
+            if response.ok:
+                self._placed(decision, reservation, response, settled)
+            elif unclear(response) or response.code == 409:  # 409: the first of several tries may have been accepted
+                self._look(decision, reservation, refusal(response), settled)
+            else:
                 self._failed(decision, refusal(response), settled, retry=response.code != 404)
-                return
-            settled()
-            self._core.bound(decision.info.uid)
-            self._take_in(response)
-            self._hand_over(reservation)
-            note = f"Successfully assigned {reservation.name} to {decision.node}"
-            self._events.normal(decision.info.pod, "Scheduled", "Binding", note)
-            self._after()
 
         marks = {**reservation.metadata.annotations, **decision.annotations}  # they may have its size
         marked = replace(reservation, metadata=replace(reservation.metadata, annotations=marks))
@@ -111,6 +108,42 @@ class ReservationController:
             self._failed(decision, str(error), settled, retry=False)
             return
         self._write(reservation, status, written, version=version)
+
+    def _placed(
+        self, decision: Bind, reservation: Reservation, response: Response, settled: Callable[[], None]
+    ) -> None:
+        settled()
+        self._core.bound(decision.info.uid)
+        self._take_in(response)
+        self._hand_over(reservation)
+        note = f"Successfully assigned {reservation.name} to {decision.node}"
+        self._events.normal(decision.info.pod, "Scheduled", "Binding", note)
+        self._after()
+
+    def _look(self, decision: Bind, reservation: Reservation, why: str, settled: Callable[[], None]) -> None:
+        """Find out whether the status was accepted; until then the reservation keeps its resources."""
+
+        def shown(response: Response) -> None:
+            if response.code == 404:
+                self._failed(decision, why, settled, retry=False)
+                return
+            found = _decode(response.body)
+            if found.metadata.uid != decision.info.uid:
+                self._failed(decision, why, settled, retry=False)
+            elif found.ended:
+                self._failed(decision, NOT_ACTIVE, settled, retry=False)
+            elif not found.status.node_name:
+                self._failed(decision, why, settled, retry=True)
+            elif found.status.node_name == decision.node and all(
+                found.metadata.annotations.get(key) == value for key, value in decision.annotations.items()
+            ):
+                self._placed(decision, reservation, response, settled)
+            else:
+                said = f"placed on {found.status.node_name} by another scheduler"
+                self._failed(decision, said, settled, retry=False)
+                self._core.set_reservation(found)
+
+        read_back(self._rest, self._clock, f"{RESERVATIONS_PATH}/{reservation.name}", shown)
 
     def _take_in(self, response: Response) -> None:
         """Use the reservation as the API server answers it: its event may be late, and its owners may come before."""

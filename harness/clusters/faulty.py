@@ -39,6 +39,11 @@ def bindings(request: Request) -> bool:
     return request.method == "POST" and request.path.endswith("/binding")
 
 
+def reservation_placements(request: Request) -> bool:
+    """Match writes of a reservation's status, which give it its node."""
+    return request.method != "GET" and "/reservations/" in request.path and request.path.endswith("/status")
+
+
 def deletions(request: Request) -> bool:
     """Match requests that delete an object."""
     return request.method == "DELETE"
@@ -72,7 +77,8 @@ def announced_evictions(request: Request) -> bool:
 PICKS: dict[str, Picks] = {
     pick.__name__: pick
     for pick in (
-        every, writes, bindings, deletions, nothing, devices, pod_group_writes, volume_writes, announced_evictions,
+        every, writes, bindings, reservation_placements, deletions, nothing, devices, pod_group_writes, volume_writes,
+        announced_evictions,
     )
 }  # fmt: skip
 

@@ -94,26 +94,93 @@ def test_its_devices_are_written_before_it_counts() -> None:
     assert '"minor":0' in metadata["annotations"]["scheduling.koordinator.sh/device-allocated"]
 
 
+class Unheard(Held):
+    """The answer to the status of the reservation `r` is `answer`; afterwards a read shows it as `shown` says."""
+
+    def __init__(self, answer: Response, shown: Response) -> None:
+        super().__init__(gpus=1)
+        self.show(reservation("r").like(pod("x").gpus(1)).for_labels(app="a"))
+        self.answer, self.shown = answer, shown
+        self.api.answer = self._answer
+        self.work()
+        self.wait(1.0)  # for four tries
+
+    def _answer(self, request: Request) -> Response:
+        if request.path.endswith("/status") and "/reservations/" in request.path:
+            return self.answer
+        return self.shown if request.method == "GET" else ok()
+
+    def wait(self, seconds: float) -> None:
+        self.rig.clock.advance(seconds)
+        self.work()
+
+    @property
+    def holds(self) -> bool:
+        """Whether the node has given its card away."""
+        node = self.rig.core.cache.find("n")
+        return node is not None and bool(node.pods)
+
+    def notes_of_placing(self) -> int:
+        return [reason for reason, _ in self.notes()].count("Scheduled")
+
+
+LOST, CONFLICT = Response(0, b"connection lost"), refused(409, "Conflict", "it has changed")
+CARD = {"scheduling.koordinator.sh/device-allocated": "here"}
+
+
+def shown(node: str, phase: str = "", *, uid: str = "uid-r", marks: dict[str, str] | None = None) -> Response:
+    return ok({
+        "metadata": {"name": "r", "uid": uid, "resourceVersion": "8", "annotations": marks or {}},
+        "spec": {"template": {}, "owners": [{"labelSelector": {"matchLabels": {"app": "a"}}}]},
+        "status": {"phase": phase, "nodeName": node},
+    })  # fmt: skip
+
+
+@pytest.mark.parametrize("answer", [LOST, refused(504, "Timeout", "too slow"), CONFLICT])
+def test_nobody_gets_its_card_while_nobody_knows_whether_it_was_placed(answer: Response) -> None:
+    scene = Unheard(answer, shown=LOST)
+    scene.rig.submit(pod("q").gpus(1))
+    for _ in range(60):
+        scene.wait(1.0)
+    assert scene.rig.where("q") == ""
+    assert scene.holds
+    assert scene.binder.in_flight == 1
+
+    (own,) = [json.loads(request.body)["metadata"]["annotations"] for request in scene.api.sent
+              if request.path == f"{RESERVATIONS_PATH}/r" and request.method == "PATCH"]  # fmt: skip
+    scene.shown = shown("n", "Available", marks=own)
+    scene.wait(10.0)
+    assert scene.rig.where("q") == ""
+    assert (scene.binder.in_flight, scene.notes_of_placing()) == (0, 1)
+
+
 @pytest.mark.parametrize(
-    ("answer", "again"),
+    ("found", "again"),
     [
-        pytest.param(refused(409, "Conflict", "it has changed"), True, id="changed-meanwhile"),
+        pytest.param(shown(""), True, id="changed-meanwhile"),
         pytest.param(refused(404, "NotFound", "it is not there"), False, id="gone-meanwhile"),
+        pytest.param(shown("", uid="uid-other"), False, id="another-one-of-that-name"),
+        pytest.param(shown("m", "Available"), False, id="placed-elsewhere-by-another-scheduler"),
+        pytest.param(shown("n", "Available", marks=CARD), False, id="another-card-by-another-scheduler"),
+        pytest.param(shown("n", "Failed"), False, id="expired-meanwhile"),
     ],
 )
-def test_a_status_that_is_refused(answer: Response, again: bool) -> None:
-    scene = Held()
-    scene.show(of(2))
-    scene.answers("/status", answer)
-    scene.work()
-    node = scene.rig.core.cache.find("n")
-    assert node is not None
-    assert not node.pods, "what it was given is free again"
-    scene.api.answer = lambda _: ok()
-    before = len(scene.written())
-    scene.rig.clock.advance(2.0)
-    scene.work()
+def test_what_the_reservation_itself_shows_is_believed(found: Response, again: bool) -> None:
+    """Only one that has no node yet is placed again."""
+    scene = Unheard(CONFLICT, shown=found)
+    assert (scene.binder.in_flight, scene.notes_of_placing()) == (0, 0)
+    before, scene.answer = len(scene.written()), ok()
+    scene.wait(60.0)
     assert len(scene.written()) == before + again
+
+
+def test_a_status_that_is_refused_for_good() -> None:
+    """It is gone, so that no read is needed, and what it was given is free again."""
+    scene = Unheard(refused(404, "NotFound", "it is not there"), shown=LOST)
+    assert not scene.holds
+    assert scene.binder.in_flight == 0
+    scene.wait(60.0)
+    assert len(scene.written()) == 1
 
 
 def test_one_that_fits_nowhere_says_why() -> None:

@@ -6,9 +6,17 @@ import pytest
 from seatrial.fixtures.allocated_devices import parts
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
-from seatrial.harness.clusters.faulty import BindingsOf, Link, bindings, nothing, volume_writes
+from seatrial.harness.clusters.faulty import (
+    BindingsOf,
+    Link,
+    bindings,
+    nothing,
+    reservation_placements,
+    volume_writes,
+)
 from seatrial.harness.clusters.protocol import Capability
-from seatrial.scheduler.api.builders import node, pod, priority_class, quota
+from seatrial.scheduler.api.builders import node, pod, priority_class, quota, reservation
+from seatrial.scheduler.api.device import DEVICE_ALLOCATED
 from seatrial.scheduler.api.extension import KOORD_SCHEDULER
 from seatrial.suites.faults.schedulers import link, pause, running, witnessed
 from seatrial.suites.quota.quotas import counted, make, named
@@ -44,6 +52,43 @@ def test_a_binding_without_an_answer_keeps_its_card(cluster: Trial, expect: Expe
     assert len(given) == 1, f"expected the only card to have one pod, found it given to {given}"
     link.heal()
     expect.stable(seconds=5)
+
+
+@pytest.mark.feature("HIL-4.api-errors")
+@pytest.mark.case("FT-081", severity="critical")
+@pytest.mark.profile(KOORD_SCHEDULER)
+@pytest.mark.needs(Capability.OWN_CLUSTER)
+@pytest.mark.long(seconds=17)
+def test_a_reservation_whose_place_has_no_answer_keeps_its_card(cluster: Trial, expect: Expect, link: Link) -> None:
+    """A reservation and a pod want the only card. The reservation gets it, its answer is lost and the watch is silent:
+    the pod waits."""
+    cluster.add(node("n1").gpus("a10", 1))
+    witnessed(cluster, expect)
+    name = f"{cluster.name}-r"
+    link.refuse(500, bindings)
+    cluster.submit(pod("p").gpus(1).scheduler(KOORD_SCHEDULER))
+    assert cluster.cluster.wait(lambda: link.refused >= 3, within=60), "three bindings of the pod were to be tried"
+    link.delay = 2.0  # between the devices of the reservation, which are written first, and its place
+    cluster.apply(reservation(name).like(pod("x").gpus(1)).for_labels(app="a").manifest)
+    assert cluster.cluster.wait(lambda: devices_of(cluster, name) != "", within=60), "devices were to be written"
+    link.hold_streams()
+    link.lose_answers(reservation_placements)
+    assert cluster.cluster.wait(lambda: link.lost >= 1, within=60), "the reservation was to be placed"
+    link.delay = 0.0
+    link.refuse(500, nothing)
+    pause(cluster, 60, real=12)
+    assert not cluster.pod("p").spec.node_name, "the card was given to the pod although it is reserved"
+    link.heal()
+    expect.pending("p")
+    found = cluster.reservation(name)
+    assert found is not None
+    assert found.status.node_name == "n1"
+
+
+def devices_of(cluster: Trial, name: str) -> str:
+    """The devices of a reservation, in JSON; "" as long as it has none."""
+    found = cluster.reservation(name)
+    return found.metadata.annotations.get(DEVICE_ALLOCATED, "") if found is not None else ""
 
 
 @pytest.mark.feature("HIL-4.api-errors")
