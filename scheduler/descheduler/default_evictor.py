@@ -36,7 +36,7 @@ from seatrial.scheduler.descheduler.evictability import (
     priority_threshold,
 )
 from seatrial.scheduler.descheduler.framework import Evictor
-from seatrial.scheduler.descheduler.migration.controller import evict
+from seatrial.scheduler.descheduler.migration.evictions import evict
 from seatrial.scheduler.descheduler.node_fit import fits_elsewhere
 from seatrial.scheduler.descheduler.objects import Pod
 from seatrial.scheduler.descheduler.state import ClusterState

@@ -21,25 +21,22 @@ from seatrial.scheduler.api.migration import (
     EVICT_TRIGGER,
     JOBS_PATH,
     PASSED_ARBITRATION,
-    SOFT_EVICTION,
     JobStatus,
     PodMigrationJob,
 )
 from seatrial.scheduler.api.reservation import RESERVATIONS_PATH, Reservation, seconds
-from seatrial.scheduler.api.transport import JSON, Request, Response
-from seatrial.scheduler.api.wire import to_json, to_plain
+from seatrial.scheduler.api.transport import Request, Response
+from seatrial.scheduler.api.wire import to_plain
 from seatrial.scheduler.client.events import EventRecorder
 from seatrial.scheduler.client.rest import Rest, pod_path, refusal
 from seatrial.scheduler.descheduler.args import (
-    DELETE,
-    EVICTION,
     POLICIES,
-    SOFT,
     MigrationControllerArgs,
     check_duration,
 )
-from seatrial.scheduler.descheduler.limits import ObjectLimiter, TokenBucket, limit_of
+from seatrial.scheduler.descheduler.limits import TokenBucket
 from seatrial.scheduler.descheduler.migration.arbitration import FORBID, WAIT, Filters, is_forced, sort_jobs
+from seatrial.scheduler.descheduler.migration.evictions import ObjectLimits, policy_of, send_eviction
 from seatrial.scheduler.descheduler.migration.steps import (
     EVICTED,
     FORBIDDEN,
@@ -89,16 +86,13 @@ class MigrationController:
         self._name, self._adopts = name, adopts
         self._state, self.args, self._rest, self._clock, self._events = state, args, rest, clock, events
         self.filters = Filters(state, args)
-        limits = args.object_limiters
-        self._limiters = {name: ObjectLimiter(check_duration(name, limit.duration)) for name, limit in limits.items()}
+        self._limits = ObjectLimits(state, args, clock)
         self._bucket = TokenBucket(args.qps, args.evict_burst, clock.monotonic())
-        self._steps = Steps(state, args.default_job_mode, args.arbitration_args.enabled, self._held)
+        self._steps = Steps(state, args.default_job_mode, args.arbitration_args.enabled, self._limits.holds)
         self._interval = check_duration("interval", args.arbitration_args.interval)
         self._busy: set[str] = set()
         self._dirty: dict[str, None] = {}
         self._timers: dict[str, Timer] = {}
-        self._held_jobs: set[str] = set()  # that wait for an object limiter, for the log
-        self._counted: set[str] = set()  # jobs whose eviction the object limiters have counted
         self._retry_at: dict[str, float] = {}  # job → time before which its eviction is not sent again
         self._creating: dict[str, Pod] = {}  # uid of pods whose job is being created
         self._arbitrating: Timer | None = None
@@ -133,8 +127,7 @@ class MigrationController:
         """A job was deleted: its reservation is of no use."""
         self._dirty.pop(job.name, None)
         self._retry_at.pop(job.name, None)
-        self._held_jobs.discard(job.name)
-        self._counted.discard(job.name)
+        self._limits.forget(job.name)
         timer = self._timers.pop(job.name, None)
         if timer is not None:
             timer.cancel()
@@ -240,7 +233,7 @@ class MigrationController:
             return
         self._busy.add(job.name)
         if isinstance(step.action, EvictPod) and job.status.condition(EVICTED) is None:
-            self._count_eviction(job, step.action.pod)
+            self._limits.count(job, step.action.pod)
         path = f"{JOBS_PATH}/{job.name}"
 
         def write_spec() -> None:
@@ -388,49 +381,6 @@ class MigrationController:
 
     # -- evictions ----------------------------------------------------------------------------------------------------
 
-    def _held(self, job: PodMigrationJob) -> bool:
-        """Whether an object limiter holds the job back (RSV-R56); never one that has counted its eviction already."""
-        if job.name in self._counted:
-            return False
-        pod = self._state.pod_named(job.pod_key)
-        if pod is None or is_forced(job, pod):
-            return False
-        now = self._clock.monotonic()
-        limiter = next(
-            (name for name, key, _, _ in self._limited(pod) if not self._limiters[name].allows(key, now)), ""
-        )
-        if not limiter:
-            self._held_jobs.discard(job.name)
-        elif job.name not in self._held_jobs:  # its status says nothing, as Koordinator's
-            self._held_jobs.add(job.name)
-            log.info("migration held job=%s pod=%s by=objectLimiters.%s", job.name, pod.key, limiter)
-        return bool(limiter)
-
-    def _limited(self, pod: Pod) -> list[tuple[str, str, int, int]]:
-        """Name, key, limit and burst of the object limiters that the pod falls under."""
-        found = []
-        limits, workload = self.args.object_limiters, self._state.workload_of(pod)
-        if "workload" in limits and workload is not None:
-            given = limits["workload"].max_migrating
-            value = given if given is not None else self.args.max_migrating_per_workload
-            limit = 0 if given == 0 else limit_of(workload.replicas, value)
-            found.append(("workload", workload.uid, limit, limits["workload"].burst))
-        if "namespace" in limits:
-            given = limits["namespace"].max_migrating
-            limit = given if isinstance(given, int) else 0
-            found.append(("namespace", pod.metadata.namespace, limit, limits["namespace"].burst))
-        return found
-
-    def _count_eviction(self, job: PodMigrationJob, pod: Pod) -> None:
-        """Take tokens before the first write, so that the next job of the same object is held back at once.
-
-        If that write is refused, it is repeated with the same tokens: other tokens may be minutes away.
-        """
-        if job.name not in self._counted and not is_forced(job, pod):
-            self._counted.add(job.name)
-            for name, key, limit, burst in self._limited(pod):
-                self._limiters[name].evicted(key, limit, burst, self._clock.monotonic())
-
     def _evict(self, job: PodMigrationJob, pod: Pod, then: Then) -> None:
         now = self._clock.monotonic()
         # Events about our own writes arrive before the deletion of the pod does: without the pause the pod would be
@@ -442,11 +392,6 @@ class MigrationController:
         if not self._bucket.take(now):
             self._evict_failed(job, "TooManyEvictions", then)
             return
-        policy = next(
-            (found for found in (pod.metadata.labels.get(EVICT_POLICY), job.metadata.labels.get(EVICT_POLICY))
-             if found in POLICIES),
-            self.args.eviction_policy,
-        )  # fmt: skip
 
         def answered(response: Response) -> None:
             if not response.ok and response.code not in {404, 409}:
@@ -458,26 +403,8 @@ class MigrationController:
             self._retry_at[job.name] = self._clock.monotonic() + POLL
             self._look_later(job.name, POLL)
 
-        self._send_eviction(pod, job, policy or EVICTION, answered)
-
-    def _send_eviction(self, pod: Pod, job: PodMigrationJob, policy: str, done: Callable[[Response], None]) -> None:
-        """Sent once: a refusal for a budget is not repeated by the client but by the next step."""
-        options = {**(job.spec.delete_options or {}), "preconditions": {"uid": pod.metadata.uid}}
-        transport = self._rest.transport
-        if policy == SOFT:
-            if SOFT_EVICTION in pod.metadata.annotations:
-                self._clock.call_soon(lambda: done(Response(200)))
-                return
-            told = {"timestamp": self._clock.timestamp(), "initiator": "koord-descheduler",
-                    "reason": job.metadata.annotations.get(EVICT_REASON, ""),
-                    "deleteOptions": job.spec.delete_options}  # fmt: skip
-            patch = {"metadata": {"uid": pod.metadata.uid, "annotations": {SOFT_EVICTION: to_json(told).decode()}}}
-            self._rest.merge(pod_path(pod), patch, done)
-        elif policy == DELETE:
-            body = to_json({"apiVersion": "v1", "kind": "DeleteOptions", **options})
-            transport.send(Request("DELETE", pod_path(pod), body, JSON), done)
-        else:
-            evict(self._rest, pod, options, done)
+        policy = policy_of(pod, job, self.args.eviction_policy)
+        send_eviction(self._rest, pod, job, policy, answered)
 
     def _evict_failed(self, job: PodMigrationJob, why: str, then: Then) -> None:
         current = self._state.jobs.get(job.name, job)
@@ -568,17 +495,6 @@ class MigrationController:
 
 def _nothing() -> None:
     """No step waits for the answer."""
-
-
-def evict(rest: Rest, pod: Pod, options: dict[str, Any], done: Callable[[Response], None]) -> None:
-    """Post an Eviction, once."""
-    body = {
-        "apiVersion": "policy/v1",
-        "kind": "Eviction",
-        "metadata": {"name": pod.metadata.name, "namespace": pod.metadata.namespace},
-        "deleteOptions": options,
-    }
-    rest.transport.send(Request("POST", pod_path(pod, "eviction"), to_json(body)), done)
 
 
 def reference(job: PodMigrationJob) -> dict[str, str]:

@@ -1,0 +1,120 @@
+"""Evictions for migration jobs: which ones the object limiters hold back, and the requests that evict."""
+
+import logging
+from typing import Any
+
+from seatrial.scheduler.api.clock import Clock
+from seatrial.scheduler.api.migration import EVICT_POLICY, EVICT_REASON, SOFT_EVICTION, PodMigrationJob
+from seatrial.scheduler.api.transport import JSON, Done, Request, Response
+from seatrial.scheduler.api.wire import to_json
+from seatrial.scheduler.client.rest import Rest, pod_path
+from seatrial.scheduler.descheduler.args import (
+    DELETE,
+    EVICTION,
+    POLICIES,
+    SOFT,
+    MigrationControllerArgs,
+    check_duration,
+)
+from seatrial.scheduler.descheduler.limits import ObjectLimiter, limit_of
+from seatrial.scheduler.descheduler.migration.arbitration import is_forced
+from seatrial.scheduler.descheduler.objects import Pod
+from seatrial.scheduler.descheduler.state import ClusterState
+
+log = logging.getLogger(__name__)
+
+
+class ObjectLimits:
+    """The object limiters of workloads and namespaces, and the jobs that they have counted."""
+
+    def __init__(self, state: ClusterState, args: MigrationControllerArgs, clock: Clock) -> None:
+        self._state, self._args, self._clock = state, args, clock
+        limits = args.object_limiters
+        self._limiters = {name: ObjectLimiter(check_duration(name, limit.duration)) for name, limit in limits.items()}
+        self._held: set[str] = set()  # jobs that wait, for the log
+        self._counted: set[str] = set()  # jobs whose eviction is counted
+
+    def forget(self, name: str) -> None:
+        """The job of this name is deleted."""
+        self._held.discard(name)
+        self._counted.discard(name)
+
+    def holds(self, job: PodMigrationJob) -> bool:
+        """Whether an object limiter holds the job back (RSV-R56); never one that has counted its eviction already."""
+        if job.name in self._counted:
+            return False
+        pod = self._state.pod_named(job.pod_key)
+        if pod is None or is_forced(job, pod):
+            return False
+        now = self._clock.monotonic()
+        limiter = next(
+            (name for name, key, _, _ in self._limited(pod) if not self._limiters[name].allows(key, now)), ""
+        )
+        if not limiter:
+            self._held.discard(job.name)
+        elif job.name not in self._held:  # its status says nothing, as Koordinator's
+            self._held.add(job.name)
+            log.info("migration held job=%s pod=%s by=objectLimiters.%s", job.name, pod.key, limiter)
+        return bool(limiter)
+
+    def _limited(self, pod: Pod) -> list[tuple[str, str, int, int]]:
+        """Name, key, limit and burst of the object limiters that the pod falls under."""
+        found = []
+        limits, workload = self._args.object_limiters, self._state.workload_of(pod)
+        if "workload" in limits and workload is not None:
+            given = limits["workload"].max_migrating
+            value = given if given is not None else self._args.max_migrating_per_workload
+            limit = 0 if given == 0 else limit_of(workload.replicas, value)
+            found.append(("workload", workload.uid, limit, limits["workload"].burst))
+        if "namespace" in limits:
+            given = limits["namespace"].max_migrating
+            limit = given if isinstance(given, int) else 0
+            found.append(("namespace", pod.metadata.namespace, limit, limits["namespace"].burst))
+        return found
+
+    def count(self, job: PodMigrationJob, pod: Pod) -> None:
+        """Take tokens before the first write, so that the next job of the same object is held back at once.
+
+        If that write is refused, it is repeated with the same tokens: other tokens may be minutes away.
+        """
+        if job.name not in self._counted and not is_forced(job, pod):
+            self._counted.add(job.name)
+            for name, key, limit, burst in self._limited(pod):
+                self._limiters[name].evicted(key, limit, burst, self._clock.monotonic())
+
+
+def policy_of(pod: Pod, job: PodMigrationJob, default: str) -> str:
+    """How the pod is evicted: as its label says, else the job's, else `default` (RSV-R63)."""
+    labels = (pod.metadata.labels.get(EVICT_POLICY), job.metadata.labels.get(EVICT_POLICY))
+    return next((found for found in labels if found in POLICIES), default) or EVICTION
+
+
+def send_eviction(rest: Rest, pod: Pod, job: PodMigrationJob, policy: str, done: Done) -> None:
+    """Evict the pod by its policy. Sent once: what is refused, as for a budget, is repeated by the job's next step."""
+    options = {**(job.spec.delete_options or {}), "preconditions": {"uid": pod.metadata.uid}}
+    transport = rest.transport
+    if policy == SOFT:
+        if SOFT_EVICTION in pod.metadata.annotations:
+            rest.clock.call_soon(lambda: done(Response(200)))
+            return
+        told = {"timestamp": rest.clock.timestamp(), "initiator": "koord-descheduler",
+                "reason": job.metadata.annotations.get(EVICT_REASON, ""),
+                "deleteOptions": job.spec.delete_options}  # fmt: skip
+        patch = {"metadata": {"uid": pod.metadata.uid, "annotations": {SOFT_EVICTION: to_json(told).decode()}}}
+        rest.merge(pod_path(pod), patch, done)
+    elif policy == DELETE:
+        body = to_json({"apiVersion": "v1", "kind": "DeleteOptions", **options})
+        transport.send(Request("DELETE", pod_path(pod), body, JSON), done)
+    else:
+        evict(rest, pod, options, done)
+
+
+def evict(rest: Rest, pod: Pod, options: dict[str, Any], done: Done) -> None:
+    """Post an Eviction, once."""
+    body = {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": pod.metadata.name, "namespace": pod.metadata.namespace},
+        "deleteOptions": options,
+    }
+    rest.transport.send(Request("POST", pod_path(pod, "eviction"), to_json(body)), done)
