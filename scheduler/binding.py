@@ -153,7 +153,7 @@ class Binder:
                 self._unbound(decision, f"bound to {found.spec.node_name} by another scheduler", retry=False)
                 self._core.set_pod(found)
 
-        read_back(self._rest, self._clock, pod_path(decision.info.pod), shown)
+        read_back(self._rest, pod_path(decision.info.pod), shown)
 
     def _unbound(self, decision: Bind, why: str, *, retry: bool) -> None:
         self._ended(decision, ok=False)

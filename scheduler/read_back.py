@@ -1,6 +1,5 @@
 """Reads an object back after a write whose answer was lost, so that the write may have been carried out."""
 
-from seatrial.scheduler.api.clock import Clock
 from seatrial.scheduler.api.transport import Done, Request, Response
 from seatrial.scheduler.client.rest import Rest
 
@@ -12,7 +11,7 @@ def unclear(response: Response) -> bool:
     return response.code == 0 or response.code >= 500
 
 
-def read_back(rest: Rest, clock: Clock, path: str, shown: Done) -> None:
+def read_back(rest: Rest, path: str, shown: Done) -> None:
     """Read the object at `path` until the API server answers with it or with 404, and give that answer to `shown`.
 
     Until then the caller keeps what the write would assign: devices must not go to another pod, and the watch may hang
@@ -26,6 +25,6 @@ def read_back(rest: Rest, clock: Clock, path: str, shown: Done) -> None:
             else:
                 look(min(pause * 2, LONGEST_LOOK))
 
-        clock.call_later(pause, lambda: rest.transport.send(Request("GET", path), answered))
+        rest.clock.call_later(pause, lambda: rest.transport.send(Request("GET", path), answered))
 
     look(FIRST_LOOK)

@@ -143,7 +143,7 @@ class ReservationController:
                 self._failed(decision, said, settled, retry=False)
                 self._core.set_reservation(found)
 
-        read_back(self._rest, self._clock, f"{RESERVATIONS_PATH}/{reservation.name}", shown)
+        read_back(self._rest, f"{RESERVATIONS_PATH}/{reservation.name}", shown)
 
     def _take_in(self, response: Response) -> None:
         """Use the reservation as the API server answers it: its event may be late, and its owners may come before."""
