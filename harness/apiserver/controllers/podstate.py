@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from seatrial.harness.apiserver.storage.store import Item, Object
+from seatrial.scheduler.api.integers import integer
 from seatrial.scheduler.api.clock import from_rfc3339
 
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
@@ -93,10 +94,7 @@ def deletion_order(pods: Iterable[Item], related: Iterable[Item]) -> list[Item]:
 
 
 def _cost(pod: Object) -> int:
-    try:
-        return int((pod["metadata"].get("annotations") or {}).get(DELETION_COST, "0"))
-    except ValueError:
-        return 0
+    return integer((pod["metadata"].get("annotations") or {}).get(DELETION_COST, "0")) or 0
 
 
 class _Descending:

@@ -1,7 +1,6 @@
 """Ages in kubectl's format: "45s", "3m20s", "2d4h"."""
 
-from functools import lru_cache
-
+from seatrial.harness.text_cache import cached
 from seatrial.scheduler.api.clock import from_rfc3339, rfc3339
 
 UNKNOWN = "<unknown>"
@@ -45,7 +44,7 @@ def _two(whole: int, large: int, large_unit: str, small: int, small_unit: str) -
     return f"{whole // large}{large_unit}{rest}{small_unit}" if rest else f"{whole // large}{large_unit}"
 
 
-seconds_of = lru_cache(maxsize=16384)(from_rfc3339)  # pods created together share timestamps
+seconds_of = cached()(from_rfc3339)  # pods created together share timestamps
 
 
 def age(timestamp: str | None, now: float) -> str:

@@ -204,7 +204,7 @@ def check_count_or_percent(value: Any, path: str, causes: Causes) -> None:
                 " (e.g. '1%',  or '93%', regex used for validation is '[0-9]+%')"
             )
             causes.append(invalid(path, value, problem))
-        elif int(value[:-1]) > 100:
+        elif len(value.lstrip("0")) > len("100%") or int(value[:-1]) > 100:
             causes.append(invalid(path, value, "must not be greater than 100%"))
     elif value is not None and value < 0:
         causes.append(invalid(path, value, NOT_NEGATIVE))
