@@ -46,9 +46,9 @@ from seatrial.harness.apiserver.verbs.scaling import respond_scale
 from seatrial.harness.apiserver.verbs.subresources import bind, evict
 from seatrial.harness.apiserver.verbs.update_rules import CREATED_BY_UPDATE, check_name
 from seatrial.harness.conversation import Containers
-from seatrial.scheduler.api.durations import go_duration
 from seatrial.harness.text_cache import cached
 from seatrial.scheduler.api.clock import Clock
+from seatrial.scheduler.api.durations import go_duration
 from seatrial.scheduler.api.transport import (
     APPLY_PATCH,
     JSON_PATCH,

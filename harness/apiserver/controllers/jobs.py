@@ -42,8 +42,8 @@ from seatrial.harness.apiserver.controllers.recording import NORMAL, WARNING
 from seatrial.harness.apiserver.controllers.work_queue import WorkQueue
 from seatrial.harness.apiserver.errors import ApiStatusError
 from seatrial.harness.apiserver.storage.store import Change, CollectionKey, Item, Key, Object
-from seatrial.scheduler.api.integers import integer
 from seatrial.scheduler.api.clock import from_rfc3339
+from seatrial.scheduler.api.integers import integer
 
 JOBS: CollectionKey = ("batch", "jobs")
 COMPONENT = "job-controller"

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from seatrial.harness.apiserver.storage.store import Item, Object
-from seatrial.scheduler.api.integers import integer
 from seatrial.scheduler.api.clock import from_rfc3339
+from seatrial.scheduler.api.integers import integer
 
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 _PHASES = {"Pending": 0, "Unknown": 1, "Running": 2}

@@ -7,8 +7,8 @@ from seatrial.harness.apiserver.controllers.control import Control, with_conditi
 from seatrial.harness.apiserver.controllers.podstate import condition
 from seatrial.harness.apiserver.controllers.rolling import bounds_of
 from seatrial.harness.apiserver.storage.store import Object
-from seatrial.scheduler.api.integers import integer
 from seatrial.scheduler.api.clock import from_rfc3339
+from seatrial.scheduler.api.integers import integer
 
 REVISION, HISTORY = "deployment.kubernetes.io/revision", "deployment.kubernetes.io/revision-history"
 DESIRED, MAX_REPLICAS = "deployment.kubernetes.io/desired-replicas", "deployment.kubernetes.io/max-replicas"

@@ -3,7 +3,6 @@
 Follows `pkg/controller/statefulset`. The hash label of a pod is the full name of its revision, as upstream's is.
 """
 
-
 from seatrial.harness.apiserver.controllers.control import Control
 from seatrial.harness.apiserver.controllers.counts import scaled
 from seatrial.harness.apiserver.controllers.pacing import Pacing

@@ -19,8 +19,8 @@ from seatrial.harness.apiserver.request.options import DeleteOptions, Options
 from seatrial.harness.apiserver.schemas.shapes import conform, report_problems, unknown_fields
 from seatrial.harness.apiserver.storage.paging import flag
 from seatrial.harness.apiserver.storage.store import Key, Object
-from seatrial.scheduler.api.integers import integer
 from seatrial.harness.text_cache import cached
+from seatrial.scheduler.api.integers import integer
 from seatrial.scheduler.api.transport import APPLY_PATCH, Request
 
 _ORPHANING = frozenset({("batch", "jobs"), ("", "replicationcontrollers")})  # their pods stay unless a client asks

@@ -11,8 +11,8 @@ from seatrial.harness.apiserver.field_errors import details, forbidden, invalid,
 from seatrial.harness.apiserver.storage.store import Item, Object
 from seatrial.harness.apiserver.storage.watch import Reader
 from seatrial.harness.apiserver.streams.responses import Streaming
-from seatrial.scheduler.api.integers import integer
 from seatrial.scheduler.api.clock import Clock, Timer, from_rfc3339
+from seatrial.scheduler.api.integers import integer
 from seatrial.scheduler.api.transport import Response
 
 Source = Callable[[str, str, str], bytes | None]  # namespace, pod, container → its output; None: not started

@@ -32,11 +32,10 @@ from seatrial.harness.apiserver.verbs import multi_version
 from seatrial.harness.apiserver.verbs.event_versions import fields_to_core
 from seatrial.harness.apiserver.verbs.field_owners import entries_text
 from seatrial.harness.apiserver.webhooks.conversions import Conversions
-from seatrial.scheduler.api.integers import integer
 from seatrial.scheduler.api.clock import Clock
+from seatrial.scheduler.api.integers import integer
 from seatrial.scheduler.api.transport import Response
 
-_MAX_REVISION_DIGITS = 19
 _JSON = {"content-type": "application/json"}
 
 YAML_ANSWER_LIMIT = 64 * 1024  # bytes of JSON; encoding takes 1 µs each
