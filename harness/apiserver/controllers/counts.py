@@ -1,14 +1,14 @@
 """Pod counts given as a number or a percentage (intstr.IntOrString)."""
 
+from seatrial.scheduler.api.integers import integer
+
 
 def scaled(value: int | str | None, whole: int, *, up: bool) -> int:
     """`value`, or that percentage of `whole` rounded up (`up`) or down; 0 for None."""
     if value is None:
         return 0
     if isinstance(value, str):
-        if not value.endswith("%"):
-            return int(value)
-        product = int(value[:-1]) * whole
+        product = (integer(value.removesuffix("%")) or 0) * whole
         return -(-product // 100) if up else product // 100
     return value
 

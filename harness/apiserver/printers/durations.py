@@ -1,7 +1,5 @@
 """Ages in kubectl's format: "45s", "3m20s", "2d4h"."""
 
-from functools import lru_cache
-
 from seatrial.scheduler.api.clock import from_rfc3339, rfc3339
 
 UNKNOWN = "<unknown>"
@@ -45,15 +43,12 @@ def _two(whole: int, large: int, large_unit: str, small: int, small_unit: str) -
     return f"{whole // large}{large_unit}{rest}{small_unit}" if rest else f"{whole // large}{large_unit}"
 
 
-seconds_of = lru_cache(maxsize=16384)(from_rfc3339)  # pods created together share timestamps
-
-
 def age(timestamp: str | None, now: float) -> str:
     """The time from `timestamp` (RFC 3339) to `now` (Unix seconds); "<unknown>" if there is no timestamp."""
     if not timestamp:
         return UNKNOWN
     try:
-        return human_duration(now - seconds_of(timestamp))
+        return human_duration(now - from_rfc3339(timestamp))
     except ValueError:
         return INVALID
 
@@ -63,6 +58,6 @@ def created_at(timestamp: str | None) -> str:
     if not timestamp:
         return "0001-01-01T00:00:00Z"  # Go's zero time, which upstream prints
     try:
-        return rfc3339(seconds_of(timestamp))
+        return rfc3339(from_rfc3339(timestamp))
     except ValueError:
         return INVALID

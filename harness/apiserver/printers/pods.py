@@ -17,7 +17,7 @@ from seatrial.harness.apiserver.printers.columns import (
     text,
     wide,
 )
-from seatrial.harness.apiserver.printers.durations import human_duration, seconds_of
+from seatrial.harness.apiserver.printers.durations import from_rfc3339, human_duration
 
 _ENDED = {
     "Succeeded": [
@@ -45,7 +45,7 @@ class _Tally:
         last = container.get("lastState")
         ended = (last.get("terminated") or {}).get("finishedAt") if last else None
         if ended:
-            self.latest = max(self.latest, seconds_of(ended))
+            self.latest = max(self.latest, from_rfc3339(ended))
 
     def text(self, now: float) -> str:
         if self.restarts and self.latest:

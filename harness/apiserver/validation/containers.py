@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable
-from functools import lru_cache
 from typing import Any
 
 from seatrial.harness.apiserver.field_errors import (
@@ -16,6 +15,7 @@ from seatrial.harness.apiserver.field_errors import (
 )
 from seatrial.harness.apiserver.names import Object, config_key, dns_label, port_name
 from seatrial.harness.apiserver.validation.resources import NOT_NEGATIVE, check_requirements
+from seatrial.harness.text_cache import cached
 
 PORT_RANGE = "must be between 1 and 65535, inclusive"
 PROTOCOLS = ("SCTP", "TCP", "UDP")
@@ -144,7 +144,7 @@ def _check_host_ports(containers: Iterable[Object], path: str, causes: Causes) -
             taken.add(key)
 
 
-@lru_cache(maxsize=65536)
+@cached()
 def _env_problem(name: str) -> str:
     return "" if _is_env_name(name) else _ENV_RULE
 
