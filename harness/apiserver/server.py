@@ -70,6 +70,7 @@ _DELETE_RETURNS_OBJECT = frozenset(  # upstream's registries with ReturnDeletedO
 )  # fmt: skip
 _DURATION = re.compile(r"[-+]?(?:0|(?:\d+\.?\d*|\.\d+)(?:ns|us|µs|ms|s|m|h))+")  # of Go
 _DOCUMENTS = frozenset({"api", "apis", "version"})  # paths that take GET only
+REQUEST = "request"  # the work in which faults of requests are counted
 _PLAIN_HEADERS = {"content-type": "application/json"}
 
 
@@ -88,7 +89,7 @@ class ApiServer:
 
     def __init__(self, clock: Clock, *, seed: int = 0, history: int | None = None) -> None:
         self.clock = clock
-        self.store = Store() if history is None else Store(history=history)
+        self.store = Store(clock.faults) if history is None else Store(clock.faults, history=history)
         self.registry = Registry()
         self.admission = Admission(self.store, self.registry, clock)
         self.objects = Objects(self.store, self.admission, clock, seed=seed)
@@ -101,8 +102,8 @@ class ApiServer:
         self.containers: Containers | None = None  # None: there are only simulated containers
         self.access = Access(self.store)
         self.tokens = Tokens(self.store, clock)
-        self.documents = Documents(self.store, self.discovery, self.openapi, self.tokens)
-        self.requests = self.faults = 0
+        self.documents = Documents(self.store, self.discovery, self.openapi, self.tokens, clock.faults)
+        self.requests = 0
 
     # -- entry points -------------------------------------------------------------------------------------------------
 
@@ -140,10 +141,8 @@ class ApiServer:
 
     def fault(self, error: BaseException, method: str, path: str) -> ApiStatusError:
         """Log a fault of the server with an ID. Returns the 500 for the client, which names the ID."""
-        self.faults += 1
-        fault_id = f"{self.faults}-{self.requests}"
-        log.error("request fault id=%s method=%s path=%.500s", fault_id, method, path, exc_info=error)
-        return errors.internal(f"fault {fault_id} of the server, see its log: {type(error).__name__}: {error!s:.500}")
+        fault = self.clock.faults.note(error, REQUEST, f"{method} {path}")
+        return errors.internal(f"fault {fault} of the server, see its log: {type(error).__name__}: {error!s:.500}")
 
     def carry_out(self, request: Request, identity: Identity, done: Callable[[Response | Streaming], None]) -> None:
         """Carry out a request that may wait for webhooks. Without webhooks `done` is called before this returns."""

@@ -1,0 +1,164 @@
+"""Faults: exceptions in the work for one object, which must not stop the work for the others.
+
+Each clock has one `Faults`, so that every program has one count, whatever loops it runs. A process logs a fault with an
+ID and goes on. In virtual time, in tests and in the fuzzer a fault is raised, so that no test passes over one.
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Hashable
+from functools import partial
+from types import TracebackType
+from typing import Protocol
+
+log = logging.getLogger(__name__)
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 300.0  # seconds before work for an object is tried again; doubled by each fault
+SHOWN = 20  # objects that a health check names
+MAX_TRACEBACKS = 1000  # places in the code whose tracebacks were logged
+
+
+class Cancellable(Protocol):
+    """A planned retry."""
+
+    def cancel(self) -> None: ...
+
+
+class Failing:
+    """An object whose work failed and has not passed since."""
+
+    __slots__ = ("count", "fault", "retry")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.fault = ""  # ID of the fault that was logged last
+        self.retry: Cancellable | None = None
+
+    @property
+    def pause(self) -> float:
+        """Seconds until the work is to be tried again."""
+        return min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(self.count - 1, 40))
+
+
+class Faults:
+    """Counts and logs faults, and knows which objects fail."""
+
+    def __init__(self, *, raises: bool = False) -> None:
+        """`raises`: raise each fault again instead of logging it."""
+        self.raises = raises
+        self.counts: Counter[str] = Counter()  # by kind of work
+        self.failing: dict[tuple[str, Hashable], Failing] = {}  # by kind of work and key of the object
+        self._logged: set[str] = set()
+        self._number = 0
+
+    def note(self, error: BaseException, work: str, key: Hashable = "", *, nth: int = 1) -> str:
+        """Count and log a fault; of the faults of one object the first, second, fourth, eighth … is logged.
+
+        The traceback is logged the first time that its place in the code raises. Returns the ID.
+        """
+        self.counts[work] += 1
+        self._number += 1
+        fault = str(self._number)
+        if nth & (nth - 1) == 0:
+            place = _place(error)
+            first = place not in self._logged and len(self._logged) < MAX_TRACEBACKS
+            self._logged.add(place)
+            log.error(
+                "fault id=%s work=%s key=%.300s nth=%d why=%s: %.300s",
+                fault, work, key_text(key), nth, type(error).__name__, error, exc_info=error if first else None,
+            )  # fmt: skip
+        return fault
+
+    def not_repeated(self, error: Exception, action: Callable[..., object], key: Hashable = "") -> None:
+        """Note what an action raised that is not run again for it.
+
+        Raises:
+            Exception: `error`, where faults are raised.
+        """
+        if self.raises:
+            raise error
+        work = name_of(action)
+        self.note(error, work, key, nth=self.counts[work] + 1)
+
+    def caught(self, error: Exception, work: str, key: Hashable = "") -> Failing:
+        """The work for an object raised `error`.
+
+        Raises:
+            Exception: `error`, where faults are raised.
+        """
+        if self.raises:
+            raise error
+        failing = self.failing.setdefault((work, key), Failing())
+        failing.count += 1
+        failing.fault = self.note(error, work, key, nth=failing.count)
+        if failing.retry is not None:
+            failing.retry.cancel()
+        return failing
+
+    def passed(self, work: str, key: Hashable = "") -> None:
+        """The work for an object is done, or the object is gone."""
+        if self.failing and (failing := self.failing.pop((work, key), None)) is not None:
+            if failing.retry is not None:
+                failing.retry.cancel()
+            log.info("fault over id=%s work=%s key=%.300s", failing.fault, work, key_text(key))
+
+    def guard(self, work: str, key: Hashable = "") -> "_Guard":
+        """A context whose exceptions are faults of this object. For work that a later turn does again anyway."""
+        return _Guard(self, work, key)
+
+    def report(self) -> list[str]:
+        """Lines for a verbose health check: the objects that fail."""
+        lines = [
+            f"[!]{work} {key_text(key)} failed {failing.count} times, see fault id={failing.fault} in the log"
+            for (work, key), failing in list(self.failing.items())[:SHOWN]
+        ]
+        more = len(self.failing) - SHOWN
+        return [*lines, f"[!]and {more} more"] if more > 0 else lines
+
+    def exposition(self) -> list[str]:
+        """The counts in Prometheus' text format. Kinds of work are names in the code and need no escapes."""
+        return [
+            "# HELP seatrial_faults_total Exceptions in the work for one object, by kind of work.",
+            "# TYPE seatrial_faults_total counter",
+            *(f'seatrial_faults_total{{work="{work}"}} {count}' for work, count in sorted(self.counts.items())),
+            "# HELP seatrial_failing_objects Objects whose work raised an exception and has not passed since.",
+            "# TYPE seatrial_failing_objects gauge",
+            f"seatrial_failing_objects {len(self.failing)}",
+        ]
+
+
+class _Guard:
+    __slots__ = ("_faults", "_key", "_work")
+
+    def __init__(self, faults: Faults, work: str, key: Hashable) -> None:
+        self._faults, self._work, self._key = faults, work, key
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> bool:
+        if error is None:
+            self._faults.passed(self._work, self._key)
+        elif isinstance(error, Exception) and not self._faults.raises:
+            self._faults.caught(error, self._work, self._key)
+            return True
+        return False
+
+
+def name_of(action: Callable[..., object]) -> str:
+    """The class and method, or the function, of an action: the kind of work for which its faults count."""
+    while isinstance(action, partial):
+        action = action.func
+    return getattr(action, "__qualname__", type(action).__name__)
+
+
+def key_text(key: Hashable) -> str:
+    """A key of an object as text."""
+    return "/".join(map(key_text, key)) if isinstance(key, tuple) else str(key)
+
+
+def _place(error: BaseException) -> str:
+    """Type of the exception, file and line where it was raised."""
+    step, place = error.__traceback__, type(error).__name__
+    while step is not None:
+        place, step = f"{type(error).__name__} {step.tb_frame.f_code.co_filename}:{step.tb_lineno}", step.tb_next
+    return place
