@@ -108,7 +108,8 @@ class Documents:
         for (group, plural), collection in self._store:
             name = errors.qualified(plural, group)
             lines.append(f'apiserver_storage_objects{{resource="{name}"}} {len(collection)}')
-        lines += self._faults.exposition()
+        for name, kind, words, samples in self._faults.families():
+            lines += [f"# HELP {name} {words}", f"# TYPE {name} {kind}", *samples]
         return ("\n".join(lines) + "\n").encode()
 
     def _health(self, name: str, *, verbose: bool) -> bytes:

@@ -4,7 +4,6 @@ All transports call `ApiServer`. It routes the path to a resource and a verb, ch
 the result in the format that the client asked for.
 """
 
-import logging
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -54,8 +53,6 @@ from seatrial.scheduler.api.transport import (
     Request,
     Response,
 )
-
-log = logging.getLogger(__name__)
 
 _BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _DELETE_RETURNS_OBJECT = frozenset(  # upstream's registries with ReturnDeletedObject

@@ -6,7 +6,7 @@ ID and goes on. In virtual time, in tests and in the fuzzer a fault is raised, s
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from functools import partial
 from types import TracebackType
 from typing import Protocol
@@ -115,16 +115,15 @@ class Faults:
         more = len(self.failing) - SHOWN
         return [*lines, f"[!]and {more} more"] if more > 0 else lines
 
-    def exposition(self) -> list[str]:
-        """The counts in Prometheus' text format. Kinds of work are names in the code and need no escapes."""
-        return [
-            "# HELP seatrial_faults_total Exceptions in the work for one object, by kind of work.",
-            "# TYPE seatrial_faults_total counter",
-            *(f'seatrial_faults_total{{work="{work}"}} {count}' for work, count in sorted(self.counts.items())),
-            "# HELP seatrial_failing_objects Objects whose work raised an exception and has not passed since.",
-            "# TYPE seatrial_failing_objects gauge",
-            f"seatrial_failing_objects {len(self.failing)}",
-        ]
+    def families(self) -> Iterator[tuple[str, str, str, list[str]]]:
+        """Metric families: name, kind, help, lines in Prometheus' text format."""
+        name = "seatrial_faults_total"  # kinds of work are names in the code and need no escapes
+        yield name, "counter", "Exceptions in the work for one object, by kind of work.", [
+            f'{name}{{work="{work}"}} {count}' for work, count in sorted(self.counts.items())
+        ]  # fmt: skip
+        name = "seatrial_failing_objects"
+        words = "Objects whose work raised an exception and has not passed since."
+        yield name, "gauge", words, [f"{name} {len(self.failing)}"]
 
 
 class _Guard:
