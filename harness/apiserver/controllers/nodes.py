@@ -120,13 +120,12 @@ class Nodes:
     def _check_leases(self) -> None:
         nodes = self._objects.store.collection(NODES)
         leases = self._objects.store.collection(LEASES)
+        self._watched = len(nodes) > 0
+        if self._watched:
+            self._clock.call_later(MONITOR_PERIOD, self._check_leases)
         for item in list(nodes.each()):
             with self._clock.faults.guard("Nodes._check_lease", item.key):
                 self._check_lease(item, leases.get((LEASE_NAMESPACE, item.key[1])))
-        if len(nodes):
-            self._clock.call_later(MONITOR_PERIOD, self._check_leases)
-        else:
-            self._watched = False
 
     def _check_lease(self, item: Item, lease: Item | None) -> None:
         if lease is None and _ready(item.obj) is None:

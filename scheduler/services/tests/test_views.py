@@ -300,7 +300,7 @@ def test_over_a_connection(run: Callable[[Coroutine[Any, Any, Any]], Any]) -> No
     assert run(converse()) == [
         (200, b"ok"),
         (200, b"successfully set debugTopNScores to 7\n"),
-        (500, b"500 internal server error\n"),
+        (500, b"500 internal server error, see fault id=1 in the log\n"),
         (200, b"ok"),
     ]
     assert served.rig.core.handle.debug.top_scores == 7
