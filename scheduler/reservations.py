@@ -194,7 +194,7 @@ class ReservationController:
             for uid in strays:
                 self._clock.attempt("ReservationController._disown", uid, partial(self._disown, uid))
         if self._timer is None and self._book.known and not self._stopped:
-            wait = self._args.gc_interval_seconds
+            wait = float(self._args.gc_interval_seconds)
             with self._clock.faults.guard("lifecycle.next_look"):
                 wait = min(wait, lifecycle.next_look(self._book.known.values(), self._clock.now()))
             self._timer = self._clock.call_later(wait, self._sweep)

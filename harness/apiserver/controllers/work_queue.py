@@ -20,8 +20,10 @@ class WorkQueue(Generic[T]):
 
     MAX_PER_ITERATION = 256  # keys per loop iteration, so that requests are served in between
 
-    def __init__(self, clock: Clock, work: Callable[[T], None]) -> None:
-        self._clock, self._work, self._name = clock, work, name_of(work)
+    def __init__(self, clock: Clock, work: Callable[[T], None], *, name: str = "") -> None:
+        """`name`: the kind of work, in which its faults are counted; by default that of the method."""
+        self.name = name or name_of(work)
+        self._clock, self._work = clock, work
         self._failing = clock.faults.failing
         self._waiting: dict[T, None] = {}
         self._delayed: dict[T, float] = {}  # key → monotonic time at which it is due
@@ -34,7 +36,7 @@ class WorkQueue(Generic[T]):
 
     def add(self, key: T) -> None:
         """Queue the key for the next iteration; a key already queued is not queued twice."""
-        if self._failing and (self._name, key) in self._failing:
+        if self._failing and (self.name, key) in self._failing:
             self.add_after(CHANGE_PAUSE, key)
         else:
             self._add(key)
@@ -82,9 +84,10 @@ class WorkQueue(Generic[T]):
             try:
                 self._work(key)
             except Exception as error:  # noqa: BLE001 one key must not stop the others
-                self.add_after(self._clock.faults.caught(error, self._name, key).pause, key)
+                self._waiting.pop(key, None)  # queued meanwhile by its own write
+                self.add_after(self._clock.faults.caught(error, self.name, key).pause, key)
             else:
-                self._clock.faults.passed(self._name, key)
+                self._clock.faults.passed(self.name, key)
             if self._ends:
                 break
         self._ends = False
