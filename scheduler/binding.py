@@ -61,18 +61,15 @@ class Binder:
 
     def execute(self, decision: Decision) -> None:
         """Carry a decision out. After an exception its pod gives its place back, and others go on."""
-        info = decision.victim if isinstance(decision, Evict) else decision.info
-        work = type(decision).__name__
         try:
             self._execute(decision)
         except Exception as error:  # noqa: BLE001 one decision must not stop the others
-            fault = self._clock.faults.caught(error, work, info.key).fault
+            info = decision.victim if isinstance(decision, Evict) else decision.info
+            fault = self._clock.faults.not_repeated(error, "Binder.execute", info.key)
             if isinstance(decision, Bind):
                 self._flying.discard(info.uid)
                 self.monitor.end(info.uid)
                 self._give_back(decision, f"internal error, see fault id={fault} in the scheduler's log")
-        else:
-            self._clock.faults.passed(work, info.key)
 
     def _execute(self, decision: Decision) -> None:
         match decision:
@@ -150,8 +147,8 @@ class Binder:
             try:
                 answered(response)
             except Exception as error:  # noqa: BLE001 the connection has answers for others
-                self._clock.faults.caught(error, "Binder.answered", decision.info.key)
-                self._look(decision, "internal error, see the scheduler's log")
+                fault = self._clock.faults.not_repeated(error, "Binder.answered", decision.info.key)
+                self._look(decision, f"internal error, see fault id={fault} in the scheduler's log")
 
         return done
 
@@ -164,7 +161,6 @@ class Binder:
         self._after()
 
     def _ended(self, decision: Bind, *, ok: bool) -> None:
-        self._clock.faults.passed("Binder.answered", decision.info.key)
         self._flying.discard(decision.info.uid)
         seconds = self.monitor.end(decision.info.uid)
         self._core.timing.bind(decision.info.pod.spec.scheduler_name, seconds, ok=ok)

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Protocol
 
-from seatrial.scheduler.api.faults import Faults
+from seatrial.scheduler.api.faults import Faults, name_of
 
 Action = Callable[[], object]
 
@@ -60,7 +60,7 @@ class Clock(ABC):
         try:
             action()
         except Exception as error:  # noqa: BLE001 one action must not stop the others
-            self.faults.not_repeated(error, action)
+            self.faults.not_repeated(error, name_of(action))
 
     def attempt(self, work: str, key: Hashable, action: Action) -> bool:
         """Do the work for one object now; after an exception again, after pauses that grow. Whether it passed.

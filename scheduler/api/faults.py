@@ -15,6 +15,7 @@ log = logging.getLogger(__name__)
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 300.0  # seconds before work for an object is tried again; doubled by each fault
 SHOWN = 20  # objects that a health check names
+REMEMBERED = 10_000  # objects whose faults that nothing repeats are counted apart
 MAX_TRACEBACKS = 1000  # places in the code whose tracebacks were logged
 
 
@@ -49,17 +50,18 @@ class Faults:
         self.counts: Counter[str] = Counter()  # by kind of work
         self.failing: dict[tuple[str, Hashable], Failing] = {}  # by kind of work and key of the object
         self._logged: set[str] = set()
+        self._seen: dict[tuple[str, Hashable], tuple[int, str]] = {}  # faults that nothing repeats: number, last ID
         self._number = 0
 
     def note(self, error: BaseException, work: str, key: Hashable = "", *, nth: int = 1) -> str:
-        """Count and log a fault; of the faults of one object the first, second, fourth, eighth … is logged.
+        """Count a fault, and log it if it is the first, second, fourth, eighth … of its object.
 
         The traceback is logged the first time that its place in the code raises. Returns the ID.
         """
         self.counts[work] += 1
         self._number += 1
         fault = str(self._number)
-        if nth & (nth - 1) == 0:
+        if is_logged(nth):
             place = _place(error)
             first = place not in self._logged and len(self._logged) < MAX_TRACEBACKS
             self._logged.add(place)
@@ -69,16 +71,22 @@ class Faults:
             )  # fmt: skip
         return fault
 
-    def not_repeated(self, error: Exception, action: Callable[..., object], key: Hashable = "") -> None:
-        """Note what an action raised that is not run again for it.
+    def not_repeated(self, error: Exception, work: str, key: Hashable = "") -> str:
+        """The work for an object raised `error`, and nothing does it again for that reason. Returns the ID in the log.
 
         Raises:
             Exception: `error`, where faults are raised.
         """
         if self.raises:
             raise error
-        work = name_of(action)
-        self.note(error, work, key, nth=self.counts[work] + 1)
+        if len(self._seen) >= REMEMBERED:
+            self._seen.clear()
+        count, fault = self._seen.get((work, key), (0, ""))
+        noted = self.note(error, work, key, nth=count + 1)
+        if is_logged(count + 1):
+            fault = noted
+        self._seen[work, key] = count + 1, fault
+        return fault
 
     def caught(self, error: Exception, work: str, key: Hashable = "") -> Failing:
         """The work for an object raised `error`.
@@ -90,7 +98,9 @@ class Faults:
             raise error
         failing = self.failing.setdefault((work, key), Failing())
         failing.count += 1
-        failing.fault = self.note(error, work, key, nth=failing.count)
+        noted = self.note(error, work, key, nth=failing.count)
+        if is_logged(failing.count):
+            failing.fault = noted
         if failing.retry is not None:
             failing.retry.cancel()
         return failing
@@ -135,12 +145,10 @@ class _Guard:
     def __enter__(self) -> None: ...
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> bool:
-        if error is None:
-            self._faults.passed(self._work, self._key)
-        elif isinstance(error, Exception) and not self._faults.raises:
-            self._faults.caught(error, self._work, self._key)
-            return True
-        return False
+        if not isinstance(error, Exception) or self._faults.raises:
+            return False
+        self._faults.not_repeated(error, self._work, self._key)
+        return True
 
 
 def name_of(action: Callable[..., object]) -> str:
@@ -148,6 +156,11 @@ def name_of(action: Callable[..., object]) -> str:
     while isinstance(action, partial):
         action = action.func
     return getattr(action, "__qualname__", type(action).__name__)
+
+
+def is_logged(nth: int) -> bool:
+    """Whether the nth fault of an object is logged: the first, second, fourth, eighth …"""
+    return nth & (nth - 1) == 0
 
 
 def key_text(key: Hashable) -> str:

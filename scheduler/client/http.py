@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeVar, cast
 
 import httptools
 
-from seatrial.scheduler.api.faults import Faults
+from seatrial.scheduler.api.faults import Faults, name_of
 from seatrial.scheduler.api.transport import Done, OnLine, Request, Response, Stream
 from seatrial.scheduler.client.kubeconfig import Server
 
@@ -41,7 +41,7 @@ def _call(faults: Faults, action: Callable[[T], None], argument: T) -> None:
     try:
         action(argument)
     except Exception as error:  # noqa: BLE001
-        faults.not_repeated(error, action)
+        faults.not_repeated(error, name_of(action))
 
 
 class _Connection(asyncio.Protocol):

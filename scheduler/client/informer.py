@@ -261,7 +261,7 @@ class Informer(Generic[K]):
             self._on_gone(gone)
         except Exception as error:  # noqa: BLE001 one object must not stop the others
             if self._on_error is None:
-                self._clock.faults.not_repeated(error, self._on_gone, gone.metadata.key)
+                self._clock.faults.not_repeated(error, self._work, gone.metadata.key)
             else:
                 self._on_error(error, gone)
 

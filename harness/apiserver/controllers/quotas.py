@@ -114,7 +114,7 @@ class Quotas:
         try:
             return account.cost(collection, item.obj)
         except Exception as error:  # noqa: BLE001
-            self._objects.clock.faults.not_repeated(error, self._cost, (*collection, *item.key))
+            self._objects.clock.faults.not_repeated(error, "Quotas._cost", (*collection, *item.key))
             return {}
 
     # -- status --------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ import orjson
 
 from seatrial.harness.apiserver import errors
 from seatrial.harness.apiserver.patching.managed_fields import WriteLedger
-from seatrial.scheduler.api.faults import Faults
+from seatrial.scheduler.api.faults import Faults, name_of
 
 Object = dict[str, Any]
 Key = tuple[str, str]  # namespace ("" for cluster scope), name
@@ -198,12 +198,12 @@ class Collection:
             try:
                 listener(change)
             except Exception as error:  # noqa: BLE001 the others are called
-                faults.not_repeated(error, listener, (*self.key, *change.key))
+                faults.not_repeated(error, name_of(listener), (*self.key, *change.key))
         for store_listener in self._store.listeners:
             try:
                 store_listener(self.key, change)
             except Exception as error:  # noqa: BLE001 the others are called
-                faults.not_repeated(error, store_listener, (*self.key, *change.key))
+                faults.not_repeated(error, name_of(store_listener), (*self.key, *change.key))
 
 
 class Snapshots:

@@ -149,7 +149,7 @@ class Channel:
         except Exception as error:  # noqa: BLE001 the watches of other views get the change
             for reader in list(self._readers):  # clients list again; with the change left out they would be wrong
                 reader.finish()
-            self._clock.faults.not_repeated(error, self._changed, change.key)
+            self._clock.faults.not_repeated(error, "Channel._changed", change.key)
 
     def _convert(self, convert: Convert, change: Change) -> None:
         """Convert the object and send its line, in the order of the changes."""
@@ -194,7 +194,7 @@ class Channel:
                 reader.feed(data)
             except Exception as error:  # noqa: BLE001 the other readers get their lines
                 reader.close()
-                self._clock.faults.not_repeated(error, reader.feed)
+                self._clock.faults.not_repeated(error, "Subscription.feed")
 
 
 class Subscription:
