@@ -119,7 +119,7 @@ def run(
         return 2
 
     async def schedule() -> int:
-        transport = HttpTransport(server)
+        transport = HttpTransport(server, clock.faults)
         elect = bool(election.leader_elect if leader_elect is None else leader_elect)
         shell = Shell(
             core, transport, clock, on_synced=freeze_heap, standby=elect,

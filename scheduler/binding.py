@@ -14,7 +14,7 @@ import msgspec
 from seatrial.scheduler.api.clock import Clock
 from seatrial.scheduler.api.core import Pod
 from seatrial.scheduler.api.reservation import RESERVATION_AFFINITY, is_reserve_pod
-from seatrial.scheduler.api.transport import Response
+from seatrial.scheduler.api.transport import Done, Response
 from seatrial.scheduler.api.wire import decoder
 from seatrial.scheduler.client.events import EventRecorder
 from seatrial.scheduler.client.rest import Rest, node_path, pod_path, refusal
@@ -51,16 +51,33 @@ class Binder:
         self._core, self._rest, self._clock, self._events, self._after = core, rest, clock, events, after
         self.reservations = ReservationController(core, rest, clock, events, after, self.execute)
         self.preparations = Preparations(core, rest, clock, self._prepared, self._give_back)
-        self.in_flight = 0
+        self._flying: set[str] = set()  # uids of pods and reservations that are being bound
         self.bound = 0
 
+    @property
+    def in_flight(self) -> int:
+        """The number of bindings under way."""
+        return len(self._flying)
+
     def execute(self, decision: Decision) -> None:
+        """Carry a decision out. After an exception its pod gives its place back, and others go on."""
+        try:
+            self._execute(decision)
+        except Exception as error:  # noqa: BLE001 one decision must not stop the others
+            info = decision.victim if isinstance(decision, Evict) else decision.info
+            fault = self._clock.faults.not_repeated(error, "Binder.execute", info.key)
+            if isinstance(decision, Bind):
+                self._flying.discard(info.uid)
+                self.monitor.end(info.uid)
+                self._give_back(decision, f"internal error, see fault id={fault} in the scheduler's log")
+
+    def _execute(self, decision: Decision) -> None:
         match decision:
             case Bind() if decision.preparation is not None:
                 self.preparations.begin(decision, decision.preparation)
             case Bind() if is_reserve_pod(decision.info.pod):
-                self.in_flight += 1
-                self.reservations.bind(decision, self._settled)
+                self._flying.add(decision.info.uid)
+                self.reservations.bind(decision, lambda: self._flying.discard(decision.info.uid))
             case Reject() if is_reserve_pod(decision.info.pod):
                 self.reservations.reject(decision)
             case ClearNomination() if is_reserve_pod(decision.info.pod):
@@ -74,16 +91,13 @@ class Binder:
             case ClearNomination(info):
                 self._patch_status(info.pod, {"nominatedNodeName": None})
 
-    def _settled(self) -> None:
-        self.in_flight -= 1
-
     # -- bind ---------------------------------------------------------------------------------------------------------
 
     def _prepared(self, decision: Bind) -> None:
         self.execute(msgspec.structs.replace(decision, preparation=None))
 
     def _bind(self, decision: Bind) -> None:
-        self.in_flight += 1
+        self._flying.add(decision.info.uid)
         self.monitor.begin(decision.info)
         if not decision.node_annotations:
             self._label(decision)
@@ -95,7 +109,11 @@ class Binder:
             else:
                 self._unbound(decision, f'failed to patch node "{decision.node}": {refusal(response)}', retry=True)
 
-        self._rest.merge(node_path(decision.node), {"metadata": {"annotations": decision.node_annotations}}, patched)
+        self._rest.merge(
+            node_path(decision.node),
+            {"metadata": {"annotations": decision.node_annotations}},
+            self._or_look(decision, patched),
+        )
 
     def _label(self, decision: Bind) -> None:
         if not decision.labels:
@@ -109,7 +127,7 @@ class Binder:
             else:
                 self._unbound(decision, refusal(response), retry=response.code not in _TAKEN)
 
-        self._rest.merge(pod_path(decision.info.pod), patch, patched)
+        self._rest.merge(pod_path(decision.info.pod), patch, self._or_look(decision, patched))
 
     def _post_binding(self, decision: Bind) -> None:
         def answered(response: Response) -> None:
@@ -120,7 +138,19 @@ class Binder:
             else:
                 self._unbound(decision, refusal(response), retry=response.code not in _TAKEN)
 
-        self._rest.bind(decision.info.pod, decision.node, decision.annotations, answered)
+        self._rest.bind(decision.info.pod, decision.node, decision.annotations, self._or_look(decision, answered))
+
+    def _or_look(self, decision: Bind, answered: Done) -> Done:
+        """`answered`; if it raises an exception, the pod is read back, so that its binding comes to an end."""
+
+        def done(response: Response) -> None:
+            try:
+                answered(response)
+            except Exception as error:  # noqa: BLE001 the connection has answers for others
+                fault = self._clock.faults.not_repeated(error, "Binder.answered", decision.info.key)
+                self._look(decision, f"internal error, see fault id={fault} in the scheduler's log")
+
+        return done
 
     def _bound(self, decision: Bind) -> None:
         self._ended(decision, ok=True)
@@ -131,7 +161,7 @@ class Binder:
         self._after()
 
     def _ended(self, decision: Bind, *, ok: bool) -> None:
-        self.in_flight -= 1
+        self._flying.discard(decision.info.uid)
         seconds = self.monitor.end(decision.info.uid)
         self._core.timing.bind(decision.info.pod.spec.scheduler_name, seconds, ok=ok)
 

@@ -70,8 +70,6 @@ class Core(Intake):
         entry.attempts += 1
         info = entry.info
         runner = self._runners[info.pod.spec.scheduler_name]
-        if self.handle.debug.on:
-            self._log_cycle(runner, info)
         if self._untimed:
             self._untimed -= 1
             return self._schedule(entry, runner)
@@ -90,6 +88,8 @@ class Core(Intake):
 
     def _schedule(self, entry: Entry, runner: Runner) -> list[Decision]:
         try:
+            if self.handle.debug.on:
+                self._log_cycle(runner, entry.info)
             if entry.grouped:
                 return self.groups.schedule(entry, runner)
             return self.schedule_alone(entry, runner)

@@ -61,4 +61,5 @@ class HeldReports:
         for uid in due:
             entry = self._core.queue.held.get(uid)
             if entry is not None and entry.held is not None and not entry.attempts:
-                self._core.later(Reject(entry.info, self._core.held_back(entry.info), GATED))
+                with self._core.handle.clock.faults.guard("HeldReports._report", entry.info.key):
+                    self._core.later(Reject(entry.info, self._core.held_back(entry.info), GATED))

@@ -31,7 +31,9 @@ class Monitor:
             self._timer = self._clock.call_later(self._period, self._look)
 
     def end(self, uid: str) -> float:
-        """End the scheduling of a pod. Returns its duration in seconds."""
+        """End the scheduling of a pod. Returns its duration in seconds; 0 if it had not begun."""
+        if uid not in self._begun:
+            return 0.0
         info, began = self._begun.pop(uid)
         took = self._clock.monotonic() - began
         self._judge(info, took)

@@ -37,7 +37,9 @@ class NetworkTopologyController:
         if topology is None or self._timed or self._seen == (topology.changes, topology.found):
             return
         self._timed = True
-        self._clock.call_later(PAUSE, self._reconcile)
+        self._clock.call_later(
+            PAUSE, lambda: self._clock.attempt("NetworkTopologyController._reconcile", "", self._reconcile)
+        )
 
     def _reconcile(self) -> None:
         self._timed = False

@@ -1,6 +1,7 @@
 """PodGroup controller: writes the status of PodGroups. `plugins/coscheduling/phases.py` decides what to write."""
 
 import logging
+from functools import partial
 from urllib.parse import quote
 
 from seatrial.scheduler.api.clock import Clock
@@ -32,12 +33,12 @@ class PodGroupController:
             return
         changed, cache.changed = cache.changed, set()
         for key in sorted(changed):
-            if key in self._writing:
-                cache.changed.add(key)
-            else:
-                self._write(cache, key)
+            self._clock.attempt("PodGroupController._write", key, partial(self._write, cache, key))
 
     def _write(self, cache: GangCache, key: str) -> None:
+        if key in self._writing:
+            cache.changed.add(key)
+            return
         found, gang = cache.objects.get(key), cache.gangs.get(key)
         if found is None or gang is None:
             return

@@ -67,7 +67,8 @@ class ProfileController:
         if self._cache.profiles:
             self._plan(PERIOD)
         for profile in list(self._cache.profiles.values()):
-            self._reconcile(profile)
+            with self._clock.faults.guard("ProfileController._reconcile", profile.metadata.key):
+                self._reconcile(profile)
 
     def _reconcile(self, profile: ElasticQuotaProfile) -> None:
         tree = profile.metadata.labels.get(keys.TREE_ID, "")

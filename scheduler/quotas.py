@@ -87,7 +87,8 @@ class QuotaController:
             self._due.pop(name, None)
             found = self._cache.find(name)
             if found is not None:
-                written += self._write(*found)
+                with self._clock.faults.guard("QuotaController._write", name):
+                    written += self._write(*found)
 
     def _write(self, tree: QuotaTree, quota: Quota) -> bool:
         """Write the status of a quota if it differs from the object's, apart from entries of 0. Whether it does."""
@@ -145,13 +146,16 @@ class QuotaController:
         self._revoked = now
         for tree in self._cache.trees.values():
             for quota in list(tree):
-                if quota in {tree.root, tree.system}:
-                    continue
-                if not overuse(tree, quota):
-                    self._over_since[quota.name] = now
-                elif now - self._over_since.setdefault(quota.name, now) > (go_duration(args.delay_evict_time) or 0.0):
-                    self._over_since[quota.name] = now
-                    self._evict(tree, quota)
+                if quota not in {tree.root, tree.system}:
+                    with self._clock.faults.guard("QuotaController._revoke", quota.name):
+                        self._revoke_from(tree, quota, now)
+
+    def _revoke_from(self, tree: QuotaTree, quota: Quota, now: float) -> None:
+        if not overuse(tree, quota):
+            self._over_since[quota.name] = now
+        elif now - self._over_since.setdefault(quota.name, now) > (go_duration(self._cache.args.delay_evict_time) or 0):
+            self._over_since[quota.name] = now
+            self._evict(tree, quota)
 
     def _evict(self, tree: QuotaTree, quota: Quota) -> None:
         for account in pods_to_revoke(self._cache, tree, quota):

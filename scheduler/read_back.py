@@ -15,15 +15,16 @@ def read_back(rest: Rest, path: str, shown: Done) -> None:
     """Read the object at `path` until the API server answers with it or with 404, and give that answer to `shown`.
 
     Until then the caller keeps what the write would assign: devices must not go to another pod, and the watch may hang
-    on the same broken connection.
+    on the same broken connection. After an exception of `shown` the object is read again, too.
     """
 
     def look(pause: float) -> None:
         def answered(response: Response) -> None:
             if response.ok or response.code == 404:
-                shown(response)
-            else:
-                look(min(pause * 2, LONGEST_LOOK))
+                with rest.clock.faults.guard("read_back", path):
+                    shown(response)
+                    return
+            look(min(pause * 2, LONGEST_LOOK))
 
         rest.clock.call_later(pause, lambda: rest.transport.send(Request("GET", path), answered))
 

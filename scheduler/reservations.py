@@ -5,6 +5,7 @@
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -187,14 +188,16 @@ class ReservationController:
         """Write the owners of changed reservations and set the timer."""
         for uid in [uid for uid in self._book.moved if uid not in self._writing]:
             self._book.moved.discard(uid)
-            self._sync(uid)
+            self._clock.attempt("ReservationController._sync", uid, partial(self._sync, uid))
         strays, self._book.strays = self._book.strays, set()
         if self._args.clean_expired_reservation_allocated:
             for uid in strays:
-                self._disown(uid)
+                self._clock.attempt("ReservationController._disown", uid, partial(self._disown, uid))
         if self._timer is None and self._book.known and not self._stopped:
-            wait = lifecycle.next_look(self._book.known.values(), self._clock.now())
-            self._timer = self._clock.call_later(min(wait, self._args.gc_interval_seconds), self._sweep)
+            wait = float(self._args.gc_interval_seconds)
+            with self._clock.faults.guard("lifecycle.next_look"):
+                wait = min(wait, lifecycle.next_look(self._book.known.values(), self._clock.now()))
+            self._timer = self._clock.call_later(wait, self._sweep)
 
     def stop(self) -> None:
         """Stop writing."""
@@ -251,19 +254,24 @@ class ReservationController:
         if collect:
             self._collected = self._clock.monotonic()
         for reservation in list(self._book.known.values()):
-            node = reservation.status.node_name
-            node_there = self._core.cache.find(node) is not None
-            if node and not reservation.ended and (lifecycle.is_over(reservation, now) or not node_there):
-                if reservation.metadata.uid not in self._writing:
-                    self._change(reservation, lifecycle.run_out(reservation, now))
-            elif (
-                collect
-                and not self._args.disable_garbage_collection
-                and lifecycle.is_waste(reservation, now, self._args.gc_duration_seconds, node_there=node_there)
-            ):
-                path = f"{RESERVATIONS_PATH}/{reservation.name}"
-                self._rest.delete(path, uid=reservation.metadata.uid, done=lambda _: None)
+            with self._clock.faults.guard("ReservationController._expire", reservation.name):
+                self._expire(reservation, now, collect=collect)
         self._after()
+
+    def _expire(self, reservation: Reservation, now: float, *, collect: bool) -> None:
+        """End a reservation whose time is over or whose node is gone; with `collect` delete one that ended long ago."""
+        node = reservation.status.node_name
+        node_there = self._core.cache.find(node) is not None
+        if node and not reservation.ended and (lifecycle.is_over(reservation, now) or not node_there):
+            if reservation.metadata.uid not in self._writing:
+                self._change(reservation, lifecycle.run_out(reservation, now))
+        elif (
+            collect
+            and not self._args.disable_garbage_collection
+            and lifecycle.is_waste(reservation, now, self._args.gc_duration_seconds, node_there=node_there)
+        ):
+            path = f"{RESERVATIONS_PATH}/{reservation.name}"
+            self._rest.delete(path, uid=reservation.metadata.uid, done=lambda _: None)
 
     def _write(self, reservation: Reservation, status: dict[str, Any], done: Done, *, version: str = "") -> None:
         body: dict[str, Any] = {"metadata": {"uid": reservation.metadata.uid}, "status": status}

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from seatrial.scheduler.api.clock import Clock
 from seatrial.scheduler.api.core import Node, PodDisruptionBudget
+from seatrial.scheduler.api.faults import name_of
 from seatrial.scheduler.api.transport import Transport
 from seatrial.scheduler.api.wire import decoder
 from seatrial.scheduler.binding import Binder
@@ -34,6 +35,7 @@ log = logging.getLogger(__name__)
 
 SLICE = 64  # decisions before the loop gets control
 MAX_IN_FLIGHT = 2048  # bindings without a response; more would only queue at the API server
+DECIDE, DECIDE_AGAIN = "Core.decide", 1.0  # the longest pause in seconds after an exception
 UNFINISHED = {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"}
 
 K = TypeVar("K", bound=Following)
@@ -194,20 +196,23 @@ class Shell:
         self._planned = False
         if not self._running:
             return
-        core, binder = self.core, self.binder
+        core, binder, clock = self.core, self.binder, self._clock
         for complaint in core.complaints:
             log.warning("object not understood: %s", complaint)
         core.complaints.clear()
-        binder.preparations.work()
-        binder.reservations.work()
-        self.podgroups.work()
-        self._topologies.work()
+        for work in (binder.preparations.work, binder.reservations.work, self.podgroups.work, self._topologies.work):
+            clock.attempt(name_of(work), "", work)
         for _ in range(SLICE):
             if binder.in_flight >= MAX_IN_FLIGHT or not core.busy:
                 return
-            began = self._clock.monotonic()
-            decisions = core.decide()
-            self.metrics.decided(decisions, self._clock.monotonic() - began)
+            began = clock.monotonic()
+            try:
+                decisions = core.decide()
+            except Exception as error:  # noqa: BLE001 of no pod: `Core.decide` catches those
+                clock.call_later(min(DECIDE_AGAIN, clock.faults.caught(error, DECIDE).pause), self._plan)
+                return
+            clock.faults.passed(DECIDE)
+            self.metrics.decided(decisions, clock.monotonic() - began)
             for decision in decisions:
                 binder.execute(decision)
         self._plan()

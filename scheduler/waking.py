@@ -336,14 +336,16 @@ class Waker:
         self._handle.opened_gates |= self._cooling_gates
         self._cooling_gates.clear()
         self._handle.opened_gates |= self._queue.held.overdue(self._handle.clock.monotonic() - LEFTOVER_SECONDS)
-        if self._handle.opened_gates:
-            self._open_gates()
-        self._wake()
-        self.set_alarm(self._queue.next_backoff())
-        if len(self._queue.waiting) or self._queue.held.some_tried:
-            self.set_alarm(self._handle.clock.monotonic() + LEFTOVER_SECONDS)
-        if self._queue.ready or self._handle.opened_gates:
-            self._core.on_ready()
+        try:
+            if self._handle.opened_gates:
+                self._open_gates()
+            self._wake()
+        finally:
+            self.set_alarm(self._queue.next_backoff())
+            if len(self._queue.waiting) or self._queue.held.some_tried:
+                self.set_alarm(self._handle.clock.monotonic() + LEFTOVER_SECONDS)
+            if self._queue.ready or self._handle.opened_gates:
+                self._core.on_ready()
 
 
 def class_key(info: PodInfo, state: CycleState) -> ClassKey:

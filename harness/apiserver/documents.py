@@ -10,6 +10,7 @@ from seatrial.harness.apiserver.discovery.openapi import OpenApi
 from seatrial.harness.apiserver.request.negotiation import OPENAPI_PROTOBUF
 from seatrial.harness.apiserver.request.request import RequestContext
 from seatrial.harness.apiserver.storage.store import Object, Store
+from seatrial.scheduler.api.faults import Faults
 from seatrial.scheduler.api.transport import Response
 
 _JSON = {"content-type": "application/json"}
@@ -34,8 +35,9 @@ _ROOT_PATHS = [
 class Documents:
     """Responds to GET requests for paths that are not resources."""
 
-    def __init__(self, store: Store, discovery: Discovery, openapi: OpenApi, tokens: Tokens) -> None:
+    def __init__(self, store: Store, discovery: Discovery, openapi: OpenApi, tokens: Tokens, faults: Faults) -> None:
         self._store, self._discovery, self._openapi, self._tokens = store, discovery, openapi, tokens
+        self._faults = faults
 
     def respond(self, parts: list[str], context: RequestContext, *, requests: int) -> Response:
         """
@@ -51,7 +53,7 @@ class Documents:
         if context.format.shape == OPENAPI_PROTOBUF and parts != ["openapi", "v2"]:
             raise errors.not_acceptable()
         if head in {"healthz", "livez", "readyz"}:
-            return Response(200, _health(head, verbose="verbose" in context.query), _TEXT)
+            return Response(200, self._health(head, verbose="verbose" in context.query), _TEXT)
         if head == "metrics" and not rest:
             return Response(200, self._metrics(requests), _METRICS)
         if head in {"api", "apis"} and not rest and context.format.shape == "APIGroupDiscoveryList":
@@ -106,10 +108,11 @@ class Documents:
         for (group, plural), collection in self._store:
             name = errors.qualified(plural, group)
             lines.append(f'apiserver_storage_objects{{resource="{name}"}} {len(collection)}')
+        for name, kind, words, samples in self._faults.families():
+            lines += [f"# HELP {name} {words}", f"# TYPE {name} {kind}", *samples]
         return ("\n".join(lines) + "\n").encode()
 
-
-def _health(name: str, *, verbose: bool) -> bytes:
-    if not verbose:
-        return b"ok"
-    return f"[+]ping ok\n[+]store ok\n{name} check passed\n".encode()
+    def _health(self, name: str, *, verbose: bool) -> bytes:
+        if not verbose:
+            return b"ok"
+        return "\n".join(["[+]ping ok", "[+]store ok", *self._faults.report(), f"{name} check passed", ""]).encode()

@@ -4,7 +4,6 @@ All transports call `ApiServer`. It routes the path to a resource and a verb, ch
 the result in the format that the client asked for.
 """
 
-import logging
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -57,8 +56,6 @@ from seatrial.scheduler.api.transport import (
     Response,
 )
 
-log = logging.getLogger(__name__)
-
 _BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _DELETE_RETURNS_OBJECT = frozenset(  # upstream's registries with ReturnDeletedObject
     [("", plural) for plural in (
@@ -71,6 +68,7 @@ _DELETE_RETURNS_OBJECT = frozenset(  # upstream's registries with ReturnDeletedO
     )]
 )  # fmt: skip
 _DOCUMENTS = frozenset({"api", "apis", "version"})  # paths that take GET only
+REQUEST = "request"  # the work in which faults of requests are counted
 _PLAIN_HEADERS = {"content-type": "application/json"}
 
 
@@ -89,7 +87,7 @@ class ApiServer:
 
     def __init__(self, clock: Clock, *, seed: int = 0, history: int | None = None) -> None:
         self.clock = clock
-        self.store = Store() if history is None else Store(history=history)
+        self.store = Store(clock.faults) if history is None else Store(clock.faults, history=history)
         self.registry = Registry()
         self.admission = Admission(self.store, self.registry, clock)
         self.objects = Objects(self.store, self.admission, clock, seed=seed)
@@ -102,8 +100,8 @@ class ApiServer:
         self.containers: Containers | None = None  # None: there are only simulated containers
         self.access = Access(self.store)
         self.tokens = Tokens(self.store, clock)
-        self.documents = Documents(self.store, self.discovery, self.openapi, self.tokens)
-        self.requests = self.faults = 0
+        self.documents = Documents(self.store, self.discovery, self.openapi, self.tokens, clock.faults)
+        self.requests = 0
 
     # -- entry points -------------------------------------------------------------------------------------------------
 
@@ -141,10 +139,8 @@ class ApiServer:
 
     def fault(self, error: BaseException, method: str, path: str) -> ApiStatusError:
         """Log a fault of the server with an ID. Returns the 500 for the client, which names the ID."""
-        self.faults += 1
-        fault_id = f"{self.faults}-{self.requests}"
-        log.error("request fault id=%s method=%s path=%.500s", fault_id, method, path, exc_info=error)
-        return errors.internal(f"fault {fault_id} of the server, see its log: {type(error).__name__}: {error!s:.500}")
+        fault = self.clock.faults.note(error, REQUEST, f"{method} {path}")
+        return errors.internal(f"fault {fault} of the server, see its log: {type(error).__name__}: {error!s:.500}")
 
     def carry_out(self, request: Request, identity: Identity, done: Callable[[Response | Streaming], None]) -> None:
         """Carry out a request that may wait for webhooks. Without webhooks `done` is called before this returns."""

@@ -19,6 +19,7 @@ from seatrial.harness.clusters.kubeconfig import Access
 from seatrial.harness.clusters.protocol import Cluster, Endpoint
 from seatrial.harness.errors import ClusterError
 from seatrial.scheduler.api.clock import Action, Clock, Timer
+from seatrial.scheduler.api.faults import Faults
 from seatrial.scheduler.api.transport import Done, OnLine, Request, Response, Stream
 
 POLL = 0.02  # seconds between two looks
@@ -36,6 +37,7 @@ class PumpedClock(Clock):
     """Real time; planned actions run when `pump` is called."""
 
     def __init__(self) -> None:
+        super().__init__(Faults(raises=True))  # it runs in the thread of a test, which must see them
         self._planned: list[tuple[float, int, _Planned]] = []
         self._order = itertools.count()
         self._soon: queue.SimpleQueue[Action] = queue.SimpleQueue()

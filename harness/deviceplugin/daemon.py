@@ -121,12 +121,12 @@ async def serve(options: Options, access: Access, ready: Callable[[], object] = 
 
         def attend() -> None:
             if cards is not None:
-                cards.attend()
                 clock.call_later(mailbox.POLL_INTERVAL, attend)
+                cards.attend()
 
         def renew() -> None:
-            renew_token(access)
             clock.call_later(RENEW_TOKEN_EVERY, renew)
+            renew_token(access)
 
         look()
         attend()
@@ -134,7 +134,8 @@ async def serve(options: Options, access: Access, ready: Callable[[], object] = 
             renew()
         try:
             while not stopped.is_set():
-                await plugin.tick()
+                with clock.faults.guard("DevicePlugin.tick"):
+                    await plugin.tick()
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(stopped.wait(), LOOK_EVERY)
         finally:

@@ -74,9 +74,9 @@ class DeviceDaemon:
             self._path.unlink(missing_ok=True)
 
     def _turn(self) -> None:
+        self._timer = None if self._once else self._clock.call_later(PERIOD, self._turn)
         devices, links = self._look()
         replace_file(self._path, infos_json(devices, links))
-        self._timer = None if self._once else self._clock.call_later(PERIOD, self._turn)
 
 
 def replace_file(path: Path, content: bytes) -> None:

@@ -1,11 +1,13 @@
 """One kind of object followed through the API: list, watch, and list again after a gap.
 
 This is not the scheduler's informer: the harness that judges a scheduler does not use its code. Only names are stored;
-the raw object goes to the handler, which decodes what it needs.
+the raw object goes to the handler, which decodes what it needs. If the handler raises, it gets the object again after
+pauses that grow, and the other objects go on.
 """
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from urllib.parse import urlencode
 
 import msgspec
@@ -63,7 +65,7 @@ class Follower:
         on_synced: Callable[[], None] = lambda: None,
     ) -> None:
         self._transport, self._clock = transport, clock
-        self._path, self._selector = path, selector
+        self._path, self._selector, self._work = path, selector, f"Follower {path}"
         self._on_set, self._on_gone, self._on_synced = on_set, on_gone, on_synced
         self._known: dict[str, HeadMeta] = {}  # by uid
         self._listed: dict[str, HeadMeta] = {}
@@ -99,17 +101,22 @@ class Follower:
             log.info("follow list-refused path=%s code=%d why=%s", self._path, response.code, why)
             self._again(lambda: self._list(""))
             return
-        page = _decode_list(response.body)
+        try:
+            page = _decode_list(response.body)
+        except msgspec.MsgspecError as error:
+            log.warning("follow list-not-decoded path=%s why=%s", self._path, error)
+            self._again(lambda: self._list(""))
+            return
         for raw in page.items or ():
             head = _decode_head(raw).metadata
             self._listed[head.uid] = head
-            self._on_set(head, raw)
+            self._set(head, raw)
         if page.metadata.continue_:
             self._list(page.metadata.continue_)
             return
         before, self._known, self._listed = self._known, self._listed, {}
         for uid in before.keys() - self._known.keys():
-            self._on_gone(before[uid])
+            self._gone(before[uid])
         self._version = page.metadata.resource_version
         self._pause = INITIAL_BACKOFF
         if not self.synced:
@@ -127,7 +134,14 @@ class Follower:
     def _on_line(self, line: bytes) -> None:
         if self._stopped:
             return
-        event = _decode_event(line)
+        try:
+            event = _decode_event(line)
+        except msgspec.MsgspecError as error:
+            log.warning("follow line-not-decoded path=%s why=%s", self._path, error)
+            if self._stream is not None:
+                self._stream.close()
+            self._again(lambda: self._list(""))
+            return
         if event.type == "ERROR":
             status = _decode_status(event.object)
             log.info("follow watch-error path=%s code=%d", self._path, status.code)
@@ -140,10 +154,16 @@ class Follower:
         self._pause = INITIAL_BACKOFF
         if event.type == "DELETED":
             if self._known.pop(head.uid, None) is not None:
-                self._on_gone(head)
+                self._gone(head)
         elif event.type != "BOOKMARK":
             self._known[head.uid] = head
-            self._on_set(head, event.object)
+            self._set(head, event.object)
+
+    def _set(self, head: HeadMeta, raw: msgspec.Raw) -> None:
+        self._clock.attempt(self._work, (head.namespace, head.name), partial(self._on_set, head, raw))
+
+    def _gone(self, head: HeadMeta) -> None:
+        self._clock.attempt(self._work, (head.namespace, head.name), partial(self._on_gone, head))
 
     def _on_end(self, response: Response) -> None:
         if self._stopped:

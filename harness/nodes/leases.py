@@ -61,13 +61,13 @@ class Leases:
         if not self._nodes:
             self._timer, self._owed = None, 0.0
             return
+        self._timer = self._clock.call_later(TICK, self._tick)
         self._owed += len(self._nodes) * TICK / self.period
         for _ in range(min(int(self._owed), len(self._nodes))):
             node = next(iter(self._nodes))
             self._nodes.move_to_end(node)
             self._renew(node)
             self._owed -= 1
-        self._timer = self._clock.call_later(TICK, self._tick)
 
     def _renew(self, node: str) -> None:
         self._writer.merge(f"{LEASES}/{node}", {"spec": self._renewal()})

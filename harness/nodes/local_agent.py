@@ -225,8 +225,8 @@ class LocalAgent:
     def _attend(self) -> None:
         """Carry out slicing requests that programs made through the stand-in's libraries."""
         if self._stand_in is not None and not self._stopped:
-            self._stand_in.attend()
             self._clock.call_later(mailbox.POLL_INTERVAL, self._attend)
+            self._stand_in.attend()
 
     # -- faults of a stand-in -----------------------------------------------------------------------------------------
 

@@ -71,8 +71,8 @@ class LocalUse:
 
         def answered(_: bool) -> None:
             if not self._stopped:
-                self._last = self._with_load(found[0]) if found else None  # None if the driver failed
                 self._timer = self._clock.call_later(SAMPLE_EVERY, self._sample)
+                self._last = self._with_load(found[0]) if found else None  # None if the driver failed
 
         self._run_blocking(ask, answered)
 

@@ -253,11 +253,11 @@ class UsageReports:
         report.timer = self._clock.call_later(report.interval, lambda: self._send(node, report))
 
     def _send(self, node: str, report: _Report) -> None:
+        self._plan(node, report)
         use = self._look(node, report.policy)
         if use is not None:
             status = metric_status(use, now=self._clock.now(), policy=report.policy)
             self._writer.merge(f"{NODE_METRICS}/{node}/status", {"status": status})
-        self._plan(node, report)
 
 
 def interval_of(asked: int | None) -> float:

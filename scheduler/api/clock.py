@@ -11,11 +11,12 @@ import itertools
 import re
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from datetime import UTC, date, datetime
 from functools import lru_cache
 from typing import Protocol
 
+from seatrial.scheduler.api.faults import Faults, name_of
 from seatrial.scheduler.api.wrong_values import shown
 
 Action = Callable[[], object]
@@ -45,7 +46,10 @@ class Timer(Protocol):
 
 
 class Clock(ABC):
-    """Reads time and plans actions."""
+    """Reads time and plans actions. What an action raises is a fault of that action and does not reach the others."""
+
+    def __init__(self, faults: Faults) -> None:
+        self.faults = faults
 
     @abstractmethod
     def now(self) -> float:
@@ -62,6 +66,32 @@ class Clock(ABC):
     def call_soon(self, action: Action) -> Timer:
         """Run the action in the next turn, after those that were planned for now before."""
         return self.call_later(0.0, action)
+
+    def run(self, action: Action) -> None:
+        """Run a planned action; an exception is its own fault.
+
+        Raises:
+            Exception: the action raised it, and faults are raised.
+        """
+        try:
+            action()
+        except Exception as error:  # noqa: BLE001 one action must not stop the others
+            self.faults.not_repeated(error, name_of(action))
+
+    def attempt(self, work: str, key: Hashable, action: Action) -> bool:
+        """Do the work for one object now; after an exception again, after pauses that grow. Whether it passed.
+
+        A later attempt for the same object replaces the planned one. `action` looks the object up by its key, so that
+        the work passes once the object is gone.
+        """
+        try:
+            action()
+        except Exception as error:  # noqa: BLE001 one object must not stop the others
+            failing = self.faults.caught(error, work, key)
+            failing.retry = self.call_later(failing.pause, lambda: self.attempt(work, key, action))
+            return False
+        self.faults.passed(work, key)
+        return True
 
     def timestamp(self) -> str:
         """The current time as in Kubernetes metadata: RFC 3339, UTC, whole seconds."""
@@ -130,7 +160,9 @@ class SimClock(Clock):
     Actions due at one moment run in the order in which they were planned, so a run is a function of its input alone.
     """
 
-    def __init__(self, start: float = SIM_EPOCH) -> None:
+    def __init__(self, start: float = SIM_EPOCH, *, faults: Faults | None = None) -> None:
+        """`faults`: without it, faults are raised by the call that lets time pass."""
+        super().__init__(faults or Faults(raises=True))
         self._start = start
         self._elapsed = 0.0
         self._skew = 0.0
@@ -186,13 +218,14 @@ class SimClock(Clock):
             return
         self._elapsed = max(self._elapsed, due)
         action, planned.action = planned.action, None
-        action()
+        self.run(action)
 
 
 class WallClock(Clock):
     """Real time on an asyncio event loop (the running one unless another is given)."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
+        super().__init__(Faults())
         self._loop = loop
 
     def now(self) -> float:
@@ -204,5 +237,5 @@ class WallClock(Clock):
     def call_later(self, delay: float, action: Action) -> Timer:
         loop = self._loop or asyncio.get_running_loop()
         if delay <= 0:
-            return loop.call_soon(action)
-        return loop.call_later(delay, action)
+            return loop.call_soon(self.run, action)
+        return loop.call_later(delay, self.run, action)

@@ -12,10 +12,11 @@ import logging
 from collections import deque
 from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import NamedTuple, TypeVar, cast
 
 import httptools
 
+from seatrial.scheduler.api.faults import Faults, name_of
 from seatrial.scheduler.api.transport import Done, OnLine, Request, Response, Stream
 from seatrial.scheduler.client.kubeconfig import Server
 
@@ -28,11 +29,19 @@ QUICK = 0.0005  # seconds between two responses below which pipelining costs not
 USER_AGENT = "seatrial"
 TOKEN_AGE = 60.0  # seconds between two reads of a service account's token
 _WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
+T = TypeVar("T")
 
 
 class _Sent(NamedTuple):
     data: bytes
     done: Done
+
+
+def _call(faults: Faults, action: Callable[[T], None], argument: T) -> None:
+    try:
+        action(argument)
+    except Exception as error:  # noqa: BLE001
+        faults.not_repeated(error, name_of(action))
 
 
 class _Connection(asyncio.Protocol):
@@ -104,7 +113,7 @@ class _Connection(asyncio.Protocol):
         self._stop_waiting()
         self.close()
         while self._awaited:
-            self._awaited.popleft().done(Response(0, why.encode()))
+            self._owner.answer(self._awaited.popleft().done, Response(0, why.encode()))
 
     def _stop_waiting(self) -> None:
         if self._deadline is not None:
@@ -142,7 +151,7 @@ class _Connection(asyncio.Protocol):
             self._stop_waiting()
             self.close()
             self._owner.send_again(unseen)
-        done(response)
+        self._owner.answer(done, response)
         if keep and not awaited and self._deadline is not None:
             self._stop_waiting()
             if self._carried > 1:
@@ -154,8 +163,8 @@ class _Connection(asyncio.Protocol):
 class _StreamConnection(asyncio.Protocol):
     """The connection of one stream."""
 
-    def __init__(self, on_gone: Callable[["_StreamConnection"], None]) -> None:
-        self._on_gone = on_gone
+    def __init__(self, on_gone: Callable[["_StreamConnection"], None], faults: Faults) -> None:
+        self._on_gone, self._faults = on_gone, faults
         self._on_line: OnLine = lambda _: None
         self._on_end: Done | None = None
         self._transport: asyncio.Transport | None = None
@@ -198,7 +207,7 @@ class _StreamConnection(asyncio.Protocol):
         on_end = self._on_end
         self.abandon()
         if on_end is not None:
-            on_end(response)
+            _call(self._faults, on_end, response)
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self._headers[name.decode().lower()] = value.decode()
@@ -211,7 +220,7 @@ class _StreamConnection(asyncio.Protocol):
         self._parts = [rest] if rest else []
         for line in lines:
             if line and self._on_end is not None:
-                self._on_line(line)
+                _call(self._faults, self._on_line, line)
 
     def on_message_complete(self) -> None:
         code = self._parser.get_status_code()
@@ -230,10 +239,14 @@ class _HttpStream(Stream):
 
 
 class HttpTransport:
-    """A `Transport` over sockets. Use it only on the running loop."""
+    """A `Transport` over sockets. Use it only on the running loop.
 
-    def __init__(self, server: Server, *, connections: int = CONNECTIONS) -> None:
-        self._server = server
+    What the code that gets an answer or a line raises is its own fault: the connection has answers for others.
+    """
+
+    def __init__(self, server: Server, faults: Faults | None = None, *, connections: int = CONNECTIONS) -> None:
+        """`faults`: those of the program's clock; without it, they are logged."""
+        self._server, self._faults = server, faults or Faults()
         self._limit = connections
         self._idle: list[_Connection] = []
         self._open: set[_Connection] = set()
@@ -267,6 +280,10 @@ class HttpTransport:
             stream.abandon()
 
     # callbacks of connections
+
+    def answer(self, done: Done, response: Response) -> None:
+        """Hand over a response."""
+        _call(self._faults, done, response)
 
     def idle(self, connection: _Connection) -> None:
         """All requests of the connection have been answered."""
@@ -352,7 +369,7 @@ class HttpTransport:
             self._connecting -= 1
             failed, self._queue = self._queue, deque()
             for request in failed:
-                request.done(self._unreachable(error))
+                self.answer(request.done, self._unreachable(error))
             return
         self._connecting -= 1
         self._open.add(connection)
@@ -362,11 +379,11 @@ class HttpTransport:
         server = self._server
         try:
             _, connection = await asyncio.get_running_loop().create_connection(
-                lambda: _StreamConnection(self._streams.discard), server.host, server.port, ssl=server.tls
+                lambda: _StreamConnection(self._streams.discard, self._faults), server.host, server.port, ssl=server.tls
             )
         except OSError as error:
             if not stream.closed:
-                on_end(self._unreachable(error))
+                self.answer(on_end, self._unreachable(error))
             return
         if stream.closed:
             connection.abandon()

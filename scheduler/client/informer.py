@@ -6,7 +6,7 @@ missing from the new list are gone.
 
 An object that cannot be decoded, or that its handler refuses, costs that object alone: it is logged with its name,
 counted, and read again after growing pauses. Until then its last good version stays. An exception of a handler goes to
-`on_error`, and the object is read again in the same way.
+`on_error`, or is a fault of the object, which is read again in the same way.
 """
 
 import logging
@@ -87,10 +87,10 @@ class Informer(Generic[K]):
     ) -> None:
         """`on_batch` is called after each event and after a list. `optional`: the kind need not be served.
         `errors` counts objects that were not decoded, by `path`. `on_error` gets the exceptions of `on_set` and
-        `on_gone` with the object; without it they are raised."""
+        `on_gone` with the object; without it they are faults of the clock."""
         self._transport = transport
         self._clock = clock
-        self._path = path
+        self._path, self._work = path, f"Informer {path}"
         self._decode = decode
         self._on_set, self._on_gone, self._on_synced, self._on_batch = on_set, on_gone, on_synced, on_batch
         self._selector = selector or {}
@@ -147,7 +147,7 @@ class Informer(Generic[K]):
             encoded = bytes(raw)
             try:
                 listed = self._decode(encoded)
-            except _UNREADABLE as error:
+            except Exception as error:  # noqa: BLE001 one object must not stop the others
                 uid = self._not_decoded(encoded, error)
                 if uid in self._known:
                     self._listing[uid] = self._known[uid]
@@ -219,7 +219,7 @@ class Informer(Generic[K]):
             return
         self._version = head.resource_version
         if event.type == "DELETED":
-            self._decoded(head.uid)
+            self._decoded(head)
             known = self._known.pop(head.uid, None)
             if known is not None:
                 self._remove(known)
@@ -228,7 +228,7 @@ class Informer(Generic[K]):
     def _set(self, encoded: bytes) -> None:
         try:
             found = self._decode(encoded)
-        except _UNREADABLE as error:
+        except Exception as error:  # noqa: BLE001 one object must not stop the others
             self._not_decoded(encoded, error)
             return
         metadata = found.metadata
@@ -240,36 +240,30 @@ class Informer(Generic[K]):
             self._not_taken(found, error)
         else:
             if self._unread:
-                self._decoded(metadata.uid)
+                self._decoded(metadata)
         self._on_batch()
 
     # -- handlers that fail -------------------------------------------------------------------------------------------
 
     def _not_taken(self, found: K, error: Exception) -> None:
-        """`on_set` raised: the object is read again, as its value may be refused only now or the handler may recover.
-
-        Raises:
-            Exception: `error`, if it refuses no value and there is no `on_error`.
-        """
+        """`on_set` raised: the object is read again. Its value may be refused only now, or the handler may recover."""
         if isinstance(error, _REFUSED):
             self._failed(found.metadata, error)
-        elif self._on_error is None:
-            raise error
+            return
+        if self._on_error is None:
+            self._clock.faults.caught(error, self._work, found.metadata.key)
         else:
             self._on_error(error, found)
-            self._read_later(found.metadata)
+        self._read_later(found.metadata)
 
     def _remove(self, gone: K) -> None:
-        """
-        Raises:
-            Exception: `on_gone` raised it, and there is no `on_error`.
-        """
         try:
             self._on_gone(gone)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 one object must not stop the others
             if self._on_error is None:
-                raise
-            self._on_error(error, gone)
+                self._clock.faults.not_repeated(error, self._work, gone.metadata.key)
+            else:
+                self._on_error(error, gone)
 
     # -- objects that cannot be decoded -------------------------------------------------------------------------------
 
@@ -282,6 +276,8 @@ class Informer(Generic[K]):
             log.warning("informer object-not-decoded path=%s object=? why=%s", self._path, error)
             return ""
         self._version = metadata.resource_version or self._version
+        if not isinstance(error, _UNREADABLE):
+            self._clock.faults.caught(error, self._work, metadata.key)
         self._failed(metadata, error)
         return metadata.uid
 
@@ -303,8 +299,9 @@ class Informer(Generic[K]):
         self._unread[metadata.uid] = (again, min(pause * 2, LONGEST_REREAD))
         return pause
 
-    def _decoded(self, uid: str) -> None:
-        timer, _ = self._unread.pop(uid, (None, 0.0))
+    def _decoded(self, metadata: ObjectMeta) -> None:
+        self._clock.faults.passed(self._work, metadata.key)
+        timer, _ = self._unread.pop(metadata.uid, (None, 0.0))
         if timer is not None:
             timer.cancel()
 
@@ -322,7 +319,7 @@ class Informer(Generic[K]):
             self._set(response.body)
             self._version = version  # the watch has its own position
         elif response.code == 404:
-            self._decoded(metadata.uid)
+            self._decoded(metadata)
         else:
             self._failed(metadata, ValueError(refusal(response)))
 

@@ -38,7 +38,8 @@ def run(*, kubeconfig: Path | None = None, selector: str = "", address: str = "1
         return 2
 
     async def manage() -> int:
-        clock, transport = WallClock(), HttpTransport(server)
+        clock = WallClock()
+        transport = HttpTransport(server, clock.faults)
         manager = build_manager(transport, clock, selector=selector)
         try:
             listening = [await serve(build_routes(manager), address, port)] if port else []

@@ -16,8 +16,7 @@ def build_manager(transport: Transport, clock: Clock, *, selector: str = "") -> 
 
 def build_routes(manager: Manager) -> Routes:
     """Health and metrics."""
-    routes = Routes()
-    routes.add("GET", "/healthz", lambda _: text("ok"))
-    routes.add("GET", "/readyz", lambda _: text("ok") if manager.ready else text("not synced", 503))
+    routes = Routes(manager.faults)
+    routes.add_health(lambda: manager.ready, text("not synced", 503))
     routes.add("GET", "/metrics", lambda _: Answer(200, exposed(manager.families()), CONTENT_TYPE))
     return routes

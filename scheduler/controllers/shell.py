@@ -50,6 +50,7 @@ class Manager:
     def __init__(self, transport: Transport, clock: Clock, *, selector: str = "") -> None:
         """`selector`: a label selector; only nodes with these labels are served."""
         self._transport, self._clock = transport, clock
+        self.faults = clock.faults
         self._rest = Rest(transport, clock)
         self._config = SloConfig()
         self._nodes: dict[str, Node] = {}
@@ -169,6 +170,9 @@ class Manager:
             self._reconcile(name)
 
     def _reconcile(self, name: str) -> None:
+        self._clock.attempt("Manager._write_changes", name, partial(self._write_changes, name))
+
+    def _write_changes(self, name: str) -> None:
         """Write what differs from what should be; one round of writes at a time for each node."""
         node = self._nodes.get(name)
         if node is None or not self.ready or self._stopped:

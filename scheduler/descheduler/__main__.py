@@ -57,7 +57,8 @@ def run(
     elect = bool(election.leader_elect if leader_elect is None else leader_elect)
 
     async def deschedule() -> int:
-        clock, transport = WallClock(), HttpTransport(server)
+        clock = WallClock()
+        transport = HttpTransport(server, clock.faults)
         ended = asyncio.Event()
 
         def end_after_only_round() -> None:

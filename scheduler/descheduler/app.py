@@ -49,8 +49,7 @@ class ElectedShell:
 
 def build_routes(shell: Shell) -> Routes:
     """The HTTP routes: health and metrics."""
-    routes = Routes()
-    routes.add("GET", "/healthz", lambda _: text("ok"))
-    routes.add("GET", "/readyz", lambda _: text("ok") if shell.ready else text("not synced", 503))
+    routes = Routes(shell.faults)
+    routes.add_health(lambda: shell.ready, text("not synced", 503))
     routes.add("GET", "/metrics", lambda _: Answer(200, render(shell)))
     return routes

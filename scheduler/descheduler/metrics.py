@@ -27,3 +27,4 @@ def _families(shell: Shell) -> Iterator[Family]:
     yield name, "gauge", "Migration jobs, by phase.", [
         sample(name, {"phase": phase}, count) for phase, count in sorted(phases.items())
     ]  # fmt: skip
+    yield from shell.faults.families()

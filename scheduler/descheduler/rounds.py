@@ -45,7 +45,7 @@ class Rounds:
     ) -> None:
         """`profiles`: each with its evictor and its filters. `patch`: sends a merge patch."""
         self._selector = configuration.node_selector
-        self._state = state
+        self._state, self._faults = state, clock.faults
         self.limiter = EvictionLimiter(
             configuration.max_no_of_pods_to_evict_per_node,
             configuration.max_no_of_pods_to_evict_per_namespace,
@@ -77,11 +77,15 @@ class Rounds:
         for profile in self._runnable:
             nodes = self._nodes(profile.profile.node_selector)
             for plugin in profile.deschedule:
-                plugin.run(profile.handle, nodes)
+                self._run_plugin(plugin, profile, nodes)
         for profile in self._runnable:
             nodes = self._nodes(profile.profile.node_selector)
             for plugin in profile.balance:
-                plugin.run(profile.handle, nodes)
+                self._run_plugin(plugin, profile, nodes)
+
+    def _run_plugin(self, plugin: Plugin, profile: _Runnable, nodes: list[Node]) -> None:
+        with self._faults.guard(type(plugin).__name__, profile.profile.name):
+            plugin.run(profile.handle, nodes)
 
     def _nodes(self, selector: LabelSelector | None) -> list[Node]:
         chosen = [given for given in (self._selector, selector) if given is not None]

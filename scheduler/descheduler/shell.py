@@ -61,6 +61,7 @@ class Shell:
         """`standby`: follow the cluster, and do nothing until `lead` is called. `on_round`: called after each round."""
         self._configuration, self._clock, self._transport = configuration, clock, transport
         self._on_round = on_round
+        self.faults = clock.faults
         self.state = ClusterState()
         rest = Rest(transport, clock)
         self.events = EventRecorder(rest, clock, NAME, f"{NAME}-{socket.gethostname()}")
@@ -249,6 +250,9 @@ class Shell:
         self._timer = None
         if not self._running:
             return
+        interval = self._configuration.interval
+        if interval:
+            self._plan(interval)
         began = self._clock.monotonic()
         try:
             self.rounds.run()
@@ -258,6 +262,3 @@ class Shell:
         else:
             log.info("round evicted=%d seconds=%.3f", self.rounds.limiter.count, self._clock.monotonic() - began)
         self._on_round()
-        interval = self._configuration.interval
-        if interval:
-            self._plan(interval)

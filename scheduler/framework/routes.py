@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from seatrial.scheduler.api.faults import Faults
 from seatrial.scheduler.api.wire import to_json
 
 TEXT, JSON, HTML = "text/plain; charset=utf-8", "application/json; charset=utf-8", "text/html; charset=utf-8"
@@ -51,12 +52,27 @@ def missing(words: str) -> Answer:
 class Routes:
     """A table of routes. The first route added for a pattern stays (FWK-R37)."""
 
-    def __init__(self) -> None:
+    def __init__(self, faults: Faults) -> None:
+        self._faults = faults
         self._routes: dict[tuple[str, str], Handler] = {}
 
     def add(self, method: str, pattern: str, handler: Handler) -> None:
         """`method` may be "*" for any."""
         self._routes.setdefault((method, pattern), handler)
+
+    def add_health(self, ready: Callable[[], bool], unready: Answer) -> None:
+        """`/healthz`, `/livez` and `/readyz`. With `?verbose` they name the objects whose work fails.
+
+        One object that fails does not make the program unready: its user would stop it for all others.
+        """
+
+        def answer(request: RequestContext) -> Answer:
+            if request.path == "/readyz" and not ready():
+                return unready
+            return text("\n".join([*self._faults.report(), "ok"])) if "verbose" in request.query else Answer(200, b"ok")
+
+        for name in ("healthz", "livez", "readyz"):
+            self.add("GET", f"/{name}", answer)
 
     def patterns(self, prefix: str) -> dict[str, list[str]]:
         """Patterns below `prefix` by method, sorted."""
@@ -76,7 +92,11 @@ class Routes:
             if parameters is None:
                 continue
             if wanted in {"*", method}:
-                return handler(RequestContext(method, parts.path, parameters, query, body))
+                try:
+                    return handler(RequestContext(method, parts.path, parameters, query, body))
+                except Exception as error:  # noqa: BLE001 an error in one handler must not stop the program
+                    fault = self._faults.note(error, f"{method} {pattern}", parts.path)
+                    return text(f"500 internal server error, see fault id={fault} in the log", 500)
             other_method = True
         return text("405 method not allowed", 405) if other_method else text("404 page not found", 404)
 

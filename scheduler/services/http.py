@@ -1,7 +1,6 @@
 """A small HTTP/1.1 server on an asyncio loop, for a few requests a minute."""
 
 import asyncio
-import logging
 import socket
 import ssl
 from collections.abc import Callable
@@ -11,8 +10,6 @@ from typing import cast
 import httptools
 
 from seatrial.scheduler.framework.routes import Answer, Routes, text
-
-log = logging.getLogger(__name__)
 
 MAX_BODY = 4 << 20  # bytes
 IDLE_SECONDS = 60.0
@@ -76,11 +73,7 @@ class _Connection(asyncio.Protocol):
         if self._transport is None or self._transport.is_closing():
             return
         method, target = self._parser.get_method().decode(), self._target.decode("latin-1")
-        try:
-            answer = self._routes.answer(method, target, b"".join(self._body))
-        except Exception:  # an error in one handler must not stop the scheduler
-            log.exception("services failed method=%s target=%s", method, target)
-            answer = text("500 internal server error", 500)
+        answer = self._routes.answer(method, target, b"".join(self._body))
         keep = self._parser.should_keep_alive() and not self._draining()
         self._send(answer, keep=keep, head=method == "HEAD")
 

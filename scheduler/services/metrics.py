@@ -107,5 +107,6 @@ class Metrics:
             "What the cache holds.",
             [sample(name, {"type": kind}, size) for kind, size in sizes.items()],
         )
+        yield from core.handle.clock.faults.families()
         for families in core.handle.exports:
             yield from families()

@@ -46,15 +46,13 @@ def routes_of(
     core: Core, metrics: Metrics, standing: Standing, configuration: Configuration, logger: logging.Logger
 ) -> Routes:
     """All routes; those of debug flags only with `enableProfiling` (FWK-R32)."""
-    routes = Routes()
+    routes = Routes(core.handle.clock.faults)
 
     def service(pattern: str, handler: Handler) -> None:
         """Add a route of the services API, which only the leader answers."""
         routes.add("GET", f"{BASE}/{pattern}", lambda request: handler(request) if standing.leading else NOT_LEADING)
 
-    for name in ("healthz", "livez"):
-        routes.add("GET", f"/{name}", lambda _: Answer(200, b"ok"))
-    routes.add("GET", "/readyz", lambda _: Answer(200, b"ok") if standing.ready else NOT_SYNCED)
+    routes.add_health(lambda: standing.ready, NOT_SYNCED)
     routes.add("GET", "/metrics", lambda _: Answer(200, metrics.render(), CONTENT_TYPE))
     routes.add(
         "GET",

@@ -8,6 +8,7 @@ from typing import cast
 
 import pytest
 
+from seatrial.scheduler.api.faults import Faults
 from seatrial.scheduler.api.transport import Request, Response
 from seatrial.scheduler.client import http
 from seatrial.scheduler.client.http import HttpTransport
@@ -47,7 +48,7 @@ def run(
 
         server = await asyncio.start_server(serve, "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
-        transport = HttpTransport(Server("127.0.0.1", port, "", None, "Bearer abc", token_file), **options)
+        transport = HttpTransport(Server("127.0.0.1", port, "", None, "Bearer abc", token_file), Faults(), **options)
         async with asyncio.timeout(60):
             await test(transport)
             transport.close()

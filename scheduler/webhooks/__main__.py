@@ -105,11 +105,11 @@ def run(
         topology = QuotaTopology(gates, clock.monotonic) if target is not None else None
         if topology is not None and target is not None:
             synced = asyncio.Event()
-            follow(topology, HttpTransport(target), clock, synced.set)
+            follow(topology, HttpTransport(target, clock.faults), clock, synced.set)
             await synced.wait()
         stopping, ending = asyncio.Event(), asyncio.Event()
         try:
-            pages = routes(topology, devices=not disable_device_resource_spec)
+            pages = routes(clock.faults, topology, devices=not disable_device_resource_spec)
             if listen_fd is not None:
                 server = await serve_on(pages, socket.socket(fileno=listen_fd), context, stopping.is_set)
             else:
@@ -144,8 +144,8 @@ def run(
         renewal = Renewal(cert_dir, context)
 
         def look() -> None:
-            renewal.check()
             clock.call_later(CHECK_SECONDS, look)
+            renewal.check()
 
         look()
         await stopping.wait()

@@ -8,6 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from seatrial.scheduler.api.core import Pod
+from seatrial.scheduler.api.faults import Faults
 from seatrial.scheduler.api.quantity import QuantityError
 from seatrial.scheduler.api.quota import ElasticQuota
 from seatrial.scheduler.api.wire import decoder
@@ -129,19 +130,19 @@ def _answer(request: Review, *, refused: str = "", code: int = 0, **more: Any) -
     return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}
 
 
-def routes(topology: QuotaTopology | None = None, *, devices: bool = True) -> Routes:
+def routes(faults: Faults, topology: QuotaTopology | None = None, *, devices: bool = True) -> Routes:
     """The webhooks for pods and, with `topology`, for quotas; and a health page.
 
     `devices`: expand device requests of pods.
     """
-    found = Routes()
+    found = Routes(faults)
     found.add("POST", MUTATE, _page(lambda review: mutate(review, topology, devices=devices)))
     found.add("POST", MUTATE_NODE, _page(mutate_node))
     found.add("POST", VALIDATE, _page(lambda review: validate(review, topology)))
     if topology is not None:
         found.add("POST", MUTATE_QUOTA, _page(lambda review: mutate_quota(review, topology)))
         found.add("POST", VALIDATE_QUOTA, _page(lambda review: validate_quota(review, topology)))
-    found.add("GET", "/healthz", lambda _: text("ok"))
+    found.add_health(lambda: True, text("ok"))
     return found
 
 

@@ -33,14 +33,13 @@ class Certificates:
         self._control, self._authority = control, authority
         self._resource = control.resource(REQUESTS)
         self._queue: WorkQueue[Key] = WorkQueue(control.clock, self._sync)
+        self._expired: WorkQueue[Key] = WorkQueue(control.clock, self._delete_expired)
         control.objects.collection(self._resource).listen(self._changed)
 
     def _changed(self, change: Change) -> None:
         if change.new is not None:
             self._queue.add(change.key)
-            self._control.clock.call_later(
-                _RETENTION[_decision(change.new.obj)], lambda: self._delete_expired(change.key)
-            )
+            self._expired.add_later(_RETENTION[_decision(change.new.obj)], change.key)
 
     def _sync(self, key: Key) -> None:
         item = self._control.get(self._resource, key)

@@ -6,9 +6,10 @@ Follows `apiextensions-apiserver/pkg/controller` (establish, finalizer).
 from collections.abc import Iterable
 from typing import Any
 
+from seatrial.harness.apiserver.controllers.work_queue import WorkQueue
 from seatrial.harness.apiserver.discovery.resources import Registry, Resource
 from seatrial.harness.apiserver.discovery.versions import preferred, rank
-from seatrial.harness.apiserver.storage.store import Change, Item, Object
+from seatrial.harness.apiserver.storage.store import Change, Item, Key, Object
 from seatrial.harness.apiserver.verbs.objects import Objects
 
 DEFINITIONS = ("apiextensions.k8s.io", "customresourcedefinitions")
@@ -20,6 +21,7 @@ class Definitions:
     def __init__(self, objects: Objects, registry: Registry) -> None:
         self._objects, self._registry = objects, registry
         self._collection = objects.store.collection(DEFINITIONS)
+        self._queue: WorkQueue[Key] = WorkQueue(objects.clock, self._establish)
         self._collection.listen(self._changed)
 
     def _changed(self, change: Change) -> None:
@@ -29,9 +31,9 @@ class Definitions:
         spec = change.new.obj["spec"]
         self._registry.set_custom(spec["group"], spec["names"]["plural"], tuple(_rows(spec)))
         if not _established(change.new.obj):
-            self._objects.clock.call_soon(lambda key=change.key: self._establish(key))  # type: ignore[misc]
+            self._queue.add(change.key)
 
-    def _establish(self, key: tuple[str, str]) -> None:
+    def _establish(self, key: Key) -> None:
         item = self._collection.get(key)
         if item is None or _established(item.obj):
             return

@@ -37,6 +37,7 @@ class EventExpiry:
             self._due.popleft()
             item = self._events.get(key)
             if item is not None and item.version == version:  # otherwise it has changed since
-                self._events.remove(key)
+                with self._clock.faults.guard("EventExpiry._expire", key):
+                    self._events.remove(key)
         if self._due:
             self._clock.call_soon(self._expire)

@@ -36,6 +36,8 @@ _PRESSURE = {  # condition → NoSchedule taint set while it is True
 }
 _MANAGED_TAINTS = frozenset({NOT_READY, UNREACHABLE, UNSCHEDULABLE_TAINT, *_PRESSURE.values()})
 
+_Pod = tuple[str, str, str]  # namespace, name, uid
+
 
 class Nodes:
     """Reconciles nodes, and checks their leases periodically."""
@@ -45,7 +47,8 @@ class Nodes:
         self._clock = objects.clock
         self._queue: WorkQueue[str] = WorkQueue(self._clock, self._sync)
         self._removed_nodes: WorkQueue[str] = WorkQueue(self._clock, self._remove_pods)
-        self._evictions: WorkQueue[tuple[str, str, str]] = WorkQueue(self._clock, self._evict)  # namespace, name, uid
+        self._orphans: WorkQueue[_Pod] = WorkQueue(self._clock, self._remove_pod)
+        self._evictions: WorkQueue[_Pod] = WorkQueue(self._clock, self._evict)
         self._watched = False
         # By node: renewTime of its lease, and the monotonic time at which that was first seen. Only the latter is
         # compared, as upstream does, because clocks of nodes may differ from the server's.
@@ -117,26 +120,28 @@ class Nodes:
     def _check_leases(self) -> None:
         nodes = self._objects.store.collection(NODES)
         leases = self._objects.store.collection(LEASES)
-        now = self._clock.monotonic()
-        for item in list(nodes.each()):
-            lease = leases.get((LEASE_NAMESPACE, item.key[1]))
-            if lease is None and _ready(item.obj) is None:
-                self._check_first_report(item)
-            if lease is None or _ready(item.obj) == "Unknown":
-                continue  # never reported by an agent, or already unreachable
-            spec = lease.obj.get("spec") or {}
-            renewed = spec.get("renewTime") or ""
-            holds = max(MONITOR_GRACE_PERIOD, float(spec.get("leaseDurationSeconds") or 0))
-            seen, since = self._renewals.get(item.key[1], ("", now))
-            if seen != renewed:
-                since = now
-            self._renewals[item.key[1]] = renewed, since
-            if renewed and now - since > holds:
-                self._unreachable(item)
-        if len(nodes):
+        self._watched = len(nodes) > 0
+        if self._watched:
             self._clock.call_later(MONITOR_PERIOD, self._check_leases)
-        else:
-            self._watched = False
+        for item in list(nodes.each()):
+            with self._clock.faults.guard("Nodes._check_lease", item.key):
+                self._check_lease(item, leases.get((LEASE_NAMESPACE, item.key[1])))
+
+    def _check_lease(self, item: Item, lease: Item | None) -> None:
+        if lease is None and _ready(item.obj) is None:
+            self._check_first_report(item)
+        if lease is None or _ready(item.obj) == "Unknown":
+            return  # never reported by an agent, or already unreachable
+        now = self._clock.monotonic()
+        spec = lease.obj.get("spec") or {}
+        renewed = spec.get("renewTime") or ""
+        holds = max(MONITOR_GRACE_PERIOD, float(spec.get("leaseDurationSeconds") or 0))
+        seen, since = self._renewals.get(item.key[1], ("", now))
+        if seen != renewed:
+            since = now
+        self._renewals[item.key[1]] = renewed, since
+        if renewed and now - since > holds:
+            self._unreachable(item)
 
     def _check_first_report(self, item: Item) -> None:
         """After a minute, a node without any report has the conditions of one that does not answer."""
@@ -188,15 +193,21 @@ class Nodes:
         if self._objects.store.collection(NODES).get(("", node)) is not None:
             return
         for pod in self._pods_on(node):
+            self._orphans.add((*pod.key, pod.obj["metadata"]["uid"]))
+
+    def _remove_pod(self, orphan: _Pod) -> None:
+        pod = self._objects.store.collection(PODS).get(orphan[:2])
+        if pod is not None and pod.obj["metadata"]["uid"] == orphan[2]:
             self._disrupt(pod, "DeletionByPodGC", "PodGC: node no longer exists", 0)
 
     def _plan_evictions(self, node: str, taints: list[dict[str, Any]]) -> None:
         for pod in self._pods_on(node):
-            wait = _toleration_seconds(pod.obj, taints)
-            if wait is not None and "deletionTimestamp" not in pod.obj["metadata"]:
-                self._evictions.add_later(wait, (*pod.key, pod.obj["metadata"]["uid"]))
+            with self._clock.faults.guard("Nodes._plan_evictions", pod.key):
+                wait = _toleration_seconds(pod.obj, taints)
+                if wait is not None and "deletionTimestamp" not in pod.obj["metadata"]:
+                    self._evictions.add_later(wait, (*pod.key, pod.obj["metadata"]["uid"]))
 
-    def _evict(self, eviction: tuple[str, str, str]) -> None:
+    def _evict(self, eviction: _Pod) -> None:
         namespace, name, uid = eviction
         pod = self._objects.store.collection(PODS).get((namespace, name))
         if pod is None or pod.obj["metadata"]["uid"] != uid or "deletionTimestamp" in pod.obj["metadata"]:

@@ -78,8 +78,7 @@ class Quotas:
         for name, account in accounts.items():
             if collection == QUOTAS and name == change.key[1] and change.new is not None:
                 continue  # already counted by the full recount
-            before = account.cost(collection, old.obj if old is not None else None)
-            after = account.cost(collection, new.obj if new is not None else None)
+            before, after = self._cost(account, collection, old), self._cost(account, collection, new)
             if before == after:
                 continue
             for resource, value in before.items():
@@ -104,9 +103,19 @@ class Quotas:
         self._accounts.setdefault(namespace, {})[name] = account
         for collection, items in self._objects.store:
             for item in items.each(namespace):
-                for resource, value in account.cost(collection, item.obj).items():
+                for resource, value in self._cost(account, collection, item).items():
                     account.used[resource] += value
         self._queue.add(change.key)
+
+    def _cost(self, account: _Account, collection: CollectionKey, item: Item | None) -> Usage:
+        """The usage of a stored object. One that cannot be counted must not stop the count of the others."""
+        if item is None:
+            return {}
+        try:
+            return account.cost(collection, item.obj)
+        except Exception as error:  # noqa: BLE001
+            self._objects.clock.faults.not_repeated(error, "Quotas._cost", (*collection, *item.key))
+            return {}
 
     # -- status --------------------------------------------------------------------------------------------------------
 

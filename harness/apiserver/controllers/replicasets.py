@@ -28,7 +28,7 @@ class ReplicaSets:
         self._resource: Resource = control.resource(kind)
         self._pacing = Pacing()
         self._component = _COMPONENTS[self._resource.kind]
-        self._queue: WorkQueue[Key] = WorkQueue(control.clock, self._sync)
+        self._queue: WorkQueue[Key] = WorkQueue(control.clock, self._sync, name=f"{self._resource.kind}s._sync")
         control.follow_workload(self._resource, self._queue)
 
     def _sync(self, key: Key) -> None:

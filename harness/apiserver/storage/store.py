@@ -13,6 +13,7 @@ import orjson
 
 from seatrial.harness.apiserver import errors
 from seatrial.harness.apiserver.patching.managed_fields import WriteLedger
+from seatrial.scheduler.api.faults import Faults, name_of
 
 Object = dict[str, Any]
 Key = tuple[str, str]  # namespace ("" for cluster scope), name
@@ -192,10 +193,17 @@ class Collection:
             self.forgotten = self.history[0].version
         self.history.append(change)
         self.changed = change.version
+        faults = self._store.faults
         for listener in self._listeners:
-            listener(change)
+            try:
+                listener(change)
+            except Exception as error:  # noqa: BLE001 the others are called
+                faults.not_repeated(error, name_of(listener), (*self.key, *change.key))
         for store_listener in self._store.listeners:
-            store_listener(self.key, change)
+            try:
+                store_listener(self.key, change)
+            except Exception as error:  # noqa: BLE001 the others are called
+                faults.not_repeated(error, name_of(store_listener), (*self.key, *change.key))
 
 
 class Snapshots:
@@ -255,8 +263,10 @@ def _key_of(item: Item) -> Key:
 class Store:
     """All collections, with one revision counter."""
 
-    def __init__(self, *, history: int = HISTORY) -> None:
+    def __init__(self, faults: Faults, *, history: int = HISTORY) -> None:
+        """A listener that raises is a fault of the object that changes: the others are called, and the write stays."""
         self._version = 0
+        self.faults = faults
         self._history = history
         self._collections: dict[CollectionKey, Collection] = {}
         self.listeners: list[OnAnyChange] = []  # called with every change of every collection; must not write

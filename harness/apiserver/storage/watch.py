@@ -141,12 +141,15 @@ class Channel:
         self._flush()
 
     def _changed(self, change: Change) -> None:
-        if self._view.convert is not None:
-            self._convert(self._view.convert, change)
-            return
-        line = self._view.line(change)
-        if line is not None:
-            self._add(line)
+        try:
+            if self._view.convert is not None:
+                self._convert(self._view.convert, change)
+            elif (line := self._view.line(change)) is not None:
+                self._add(line)
+        except Exception as error:  # noqa: BLE001 the watches of other views get the change
+            for reader in list(self._readers):  # clients list again; with the change left out they would be wrong
+                reader.finish()
+            self._clock.faults.not_repeated(error, "Channel._changed", change.key)
 
     def _convert(self, convert: Convert, change: Change) -> None:
         """Convert the object and send its line, in the order of the changes."""
@@ -187,7 +190,11 @@ class Channel:
         data = self._pending[0] if len(self._pending) == 1 else b"".join(self._pending)
         self._pending.clear()
         for reader in list(self._readers):
-            reader.feed(data)
+            try:
+                reader.feed(data)
+            except Exception as error:  # noqa: BLE001 the other readers get their lines
+                reader.close()
+                self._clock.faults.not_repeated(error, "Subscription.feed")
 
 
 class Subscription:
@@ -236,10 +243,10 @@ class Subscription:
 
     def _bookmark(self) -> None:
         if self._open:
+            self._next_bookmark = self._clock.call_later(BOOKMARK_EVERY, self._bookmark)
             self._channel.flush()
             if not self._channel.behind:
                 self.feed(self._channel.view.bookmark(self._version()))
-            self._next_bookmark = self._clock.call_later(BOOKMARK_EVERY, self._bookmark)
 
 
 def backlog(view: View, collection: Collection, version: int, newest: int) -> list[tuple[Change, str, Item]]:

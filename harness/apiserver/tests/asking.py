@@ -98,7 +98,7 @@ class Api:
         found = self.server.handle(Request(method, path, data, kind, headers or {}))
         assert isinstance(found, Response)
         self.clock.settle()
-        assert not self.server.faults, found.body
+        assert not self.server.clock.faults.counts, found.body
         if not found.body:
             return found.code, None
         return found.code, orjson.loads(found.body)

@@ -8,6 +8,7 @@ import pytest
 
 from seatrial.harness.apiserver import long_computations
 from seatrial.harness.apiserver.schemas.tests.test_structural import DEFINITIONS, definition
+from seatrial.harness.apiserver.server import REQUEST
 from seatrial.harness.apiserver.tests.asking import CONFIGS, Api, Object
 from seatrial.harness.apiserver.tests.test_limits import SAMPLES, sample
 from seatrial.harness.apiserver.webhooks.tests.test_policies import bound, policy
@@ -149,7 +150,7 @@ def test_an_error_of_the_computation_is_a_fault_of_its_request(
     answers = send(api, "POST", SAMPLES, sample([1] * 40))
     thread.run()
     assert answers[0][0] == 500
-    assert api.server.faults == 1
+    assert api.server.clock.faults.counts == {REQUEST: 1}
 
 
 def test_the_steps_on_the_event_loop_are_few() -> None:

@@ -1,5 +1,6 @@
 """The in-process transport: for clients that share the server's process and clock. No sockets, no threads."""
 
+from functools import partial
 from typing import Self
 from weakref import WeakSet
 
@@ -97,7 +98,7 @@ class _Stream(Stream):
             if self._closed:
                 return
             if line:
-                self._on_line(line)
+                self._clock.run(partial(self._on_line, line))
 
     def end(self) -> None:
         if not self._closed:

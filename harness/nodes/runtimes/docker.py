@@ -356,18 +356,19 @@ class DockerRuntime(LifecycleRuntime):
     def _looked(self, done: "asyncio.Future[dict[str, dict[str, Any] | None]]") -> None:
         if done.cancelled() or self._loop.is_closed():
             return
+        if self._runs:
+            self._look_soon(POLL)
         error = done.exception()
         if error is not None:
             log.warning("engine silent why=%s", error)
-        else:
-            for id_, state in done.result().items():
-                run = self._runs.get(id_)
-                if run is not None:
+            return
+        for id_, state in done.result().items():
+            run = self._runs.get(id_)
+            if run is not None:
+                with self._clock.faults.guard("DockerRuntime.seen", id_):
                     run.seen(state)
-                    if run.gone:
-                        self._runs.pop(id_, None)
-        if self._runs:
-            self._look_soon(POLL)
+                if run.gone:
+                    self._runs.pop(id_, None)
 
     # -- clearing -----------------------------------------------------------------------------------------------------
 

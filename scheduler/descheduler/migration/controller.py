@@ -7,6 +7,7 @@ callbacks, so the controller runs on an event loop and in simulated time alike.
 import logging
 import uuid
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -215,16 +216,19 @@ class MigrationController:
             return
         dirty, self._dirty = self._dirty, {}
         for name in dirty:
-            job = self._state.jobs.get(name)
-            if job is None or not self.owns(job):
-                continue
-            if name in self._busy:
-                self._dirty[name] = None  # reconciled again when its write has ended
-                continue
-            if job.pending and not job.passed and self.args.arbitration_args.enabled:
-                self._plan_arbitration()
-            step = self._steps.next(job, self._clock.now(), self._clock.timestamp())
-            self._carry_out(job, step)
+            self._clock.attempt("MigrationController._take_step", name, partial(self._take_step, name))
+
+    def _take_step(self, name: str) -> None:
+        job = self._state.jobs.get(name)
+        if job is None or not self.owns(job) or not self._running:
+            return
+        if name in self._busy:
+            self._dirty[name] = None  # reconciled again when its write has ended
+            return
+        if job.pending and not job.passed and self.args.arbitration_args.enabled:
+            self._plan_arbitration()
+        step = self._steps.next(job, self._clock.now(), self._clock.timestamp())
+        self._carry_out(job, step)
 
     def _carry_out(self, job: PodMigrationJob, step: Step) -> None:
         if step.again is not None:
@@ -447,21 +451,26 @@ class MigrationController:
             job for job in state.jobs.values()
             if job.pending and not job.passed and not job.spec.paused and job.name not in self._busy and self.owns(job)
         ]  # fmt: skip
-        for job in sort_jobs(state, waiting):
-            pod = state.pod_named(job.pod_key)
-            if pod is None:
-                continue  # its step records that
-            result, why = self.filters.check(job, pod) if not is_forced(job, pod) else ("", "")
-            if result == WAIT:
-                log.debug("arbitration waits job=%s why=%s", job.name, why)
-            elif result == FORBID:
-                log.info("arbitration forbidden job=%s why=%s", job.name, why)
-                message = f'Pod "{job.pod_key}" is forbidden to migrate because it does not meet the requirements'
-                self._carry_out(job, failed(state, job, FORBIDDEN, message))
-            else:
-                self._let_through(job)
         if waiting:
             self._plan_arbitration()
+        for job in sort_jobs(state, waiting):
+            with self._clock.faults.guard("MigrationController._judge", job.name):
+                self._judge(job)
+
+    def _judge(self, job: PodMigrationJob) -> None:
+        """Let a job through, forbid it, or leave it to the next arbitration."""
+        pod = self._state.pod_named(job.pod_key)
+        if pod is None:
+            return  # its step records that
+        result, why = self.filters.check(job, pod) if not is_forced(job, pod) else ("", "")
+        if result == WAIT:
+            log.debug("arbitration waits job=%s why=%s", job.name, why)
+        elif result == FORBID:
+            log.info("arbitration forbidden job=%s why=%s", job.name, why)
+            message = f'Pod "{job.pod_key}" is forbidden to migrate because it does not meet the requirements'
+            self._carry_out(job, failed(self._state, job, FORBIDDEN, message))
+        else:
+            self._let_through(job)
 
     def _let_through(self, job: PodMigrationJob) -> None:
         """Count the job at once, and write its annotation."""
@@ -484,14 +493,15 @@ class MigrationController:
 
     def _scavenge(self) -> None:
         """Delete jobs that are older than their ttl and five minutes; the reservation goes with the job."""
+        self._scavenger = self._clock.call_later(SCAVENGE, self._scavenge)
         now = self._clock.now()
         for job in [job for job in self._state.jobs.values() if self.owns(job)]:
-            created = read_time(job.metadata.creation_timestamp)
-            ttl = go_duration(job.spec.ttl) if job.spec.ttl else 0.0
-            kept = ttl + KEPT_AFTER_TTL if ttl else KEPT_WITHOUT_TTL
-            if created is not None and now - created > kept:
-                self._rest.delete(f"{JOBS_PATH}/{job.name}", uid=job.metadata.uid, done=lambda _: None)
-        self._scavenger = self._clock.call_later(SCAVENGE, self._scavenge)
+            with self._clock.faults.guard("MigrationController._scavenge", job.name):
+                created = read_time(job.metadata.creation_timestamp)
+                ttl = go_duration(job.spec.ttl) if job.spec.ttl else 0.0
+                kept = ttl + KEPT_AFTER_TTL if ttl else KEPT_WITHOUT_TTL
+                if created is not None and now - created > kept:
+                    self._rest.delete(f"{JOBS_PATH}/{job.name}", uid=job.metadata.uid, done=lambda _: None)
 
 
 def _nothing() -> None:

@@ -209,7 +209,8 @@ class LoadCache(Listener):
                 continue
             if now - report.updated >= self._args.node_metric_expiration_seconds:
                 node.expired = True
-                self._changed(name, node)
+                with self._clock.faults.guard("LoadCache._ring", name):
+                    self._changed(name, node)
         if self._expiries:
             self._set_alarm(self._expiries[0][0])
 

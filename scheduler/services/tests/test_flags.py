@@ -6,6 +6,7 @@ import logging
 import pytest
 
 from seatrial.scheduler.api.builders import pod
+from seatrial.scheduler.api.faults import Faults
 from seatrial.scheduler.framework.routes import Routes
 from seatrial.scheduler.services.flags import Flags
 from seatrial.scheduler.tests.rig import Rig
@@ -14,7 +15,7 @@ LOGGER = "seatrial.scheduler.services.tests.flags"
 
 
 def routes_for(rig: Rig) -> Routes:
-    routes = Routes()
+    routes = Routes(Faults())
     Flags(rig.core.handle.debug, logging.getLogger(LOGGER)).install(routes)
     return routes
 

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from seatrial.scheduler.__main__ import listen
 from seatrial.scheduler.api.builders import pod
+from seatrial.scheduler.api.faults import Faults
 from seatrial.scheduler.api.numa import NUMA_TOPOLOGY_POLICY_LABEL
 from seatrial.scheduler.api.reservation import OPERATING_MODE, RESERVATION_OWNERS
 from seatrial.scheduler.api.wire import Condition
@@ -115,7 +116,7 @@ def test_services_list_themselves() -> None:
 
 
 def test_the_first_of_two_answers() -> None:
-    routes = Routes()
+    routes = Routes(Faults())
     routes.add("GET", "/x", lambda _: text("first"))
     routes.add("GET", "/x", lambda _: text("second"))
     assert routes.answer("GET", "/x?y=1").body == b"first\n"
@@ -299,7 +300,7 @@ def test_over_a_connection(run: Callable[[Coroutine[Any, Any, Any]], Any]) -> No
     assert run(converse()) == [
         (200, b"ok"),
         (200, b"successfully set debugTopNScores to 7\n"),
-        (500, b"500 internal server error\n"),
+        (500, b"500 internal server error, see fault id=1 in the log\n"),
         (200, b"ok"),
     ]
     assert served.rig.core.handle.debug.top_scores == 7

@@ -8,6 +8,7 @@ import pytest
 
 from seatrial.scheduler.api.builders import PodBuilder, QuotaBuilder, pod, quota
 from seatrial.scheduler.api.core import Pod
+from seatrial.scheduler.api.faults import Faults
 from seatrial.scheduler.api.quota import (
     ALLOW_FORCE_UPDATE,
     ROOT_QUOTA,
@@ -204,7 +205,7 @@ def review(operation: str, wanted: Any = None, old: Any = None, *, dry_run: bool
 
 
 def answer(topology: QuotaTopology, path: str, body: bytes) -> dict[str, Any]:
-    found: dict[str, Any] = msgspec.json.decode(routes(topology).answer("POST", path, body).body)["response"]
+    found: dict[str, Any] = msgspec.json.decode(routes(Faults(), topology).answer("POST", path, body).body)["response"]
     return found
 
 

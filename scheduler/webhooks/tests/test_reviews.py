@@ -16,6 +16,7 @@ import pytest
 import yaml
 
 from seatrial.scheduler.api.device import GPU, GPU_CORE, GPU_MEMORY_RATIO, GPU_SHARED
+from seatrial.scheduler.api.faults import Faults
 from seatrial.scheduler.webhooks.registration import configurations
 from seatrial.scheduler.webhooks.reviews import MUTATE, VALIDATE, routes
 
@@ -32,7 +33,7 @@ def review(requests: dict[str, Any]) -> dict[str, Any]:
 
 
 def ask(path: str, body: Any) -> tuple[int, Any]:
-    answer = routes().answer("POST", path, body if isinstance(body, bytes) else json.dumps(body).encode())
+    answer = routes(Faults()).answer("POST", path, body if isinstance(body, bytes) else json.dumps(body).encode())
     return answer.code, json.loads(answer.body) if answer.code == 200 else answer.body.decode()
 
 

@@ -12,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from seatrial.harness.apiserver.storage.store import Change, Store
 from seatrial.harness.apiserver.tests.asking import CONFIGS, PODS, Api, Object, Watch, config, pod
+from seatrial.scheduler.api.faults import Faults
 from seatrial.scheduler.api.transport import JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
 
 CONFIG_MAPS = ("", "configmaps")
@@ -22,7 +23,7 @@ def thing(name: str, **fields: Any) -> Object:
 
 
 def test_one_counter_numbers_all_changes() -> None:
-    store = Store()
+    store = Store(Faults())
     first, second = store.collection(("", "x")), store.collection(("", "y"))
     versions = [first.put(("a", "1"), thing("1")).version, second.put(("a", "1"), thing("1")).version]
     gone = first.remove(("a", "1"))
@@ -31,7 +32,7 @@ def test_one_counter_numbers_all_changes() -> None:
 
 
 def test_listeners_get_each_change_once_in_order() -> None:
-    store = Store()
+    store = Store(Faults())
     collection = store.collection(("", "x"))
     heard: list[tuple[bool, bool, int]] = []
 
@@ -50,7 +51,7 @@ def test_listeners_get_each_change_once_in_order() -> None:
 
 @pytest.mark.parametrize(("since", "seen"), [(0, 5), (3, 5), (7, 1), (8, 0), (20, 0)])
 def test_history_is_bounded(since: int, seen: int) -> None:
-    collection = Store(history=5).collection(("", "x"))
+    collection = Store(Faults(), history=5).collection(("", "x"))
     for number in range(8):
         collection.put(("a", str(number)), thing(str(number)))
     assert collection.forgotten == 3
@@ -58,7 +59,7 @@ def test_history_is_bounded(since: int, seen: int) -> None:
 
 
 def test_items_are_sorted_by_key() -> None:
-    collection = Store().collection(("", "x"))
+    collection = Store(Faults()).collection(("", "x"))
     for key in (("b", "1"), ("a", "2"), ("a", "10"), ("c", "0")):
         collection.put(key, {"metadata": {"name": key[1], "namespace": key[0]}})
     assert [item.key for item in collection.items()] == [("a", "10"), ("a", "2"), ("b", "1"), ("c", "0")]
