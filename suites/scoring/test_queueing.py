@@ -76,7 +76,7 @@ def test_a_backoff_holds_beside_pods_of_the_same_kind(cluster: Trial, expect: Ex
     cluster.add(node("n1").cpu(2))
 
     def holder(number: int) -> None:
-        built = pod(f"holder-{number}").request(cpu=2).priority_class("queue-first")
+        built = pod(f"holder-{number}").request(cpu=2, memory="1Gi").priority_class("queue-first")
         built.manifest["spec"]["terminationGracePeriodSeconds"] = 0
         cluster.submit(built)
 
