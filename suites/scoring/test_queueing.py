@@ -74,19 +74,16 @@ def test_a_backoff_holds_beside_pods_of_the_same_kind(cluster: Trial, expect: Ex
     one is tried at most 7 times (kube-scheduler: after 1, 2, 4, 8 and then each 10 s), with or without equal pods."""
     cluster.apply(priority_class("queue-first", 9000, preempts=False))
     cluster.add(node("n1").cpu(2))
-
-    def holder(number: int) -> None:
-        built = pod(f"holder-{number}").request(cpu=2, memory="1Gi").priority_class("queue-first")
+    holders = [pod(f"holder-{i}").request(cpu=2, memory="1Gi").priority_class("queue-first") for i in range(31)]
+    for built in holders:
         built.manifest["spec"]["terminationGracePeriodSeconds"] = 0
         cluster.submit(built)
-
-    holder(0)
     expect.running("holder-0")
     cluster.submit(*(pod(name).request(cpu=2) for name in ("waits", *(f"mate-{number}" for number in range(mates)))))
     expect.pending("waits")
-    for number in range(1, 31):
-        holder(number)
-        cluster.delete(f"holder-{number - 1}")
+    for number in range(30):
+        cluster.delete(f"holder-{number}")
+        expect.bound(f"holder-{number + 1}")
         cluster.cluster.wait(lambda: False, within=1)
     tries = sum(event.count for event in cluster.events("waits") if event.reason == "FailedScheduling")
     assert 1 <= tries <= 7, f"expected a try after 1, 2, 4, 8 and 10 s, found {tries} in 30 s"
