@@ -10,6 +10,8 @@ from seatrial.scheduler.cache.nodeinfo import PodInfo
 from seatrial.scheduler.framework.extension_points import Gate
 from seatrial.scheduler.framework.status import Status
 
+SLACK = 16  # entries that are gone, beyond which a heap is made anew if they are more than half
+
 
 class _End:
     """The end of a key in the heap. It is less than any number, so that a key that begins another one comes first.
@@ -87,4 +89,16 @@ class ActiveQueue:
         return None
 
     def remove(self, uid: str) -> Entry | None:
-        return self.members.pop(uid, None)
+        removed = self.members.pop(uid, None)
+        if len(self._line) + len(self._heap) > 2 * len(self.members) + SLACK:
+            kept: set[int] = set()  # once each: an entry may have been taken out and added again
+            self._line = deque(entry for entry in self._line if self._counts(entry, kept))
+            self._heap = [item for item in self._heap if self._counts(item[-1], kept)]
+            heapq.heapify(self._heap)
+        return removed
+
+    def _counts(self, entry: Entry, kept: set[int]) -> bool:
+        if self.members.get(entry.info.uid) is not entry or id(entry) in kept:
+            return False
+        kept.add(id(entry))
+        return True
