@@ -14,7 +14,7 @@ import msgspec
 from seatrial.scheduler.api.clock import Clock
 from seatrial.scheduler.api.core import Pod
 from seatrial.scheduler.api.reservation import RESERVATION_AFFINITY, is_reserve_pod
-from seatrial.scheduler.api.transport import Done, Response
+from seatrial.scheduler.api.transport import STRATEGIC_MERGE_PATCH, Done, Request, Response
 from seatrial.scheduler.api.wire import decoder
 from seatrial.scheduler.client.events import EventRecorder
 from seatrial.scheduler.client.rest import Rest, node_path, pod_path, refusal
@@ -31,6 +31,7 @@ log = logging.getLogger(__name__)
 
 _decode_pod = decoder(Pod)
 MAX_DELETES = 6  # of one victim, after 1, 2, 4, 8 and 16 s; `Rest` tries transient failures again by itself
+MAX_WRITES = 5  # of one status of a pod that others change meanwhile
 _TAKEN = frozenset({404, 409})  # gone, or bound by another scheduler: a retry cannot help
 
 
@@ -109,17 +110,16 @@ class Binder:
             else:
                 self._unbound(decision, f'failed to patch node "{decision.node}": {refusal(response)}', retry=True)
 
-        self._rest.merge(
-            node_path(decision.node),
-            {"metadata": {"annotations": decision.node_annotations}},
-            self._or_look(decision, patched),
-        )
+        node = self._core.cache.find(decision.node)
+        marks = {"metadata": {"annotations": decision.node_annotations}}
+        uid = node.known.metadata.uid if node is not None and node.node is not None else ""
+        self._rest.merge(node_path(decision.node), marks, self._or_look(decision, patched), uid=uid)
 
     def _label(self, decision: Bind) -> None:
         if not decision.labels:
             self._post_binding(decision)
             return
-        patch = {"metadata": {"uid": decision.info.uid, "labels": dict(decision.labels)}}
+        patch = {"metadata": {"labels": dict(decision.labels)}}
 
         def patched(response: Response) -> None:
             if response.ok:
@@ -127,7 +127,7 @@ class Binder:
             else:
                 self._unbound(decision, refusal(response), retry=response.code not in _TAKEN)
 
-        self._rest.merge(pod_path(decision.info.pod), patch, self._or_look(decision, patched))
+        self._rest.merge(pod_path(decision.info.pod), patch, self._or_look(decision, patched), uid=decision.info.uid)
 
     def _post_binding(self, decision: Bind) -> None:
         def answered(response: Response) -> None:
@@ -252,17 +252,32 @@ class Binder:
                     self._clock.call_later(2.0 ** (tries - 1), lambda: delete(tries + 1))
 
         def marked(response: Response) -> None:
-            if response.code != 404:
+            if response.code not in _TAKEN:
                 delete(1)
 
-        self._rest.merge_strategic(pod_path(victim, "status"), {"status": {"conditions": [condition]}}, marked)
+        status = {"status": {"conditions": [condition]}}
+        self._rest.merge(
+            pod_path(victim, "status"), status, marked, uid=victim.metadata.uid, kind=STRATEGIC_MERGE_PATCH
+        )
 
-    def _patch_status(self, pod: Pod, status: dict[str, Any]) -> None:
+    def _patch_status(self, pod: Pod, status: dict[str, Any], *, tries: int = 1) -> None:
+        """Write the status of a pod that waits, unless it is bound or gone by now: the event of that may be late."""
+
         def answered(response: Response) -> None:
-            if not response.ok and response.code != 404:
+            if response.code == 409 and tries < MAX_WRITES:
+                self._rest.send(Request("GET", pod_path(pod)), read)
+            elif not response.ok and response.code != 404:
                 log.warning("status not written pod=%s why=%s", pod.key, refusal(response))
 
-        self._rest.merge_strategic(pod_path(pod, "status"), {"status": status}, answered)
+        def read(response: Response) -> None:
+            found = _decode_pod(response.body) if response.ok else None
+            if found is not None and found.metadata.uid == pod.metadata.uid and not found.spec.node_name:
+                self._patch_status(found, status, tries=tries + 1)
+
+        self._rest.merge(
+            pod_path(pod, "status"), {"status": status}, answered,
+            uid=pod.metadata.uid, version=pod.metadata.resource_version, kind=STRATEGIC_MERGE_PATCH,
+        )  # fmt: skip
 
 
 def _purpose(decision: Evict) -> str:

@@ -405,9 +405,18 @@ class Core(Intake):
         return [] if groups is None else list(groups.notes(info.pod))
 
     def later(self, decision: Decision) -> None:
-        """Have the next `decide` return this decision of a timer or an event."""
-        self._outbox.append(decision)
-        self.on_ready()
+        """Have the next `decide` return this decision of a timer or an event, unless the pod leaves the queue before.
+
+        A standby decides nothing.
+        """
+        if self.handle.leading:
+            self._outbox.append(decision)
+            self.on_ready()
+
+    def _leave_queue(self, uid: str) -> None:
+        super()._leave_queue(uid)
+        if self._outbox:
+            self._outbox = [each for each in self._outbox if isinstance(each, Evict) or each.info.uid != uid]
 
 
 def _merged(changes: MetadataChanges, other: MetadataChanges) -> MetadataChanges:

@@ -172,7 +172,7 @@ class Intake:
         else:
             for listener in self.handle.object_listeners:
                 listener.pod_pending(pod)
-            if pod.spec.scheduler_name not in self._runners or self.cache.is_assumed(uid):
+            if not self.handle.leading or pod.spec.scheduler_name not in self._runners or self.cache.is_assumed(uid):
                 return
             if pod.deleting:
                 self._leave_queue(uid)
@@ -231,11 +231,6 @@ class Intake:
             self.waker.hold_after_error(entry, status)
         elif not status.ok and status.wake_key:
             self.reports.held(info.uid)
-
-    def adopt_nominations(self) -> None:
-        """Take the nominations over that another scheduler has written, the leader before this one."""
-        for _, entry in list(self.queue.entries()):
-            self._adopt_nomination(entry.info)
 
     def _adopt_nomination(self, info: PodInfo) -> None:
         node = info.pod.status.nominated_node_name

@@ -1,7 +1,6 @@
 """ClusterNetworkTopology controller: writes the status of the object `default`, and events about its mistakes."""
 
 import logging
-from typing import Any
 
 from seatrial.scheduler.api.clock import Clock
 from seatrial.scheduler.api.networktopology import DEFAULT_TOPOLOGY, TOPOLOGIES_PATH, ClusterNetworkTopology
@@ -60,8 +59,8 @@ class NetworkTopologyController:
                 log.info("status not written clusternetworktopology=%s why=%s", DEFAULT_TOPOLOGY, refusal(response))
                 self._seen = (-1, None)
 
-        body: dict[str, Any] = {"metadata": {"uid": found.metadata.uid}, "status": status}
-        self._rest.merge(f"{TOPOLOGIES_PATH}/{DEFAULT_TOPOLOGY}/status", body, written)
+        path = f"{TOPOLOGIES_PATH}/{DEFAULT_TOPOLOGY}/status"
+        self._rest.merge(path, {"status": status}, written, uid=found.metadata.uid)
 
     def _tell(self, topology: NetworkTopology, found: ClusterNetworkTopology) -> None:
         """Write an event for each new problem."""

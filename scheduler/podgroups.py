@@ -56,8 +56,8 @@ class PodGroupController:
                 self.work()  # a watch may deliver a write before its answer comes, and nothing else may follow
 
         namespace, name = (quote(part) for part in key.split("/"))
-        body = {"metadata": {"uid": found.metadata.uid}, "status": status}
-        self._rest.merge(f"{GROUP}/namespaces/{namespace}/podgroups/{name}", body, written)
+        path = f"{GROUP}/namespaces/{namespace}/podgroups/{name}"
+        self._rest.merge(path, {"status": status}, written, uid=found.metadata.uid)
 
     def _again(self, cache: GangCache, key: str) -> None:
         cache.changed.add(key)

@@ -75,7 +75,8 @@ class ProfileController:
         if not tree:
             tree = tree_id(profile.metadata.key)
             path = f"{_collection(PROFILES_PATH, profile.metadata.namespace)}/{profile.metadata.name}"
-            self._rest.merge(path, {"metadata": {"labels": {keys.TREE_ID: tree}}}, self._done(profile))
+            labels = {"metadata": {"labels": {keys.TREE_ID: tree}}}
+            self._rest.merge(path, labels, self._done(profile), uid=profile.metadata.uid)
         wanted = root_quota(profile, tree, self._cache.node_objects.values())
         known = self._cache.objects.get(profile.spec.quota_name)
         path = _collection(QUOTAS_PATH, profile.metadata.namespace)
@@ -92,7 +93,8 @@ class ProfileController:
         }
         if any(metadata.values()) or spec != wanted["spec"]:
             patch = {"metadata": {key: value for key, value in metadata.items() if value}, "spec": wanted["spec"]}
-            self._rest.merge(f"{path}/{profile.spec.quota_name}", patch, self._done(profile))
+            name = profile.spec.quota_name
+            self._rest.merge(f"{path}/{name}", patch, self._done(profile), uid=known.metadata.uid)
 
     def _done(self, profile: ElasticQuotaProfile) -> Done:
         def done(response: Response) -> None:

@@ -117,7 +117,7 @@ class QuotaController:
                 tree.touched.add(quota)
                 log.warning("quota status-unwritten name=%s why=%s", quota.name, refusal(response))
 
-        self._rest.merge(_path(found.metadata.namespace, quota.name), patch, written)
+        self._rest.merge(_path(found.metadata.namespace, quota.name), patch, written, uid=found.metadata.uid)
         return True
 
     def _create_special(self) -> None:
@@ -165,6 +165,7 @@ class QuotaController:
                 "apiVersion": "policy/v1",
                 "kind": "Eviction",
                 "metadata": {"name": pod.metadata.name, "namespace": pod.metadata.namespace},
+                "deleteOptions": {"preconditions": {"uid": pod.metadata.uid}},
             }
 
             def done(response: Response, key: str = pod.key) -> None:

@@ -85,8 +85,8 @@ class ReservationController:
                 self._failed(decision, refusal(response), settled, retry=response.code != 404)
 
         if decision.annotations:
-            body = {"metadata": {"annotations": dict(decision.annotations), "resourceVersion": version}}
-            self._rest.merge(f"{RESERVATIONS_PATH}/{reservation.name}", body, annotated)
+            body = {"metadata": {"annotations": dict(decision.annotations)}}
+            self._rest.merge(f"{RESERVATIONS_PATH}/{reservation.name}", body, annotated, uid=uid, version=version)
         else:
             self._place(decision, reservation, settled, version=version)
 
@@ -165,7 +165,7 @@ class ReservationController:
                     log.warning("not taken over pod=%s why=%s", info.key, refusal(response))
                     self._book.withdraw(info.uid)
 
-            self._rest.merge(pod_path(info.pod), {"metadata": {"uid": info.uid, "annotations": told}}, patched)
+            self._rest.merge(pod_path(info.pod), {"metadata": {"annotations": told}}, patched, uid=info.uid)
 
     def _failed(self, decision: Bind, why: str, settled: Callable[[], None], *, retry: bool) -> None:
         settled()
@@ -180,7 +180,7 @@ class ReservationController:
         reservation = self._book.known.get(decision.info.uid)
         status = reservation and lifecycle.refused(reservation, decision.message, self._clock.now())
         if reservation is not None and status:
-            self._write(reservation, status, lambda _: None)
+            self._write(reservation, status, lambda _: None, version=reservation.metadata.resource_version)
 
     # -- what happens to those that are placed ------------------------------------------------------------------------
 
@@ -227,8 +227,8 @@ class ReservationController:
             if not response.ok and response.code != 404:
                 log.warning("annotation not removed pod=%s why=%s", info.key, refusal(response))
 
-        metadata = {"uid": uid, "annotations": {RESERVATION_ALLOCATED: None}}  # a merge patch takes away what is null
-        self._rest.merge(pod_path(info.pod), {"metadata": metadata}, patched)
+        metadata = {"annotations": {RESERVATION_ALLOCATED: None}}  # a merge patch takes away what is null
+        self._rest.merge(pod_path(info.pod), {"metadata": metadata}, patched, uid=uid)
 
     def _change(self, reservation: Reservation, status: dict[str, Any]) -> None:
         uid = reservation.metadata.uid
@@ -274,10 +274,8 @@ class ReservationController:
             self._rest.delete(path, uid=reservation.metadata.uid, done=lambda _: None)
 
     def _write(self, reservation: Reservation, status: dict[str, Any], done: Done, *, version: str = "") -> None:
-        body: dict[str, Any] = {"metadata": {"uid": reservation.metadata.uid}, "status": status}
-        if version:
-            body["metadata"]["resourceVersion"] = version  # written only if it has not changed since
-        self._rest.merge(f"{RESERVATIONS_PATH}/{reservation.name}/status", body, done)
+        path = f"{RESERVATIONS_PATH}/{reservation.name}/status"
+        self._rest.merge(path, {"status": status}, done, uid=reservation.metadata.uid, version=version)
 
 
 def _args_of(core: Core) -> ReservationArgs:

@@ -56,7 +56,7 @@ class Shell:
         monitor_period: float = PERIOD,
         scheduling_timeout: float = TIMEOUT,
     ) -> None:
-        """`on_synced` is called once, when all informers are synced, before the first decision.
+        """`on_synced` is called when all informers are synced: before the first decision, and first on a standby.
 
         `standby`: follow the cluster, and decide nothing until `lead` is called. Every `monitor_period` seconds pods
         that are in scheduling for more than `scheduling_timeout` seconds are logged.
@@ -75,7 +75,7 @@ class Shell:
         self.metrics = Metrics(core, monitor.timeouts, self._decode_errors)
         self._planned = False
         self._running = False
-        self._leading = not standby
+        core.handle.leading = not standby
         self._on_synced = on_synced
         core.on_ready = self._plan  # type: ignore[method-assign]
         self._informers: list[Informer[Any]] = [
@@ -118,15 +118,17 @@ class Shell:
     @property
     def leading(self) -> bool:
         """Whether this scheduler is the leader."""
-        return self._leading
+        return self.core.handle.leading
 
     def lead(self) -> None:
-        """Become the leader: start to decide."""
-        self.core.adopt_nominations()
-        self._leading = True
-        if self._running:
-            self._start_controllers()
-        self._plan()
+        """Become the leader: start to decide as soon as everything is known that the leader before has done.
+
+        A watch may be minutes late, and nothing in it says so.
+        """
+        self.core.handle.leading = True
+        self._running = False
+        for informer in self._informers:
+            informer.catch_up()
 
     def _start_controllers(self) -> None:
         for controller in self._quota_controllers:
@@ -134,7 +136,7 @@ class Shell:
 
     def stop(self) -> None:
         """Stop deciding and following. Requests in flight are not waited for."""
-        self._running = False
+        self._running = self.core.handle.leading = False
         self.binder.preparations.stop()
         self.binder.reservations.stop()
         for controller in self._quota_controllers:
@@ -181,14 +183,14 @@ class Shell:
         if not self._running and all(informer.synced for informer in self._informers):
             log.info("shell synced nodes=%d queue=%s", self.core.cache.known_count, self.core.queue.counts())
             self._running = True
-            if self._leading:
+            if self.leading:
                 self._start_controllers()
             self._on_synced()
             self._plan()
 
     def _plan(self) -> None:
         """Run the core in the next turn of the clock."""
-        if self._running and self._leading and not self._planned:
+        if self._running and not self._planned:
             self._planned = True
             self._clock.call_soon(self._work)
 
@@ -200,6 +202,8 @@ class Shell:
         for complaint in core.complaints:
             log.warning("object not understood: %s", complaint)
         core.complaints.clear()
+        if not self.leading:
+            return
         for work in (binder.preparations.work, binder.reservations.work, self.podgroups.work, self._topologies.work):
             clock.attempt(name_of(work), "", work)
         for _ in range(SLICE):

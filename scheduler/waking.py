@@ -80,7 +80,8 @@ class Waker:
 
     def pod_left(self, node: str) -> None:
         """A pod is gone from a node: pods that are nominated to it, or may preempt there, may be tried again."""
-        self._left_nodes.add(node)
+        if self._handle.leading:
+            self._left_nodes.add(node)
 
     def _wake_nominated_to(self, names: Iterable[str]) -> None:
         """Wake the pods that are nominated to one of these nodes, when none of its pods is a victim that ends.

@@ -21,7 +21,7 @@ import msgspec
 from seatrial.scheduler.api.clock import Clock, Timer
 from seatrial.scheduler.api.quantity import QuantityError
 from seatrial.scheduler.api.transport import Request, Response, Stream, Transport
-from seatrial.scheduler.api.wire import ApiStatus, ListMeta, ObjectMeta, RawList, Wire, decoder
+from seatrial.scheduler.api.wire import ApiStatus, ObjectMeta, RawList, Wire, decoder
 from seatrial.scheduler.client.rest import refusal
 
 log = logging.getLogger(__name__)
@@ -102,6 +102,7 @@ class Informer(Generic[K]):
         self._listing: dict[str, K] = {}
         self._version = ""
         self._stream: Stream | None = None
+        self._life = 0  # what was sent or planned before `catch_up` has no effect
         self._pause = FIRST_PAUSE
         self._stopped = False
         self.synced = False
@@ -110,6 +111,15 @@ class Informer(Generic[K]):
         return len(self._known)
 
     def start(self) -> None:
+        self._list("")
+
+    def catch_up(self) -> None:
+        """List again, and call `on_set` for all objects and `on_synced`: the watch may be late, and may not show it."""
+        self.synced = False
+        self._life += 1
+        self._pause = FIRST_PAUSE
+        if self._stream is not None:
+            self._stream.close()
         self._list("")
 
     def stop(self) -> None:
@@ -129,10 +139,11 @@ class Informer(Generic[K]):
         query = _query((*self._selector.items(), ("limit", str(PAGE))))
         if continue_:
             query += f"&continue={quote_plus(continue_)}"
-        self._transport.send(Request("GET", f"{self._path}?{query}"), self._listed)
+        life = self._life
+        self._transport.send(Request("GET", f"{self._path}?{query}"), lambda response: self._listed(response, life))
 
-    def _listed(self, response: Response) -> None:
-        if self._stopped:
+    def _listed(self, response: Response, life: int) -> None:
+        if self._stopped or life != self._life:
             return
         if not response.ok:
             self._list_refused(response)
@@ -156,7 +167,10 @@ class Informer(Generic[K]):
         if page.metadata.continue_:
             self._list(page.metadata.continue_)
             return
-        self._take_over(page.metadata)
+        version = page.metadata.resource_version
+        if not self.synced and _is_older(version, self._version):  # the watch has shown all of the list, and more
+            self._listing, version = {**self._known}, self._version
+        self._take_over(version)
 
     def _list_refused(self, response: Response) -> None:
         if response.code in _NOT_SHOWN and self._optional and not self.synced:
@@ -167,7 +181,7 @@ class Informer(Generic[K]):
             log.warning("informer list-refused path=%s why=%s", self._path, refusal(response))
         self._again(lambda: self._list(""))
 
-    def _take_over(self, metadata: ListMeta) -> None:
+    def _take_over(self, version: str) -> None:
         before, self._known, self._listing = self._known, self._listing, {}
         for uid, gone in before.items():
             if uid not in self._known:
@@ -177,7 +191,7 @@ class Informer(Generic[K]):
                 self._on_set(there)
             except Exception as error:  # noqa: BLE001 one object must not stop the others
                 self._not_taken(there, error)
-        self._version = metadata.resource_version
+        self._version = version
         self._pause = FIRST_PAUSE
         if not self.synced:
             self.synced = True
@@ -348,4 +362,10 @@ class Informer(Generic[K]):
 
     def _again(self, action: Callable[[], None]) -> None:
         pause, self._pause = self._pause, min(self._pause * 2, LONGEST_PAUSE)
-        self._clock.call_later(pause, action)
+        life = self._life
+        self._clock.call_later(pause, lambda: action() if life == self._life else None)
+
+
+def _is_older(version: str, known: str) -> bool:
+    """Whether the resource version comes before the other one; unknown ones do not."""
+    return version.isdecimal() and known.isdecimal() and int(version) < int(known)

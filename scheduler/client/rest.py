@@ -16,7 +16,7 @@ import msgspec
 from seatrial.scheduler.api.clock import Clock
 from seatrial.scheduler.api.core import Pod
 from seatrial.scheduler.api.integers import integer
-from seatrial.scheduler.api.transport import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Done, Request, Response, Transport
+from seatrial.scheduler.api.transport import MERGE_PATCH, Done, Request, Response, Transport
 from seatrial.scheduler.api.wire import ApiStatus, decoder, to_json
 
 log = logging.getLogger(__name__)
@@ -98,20 +98,31 @@ class Rest:
         body = {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": {"kind": "Node", "name": node}}
         self.transport.send(Request("POST", pod_path(pod, "binding"), to_json(body)), done)
 
-    def merge(self, path: str, patch: Mapping[str, Any], done: Done) -> None:
-        """A JSON merge patch."""
-        self.send(Request("PATCH", path, to_json(patch), MERGE_PATCH), done)
+    def merge(
+        self,
+        path: str,
+        patch: Mapping[str, Any],
+        done: Done,
+        *,
+        uid: str = "",
+        version: str = "",
+        kind: str = MERGE_PATCH,
+    ) -> None:
+        """A JSON merge patch of the object of that uid, or a patch of another `kind`.
 
-    def merge_strategic(self, path: str, patch: Mapping[str, Any], done: Done) -> None:
-        """A strategic merge patch: lists like conditions are merged by their key."""
-        self.send(Request("PATCH", path, to_json(patch), STRATEGIC_MERGE_PATCH), done)
+        Another object that has the name by now gets nothing: the answer is 409. `version`: nor does the object if it
+        has changed since that resource version.
+        """
+        conditions = {key: value for key, value in (("uid", uid), ("resourceVersion", version)) if value}
+        metadata = {**patch.get("metadata", {}), **conditions}
+        self.send(Request("PATCH", path, to_json({**patch, "metadata": metadata}), kind), done)
 
     def post(self, path: str, body: Mapping[str, Any], done: Done) -> None:
         self.send(Request("POST", path, to_json(body)), done)
 
     def delete(self, path: str, *, uid: str, done: Done) -> None:
-        """Delete the object if it has that uid."""
-        body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}}
+        """Delete the object if it has that uid; "": whichever has the name."""
+        body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid} if uid else {}}
         self.send(Request("DELETE", path, to_json(body)), done)
 
 

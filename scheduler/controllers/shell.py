@@ -226,7 +226,7 @@ class Manager:
             yield partial(self._post, body)
         elif COLOCATION not in self._config.broken and _policy_of(metric) != policy:
             patch: Settings = {"spec": {"metricCollectPolicy": policy}}
-            yield partial(self._patch, "NodeMetric", f"{NODE_METRICS_PATH}/{node.name}", patch)
+            yield partial(self._patch, "NodeMetric", f"{NODE_METRICS_PATH}/{node.name}", metric.metadata.uid, patch)
 
     def _annotation_writes(self, node: Node) -> Iterator[Callable[[Callable[[Response], None]], None]]:
         metadata, config = node.metadata, self._config
@@ -249,7 +249,7 @@ class Manager:
         self._said[node.name] = said
         if changes:
             patch: Settings = {"metadata": {"annotations": changes}}
-            yield partial(self._patch, "Node", node_path(node.name), patch)
+            yield partial(self._patch, "Node", node_path(node.name), metadata.uid, patch)
 
     def _post(self, body: Settings, done: Callable[[Response], None]) -> None:
         def posted(response: Response) -> None:
@@ -277,8 +277,8 @@ class Manager:
         for name in names:
             self._reconcile(name)
 
-    def _patch(self, kind: str, path: str, patch: Settings, done: Callable[[Response], None]) -> None:
-        self._rest.merge(path, patch, self._count(kind, "patch", done))
+    def _patch(self, kind: str, path: str, uid: str, patch: Settings, done: Callable[[Response], None]) -> None:
+        self._rest.merge(path, patch, self._count(kind, "patch", done), uid=uid)
 
     def _count(
         self, kind: str, verb: str, then: Callable[[Response], None] | None = None

@@ -113,10 +113,11 @@ class Shell:
             informer.start()
 
     def lead(self) -> None:
-        """Become the leader: begin with rounds and jobs."""
+        """Become the leader: begin with rounds and jobs as soon as everything is known that the one before has done."""
         self._leading = True
-        if self._running:
-            self._begin()
+        self._running = False
+        for informer in self._informers:
+            informer.catch_up()
 
     def stop(self) -> None:
         self._stopped = True

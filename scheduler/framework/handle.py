@@ -170,6 +170,7 @@ class Handle:
         self.clock = clock
         self.cache = cache
         self.seed = seed
+        self.leading = True  # a standby follows the cluster: it queues no pod, opens no gate and makes no decision
         self.nominator = Nominator()
         self.invalidations = 0  # how often all kept results were dropped
         self.budgets: dict[str, PodDisruptionBudget] = {}  # by namespace/name
@@ -223,14 +224,15 @@ class Handle:
     def open_gate(self, key: str) -> None:
         """Have the core ask the pods again that PreEnqueue or a gate holds back under this wake key.
 
-        The first pod of each class is asked, and the next one when that pod was scheduled.
+        The first pod of each class is asked, and the next one when that pod was scheduled. A standby holds no pods.
         """
-        self.opened_gates.add(key)
+        if self.leading:
+            self.opened_gates.add(key)
 
     def request_regate(self) -> None:
         """Have the core read `Gate.gate_key` of all pods in the queue again, and ask all held pods again."""
         self.regate_requested = True
-        self.opened_gates.add("")  # the core reads the flag when a gate opened
+        self.open_gate("")  # the core reads the flag when a gate opened
 
     def watch(self, watch: Watch) -> None:
         """Follow a kind of object. Call before the scheduler starts."""

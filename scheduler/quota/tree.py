@@ -245,6 +245,7 @@ class QuotaTree:
         self._detach(quota)
         self._looping.pop(name, None)
         del self._quotas[name]
+        self.touched.discard(quota)
         for child in children:
             self._orphans.setdefault(name, {})[child.name] = None
 

@@ -4,6 +4,7 @@ import json
 from collections.abc import Sequence
 
 import pytest
+from msgspec.structs import replace
 
 from seatrial.scheduler.api.builders import pod
 from seatrial.scheduler.api.transport import Request, Response
@@ -230,7 +231,7 @@ def test_the_node_is_marked_before_the_pod() -> None:
         "/api/v1/namespaces/default/pods/p",
         "/api/v1/namespaces/default/pods/p/binding",
     ]
-    assert scene.api.bodies("PATCH")[0] == {"metadata": {"annotations": {"lock": "me"}}}
+    assert scene.api.bodies("PATCH")[0] == {"metadata": {"annotations": {"lock": "me"}, "uid": "uid-n"}}
 
 
 def test_a_node_that_cannot_be_marked_gets_no_pod_this_time() -> None:
@@ -303,3 +304,46 @@ def test_the_deletion_for_a_single_pod_is_left_to_its_next_attempt() -> None:
     scene = preempting(403, preemptor="")
     scene.rig.clock.advance(60)
     assert len(scene.paths("DELETE")) == 1
+
+
+@pytest.mark.parametrize(
+    ("found", "written"),
+    [
+        pytest.param({"uid": "uid-p"}, True, id="it-still-waits"),
+        pytest.param({"uid": "uid-p", "node": "n"}, False, id="it-is-bound"),
+        pytest.param({"uid": "another"}, False, id="another-pod-has-its-name"),
+    ],
+)
+def test_a_condition_is_written_to_the_pod_that_was_decided_on(found: dict[str, str], written: bool) -> None:
+    """The pod has changed since the decision, which the watch has not shown."""
+    scene = Scene()
+    scene.rig.node("n", cpu="1")
+    big = scene.rig.pod(pod("p").request(cpu="4"))
+    scene.rig.core.set_pod(replace(big, metadata=replace(big.metadata, resource_version="5")))
+    now = {"metadata": {"name": "p", "namespace": "default", "uid": found["uid"], "resourceVersion": "7"},
+           "spec": {"nodeName": found.get("node", "")}}  # fmt: skip
+
+    def answer(request: Request) -> Response:
+        if request.method == "GET":
+            return ok(now)
+        if request.path.endswith("/status") and b'"7"' not in request.body:
+            return refused(409, "Conflict", "it has changed")
+        return ok()
+
+    scene.api.answer = answer
+    scene.work()
+    versions = [body["metadata"] for body in scene.api.bodies("PATCH", "/status")]
+    first, second = ({"uid": "uid-p", "resourceVersion": version} for version in "57")
+    assert versions == ([first, second] if written else [first])
+
+
+def test_a_victim_is_marked_and_deleted_by_its_uid() -> None:
+    scene = Scene()
+    scene.rig.node("n")
+    victim, by = (PodInfo(found, scene.rig.core.cache.classes.of(found))
+                  for found in (scene.rig.pod(pod(name)) for name in ("v", "b")))  # fmt: skip
+    scene.answers("/status", refused(409, "Conflict", "another pod has the name"))
+    scene.binder.execute(Evict(victim, by, "n"))
+    scene.rig.clock.settle()
+    assert scene.api.bodies("PATCH", "/status")[0]["metadata"] == {"uid": "uid-v"}
+    assert scene.api.bodies("DELETE") == []

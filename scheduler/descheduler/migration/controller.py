@@ -245,7 +245,8 @@ class MigrationController:
             if step.spec is None:
                 write_status()
             else:
-                self._rest.merge(path, {"spec": step.spec}, lambda response: taken(response, write_status))
+                written = partial(taken, then=write_status)
+                self._rest.merge(path, {"spec": step.spec}, written, uid=job.metadata.uid)
 
         def write_status() -> None:
             if step.status is None:
@@ -274,7 +275,7 @@ class MigrationController:
         status = to_plain(step.status)
         for key in ("reason", "message"):
             status.setdefault(key, None)  # a merge patch removes what the new status does not have
-        self._rest.merge(f"{JOBS_PATH}/{job.name}/status", {"status": status}, done)
+        self._rest.merge(f"{JOBS_PATH}/{job.name}/status", {"status": status}, done, uid=job.metadata.uid)
 
     def _act(self, job: PodMigrationJob, step: Step, then: Then) -> None:
         action = step.action
@@ -360,7 +361,8 @@ class MigrationController:
             options = {"reservationRef": {
                 "apiVersion": GROUP_VERSION, "kind": "Reservation", "name": job.metadata.uid,
             }}  # fmt: skip
-            self._rest.merge(f"{JOBS_PATH}/{job.name}", {"spec": {"reservationOptions": options}}, named)
+            patch = {"spec": {"reservationOptions": options}}
+            self._rest.merge(f"{JOBS_PATH}/{job.name}", patch, named, uid=job.metadata.uid)
 
         def named(response: Response) -> None:
             if response.ok:
@@ -382,7 +384,9 @@ class MigrationController:
             if self._running and name in self._state.reservations:
                 self._delete_reservation(name, _nothing)
 
-        self._rest.send(Request("DELETE", f"{RESERVATIONS_PATH}/{name}"), deleted)
+        known = self._state.reservations.get(name)
+        uid = known.metadata.uid if known is not None else ""
+        self._rest.delete(f"{RESERVATIONS_PATH}/{name}", uid=uid, done=deleted)
 
     # -- evictions ----------------------------------------------------------------------------------------------------
 
@@ -487,7 +491,7 @@ class MigrationController:
             self._finished(job.name)
 
         patch = {"metadata": {"annotations": {PASSED_ARBITRATION: "true"}}}
-        self._rest.merge(f"{JOBS_PATH}/{job.name}", patch, written)
+        self._rest.merge(f"{JOBS_PATH}/{job.name}", patch, written, uid=job.metadata.uid)
 
     # -- old jobs -----------------------------------------------------------------------------------------------------
 

@@ -100,8 +100,8 @@ def send_eviction(rest: Rest, pod: Pod, job: PodMigrationJob, policy: str, done:
         told = {"timestamp": rest.clock.timestamp(), "initiator": "koord-descheduler",
                 "reason": job.metadata.annotations.get(EVICT_REASON, ""),
                 "deleteOptions": job.spec.delete_options}  # fmt: skip
-        patch = {"metadata": {"uid": pod.metadata.uid, "annotations": {SOFT_EVICTION: to_json(told).decode()}}}
-        rest.merge(pod_path(pod), patch, done)
+        patch = {"metadata": {"annotations": {SOFT_EVICTION: to_json(told).decode()}}}
+        rest.merge(pod_path(pod), patch, done, uid=pod.metadata.uid)
     elif policy == DELETE:
         body = to_json({"apiVersion": "v1", "kind": "DeleteOptions", **options})
         transport.send(Request("DELETE", pod_path(pod), body, JSON), done)

@@ -141,13 +141,13 @@ class CustomPriority(Balance):
         planned.update(attempt)
         if self._args.dry_run:
             return
-        path = f"/api/v1/nodes/{source.name}"
+        path, same = f"/api/v1/nodes/{source.name}", {"metadata": {"uid": source.metadata.uid}}
         if self._args.auto_cordon:
-            handle.patch(path, {"spec": {"unschedulable": True}})
+            handle.patch(path, {**same, "spec": {"unschedulable": True}})
         for pod in pods:
             if not handle.evict(pod, self.name, f"drain node {source.name} (sourcePriority={level})"):
                 if self._args.auto_cordon:
-                    handle.patch(path, {"spec": {"unschedulable": None}})
+                    handle.patch(path, {**same, "spec": {"unschedulable": None}})
                 return
 
     def _target(self, handle: Handle, pod: Pod, targets: Sequence[Node], planned: Planned) -> Node | None:

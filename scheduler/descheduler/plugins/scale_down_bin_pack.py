@@ -87,7 +87,8 @@ class ScaleDownBinPack(Balance):
         costs = [*enumerate(ranked), *((LAST, pod) for candidate in candidates for pod in candidate.skipped)]
         for cost, pod in costs:
             if pod.metadata.annotations.get(DELETION_COST) != str(cost):
-                handle.patch(pod_path(pod), {"metadata": {"annotations": {DELETION_COST: str(cost)}}})
+                metadata = {"uid": pod.metadata.uid, "annotations": {DELETION_COST: str(cost)}}
+                handle.patch(pod_path(pod), {"metadata": metadata})
 
     def _sorted_out(self, handle: Handle, node: Node) -> NodePods:
         found = NodePods(node)

@@ -219,8 +219,8 @@ def test_a_refused_eviction_ends_the_drain_and_uncordons() -> None:
     CustomPriority(args).run(run.handle, list(state.nodes.values()))
     assert run.evictor.evicted == ["small"]
     assert run.patches == [
-        ("/api/v1/nodes/d1", {"spec": {"unschedulable": True}}),
-        ("/api/v1/nodes/d1", {"spec": {"unschedulable": None}}),
+        ("/api/v1/nodes/d1", {"metadata": {"uid": "d1"}, "spec": {"unschedulable": True}}),
+        ("/api/v1/nodes/d1", {"metadata": {"uid": "d1"}, "spec": {"unschedulable": None}}),
     ]  # fmt: skip
 
 

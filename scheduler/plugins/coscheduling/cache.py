@@ -201,8 +201,9 @@ class GangCache(PodGroups):
 
     def _rules_changed(self, key: str) -> None:
         """Members that have places by the rules of before may be enough now, or may hold none (GANG-R5, GANG-R9)."""
-        self.changed_rules.add(key)
-        self._handle.open_gate(key)
+        if self._handle.leading:
+            self.changed_rules.add(key)
+            self._handle.open_gate(key)
 
     def _new(self, namespace: str, name: str) -> Gang:
         gang_id = f"{namespace}/{name}"
@@ -218,7 +219,7 @@ class GangCache(PodGroups):
         if group is not before:
             group.satisfied |= bool(gang.bound)
             gang.group = group
-            self._handle.opened_gates.add(before.key)  # pods that wait under the old key are tried again
+            self._handle.open_gate(before.key)  # pods that wait under the old key are tried again
             if not self._is_used(before):
                 self._drop_group(before)
         for identifier in ids:

@@ -185,6 +185,8 @@ class ReservationCache(Listener):
         gone = self.known.pop(uid, None)
         if gone is not None and gone.ended:
             self.strays.update(self._in.get(uid, ()))
+        if not self._in.get(uid, True):
+            del self._in[uid]
         self.moved.discard(uid)
 
     def _withdraw(self, uid: str) -> None:
@@ -251,7 +253,8 @@ class ReservationCache(Listener):
         """Let the reserve pod hold what the owners do not."""
         if not self._in[uid] and uid not in self._available:
             del self._in[uid]
-        self.moved.add(uid)
+        if uid in self.known:
+            self.moved.add(uid)
         reserved = self._available.get(uid)
         if reserved is not None:
             self._cache.placement_changes += 1
@@ -307,6 +310,7 @@ class ReservationCache(Listener):
             self.moved.add(uid)  # the allocation that this scheduler wrote has arrived: the status may name the pod now
 
     def pod_gone(self, info: PodInfo) -> None:
+        self.strays.discard(info.uid)
         if info.uid in self._of:
             self.withdraw(info.uid)
 

@@ -503,16 +503,23 @@ def test_a_member_that_waits_for_its_own_gang_is_no_victim_but_gives_its_place_b
 
 
 def test_a_new_leader_takes_the_nominations_over() -> None:
-    """It has followed the cluster: the members came without a nomination, which the former leader wrote later."""
+    """It has followed the cluster: the members came without a nomination, which the former leader wrote later.
+
+    When it leads, its informers deliver all objects again.
+    """
     found = rig("node-1")
+    found.core.handle.leading = False
     found.group(gang("train", 2).waiting_time(60))
     found.running(low("victim", cpu=32), "node-1")
     found.submit(high("a"), high("b"))
-    for name in ("a", "b"):
-        old = found.pods[name]
-        found.core.set_pod(replace(old, status=replace(old.status, nominated_node_name="node-1")))
+    known = [found.pods[name] for name in ("a", "b")]
+    now = [replace(old, status=replace(old.status, nominated_node_name="node-1")) for old in known]
+    for each in now:
+        found.core.set_pod(each)
     assert nominated(found, "a", "b") == ["", ""]
-    found.core.adopt_nominations()
+    found.core.handle.leading = True
+    for each in now:
+        found.core.set_pod(each)
     found.clock.advance(1)
     assert nominated(found, "a", "b") == ["node-1", "node-1"]
     assert len(found.core.groups.nominations) == 1
