@@ -44,7 +44,7 @@ class QuotaController:
         self._rounds = 0
         self._writing: set[str] = set()
         self._due: dict[str, None] = {}  # quotas whose status may have to be written, in the order of their changes
-        self._over_since: dict[str, float] = {}
+        self._over_since: dict[Quota, float] = {}
         self._revoked = 0.0
 
     def start(self) -> None:
@@ -143,15 +143,16 @@ class QuotaController:
         if now - self._revoked < (go_duration(args.revoke_pod_interval) or 0.0):
             return
         self._revoked = now
+        before, self._over_since = self._over_since, {}  # a quota that is gone is forgotten, also if its name comes back
         for tree in self._cache.trees.values():
             for quota in list(tree):
-                if quota in {tree.root, tree.system}:
+                if quota in {tree.root, tree.system} or not overuse(tree, quota):
                     continue
-                if not overuse(tree, quota):
-                    self._over_since[quota.name] = now
-                elif now - self._over_since.setdefault(quota.name, now) > (go_duration(args.delay_evict_time) or 0.0):
-                    self._over_since[quota.name] = now
+                since = before.get(quota, now)
+                if now - since > (go_duration(args.delay_evict_time) or 0.0):
+                    since = now
                     self._evict(tree, quota)
+                self._over_since[quota] = since
 
     def _evict(self, tree: QuotaTree, quota: Quota) -> None:
         for account in pods_to_revoke(self._cache, tree, quota):

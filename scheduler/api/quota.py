@@ -112,6 +112,14 @@ class ElasticQuota(Wire, frozen=True):
         return self.metadata.labels.get(IS_ROOT) == "true"
 
 
+def age_of(quota: ElasticQuota) -> tuple[str, str]:
+    """The order of quotas that contradict each other: the oldest counts, of equally old ones the first by name.
+
+    One without a timestamp is not stored yet: it is the newest.
+    """
+    return quota.metadata.creation_timestamp or "~", f"{quota.name}/{quota.metadata.namespace}"
+
+
 class ElasticQuotaProfileSpec(Wire, frozen=True):
     """The root quota that a profile maintains, and the nodes whose capacity it gets."""
 

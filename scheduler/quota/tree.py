@@ -372,12 +372,12 @@ class QuotaTree:
         It is fastest if pods that use the same pass the same object as `charge`.
         """
         self.touched.add(quota)
-        if sign > 0 and quota.credit_for is charge:
-            quota.credit -= 1
-        else:
-            quota.credit = 0  # it may lack more than what is taken back
         ancestor: Quota | None = quota
         while ancestor is not None:
+            if sign > 0 and ancestor.credit_for is charge:
+                ancestor.credit -= 1
+            else:
+                ancestor.credit = 0  # it may lack more than what is taken back
             if ancestor.batch is not charge:
                 ancestor.settle()
                 ancestor.batch = charge

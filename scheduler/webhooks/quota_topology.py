@@ -116,7 +116,7 @@ class QuotaTopology:
     def _bound_namespaces(self) -> dict[str, str]:
         if self._namespaces is None:
             self._namespaces = {}
-            for quota in self.quotas.values():
+            for quota in sorted(self.quotas.values(), key=keys.age_of):
                 for namespace in _namespaces(quota):
                     self._namespaces.setdefault(namespace, quota.name)
         return self._namespaces
