@@ -43,6 +43,7 @@ ROOT_QUOTA, SYSTEM_QUOTA, DEFAULT_QUOTA = (
     "koordinator-system-quota",
     "koordinator-default-quota",
 )
+SPECIAL = frozenset({ROOT_QUOTA, SYSTEM_QUOTA, DEFAULT_QUOTA})
 
 
 MAX_AMOUNT = 2**63 - 1  # larger amounts count as this one, as in upstream's Quantity.Value()

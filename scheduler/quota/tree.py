@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from seatrial.scheduler.quota.sharing import Share, runtime_shares, scaled_min
 
 ROOT, SYSTEM, DEFAULT = "koordinator-root-quota", "koordinator-system-quota", "koordinator-default-quota"
-SPECIAL = frozenset({ROOT, SYSTEM, DEFAULT})
 Amounts = Mapping[str, int]
 Charge = tuple[tuple[str, int], ...]  # what one pod uses, without zeros
 _MANY = 1 << 40  # pods

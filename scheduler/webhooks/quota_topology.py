@@ -19,6 +19,7 @@ from seatrial.scheduler.api.quota import (
     DEFAULT_QUOTA,
     MAX_LENGTH,
     ROOT_QUOTA,
+    SPECIAL,
     SYSTEM_QUOTA,
     AnnotationError,
     ElasticQuota,
@@ -30,8 +31,6 @@ from seatrial.scheduler.api.quota import (
 from seatrial.scheduler.api.wire import ResourceList, to_json
 from seatrial.scheduler.webhooks.known_quotas import KnownQuotas
 from seatrial.scheduler.webhooks.quota_pods import QuotaAdmission, tree_affinity
-
-SPECIAL = frozenset({ROOT_QUOTA, SYSTEM_QUOTA, DEFAULT_QUOTA})
 
 
 class QuotaRefusal(Exception):

@@ -1,7 +1,7 @@
 """Quotas with their pods: ElasticQuota objects, pending and placed pods, and the totals of nodes.
 
 Pending pods count as requests, pods on nodes (assumed ones included) also as use. As long as there is no ElasticQuota
-besides the special ones, nothing is counted. The cache wakes pods that wait for a quota after changes that may have
+nothing is counted. The cache wakes pods that wait for a quota after changes that may have
 made room: `Handle.open_gate("quota/NAME")`.
 """
 
@@ -22,6 +22,7 @@ from seatrial.scheduler.api.quota import (
     QUOTA_NAME,
     ROOT_QUOTA,
     SHARED_WEIGHT,
+    SPECIAL,
     SYSTEM_QUOTA,
     TOTAL_RESOURCE,
     AnnotationError,
@@ -41,7 +42,6 @@ from seatrial.scheduler.plugins.elasticquota.hooks import build_hooks
 from seatrial.scheduler.plugins.elasticquota.specs import read_amounts, spec_of
 from seatrial.scheduler.quota.tree import Charge, Quota, QuotaSpec, QuotaTree
 
-SPECIAL = frozenset({ROOT_QUOTA, SYSTEM_QUOTA, DEFAULT_QUOTA})
 MAX_CHARGES = 65536  # remembered at a time
 
 
@@ -72,11 +72,12 @@ class QuotaCache(Listener):
         self.handle, self.args = handle, args
         self.objects: dict[str, ElasticQuota] = {}
         self.accounts: dict[str, Account] = {}  # by pod uid; empty unless `active`
-        self.active = False  # whether a quota exists besides the special ones
+        self.active = False  # whether there was an ElasticQuota
         self.profiles: dict[str, ElasticQuotaProfile] = {}  # by namespace/name
         self.node_objects: dict[str, Node] = {}  # only with `multi_quota_tree`
         self.on_profile: Callable[[], None] = lambda: None  # called when a profile was added or changed
         self.on_active: Callable[[], None] = lambda: None  # called with the first quota
+        self.is_used = False  # whether a profile has the plugin
         self.checks_parents = False  # whether a profile checks the quotas above a pod's own
         self.refused: dict[str, set[str]] = {}  # wake keys of pods that may have to be woken, by the refusing quota
         self.members: dict[str, dict[str, Account]] = {}  # pods by quota
@@ -186,6 +187,8 @@ class QuotaCache(Listener):
             and not (self.hooks and self._concerns_hooks(quota))
         )
         self.objects[name] = quota
+        if not self.active:
+            self._activate()
         if same or name in {ROOT_QUOTA, SYSTEM_QUOTA}:
             return
         tree = self._tree_for(quota)
@@ -200,9 +203,7 @@ class QuotaCache(Listener):
         if name != DEFAULT_QUOTA:
             self._bind_namespaces(name, before, quota)
             self._set_total(quota)
-            if not self.active:
-                self._activate()
-            elif before is None:
+            if before is None:
                 self._resolve_again([name], [quota.metadata.namespace])
         self._made_room()
 

@@ -1,6 +1,5 @@
 """Room in quotas of any depth, parents with pods of their own included, while pods and quotas come, change and go."""
 
-from collections import Counter
 from typing import Any
 
 from hypothesis import given, settings
@@ -26,20 +25,25 @@ def spec_of(number: int, row: Any) -> QuotaSpec:
     return QuotaSpec(f"q{number}", above, {"cpu": least}, {"cpu": least + more}, lends=lends)
 
 
-def has_room(specs: list[QuotaSpec], total: int, wanted: Counter[str], pods: list[Any], name: str, cores: int) -> bool:
-    """Whether a pod fits, with a tree that is built anew and sums that are added up anew."""
+def built(specs: list[QuotaSpec], total: int) -> QuotaTree:
+    """A tree in which pods of each quota wait from the start, so that no share changes between their placements."""
     tree = QuotaTree()
     tree.set_cluster({"cpu": total})
     for spec in specs:
         tree.set_quota(spec)
-    for other, amount in wanted.items():
-        tree.add_request(other, {"cpu": amount})
+        tree.add_request(spec.name, {"cpu": 30})
+    return tree
+
+
+def has_room(specs: list[QuotaSpec], total: int, pods: list[Any], name: str, cores: int) -> bool:
+    """Whether a pod fits, with a tree that is built anew and sums that are added up anew."""
     parents = {spec.name: spec.parent for spec in specs}
 
     def is_below(other: str) -> bool:
         return other == name or (other in parents and is_below(parents[other]))
 
     used = sum(charge[0][1] for other, charge in pods if is_below(other))
+    tree = built(specs, total)
     quota = tree.find(name)
     assert quota is not None
     return used + cores <= tree.runtime(quota)["cpu"]
@@ -48,16 +52,10 @@ def has_room(specs: list[QuotaSpec], total: int, wanted: Counter[str], pods: lis
 @settings(max_examples=300, deadline=None)
 @given(st.lists(SPEC, min_size=QUOTAS, max_size=QUOTAS), st.lists(STEP, min_size=8, max_size=60))
 def test_a_pod_has_room_as_in_a_tree_that_is_built_anew(rows: list[Any], steps: list[Any]) -> None:
-    """A pod that has room gets it: after each step use is what a new tree admits, at every level with pods of its own."""
+    """A pod that has room gets it, at every level; pods and quotas come and go in between."""
     total = 40
     specs = [spec_of(number, row) for number, row in enumerate(rows)]
-    tree = QuotaTree()
-    tree.set_cluster({"cpu": total})
-    for spec in specs:
-        tree.set_quota(spec)
-    wanted = Counter({spec.name: 30 for spec in specs})  # pods that wait from the start: no share changes between them
-    for name, amount in wanted.items():
-        tree.add_request(name, {"cpu": amount})
+    tree = built(specs, total)
     pods: list[Any] = []  # quota, charge: those that have a place
     for kind, number, value in steps:
         if kind == "pod":
@@ -65,7 +63,7 @@ def test_a_pod_has_room_as_in_a_tree_that_is_built_anew(rows: list[Any], steps: 
             quota = tree.find(name)
             assert quota is not None
             fits = tree.has_room(quota, value)
-            assert fits == has_room(specs, total, wanted, pods, name, value[0][1])
+            assert fits == has_room(specs, total, pods, name, value[0][1])
             if fits:
                 pods.append((name, value))
                 tree.change_used(quota, value)
