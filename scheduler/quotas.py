@@ -1,12 +1,13 @@
 """Quota controller: writes the status of quotas, creates the special ones, and takes back what is overused.
 
-Rules QUOTA-R37, QUOTA-R38, QUOTA-R67 to QUOTA-R71, QUOTA-R75 and QUOTA-R76. It starts with the first ElasticQuota
-besides the special ones, so that a cluster without quotas sees nothing of it.
+Rules QUOTA-R37, QUOTA-R38, QUOTA-R67 to QUOTA-R71, QUOTA-R75 and QUOTA-R76. The special quotas are created ten seconds
+after the start, as Koordinator's scheduler does, or with the first ElasticQuota if that comes sooner. The other work
+starts with the first ElasticQuota, so that a cluster without this kind sees nothing of it.
 """
 
 import logging
 from collections import Counter
-from collections.abc import Callable
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -32,6 +33,7 @@ PERIOD = 1.0  # seconds between writes of statuses
 FULL_PERIOD = 10  # periods after which all quotas are computed: a share may change although its quota did not
 MAX_WRITES = 100  # in a period, so that statuses do not crowd out bindings; the others wait for the next period
 RETRY_PERIODS = 5  # periods before special quotas that could not be created are created again
+FIRST_PAUSE, LONGEST_PAUSE = 10.0, 600.0  # seconds before they are created while there is no quota, as in Koordinator
 
 
 class QuotaController:
@@ -44,19 +46,39 @@ class QuotaController:
         self._rounds = 0
         self._writing: set[str] = set()
         self._due: dict[str, None] = {}  # quotas whose status may have to be written, in the order of their changes
-        self._over_since: dict[str, float] = {}
+        self._over_since: dict[Quota, float] = {}
         self._revoked = 0.0
 
     def start(self) -> None:
-        self._cache.on_active = self.start  # a cluster without quotas has no timer
-        if self._timer is None and self._cache.active:
-            self._timer = self._clock.call_later(PERIOD, self._tick)
+        if self._cache.active:
+            self._run()
+        elif self._cache.is_used:
+            self._cache.on_active = self._run
+            self._await_first(FIRST_PAUSE)
 
     def stop(self) -> None:
         self._cache.on_active = _nothing
+        self._over_since = {}
+        self._cancel()
+
+    def _cancel(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+    def _await_first(self, pause: float) -> None:
+        """Create the special quotas after a pause, and again after longer ones where the kind is not served."""
+
+        def due() -> None:
+            self._await_first(min(2 * pause, LONGEST_PAUSE))
+            self._create_special()
+
+        self._timer = self._clock.call_later(pause, due)
+
+    def _run(self) -> None:
+        self._cache.on_active = _nothing
+        self._cancel()
+        self._timer = self._clock.call_later(PERIOD, self._tick)
 
     def _tick(self) -> None:
         self._timer = self._clock.call_later(PERIOD, self._tick)
@@ -135,7 +157,20 @@ class QuotaController:
                 spec = {}
             group = QUOTAS_PATH.removeprefix("/apis/").rpartition("/")[0]
             body = {"apiVersion": group, "kind": "ElasticQuota", "metadata": metadata, "spec": spec}
-            self._rest.post(_path(namespace), body, _created(name, self._rest, namespace))
+            self._create(namespace, body)
+
+    def _create(self, namespace: str, body: dict[str, Any], *, in_new_namespace: bool = False) -> None:
+        def done(response: Response) -> None:
+            why = refusal(response)
+            if response.code == 404 and f'namespaces "{namespace}"' in why and not in_new_namespace:
+                own = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
+                again = partial(self._create, namespace, body, in_new_namespace=True)
+                self._rest.post("/api/v1/namespaces", own, lambda _: again())
+            elif not response.ok and response.code != 409:
+                level = logging.INFO if response.code == 404 else logging.WARNING  # the kind need not be served
+                log.log(level, "quota not-created name=%s why=%s", body["metadata"]["name"], why)
+
+        self._rest.post(_path(namespace), body, done)
 
     # -- overuse ------------------------------------------------------------------------------------------------------
 
@@ -144,18 +179,18 @@ class QuotaController:
         if now - self._revoked < (go_duration(args.revoke_pod_interval) or 0.0):
             return
         self._revoked = now
+        before, self._over_since = (
+            self._over_since,
+            {},
+        )  # a quota that is gone is forgotten, also if its name comes back
         for tree in self._cache.trees.values():
             for quota in list(tree):
-                if quota not in {tree.root, tree.system}:
-                    with self._clock.faults.guard("QuotaController._revoke", quota.name):
-                        self._revoke_from(tree, quota, now)
-
-    def _revoke_from(self, tree: QuotaTree, quota: Quota, now: float) -> None:
-        if not overuse(tree, quota):
-            self._over_since[quota.name] = now
-        elif now - self._over_since.setdefault(quota.name, now) > (go_duration(self._cache.args.delay_evict_time) or 0):
-            self._over_since[quota.name] = now
-            self._evict(tree, quota)
+                if quota not in {tree.root, tree.system} and overuse(tree, quota):
+                    self._over_since[quota] = since = before.get(quota, now)
+                    if now - since > (go_duration(args.delay_evict_time) or 0.0):
+                        self._over_since[quota] = now
+                        with self._clock.faults.guard("QuotaController._evict", quota.name):
+                            self._evict(tree, quota)
 
     def _evict(self, tree: QuotaTree, quota: Quota) -> None:
         for account in pods_to_revoke(self._cache, tree, quota):
@@ -176,7 +211,7 @@ class QuotaController:
 
 
 def _nothing() -> None:
-    """No pod waits for the first quota."""
+    """Nobody waits for the first quota."""
 
 
 def overuse(tree: QuotaTree, quota: Quota) -> list[str]:
@@ -218,17 +253,6 @@ def pods_to_revoke(cache: QuotaCache, tree: QuotaTree, quota: Quota) -> list[Acc
         else:
             kept.add(account.pod.metadata.uid)
     return [account for account in collected if account.pod.metadata.uid not in kept]
-
-
-def _created(name: str, rest: Rest, namespace: str) -> Callable[[Response], None]:
-    def done(response: Response) -> None:
-        if response.code == 404:
-            body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
-            rest.post("/api/v1/namespaces", body, lambda _: None)  # the next attempt finds it
-        elif not response.ok and response.code != 409:
-            log.warning("quota not-created name=%s why=%s", name, refusal(response))
-
-    return done
 
 
 def _equal(before: str | None, after: str) -> bool:

@@ -2,9 +2,10 @@
 
 The webhooks are registered when the cluster starts, at a port on which this process listens. The webhook process
 starts with the first request that concerns it, inherits the socket, and answers the connection that waits there. A
-cluster without quotas starts no process. The webhooks for pods are registered for pods with a quota's label only, until
-the first quota comes: then for all pods outside of kube-system, as upstream's, because a pod without the label belongs
-to a quota of its namespace. Each call costs the creation of a pod about a millisecond.
+cluster without quotas of users starts no process: what the scheduler does to its own three quotas is not asked. The
+webhooks for pods are registered for pods with a quota's label only, until the first quota comes: then for all pods
+outside of kube-system, as upstream's, because a pod without the label belongs to a quota of its namespace. Each call
+costs the creation of a pod about a millisecond.
 """
 
 import asyncio
@@ -18,11 +19,12 @@ from pathlib import Path
 from typing import Any
 
 from seatrial.harness.apiserver.access.credentials import Credentials
+from seatrial.harness.apiserver.assembly import KOORDINATOR
 from seatrial.harness.apiserver.attempts import Answer, Call
 from seatrial.harness.apiserver.webhooks.calling import HttpsCaller
 from seatrial.harness.private_files import write_private
 from seatrial.harness.processes import die_with_parent, program, stop
-from seatrial.scheduler.api.quota import QUOTA_NAME
+from seatrial.scheduler.api.quota import QUOTA_NAME, SPECIAL
 
 log = logging.getLogger(__name__)
 
@@ -32,6 +34,17 @@ GROUP = "admissionregistration.k8s.io/v1"
 _ANSWERS_WITHIN = 30  # seconds; the first call waits until the process has started
 _WAITING = 64  # connections
 _MAX_FAILURES = 3  # then the next call starts the process again
+
+
+def _author_part(name: str) -> str:
+    return " + ".join(f"(has({name}.{field}) ? [{name}.{field}] : [])" for field in ("spec", "metadata.labels"))
+
+
+# The scheduler creates its three quotas and writes their status.
+_NOT_BY_THE_SCHEDULER = (
+    f"!(request.namespace == '{KOORDINATOR}' && request.name in {sorted(SPECIAL)}) || request.operation == 'DELETE' || "
+    f"(request.operation == 'UPDATE' && {_author_part('object')} != {_author_part('oldObject')})"
+)
 
 
 class QuotaWebhook:
@@ -105,8 +118,9 @@ class QuotaWebhook:
         """The configurations that register the webhooks, with Koordinator's names for them."""
         quotas = {"apiGroups": ["scheduling.sigs.k8s.io"], "apiVersions": ["v1alpha1"], "resources": ["elasticquotas"]}
         pods = {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}
-        checked = self._webhook("vquota", "validate-elasticquota", quotas, ["CREATE", "UPDATE", "DELETE"])
-        completed = self._webhook("mquota", "mutate-elasticquota", quotas, ["CREATE"])
+        asked = {"matchConditions": [{"name": "not-by-the-scheduler", "expression": _NOT_BY_THE_SCHEDULER}]}
+        checked = self._webhook("vquota", "validate-elasticquota", quotas, ["CREATE", "UPDATE", "DELETE"]) | asked
+        completed = self._webhook("mquota", "mutate-elasticquota", quotas, ["CREATE"]) | asked
         some: dict[str, Any] = {"objectSelector": {"matchExpressions": [{"key": QUOTA_NAME, "operator": "Exists"}]}}
         if self._widened:
             system = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kube-system"]}

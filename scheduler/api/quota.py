@@ -40,6 +40,7 @@ ROOT_QUOTA, SYSTEM_QUOTA, DEFAULT_QUOTA = (
     "koordinator-system-quota",
     "koordinator-default-quota",
 )
+SPECIAL = frozenset({ROOT_QUOTA, SYSTEM_QUOTA, DEFAULT_QUOTA})
 
 
 class ElasticQuotaSpec(Wire, frozen=True):
@@ -87,6 +88,14 @@ class ElasticQuota(Wire, frozen=True):
     @property
     def is_tree_root(self) -> bool:
         return self.metadata.labels.get(IS_ROOT) == "true"
+
+
+def age_of(quota: ElasticQuota) -> tuple[str, str]:
+    """The order of quotas that contradict each other: the oldest counts, of equally old ones the first by name.
+
+    One without a timestamp is not stored yet: it is the newest.
+    """
+    return quota.metadata.creation_timestamp or "~", f"{quota.name}/{quota.metadata.namespace}"
 
 
 class ElasticQuotaProfileSpec(Wire, frozen=True):

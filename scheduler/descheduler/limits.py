@@ -86,6 +86,10 @@ class TokenBucket:
         """Take a token even if there is none."""
         self._tokens, self._at = self.tokens(now) - 1.0, now
 
+    def give(self, now: float) -> None:
+        """Give a token back."""
+        self._tokens, self._at = min(self.burst, self.tokens(now) + 1.0), now
+
 
 class ObjectLimiter:
     """A token bucket for each workload or namespace, made at its first eviction (RSV-R70)."""
@@ -113,6 +117,11 @@ class ObjectLimiter:
         bucket.rate = limit / self._duration  # the workload may have been scaled
         bucket.spend(now)
         self._buckets[key] = (bucket, now)
+
+    def returned(self, key: str, now: float) -> None:
+        """Take back the count of an eviction that was not issued."""
+        if key in self._buckets:
+            self._buckets[key][0].give(now)
 
     def _drop_idle(self, now: float) -> None:
         while self._buckets:

@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from seatrial.scheduler.quota.sharing import Share, runtime_shares, scaled_min
 
 ROOT, SYSTEM, DEFAULT = "koordinator-root-quota", "koordinator-system-quota", "koordinator-default-quota"
-SPECIAL = frozenset({ROOT, SYSTEM, DEFAULT})
 Amounts = Mapping[str, int]
 Charge = tuple[tuple[str, int], ...]  # what one pod uses, without zeros
 _MANY = 1 << 40  # pods
@@ -373,12 +372,12 @@ class QuotaTree:
         It is fastest if pods that use the same pass the same object as `charge`.
         """
         self.touched.add(quota)
-        if sign > 0 and quota.credit_for is charge:
-            quota.credit -= 1
-        else:
-            quota.credit = 0  # it may lack more than what is taken back
         ancestor: Quota | None = quota
         while ancestor is not None:
+            if sign > 0 and ancestor.credit_for is charge:
+                ancestor.credit -= 1
+            else:
+                ancestor.credit = 0  # it may lack more than what is taken back
             if ancestor.batch is not charge:
                 ancestor.settle()
                 ancestor.batch = charge

@@ -18,6 +18,7 @@ from seatrial.scheduler.api.quantity import QuantityError, amount, amounts, cano
 from seatrial.scheduler.api.quota import (
     DEFAULT_QUOTA,
     ROOT_QUOTA,
+    SPECIAL,
     SYSTEM_QUOTA,
     AnnotationError,
     ElasticQuota,
@@ -28,8 +29,6 @@ from seatrial.scheduler.api.quota import (
 from seatrial.scheduler.api.wire import ResourceList, decode_as, to_json
 from seatrial.scheduler.webhooks.known_quotas import KnownQuotas
 from seatrial.scheduler.webhooks.quota_pods import QuotaAdmission, tree_affinity
-
-SPECIAL = frozenset({ROOT_QUOTA, SYSTEM_QUOTA, DEFAULT_QUOTA})
 
 
 class QuotaRefusal(Exception):
@@ -114,7 +113,7 @@ class QuotaTopology:
     def _bound_namespaces(self) -> dict[str, str]:
         if self._namespaces is None:
             self._namespaces = {}
-            for quota in self.quotas.values():
+            for quota in sorted(self.quotas.values(), key=keys.age_of):
                 for namespace in _namespaces(quota):
                     self._namespaces.setdefault(namespace, quota.name)
         return self._namespaces

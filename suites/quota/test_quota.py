@@ -10,12 +10,13 @@ from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import QuotaBuilder, node, pod, priority_class, quota
 from seatrial.scheduler.api.extension import KOORD_SCHEDULER
-from seatrial.scheduler.api.quota import CHILD_REQUEST, REQUEST, ROOT_QUOTA, RUNTIME
+from seatrial.scheduler.api.quota import CHILD_REQUEST, REQUEST, ROOT_QUOTA, RUNTIME, SPECIAL
 from seatrial.suites.quota.quotas import annotation, counted, make, many, named, path_of, placed, read, settle
 
 pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER), pytest.mark.profile(KOORD_SCHEDULER)]
 
 CARD = "nvidia.com/gpu"
+SYSTEM = "koordinator-system"  # the namespace of the special quotas
 
 
 @pytest.mark.feature("QUOTA-1.max-bound")
@@ -181,12 +182,31 @@ def test_the_root_is_an_object(cluster: Trial, expect: Expect) -> None:
     expect.bound("plain")
     settle(cluster)
 
-    root = read(cluster, ROOT_QUOTA, "koordinator-system")
+    root = read(cluster, ROOT_QUOTA, SYSTEM)
 
     labels = root["metadata"].get("labels") or {}
     assert labels.get("quota.scheduling.koordinator.sh/is-parent") == "true", f"found {root}"
     assert root["status"]["used"]["cpu"] == "8"
     assert annotation(root, REQUEST)["cpu"] == "9"  # 4 of the quota, whose max is 4, and 5 of the default quota
+
+
+@pytest.mark.feature("QUOTA-6.root-quota", "QUOTA-5.default-and-system")
+@pytest.mark.case("QU-150", severity="critical", source="v1.4: the root quota as a custom resource; spec QUOTA-R37")
+@pytest.mark.long(seconds=40)
+def test_the_special_quotas_exist_without_a_quota_of_a_user(cluster: Trial, expect: Expect) -> None:
+    """Nobody makes a quota. Root, system and default quota exist half a minute after the start of the scheduler, and
+    the root quota shows what a pod uses, and what is left for quotas."""
+    cluster.add(node("n1").cpu(32))
+    cluster.submit(pod("plain").request(cpu=5).scheduler(KOORD_SCHEDULER))
+    expect.bound("plain")
+
+    def missing() -> list[str]:
+        return [name for name in sorted(SPECIAL) if read(cluster, name, SYSTEM)["kind"] != "ElasticQuota"]
+
+    assert cluster.reaches(lambda: not missing(), within=30), f"expected the special quotas, missing: {missing()}"
+    settle(cluster)
+    root = read(cluster, ROOT_QUOTA, SYSTEM)
+    assert (annotation(root, RUNTIME)["cpu"], root["status"]["used"]["cpu"]) == ("27", "5")
 
 
 @pytest.mark.feature("QUOTA-1.status")

@@ -7,7 +7,7 @@ from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import disruption_budget, node, priority_class, quota
 from seatrial.scheduler.api.extension import KOORD_SCHEDULER
-from seatrial.suites.quota.quotas import counted, make, many, named, placed
+from seatrial.suites.quota.quotas import counted, make, many, named, path_of, placed
 
 pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER), pytest.mark.profile(KOORD_SCHEDULER)]
 
@@ -45,6 +45,30 @@ def test_short_overuse_costs_nothing(cluster: Trial, expect: Expect) -> None:
         pause(cluster, 5)
 
     assert placed(cluster, "a-") == 8
+
+
+@pytest.mark.feature("QUOTA-12.overuse")
+@pytest.mark.case("QU-153", severity="critical", source="spec QUOTA-R68")
+@pytest.mark.needs(Capability.VIRTUAL_TIME)
+@pytest.mark.long(170)
+def test_the_delay_of_a_quota_that_is_made_anew_is_whole(cluster: Trial, expect: Expect) -> None:
+    """A quota is overused for most of the delay, deleted, and created again with a max below its use: its pods stay for
+    the whole delay, and then as many are evicted as are too many. Without admission, which keeps a quota with pods."""
+    cluster.add(node("n1").cpu(8))
+    make(cluster, quota(named(cluster, "a")).max(cpu=8))
+    cluster.submit(*many(cluster, "a", 8))
+    expect.bound("a-0", "a-7")
+    path, smaller = path_of(cluster, named(cluster, "a")), quota(named(cluster, "a")).max(cpu=4)
+    assert cluster.call("PATCH", path, {"spec": {"max": {"cpu": "4"}}}).ok
+    pause(cluster, DELAY * 0.8)
+
+    assert cluster.call("DELETE", path).ok
+    make(cluster, smaller)
+
+    pause(cluster, DELAY * 0.8)
+    assert placed(cluster, "a-") == 8
+    pause(cluster, DELAY)
+    assert placed(cluster, "a-") == 4
 
 
 @pytest.mark.feature("QUOTA-12.overuse", "QUOTA-8.no-victims")

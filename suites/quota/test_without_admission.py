@@ -1,5 +1,6 @@
 """Quotas that contradict their tree, where no admission refused them: they admit no pod, and other quotas work.
 
+Also what depends on no admission: parents with pods of their own, and quotas that list the same namespace.
 In virtual time the cluster has no webhooks, so every quota that the schema allows is stored.
 """
 
@@ -10,10 +11,14 @@ import pytest
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
-from seatrial.scheduler.api.builders import QuotaBuilder, node, quota
+from seatrial.harness.subject.protocol import Subject
+from seatrial.scheduler.api.builders import QuotaBuilder, node, pod, priority_class, quota
 from seatrial.scheduler.api.extension import KOORD_SCHEDULER
-from seatrial.scheduler.api.quota import PARENT, QUOTAS_PATH
+from seatrial.scheduler.api.quota import NAMESPACES, PARENT, QUOTAS_PATH
+from seatrial.suites.faults.test_restarts import running
 from seatrial.suites.quota.quotas import counted, make, many, named, path_of, placed, settle
+
+__all__ = ["running"]
 
 pytestmark = [pytest.mark.needs(Capability.NODES, Capability.VIRTUAL_TIME), pytest.mark.profile(KOORD_SCHEDULER)]
 
@@ -112,3 +117,50 @@ def test_pods_of_a_deleted_quota_belong_to_the_default_quota(cluster: Trial, exp
     assert cluster.call("DELETE", path_of(cluster, named(cluster, "a"))).ok
 
     expect.bound("large")
+
+
+@pytest.mark.feature("QUOTA-1.max-bound", "QUOTA-2.parent-and-child")
+@pytest.mark.case("QU-151", severity="critical", source="spec QUOTA-R6, QUOTA-R41; gate SupportParentQuotaSubmitPod")
+def test_pods_of_a_parent_wait_when_its_children_use_it_up(cluster: Trial) -> None:
+    """A parent of ten cores: the most important pod is its own, the next nine are those of its child and grandchild.
+    Nine further pods of the parent wait until one of these is gone."""
+    cluster.apply(priority_class("quota-first", 9000), priority_class("quota-second", 5000))
+    p, c = named(cluster, "p"), named(cluster, "c")
+    make(cluster, quota(p).max(cpu=10).parent(), quota(c).max(cpu=10).below(p).parent())
+    make(cluster, quota(named(cluster, "d")).max(cpu=10).below(c))
+    cluster.submit(counted(cluster, "own", "p", cpu=1).priority_class("quota-first"))
+    cluster.submit(*(one.priority_class("quota-second") for one in (*many(cluster, "c", 5), *many(cluster, "d", 4))))
+    cluster.submit(*many(cluster, "p", 9))
+    settle(cluster)  # all requests are known before there is room
+
+    cluster.add(node("n1").cpu(64).memory("256Gi"))
+
+    settle(cluster)
+    assert (placed(cluster, "c-"), placed(cluster, "d-"), placed(cluster, "p-")) == (5, 4, 0)
+    cluster.delete("d-0")
+    settle(cluster)
+    assert placed(cluster, "p-") == 1
+
+
+@pytest.mark.feature("QUOTA-9.namespaces", "QUOTA-2.survived")
+@pytest.mark.case("QU-152", severity="critical", source="spec QUOTA-R30, edge case 13")
+def test_of_two_quotas_of_one_namespace_the_older_counts(cluster: Trial, expect: Expect, running: Subject) -> None:
+    """A quota of four cores lists the namespace, and later one of one core whose name comes first. Pods count in the
+    older one, also after a restart of the scheduler. When that does not list the namespace any more, in the other."""
+    cluster.add(node("n1").cpu(32))
+    older, newer = named(cluster, "z"), named(cluster, "a")
+    make(cluster, quota(older).max(cpu=4).namespaces(cluster.name))
+    expect.stable(seconds=2)  # timestamps are whole seconds
+    make(cluster, quota(newer).max(cpu=1).namespaces(cluster.name))
+    cluster.submit(pod("first").request(cpu=2).scheduler(KOORD_SCHEDULER))
+    expect.bound("first")
+
+    running.kill()
+    running.start_again()
+
+    cluster.submit(pod("second").request(cpu=2).scheduler(KOORD_SCHEDULER))
+    expect.bound("second")
+    change = {"metadata": {"annotations": {NAMESPACES: None}}}
+    assert cluster.call("PATCH", path_of(cluster, older), change).ok
+    cluster.submit(pod("third").request(cpu=1).scheduler(KOORD_SCHEDULER))
+    expect.pending("third", saying=f"quotaName: {newer}, runtime: cpu:1, used: cpu:4")

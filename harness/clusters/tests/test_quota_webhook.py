@@ -50,6 +50,24 @@ def test_the_webhook_starts_when_it_is_needed_and_again_after_its_end() -> None:
     assert not webhooks_of(cluster)
 
 
+def test_what_the_scheduler_does_to_its_own_quotas_starts_no_webhook() -> None:
+    """It creates the default quota and writes its status. A change of its spec by a user is checked."""
+    collection = QUOTAS.replace("/default/", "/koordinator-system/")
+    with EmbeddedBackend().start() as cluster:
+        own = quota("koordinator-default-quota").max(cpu=2).namespace("koordinator-system").manifest
+        assert cluster.call(Request("POST", collection, orjson.dumps(own))).code == 201
+        path = f"{collection}/koordinator-default-quota"
+        status = {
+            "metadata": {"annotations": {"quota.scheduling.koordinator.sh/runtime": "{}"}},
+            "status": {"used": {}},
+        }
+        assert cluster.call(Request("PATCH", path, orjson.dumps(status), "application/merge-patch+json")).ok
+        assert not webhooks_of(cluster)
+        bad = orjson.dumps({"spec": {"min": {"cpu": 3}}})
+        assert cluster.call(Request("PATCH", path, bad, "application/merge-patch+json")).code == 400
+        assert b"can not delete quotaGroup" in cluster.call(Request("DELETE", path)).body
+
+
 def test_a_pod_of_a_parent_quota_is_refused() -> None:
     with EmbeddedBackend().start() as cluster:
         assert message(cluster, quota("p").max(cpu=2).parent()) == ""

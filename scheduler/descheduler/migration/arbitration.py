@@ -116,15 +116,16 @@ class Filters:
         if per_node > 0 and pod.spec.node_name and "MaxMigratingPerNode" not in skipped:
             count = sum(moved.spec.node_name == pod.spec.node_name for _, moved in others if moved is not None)
             if count >= per_node:
-                return f"{count} pods of node {pod.spec.node_name} are migrating"
+                return f"maxMigratingPerNode allows {per_node} migrating pods of node {pod.spec.node_name}"
         per_namespace = args.max_migrating_per_namespace or 0
         if per_namespace > 0 and "MaxMigratingPerNamespace" not in skipped:
             count = sum(job.spec.pod_ref.namespace == pod.metadata.namespace for job, _ in others)
             if count >= per_namespace:
-                return f"{count} pods of namespace {pod.metadata.namespace} are migrating"
+                namespace = pod.metadata.namespace
+                return f"maxMigratingPerNamespace allows {per_namespace} migrating pods of namespace {namespace}"
         in_all = args.max_migrating_globally or 0
         if in_all > 0 and "MaxMigratingGlobally" not in skipped and len(others) >= in_all:
-            return f"{len(others)} pods are migrating"
+            return f"maxMigratingGlobally allows {in_all} migrating pods"
         workload = state.workload_of(pod)
         if workload is None:
             return ""
@@ -133,13 +134,13 @@ class Filters:
         if "MaxMigratingPerWorkload" not in skipped and moving:
             limit = limit_of(workload.replicas, args.max_migrating_per_workload)
             if len(moving) >= limit:
-                return f"{len(moving)} pods of {workload.kind} {workload.name} are migrating"
+                return f"maxMigratingPerWorkload allows {limit} migrating pods of {workload.kind} {workload.name}"
         if "MaxUnavailablePerWorkload" not in skipped:
             limit = limit_of(workload.replicas, args.max_unavailable_per_workload)
             down = {uid for uid, sibling in siblings.items() if not sibling.ready} | moving
             missing = max(0, workload.replicas - len(siblings))  # replicas whose pod does not exist are unavailable too
             if len(down) + missing >= limit:
-                return f"{len(down) + missing} pods of {workload.kind} {workload.name} are unavailable"
+                return f"maxUnavailablePerWorkload allows {limit} unavailable pods of {workload.kind} {workload.name}"
         return ""
 
     def _migrating(self, pod: Pod) -> list[tuple[PodMigrationJob, Pod | None]]:

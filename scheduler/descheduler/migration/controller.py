@@ -5,6 +5,7 @@ callbacks, so the controller runs on an event loop and in simulated time alike.
 """
 
 import logging
+import math
 import uuid
 from collections.abc import Callable
 from functools import partial
@@ -52,6 +53,7 @@ from seatrial.scheduler.descheduler.migration.steps import (
     Step,
     Steps,
     failed,
+    held_back,
     made_for,
     reservation_for,
     with_condition,
@@ -108,9 +110,14 @@ class MigrationController:
     def start(self) -> None:
         """Begin, once everything is known: unfinished jobs continue."""
         self._running = True
-        for name in self._state.jobs:
-            self.look_at(name)
+        for job in sorted(self._state.jobs.values(), key=self._place_of):
+            self.look_at(job.name)
         self._scavenger = self._clock.call_later(SCAVENGE, self._scavenge)
+
+    def _place_of(self, job: PodMigrationJob) -> float:
+        """The order of the job's reservation: a new pod takes the first one, so its job is first to use a limiter."""
+        reservation = self._state.reservations.get(job.reservation_name) if job.reservation_name else None
+        return (reservation.order if reservation is not None else 0) or math.inf
 
     def stop(self) -> None:
         self._running = False
@@ -222,6 +229,8 @@ class MigrationController:
         job = self._state.jobs.get(name)
         if job is None or not self.owns(job) or not self._running:
             return
+        if not job.open:
+            self._limits.give_back(name)
         if name in self._busy:
             self._dirty[name] = None  # reconciled again when its write has ended
             return
@@ -468,11 +477,11 @@ class MigrationController:
             return  # its step records that
         result, why = self.filters.check(job, pod) if not is_forced(job, pod) else ("", "")
         if result == WAIT:
-            log.debug("arbitration waits job=%s why=%s", job.name, why)
+            self._carry_out(job, held_back(job, f"Waiting for arbitration: {why}"))
         elif result == FORBID:
             log.info("arbitration forbidden job=%s why=%s", job.name, why)
-            message = f'Pod "{job.pod_key}" is forbidden to migrate because it does not meet the requirements'
-            self._carry_out(job, failed(self._state, job, FORBIDDEN, message))
+            refused = f'Pod "{job.pod_key}" is forbidden to migrate because it does not meet the requirements'
+            self._carry_out(job, failed(self._state, job, FORBIDDEN, f"{refused}: {why}"))
         else:
             self._let_through(job)
 

@@ -1,6 +1,5 @@
 """Evictions for migration jobs: which ones the object limiters hold back, and the requests that evict."""
 
-import logging
 from typing import Any
 
 from seatrial.scheduler.api.clock import Clock
@@ -21,8 +20,6 @@ from seatrial.scheduler.descheduler.migration.arbitration import is_forced
 from seatrial.scheduler.descheduler.objects import Pod
 from seatrial.scheduler.descheduler.state import ClusterState
 
-log = logging.getLogger(__name__)
-
 
 class ObjectLimits:
     """The object limiters of workloads and namespaces, and the jobs that they have counted."""
@@ -31,56 +28,69 @@ class ObjectLimits:
         self._state, self._args, self._clock = state, args, clock
         limits = args.object_limiters
         self._limiters = {name: ObjectLimiter(check_duration(name, limit.duration)) for name, limit in limits.items()}
-        self._held: set[str] = set()  # jobs that wait, for the log
+        self._reserved: dict[str, list[tuple[str, str]]] = {}  # job → limiters and keys of which it has a token
         self._counted: set[str] = set()  # jobs whose eviction is counted
 
     def forget(self, name: str) -> None:
         """The job of this name is deleted."""
-        self._held.discard(name)
+        self.give_back(name)
         self._counted.discard(name)
 
-    def holds(self, job: PodMigrationJob) -> bool:
-        """Whether an object limiter holds the job back (RSV-R56); never one that has counted its eviction already."""
-        if job.name in self._counted:
-            return False
+    def holds(self, job: PodMigrationJob) -> str:
+        """Which object limiter holds the job back (RSV-R56), in words; "" if none does.
+
+        A job that is not held has its tokens from then on, before it makes a reservation: the next job of the object
+        would else make one as well, and could not use it for minutes after the first eviction.
+        """
+        if job.name in self._counted or job.name in self._reserved:
+            return ""
         pod = self._state.pod_named(job.pod_key)
         if pod is None or is_forced(job, pod):
-            return False
-        now = self._clock.monotonic()
-        limiter = next(
-            (name for name, key, _, _ in self._limited(pod) if not self._limiters[name].allows(key, now)), ""
-        )
-        if not limiter:
-            self._held.discard(job.name)
-        elif job.name not in self._held:  # its status says nothing, as Koordinator's
-            self._held.add(job.name)
-            log.info("migration held job=%s pod=%s by=objectLimiters.%s", job.name, pod.key, limiter)
-        return bool(limiter)
+            return ""
+        now, limited = self._clock.monotonic(), self._limited(pod)
+        for name, key, limit, _, of in limited:
+            if not self._limiters[name].allows(key, now):
+                duration = self._args.object_limiters[name].duration
+                return f"Waiting for objectLimiters.{name}: {limit} evictions of {of} in {duration}"
+        self._reserved[job.name] = [(name, key) for name, key, *_ in limited]
+        self._take(limited)
+        return ""
 
-    def _limited(self, pod: Pod) -> list[tuple[str, str, int, int]]:
-        """Name, key, limit and burst of the object limiters that the pod falls under."""
+    def give_back(self, name: str) -> None:
+        """The job of this name has ended: what it has taken and not used is free."""
+        for limiter, key in self._reserved.pop(name, ()):
+            self._limiters[limiter].returned(key, self._clock.monotonic())
+
+    def _take(self, limited: list[tuple[str, str, int, int, str]]) -> None:
+        for name, key, limit, burst, _ in limited:
+            self._limiters[name].evicted(key, limit, burst, self._clock.monotonic())
+
+    def _limited(self, pod: Pod) -> list[tuple[str, str, int, int, str]]:
+        """Name, key, limit and burst of the object limiters that the pod falls under, and what they limit, in words."""
         found = []
         limits, workload = self._args.object_limiters, self._state.workload_of(pod)
         if "workload" in limits and workload is not None:
             given = limits["workload"].max_migrating
             value = given if given is not None else self._args.max_migrating_per_workload
             limit = 0 if given == 0 else limit_of(workload.replicas, value)
-            found.append(("workload", workload.uid, limit, limits["workload"].burst))
+            of = f"{workload.kind} {workload.name}"
+            found.append(("workload", workload.uid, limit, limits["workload"].burst, of))
         if "namespace" in limits:
             given = limits["namespace"].max_migrating
             limit = given if isinstance(given, int) else 0
-            found.append(("namespace", pod.metadata.namespace, limit, limits["namespace"].burst))
+            namespace = pod.metadata.namespace
+            found.append(("namespace", namespace, limit, limits["namespace"].burst, f"namespace {namespace}"))
         return found
 
     def count(self, job: PodMigrationJob, pod: Pod) -> None:
-        """Take tokens before the first write, so that the next job of the same object is held back at once.
+        """Take the tokens of an eviction, for those that the job has. Tokens come again from then on.
 
-        If that write is refused, it is repeated with the same tokens: other tokens may be minutes away.
+        If the first write is refused, it is repeated with the same tokens: other tokens may be minutes away.
         """
         if job.name not in self._counted and not is_forced(job, pod):
             self._counted.add(job.name)
-            for name, key, limit, burst in self._limited(pod):
-                self._limiters[name].evicted(key, limit, burst, self._clock.monotonic())
+            self.give_back(job.name)
+            self._take(self._limited(pod))
 
 
 def policy_of(pod: Pod, job: PodMigrationJob, default: str) -> str:

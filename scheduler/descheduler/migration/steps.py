@@ -44,6 +44,7 @@ COMPLETE = "Complete"
 POLL = 3.0  # seconds
 NORMAL, WARNING = "Normal", "Warning"
 FORBIDDEN = "ForbiddenMigratePod"
+WAITING = "WaitForLimit"  # the reason in the status of a job that a limit holds back
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +104,7 @@ class Steps:
     state: ClusterState
     default_mode: str
     arbitration: bool
-    held: Callable[[PodMigrationJob], bool] = lambda _: False  # whether a limiter holds the job back
+    held: Callable[[PodMigrationJob], str] = lambda _: ""  # which limiter holds the job back
 
     def next(self, job: PodMigrationJob, now: float, stamp: str) -> Step:
         """The next step of a job; `now` and `stamp`: the time in seconds and as RFC 3339."""
@@ -114,8 +115,8 @@ class Steps:
             return self._fail(job, "Timeout", "Abort job caused by timeout")
         if job.pending:
             return self._prepare(job)
-        if job.status.condition(EVICTED) is None and self.held(job):
-            step = Step(again=POLL)
+        if job.status.condition(EVICTED) is None and (why := self.held(job)):
+            step = held_back(job, why, again=POLL)
         elif self._directly(job):
             step = self._evict_directly(job, stamp)
         else:
@@ -142,7 +143,7 @@ class Steps:
             spec["podRef"] = {**_plain(reference), "uid": pod.metadata.uid}
         if not job.spec.mode:
             spec["mode"] = self.default_mode
-        return Step(spec=spec or None, status=replace(job.status, phase=RUNNING))
+        return Step(spec=spec or None, status=replace(job.status, phase=RUNNING, reason="", message=""))
 
     def _evict_directly(self, job: PodMigrationJob, stamp: str) -> Step:
         step = self._evict(job, stamp)
@@ -353,6 +354,14 @@ def failed(state: ClusterState, job: PodMigrationJob, reason: str, message: str)
     )
 
 
+def held_back(job: PodMigrationJob, why: str, *, again: float | None = None) -> Step:
+    """Say in the job's status, and in an event, what it waits for."""
+    if job.status.message == why:
+        return Step(again=again)
+    status = replace(job.status, phase=job.status.phase or PENDING, reason=WAITING, message=why)
+    return Step(status=status, events=(Event(NORMAL, WAITING, why),), again=again)
+
+
 def made_for(reservation: Reservation, job: PodMigrationJob) -> bool:
     """Whether the controller made the reservation for this job, and it has no use without the job."""
     labels = reservation.metadata.labels
@@ -380,6 +389,8 @@ def with_condition(  # noqa: PLR0917 the fields of a condition
     since = known.last_transition_time if known is not None and known.status == value else stamp
     condition = JobCondition(type_, value, reason, message, stamp, since)
     others = tuple(condition for condition in status.conditions if condition.type != type_)
+    if status.reason == WAITING:
+        status = replace(status, reason="", message="")
     return replace(status, conditions=(*others, condition), status=type_, phase=status.phase or PENDING)
 
 

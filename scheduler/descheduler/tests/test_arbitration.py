@@ -103,7 +103,7 @@ def test_a_job_of_the_pod_itself_counts_for_no_limit() -> None:
     state, filters = workload(10, maxMigratingPerWorkload=1, maxUnavailablePerWorkload=5, maxMigratingGlobally=1)
     state.set_job(job("other", "p0", phase="Running"))
     assert filters.limited(state.pods["p0"]) == ""
-    assert filters.limited(state.pods["p1"]) == "1 pods are migrating"
+    assert filters.limited(state.pods["p1"]) == "maxMigratingGlobally allows 1 migrating pods"
     assert filters.check(job("own", "p0"), state.pods["p0"])[0] == FORBID
 
 

@@ -1,7 +1,7 @@
 """Quotas with their pods: ElasticQuota objects, pending and placed pods, and the totals of nodes.
 
 Pending pods count as requests, pods on nodes (assumed ones included) also as use. As long as there is no ElasticQuota
-besides the special ones, nothing is counted. The cache wakes pods that wait for a quota after changes that may have
+nothing is counted. The cache wakes pods that wait for a quota after changes that may have
 made room: `Handle.open_gate("quota/NAME")`.
 """
 
@@ -22,11 +22,13 @@ from seatrial.scheduler.api.quota import (
     QUOTA_NAME,
     ROOT_QUOTA,
     SHARED_WEIGHT,
+    SPECIAL,
     SYSTEM_QUOTA,
     TOTAL_RESOURCE,
     AnnotationError,
     ElasticQuota,
     ElasticQuotaProfile,
+    age_of,
     resource_list,
     string_list,
 )
@@ -40,7 +42,6 @@ from seatrial.scheduler.plugins.elasticquota.hooks import build_hooks
 from seatrial.scheduler.plugins.elasticquota.specs import read_amounts, spec_of
 from seatrial.scheduler.quota.tree import Charge, Quota, QuotaSpec, QuotaTree
 
-SPECIAL = frozenset({ROOT_QUOTA, SYSTEM_QUOTA, DEFAULT_QUOTA})
 MAX_CHARGES = 65536  # remembered at a time
 
 
@@ -71,11 +72,12 @@ class QuotaCache(Listener):
         self.handle, self.args = handle, args
         self.objects: dict[str, ElasticQuota] = {}
         self.accounts: dict[str, Account] = {}  # by pod uid; empty unless `active`
-        self.active = False  # whether a quota exists besides the special ones
+        self.active = False  # whether there was an ElasticQuota
         self.profiles: dict[str, ElasticQuotaProfile] = {}  # by namespace/name
         self.node_objects: dict[str, Node] = {}  # only with `multi_quota_tree`
         self.on_profile: Callable[[], None] = lambda: None  # called when a profile was added or changed
         self.on_active: Callable[[], None] = lambda: None  # called with the first quota
+        self.is_used = False  # whether a profile has the plugin
         self.checks_parents = False  # whether a profile checks the quotas above a pod's own
         self.refused: dict[str, set[str]] = {}  # wake keys of pods that may have to be woken, by the refusing quota
         self.members: dict[str, dict[str, Account]] = {}  # pods by quota
@@ -84,7 +86,8 @@ class QuotaCache(Listener):
         self._shared_totals: set[str] = set()  # trees whose total is not deducted from the default tree
         self._nodes: dict[str, dict[str, int]] = {}
         self._cluster: Counter[str] = Counter()
-        self._bound_namespaces: dict[str, dict[str, None]] = {}  # namespace → quotas that list it, oldest first
+        self._named: dict[str, dict[str, ElasticQuota]] = {}  # by name and namespace/name; `objects` has the oldest
+        self._bound_namespaces: dict[str, list[str]] = {}  # namespace → quotas that list it, oldest first
         self._pending: dict[str, Pod] = {}  # pods that were seen without a node
         self._labelled: dict[str, set[str]] = {}  # uids by the quota that their label names
         self._unlabelled: dict[str, set[str]] = {}  # uids by namespace
@@ -147,14 +150,35 @@ class QuotaCache(Listener):
     # -- quotas -------------------------------------------------------------------------------------------------------
 
     def set_quota(self, quota: ElasticQuota) -> None:
-        """An ElasticQuota was added or changed."""
+        """An ElasticQuota was added or changed. Of several with one name the oldest counts."""
+        before = self.objects.get(quota.name)
+        self._named.setdefault(quota.name, {})[quota.metadata.key] = quota
+        first = self._take_oldest(quota.name)
+        ignored = quota if first is not quota else before
+        if first is not None and ignored is not None and ignored.metadata.key != first.metadata.key:
+            self.handle.complaints.append(
+                f"quota {ignored.metadata.key}: quota {first.metadata.key} has the same name; it is ignored"
+            )
+
+    def remove_quota(self, quota: ElasticQuota) -> None:
+        """An ElasticQuota is gone. Its pods go to the quota that is theirs now, else to the default one (QUOTA-R36)."""
+        if self._named.get(quota.name, {}).pop(quota.metadata.key, None) is not None:
+            self._take_oldest(quota.name)
+
+    def _take_oldest(self, name: str) -> ElasticQuota | None:
+        named, before = self._named[name], self.objects.get(name)
+        first = min(named.values(), key=age_of, default=None)
+        if before is not None and (first is None or first.metadata.key != before.metadata.key):
+            self._remove(before)
+        if first is None:
+            del self._named[name]
+        else:
+            self._set(first)
+        return first
+
+    def _set(self, quota: ElasticQuota) -> None:
         complaints = self.handle.complaints
         name, before = quota.name, self.objects.get(quota.name)
-        if before is not None and before.metadata.namespace != quota.metadata.namespace:
-            complaints.append(
-                f"quota {quota.metadata.key}: quota {before.metadata.key} has the same name; it is ignored"
-            )
-            return
         same = (
             before is not None
             and before.spec == quota.spec
@@ -163,6 +187,8 @@ class QuotaCache(Listener):
             and not (self.hooks and self._concerns_hooks(quota))
         )
         self.objects[name] = quota
+        if not self.active:
+            self._activate()
         if same or name in {ROOT_QUOTA, SYSTEM_QUOTA}:
             return
         tree = self._tree_for(quota)
@@ -177,9 +203,7 @@ class QuotaCache(Listener):
         if name != DEFAULT_QUOTA:
             self._bind_namespaces(name, before, quota)
             self._set_total(quota)
-            if not self.active:
-                self._activate()
-            elif before is None:
+            if before is None:
                 self._resolve_again([name], [quota.metadata.namespace])
         self._made_room()
 
@@ -200,11 +224,8 @@ class QuotaCache(Listener):
         for hook, state in zip(self.hooks, states, strict=True):
             hook.post_quota_update(old, new, quota, state)
 
-    def remove_quota(self, quota: ElasticQuota) -> None:
-        """An ElasticQuota is gone. Its pods go to the quota that is theirs now, else to the default one (QUOTA-R36)."""
-        name, known = quota.name, self.objects.get(quota.name)
-        if known is None or known.metadata.namespace != quota.metadata.namespace:
-            return
+    def _remove(self, known: ElasticQuota) -> None:
+        name = known.name
         del self.objects[name]
         if name in SPECIAL:
             return
@@ -275,11 +296,11 @@ class QuotaCache(Listener):
         if not changed:
             return
         for namespace in changed:
-            bound = self._bound_namespaces.setdefault(namespace, {})
+            bound = set(self._bound_namespaces.pop(namespace, ())) - {name}
             if namespace in new:
-                bound[name] = None
-            else:
-                bound.pop(name, None)
+                bound.add(name)
+            if bound:
+                self._bound_namespaces[namespace] = sorted(bound, key=lambda name: age_of(self.objects[name]))
         self._resolve_again((), changed)
 
     def _listed(self, quota: ElasticQuota) -> list[str]:

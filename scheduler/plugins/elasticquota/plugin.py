@@ -41,6 +41,7 @@ class ElasticQuota(Gate, PreFilter, PostFilter, Reserve):
         self._handle = handle
         self._args = args or ElasticQuotaArgs()
         self._cache = QuotaCache.of(handle, self._args)
+        self._cache.is_used = True
         self._cache.checks_parents |= self._args.enable_check_parent_quota
         # Whether the share and the hooks alone decide about pods that are preemptible.
         self._share_decides = self._args.enable_runtime_quota and not self._args.enable_check_parent_quota

@@ -1,9 +1,11 @@
 """Which pods a quota admits, who is preempted, which pods are taken back, and objects that cannot be read."""
 
+from itertools import permutations
 from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from seatrial.scheduler.api.builders import PodBuilder, QuotaBuilder, pod, quota
 from seatrial.scheduler.api.quota import SHARED_WEIGHT, ElasticQuota
@@ -16,8 +18,12 @@ from seatrial.scheduler.tests.rig import Rig, profile
 
 def put(rig: Rig, *quotas: QuotaBuilder, gone: bool = False) -> None:
     for builder in quotas:
-        found = msgspec.convert(builder.namespace("quotas").manifest, ElasticQuota)
-        rig.core._deliver(found, there=not gone)
+        rig.core._deliver(read(builder), there=not gone)
+
+
+def read(builder: QuotaBuilder, created: str | None = None, namespace: str = "quotas") -> ElasticQuota:
+    found = msgspec.convert(builder.namespace(namespace).manifest, ElasticQuota)
+    return replace(found, metadata=replace(found.metadata, creation_timestamp=created))
 
 
 def rig_with(**args: Any) -> Rig:
@@ -161,6 +167,66 @@ def test_pods_move_with_their_quota() -> None:
     assert (tree.default.used["cpu"], found.used["cpu"], found.child_request["cpu"]) == (0, 5000, 5000)
     put(rig, quota("q"), gone=True)
     assert (tree.default.used["cpu"], tree.find("q"), tree.root.used["cpu"]) == (5000, None, 0)
+
+
+LISTED = {"zeta": "2026-01-01T00:00:00Z", "alpha": "2026-06-01T00:00:00Z", "beta": "2026-06-01T00:00:00Z"}
+
+
+def listing(name: str) -> ElasticQuota:
+    return read(quota(name).max(cpu=8).namespaces("team"), LISTED[name])
+
+
+@pytest.mark.parametrize("order", list(permutations(LISTED)), ids="-".join)
+def test_of_quotas_that_list_one_namespace_the_oldest_counts(order: tuple[str, ...]) -> None:
+    """In each order of events, which a restart changes: the oldest, then the first by name; also when one goes."""
+    rig = Rig()
+    rig.node("n1")
+    cache = QuotaCache.of(rig.core.handle)
+    for name in order:
+        rig.core._deliver(listing(name), there=True)
+    rig.submit(pod("p").request(cpu=1).namespace("team"))
+    rig.run()
+    uid = rig.pods["p"].metadata.uid
+    counted = [cache.accounts[uid].quota]
+    rig.core._deliver(listing("zeta"), there=False)
+    counted.append(cache.accounts[uid].quota)
+    rig.core._deliver(read(quota("alpha").max(cpu=8), LISTED["alpha"]), there=True)  # lists the namespace no longer
+    counted.append(cache.accounts[uid].quota)
+    rig.core._deliver(listing("alpha"), there=True)
+    counted.append(cache.accounts[uid].quota)
+    assert counted == ["zeta", "alpha", "beta", "alpha"]
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)], ids=["older-first", "newer-first"])
+def test_of_quotas_with_one_name_the_oldest_counts(order: tuple[int, int]) -> None:
+    """Quotas of one name in two namespaces: the newer one is reported, and counts when the older one is gone."""
+    rig = Rig()
+    cache = QuotaCache.of(rig.core.handle)
+    both = [
+        read(quota("q").max(cpu=4), "2026-01-01T00:00:00Z", "there"),
+        read(quota("q").max(cpu=6), "2026-06-01T00:00:00Z", "here"),
+    ]
+    for which in order:
+        rig.core._deliver(both[which], there=True)
+    found = cache.trees[""].find("q")
+    assert found
+    assert found.spec.max == {"cpu": 4000}
+    assert rig.core.complaints == ["quota here/q: quota there/q has the same name; it is ignored"]
+    rig.core._deliver(both[0], there=False)
+    found = cache.trees[""].find("q")
+    assert found
+    assert found.spec.max == {"cpu": 6000}
+
+
+def test_pods_of_a_child_end_the_room_of_its_parent() -> None:
+    """A parent with pods of its own: ten cores are used by one of them and nine of the child, so no other fits."""
+    rig = Rig()
+    rig.node("n1")
+    put(rig, quota("p").max(cpu=10).parent(), quota("c").max(cpu=10).below("p"))
+    rig.submit(cores("own", "p", 1, priority=9), *(cores(f"c-{n}", "c", 1, priority=5) for n in range(9)))
+    rig.submit(*(cores(f"more-{n}", "p", 1) for n in range(9)))
+    rig.run()
+    assert sorted(name for name in rig.pods if rig.where(name)) == [*(f"c-{n}" for n in range(9)), "own"]
 
 
 def test_a_quota_that_cannot_be_read_admits_nothing_and_is_reported() -> None:
