@@ -1,11 +1,10 @@
 """Ages in kubectl's format: "45s", "3m20s", "2d4h"."""
 
-from functools import lru_cache
-
-from seatrial.scheduler.api.clock import from_rfc3339, rfc3339
+from seatrial.harness.apiserver.times import printed, seconds_of
 
 UNKNOWN = "<unknown>"
 INVALID = "<invalid>"
+UNSET = "0001-01-01T00:00:00Z"  # Go's zero time, which upstream prints
 
 _MINUTE = 60
 _HOUR = 60 * _MINUTE
@@ -45,9 +44,6 @@ def _two(whole: int, large: int, large_unit: str, small: int, small_unit: str) -
     return f"{whole // large}{large_unit}{rest}{small_unit}" if rest else f"{whole // large}{large_unit}"
 
 
-seconds_of = lru_cache(maxsize=16384)(from_rfc3339)  # pods created together share timestamps
-
-
 def age(timestamp: str | None, now: float) -> str:
     """The time from `timestamp` (RFC 3339) to `now` (Unix seconds); "<unknown>" if there is no timestamp."""
     if not timestamp:
@@ -61,8 +57,8 @@ def age(timestamp: str | None, now: float) -> str:
 def created_at(timestamp: str | None) -> str:
     """The timestamp itself in UTC, for kinds without a printer upstream."""
     if not timestamp:
-        return "0001-01-01T00:00:00Z"  # Go's zero time, which upstream prints
+        return UNSET
     try:
-        return rfc3339(seconds_of(timestamp))
+        return printed(int(seconds_of(timestamp))) or UNSET
     except ValueError:
         return INVALID
