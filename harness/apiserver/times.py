@@ -16,7 +16,7 @@ _STORED = "what is printed, beyond the years 0 and 9999 too"
 _DAY = 24 * 60 * 60
 _EPOCH = date(1970, 1, 1).toordinal()
 _CYCLE, _CYCLE_DAYS = 400, 146_097  # years after which the calendar repeats, and their days
-_UNSET = frozenset({((1 - _EPOCH) * _DAY, 0), (0, 0)})  # zero values of Go's type and of its protocol buffers
+_UNSET = (1 - _EPOCH) * _DAY, 0  # the zero value of Go's type
 _LIMITS = {
     "month": range(1, 13), "hour": range(24), "minute": range(60), "second": range(60),
     "time zone offset hour": range(25), "time zone offset minute": range(61),
@@ -89,8 +89,8 @@ def parse(text: str, layout: str = RFC3339) -> tuple[int, int]:
 
 
 def printed(seconds: int, microseconds: int | None = None) -> str | None:
-    """The time in UTC as the API has it; None for the zero values, which count as not set."""
-    if (seconds, microseconds or 0) in _UNSET:
+    """The time in UTC as the API has it; None for the zero value, which counts as not set."""
+    if (seconds, microseconds or 0) == _UNSET:
         return None
     days, second = divmod(seconds, _DAY)
     cycle, ordinal = divmod(days + _EPOCH - 1, _CYCLE_DAYS)

@@ -2,6 +2,7 @@
 
 import base64
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
 import orjson
@@ -32,10 +33,11 @@ def _bytes(members: dict[int, Any], field: int) -> bytes:
     return found
 
 
-def _moment(data: bytes) -> tuple[int, int]:
-    """Seconds since 1970 and microseconds."""
+def _time(data: bytes, *, micro: bool = False) -> str | None:
+    """The time as JSON has it; None for the zero time, whose message is empty."""
     found = _members(data)
-    return signed(_number(found, 1)), signed(_number(found, 2)) // 1000
+    seconds, nanoseconds = signed(_number(found, 1)), signed(_number(found, 2))
+    return printed(seconds, nanoseconds // 1000 if micro else None) if data else None
 
 
 def _quantity(data: bytes) -> str:
@@ -70,8 +72,8 @@ def _duration(data: bytes) -> str:
 
 
 SPECIAL: Final[Mapping[str, Callable[[bytes], Any]]] = {
-    f"{_META}.Time": lambda data: printed(_moment(data)[0]),
-    f"{_META}.MicroTime": lambda data: printed(*_moment(data)),
+    f"{_META}.Time": _time,
+    f"{_META}.MicroTime": partial(_time, micro=True),
     f"{_META}.Duration": _duration,
     f"{_META}.FieldsV1": _json,
     f"{_META}.Verbs": _items,

@@ -18,8 +18,8 @@ from seatrial.harness.apiserver.times import DATE, RFC3339, RFC3339_MICRO, TimeE
         pytest.param("0000-02-29T00:00:00Z", "0000-02-29T00:00:00Z", id="year-0"),
         pytest.param("0000-01-01T00:00:00+01:00", "-0001-12-31T23:00:00Z", id="before-year-0"),
         pytest.param("9999-12-31T23:59:59-01:00", "10000-01-01T00:59:59Z", id="after-year-9999"),
-        pytest.param("0001-01-01T00:00:00Z", None, id="zero-of-go"),
-        pytest.param("1970-01-01T00:00:00.5Z", None, id="zero-of-protocol-buffers"),
+        pytest.param("1970-01-01T00:00:00.5Z", "1970-01-01T00:00:00Z", id="1970"),
+        pytest.param("0001-01-01T00:00:00.5Z", None, id="zero-value"),
     ],
 )
 def test_a_time_is_stored_in_utc(text: str, expected: str | None) -> None:
