@@ -17,6 +17,7 @@ _TIME: Final = re.compile(r"(\d\d):(\d\d):(\d\d)(.\d+)?(z|[+-]\d\d:\d\d)", re.AS
 _DURATION: Final = r"^[-+]?(0|([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+$"  # Go's
 _SCALA: Final = r"[0-9]+\s*([A-Za-zµ]+)"
 _UNIT: Final = re.compile(r"(ns|us|µs|ms|s|m|h|hr|d|w|wk)|(nano|micro|milli|sec|min|hour|day|week).*", re.DOTALL)
+_HEX: Final = "[0-9a-fA-F]"
 _MAC: Final = r"(?i)[0-9a-f]{2}([:-])[0-9a-f]{2}(\1[0-9a-f]{2}){4}((\1[0-9a-f]{2}){2}|(\1[0-9a-f]{2}){14})?"
 _MAC_OF_DOTS: Final = r"(?i)[0-9a-f]{4}(\.[0-9a-f]{4}){2}(\.[0-9a-f]{4}|(\.[0-9a-f]{4}){7})?"
 _HOSTNAME: Final = re.compile(r"[^\W_](-?[^\W_]{0,62})?|([^\W_](([^\W_]|-){0,61}[^\W_])?\.)+[^\W\d_]{2,63}")
@@ -98,8 +99,8 @@ FORMATS: Final[Mapping[str, Callable[[str], bool]]] = {  # by name without hyphe
     "byte": _matches(r"([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=|[A-Za-z0-9+/]{4})"),
     "uuid": _uuid(),
     "uuid3": _uuid("3"),
-    "uuid4": _uuid("4", "[89ab]"),
-    "uuid5": _uuid("5", "[89ab]"),
+    "uuid4": _uuid("4", "[89abAB]"),
+    "uuid5": _uuid("5", "[89abAB]"),
     "bsonobjectid": _matches(r"[0-9a-fA-F]{24}"),
     "hexcolor": _matches(r"#?([0-9a-fA-F]{3}|[0-9a-fA-F]{6})"),
     "rgbcolor": _matches(rf"rgb\({_COLOR},{_COLOR},{_COLOR}\)"),
