@@ -1,5 +1,7 @@
 """Pod counts given as a number or a percentage (intstr.IntOrString)."""
 
+from seatrial.harness.apiserver.validation.workloads import percent
+
 
 def scaled(value: int | str | None, whole: int, *, up: bool) -> int:
     """`value`, or that percentage of `whole` rounded up (`up`) or down; 0 for None."""
@@ -8,7 +10,7 @@ def scaled(value: int | str | None, whole: int, *, up: bool) -> int:
     if isinstance(value, str):
         if not value.endswith("%"):
             return int(value)
-        product = int(value[:-1]) * whole
+        product = percent(value) * whole
         return -(-product // 100) if up else product // 100
     return value
 

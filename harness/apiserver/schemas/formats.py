@@ -73,7 +73,7 @@ def _is_hostname(text: str) -> bool:
     )
 
 
-def _address(text: str) -> IPv4Address | IPv6Address:
+def address(text: str) -> IPv4Address | IPv6Address:
     """An address without a zone; numbers between dots may have leading zeros."""
     if "%" in text:
         raise ValueError(text)
@@ -81,8 +81,8 @@ def _address(text: str) -> IPv4Address | IPv6Address:
 
 
 def _prefix(text: str) -> None:
-    address, _, length = text.rpartition("/")
-    if re.fullmatch(r"\d{1,6}", length, re.ASCII) is None or int(length) > _address(address).max_prefixlen:
+    before, _, length = text.rpartition("/")
+    if re.fullmatch(r"\d{1,6}", length, re.ASCII) is None or int(length) > address(before).max_prefixlen:
         raise ValueError(text)
 
 
@@ -92,8 +92,8 @@ FORMATS: Final[Mapping[str, Callable[[str], bool]]] = {  # by name without hyphe
     "duration": _is_duration,
     "uri": _holds(Url.of),
     "hostname": _is_hostname,
-    "ipv4": lambda text: "." in text and _holds(_address)(text),
-    "ipv6": lambda text: ":" in text and _holds(_address)(text),
+    "ipv4": lambda text: "." in text and _holds(address)(text),
+    "ipv6": lambda text: ":" in text and _holds(address)(text),
     "cidr": _holds(_prefix),
     "mac": _matches(_MAC, _MAC_OF_DOTS),
     "byte": _matches(r"([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=|[A-Za-z0-9+/]{4})"),
