@@ -14,7 +14,7 @@ import msgspec
 
 from seatrial.scheduler.api import quota as keys
 from seatrial.scheduler.api.clock import Clock, Timer
-from seatrial.scheduler.api.podgroup import go_duration
+from seatrial.scheduler.api.durations import go_duration
 from seatrial.scheduler.api.quantity import quantities
 from seatrial.scheduler.api.quota import DEFAULT_QUOTA, QUOTAS_PATH, ROOT_QUOTA, SYSTEM_QUOTA
 from seatrial.scheduler.api.transport import Response

@@ -6,10 +6,10 @@ Results for single strings are cached, since a run creates thousands of pods wit
 
 import re
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Any
 
 from seatrial.harness.apiserver.field_errors import Causes, forbidden, invalid, required, too_long
+from seatrial.harness.text_cache import cached
 
 Object = dict[str, Any]
 Rule = Callable[[str], tuple[str, ...]]  # a name → upstream's messages on what is wrong with it; empty if valid
@@ -88,28 +88,28 @@ def _too_long(limit: int) -> str:
     return f"must be no more than {limit} bytes"
 
 
-@lru_cache(maxsize=65536)
+@cached()
 def dns_label(name: str) -> tuple[str, ...]:
     """A DNS-1123 label: one part of a host name."""
     long = (_too_long(_LABEL),) if len(name) > _LABEL else ()
     return long if _is_dns_label(name) else (*long, _LABEL_RULE)
 
 
-@lru_cache(maxsize=65536)
+@cached()
 def subdomain(name: str) -> tuple[str, ...]:
     """A DNS-1123 subdomain: labels joined by dots."""
     long = (_too_long(_SUBDOMAIN),) if len(name) > _SUBDOMAIN else ()
     return long if _is_subdomain(name) else (*long, _SUBDOMAIN_RULE)
 
 
-@lru_cache(maxsize=4096)
+@cached()
 def dns_1035(name: str) -> tuple[str, ...]:
     """A DNS-1035 label: a DNS-1123 label that starts with a letter."""
     long = (_too_long(_LABEL),) if len(name) > _LABEL else ()
     return long if _is_dns_1035(name) else (*long, _1035_RULE)
 
 
-@lru_cache(maxsize=4096)
+@cached()
 def path_segment(name: str) -> tuple[str, ...]:
     """A name that can be one segment of a URL path, as RBAC names."""
     if name in {".", ".."}:
@@ -117,7 +117,7 @@ def path_segment(name: str) -> tuple[str, ...]:
     return tuple(f"may not contain '{character}'" for character in "/%" if character in name)
 
 
-@lru_cache(maxsize=65536)
+@cached()
 def qualified(key: str) -> tuple[str, ...]:
     """A qualified name (label key, annotation key, finalizer): a name with an optional subdomain prefix and slash."""
     prefix, slash, name = key.rpartition("/")
@@ -138,14 +138,14 @@ def qualified(key: str) -> tuple[str, ...]:
     return tuple(wrong)
 
 
-@lru_cache(maxsize=65536)
+@cached()
 def label_value(value: str) -> tuple[str, ...]:
     """The value of a label: messages for what is wrong, none if it is valid."""
     long = (_too_long(_LABEL),) if len(value) > _LABEL else ()
     return long if _is_value(value) else (*long, _VALUE_RULE)
 
 
-@lru_cache(maxsize=4096)
+@cached()
 def config_key(key: str) -> tuple[str, ...]:
     """A key in a ConfigMap's or Secret's data, which must be a valid file name."""
     wrong = [_too_long(_SUBDOMAIN)] if len(key) > _SUBDOMAIN else []
@@ -160,7 +160,7 @@ def config_key(key: str) -> tuple[str, ...]:
     return tuple(wrong)
 
 
-@lru_cache(maxsize=4096)
+@cached()
 def port_name(name: str) -> tuple[str, ...]:
     """A container port's name, an IANA service name."""
     wrong = []

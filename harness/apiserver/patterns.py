@@ -11,7 +11,7 @@ import re2
 _MEMORY = 1 << 20  # bytes of one compiled pattern
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=256)
 def compiled(pattern: str) -> Any:
     """The compiled pattern.
 

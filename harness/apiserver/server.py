@@ -32,7 +32,7 @@ from seatrial.harness.apiserver.request.negotiation import OPENAPI_PROTOBUF, PLA
 from seatrial.harness.apiserver.request.options import DeleteOptions, write_of
 from seatrial.harness.apiserver.request.request import RequestContext, Target, check_applied, check_patch_options
 from seatrial.harness.apiserver.schemas.shapes import report_problems
-from seatrial.harness.apiserver.storage.paging import flag
+from seatrial.harness.apiserver.storage.paging import flag, revision
 from seatrial.harness.apiserver.storage.store import Item, Key, Object, Store
 from seatrial.harness.apiserver.streams.responses import Streaming
 from seatrial.harness.apiserver.validation.registration import check_new_event
@@ -46,7 +46,9 @@ from seatrial.harness.apiserver.verbs.scaling import respond_scale
 from seatrial.harness.apiserver.verbs.subresources import bind, evict
 from seatrial.harness.apiserver.verbs.update_rules import CREATED_BY_UPDATE, check_name
 from seatrial.harness.conversation import Containers
+from seatrial.harness.text_cache import cached
 from seatrial.scheduler.api.clock import Clock
+from seatrial.scheduler.api.durations import go_duration
 from seatrial.scheduler.api.transport import (
     APPLY_PATCH,
     JSON_PATCH,
@@ -68,7 +70,6 @@ _DELETE_RETURNS_OBJECT = frozenset(  # upstream's registries with ReturnDeletedO
         "deviceclasses", "resourceclaims", "resourceclaimtemplates", "resourceslices",
     )]
 )  # fmt: skip
-_DURATION = re.compile(r"[-+]?(?:0|(?:\d+\.?\d*|\.\d+)(?:ns|us|µs|ms|s|m|h))+")  # of Go
 _DOCUMENTS = frozenset({"api", "apis", "version"})  # paths that take GET only
 _PLAIN_HEADERS = {"content-type": "application/json"}
 
@@ -77,7 +78,7 @@ def _no_logs(_namespace: str, _pod: str, _container: str) -> bytes | None:
     return None
 
 
-@lru_cache(maxsize=1024)  # clients repeat the queries of their lists
+@cached()  # clients repeat the queries of their lists
 def _parameters(query: str) -> tuple[tuple[str, str], ...]:
     """The parameters of a request; of repeated ones the last."""
     return tuple((name, values[-1]) for name, values in parse_qs(query, keep_blank_values=True).items())
@@ -202,9 +203,6 @@ class ApiServer:
         target = self._target(group, version, parts)
         if method == "HEAD":
             raise errors.method_not_allowed()
-        if "timeout" in context.query and not _DURATION.fullmatch(context.query["timeout"]):
-            why = f"time: invalid duration {quoted(context.query['timeout'])}"
-            raise errors.bad_request(f"invalid timeout specified in the request URL - {why}")
         if legacy and method not in {"GET", "HEAD"}:
             raise errors.method_not_allowed()
         if target.resource.key in DEPRECATED:
@@ -213,6 +211,10 @@ class ApiServer:
             context.warnings.append(target.resource.deprecation)
         if MASTERS not in context.identity.groups:
             self.access.check(context.identity, context.act(target))
+        timeout = context.query.get("timeout")
+        if timeout is not None and go_duration(timeout) is None:
+            why = f"time: invalid duration {quoted(timeout)}"
+            raise errors.bad_request(f"invalid timeout specified in the request URL - {why}")
         if context.format.shape == OPENAPI_PROTOBUF:
             raise errors.not_acceptable()
         if target.subresource:
@@ -368,9 +370,8 @@ class ApiServer:
         if target.resource.namespaced and target.namespace is None:
             raise errors.method_not_allowed()
         options = context.delete_options(target.resource)
-        version = context.query.get("resourceVersion", "")
-        if version and not version.isdigit():
-            raise errors.bad_request(f"invalid resource version {version!r}: expected a number")
+        if version := context.query.get("resourceVersion", ""):
+            revision(version)
         items = self.reads.select(target.resource, target.namespace, context.query)
         if self.admission.webhooks.applies_to("DELETE", target.resource):
             self._admit_deletes(target.resource, items, options, context)

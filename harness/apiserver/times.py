@@ -7,9 +7,9 @@ Go reads more than RFC 3339: an hour of one digit, a comma before the fraction, 
 import re
 from calendar import monthrange
 from datetime import date
-from functools import lru_cache
 
 from seatrial.harness.apiserver.field_errors import quoted
+from seatrial.harness.text_cache import cached
 
 DATE, RFC3339, RFC3339_MICRO = "2006-01-02", "2006-01-02T15:04:05Z07:00", "2006-01-02T15:04:05.000000Z07:00"
 _STORED = "what is printed, beyond the years 0 and 9999 too"
@@ -103,7 +103,7 @@ def printed(seconds: int, microseconds: int | None = None) -> str | None:
     )
 
 
-@lru_cache(maxsize=16384)  # pods created together share timestamps
+@cached()  # pods created together share timestamps
 def seconds_of(text: str) -> float:
     """Seconds since 1970 of a time that is stored.
 
@@ -114,12 +114,17 @@ def seconds_of(text: str) -> float:
     return seconds + microseconds / 1e6
 
 
-@lru_cache(maxsize=4096)
-def canonical(text: str, layout: str = RFC3339) -> str | None:
-    """The text that kube-apiserver stores for a time of this layout; None for one that counts as not set.
+@cached()
+def canonical(text: str) -> str | None:
+    """The text that kube-apiserver stores for a Time; None for one that counts as not set.
 
     Raises:
-        TimeError: the text does not have this layout, or there is no such time.
+        TimeError: the text is no time.
     """
-    seconds, microseconds = parse(text, layout)
-    return printed(seconds, microseconds if layout == RFC3339_MICRO else None)
+    return printed(parse(text)[0])
+
+
+@cached()
+def canonical_micro(text: str) -> str | None:
+    """`canonical` for a MicroTime."""
+    return printed(*parse(text, RFC3339_MICRO))

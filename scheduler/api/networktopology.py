@@ -8,7 +8,8 @@ from typing import Any
 
 import msgspec
 
-from seatrial.scheduler.api.wire import MAX_INT32, ObjectMeta, Wire
+from seatrial.scheduler.api.integers import MAX_INT32
+from seatrial.scheduler.api.wire import ObjectMeta, Wire
 
 TOPOLOGIES_PATH = "/apis/scheduling.koordinator.sh/v1alpha1/clusternetworktopologies"
 GATHER_SPEC = "gang.scheduling.koordinator.sh/network-topology-spec"

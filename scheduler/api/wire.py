@@ -15,8 +15,6 @@ from seatrial.scheduler.api.quantity import Quantity
 ResourceList = dict[str, Quantity]
 T = TypeVar("T")
 
-MAX_INT32 = 2**31 - 1  # the largest number in a field that is an int32 in Go
-
 
 class Wire(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     """Base of every API type."""

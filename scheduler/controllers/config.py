@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from seatrial.scheduler.api.core import ConfigMap
-from seatrial.scheduler.api.podgroup import go_duration
+from seatrial.scheduler.api.durations import go_duration
 from seatrial.scheduler.api.slo import AGGREGATE_DURATIONS, AGGREGATE_SECONDS, REPORT_SECONDS, WITHOUT_PAGE_CACHE
 from seatrial.scheduler.api.wire import LabelSelector
 from seatrial.scheduler.pods.selectors import selector_matches

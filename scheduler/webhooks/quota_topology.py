@@ -14,16 +14,14 @@ import msgspec
 
 from seatrial.scheduler.api import quota as keys
 from seatrial.scheduler.api.core import Pod
-from seatrial.scheduler.api.quantity import QuantityError, canonical
+from seatrial.scheduler.api.quantity import QuantityError, amount, amounts, canonical
 from seatrial.scheduler.api.quota import (
     DEFAULT_QUOTA,
-    MAX_LENGTH,
     ROOT_QUOTA,
     SYSTEM_QUOTA,
     AnnotationError,
     ElasticQuota,
     ElasticQuotaProfile,
-    read_amount,
     resource_list,
     string_list,
 )
@@ -287,7 +285,7 @@ class QuotaTopology:
                     f"resourceKey {key} of quota {name} is included in used, which is not included in max "
                     "but should check max >= used"
                 )
-            if most[key] < read_amount(key, used[key]):
+            if most[key] < amount(key, used[key]):
                 raise QuotaRefusal(
                     f"resourceKey {key} of quota {name} max {_shown(quota, 'max', key)} < used {canonical(used[key])}"
                 )
@@ -475,15 +473,13 @@ def _listed(quota: ElasticQuota, field: str) -> dict[str, int]:
     """
     listed = (getattr(quota.spec, field) if quota.spec else None) or {}
     try:
-        return {key: read_amount(key, quantity) for key, quantity in listed.items()}
+        return amounts(listed)
     except QuantityError as error:
         raise QuotaRefusal(f"{quota.name} quota.Spec.{field.capitalize()}: {error}") from error
 
 
 def _shown(quota: ElasticQuota, field: str, key: str) -> str:
-    quantity = getattr(quota.spec, field)[key]
-    text = str(quantity)
-    return canonical(quantity) if len(text) <= MAX_LENGTH else f"{text[:MAX_LENGTH]}..."
+    return canonical(getattr(quota.spec, field)[key])
 
 
 def _guaranteed(quota: ElasticQuota) -> dict[str, int]:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
 _BYTES = 32  # of a coordinate, and of each half of a signature
-_MAX_CACHED = 1024  # verified tokens
+_MAX_CACHED, _LONGEST = 1024, 4096  # verified tokens; characters of one that is kept
 
 
 class SigningKey:
@@ -62,9 +62,10 @@ class SigningKey:
         except (InvalidSignature, ValueError):
             return None
         claims: dict[str, Any] = orjson.loads(decoded(text.partition(".")[2]))
-        if len(self._verified) >= _MAX_CACHED:
-            self._verified.clear()
-        self._verified[token] = claims
+        if len(token) <= _LONGEST:
+            if len(self._verified) >= _MAX_CACHED:
+                self._verified.clear()
+            self._verified[token] = claims
         return claims
 
     def public_document(self) -> dict[str, str]:

@@ -12,6 +12,7 @@ import orjson
 from seatrial.harness.apiserver.storage.store import Object
 
 LIMIT = 2048  # specs; if every pod has its own spec, the cache has no benefit
+BYTES = 16 << 20  # of the specs as sent
 
 Key = tuple[bytes, int, str, str]
 
@@ -37,6 +38,7 @@ class PodSpecCache:
 
     def __init__(self) -> None:
         self._known: dict[Key, Completed] = {}
+        self._bytes = 0
         self._text = b""  # the last text
 
     def key(self, spec: dict[str, Any], priority: Priority) -> Key:
@@ -50,6 +52,8 @@ class PodSpecCache:
 
     def keep(self, key: Key, completed: Completed) -> None:
         """Store a completed spec, which must not be modified afterwards."""
-        if len(self._known) >= LIMIT:
+        if len(self._known) >= LIMIT or self._bytes > BYTES:
             self._known.clear()
+            self._bytes = 0
+        self._bytes += len(key[0])
         self._known[key] = completed

@@ -29,7 +29,7 @@ _PASSING: Final = frozenset({
     "expr", "conditionalor", "conditionaland", "relation", "addition", "multiplication", "unary", "member",
 })  # fmt: skip
 _TOKEN: Final = re.compile(
-    r"""[rRbB]{0,2}(?:'''(?:\\.|.)*?'''|\"\"\"(?:\\.|.)*?\"\"\"|'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*")"""
+    r"""[rRbB]{0,2}(?:'''(?:\\.|[^\\])*?'''|\"\"\"(?:\\.|[^\\])*?\"\"\"|'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*")"""
     r"|//[^\n]*|\.\?\s*[_a-zA-Z]\w*|\[\s*\?|[\[\](){}]|\w+|\s+|.",
     re.DOTALL,
 )

@@ -7,6 +7,8 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from seatrial.harness.text_cache import CHARACTERS, TextCache
+
 if TYPE_CHECKING:
     import lark
 
@@ -60,8 +62,6 @@ class ExpressionError(Exception):
 
 
 _STEPS_A_CHARACTER: Final = 2  # of an evaluation, that take as long as compiling one character
-_MAX_PROGRAMS: Final = 2048
-_programs: dict[str, Any] = {}
 
 
 def program(expression: str) -> Any:
@@ -70,13 +70,7 @@ def program(expression: str) -> Any:
     Raises:
         ExpressionError: it cannot be parsed.
     """
-    found = _programs.get(expression)
-    if found is None:
-        found = _compiled(expression)
-        if len(_programs) >= _MAX_PROGRAMS:
-            _programs.clear()
-        _programs[expression] = found
-    return found
+    return _programs[expression]
 
 
 def _compiled(expression: str) -> Any:
@@ -104,6 +98,9 @@ def _compiled(expression: str) -> Any:
             f"compilation failed: {error_at(expression, line, column, 'Syntax error: no expression ends here')}"
         ) from error
     return place.program(simplified(tree), FUNCTIONS)
+
+
+_programs: TextCache[Any] = TextCache(_compiled, CHARACTERS, MAX_EXPRESSION)
 
 
 def error_at(expression: str, line: int, column: int, why: str) -> str:

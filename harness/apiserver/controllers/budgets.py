@@ -1,10 +1,10 @@
 """The PodDisruptionBudget controller: computes healthy pods, required pods and allowed disruptions."""
 
-import math
 from typing import Any
 
 import msgspec
 
+from seatrial.harness.apiserver.controllers.counts import scaled
 from seatrial.harness.apiserver.controllers.work_queue import WorkQueue
 from seatrial.harness.apiserver.storage.store import Change, CollectionKey, Item, Object
 from seatrial.harness.apiserver.times import seconds_of
@@ -70,9 +70,9 @@ class Budgets:
             if "deletionTimestamp" not in pod["metadata"] and pod["metadata"]["name"] not in disrupted and _ready(pod)
         )
         if spec.get("maxUnavailable") is not None:
-            desired = max(0, expected - _count(spec["maxUnavailable"], expected))
+            desired = max(0, expected - scaled(spec["maxUnavailable"], expected, up=True))
         else:
-            desired = _count(spec.get("minAvailable", 0), expected)
+            desired = scaled(spec.get("minAvailable", 0), expected, up=True)
         allowed = max(0, healthy - desired) if expected else 0
         status: Object = {
             "observedGeneration": budget["metadata"].get("generation", 1),
@@ -101,13 +101,6 @@ class Budgets:
             "type": "DisruptionAllowed", "status": truth, "reason": reason, "message": "",
             "lastTransitionTime": since, "observedGeneration": generation,
         }  # fmt: skip
-
-
-def _count(value: int | str, expected: int) -> int:
-    """A number, or a percentage of the expected pods, rounded up (intstr.GetScaledValueFromIntOrPercent)."""
-    if isinstance(value, str) and value.endswith("%"):
-        return math.ceil(int(value[:-1]) * expected / 100)
-    return int(value)
 
 
 def _ready(pod: Object) -> bool:

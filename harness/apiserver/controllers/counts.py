@@ -1,6 +1,6 @@
 """Pod counts given as a number or a percentage (intstr.IntOrString)."""
 
-from seatrial.harness.apiserver.validation.workloads import percent
+from seatrial.scheduler.api.integers import integer
 
 
 def scaled(value: int | str | None, whole: int, *, up: bool) -> int:
@@ -8,9 +8,7 @@ def scaled(value: int | str | None, whole: int, *, up: bool) -> int:
     if value is None:
         return 0
     if isinstance(value, str):
-        if not value.endswith("%"):
-            return int(value)
-        product = percent(value) * whole
+        product = (integer(value.removesuffix("%")) or 0) * whole
         return -(-product // 100) if up else product // 100
     return value
 

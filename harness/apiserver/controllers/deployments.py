@@ -34,6 +34,7 @@ from seatrial.harness.apiserver.controllers.work_queue import WorkQueue
 from seatrial.harness.apiserver.errors import ApiStatusError
 from seatrial.harness.apiserver.request.options import CONTROLLER_MANAGER, Options
 from seatrial.harness.apiserver.storage.store import Change, CollectionKey, Item, Key, Object
+from seatrial.scheduler.api.integers import integer
 
 DEPLOYMENTS: CollectionKey = ("apps", "deployments")
 COMPONENT = "deployment-controller"
@@ -339,7 +340,7 @@ def _set_size(item: Item) -> SetSize:
         item.obj["spec"].get("replicas", 1),
         (item.obj.get("status") or {}).get("availableReplicas", 0),
         item.obj["metadata"]["creationTimestamp"],
-        int(max_replicas) if max_replicas.isdigit() else 0,
+        integer(max_replicas) or 0,
     )
 
 

@@ -12,6 +12,7 @@ from seatrial.harness.apiserver.controllers.work_queue import WorkQueue
 from seatrial.harness.apiserver.errors import ApiStatusError
 from seatrial.harness.apiserver.request.options import CONTROLLER_MANAGER, Options
 from seatrial.harness.apiserver.storage.store import Change, CollectionKey, Item, Key, Object
+from seatrial.scheduler.api.integers import integer
 
 SERVICES: CollectionKey = ("", "services")
 ENDPOINTS: CollectionKey = ("", "endpoints")
@@ -219,10 +220,9 @@ def _service_ports(service: Item, pod: Item | None) -> list[Object]:
     found = []
     for port in service.obj["spec"].get("ports") or ():
         target = port.get("targetPort", port.get("port"))
-        if isinstance(target, str) and not target.isdigit():
-            number = _named_port(pod, target, port.get("protocol", "TCP")) if pod is not None else None
-        else:
-            number = int(target)
+        number = target if isinstance(target, int) else integer(target)
+        if number is None and pod is not None:
+            number = _named_port(pod, target, port.get("protocol", "TCP"))
         if number is None:
             continue
         entry: Object = {"name": port.get("name", ""), "port": number, "protocol": port.get("protocol", "TCP")}

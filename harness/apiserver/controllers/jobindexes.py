@@ -2,14 +2,21 @@
 
 from collections.abc import Iterable
 
+from seatrial.scheduler.api.integers import integer
+
+MAX_INDEX = (
+    1 << 20
+)  # of a Job whose completions are followed; ten times upstream's limit of an indexed Job's parallelism
+
 
 def parse_indexes(text: str | None) -> set[int]:
-    """The indexes in `text`. Malformed parts are ignored, as other clients may have written them."""
+    """The indexes in `text`. Malformed parts and large indexes are ignored, as other clients may have written them."""
     found: set[int] = set()
     for part in (text or "").split(","):
-        first, _, last = part.strip().partition("-")
-        if first.isdigit() and (not last or last.isdigit()):
-            found.update(range(int(first), int(last or first) + 1))
+        begin, _, end = part.strip().partition("-")
+        first, last = integer(begin), integer(end or begin)
+        if first is not None and last is not None and 0 <= first <= last < MAX_INDEX:
+            found.update(range(first, last + 1))
     return found
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from seatrial.harness.apiserver.controllers.podstate import condition, is_terminating, phase
 from seatrial.harness.apiserver.storage.store import Item, Object
+from seatrial.scheduler.api.integers import integer
 
 TRACKING = "batch.kubernetes.io/job-tracking"  # finalizer of pods not yet counted in the Job's status
 INDEX = "batch.kubernetes.io/job-completion-index"
@@ -33,8 +34,8 @@ def is_indexed(job: Object) -> bool:
 
 def index_of(pod: Object) -> int | None:
     """The completion index in the pod's annotation."""
-    text = (pod["metadata"].get("annotations") or {}).get(INDEX, "")
-    return int(text) if text.isdigit() else None
+    index = integer((pod["metadata"].get("annotations") or {}).get(INDEX, ""))
+    return index if index is not None and index >= 0 else None
 
 
 def is_tracked(pod: Object) -> bool:

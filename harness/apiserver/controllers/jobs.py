@@ -43,6 +43,7 @@ from seatrial.harness.apiserver.controllers.work_queue import WorkQueue
 from seatrial.harness.apiserver.errors import ApiStatusError
 from seatrial.harness.apiserver.storage.store import Change, CollectionKey, Item, Key, Object
 from seatrial.harness.apiserver.times import seconds_of
+from seatrial.scheduler.api.integers import integer
 
 JOBS: CollectionKey = ("batch", "jobs")
 COMPONENT = "job-controller"
@@ -217,7 +218,7 @@ class Jobs:
         if per_index is not None and index is not None and index not in tally.completed:
             backoff.failed(index, now)
             before = (pod.obj["metadata"].get("annotations") or {}).get(INDEX_FAILURES, "0")
-            if found.action == "FailIndex" or (int(before) if before.isdigit() else 0) >= per_index:
+            if found.action == "FailIndex" or (integer(before) or 0) >= per_index:
                 tally.failed_indexes.add(index)
         else:
             backoff.failed(_WHOLE_JOB, now)

@@ -6,6 +6,7 @@ from typing import Any
 
 from seatrial.harness.apiserver.storage.store import Item, Object
 from seatrial.harness.apiserver.times import seconds_of
+from seatrial.scheduler.api.integers import integer
 
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 _PHASES = {"Pending": 0, "Unknown": 1, "Running": 2}
@@ -93,10 +94,7 @@ def deletion_order(pods: Iterable[Item], related: Iterable[Item]) -> list[Item]:
 
 
 def _cost(pod: Object) -> int:
-    try:
-        return int((pod["metadata"].get("annotations") or {}).get(DELETION_COST, "0"))
-    except ValueError:
-        return 0
+    return integer((pod["metadata"].get("annotations") or {}).get(DELETION_COST, "0")) or 0
 
 
 class _Descending:

@@ -8,6 +8,7 @@ from seatrial.harness.apiserver.controllers.podstate import condition
 from seatrial.harness.apiserver.controllers.rolling import bounds_of
 from seatrial.harness.apiserver.storage.store import Object
 from seatrial.harness.apiserver.times import seconds_of
+from seatrial.scheduler.api.integers import integer
 
 REVISION, HISTORY = "deployment.kubernetes.io/revision", "deployment.kubernetes.io/revision-history"
 DESIRED, MAX_REPLICAS = "deployment.kubernetes.io/desired-replicas", "deployment.kubernetes.io/max-replicas"
@@ -19,7 +20,7 @@ _NO_DEADLINE = (1 << 31) - 1
 def revision(replica_set: Object) -> int:
     """The number in the revision annotation; 0 if there is none."""
     text = (replica_set["metadata"].get("annotations") or {}).get(REVISION, "")
-    return int(text) if text.isdigit() else 0
+    return max(integer(text) or 0, 0)
 
 
 def inherited(annotations: dict[str, str]) -> dict[str, str]:

@@ -3,8 +3,6 @@
 Follows `pkg/controller/statefulset`. The hash label of a pod is the full name of its revision, as upstream's is.
 """
 
-from typing import Any
-
 from seatrial.harness.apiserver.controllers.control import Control
 from seatrial.harness.apiserver.controllers.counts import scaled
 from seatrial.harness.apiserver.controllers.pacing import Pacing
@@ -20,6 +18,7 @@ from seatrial.harness.apiserver.controllers.volumeclaims import Claims
 from seatrial.harness.apiserver.controllers.work_queue import WorkQueue
 from seatrial.harness.apiserver.errors import ApiStatusError
 from seatrial.harness.apiserver.storage.store import CollectionKey, Item, Key, Object
+from seatrial.scheduler.api.integers import integer
 
 STATEFUL_SETS: CollectionKey = ("apps", "statefulsets")
 COMPONENT = "statefulset-controller"
@@ -260,5 +259,4 @@ def _has(pod: Object, revision: Item) -> bool:
 def _ordinal(item: Item, pod: Item) -> int | None:
     """The ordinal in the pod's name; None if the name does not match the set."""
     stem, _, tail = pod.key[1].rpartition("-")
-    found: Any = int(tail) if stem == item.key[1] and tail.isdigit() else None
-    return found
+    return integer(tail) if stem == item.key[1] else None

@@ -7,10 +7,10 @@ checked before.
 
 from collections.abc import Iterator
 from decimal import ROUND_CEILING, Decimal
-from functools import lru_cache
 from typing import Any
 
 from seatrial.harness import quantities as quantity
+from seatrial.harness.text_cache import cached
 
 Object = dict[str, Any]
 
@@ -113,7 +113,7 @@ def default_container(container: Object) -> None:
             _http_get(hook["httpGet"])
 
 
-@lru_cache(maxsize=4096)
+@cached()
 def pull_policy(image: str) -> str:
     """Always for the tag `latest`, explicit or implied; else IfNotPresent, also for a digest without a tag."""
     if not image:
@@ -211,9 +211,13 @@ def canonical_list(resources: Object) -> None:
         resources[name] = canonical(value)
 
 
-@lru_cache(maxsize=65536, typed=True)
 def canonical(value: Any) -> Any:
     """The canonical text of a quantity, rounded up to thousandths; any other value unchanged."""
+    return _canonical(str(value)) if type(value) in {str, int, float} else value
+
+
+@cached(longest=64)
+def _canonical(value: str) -> str:
     try:
         text = quantity.canonical(value)
         return quantity.canonical(f"{quantity.milli(value)}m") if text.endswith(("u", "n")) else text

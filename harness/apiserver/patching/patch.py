@@ -147,7 +147,7 @@ def _missing(op: JsonObject, where: str = "path") -> PatchError:
 
 def _index(part: str, length: int, op: JsonObject, where: str = "path") -> int:
     """A list index below `length`; leading zeros and signs are invalid."""
-    if not (part.isascii() and part.isdigit() and (part == "0" or part[0] != "0")):
+    if not (part.isascii() and part.isdecimal() and (part == "0" or part[0] != "0")):
         raise _missing(op, where)
     if len(part) > 9 or int(part) >= length:
         raise PatchError(

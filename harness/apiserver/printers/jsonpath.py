@@ -16,7 +16,7 @@ Step = Callable[[Any], Iterable[Any]]
 _TOKEN = re.compile(
     r"""
     \.(?P<field>(?:\\.|[^.\[\]\\])+)
-    | \[\s*(?P<index>-?\d+)\s*\]
+    | \[\s*(?P<index>-?\d{1,9})\s*\]
     | \[\s*(?P<all>\*)\s*\]
     | \[\s*'(?P<single>(?:\\.|[^'\\])*)'\s*\]
     | \[\s*"(?P<double>(?:\\.|[^"\\])*)"\s*\]

@@ -1,10 +1,10 @@
 """Content negotiation: which response format the Accept header of a request asks for."""
 
 from dataclasses import dataclass
-from functools import lru_cache
 
 from seatrial.harness.apiserver import errors
 from seatrial.harness.apiserver.discovery.openapi_protobuf import MEDIA_TYPES
+from seatrial.harness.text_cache import cached
 
 JSON, YAML = "application/json", "application/yaml"
 DISCOVERY = "APIGroupDiscoveryList"
@@ -36,7 +36,7 @@ PLAIN = Format()
 OPENAPI_PROTOBUF = "openapi-v2"  # a shape that only /openapi/v2 has
 
 
-@lru_cache(maxsize=512)
+@cached()
 def negotiate(accept: str) -> Format:
     """The first supported format in the header. Responses in protocol buffers are not supported and are skipped.
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -20,6 +19,8 @@ from seatrial.harness.apiserver.request.options import DeleteOptions, Options
 from seatrial.harness.apiserver.schemas.shapes import conform, report_problems, unknown_fields
 from seatrial.harness.apiserver.storage.paging import flag
 from seatrial.harness.apiserver.storage.store import Key, Object
+from seatrial.harness.text_cache import cached
+from seatrial.scheduler.api.integers import integer
 from seatrial.scheduler.api.transport import APPLY_PATCH, Request
 
 _ORPHANING = frozenset({("batch", "jobs"), ("", "replicationcontrollers")})  # their pods stay unless a client asks
@@ -125,10 +126,9 @@ class RequestContext:
             given = {name: query[name] for name in ("gracePeriodSeconds", "propagationPolicy") if name in query}
             given |= {"dryRun": [query["dryRun"]]} if "dryRun" in query else {}
         grace = given.get("gracePeriodSeconds")
-        try:
-            seconds = None if grace is None else int(grace)
-        except (TypeError, ValueError) as error:
-            raise errors.bad_request(f"gracePeriodSeconds: expected an integer, found {grace!r}") from error
+        seconds = integer(grace) if isinstance(grace, str) else grace
+        if seconds is None and grace is not None:
+            raise errors.bad_request(f"gracePeriodSeconds: expected an integer, found {grace!r:.256}")
         check_delete_options(given)
         policy = given.get("propagationPolicy") or ("Orphan" if given.get("orphanDependents") is True else "")
         if not policy and given.get("orphanDependents") is None and resource.key in _ORPHANING:
@@ -305,7 +305,7 @@ def check_kind(resource: Resource, body: Mapping[str, Any]) -> None:
         )
 
 
-@lru_cache(maxsize=256)
+@cached()
 def _manager(agent: str) -> str:
     """The field manager of a client that names none: its User-Agent up to the first slash, as upstream."""
     return "".join(letter for letter in agent.partition("/")[0] if letter.isprintable())[:128] or "unknown"

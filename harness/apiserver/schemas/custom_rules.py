@@ -21,6 +21,7 @@ from seatrial.harness.apiserver.cel.expressions import (
     value_of,
 )
 from seatrial.harness.apiserver.field_errors import Cause
+from seatrial.scheduler.api.durations import go_duration
 
 if TYPE_CHECKING:
     from seatrial.harness.apiserver.cel.evaluating import Budget
@@ -28,9 +29,6 @@ if TYPE_CHECKING:
 RULES: Final = "x-kubernetes-validations"
 _OLD: Final = re.compile(r"\boldSelf\b")
 _NAMED: Final = ("name", "generateName")  # fields of metadata that rules can read
-_DURATION: Final = re.compile(r"[+-]?(0|(\d+(\.\d*)?(ns|us|µs|ms|s|m|h))+)")
-_PIECE: Final = re.compile(r"(\d+(?:\.\d*)?)(ns|us|µs|ms|s|m|h)")
-_UNITS: Final = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 Schema = Mapping[str, Any]
 
 
@@ -185,18 +183,8 @@ def _formatted(form: str, text: str) -> Any:
         if form in {"date-time", "date"}:
             found = datetime.fromisoformat(text)
             return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
-        if form == "duration" and text:
-            return _duration(text)
+        if form == "duration" and (seconds := go_duration(text)) is not None:
+            return timedelta(seconds=seconds)
     except ValueError:
         pass
     return text
-
-
-def _duration(text: str) -> timedelta:
-    """Parses a duration in Go's format, as in `1h30m`."""
-    if _DURATION.fullmatch(text) is None:
-        raise ValueError(text)
-    found = timedelta()
-    for number, unit in _PIECE.findall(text):
-        found += timedelta(seconds=float(number) * _UNITS[unit])
-    return -found if text.startswith("-") else found

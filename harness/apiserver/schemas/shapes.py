@@ -16,7 +16,7 @@ import orjson
 
 from seatrial.harness.apiserver import errors
 from seatrial.harness.apiserver.schemas.schema_nodes import JsonObject, builtin
-from seatrial.harness.apiserver.times import RFC3339, RFC3339_MICRO, TimeError, canonical
+from seatrial.harness.apiserver.times import TimeError, canonical, canonical_micro
 from seatrial.harness.quantities import QuantityError, exact
 
 Where = tuple[Any, str] | None  # path of a field: (path of its parent, name or [index])
@@ -153,17 +153,17 @@ class _Quantity(Shape):
 
 
 class _Time(Shape):
-    __slots__ = ("_layout",)
+    __slots__ = ("_stored",)
 
-    def __init__(self, layout: str) -> None:
+    def __init__(self, stored: Callable[[str], str | None]) -> None:
         super().__init__("string")
-        self._layout = layout
+        self._stored = stored
 
     def conform(self, value: Any, where: Where, unknown: list[str]) -> Any:
         if type(value) is not str:
             raise self.refuse(value)
         try:
-            stored = canonical(value, self._layout)
+            stored = self._stored(value)
         except TimeError as error:
             raise TypeMismatch(str(error)) from error
         return value if stored == value else stored
@@ -379,7 +379,7 @@ def _named(name: str) -> Shape:
     if name == _INT_OR_STRING:
         return _IntOrString("int32")
     if name == _MICRO_TIME:
-        return _Time(RFC3339_MICRO)
+        return _Time(canonical_micro)
     raw = builtin().definitions[name]
     properties = raw.get("properties")
     if properties:
@@ -400,7 +400,7 @@ def _shape(raw: JsonObject, go_type: str = "") -> Shape:
         case "string" if form == "byte":
             return _Bytes(go_type or "[]uint8")
         case "string" if form == "date-time":
-            return _Time(RFC3339)
+            return _Time(canonical)
         case "string":
             return Shape(go_type or "string", str)
         case "boolean":

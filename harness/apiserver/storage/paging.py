@@ -11,13 +11,13 @@ import orjson
 from seatrial.harness.apiserver import errors
 from seatrial.harness.apiserver.errors import ApiStatusError
 from seatrial.harness.apiserver.storage.store import Key
+from seatrial.scheduler.api.integers import integer
 
 _FALSE = frozenset({"0", "false"})
 _MATCHES = ("Exact", "NotOlderThan")
 _INITIAL_NEEDS = "Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
 _MATCH_NEEDS = "Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
 _MAX_NUMBER = 10**9  # of limit, and of timeoutSeconds; larger numbers count as this one
-_MAX_DIGITS = 18
 
 
 def flag(query: Mapping[str, str], name: str) -> bool | None:
@@ -35,10 +35,10 @@ def number(query: Mapping[str, str], name: str) -> int:
     text = query.get(name, "")
     if not text:
         return 0
-    digits = text.removeprefix("-")
-    if not (digits.isascii() and digits.isdigit()) or len(digits) > _MAX_DIGITS:
+    found = integer(text)
+    if found is None:
         raise errors.bad_request(f"{name}: expected a whole number of 64 bits, found {text!r:.40}")
-    return min(max(int(text), 0), _MAX_NUMBER)
+    return min(max(found, 0), _MAX_NUMBER)
 
 
 def revision(text: str) -> int:
@@ -47,12 +47,13 @@ def revision(text: str) -> int:
     Raises:
         ApiStatusError: 400, it is not a number.
     """
-    if not (text.isascii() and text.isdigit()) or len(text) > 19:
+    found = integer(text) if text[:1].isdecimal() else None
+    if found is None:
         raise errors.bad_request(
-            f'invalid resource version: resourceVersion: Invalid value: "{text}": strconv.ParseUint: parsing "{text}":'
+            f'invalid resource version: resourceVersion: Invalid value: "{text:.256}": strconv.ParseUint: parsing "{text:.256}":'
             " invalid syntax"
         )
-    return int(text)
+    return found
 
 
 def check_options(query: Mapping[str, str], *, watch: bool) -> None:

@@ -1,20 +1,29 @@
-"""Parses label and field selectors of query parameters into predicates on objects."""
+"""Parses label and field selectors of query parameters into predicates on objects.
+
+A selector may have thousands of requirements. Those on one label or field are combined, so that a test of an object takes
+time for the object's labels, or for the fields that can be selected, and not for each requirement.
+"""
 
 import re
-from collections.abc import Callable
-from functools import lru_cache
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 from seatrial.harness.apiserver.errors import ApiStatusError, bad_request
+from seatrial.harness.apiserver.names import label_value, qualified
+from seatrial.harness.text_cache import cached
+from seatrial.scheduler.api.integers import integer
 
 Object = dict[str, Any]
 Test = Callable[[Object], bool]
 
-_KEY = r"(?:[A-Za-z0-9](?:[-A-Za-z0-9.]*[A-Za-z0-9])?/)?[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?"
-_VALUE = r"(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?)?"
-_EXISTS = re.compile(rf"\s*(?P<no>!?)\s*(?P<key>{_KEY})\s*", re.ASCII)
-_EQUALS = re.compile(rf"\s*(?P<key>{_KEY})\s*(?P<op>==|!=|=|>|<)\s*(?P<value>{_VALUE})\s*", re.ASCII)
-_SET = re.compile(rf"\s*(?P<key>{_KEY})\s+(?P<op>in|notin)\s*\((?P<values>[^()]*)\)\s*", re.ASCII)
+_TOKEN = re.compile(r"[ \t\r\n]*(==|!=|[=!<>(),]|[^ \t\r\n=!<>(),]+|$)")
+_SPECIAL = frozenset({"==", "!=", "=", "!", "<", ">", "(", ")", ",", ""})
+_OPERATORS = ("=", "==", "!=", "in", "notin", ">", "<")
+_FIELD_TERM = re.compile(r"(?:[^\\,]|\\.|\\$)+", re.DOTALL)
+_FIELD_OPERATOR = re.compile(r"(.*?)(!=|==|=)(.*)", re.DOTALL)
+_ESCAPE = re.compile(r"\\(.?)|[,=]", re.DOTALL)
 
 POD_FIELDS = (
     "spec.nodeName", "spec.schedulerName", "spec.restartPolicy", "spec.serviceAccountName", "spec.hostNetwork",
@@ -39,106 +48,195 @@ FIELDS: dict[tuple[str, str], tuple[str, ...]] = {
 _ALL_KINDS = ("metadata.name", "metadata.namespace")
 
 
-@lru_cache(maxsize=1024)
+class _Wanted:
+    """What the requirements on one label ask of its value. `absent`: whether objects without the label are selected."""
+
+    __slots__ = ("above", "absent", "among", "below", "not_among", "present")
+
+    def __init__(self) -> None:
+        self.present = self.absent = True
+        self.among: frozenset[str] | None = None
+        self.not_among: set[str] = set()
+        self.above: int | None = None
+        self.below: int | None = None
+
+    def add(self, operator: str, values: frozenset[str]) -> None:
+        """Restrict it by one more requirement."""
+        if operator == "!":
+            self.present = False
+            return
+        if operator in {"notin", "!="}:
+            self.not_among |= values
+            return
+        self.absent = False
+        if operator in {"in", "=", "=="}:
+            self.among = values if self.among is None else self.among & values
+        elif operator in {">", "<"}:
+            bound = integer(next(iter(values)))
+            assert bound is not None  # noqa: S101
+            if operator == ">":
+                self.above = bound if self.above is None else max(self.above, bound)
+            else:
+                self.below = bound if self.below is None else min(self.below, bound)
+
+    def holds(self, value: str) -> bool:
+        if not self.present or value in self.not_among or (self.among is not None and value not in self.among):
+            return False
+        if self.above is None and self.below is None:
+            return True
+        number = integer(value)
+        if number is None:
+            return False
+        return (self.above is None or number > self.above) and (self.below is None or number < self.below)
+
+
+@cached()
 def label_test(text: str) -> Test | None:
     """The predicate of a label selector; None if it selects everything.
 
     Raises:
         ApiStatusError: 400, it cannot be parsed.
     """
-    if not text.strip():
+    by_key: defaultdict[str, _Wanted] = defaultdict(_Wanted)
+    for key, operator, values in _Parser(text).requirements():
+        by_key[key].add(operator, values)
+    if not by_key:
         return None
-    parts = [_label_part(part, text) for part in _split(text)]
-    if len(parts) == 1:
-        single = parts[0]
-        return lambda obj: single(obj["metadata"].get("labels") or {})
-    return lambda obj: _all(parts, obj["metadata"].get("labels") or {})
+    needed = [key for key, wanted in by_key.items() if not wanted.absent]
+
+    def test(obj: Object) -> bool:
+        labels = obj["metadata"].get("labels") or {}
+        if len(needed) > len(labels) or not all(key in labels for key in needed):
+            return False
+        if len(by_key) < len(labels):
+            return all(wanted.holds(labels[key]) for key, wanted in by_key.items() if key in labels)
+        return all(by_key[key].holds(value) for key, value in labels.items() if key in by_key)
+
+    return test
 
 
-def _all(tests: list[Callable[[dict[str, str]], bool]], labels: dict[str, str]) -> bool:
-    return all(test(labels) for test in tests)
+class _Parser:
+    """The parser of label selectors. Follows `pkg/labels/selector.go` of apimachinery."""
+
+    def __init__(self, text: str) -> None:
+        self._tokens = [match[1] for match in _TOKEN.finditer(text)]
+        self._at = 0
+
+    def requirements(self) -> Iterator[tuple[str, str, frozenset[str]]]:
+        """Key, operator (`!`: absent, empty: present) and values of each requirement."""
+        if not self._next():
+            return
+        while True:
+            yield self._requirement(self._next())
+            token = self._take()
+            if not token:
+                return
+            if token != ",":
+                raise _refused(token, "',' or 'end of string'")
+            if self._next() in _SPECIAL - {"!"}:
+                raise _refused(self._next(), "identifier after ','")
+
+    def _next(self) -> str:
+        return self._tokens[self._at]
+
+    def _take(self) -> str:
+        token = self._tokens[self._at]
+        self._at = min(self._at + 1, len(self._tokens) - 1)
+        return token
+
+    def _requirement(self, token: str) -> tuple[str, str, frozenset[str]]:
+        if token in _SPECIAL - {"!"}:
+            raise _refused(token, "!, identifier, or 'end of string'")
+        absent = self._take() == "!"
+        key = self._take() if absent else token
+        if key in _SPECIAL:
+            raise _refused(key, "identifier")
+        for problem in qualified(key):
+            raise bad_request(f'unable to parse requirement: key: Invalid value: "{key:.256}": {problem}')
+        if absent or self._next() in {"", ","}:
+            return key, "!" if absent else "", frozenset()
+        operator = self._take()
+        if operator not in _OPERATORS:
+            raise _refused(operator, ", ".join(_OPERATORS))
+        values = self._set() if operator in {"in", "notin"} else frozenset({self._value()})
+        for value in values:
+            for problem in label_value(value):
+                raise bad_request(
+                    f'unable to parse requirement: values[0][{key:.256}]: Invalid value: "{value:.256}": {problem}'
+                )
+            if operator in {">", "<"} and integer(value) is None:
+                raise bad_request(
+                    f"unable to parse requirement: values[0]: Invalid value: \"{value}\": for 'Gt', 'Lt' operators,"
+                    " the value must be an integer"
+                )
+        return key, operator, values
+
+    def _value(self) -> str:
+        if self._next() in {"", ","}:
+            return ""
+        token = self._take()
+        if token in _SPECIAL:
+            raise _refused(token, "identifier")
+        return token
+
+    def _set(self) -> frozenset[str]:
+        if (token := self._take()) != "(":
+            raise _refused(token, "'('")
+        if self._next() == ")":
+            raise bad_request("unable to parse requirement: for 'in', 'notin' operators, values set can't be empty")
+        values = set()
+        while True:
+            if self._next() in {",", ")"}:  # an empty value
+                values.add("")
+            elif (token := self._take()) in _SPECIAL:
+                raise _refused(token, "',', or identifier")
+            else:
+                values.add(token)
+            if (token := self._take()) == ")":
+                return frozenset(values)
+            if token != ",":
+                raise _refused(token, "',' or ')'")
 
 
-def _split(text: str) -> list[str]:
-    """Split at the commas outside of parentheses."""
-    return re.split(r",(?![^(]*\))", text)
+def _refused(token: str, wanted: str) -> ApiStatusError:
+    return bad_request(f"unable to parse requirement: found '{token:.256}', expected: {wanted}")
 
 
-def _label_part(part: str, whole: str) -> Callable[[dict[str, str]], bool]:
-    if not part.strip():
-        raise bad_request("found ',', expected: !, identifier, or 'end of string'")
-    if match := _SET.fullmatch(part):
-        key = match["key"]
-        values = frozenset(value.strip() for value in match["values"].split(","))
-        if match["op"] == "in":
-            return lambda labels: labels.get(key) in values
-        return lambda labels: labels.get(key) not in values
-    if match := _EQUALS.fullmatch(part):
-        key, value = match["key"], match["value"]
-        if match["op"] in {"=", "=="}:
-            return lambda labels: labels.get(key) == value
-        if match["op"] == "!=":
-            return lambda labels: labels.get(key) != value
-        if not value.lstrip("-").isdigit():
-            raise _bad(whole, part, f"for 'Gt', 'Lt' operators, the value must be an integer, found {value!r}")
-        bound, above = int(value), match["op"] == ">"
-        return lambda labels: _compared(labels.get(key), bound, above=above)
-    if match := _EXISTS.fullmatch(part):
-        key = match["key"]
-        if match["no"]:
-            return lambda labels: key not in labels
-        return lambda labels: key in labels
-    raise _bad(whole, part, "expected KEY, !KEY, KEY=VALUE, KEY!=VALUE, KEY in (A,B) or KEY notin (A,B)")
-
-
-def _compared(value: str | None, bound: int, *, above: bool) -> bool:
-    if value is None or not value.lstrip("-").isdigit():
-        return False
-    return int(value) > bound if above else int(value) < bound
-
-
-def _bad(whole: str, part: str, why: str) -> ApiStatusError:
-    return bad_request(f'unable to parse requirement: "{whole}": found "{part.strip()}": {why}')
-
-
-@lru_cache(maxsize=1024)
 def field_test(text: str, key: tuple[str, str], extra: tuple[str, ...] = ()) -> Test | None:
     """The predicate of a field selector on objects of collection `key`; None if it selects everything.
 
-    `extra` are selectable fields of a custom resource.
+    `extra` are selectable fields of a custom resource. Follows `pkg/fields/selector.go` of apimachinery.
 
     Raises:
         ApiStatusError: 400, it cannot be parsed, or the field is not selectable.
     """
-    tests = []
-    for part in re.split(r"(?<!\\),", text):
-        if not part.strip():
-            continue
-        match = re.fullmatch(r"\s*([^=!]+?)\s*(==|!=|=)\s*(.*?)\s*", part)
+    by_field: dict[str, tuple[set[str], set[str]]] = {}  # values that the field has to have, and may not have
+    for term in _FIELD_TERM.findall(text):
+        match = _FIELD_OPERATOR.fullmatch(term)
         if match is None:
-            raise bad_request(f"invalid field selector: {part!r}; can't understand it: expected FIELD=VALUE")
+            raise bad_request(f"invalid field selector: {term!r:.256}; can't understand it: expected FIELD=VALUE")
         name, operator, value = match.groups()
-        value = _unescaped(value)
+        value = _ESCAPE.sub(_unescaped, value)
         if name not in _ALL_KINDS and name not in FIELDS.get(key, ()) and name not in extra:
             raise bad_request(_unselectable(name, key))
-        tests.append(_field_part(tuple(name.split(".")), value, equal=operator != "!="))
-    if not tests:
+        by_field.setdefault(name, (set(), set()))[operator == "!="].add(value)
+    if not by_field:
         return None
-    if len(tests) == 1:
-        return tests[0]
-    return lambda obj: all(test(obj) for test in tests)
+    tests = [_field_part(tuple(name.split(".")), *values) for name, values in by_field.items()]
+    return tests[0] if len(tests) == 1 else lambda obj: all(test(obj) for test in tests)
 
 
-def _unescaped(value: str) -> str:
-    """A value in which a backslash precedes commas, equals signs and backslashes.
+def _unescaped(found: re.Match[str]) -> str:
+    """The character of a value that a backslash precedes.
 
     Raises:
-        ApiStatusError: 400, a backslash precedes another character.
+        ApiStatusError: 400, it needs none, or one that needs it has none.
     """
-    wrong = re.search(r"\\[^\\,=]|\\$", re.sub(r"\\[\\,=]", "", value))
-    if wrong is not None:
-        raise bad_request(f"invalid field selector: invalid escape sequence: {wrong[0]}")
-    return re.sub(r"\\([\\,=])", r"\1", value)
+    if found[1] is None:
+        raise bad_request(f"invalid field selector: unescaped character in value: {found[0]}")
+    if found[1] not in {"\\", ",", "="}:
+        raise bad_request(f"invalid field selector: invalid escape sequence: {found[0]}")
+    return found[1]
 
 
 def _unselectable(name: str, key: tuple[str, str]) -> str:
@@ -149,23 +247,28 @@ def _unselectable(name: str, key: tuple[str, str]) -> str:
     return f'"{name}" is not a known field selector: only "metadata.name", "metadata.namespace"'
 
 
-def _field_part(path: tuple[str, ...], value: str, *, equal: bool) -> Test:
+def _field_part(path: tuple[str, ...], wanted: set[str], unwanted: set[str]) -> Test:
     if path == ("reportingController",):
         path = ("reportingComponent",)
-    if path == ("source",):
-        return lambda obj: (_source(obj) == value) is equal
-    if len(path) != 2:
-        return lambda obj: (_at(obj, path) == value) is equal
-    part, name = path
+    read = _source if path == ("source",) else partial(_at, path=path)
+    if len(wanted) > 1:
+        return lambda _: False
+    only = next(iter(wanted), None)
 
     def test(obj: Object) -> bool:
+        found = read(obj)
+        return (only is None or found == only) and found not in unwanted
+
+    if len(path) != 2 or unwanted:
+        return test
+    part, name = path
+
+    def fast(obj: Object) -> bool:
         inner = obj.get(part)
         found = inner.get(name) if type(inner) is dict else None
-        if type(found) is not str:
-            found = _at(obj, path)
-        return (found == value) is equal
+        return (found if type(found) is str else read(obj)) == only
 
-    return test
+    return fast
 
 
 def _source(event: Object) -> str:

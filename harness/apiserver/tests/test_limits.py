@@ -23,7 +23,7 @@ def api() -> Api:
     ("quantity", "message"),
     [
         pytest.param("1e1000000", "an exponent beyond 1000", id="large-exponent"),
-        pytest.param("9" * 5000, "more than 512 digits", id="many-digits"),
+        pytest.param("9" * 5000, "more than 512 characters", id="many-digits"),
         pytest.param("abc", "quantities must match the regular expression", id="not-a-quantity"),
     ],
 )

@@ -9,7 +9,7 @@ import re
 
 import msgspec
 
-LIMIT = 64  # blocks cached for one connection; most clients send two or three
+LIMIT = 16 * 1024  # bytes of the blocks cached for one connection; most clients send two or three of 200
 _DIGITS = 6  # of a Content-Length; longer bodies do not arrive in one piece
 MAX_LENGTH = 4096  # bytes of a request line, and of a header block
 
@@ -40,6 +40,7 @@ class HeaderCache:
 
     def __init__(self) -> None:
         self._blocks: dict[bytes, dict[str, str]] = {}
+        self._left = LIMIT
 
     def take(self, data: bytes, start: int) -> tuple[ParsedRequest, int] | None:
         """The request at offset `start` and the offset of its end; None if it is not cached or not complete."""
@@ -67,8 +68,10 @@ class HeaderCache:
         _, rest, length, begin = block
         if data[begin : begin + length] != parsed.body or headers.get("content-length", "0") != str(length):
             return
-        if len(self._blocks) >= LIMIT:
+        if len(rest) > self._left:
             self._blocks.clear()
+            self._left = LIMIT
+        self._left -= len(rest)
         self._blocks[rest] = {name: value for name, value in headers.items() if name != "content-length"}
 
 

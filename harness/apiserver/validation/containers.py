@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable
-from functools import lru_cache
 from typing import Any
 
 from seatrial.harness.apiserver.field_errors import (
@@ -18,6 +17,7 @@ from seatrial.harness.apiserver.names import Object, config_key, dns_label, port
 from seatrial.harness.apiserver.validation.devices import check_claim_names
 from seatrial.harness.apiserver.validation.resources import NOT_NEGATIVE, check_requirements
 from seatrial.harness.apiserver.validation.security_contexts import check_security_context
+from seatrial.harness.text_cache import cached
 
 PORT_RANGE = "must be between 1 and 65535, inclusive"
 PROTOCOLS = ("SCTP", "TCP", "UDP")
@@ -158,7 +158,7 @@ def _check_host_ports(containers: Iterable[Object], path: str, causes: Causes) -
             taken.add(key)
 
 
-@lru_cache(maxsize=65536)
+@cached()
 def _env_problem(name: str) -> str:
     return "" if _is_env_name(name) else _ENV_RULE
 

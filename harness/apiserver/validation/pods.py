@@ -122,7 +122,7 @@ def _problems_of_names(*names: str | None) -> tuple[tuple[str, tuple[str, ...]],
     return _name_problems(*[name[:MAX_CHECKED] if name else name for name in names])
 
 
-@lru_cache(maxsize=65536)
+@lru_cache(maxsize=4096)
 def _name_problems(*names: str | None) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """The problems of names of other objects in a spec, by field; cached, as most pods share the same few names."""
     problems = ((field, rule(name)) for (field, rule), name in zip(_NAME_FIELDS, names, strict=True) if name)

@@ -10,6 +10,7 @@ from typing import Any
 from seatrial.harness import quantities as quantity
 from seatrial.harness.apiserver.field_errors import Cause, Causes, forbidden, invalid, required
 from seatrial.harness.apiserver.names import Object, qualified
+from seatrial.harness.text_cache import LONGEST, cached
 
 NOT_NEGATIVE = "must be greater than or equal to 0"
 POSITIVE = "must be greater than zero"
@@ -22,18 +23,17 @@ _WHOLE_BY_NAME = frozenset({"pods", "services", "replicationcontrollers", "resou
                             "persistentvolumeclaims", "services.nodeports", "services.loadbalancers"})  # fmt: skip
 
 
-@lru_cache(maxsize=4096)
+@cached()
 def is_extended(resource: str) -> bool:
     """Whether this is an extended resource, advertised by a device plugin."""
     return "/" in resource and "kubernetes.io/" not in resource and not resource.startswith("requests.")
 
 
-@lru_cache(maxsize=4096)
+@cached()
 def _may_be_overcommitted(resource: str) -> bool:
     return not is_extended(resource) and not resource.startswith(_HUGEPAGES)
 
 
-@lru_cache(maxsize=65536, typed=True)
 def milli(value: Any) -> int | None:
     """The quantity in thousandths; None if it is not a quantity."""
     try:
@@ -42,7 +42,7 @@ def milli(value: Any) -> int | None:
         return None
 
 
-@lru_cache(maxsize=65536, typed=True)
+@lru_cache(maxsize=4096, typed=True)
 def _problems(resource: str, value: Any, *, of_container: bool) -> tuple[Cause, ...]:
     """The problems of one entry of a resource list, as causes with an empty field."""
     found: Causes = []
@@ -72,7 +72,8 @@ def _problems(resource: str, value: Any, *, of_container: bool) -> tuple[Cause, 
 def check_list(resources: Object, path: str, causes: Causes, *, of_container: bool = False) -> None:
     """Check the names and quantities of one resource list."""
     for resource, value in resources.items():
-        problems = _problems(resource, value, of_container=of_container)
+        find = _problems if len(resource) <= LONGEST else _problems.__wrapped__  # long ones are not kept
+        problems = find(resource, value, of_container=of_container)
         if problems:
             causes.extend(problem._replace(field=f"{path}[{resource}]") for problem in problems)
 

@@ -209,7 +209,7 @@ def check_count_or_percent(value: Any, path: str, causes: Causes, *, unlimited: 
                 " (e.g. '1%',  or '93%', regex used for validation is '[0-9]+%')"
             )
             causes.append(invalid(path, value, problem))
-        elif not unlimited and percent(value) > 100:
+        elif not unlimited and (len(value.lstrip("0")) > len("100%") or int(value[:-1]) > 100):
             causes.append(invalid(path, value, "must not be greater than 100%"))
     elif value is not None and value < 0:
         causes.append(invalid(path, value, NOT_NEGATIVE))
@@ -243,13 +243,8 @@ def _fixed_part(spec: Object) -> Object:
     return {field: value for field, value in spec.items() if field not in _STATEFUL_MAY_CHANGE and value is not None}
 
 
-def percent(text: str) -> int:
-    """The number of a percentage, or a number far above 100 for a larger one."""
-    return int(text[:-1].lstrip("0")[:9] or 0)
-
-
 def _is_zero(value: Any) -> bool:
-    return not (percent(value) if isinstance(value, str) and _is_percent(value) else isinstance(value, int) and value)
+    return not (value.removesuffix("%").lstrip("0") if isinstance(value, str) else value)
 
 
 def _not_negative(spec: Object, field: str, path: str, causes: Causes) -> None:

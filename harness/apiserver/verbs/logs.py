@@ -13,6 +13,7 @@ from seatrial.harness.apiserver.storage.watch import Reader
 from seatrial.harness.apiserver.streams.responses import Streaming
 from seatrial.harness.apiserver.times import parse, seconds_of
 from seatrial.scheduler.api.clock import Clock, Timer
+from seatrial.scheduler.api.integers import integer
 from seatrial.scheduler.api.transport import Response
 
 Source = Callable[[str, str, str], bytes | None]  # namespace, pod, container → its output; None: not started
@@ -163,9 +164,9 @@ def _check_options(query: Mapping[str, str], pod: str) -> None:
         ApiStatusError: 422, a number is too small, or both kinds of a start are given.
     """
     causes = [
-        invalid(name, int(query[name]), f"must be greater than {'or equal to 0' if not least else '0'}")
+        invalid(name, value, f"must be greater than {'or equal to 0' if not least else '0'}")
         for name, least in (("tailLines", 0), ("limitBytes", 1), ("sinceSeconds", 1))
-        if query.get(name, "").lstrip("-").isdigit() and int(query[name]) < least
+        if (value := integer(query.get(name, ""))) is not None and value < least
     ]
     if "sinceSeconds" in query and "sinceTime" in query:
         causes.append(forbidden("[]", "at most one of `sinceTime` or `sinceSeconds` may be specified"))
@@ -174,6 +175,7 @@ def _check_options(query: Mapping[str, str], pod: str) -> None:
 
 
 def _number(query: Mapping[str, str], name: str) -> int:
-    if not query[name].isdigit():
-        raise errors.bad_request(f"{name}: expected a whole number of 0 and more, found {query[name]!r}")
-    return int(query[name])
+    found = integer(query[name])
+    if found is None:
+        raise errors.bad_request(f"{name}: expected a whole number of 0 and more, found {query[name]!r:.256}")
+    return found

@@ -33,6 +33,7 @@ from seatrial.harness.apiserver.verbs.event_versions import fields_to_core
 from seatrial.harness.apiserver.verbs.field_owners import entries_text
 from seatrial.harness.apiserver.webhooks.conversions import Conversions
 from seatrial.scheduler.api.clock import Clock
+from seatrial.scheduler.api.integers import integer
 from seatrial.scheduler.api.transport import Response
 
 _MAX_REVISION_DIGITS = 19
@@ -106,8 +107,8 @@ class Reads:
         Raises:
             ApiStatusError: 504, it is newer than the newest.
         """
-        if text.isdecimal() and len(text) <= _MAX_REVISION_DIGITS and int(text) > self._store.version:
-            raise too_large_version(int(text), self._store.version)
+        if (version := integer(text)) is not None and version > self._store.version:
+            raise too_large_version(version, self._store.version)
 
     # -- lists --------------------------------------------------------------------------------------------------------
 

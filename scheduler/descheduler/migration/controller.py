@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from seatrial.scheduler.api.clock import Clock, Timer, from_rfc3339
 from seatrial.scheduler.api.device import GROUP_VERSION
+from seatrial.scheduler.api.durations import go_duration
 from seatrial.scheduler.api.migration import (
     CREATED_BY,
     EVICT_POLICY,
@@ -24,7 +25,7 @@ from seatrial.scheduler.api.migration import (
     JobStatus,
     PodMigrationJob,
 )
-from seatrial.scheduler.api.reservation import RESERVATIONS_PATH, Reservation, seconds
+from seatrial.scheduler.api.reservation import RESERVATIONS_PATH, Reservation
 from seatrial.scheduler.api.transport import Request, Response
 from seatrial.scheduler.api.wire import to_plain
 from seatrial.scheduler.client.events import EventRecorder
@@ -486,7 +487,7 @@ class MigrationController:
         now = self._clock.now()
         for job in [job for job in self._state.jobs.values() if self.owns(job)]:
             created = job.metadata.creation_timestamp
-            ttl = seconds(job.spec.ttl) if job.spec.ttl else 0.0
+            ttl = go_duration(job.spec.ttl) if job.spec.ttl else 0.0
             kept = ttl + KEPT_AFTER_TTL if ttl else KEPT_WITHOUT_TTL
             if created and now - from_rfc3339(created) > kept:
                 self._rest.delete(f"{JOBS_PATH}/{job.name}", uid=job.metadata.uid, done=lambda _: None)

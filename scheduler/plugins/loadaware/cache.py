@@ -12,8 +12,8 @@ import numpy as np
 
 from seatrial.scheduler.api.clock import Timer
 from seatrial.scheduler.api.core import Node, Pod
+from seatrial.scheduler.api.durations import go_duration
 from seatrial.scheduler.api.numa import PROD
-from seatrial.scheduler.api.podgroup import go_duration
 from seatrial.scheduler.api.quantity import Quantity, QuantityError, amount
 from seatrial.scheduler.api.reservation import is_reserve_pod
 from seatrial.scheduler.api.slo import NODE_METRICS_PATH, RAW_ALLOCATABLE, USAGE_THRESHOLDS, NodeMetric

@@ -7,7 +7,7 @@ from functools import lru_cache
 import msgspec
 from msgspec import field
 
-from seatrial.scheduler.api.podgroup import go_duration
+from seatrial.scheduler.api.durations import go_duration
 from seatrial.scheduler.api.wire import Wire
 from seatrial.scheduler.plugins.loadaware.args import LoadAwareSchedulingArgs
 from seatrial.scheduler.plugins.loadaware.estimator import Vector

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from seatrial.scheduler.api.clock import from_rfc3339, rfc3339
 from seatrial.scheduler.api.core import Pod
+from seatrial.scheduler.api.durations import go_duration
 from seatrial.scheduler.api.quantity import Amounts, quantities
 from seatrial.scheduler.api.reservation import (
     AVAILABLE,
@@ -23,7 +24,6 @@ from seatrial.scheduler.api.reservation import (
     UNSCHEDULABLE,
     Reservation,
     ReservationCondition,
-    seconds,
 )
 from seatrial.scheduler.api.wire import to_plain
 from seatrial.scheduler.plugins.reservation.reserve_pods import template_requests
@@ -115,7 +115,7 @@ def is_over(reservation: Reservation, now: float) -> bool:
 def end_of(reservation: Reservation) -> float | None:
     """The time of expiry; None: never. A ttl of 0 overrides `expires`."""
     spec = reservation.spec
-    ttl = seconds(spec.ttl) if spec.ttl is not None else None
+    ttl = go_duration(spec.ttl) if spec.ttl is not None else None
     if ttl == 0:
         return None
     created = reservation.metadata.creation_timestamp

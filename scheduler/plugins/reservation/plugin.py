@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from seatrial.scheduler.api.core import Pod
+from seatrial.scheduler.api.durations import go_duration
 from seatrial.scheduler.api.quantity import Amounts
 from seatrial.scheduler.api.reservation import (
     ALIGNED,
@@ -26,7 +27,6 @@ from seatrial.scheduler.api.reservation import (
     allocation,
     is_operating_reservation,
     is_reserve_pod,
-    seconds,
 )
 from seatrial.scheduler.cache.columns import Batch, Bools, Ints
 from seatrial.scheduler.cache.nodeinfo import NodeInfo, PodInfo
@@ -216,7 +216,7 @@ class Reservation(PreFilter, FilterBatch, Transformer, PostFilter, ScoreBatch, R
         if reservation is None:
             return "the reservation is nil"
         ttl = reservation.spec.ttl
-        if ttl is not None and seconds(ttl) is None:
+        if ttl is not None and go_duration(ttl) is None:
             return f'the reservation\'s ttl: expected a duration such as "24h", found "{ttl}"'
         if reservation.spec.pre_allocation:
             if reservation.spec.allocate_policy != RESTRICTED:

@@ -47,6 +47,12 @@ def labelled(labels: dict[str, str] | None) -> dict[str, Any]:
         pytest.param("absent=", False, id="absent-is-not-empty"),
         pytest.param("x.io/long=v", True, id="a-key-with-a-prefix"),
         pytest.param(" app = web ", True, id="with-spaces"),
+        pytest.param("app in (web),app in (db)", False, id="in-two-sets"),
+        pytest.param("app=web,app!=web", False, id="a-value-and-not-that-value"),
+        pytest.param("app,!app", False, id="there-and-not-there"),
+        pytest.param("n>4,n>1,n<9", True, id="between"),
+        pytest.param("empty in (,a)", True, id="an-empty-value-in-a-set"),
+        pytest.param("in=,in notin (in)", False, id="words-as-names"),
     ],
 )
 def test_labels(selector: str, matches: bool) -> None:
@@ -57,7 +63,7 @@ def test_labels(selector: str, matches: bool) -> None:
 
 @pytest.mark.parametrize("selector", [",", "a,", "a,,b"])
 def test_a_selector_has_no_empty_requirement(selector: str) -> None:
-    with pytest.raises(ApiStatusError, match="found ','"):
+    with pytest.raises(ApiStatusError, match="found '"):
         label_test(selector)
 
 
@@ -74,6 +80,43 @@ def test_invalid_label_selectors(selector: str) -> None:
     with pytest.raises(ApiStatusError, match="unable to parse requirement") as refused:
         label_test(selector)
     assert refused.value.code == 400
+
+
+class Counted(dict[str, Any]):
+    """Labels, or an object, whose look-ups are counted."""
+
+    looked_up = 0
+
+    def get(self, key: str, default: Any = None) -> Any:
+        self.looked_up += 1
+        return super().get(key, default)
+
+    def __getitem__(self, key: str) -> Any:
+        self.looked_up += 1
+        return super().__getitem__(key)
+
+    def __contains__(self, key: object) -> bool:
+        self.looked_up += 1
+        return super().__contains__(key)
+
+
+@pytest.mark.parametrize("form", ["a{}", "!a{}", "a{}=b", "a{}!=b", "a{} notin (b)", "app!=b{}", "n>{}", "a,a"])
+def test_an_object_is_tested_in_time_for_its_labels(form: str) -> None:
+    """A selector as long as a URL may be, with thousands of requirements."""
+    selector = ",".join(form.format(number) for number in range(5_000))
+    labels = Counted(LABELS)
+    test = label_test(selector)
+    assert test is not None
+    test({"metadata": {"labels": labels}})
+    assert labels.looked_up <= 2 * len(LABELS)
+
+
+def test_an_object_is_tested_in_time_for_the_fields_that_can_be_selected() -> None:
+    test = field_test(",".join(f"metadata.name!=a{number}" for number in range(2_000)), PODS)
+    pod = Counted(POD)
+    assert test is not None
+    assert test(pod)
+    assert pod.looked_up == 1
 
 
 POD = {
@@ -93,6 +136,9 @@ POD = {
         pytest.param("spec.hostNetwork=true", True, id="a-boolean"),
         pytest.param("status.nominatedNodeName=", True, id="a-field-not-set-is-empty"),
         pytest.param("spec.serviceAccountName==", True, id="equals-twice"),
+        pytest.param("metadata.name=p,metadata.name=q", False, id="two-values-at-once"),
+        pytest.param("metadata.name=p,metadata.name!=p", False, id="a-value-and-not-that-value"),
+        pytest.param("metadata.name!=a\\,b,spec.nodeName=n1,", True, id="an-escaped-comma"),
     ],
 )
 def test_fields_of_pods(selector: str, matches: bool) -> None:
@@ -127,7 +173,12 @@ def test_fields_of_others(collection: tuple[str, str], selector: str, obj: dict[
     [
         pytest.param("spec.unschedulable=true", "field label not supported: spec.unschedulable", id="not-of-pods"),
         pytest.param("spec.nodeName", "invalid field selector", id="no-operator"),
-        pytest.param("=x", "invalid field selector", id="no-field"),
+        pytest.param(" " * 20_000, "invalid field selector", id="blanks"),
+        pytest.param("spec.nodeName=a" + " " * 20_000 + "x,b", "invalid field selector", id="blanks-in-a-value"),
+        pytest.param("spec.nodeName=a=b", "unescaped character in value: =", id="not-escaped"),
+        pytest.param("spec.nodeName=a\\b", r"invalid escape sequence: \\b", id="needs-no-escape"),
+        pytest.param("spec.nodeName=a\\", r"invalid escape sequence", id="nothing-escaped"),
+        pytest.param("=x", "field label not supported: ", id="no-field"),
     ],
 )
 def test_invalid_field_selectors(selector: str, message: str) -> None:
