@@ -9,6 +9,7 @@ takes about 10 µs.
 # ruff: noqa: ARG002 all shapes have the same signature
 import binascii
 import functools
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -24,6 +25,8 @@ Where = tuple[Any, str] | None  # path of a field: (path of its parent, name or 
 _REF = "#/$defs/"
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 _QUANTITY = "io.k8s.apimachinery.pkg.api.resource.Quantity"
+_NUMBER_AND_SUFFIX = re.compile(r"[+-]?\d*(?:\.\d*)?[eEinumkKMGTP]*[+-]?\d*", re.ASCII)
+_NO_QUANTITY = r"quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 _INT_OR_STRING = "io.k8s.apimachinery.pkg.util.intstr.IntOrString"
 _MICRO_TIME = "io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime"
 _TYPE_NAMES: dict[type, str] = {
@@ -136,17 +139,18 @@ class _Quantity(Shape):
     __slots__ = ()
 
     def conform(self, value: Any, where: Where, unknown: list[str]) -> Any:
-        if type(value) is str or type(value) is int or type(value) is float:
-            try:
-                exact(value)
-            except QuantityError as error:
-                if error.why:  # a limit of ours
-                    raise TypeMismatch(str(error)) from error
-            else:
-                return value
-        raise TypeMismatch(
-            r"quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
-        )
+        if type(value) is str:
+            value = value.strip(" ")
+        elif type(value) is not int and type(value) is not float:
+            raise TypeMismatch(_NO_QUANTITY)
+        try:
+            exact(value)
+        except QuantityError as error:
+            if error.why:  # a limit of ours
+                raise TypeMismatch(str(error)) from error
+            known = _NUMBER_AND_SUFFIX.fullmatch(str(value))
+            raise TypeMismatch("unable to parse quantity's suffix" if known and value else _NO_QUANTITY) from error
+        return value
 
     def empty(self) -> Any:
         return "0"
