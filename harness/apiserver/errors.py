@@ -54,7 +54,9 @@ def _details(plural: str, group: str, name: str, **more: Any) -> dict[str, Any]:
         details["name"] = name
     if group:
         details["group"] = group
-    return {**details, "kind": plural, **more}
+    if plural:
+        details["kind"] = plural
+    return {**details, **more}
 
 
 def not_found(plural: str, group: str, name: str) -> ApiStatusError:

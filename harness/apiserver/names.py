@@ -23,6 +23,7 @@ _DNS_SUBDOMAIN = _DNS_LABEL + r"(\." + _DNS_LABEL + ")*"
 _DNS_1035 = "[a-z]([-a-z0-9]*[a-z0-9])?"
 _QUALIFIED = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
 _VALUE = f"({_QUALIFIED})?"
+_HTTP_PATH = r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+"
 _CONFIG_KEY = "[-._a-zA-Z0-9]+"
 
 _is_dns_label = re.compile(_DNS_LABEL).fullmatch
@@ -294,3 +295,16 @@ def _check_finalizers(finalizers: list[str], causes: Causes) -> None:
             causes.append(invalid(path, name, problem))
     if "orphan" in finalizers and "foregroundDeletion" in finalizers:
         causes.append(invalid(path, finalizers, "finalizer orphan and foregroundDeletion cannot be both set"))
+
+
+def check_prefixed_path(value: str, path: str, causes: Causes) -> None:
+    """Check a path with a domain before it, as in `acme.io/foo`."""
+    domain, _, rest = value.partition("/")
+    if not value:
+        causes.append(required(path))
+    elif not domain or not rest:
+        causes.append(invalid(path, value, 'must be a domain-prefixed path (such as "acme.io/foo")'))
+    else:
+        causes.extend(invalid(path, domain, problem) for problem in subdomain(domain))
+        if not re.fullmatch(_HTTP_PATH, rest):
+            causes.append(invalid(path, rest, f"Invalid path (regex used for validation is '{_HTTP_PATH}')"))

@@ -23,7 +23,6 @@ from seatrial.harness.apiserver.schemas.custom_schemas import CustomSchema, TooC
 from seatrial.harness.apiserver.schemas.shapes import conform, report_unknown_fields
 from seatrial.harness.apiserver.storage.store import Collection, Item, Object, Store
 from seatrial.harness.apiserver.validation.kinds import validate
-from seatrial.harness.apiserver.validation.statuses import STATUS_CHECKS
 from seatrial.harness.apiserver.validation.warnings import pod_warnings
 from seatrial.harness.apiserver.webhooks.dispatch import Webhooks, Write
 from seatrial.scheduler.api.clock import Clock
@@ -134,11 +133,9 @@ class Admission:
                 self._mutate(write, body, old)
             if resource.custom is not None:
                 self._complete(resource, body, warnings, strictness)
-                self._check(resource, body, old, subresource, attempt)
             elif resource.key == ("", "pods"):
-                _keep_transition_times(body, old)
-            elif (resource.group, resource.kind) in STATUS_CHECKS:
-                self._check(resource, body, old, subresource, attempt)
+                _keep_status(body, old)
+            self._check(resource, body, old, subresource, attempt)
             if write is not None:
                 self.webhooks.validate(write, body, old)
             return
@@ -459,8 +456,11 @@ def _taint_new_node(body: Object) -> None:
         spec["taints"] = [*taints, {"key": _NOT_READY, "effect": "NoSchedule"}]
 
 
-def _keep_transition_times(body: Object, old: Object) -> None:
-    """Keep lastTransitionTime of conditions whose status did not change."""
+def _keep_status(body: Object, old: Object) -> None:
+    """Keep lastTransitionTime of conditions whose status did not change, and a QoS class that is not stated."""
+    quality = old.get("status", {}).get("qosClass")
+    if quality and not body.get("status", {}).get("qosClass"):
+        body["status"] = {**body.get("status", {}), "qosClass": quality}
     conditions = body.get("status", {}).get("conditions")
     if not conditions:
         return

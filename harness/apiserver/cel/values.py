@@ -111,9 +111,11 @@ class Url:
         try:
             if not text.startswith("/") and not re.match(r"[a-zA-Z][a-zA-Z0-9+.-]*:", text):
                 raise ValueError("invalid URI for request")
-            if re.search(r"[\x00-\x1f\x7f]|%(?![0-9A-Fa-f]{2})", text.partition("?")[0]):
+            if re.search(r"[\x00-\x1f\x7f]", text) or re.search(r"%(?![0-9A-Fa-f]{2})", text.partition("?")[0]):
                 raise ValueError("invalid URL escape or character")
             parts = urlsplit(text)
+            if wrong := re.search(r"[ {}|\\^`]", parts.netloc):
+                raise ValueError(f'invalid character "{wrong[0]}" in host name')
             _ = parts.port  # the port is validated when it is read
         except ValueError as error:
             raise ValueError(f'URL parse error during conversion from string: parse "{text}": {error}') from error

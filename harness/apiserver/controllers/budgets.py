@@ -7,10 +7,10 @@ import msgspec
 from seatrial.harness.apiserver.controllers.counts import scaled
 from seatrial.harness.apiserver.controllers.work_queue import WorkQueue
 from seatrial.harness.apiserver.storage.store import Change, CollectionKey, Item, Object
+from seatrial.harness.apiserver.times import seconds_of
 from seatrial.harness.apiserver.verbs.objects import Objects
 from seatrial.harness.apiserver.verbs.subresources import BUDGETS
 from seatrial.harness.label_selectors import LabelSelector
-from seatrial.scheduler.api.clock import from_rfc3339
 
 PODS: CollectionKey = ("", "pods")
 DISRUPTION_TIMEOUT = (
@@ -61,7 +61,7 @@ class Budgets:
         disrupted = {
             name: at
             for name, at in (before.get("disruptedPods") or {}).items()
-            if name in names and now - from_rfc3339(at) < DISRUPTION_TIMEOUT
+            if name in names and now - seconds_of(at) < DISRUPTION_TIMEOUT
         }
         expected = len(covered)
         healthy = sum(

@@ -19,7 +19,7 @@ from seatrial.harness.apiserver.access.signing import (
 from seatrial.harness.apiserver.controllers.control import Control
 from seatrial.harness.apiserver.controllers.work_queue import WorkQueue
 from seatrial.harness.apiserver.storage.store import Change, CollectionKey, Item, Key, Object
-from seatrial.scheduler.api.clock import from_rfc3339
+from seatrial.harness.apiserver.times import seconds_of
 
 REQUESTS: CollectionKey = ("certificates.k8s.io", "certificatesigningrequests")
 _SIGNERS: Final = frozenset({API_CLIENT, KUBELET_CLIENT, KUBELET_SERVING})
@@ -74,7 +74,7 @@ class Certificates:
             for condition in conditions
             if condition.get("type") in _RETENTION and condition.get("lastUpdateTime")
         ]
-        moment = from_rfc3339(max(since, default=item.obj["metadata"]["creationTimestamp"]))
+        moment = seconds_of(max(since, default=item.obj["metadata"]["creationTimestamp"]))
         return self._control.clock.now() - moment
 
 

@@ -15,7 +15,8 @@ from seatrial.harness.apiserver.cron import Schedule, parse_cron, time_zone
 from seatrial.harness.apiserver.errors import ApiStatusError
 from seatrial.harness.apiserver.request.options import CONTROLLER_MANAGER, Options
 from seatrial.harness.apiserver.storage.store import Change, CollectionKey, Item, Key, Object
-from seatrial.scheduler.api.clock import from_rfc3339, rfc3339
+from seatrial.harness.apiserver.times import seconds_of
+from seatrial.scheduler.api.clock import rfc3339
 
 CRON_JOBS: CollectionKey = ("batch", "cronjobs")
 COMPONENT = "cronjob-controller"
@@ -78,7 +79,7 @@ class CronJobs:
     def _due(self, item: Item, schedule: Schedule, zone: tzinfo) -> float | None:
         """The latest scheduled time (Unix seconds) that has passed without a Job; None if there is none."""
         now = self._control.clock.now()
-        since = from_rfc3339(
+        since = seconds_of(
             (item.obj.get("status") or {}).get("lastScheduleTime") or item.obj["metadata"]["creationTimestamp"]
         )
         limit = item.obj["spec"].get("startingDeadlineSeconds")

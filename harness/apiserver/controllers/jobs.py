@@ -42,7 +42,7 @@ from seatrial.harness.apiserver.controllers.recording import NORMAL, WARNING
 from seatrial.harness.apiserver.controllers.work_queue import WorkQueue
 from seatrial.harness.apiserver.errors import ApiStatusError
 from seatrial.harness.apiserver.storage.store import Change, CollectionKey, Item, Key, Object
-from seatrial.scheduler.api.clock import from_rfc3339
+from seatrial.harness.apiserver.times import seconds_of
 from seatrial.scheduler.api.integers import integer
 
 JOBS: CollectionKey = ("batch", "jobs")
@@ -412,7 +412,7 @@ class Jobs:
         ttl = item.obj["spec"].get("ttlSecondsAfterFinished")
         since = _ended(item.obj)
         if ttl is not None and since is not None and "deletionTimestamp" not in item.obj["metadata"]:
-            left = from_rfc3339(since) + ttl - self._control.clock.now()
+            left = seconds_of(since) + ttl - self._control.clock.now()
             self._expired.add_after(max(0.0, left), (item.key, item.obj["metadata"]["uid"]))
 
     def _remove(self, expired: tuple[Key, str]) -> None:
@@ -423,7 +423,7 @@ class Jobs:
         ttl, since = item.obj["spec"].get("ttlSecondsAfterFinished"), _ended(item.obj)
         if ttl is None or since is None:
             return
-        left = from_rfc3339(since) + ttl - self._control.clock.now()
+        left = seconds_of(since) + ttl - self._control.clock.now()
         if left > 0:
             self._expired.add_after(left, expired)  # the TTL was extended meanwhile
         else:

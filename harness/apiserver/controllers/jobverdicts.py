@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from seatrial.harness.apiserver.controllers.jobindexes import parse_indexes
 from seatrial.harness.apiserver.controllers.jobpods import is_indexed
 from seatrial.harness.apiserver.storage.store import Object
-from seatrial.scheduler.api.clock import from_rfc3339
+from seatrial.harness.apiserver.times import seconds_of
 
 # seconds between a failure and the next pod; doubles each time
 INITIAL_BACKOFF, MAX_BACKOFF = 10.0, 600.0
@@ -94,7 +94,7 @@ def deadline_left(job: Object, now: float) -> float | None:
     spec, start = job["spec"], (job.get("status") or {}).get("startTime")
     if spec.get("activeDeadlineSeconds") is None or not start or spec.get("suspend"):
         return None
-    return from_rfc3339(start) + spec["activeDeadlineSeconds"] - now
+    return seconds_of(start) + spec["activeDeadlineSeconds"] - now
 
 
 def wanted_active(job: Object, tally: Tally) -> int:

@@ -10,9 +10,9 @@ from seatrial.harness.apiserver.discovery.resources import Registry
 from seatrial.harness.apiserver.errors import ApiStatusError
 from seatrial.harness.apiserver.request.options import DeleteOptions
 from seatrial.harness.apiserver.storage.store import Change, CollectionKey, Item, Object
+from seatrial.harness.apiserver.times import seconds_of
 from seatrial.harness.apiserver.verbs.objects import Objects
 from seatrial.harness.apiserver.verbs.subresources import disrupted
-from seatrial.scheduler.api.clock import from_rfc3339
 from seatrial.scheduler.api.core import UNSCHEDULABLE_TAINT, ZONE_LABEL
 
 REGION_LABEL = "topology.kubernetes.io/region"
@@ -146,7 +146,7 @@ class Nodes:
     def _check_first_report(self, item: Item) -> None:
         """After a minute, a node without any report has the conditions of one that does not answer."""
         created = item.obj["metadata"]["creationTimestamp"]
-        if self._clock.now() - from_rfc3339(created) < STARTUP_GRACE_PERIOD:
+        if self._clock.now() - seconds_of(created) < STARTUP_GRACE_PERIOD:
             return
         status, now = item.obj.get("status") or {}, self._clock.timestamp()
         known = {condition.get("type") for condition in status.get("conditions") or ()}
@@ -218,7 +218,7 @@ class Nodes:
         for taint in taints:
             if taint["effect"] == "NoExecute":
                 wait = _toleration_seconds(pod.obj, [taint])
-                added = from_rfc3339(taint["timeAdded"]) if taint.get("timeAdded") else now
+                added = seconds_of(taint["timeAdded"]) if taint.get("timeAdded") else now
                 if wait is not None and now >= int(added) + wait:
                     why = "Taint manager: deleting due to NoExecute taint"
                     self._disrupt(pod, "DeletionByTaintManager", why, None)

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from seatrial.harness.apiserver.storage.store import Item, Object
-from seatrial.scheduler.api.clock import from_rfc3339
+from seatrial.harness.apiserver.times import seconds_of
 from seatrial.scheduler.api.integers import integer
 
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
@@ -55,7 +55,7 @@ def available_in(pod: Object, min_ready: int, now: float) -> float | None:
     if not min_ready:
         return 0.0
     since = ready.get("lastTransitionTime")
-    return max(0.0, from_rfc3339(since) + min_ready - now) if since else float(min_ready)
+    return max(0.0, seconds_of(since) + min_ready - now) if since else float(min_ready)
 
 
 def restarts(pod: Object) -> int:

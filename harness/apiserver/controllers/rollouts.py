@@ -7,7 +7,7 @@ from seatrial.harness.apiserver.controllers.control import Control, with_conditi
 from seatrial.harness.apiserver.controllers.podstate import condition
 from seatrial.harness.apiserver.controllers.rolling import bounds_of
 from seatrial.harness.apiserver.storage.store import Object
-from seatrial.scheduler.api.clock import from_rfc3339
+from seatrial.harness.apiserver.times import seconds_of
 from seatrial.scheduler.api.integers import integer
 
 REVISION, HISTORY = "deployment.kubernetes.io/revision", "deployment.kubernetes.io/revision-history"
@@ -186,7 +186,7 @@ def _overdue(deployment: Object, progressing: Object, now: float) -> bool:
         return False
     if progressing["reason"] == "ProgressDeadlineExceeded":
         return True
-    since = from_rfc3339(progressing.get("lastUpdateTime") or progressing["lastTransitionTime"])
+    since = seconds_of(progressing.get("lastUpdateTime") or progressing["lastTransitionTime"])
     return now >= since + deployment["spec"]["progressDeadlineSeconds"]
 
 
@@ -197,5 +197,5 @@ def progress_left(deployment: Object, now: float) -> float | None:
         return None
     if is_complete(deployment) or progressing["reason"] in {"NewReplicaSetAvailable", "ProgressDeadlineExceeded"}:
         return None
-    since = from_rfc3339(progressing.get("lastUpdateTime") or progressing["lastTransitionTime"])
+    since = seconds_of(progressing.get("lastUpdateTime") or progressing["lastTransitionTime"])
     return max(0.0, since + deployment["spec"]["progressDeadlineSeconds"] - now) + 1.0

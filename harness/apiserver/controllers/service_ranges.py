@@ -11,7 +11,7 @@ from seatrial.harness.apiserver.bootstrap.objects import put_object
 from seatrial.harness.apiserver.controllers.control import Control
 from seatrial.harness.apiserver.controllers.work_queue import WorkQueue
 from seatrial.harness.apiserver.storage.store import Change, Item, Key
-from seatrial.scheduler.api.clock import from_rfc3339
+from seatrial.harness.apiserver.times import seconds_of
 
 FINALIZER: Final = "networking.k8s.io/service-cidr-finalizer"
 GRACE: Final = 10.0  # seconds from the deletion until the finalizer goes, for Services that are just being created
@@ -75,7 +75,7 @@ class ServiceRanges:
                 condition = self._control.condition("Ready", "False", "Terminating", _IN_USE)
                 self._control.put_status(self._kind, item, {"conditions": [condition]})
         elif held:
-            left = from_rfc3339(metadata["deletionTimestamp"]) + GRACE - self._control.clock.now()
+            left = seconds_of(metadata["deletionTimestamp"]) + GRACE - self._control.clock.now()
             if left > 0:
                 self._queue.add_after(left, key)
             else:

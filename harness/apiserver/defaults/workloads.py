@@ -70,7 +70,7 @@ def _job(obj: Object) -> None:
         completionMode="NonIndexed",
         manualSelector=False,
         suspend=False,
-        podReplacementPolicy="Failed" if spec.get("podFailurePolicy") else "TerminatingOrFailed",
+        podReplacementPolicy="Failed" if spec.get("podFailurePolicy") is not None else "TerminatingOrFailed",
     )
     for rule in (spec.get("podFailurePolicy") or {}).get("rules") or ():
         for pattern in rule.get("onPodConditions") or ():

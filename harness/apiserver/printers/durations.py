@@ -1,9 +1,10 @@
 """Ages in kubectl's format: "45s", "3m20s", "2d4h"."""
 
-from seatrial.scheduler.api.clock import from_rfc3339, rfc3339
+from seatrial.harness.apiserver.times import printed, seconds_of
 
 UNKNOWN = "<unknown>"
 INVALID = "<invalid>"
+UNSET = "0001-01-01T00:00:00Z"  # Go's zero time, which upstream prints
 
 _MINUTE = 60
 _HOUR = 60 * _MINUTE
@@ -48,7 +49,7 @@ def age(timestamp: str | None, now: float) -> str:
     if not timestamp:
         return UNKNOWN
     try:
-        return human_duration(now - from_rfc3339(timestamp))
+        return human_duration(now - seconds_of(timestamp))
     except ValueError:
         return INVALID
 
@@ -56,8 +57,8 @@ def age(timestamp: str | None, now: float) -> str:
 def created_at(timestamp: str | None) -> str:
     """The timestamp itself in UTC, for kinds without a printer upstream."""
     if not timestamp:
-        return "0001-01-01T00:00:00Z"  # Go's zero time, which upstream prints
+        return UNSET
     try:
-        return rfc3339(from_rfc3339(timestamp))
+        return printed(int(seconds_of(timestamp))) or UNSET
     except ValueError:
         return INVALID

@@ -17,7 +17,8 @@ from seatrial.harness.apiserver.printers.columns import (
     text,
     wide,
 )
-from seatrial.harness.apiserver.printers.durations import from_rfc3339, human_duration
+from seatrial.harness.apiserver.printers.durations import human_duration
+from seatrial.harness.apiserver.times import seconds_of
 
 _ENDED = {
     "Succeeded": [
@@ -45,7 +46,7 @@ class _Tally:
         last = container.get("lastState")
         ended = (last.get("terminated") or {}).get("finishedAt") if last else None
         if ended:
-            self.latest = max(self.latest, from_rfc3339(ended))
+            self.latest = max(self.latest, seconds_of(ended))
 
     def text(self, now: float) -> str:
         if self.restarts and self.latest:

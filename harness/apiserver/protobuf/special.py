@@ -2,14 +2,14 @@
 
 import base64
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, Final
 
 import orjson
 
 from seatrial.harness.apiserver.protobuf.wire import Malformed, fields, signed
+from seatrial.harness.apiserver.times import printed
 
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _META: Final = "k8s.io.apimachinery.pkg.apis.meta.v1"
 _CUSTOM: Final = "k8s.io.apiextensions_apiserver.pkg.apis.apiextensions.v1"
 _TEXT: Final = 1  # IntOrString's type: 0 an integer, 1 a string
@@ -33,26 +33,11 @@ def _bytes(members: dict[int, Any], field: int) -> bytes:
     return found
 
 
-def _moment(data: bytes) -> datetime | None:
-    """The time as RFC 3339; None for the zero time, which JSON omits."""
+def _time(data: bytes, *, micro: bool = False) -> str | None:
+    """The time as JSON has it; None for the zero time, whose message is empty."""
     found = _members(data)
-    seconds, nanos = signed(_number(found, 1)), signed(_number(found, 2))
-    if not seconds and not nanos:
-        return None
-    try:
-        return _EPOCH + timedelta(seconds=seconds, microseconds=nanos // 1000)
-    except OverflowError as error:
-        raise Malformed(f"a time of {seconds} seconds: expected one between the years 1 and 9999") from error
-
-
-def _time(data: bytes) -> str | None:
-    moment = _moment(data)
-    return moment.strftime("%Y-%m-%dT%H:%M:%SZ") if moment is not None else None
-
-
-def _micro_time(data: bytes) -> str | None:
-    moment = _moment(data)
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ") if moment is not None else None
+    seconds, nanoseconds = signed(_number(found, 1)), signed(_number(found, 2))
+    return printed(seconds, nanoseconds // 1000 if micro else None) if data else None
 
 
 def _quantity(data: bytes) -> str:
@@ -88,7 +73,7 @@ def _duration(data: bytes) -> str:
 
 SPECIAL: Final[Mapping[str, Callable[[bytes], Any]]] = {
     f"{_META}.Time": _time,
-    f"{_META}.MicroTime": _micro_time,
+    f"{_META}.MicroTime": partial(_time, micro=True),
     f"{_META}.Duration": _duration,
     f"{_META}.FieldsV1": _json,
     f"{_META}.Verbs": _items,

@@ -4,7 +4,6 @@ The schema of each CRD version is compiled once into a tree of nodes. The messag
 (`spec.x in body must be of type integer: "string"`).
 """
 
-import re
 from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any, TypeVar
@@ -17,6 +16,7 @@ from seatrial.harness.apiserver.field_errors import Cause, too_many
 from seatrial.harness.apiserver.long_computations import LongComputations
 from seatrial.harness.apiserver.patterns import compiled, match_cost
 from seatrial.harness.apiserver.schemas.custom_rules import has_rules, rule_causes, seen_by_rules
+from seatrial.harness.apiserver.schemas.formats import conforms
 
 _PRESERVE = "x-kubernetes-preserve-unknown-fields"
 _EMBEDDED = "x-kubernetes-embedded-resource"
@@ -28,10 +28,6 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "boolean": (bool,),
     "integer": (int,),
     "number": (int, float),
-}
-_FORMATS = {
-    "date-time": re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)", re.ASCII),
-    "date": re.compile(r"\d{4}-\d\d-\d\d", re.ASCII),
 }
 _INT64 = (-(2**63), 2**63 - 1)  # literals outside of this range are floats for Go
 T = TypeVar("T")
@@ -280,9 +276,12 @@ def _check_text(schema: Mapping[str, Any], value: str, path: str, causes: _Cause
         causes.append(_invalid(path, value, f"{path} in body should be at least {schema['minLength']} chars long"))
     if "maxLength" in schema and len(value) > schema["maxLength"]:
         causes.append(Cause(path, "FieldValueTooLong", f"Too long: may not be more than {schema['maxLength']} bytes"))
-    form = _FORMATS.get(schema.get("format", ""))
-    if form is not None and form.fullmatch(value) is None:
-        causes.append(_invalid(path, value, f"{path} in body must be of type {schema['format']}: {_shown(value)}"))
+    if "format" in schema:
+        causes.spend(len(value))
+        if not conforms(schema["format"], value):
+            shown = _shown(value)
+            why = f"Invalid value: {shown}: {path} in body must be of type {schema['format']}: {shown}"
+            causes.append(Cause(path, "FieldValueTypeInvalid", why))
 
 
 def _matches(pattern: str, text: str, causes: _Causes) -> bool:

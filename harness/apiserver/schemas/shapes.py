@@ -17,6 +17,7 @@ import orjson
 
 from seatrial.harness.apiserver import errors
 from seatrial.harness.apiserver.schemas.schema_nodes import JsonObject, builtin
+from seatrial.harness.apiserver.times import TimeError, canonical, canonical_micro
 from seatrial.harness.quantities import QuantityError, exact
 
 Where = tuple[Any, str] | None  # path of a field: (path of its parent, name or [index])
@@ -24,9 +25,10 @@ Where = tuple[Any, str] | None  # path of a field: (path of its parent, name or 
 _REF = "#/$defs/"
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 _QUANTITY = "io.k8s.apimachinery.pkg.api.resource.Quantity"
+_NUMBER_AND_SUFFIX = re.compile(r"[+-]?\d*(?:\.\d*)?[eEinumkKMGTP]*[+-]?\d*", re.ASCII)
+_NO_QUANTITY = r"quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 _INT_OR_STRING = "io.k8s.apimachinery.pkg.util.intstr.IntOrString"
-_TIMES = frozenset({"io.k8s.apimachinery.pkg.apis.meta.v1.Time", "io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime"})
-_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d([.,]\d+)?(Z|[+-]\d\d:\d\d)", re.ASCII)
+_MICRO_TIME = "io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime"
 _TYPE_NAMES: dict[type, str] = {
     dict: "object", list: "array", str: "string", bool: "bool", int: "number", float: "number", type(None): "null",
 }  # fmt: skip
@@ -137,31 +139,38 @@ class _Quantity(Shape):
     __slots__ = ()
 
     def conform(self, value: Any, where: Where, unknown: list[str]) -> Any:
-        if type(value) is str or type(value) is int or type(value) is float:
-            try:
-                exact(value)
-            except QuantityError as error:
-                if error.why:  # a limit of ours
-                    raise TypeMismatch(str(error)) from error
-            else:
-                return value
-        raise TypeMismatch(
-            r"quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
-        )
+        if type(value) is str:
+            value = value.strip(" ")
+        elif type(value) is not int and type(value) is not float:
+            raise TypeMismatch(_NO_QUANTITY)
+        try:
+            exact(value)
+        except QuantityError as error:
+            if error.why:  # a limit of ours
+                raise TypeMismatch(str(error)) from error
+            known = _NUMBER_AND_SUFFIX.fullmatch(str(value))
+            raise TypeMismatch("unable to parse quantity's suffix" if known and value else _NO_QUANTITY) from error
+        return value
 
     def empty(self) -> Any:
         return "0"
 
 
 class _Time(Shape):
-    __slots__ = ()
+    __slots__ = ("_stored",)
+
+    def __init__(self, stored: Callable[[str], str | None]) -> None:
+        super().__init__("string")
+        self._stored = stored
 
     def conform(self, value: Any, where: Where, unknown: list[str]) -> Any:
         if type(value) is not str:
             raise self.refuse(value)
-        if value and not _TIME.fullmatch(value):
-            raise TypeMismatch(f'parsing time "{value}" as "2006-01-02T15:04:05Z07:00": cannot parse "{value}"')
-        return value
+        try:
+            stored = self._stored(value)
+        except TimeError as error:
+            raise TypeMismatch(str(error)) from error
+        return value if stored == value else stored
 
     def empty(self) -> Any:
         return None
@@ -373,8 +382,8 @@ def _named(name: str) -> Shape:
         return _Quantity("resource.Quantity")
     if name == _INT_OR_STRING:
         return _IntOrString("int32")
-    if name in _TIMES:
-        return _Time("string")
+    if name == _MICRO_TIME:
+        return _Time(canonical_micro)
     raw = builtin().definitions[name]
     properties = raw.get("properties")
     if properties:
@@ -395,7 +404,7 @@ def _shape(raw: JsonObject, go_type: str = "") -> Shape:
         case "string" if form == "byte":
             return _Bytes(go_type or "[]uint8")
         case "string" if form == "date-time":
-            return _Time(go_type or "string")
+            return _Time(canonical)
         case "string":
             return Shape(go_type or "string", str)
         case "boolean":

@@ -11,6 +11,9 @@ from seatrial.harness.apiserver.patterns import compiled
 
 _TYPES = ("array", "boolean", "integer", "number", "object", "string")
 _PRESERVE, _INT_OR_STRING = "x-kubernetes-preserve-unknown-fields", "x-kubernetes-int-or-string"
+_LIST_TYPE, _LIST_TYPES = "x-kubernetes-list-type", ("atomic", "set", "map")
+_MAP_TYPE, _MAP_TYPES = "x-kubernetes-map-type", ("atomic", "granular")
+_MAP_KEYS = "x-kubernetes-list-map-keys"
 _UNSUPPORTED = ("definitions", "dependencies", "id", "patternProperties", "$ref")
 _APPROVED = "api-approved.kubernetes.io"
 _PYTHON_TYPES: dict[str, tuple[type, ...]] = {
@@ -64,6 +67,7 @@ def _check(schema: Schema, place: str, causes: Causes, *, root: bool = False) ->
         causes.append(forbidden(f"{place}.items", "items must be a schema object and not an array"))
     elif kind == "array" and not isinstance(items, Mapping):
         causes.append(required(f"{place}.items", "must be specified"))
+    _check_lists_and_maps(schema, place, causes)
     _check_junctors(schema, place, causes)
     _check_default(schema, place, causes)
     _check_patterns(schema, place, causes)
@@ -73,6 +77,71 @@ def _check(schema: Schema, place: str, causes: Causes, *, root: bool = False) ->
     for name in ("items", "additionalProperties"):
         if isinstance(schema.get(name), Mapping):
             _check(schema[name], f"{place}.{name}", causes)
+
+
+def _check_lists_and_maps(schema: Schema, place: str, causes: Causes) -> None:
+    """Check how lists and maps are merged: `x-kubernetes-list-type` and the like."""
+    for name, wanted, types in ((_MAP_TYPE, "object", _MAP_TYPES), (_LIST_TYPE, "array", _LIST_TYPES)):
+        if schema.get(name) is None:
+            continue
+        kind, why = schema.get("type"), f"must be {wanted} if {name} is specified"
+        if kind != wanted:
+            causes.append(invalid(f"{place}.type", kind, why) if kind else required(f"{place}.type", why))
+        if schema[name] not in types:
+            causes.append(unsupported(f"{place}.{name}", schema[name], types))
+    list_type, keys, items = schema.get(_LIST_TYPE), schema.get(_MAP_KEYS) or [], schema.get("items")
+    if keys and list_type != "map":
+        why = f"must be map if {_MAP_KEYS} is non-empty"
+        field = f"{place}.{_LIST_TYPE}"
+        causes.append(invalid(field, list_type, why) if list_type is not None else required(field, why))
+    if list_type == "map":
+        _check_map_keys(keys, items, place, causes)
+    if list_type not in {"set", "map"} or not isinstance(items, Mapping):
+        return
+    if list_type == "set" and schema.get("type") == "array":
+        name, default = {"array": (_LIST_TYPE, "atomic"), "object": (_MAP_TYPE, None)}.get(
+            str(items.get("type")), ("", "")
+        )
+        if name and items.get(name, default) != "atomic":
+            why = f"must be atomic as item of a list with {_LIST_TYPE}=set"
+            causes.append(invalid(f"{place}.items.{name}", items.get(_LIST_TYPE), why))
+    if items.get("nullable"):
+        causes.append(forbidden(f"{place}.items.nullable", f"cannot be nullable when {_LIST_TYPE} is {list_type}"))
+    needed = set(items.get("required") or ())
+    for key in keys if list_type == "map" else ():
+        of_key, own = (items.get("properties") or {}).get(key), f"{place}.items.properties[{key}]"
+        if not isinstance(of_key, Mapping):
+            continue
+        why = f"this property is in {_MAP_KEYS}, so it "
+        if key not in needed and of_key.get("default") is None:
+            causes.append(required(f"{own}.default", f"{why}must have a default or be a required property"))
+        if of_key.get("nullable"):
+            causes.append(forbidden(f"{own}.nullable", f"{why}cannot be nullable"))
+
+
+def _check_map_keys(keys: list[str], items: Any, place: str, causes: Causes) -> None:
+    """Check the keys of a list whose items are told apart by them."""
+    field = f"{place}.{_MAP_KEYS}"
+    if not keys:
+        causes.append(required(field, f"must not be empty if {_LIST_TYPE} is map"))
+    if items is None:
+        causes.append(required(f"{place}.items", f"must have a schema if {_LIST_TYPE} is map"))
+    if not isinstance(items, Mapping):
+        return
+    if items.get("type") != "object":
+        why = f"must be object if parent array's {_LIST_TYPE} is map"
+        causes.append(invalid(f"{place}.items.type", items.get("type") or "", why))
+        return
+    properties = items.get("properties") or {}
+    for key in dict.fromkeys(keys):
+        of_key = properties.get(key)
+        if isinstance(of_key, Mapping) and of_key.get("type") in {"array", "object"}:
+            why = f"must be a scalar type if parent array's {_LIST_TYPE} is map"
+            causes.append(invalid(f"{place}.items.properties[{key}].type", "object", why))
+    if not all(key in properties for key in keys):
+        causes.append(invalid(field, keys, "entries must all be names of item properties"))
+    if len(set(keys)) < len(keys):
+        causes.append(invalid(field, keys, "must not contain duplicate entries"))
 
 
 def _check_junctors(schema: Schema, place: str, causes: Causes) -> None:

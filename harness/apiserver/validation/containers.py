@@ -14,7 +14,9 @@ from seatrial.harness.apiserver.field_errors import (
     unsupported,
 )
 from seatrial.harness.apiserver.names import Object, config_key, dns_label, port_name
+from seatrial.harness.apiserver.validation.devices import check_claim_names
 from seatrial.harness.apiserver.validation.resources import NOT_NEGATIVE, check_requirements
+from seatrial.harness.apiserver.validation.security_contexts import check_security_context
 from seatrial.harness.text_cache import cached
 
 PORT_RANGE = "must be between 1 and 65535, inclusive"
@@ -38,12 +40,14 @@ _REQUIRED_OF_VOLUMES = {  # source → its required field
 }
 
 
-def check_containers(containers: Iterable[Object], volumes: frozenset[str], path: str, causes: Causes) -> None:
+def check_containers(spec: Object, volumes: frozenset[str], path: str, causes: Causes) -> None:
     """Check `containers`, of which there must be at least one."""
     names: set[str] = set()
+    containers = spec.get("containers") or ()
     index = -1
     for index, container in enumerate(containers):
         _check_container(container, names, volumes, f"{path}[{index}]", causes)
+        _check_in_pod(container, spec, f"{path}[{index}]", causes)
     if index < 0:
         causes.append(required(path))
         return
@@ -56,6 +60,7 @@ def check_init_containers(spec: Object, volumes: frozenset[str], path: str, caus
     for index, container in enumerate(spec["initContainers"]):
         own = f"{path}[{index}]"
         _check_container(container, names, volumes, own, causes)
+        _check_in_pod(container, spec, own, causes)
         if container.get("restartPolicy") == "Always":
             continue
         for field in ("lifecycle", *_PROBES):
@@ -108,6 +113,15 @@ def _check_container(container: Object, names: set[str], volumes: frozenset[str]
         causes.append(unsupported(f"{path}.restartPolicy", container["restartPolicy"], _RESTART))
     if container.get("resources"):
         check_requirements(container["resources"], f"{path}.resources", causes)
+
+
+def _check_in_pod(container: Object, spec: Object, path: str, causes: Causes) -> None:
+    """Check what depends on the spec of the pod."""
+    if container.get("resources") and container["resources"].get("claims"):
+        check_claim_names(container["resources"]["claims"], spec, f"{path}.resources.claims", causes)
+    if container.get("securityContext"):
+        shared = spec.get("hostUsers") is not False
+        check_security_context(container["securityContext"], f"{path}.securityContext", causes, host_users=shared)
 
 
 def _check_ports(ports: list[Object], path: str, causes: Causes) -> None:

@@ -10,6 +10,7 @@ from seatrial.harness.apiserver.field_errors import (
     duplicate,
     immutable,
     invalid,
+    not_found,
     required,
     too_long,
     too_many,
@@ -24,6 +25,8 @@ _MAX_REQUESTS = _MAX_CONFIGS = _MAX_CONSTRAINTS = _MAX_SELECTORS = 32
 _MAX_ALTERNATIVES = 8
 _MAX_EXPRESSION = 10 * 1024  # bytes
 _VARIABLES = {"device": None}
+_CLAIM_SOURCES = ("resourceClaimName", "resourceClaimTemplateName")
+_SHOWN_CLAIMS = 16  # names of claims in a message; upstream shows all
 
 
 def check_resource_claim(obj: Object, old: Object | None, causes: Causes) -> None:
@@ -39,6 +42,57 @@ def check_resource_claim_template(obj: Object, old: Object | None, causes: Cause
     _check_devices(spec.get("devices") or {}, "spec.spec.devices", causes)
     if old is not None:
         causes.extend(immutable("spec", obj.get("spec"), old.get("spec")))
+
+
+def check_pod_claims(claims: list[Object], path: str, causes: Causes) -> None:
+    """Check the `resourceClaims` of a pod."""
+    names: set[str] = set()
+    for index, claim in enumerate(claims):
+        own, name = f"{path}[{index}]", claim.get("name")
+        if not name:
+            causes.append(required(f"{own}.name"))
+        elif name in names:
+            causes.append(duplicate(f"{own}.name", name))
+        else:
+            causes.extend(invalid(f"{own}.name", name, problem) for problem in dns_label(name))
+            names.add(name)
+        sources = [
+            field for field in ("resourceClaimName", "resourceClaimTemplateName") if claim.get(field) is not None
+        ]
+        if len(sources) > 1:
+            problem = "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"
+            causes.append(invalid(own, claim, problem))
+        if not sources:
+            problem = "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
+            causes.append(invalid(own, claim, problem))
+        for field in sources:
+            causes.extend(invalid(f"{own}.{field}", claim[field], problem) for problem in subdomain(claim[field]))
+
+
+def check_claim_names(claims: list[Object], spec: Object, path: str, causes: Causes) -> None:
+    """Check the `resources.claims` of a container of a pod with this spec."""
+    names = {claim["name"] for claim in spec.get("resourceClaims") or () if claim.get("name")}
+    detail = f": {', '.join(sorted(names)[:_SHOWN_CLAIMS])}" if names else " which is empty"
+    whole, parts, partly = set[str](), set[tuple[str, str]](), set[str]()  # claims of which all or one request is named
+    for index, claim in enumerate(claims):
+        own, name, request = f"{path}[{index}]", claim.get("name"), claim.get("request") or ""
+        if not name:
+            causes.append(required(own))
+            continue
+        if name in whole or (not request and name in partly):
+            causes.append(duplicate(own, name))
+        elif request:
+            causes.extend(invalid(f"{own}.request", request, problem) for problem in dns_label(request))
+            if (name, request) in parts:
+                causes.append(duplicate(own, f"{name}/{request}"))
+            parts.add((name, request))
+            partly.add(name)
+        if not request:
+            whole.add(name)
+        if name not in names:
+            cause = not_found(own, name)
+            message = f"{cause.message}: must be one of the names in pod.spec.resourceClaims{detail}"
+            causes.append(cause._replace(message=message))
 
 
 def check_device_class(obj: Object, causes: Causes) -> None:

@@ -27,6 +27,7 @@ from seatrial.harness.apiserver.validation.core import (
     check_secret,
     check_service,
 )
+from seatrial.harness.apiserver.validation.definitions import check_custom_resource
 from seatrial.harness.apiserver.validation.devices import (
     check_device_class,
     check_resource_claim,
@@ -43,7 +44,6 @@ from seatrial.harness.apiserver.validation.pod_updates import (
 )
 from seatrial.harness.apiserver.validation.pods import check_pod
 from seatrial.harness.apiserver.validation.policy import (
-    check_custom_resource,
     check_disruption_budget,
     check_lease,
     check_priority_class,

@@ -4,7 +4,7 @@ from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from typing import Any
 
 from seatrial.harness.apiserver.field_errors import Causes, forbidden, invalid, required, unsupported
-from seatrial.harness.apiserver.names import Object, dns_1035, subdomain
+from seatrial.harness.apiserver.names import Object, check_prefixed_path, dns_1035, subdomain
 from seatrial.harness.apiserver.validation.containers import PORT_RANGE, PROTOCOLS, check_port
 from seatrial.harness.apiserver.validation.placement import check_label_selector
 
@@ -107,16 +107,7 @@ def check_ingress_class(obj: Object, old: Object | None, causes: Causes) -> None
     """Append what is invalid in an IngressClass to `causes`; the controller of `old` may not change."""
     spec = obj.get("spec") or {}
     controller, parameters = spec.get("controller") or "", spec.get("parameters")
-    if not controller:
-        causes.append(required("spec.controller"))
-    else:
-        prefix, slash, _ = controller.partition("/")
-        if not slash:
-            causes.append(
-                invalid("spec.controller", controller, 'must be a domain-prefixed path (such as "acme.io/foo")')
-            )
-        else:
-            causes.extend(invalid("spec.controller", controller, problem) for problem in subdomain(prefix))
+    check_prefixed_path(controller, "spec.controller", causes)
     if parameters is not None:
         for field in ("kind", "name"):
             if not parameters.get(field):

@@ -4,6 +4,7 @@ The last check resets all mutable fields of the new spec to the old values and c
 adds a diff, which is omitted here.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 from seatrial.harness.apiserver.defaults.qos import qos_class
@@ -16,7 +17,8 @@ from seatrial.harness.apiserver.field_errors import (
     not_found,
     required,
 )
-from seatrial.harness.apiserver.names import Object
+from seatrial.harness.apiserver.names import Object, qualified, subdomain
+from seatrial.harness.apiserver.schemas.formats import address
 from seatrial.harness.apiserver.validation.placement import check_tolerations
 from seatrial.harness.apiserver.validation.pods import MAX_SECONDS, check_pod_spec
 from seatrial.harness.apiserver.validation.resources import check_requirements
@@ -55,13 +57,76 @@ def check_pod_status(pod: Object, old: Object, causes: Causes) -> None:
     """Check an update of `status`; metadata is checked elsewhere."""
     spec, before = pod.get("spec") or {}, old.get("spec") or {}
     status, status_before = pod.get("status") or {}, old.get("status") or {}
+    _check_conditions(status.get("conditions") or (), causes)
     if (spec.get("nodeName") or "") != (before.get("nodeName") or ""):
         causes.append(forbidden("status.nodeName", "may not be changed directly"))
+    nominated = status.get("nominatedNodeName")
+    if nominated and nominated != status_before.get("nominatedNodeName"):
+        causes.extend(invalid("status.nominatedNodeName", nominated, problem) for problem in subdomain(nominated))
+    _check_generation(status, "status", causes)
     if status_before.get("qosClass"):
         causes.extend(immutable("status.qosClass", status.get("qosClass"), status_before["qosClass"]))
     policy = before.get("restartPolicy")
-    if policy == "Always":
-        return
+    if policy != "Always":
+        _check_ended(status, status_before, policy, causes)
+    if status.get("resourceClaimStatuses"):
+        _check_claim_statuses(status["resourceClaimStatuses"], spec.get("resourceClaims") or (), causes)
+    addresses = [entry.get("ip") or "" for entry in status.get("podIPs") or ()]
+    if status.get("podIP") and status["podIP"] not in addresses[:1]:
+        addresses = [status["podIP"]]  # the list belongs to another address, and upstream drops it
+    _check_addresses("podIPs", addresses, status_before, causes)
+    hosts = [entry.get("ip") or "" for entry in status.get("hostIPs") or ()]
+    if hosts and hosts[0] != (status.get("hostIP") or ""):
+        causes.append(invalid("status.hostIPs[0].ip", hosts[0], "must be equal to `hostIP`"))
+    _check_addresses("hostIPs", hosts, status_before, causes)
+
+
+def _check_generation(obj: Object, path: str, causes: Causes) -> None:
+    if (obj.get("observedGeneration") or 0) < 0:
+        causes.append(
+            invalid(f"{path}.observedGeneration", obj["observedGeneration"], "must be a non-negative integer")
+        )
+
+
+def _check_conditions(conditions: Iterable[Object], causes: Causes) -> None:
+    for index, condition in enumerate(conditions):
+        path, kind = f"status.conditions[{index}]", condition.get("type") or ""
+        _check_generation(condition, path, causes)
+        causes.extend(invalid(f"{path}.Type", kind, problem) for problem in qualified(kind))
+
+
+def _check_claim_statuses(statuses: list[Object], claims: Iterable[Object], causes: Causes) -> None:
+    known = {claim.get("name") for claim in claims}
+    seen: set[str] = set()
+    for index, entry in enumerate(statuses):
+        path, name = f"status.resourceClaimStatuses[{index}].name", entry.get("name") or ""
+        if name not in known:
+            causes.append(invalid(path, name, "must match the name of an entry in `spec.resourceClaims`"))
+        if name in seen:
+            causes.append(duplicate(path, name))
+        seen.add(name)
+        claim = entry.get("resourceClaimName")
+        causes.extend(invalid(path, claim, problem) for problem in (subdomain(claim) if claim is not None else ()))
+
+
+def _check_addresses(field: str, found: list[str], before: Object, causes: Causes) -> None:
+    """Check the addresses of a pod or its host: at most one of each family. Those of before may stay as they are."""
+    path, kept = f"status.{field}", {entry.get("ip") for entry in before.get(field) or ()}
+    versions = []
+    for index, text in enumerate(found):
+        try:
+            versions.append(address(text).version)
+        except ValueError:
+            if text not in kept:
+                problem = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
+                causes.append(invalid(f"{path}[{index}]", text, problem))
+    if len(found) > 1 and sorted(versions) != [4, 6]:
+        shown = [{"ip": text} for text in found]
+        causes.append(invalid(path, shown, "may specify no more than one IP for each IP family"))
+
+
+def _check_ended(status: Object, status_before: Object, policy: str | None, causes: Causes) -> None:
+    """Check that no container that ended, and may not be started again, is said to run."""
     now = {entry.get("name"): entry for entry in status.get("containerStatuses") or ()}
     for index, entry in enumerate(status_before.get("containerStatuses") or ()):
         ended = (entry.get("state") or {}).get("terminated")

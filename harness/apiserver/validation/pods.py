@@ -18,8 +18,14 @@ from seatrial.harness.apiserver.names import (
     subdomain,
 )
 from seatrial.harness.apiserver.validation.containers import check_containers, check_init_containers, check_volumes
+from seatrial.harness.apiserver.validation.devices import check_pod_claims
 from seatrial.harness.apiserver.validation.placement import check_affinity, check_spread, check_tolerations
 from seatrial.harness.apiserver.validation.resources import NOT_NEGATIVE, check_list, check_requirements
+from seatrial.harness.apiserver.validation.security_contexts import (
+    check_host,
+    check_pod_security_context,
+    check_system,
+)
 
 MAX_SECONDS = (1 << 31) - 1
 _RESTART = ("Always", "OnFailure", "Never")
@@ -46,7 +52,9 @@ def check_pod(pod: Object, causes: Causes) -> None:
 def check_pod_spec(spec: Object, path: str, causes: Causes) -> None:
     """Check the spec of a pod or pod template; `path` is the spec's field path."""
     volumes = check_volumes(spec["volumes"], f"{path}.volumes", causes) if spec.get("volumes") else frozenset[str]()
-    check_containers(spec.get("containers") or (), volumes, f"{path}.containers", causes)
+    if spec.get("resourceClaims"):
+        check_pod_claims(spec["resourceClaims"], f"{path}.resourceClaims", causes)
+    check_containers(spec, volumes, f"{path}.containers", causes)
     if spec.get("initContainers"):
         check_init_containers(spec, volumes, f"{path}.initContainers", causes)
     if spec.get("resources"):
@@ -55,6 +63,8 @@ def check_pod_spec(spec: Object, path: str, causes: Causes) -> None:
     _choice(spec.get("dnsPolicy"), _DNS, path, "dnsPolicy", causes)
     if spec.get("nodeSelector"):
         check_labels(spec["nodeSelector"], f"{path}.nodeSelector", causes)
+    if spec.get("securityContext") or spec.get("shareProcessNamespace"):
+        check_pod_security_context(spec, path, causes)
     if spec.get("affinity"):
         check_affinity(spec["affinity"], f"{path}.affinity", causes)
     if spec.get("dnsPolicy") == "None":
@@ -66,6 +76,7 @@ def check_pod_spec(spec: Object, path: str, causes: Causes) -> None:
         _check_gates(spec["schedulingGates"], f"{path}.schedulingGates", causes)
     if spec.get("topologySpreadConstraints"):
         check_spread(spec["topologySpreadConstraints"], f"{path}.topologySpreadConstraints", causes)
+    check_host(spec, path, causes)
     for field, problems in _problems_of_names(
         spec.get("serviceAccountName"), spec.get("nodeName"), spec.get("hostname"), spec.get("subdomain"),
         spec.get("priorityClassName"), spec.get("runtimeClassName")
@@ -84,6 +95,8 @@ def check_pod_spec(spec: Object, path: str, causes: Causes) -> None:
         _choice(spec["preemptionPolicy"], _PREEMPTION, path, "preemptionPolicy", causes)
     if spec.get("overhead"):
         check_list(spec["overhead"], f"{path}.overhead", causes, of_container=True)
+    if spec.get("os") is not None:
+        check_system(spec, path, causes)
 
 
 def _choice(value: Any, choices: tuple[str, ...], path: str, field: str, causes: Causes) -> None:

@@ -1,14 +1,9 @@
-"""Validation of priorities, budgets, leases, roles, webhooks, storage classes and custom resource definitions."""
+"""Validation of priorities, budgets, leases, roles, webhooks and storage classes."""
 
-from functools import lru_cache
 from typing import Any
 
-import orjson
-
-from seatrial.harness.apiserver.field_errors import Cause, Causes, forbidden, immutable, invalid, required, unsupported
-from seatrial.harness.apiserver.names import Object, dns_1035, subdomain
-from seatrial.harness.apiserver.schemas.rule_checks import check_rules
-from seatrial.harness.apiserver.schemas.structural import check_approval, check_schemas
+from seatrial.harness.apiserver.field_errors import Causes, forbidden, immutable, invalid, required, unsupported
+from seatrial.harness.apiserver.names import Object, subdomain
 from seatrial.harness.apiserver.validation.placement import check_label_selector
 from seatrial.harness.apiserver.validation.resources import NOT_NEGATIVE
 from seatrial.harness.apiserver.validation.urls import check_https_url
@@ -138,13 +133,13 @@ def check_webhooks(obj: Object, causes: Causes, *, mutating: bool) -> None:
         elif not {"v1", "v1beta1"} & set(versions):
             problem = "must include at least one of v1, v1beta1"
             causes.append(invalid(f"{path}.admissionReviewVersions", versions, problem))
-        _one_of(webhook.get("failurePolicy"), _FAILURE, f"{path}.failurePolicy", causes)
-        _one_of(webhook.get("matchPolicy"), _MATCH, f"{path}.matchPolicy", causes)
+        one_of(webhook.get("failurePolicy"), _FAILURE, f"{path}.failurePolicy", causes)
+        one_of(webhook.get("matchPolicy"), _MATCH, f"{path}.matchPolicy", causes)
         if webhook.get("sideEffects") is None:
             causes.append(required(f"{path}.sideEffects", "must specify one of None, NoneOnDryRun"))
-        _one_of(webhook.get("sideEffects"), _SIDE_EFFECTS, f"{path}.sideEffects", causes)
+        one_of(webhook.get("sideEffects"), _SIDE_EFFECTS, f"{path}.sideEffects", causes)
         if mutating:
-            _one_of(webhook.get("reinvocationPolicy"), _REINVOCATION, f"{path}.reinvocationPolicy", causes)
+            one_of(webhook.get("reinvocationPolicy"), _REINVOCATION, f"{path}.reinvocationPolicy", causes)
         seconds = webhook.get("timeoutSeconds")
         if seconds is not None and not 1 <= seconds <= 30:
             problem = "the timeout value must be between 1 and 30 seconds"
@@ -178,16 +173,16 @@ def _check_webhook_rule(rule: Object, path: str, causes: Causes) -> None:
         if not rule.get(field):
             causes.append(required(f"{path}.{field}"))
     for index, operation in enumerate(rule.get("operations") or ()):
-        _one_of(operation, _OPERATIONS, f"{path}.operations[{index}]", causes)
-    _one_of(rule.get("scope"), ("*", *_SCOPES), f"{path}.scope", causes)
+        one_of(operation, _OPERATIONS, f"{path}.operations[{index}]", causes)
+    one_of(rule.get("scope"), ("*", *_SCOPES), f"{path}.scope", causes)
 
 
 def check_storage_class(obj: Object, old: Object | None, causes: Causes) -> None:
     """Append what is invalid in a StorageClass to `causes`; most fields of `old` may not change."""
     if not obj.get("provisioner"):
         causes.append(required("provisioner"))
-    _one_of(obj.get("reclaimPolicy"), _RECLAIM, "reclaimPolicy", causes)
-    _one_of(obj.get("volumeBindingMode"), _BINDING_MODES, "volumeBindingMode", causes)
+    one_of(obj.get("reclaimPolicy"), _RECLAIM, "reclaimPolicy", causes)
+    one_of(obj.get("volumeBindingMode"), _BINDING_MODES, "volumeBindingMode", causes)
     if old is not None:
         if (obj.get("parameters") or {}) != (old.get("parameters") or {}):
             causes.append(forbidden("parameters", "updates to parameters are forbidden."))
@@ -198,123 +193,7 @@ def check_storage_class(obj: Object, old: Object | None, causes: Causes) -> None
         causes.extend(immutable("volumeBindingMode", obj.get("volumeBindingMode"), old.get("volumeBindingMode")))
 
 
-def check_custom_resource(obj: Object, old: Object | None, causes: Causes) -> None:
-    """Check names, scope and versions of a CRD; schemas are checked when they are compiled."""
-    spec = obj.get("spec") or {}
-    names, group = spec.get("names") or {}, spec.get("group") or ""
-    name = (obj.get("metadata") or {}).get("name") or ""
-    if name != f"{names.get('plural') or ''}.{group}":
-        causes.append(invalid("metadata.name", name, 'must be spec.names.plural+"."+spec.group'))
-    if not group:
-        causes.append(required("spec.group"))
-    elif problems := subdomain(group):
-        causes.extend(invalid("spec.group", group, problem) for problem in problems)
-    elif "." not in group:
-        causes.append(invalid("spec.group", group, "should be a domain with at least one dot"))
-    scope = spec.get("scope")
-    if scope not in _SCOPES:
-        causes.append(unsupported("spec.scope", scope, _SCOPES) if scope else required("spec.scope"))
-    for field in ("plural", "singular", "kind", "listKind"):
-        value = names.get(field)
-        if not value:
-            causes.append(required(f"spec.names.{field}"))
-        else:
-            problems = dns_1035(value.lower())
-            causes.extend(invalid(f"spec.names.{field}", value, problem) for problem in problems)
-    if names.get("kind") and names.get("kind") == names.get("listKind"):
-        causes.append(invalid("spec.names.listKind", names["listKind"], "kind and listKind may not be the same"))
-    versions = spec.get("versions") or []
-    seen: set[str] = set()
-    for index, version in enumerate(versions):
-        called = version.get("name") or ""
-        causes.extend(invalid(f"spec.versions[{index}].name", called, problem) for problem in dns_1035(called))
-        if called in seen:
-            problem = "must contain unique version names"
-            causes.append(invalid("spec.versions", [entry.get("name") for entry in versions], problem))
-        seen.add(called)
-        _check_version(version, causes)
-        if (version.get("schema") or {}).get("openAPIV3Schema") is None:
-            problem = "schemas are required"
-            causes.append(required(f"spec.versions[{index}].schema.openAPIV3Schema", problem))
-    if not versions:
-        problem = "must have at least one stored version"
-        causes.append(invalid("status.storedVersions", [], problem))
-    if spec.get("preserveUnknownFields"):
-        problem = (
-            "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead"
-        )
-        causes.append(invalid("spec.preserveUnknownFields", True, problem))
-    if sum(1 for version in versions if version.get("storage")) != 1:
-        listed = [version.get("name") for version in versions]
-        problem = "must have exactly one version marked as storage version"
-        causes.append(invalid("spec.versions", listed, problem))
-    if old is None or versions != (old.get("spec") or {}).get("versions"):
-        causes.extend(_schema_causes(orjson.dumps(versions)))
-    if old is None:
-        check_approval(group, obj.get("metadata") or {}, causes)
-    _check_conversion(spec.get("conversion") or {}, causes)
-    if old is not None:
-        before = old.get("spec") or {}
-        causes.extend(immutable("spec.group", group, before.get("group")))
-        established = any(
-            condition.get("type") == "Established" and condition.get("status") == "True"
-            for condition in (old.get("status") or {}).get("conditions") or ()
-        )
-        if established:
-            causes.extend(immutable("spec.scope", scope, before.get("scope")))
-            for field in ("kind", "plural"):
-                was = (before.get("names") or {}).get(field)
-                causes.extend(immutable(f"spec.names.{field}", names.get(field), was))
-
-
-def _check_version(version: Object, causes: Causes) -> None:
-    """Check subresources and columns. Upstream reports the paths of the former one-version form."""
-    scale = (version.get("subresources") or {}).get("scale")
-    if scale is not None:
-        for field in ("specReplicasPath", "statusReplicasPath"):
-            if not scale.get(field):
-                causes.append(required(f"spec.subresources.scale.{field}"))
-    for index, column in enumerate(version.get("additionalPrinterColumns") or ()):
-        path = f"spec.additionalPrinterColumns[{index}]"
-        for field, name in (("name", "name"), ("type", "type"), ("jsonPath", "JSONPath")):
-            if not column.get(field):
-                causes.append(required(f"{path}.{name}"))
-
-
-@lru_cache(maxsize=64)
-def _schema_causes(versions: bytes) -> tuple[Cause, ...]:
-    """The causes for which the schemas of these versions (JSON) are refused.
-
-    Kept, because every server of a process checks the definitions that ship with the program: 30 ms.
-    """
-    spec = {"versions": orjson.loads(versions)}
-    return tuple(check_schemas(spec) or check_rules(spec))
-
-
-def _check_conversion(conversion: Object, causes: Causes) -> None:
-    path, webhook = "spec.conversion", conversion.get("webhook")
-    _one_of(conversion.get("strategy"), ("None", "Webhook"), f"{path}.strategy", causes)
-    if conversion.get("strategy") != "Webhook":
-        if webhook is not None:
-            causes.append(forbidden(f"{path}.webhook", "should not be set when strategy is not set to Webhook"))
-        return
-    if webhook is None:
-        causes.append(required(f"{path}.webhook", "required when strategy is set to Webhook"))
-        return
-    client = webhook.get("clientConfig") or {}
-    if bool(client.get("url")) == bool(client.get("service")):
-        problem = "exactly one of url or service is required"
-        causes.append(required(f"{path}.webhook.clientConfig", problem))
-    elif client.get("url"):
-        check_https_url(str(client["url"]), f"{path}.webhook.clientConfig.url", causes)
-    versions = webhook.get("conversionReviewVersions") or []
-    if not versions:
-        causes.append(required(f"{path}.webhook.conversionReviewVersions"))
-    elif not {"v1", "v1beta1"} & set(versions):
-        problem = "must include at least one of v1, v1beta1"
-        causes.append(invalid(f"{path}.webhook.conversionReviewVersions", versions, problem))
-
-
-def _one_of(value: Any, choices: tuple[str, ...], path: str, causes: Causes) -> None:
+def one_of(value: Any, choices: tuple[str, ...], path: str, causes: Causes) -> None:
+    """Check that the value is one of the choices, if it is set."""
     if value is not None and value not in choices:
         causes.append(unsupported(path, value, choices))

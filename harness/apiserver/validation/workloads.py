@@ -6,6 +6,7 @@ from typing import Any
 from seatrial.harness.apiserver.cron import CronError, parse_cron, time_zone
 from seatrial.harness.apiserver.field_errors import Causes, forbidden, immutable, invalid, required, unsupported
 from seatrial.harness.apiserver.names import Object, check_annotations, check_labels
+from seatrial.harness.apiserver.validation.job_policies import check_job_policies
 from seatrial.harness.apiserver.validation.placement import check_label_selector
 from seatrial.harness.apiserver.validation.pods import check_pod_spec
 from seatrial.harness.apiserver.validation.resources import NOT_NEGATIVE
@@ -180,14 +181,18 @@ def _check_strategy(kind: str, spec: Object, causes: Causes) -> None:
         return
     rolling = rolling or {}
     own = f"{path}.rollingUpdate"
+    _not_negative(rolling, "partition", own, causes)
     for name in ("maxUnavailable", "maxSurge"):
         if name in rolling:
-            check_count_or_percent(rolling[name], f"{own}.{name}", causes)
+            unlimited = (kind, name) == ("Deployment", "maxSurge")
+            check_count_or_percent(rolling[name], f"{own}.{name}", causes, unlimited=unlimited)
     unavailable, surge = rolling.get("maxUnavailable"), rolling.get("maxSurge")
     if kind == "Deployment" and _is_zero(unavailable) and _is_zero(surge):
         causes.append(invalid(f"{own}.maxUnavailable", unavailable, "may not be 0 when `maxSurge` is 0"))
     if kind == "DaemonSet" and _is_zero(unavailable) and _is_zero(surge):
         causes.append(required(f"{own}.maxUnavailable", "cannot be 0 when maxSurge is 0"))
+    elif kind == "DaemonSet" and not _is_zero(unavailable) and not _is_zero(surge):
+        causes.append(invalid(f"{own}.maxSurge", surge, "may not be set when maxUnavailable is non-zero"))
     deadline, ready = spec.get("progressDeadlineSeconds"), spec.get("minReadySeconds") or 0
     if kind == "Deployment" and deadline is not None:
         if deadline < 0:
@@ -221,8 +226,8 @@ def _check_time_zone(name: str, causes: Causes) -> None:
         causes.append(invalid("spec.timeZone", name, str(error)))
 
 
-def check_count_or_percent(value: Any, path: str, causes: Causes) -> None:
-    """Check a number of pods, or a percentage up to 100%."""
+def check_count_or_percent(value: Any, path: str, causes: Causes, *, unlimited: bool = False) -> None:
+    """Check a number of pods, or a percentage up to 100% unless it is `unlimited`."""
     if isinstance(value, str):
         if not _is_percent(value):
             problem = (
@@ -230,7 +235,7 @@ def check_count_or_percent(value: Any, path: str, causes: Causes) -> None:
                 " (e.g. '1%',  or '93%', regex used for validation is '[0-9]+%')"
             )
             causes.append(invalid(path, value, problem))
-        elif len(value.lstrip("0")) > len("100%") or int(value[:-1]) > 100:
+        elif not unlimited and (len(value.lstrip("0")) > len("100%") or int(value[:-1]) > 100):
             causes.append(invalid(path, value, "must not be greater than 100%"))
     elif value is not None and value < 0:
         causes.append(invalid(path, value, NOT_NEGATIVE))
@@ -239,18 +244,14 @@ def check_count_or_percent(value: Any, path: str, causes: Causes) -> None:
 def _check_job_spec(spec: Object, path: str, causes: Causes) -> None:
     for field in _JOB_COUNTS:
         _not_negative(spec, field, path, causes)
-    mode = spec.get("completionMode")
-    if mode not in (None, "NonIndexed", "Indexed"):
-        causes.append(unsupported(f"{path}.completionMode", mode, ("NonIndexed", "Indexed")))
-    if mode == "Indexed" and spec.get("completions") is None:
-        causes.append(required(f"{path}.completions", "when completion mode is Indexed"))
-    if spec.get("backoffLimitPerIndex") is not None and mode != "Indexed":
-        problem = "requires indexed completion mode"
-        causes.append(invalid(f"{path}.backoffLimitPerIndex", spec["backoffLimitPerIndex"], problem))
+    check_job_policies(spec, path, causes)
     template = spec.get("template") or {}
     check_template(template, f"{path}.template", causes)
-    if (template.get("spec") or {}).get("restartPolicy") not in {"OnFailure", "Never"}:
-        causes.append(required(f"{path}.template.spec.restartPolicy", 'valid values: "OnFailure", "Never"'))
+    policy, own = (template.get("spec") or {}).get("restartPolicy"), f"{path}.template.spec.restartPolicy"
+    if policy not in {"OnFailure", "Never"}:
+        causes.append(required(own, 'valid values: "OnFailure", "Never"'))
+    elif policy == "OnFailure" and spec.get("podFailurePolicy") is not None:
+        causes.append(invalid(own, policy, 'only "Never" is supported when podFailurePolicy is specified'))
 
 
 def _with_placement_of(template: Object, before: Object) -> Object:
@@ -269,7 +270,7 @@ def _fixed_part(spec: Object) -> Object:
 
 
 def _is_zero(value: Any) -> bool:
-    return value is not None and value in (0, "0%")
+    return not (value.removesuffix("%").lstrip("0") if isinstance(value, str) else value)
 
 
 def _not_negative(spec: Object, field: str, path: str, causes: Causes) -> None:

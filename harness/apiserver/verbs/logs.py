@@ -11,7 +11,8 @@ from seatrial.harness.apiserver.field_errors import details, forbidden, invalid,
 from seatrial.harness.apiserver.storage.store import Item, Object
 from seatrial.harness.apiserver.storage.watch import Reader
 from seatrial.harness.apiserver.streams.responses import Streaming
-from seatrial.scheduler.api.clock import Clock, Timer, from_rfc3339
+from seatrial.harness.apiserver.times import parse, seconds_of
+from seatrial.scheduler.api.clock import Clock, Timer
 from seatrial.scheduler.api.integers import integer
 from seatrial.scheduler.api.transport import Response
 
@@ -143,10 +144,10 @@ def _cut(data: bytes, query: Mapping[str, str], started: str, now: float) -> byt
         since = now - _number(query, "sinceSeconds")
     elif query.get("sinceTime"):
         try:
-            since = from_rfc3339(query["sinceTime"])
+            since = parse(query["sinceTime"])[0]
         except ValueError as error:
             raise errors.bad_request(f"sinceTime: {error}") from error
-    if since is not None and started and from_rfc3339(started) < since:
+    if since is not None and started and seconds_of(started) < since:
         data = b""
     lines = data.splitlines(keepends=True)
     if "tailLines" in query:

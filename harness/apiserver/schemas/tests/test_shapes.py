@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seatrial.harness.apiserver.errors import ApiStatusError
+from seatrial.harness.apiserver.schemas.schema_nodes import builtin
 from seatrial.harness.apiserver.schemas.shapes import conform
 from seatrial.harness.apiserver.tests.asking import PODS, Api, Object, pod
 from seatrial.scheduler.api.transport import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
@@ -180,6 +181,43 @@ def test_a_conforming_object_is_returned_unchanged() -> None:
 )
 def test_null_means_unset(given_: Object, wanted: Object) -> None:
     assert conform("v1", "Pod", given_)[0] == wanted
+
+
+TIME = "2026-02-30T00:00:00Z"
+
+
+def in_times(definition: str, value: str, above: tuple[str, ...] = ()) -> dict[str, Any]:
+    """An object of this definition in which every time is `value`; empty if it has none."""
+    found = {}
+    for name, field in (builtin().definitions[definition].get("properties") or {}).items():
+        several = "items" in field
+        below = (field["items"] if several else field).get("$ref", "").removeprefix("#/$defs/")
+        if below.endswith((".meta.v1.Time", ".meta.v1.MicroTime")):
+            found[name] = value
+        elif below and below not in above and (inner := in_times(below, value, (*above, definition))):
+            found[name] = [inner] if several else inner
+    return found
+
+
+TIMED = [
+    (name, kind)
+    for name, raw in builtin().definitions.items()
+    for kind in raw.get("x-kubernetes-group-version-kind", ())
+    if kind["kind"] not in {"DeleteOptions", "WatchEvent"} and in_times(name, TIME)
+]
+
+
+def test_no_kind_has_a_time_that_no_calendar_has() -> None:
+    """Every field of a type for times, in every kind, is set to 30 February."""
+    assert len(TIMED) > 100
+    for name, kind in TIMED:
+        with pytest.raises(ApiStatusError, match="parsing time"):
+            conform(f"{kind['group']}/{kind['version']}".lstrip("/"), kind["kind"], in_times(name, TIME))
+
+
+def test_a_time_is_stored_as_the_real_server_prints_it() -> None:
+    stored, _ = conform("v1", "Node", {"metadata": {"creationTimestamp": "2026-01-01T1:00:00.5+01:00"}})
+    assert stored == {"metadata": {"creationTimestamp": "2026-01-01T00:00:00Z"}}
 
 
 def places(obj: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
