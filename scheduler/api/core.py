@@ -166,11 +166,16 @@ class PersistentVolumeClaimSource(Wire, frozen=True):
     read_only: bool = False
 
 
+class EphemeralVolumeSource(Wire, frozen=True):
+    """A claim that is made for the pod; its template is not read."""
+
+
 class Volume(Wire, frozen=True):
-    """A volume of a pod; of its sources only the claim is read."""
+    """A volume of a pod; of its sources only claims are read."""
 
     name: str = ""
     persistent_volume_claim: PersistentVolumeClaimSource | None = None
+    ephemeral: EphemeralVolumeSource | None = None
 
 
 class PodSpec(Wire, frozen=True, weakref=True):
