@@ -16,6 +16,7 @@ from seatrial.scheduler.api.storage import (
 )
 from seatrial.scheduler.tests.rig import Rig
 
+NOT_OWNER = "PVC default/p-scratch was not created for pod default/p (pod is not owner)"
 ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
 
 
@@ -238,13 +239,11 @@ def test_a_node_takes_so_many_volumes_of_a_driver() -> None:
             'waiting for ephemeral volume controller to create the persistentvolumeclaim "p-scratch"',
             id="missing",
         ),
-        pytest.param([], "PVC default/p-scratch was not created for pod default/p (pod is not owner)", id="of-nobody"),
-        pytest.param(
-            owned_by("q"), "PVC default/p-scratch was not created for pod default/p (pod is not owner)", id="of-another"
-        ),
+        pytest.param([], NOT_OWNER, id="of-nobody"),
+        pytest.param(owned_by("q"), NOT_OWNER, id="of-another"),
         pytest.param(
             owned_by("p", controller=False),
-            "PVC default/p-scratch was not created for pod default/p (pod is not owner)",
+            NOT_OWNER,
             id="not-controlled",
         ),
         pytest.param(owned_by("p"), "", id="its-own"),
