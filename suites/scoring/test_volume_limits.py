@@ -93,6 +93,7 @@ def test_volumes_that_are_not_made_yet_count(
 
 @pytest.mark.feature("SCORE-4.volumes")
 @pytest.mark.case("SC-293", severity="normal")
+@pytest.mark.needs(Capability.OWN_CLUSTER)
 def test_a_volume_that_is_still_attached_counts(cluster: Trial, expect: Expect) -> None:
     """A VolumeAttachment without a pod takes the only place of a node; when it is gone, the waiting pod is bound.
 
