@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from seatrial.scheduler.api.clock import Timer
 from seatrial.scheduler.cache.nodeinfo import PodInfo
 from seatrial.scheduler.cache.pins import pin_of
+from seatrial.scheduler.cache.volumes import claim_keys
 from seatrial.scheduler.framework.class_scores import ClassScores
 from seatrial.scheduler.framework.cluster_scope import ASKED, MARK, WIDE
 from seatrial.scheduler.framework.decisions import SCHEDULER_ERROR, Reject
@@ -355,8 +356,7 @@ def class_key(info: PodInfo, state: CycleState) -> ClassKey:
     pin = pin_of(info.pod)
     mark = "" if pin is None else f"on {sorted(pin)} "
     if WIDE in state:
-        claims = [volume.persistent_volume_claim.claim_name for volume in info.pod.spec.volumes
-                  if volume.persistent_volume_claim]  # fmt: skip
+        claims = [name for _, name in claim_keys(info.pod)]
         marked = state.get(MARK) or ""
         mark += f"{metadata.namespace} {_read_labels(info, state)} {claims} {marked}"
     return info.pod.spec.scheduler_name, info.shape.id, mark

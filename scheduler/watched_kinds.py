@@ -7,7 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from seatrial.scheduler.api.storage import CsiNode, PersistentVolume, PersistentVolumeClaim, StorageClass
+from seatrial.scheduler.api.storage import (
+    CsiNode,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+    VolumeAttachment,
+)
 from seatrial.scheduler.api.wire import LabelSelector
 from seatrial.scheduler.api.workloads import Namespace, ReplicationController, Service, Workload
 from seatrial.scheduler.cycle import Core
@@ -62,6 +68,11 @@ def _csi_node(core: Core, found: CsiNode, *, there: bool) -> None:
     core.storage_changed()
 
 
+def _attachment(core: Core, found: VolumeAttachment, *, there: bool) -> None:
+    core.cache.volumes.set_attachment(found, gone=not there)
+    core.storage_changed()
+
+
 KINDS = (
     Kind("/api/v1/namespaces", Namespace, _namespace),
     Kind("/api/v1/services", Service, _service),
@@ -72,4 +83,5 @@ KINDS = (
     Kind("/api/v1/persistentvolumes", PersistentVolume, _volume),
     Kind("/apis/storage.k8s.io/v1/storageclasses", StorageClass, _class),
     Kind("/apis/storage.k8s.io/v1/csinodes", CsiNode, _csi_node),
+    Kind("/apis/storage.k8s.io/v1/volumeattachments", VolumeAttachment, _attachment),
 )

@@ -13,6 +13,7 @@ from seatrial.harness.apiserver.controllers.cronjobs import CronJobs
 from seatrial.harness.apiserver.controllers.daemonsets import DaemonSets
 from seatrial.harness.apiserver.controllers.deployments import Deployments
 from seatrial.harness.apiserver.controllers.endpoints import Endpoints
+from seatrial.harness.apiserver.controllers.ephemeral_claims import EphemeralClaims
 from seatrial.harness.apiserver.controllers.event_expiry import EventExpiry
 from seatrial.harness.apiserver.controllers.garbage import GarbageCollector
 from seatrial.harness.apiserver.controllers.jobs import Jobs
@@ -69,6 +70,7 @@ def build_server(
     CronJobs(control)
     Endpoints(control)
     Autoscalers(control, server.registry)
+    EphemeralClaims(control)
     volumes = Volumes(control)
     server.admission.plugins.append((volumes.admit, lambda resource, _: resource.key in {VOLUMES, CLAIMS}))
     if authority is not None:

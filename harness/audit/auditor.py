@@ -74,6 +74,7 @@ class Auditor:
             "Namespace": self._namespace,
             "PodGroup": self._group,
             "ElasticQuota": self._quota,
+            "ResourceClaim": self._resource_claim,
         }
 
     @property
@@ -206,6 +207,15 @@ class Auditor:
         except QuantityError:
             most = {}
         self.state.quotas.set(name, None if gone else Quota(name, most), at)
+
+    def _resource_claim(self, body: Any, gone: bool, at: float) -> None:  # noqa: ARG002
+        found = _plain(body)
+        key = f"{found['metadata']['namespace']}/{found['metadata']['name']}"
+        status = found.get("status") or {}
+        if gone or not status.get("allocation"):
+            self.state.resource_claims.pop(key, None)
+        else:
+            self.state.resource_claims[key] = frozenset(user["uid"] for user in status.get("reservedFor") or ())
 
     # -- judging ------------------------------------------------------------------------------------------------------
 

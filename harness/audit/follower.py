@@ -22,6 +22,7 @@ PATHS = {  # objects that pods refer to come first
     "Reservation": "/apis/scheduling.koordinator.sh/v1alpha1/reservations",
     "PodGroup": "/apis/scheduling.sigs.k8s.io/v1alpha1/podgroups",
     "ElasticQuota": "/apis/scheduling.sigs.k8s.io/v1alpha1/elasticquotas",
+    "ResourceClaim": "/apis/resource.k8s.io/v1/resourceclaims",
     "Pod": "/api/v1/pods",
 }
 _GONE = 410
@@ -60,7 +61,7 @@ class Follower:
         self._versions: dict[str, str] = {}
         self._uids: dict[str, dict[str, bytes]] = {}  # of each kind: the last body by uid, to find what a gap hid
         self._seen: dict[str, dict[str, str]] = {}  # of each kind: the resourceVersion of that body
-        self.absent: list[str] = []  # kinds that the server does not serve or that may not be read
+        self.absent = auditor.state.absent
         self._closed = False
 
     def start(self) -> None:

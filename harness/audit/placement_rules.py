@@ -339,6 +339,25 @@ CHANGES = (
     ChangeInvariant("AUD-103", "A pod that is being deleted is not bound", _bound_while_deleting),
     ChangeInvariant("AUD-104", "A pod that has ended is not bound", _bound_after_end),
 )
+
+
+def _resource_claims_reserved(binding: Binding) -> Breach | None:
+    pod, state = binding.pod, binding.state
+    if "ResourceClaim" in state.absent:
+        return None
+    made = {status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses}
+    for claim in pod.spec.resource_claims:
+        name = claim.resource_claim_name or made.get(claim.name, "")
+        if name is not None and pod.metadata.uid not in state.resource_claims.get(
+            f"{pod.metadata.namespace}/{name}", ()
+        ):
+            return Breach(
+                f"was bound to {binding.record.node} although no resource claim is allocated and reserved for it"
+                f" as {claim.name}"
+            )
+    return None
+
+
 BINDINGS = (
     BindingInvariant("AUD-110", "A pod is bound to a node that exists", _node_exists),
     BindingInvariant("AUD-111", "A cordoned node gets no pods", _node_schedulable),
@@ -355,4 +374,5 @@ BINDINGS = (
     BindingInvariant("AUD-120", "The required anti-affinity of placed pods holds", _anti_affinity_of_others),
     BindingInvariant("AUD-121", "The pod's required affinity holds", _affinity, needs_others=True),
     BindingInvariant("AUD-122", "maxSkew of DoNotSchedule constraints holds", _spread, needs_others=True),
+    BindingInvariant("AUD-123", "Resource claims are allocated, and reserved for the pod", _resource_claims_reserved),
 )

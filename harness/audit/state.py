@@ -141,6 +141,8 @@ class ClusterState:
         self.budgets: dict[str, PodDisruptionBudget] = {}
         self.groups: dict[str, PodGroup] = {}
         self.quotas: Versions[Quota] = Versions()  # by name
+        self.resource_claims: dict[str, frozenset[str]] = {}  # by key: uids of the pods that an allocated one is for
+        self.absent: list[str] = []  # kinds that the server does not serve or that may not be read
         self.ended: list[str] = []  # keys of pods that are gone, for timelines
 
     def on_node(self, name: str) -> Iterator[PodRecord]:

@@ -166,11 +166,30 @@ class PersistentVolumeClaimSource(Wire, frozen=True):
     read_only: bool = False
 
 
+class EphemeralVolumeSource(Wire, frozen=True):
+    """A claim that is made for the pod; its template is not read."""
+
+
 class Volume(Wire, frozen=True):
-    """A volume of a pod; of its sources only the claim is read."""
+    """A volume of a pod; of its sources only claims are read."""
 
     name: str = ""
     persistent_volume_claim: PersistentVolumeClaimSource | None = None
+    ephemeral: EphemeralVolumeSource | None = None
+
+
+class PodResourceClaim(Wire, frozen=True):
+    """A claim of dynamic resource allocation; `resource_claim_name` "": one is made from a template."""
+
+    name: str = ""
+    resource_claim_name: str = ""
+
+
+class PodResourceClaimStatus(Wire, frozen=True):
+    """The claim that was made for the pod; None: none is needed."""
+
+    name: str = ""
+    resource_claim_name: str | None = None
 
 
 class PodSpec(Wire, frozen=True, weakref=True):
@@ -191,6 +210,7 @@ class PodSpec(Wire, frozen=True, weakref=True):
     resources: ResourceRequirements | None = None
     scheduling_gates: tuple[SchedulingGate, ...] = ()
     volumes: tuple[Volume, ...] = ()
+    resource_claims: tuple[PodResourceClaim, ...] = ()
     host_network: bool = False
     restart_policy: str = "Always"
     termination_grace_period_seconds: int = 30
@@ -229,6 +249,7 @@ class PodStatus(Wire, frozen=True):
     nominated_node_name: str = ""
     start_time: str | None = None
     container_statuses: tuple[ContainerStatus, ...] = ()
+    resource_claim_statuses: tuple[PodResourceClaimStatus, ...] = ()
 
 
 class Pod(Wire, frozen=True):

@@ -67,14 +67,27 @@ class CsiSource(Wire, frozen=True):
     volume_handle: str = ""
 
 
+class Disk(Wire, frozen=True):
+    """A disk of an in-tree plugin; each plugin has one of these names."""
+
+    volume_id: str = field(default="", name="volumeID")
+    pd_name: str = ""
+    disk_uri: str = field(default="", name="diskURI")
+
+
 class VolumeSpec(Wire, frozen=True):
-    """A volume's spec."""
+    """A volume's spec. The disks of in-tree plugins are those that a CSI driver attaches (CSI migration)."""
 
     access_modes: tuple[str, ...] = ()
     storage_class_name: str = ""
     claim_ref: ObjectReference | None = None
     node_affinity: VolumeNodeAffinity | None = None
     csi: CsiSource | None = None
+    aws_elastic_block_store: Disk | None = None
+    gce_persistent_disk: Disk | None = None
+    azure_disk: Disk | None = None
+    cinder: Disk | None = None
+    portworx_volume: Disk | None = None
     capacity: ResourceList = {}
     volume_mode: str = FILESYSTEM
 
@@ -133,6 +146,27 @@ class CsiNodeSpec(Wire, frozen=True):
     """The CSI drivers of a node."""
 
     drivers: tuple[CsiDriver, ...] = ()
+
+
+class AttachedSource(Wire, frozen=True):
+    """What a VolumeAttachment attaches."""
+
+    persistent_volume_name: str = ""
+
+
+class VolumeAttachmentSpec(Wire, frozen=True):
+    """The CSI driver, the volume and the node of a VolumeAttachment."""
+
+    attacher: str = ""
+    source: AttachedSource = AttachedSource()
+    node_name: str = ""
+
+
+class VolumeAttachment(Wire, frozen=True):
+    """A VolumeAttachment: the volume is attached to the node, or is to be."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: VolumeAttachmentSpec = VolumeAttachmentSpec()
 
 
 class CsiNode(Wire, frozen=True):

@@ -1,9 +1,15 @@
 """Storage objects of the API server: claims, volumes, classes and CSI nodes."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
-from seatrial.scheduler.api.core import Pod
-from seatrial.scheduler.api.storage import CsiNode, PersistentVolume, PersistentVolumeClaim, StorageClass
+from seatrial.scheduler.api.core import Pod, Volume
+from seatrial.scheduler.api.storage import (
+    CsiNode,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+    VolumeAttachment,
+)
 
 ClaimKey = tuple[str, str]  # namespace, name
 
@@ -16,6 +22,7 @@ class Volumes:
         self.volumes: dict[str, PersistentVolume] = {}
         self.classes: dict[str, StorageClass] = {}
         self._limits: dict[str, dict[str, int]] = {}  # node → CSI driver → maximum of attached volumes
+        self._attachments: dict[str, dict[str, VolumeAttachment]] = {}  # node → name
 
     def set_claim(self, claim: PersistentVolumeClaim, *, gone: bool = False) -> None:
         key = (claim.metadata.namespace, claim.metadata.name)
@@ -37,12 +44,27 @@ class Volumes:
             self.classes[found.metadata.name] = found
 
     def set_csi_node(self, node: CsiNode, *, gone: bool = False) -> None:
-        drivers = () if gone else node.spec.drivers
+        if gone:
+            self._limits.pop(node.metadata.name, None)
+            return
         self._limits[node.metadata.name] = {
             driver.name: driver.allocatable.count
-            for driver in drivers
+            for driver in node.spec.drivers
             if driver.allocatable is not None and driver.allocatable.count is not None
         }
+
+    def set_attachment(self, found: VolumeAttachment, *, gone: bool = False) -> None:
+        here = self._attachments.setdefault(found.spec.node_name, {})  # the spec of an attachment never changes
+        if not gone:
+            here[found.metadata.name] = found
+            return
+        here.pop(found.metadata.name, None)
+        if not here:
+            del self._attachments[found.spec.node_name]
+
+    def attachments(self, node: str) -> Iterable[VolumeAttachment]:
+        """The volumes that are attached to the node, or are to be, by any pod."""
+        return self._attachments.get(node, {}).values()
 
     def limits(self, node: str) -> Mapping[str, int]:
         """The maximum of attached volumes for each CSI driver with a limit on the node."""
@@ -54,7 +76,23 @@ class Volumes:
 
 
 def claim_keys(pod: Pod) -> Iterator[ClaimKey]:
-    """The claims that a pod uses."""
+    """The claims that a pod uses, those of its generic ephemeral volumes included."""
     for volume in pod.spec.volumes:
         if volume.persistent_volume_claim is not None:
             yield pod.metadata.namespace, volume.persistent_volume_claim.claim_name
+        elif volume.ephemeral is not None:
+            yield _made_for(pod, volume)
+
+
+def ephemeral_claim_keys(pod: Pod) -> Iterator[ClaimKey]:
+    """The claims that are made for a pod's generic ephemeral volumes (component-helpers `storage/ephemeral`)."""
+    return (_made_for(pod, volume) for volume in pod.spec.volumes if volume.ephemeral is not None)
+
+
+def _made_for(pod: Pod, volume: Volume) -> ClaimKey:
+    return pod.metadata.namespace, f"{pod.metadata.name}-{volume.name}"
+
+
+def is_made_for(claim: PersistentVolumeClaim, pod: Pod) -> bool:
+    """Whether the pod controls the claim, as that of its generic ephemeral volume must be."""
+    return any(owner.controller and owner.uid == pod.metadata.uid for owner in claim.metadata.owner_references)

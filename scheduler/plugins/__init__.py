@@ -14,6 +14,7 @@ from seatrial.scheduler.plugins.defaultpreemption.plugin import DefaultPreemptio
 from seatrial.scheduler.plugins.deviceshare.args import DeviceShareArgs
 from seatrial.scheduler.plugins.deviceshare.plugin import DeviceShare
 from seatrial.scheduler.plugins.deviceshare.registration import register as register_devices
+from seatrial.scheduler.plugins.dynamicresources import DynamicResources
 from seatrial.scheduler.plugins.elasticquota.args import ElasticQuotaArgs
 from seatrial.scheduler.plugins.elasticquota.plugin import ElasticQuota
 from seatrial.scheduler.plugins.elasticquota.registration import register as register_quotas
@@ -68,6 +69,7 @@ TABLE: dict[str, tuple[type[Plugin], int]] = {
         (VolumeZone, 0),
         (PodTopologySpread, 2),
         (InterPodAffinity, 2),
+        (DynamicResources, 0),
         (NodeNUMAResource, 1),
         (DeviceShare, 1),
         (Reservation, 5000),

@@ -11,7 +11,7 @@ from seatrial.scheduler.client.events import EventRecorder
 from seatrial.scheduler.client.rest import Rest
 from seatrial.scheduler.plugins.volumes.binding import VolumeBinding
 from seatrial.scheduler.tests.scripted import Scripted, ok, refused
-from seatrial.scheduler.tests.test_volumes import ZONE, Storage, using
+from seatrial.scheduler.tests.test_volumes import ZONE, Storage, owned_by, using, with_scratch
 
 NONE = "3 node(s) didn't find available persistent volumes to bind"
 WRITTEN = 7  # the resource version of what the API server was told
@@ -108,6 +108,19 @@ def test_a_provisioner_gets_the_node() -> None:
     scene.work()
     assert scene.rig.where("p") == "b", "an event from before the write says nothing"
     scene.bound_claim("c", "made")
+    scene.work()
+    assert scene.bindings() == ["p"]
+
+
+def test_a_provisioner_gets_the_node_of_a_pod_with_an_ephemeral_volume() -> None:
+    scene = Scene("disks.example.com", zone="b")
+    scene.claim("p-scratch", version=3, ownerReferences=owned_by("p"))
+    scene.work(with_scratch("p"))
+    expected = {"annotations": {SELECTED_NODE: "b"}, "uid": "uid-p-scratch", "resourceVersion": "3"}
+    assert scene.patched("persistentvolumeclaims/p-scratch") == [{"metadata": expected}]
+    assert scene.bindings() == []
+    scene.claim("p-scratch", volume="made", phase="Bound", version=WRITTEN + 1, annotations={SELECTED_NODE: "b"},
+                ownerReferences=owned_by("p"))  # fmt: skip
     scene.work()
     assert scene.bindings() == ["p"]
 

@@ -12,9 +12,11 @@ from seatrial.scheduler.api.storage import (
     PersistentVolume,
     PersistentVolumeClaim,
     StorageClass,
+    VolumeAttachment,
 )
 from seatrial.scheduler.tests.rig import Rig
 
+NOT_OWNER = "PVC default/p-scratch was not created for pod default/p (pod is not owner)"
 ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
 
 
@@ -63,6 +65,12 @@ class Storage(Rig):
         self.core.cache.volumes.set_class(msgspec.convert(found, StorageClass))
         self.core.storage_changed()
 
+    def attachment(self, name: str, node: str, volume: str, driver: str, *, gone: bool = False) -> None:
+        source = {"persistentVolumeName": volume}
+        found = {"metadata": {"name": name}, "spec": {"attacher": driver, "nodeName": node, "source": source}}
+        self.core.cache.volumes.set_attachment(msgspec.convert(found, VolumeAttachment), gone=gone)
+        self.core.storage_changed()
+
     def limit(self, node: str, driver: str, count: int) -> None:
         drivers = [{"name": driver, "nodeID": node, "allocatable": {"count": count}}]
         found = {"metadata": {"name": node}, "spec": {"drivers": drivers}}
@@ -80,6 +88,18 @@ def using(name: str, *claims: str) -> PodBuilder:
         {"name": f"v{number}", "persistentVolumeClaim": {"claimName": claim}} for number, claim in enumerate(claims)
     ]
     return builder
+
+
+def with_scratch(name: str, **template: Any) -> PodBuilder:
+    """A pod with a generic ephemeral volume `scratch`."""
+    builder = pod(name).request(cpu="1")
+    builder.manifest["spec"]["volumes"] = [{"name": "scratch", "ephemeral": {"volumeClaimTemplate": template}}]
+    return builder
+
+
+def owned_by(name: str, *, controller: bool = True) -> list[dict[str, Any]]:
+    """Owner references of a claim."""
+    return [{"apiVersion": "v1", "kind": "Pod", "name": name, "uid": f"uid-{name}", "controller": controller}]
 
 
 @pytest.mark.parametrize(
@@ -209,3 +229,103 @@ def test_a_node_takes_so_many_volumes_of_a_driver() -> None:
     assert rig.outcome(using("same-volume", "c0")) == "a"
     assert "3 node(s) exceed max volume count" in rig.outcome(using("two-more", "c1", "c2"))
     assert rig.outcome(using("another", "c1")) == "a"
+
+
+@pytest.mark.parametrize(
+    ("owners", "message"),
+    [
+        pytest.param(
+            None,
+            'waiting for ephemeral volume controller to create the persistentvolumeclaim "p-scratch"',
+            id="missing",
+        ),
+        pytest.param([], NOT_OWNER, id="of-nobody"),
+        pytest.param(owned_by("q"), NOT_OWNER, id="of-another"),
+        pytest.param(
+            owned_by("p", controller=False),
+            NOT_OWNER,
+            id="not-controlled",
+        ),
+        pytest.param(owned_by("p"), "", id="its-own"),
+    ],
+)
+def test_a_pod_waits_for_the_claim_of_its_ephemeral_volume(owners: Any, message: str) -> None:
+    """The volume of the claim is on node b. A pod that waits is placed when its own claim is there."""
+    rig = Storage()
+    rig.volume("v", host="b")
+    if owners is not None:
+        rig.claim("p-scratch", "v", ownerReferences=owners)
+    found = rig.outcome(with_scratch("p"))
+    if message:
+        assert found.startswith(f"0/3 nodes are available: {message}."), found
+        rig.claim("p-scratch", "v", ownerReferences=owned_by("p"), version=2)
+        rig.clock.advance(30)
+        rig.run()
+    assert rig.where("p") == "b"
+
+
+def test_pods_with_ephemeral_volumes_are_each_asked_when_a_claim_comes() -> None:
+    """Both are of one class and wait. The claim of the second comes first."""
+    rig = Storage()
+    rig.volume("v", host="b")
+    rig.submit(with_scratch("p"), with_scratch("q"))
+    rig.run()
+    rig.claim("q-scratch", "v", ownerReferences=owned_by("q"))
+    rig.clock.advance(30)
+    rig.run()
+    assert (rig.where("p"), rig.where("q")) == ("", "b")
+
+
+@pytest.mark.parametrize(
+    ("provisioner", "driver"),
+    [
+        pytest.param("disks.example.com", "disks.example.com", id="a-csi-driver"),
+        pytest.param("kubernetes.io/aws-ebs", "ebs.csi.aws.com", id="an-in-tree-plugin"),
+    ],
+)
+def test_volumes_to_be_provisioned_count_for_the_limit(provisioner: str, driver: str) -> None:
+    """Two claims wait for their volumes; the node takes one of the driver, whose second pod with it counts no more."""
+    rig = Storage()
+    for node in ("a", "b", "x"):
+        rig.limit(node, driver, 1 if node == "a" else 0)
+    rig.storage_class("later", "WaitForFirstConsumer", provisioner)
+    for name in "cd":
+        rig.claim(name, of="later", phase="Pending")
+    assert rig.outcome(using("one", "c")) == "a"
+    assert rig.outcome(using("same-claim", "c")) == "a"
+    assert "3 node(s) exceed max volume count" in rig.outcome(using("two", "d"))
+    rig.volume("made", awsElasticBlockStore={"volumeID": "made"}, csi="" if "aws" in provisioner else driver)
+    rig.claim("c", "made", of="later")
+    assert "3 node(s) exceed max volume count" in rig.outcome(using("three", "d")), "counted by its volume now"
+
+
+def test_claims_of_ephemeral_volumes_count_for_the_limit() -> None:
+    """A claim that was not made for its pod counts for nothing there, and stops no other pod."""
+    rig = Storage()
+    for node in ("a", "b", "x"):
+        rig.limit(node, "disks.example.com", 1 if node == "a" else 0)
+    rig.storage_class("later", "WaitForFirstConsumer", "disks.example.com")
+    rig.claim("stranger-scratch", of="later", phase="Pending")
+    rig.running(with_scratch("stranger"), "a")
+    for name in "pq":
+        rig.claim(f"{name}-scratch", of="later", phase="Pending", ownerReferences=owned_by(name))
+    assert rig.outcome(with_scratch("p")) == "a"
+    assert "3 node(s) exceed max volume count" in rig.outcome(with_scratch("q"))
+
+
+def test_a_volume_that_is_still_attached_counts_for_the_limit() -> None:
+    """Its pod is gone, and the VolumeAttachment is not; the pod that gets the same volume does not count it twice."""
+    rig = Storage()
+    for node in ("a", "b", "x"):
+        rig.limit(node, "disks.example.com", 1 if node == "a" else 0)
+    for number in range(2):
+        rig.volume(f"v{number}", csi="disks.example.com")
+        rig.claim(f"c{number}", f"v{number}")
+    rig.attachment("csi-1", "a", "v0", "disks.example.com")
+    assert "3 node(s) exceed max volume count" in rig.outcome(using("other", "c1"))
+    assert rig.outcome(using("same", "c0")) == "a"
+    rig.delete("same")
+    rig.attachment("csi-1", "a", "v0", "disks.example.com", gone=True)
+    rig.clock.advance(30)
+    rig.run()
+    assert rig.where("other") == "a"

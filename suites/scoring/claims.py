@@ -71,6 +71,12 @@ class StorageOfCase:
                       "resources": {"requests": {"storage": size}}, **spec}}
         )  # fmt: skip
 
+    def ephemeral(self, name: str) -> dict[str, Any]:
+        """A generic ephemeral volume of the class, for a pod's spec."""
+        spec = {"accessModes": ["ReadWriteOnce"], "storageClassName": self.cluster.name,
+                "resources": {"requests": {"storage": "1Gi"}}}  # fmt: skip
+        return {"name": name, "ephemeral": {"volumeClaimTemplate": {"spec": spec}}}
+
     def submit(self, name: str, *claims: str, **more: Any) -> None:
         volumes = [{"name": claim, "persistentVolumeClaim": {"claimName": claim}} for claim in claims]
         self.cluster.submit(given(name, volumes=volumes, **more))

@@ -137,3 +137,45 @@ def test_a_provisioner_that_makes_nothing(cluster: Trial, expect: Expect, storag
 
     expect.bound("next", within=900)
     expect.pending("p")
+
+
+@pytest.mark.feature("SCORE-4.volumes")
+@pytest.mark.case("SC-290", severity="critical")
+@pytest.mark.parametrize("home", ["n1", "n2"])
+def test_a_provisioner_is_told_the_node_of_an_ephemeral_volume(
+    cluster: Trial, expect: Expect, storage: StorageOfCase, home: str
+) -> None:
+    """The claim of a generic ephemeral volume is marked with the pod's node, and the pod waits until it is bound.
+
+    Source: kubernetes VolumeBinding; a generic ephemeral volume is the claim POD-VOLUME.
+    """
+    storage.of_class(PROVISIONER)
+    cluster.add(node("n1"), node("n2"))
+    cluster.submit(given("p", volumes=[storage.ephemeral("scratch")], nodeSelector={HOST: home}))
+    assert storage.selected_node("p-scratch") == home
+    cluster.settle(3)
+    assert not cluster.pod("p").spec.node_name, "bound before its claim"
+    volume = storage.made("p-scratch")
+    assert expect.bound("p").spec.node_name == home
+    assert storage.volume_of("p-scratch") == volume
+
+
+@pytest.mark.feature("SCORE-4.volumes")
+@pytest.mark.case("SC-291", severity="critical")
+def test_a_pod_does_not_use_another_claim_for_its_ephemeral_volume(
+    cluster: Trial, expect: Expect, storage: StorageOfCase
+) -> None:
+    """A claim with the name POD-VOLUME that nobody made for the pod keeps the pod waiting; another pod is bound.
+
+    Source: kubernetes VolumeBinding, "PVC ... was not created for pod ... (pod is not owner)".
+    """
+    storage.of_class()
+    cluster.add(node("n1"))
+    cluster.settle()
+    for name in ("for-p", "for-q"):
+        storage.volume(name, "n1")
+    storage.claim("p-scratch")
+    volumes = [storage.ephemeral("scratch")]
+    cluster.submit(given("p", volumes=volumes), given("q", volumes=volumes))
+    expect.bound("q")
+    expect.pending("p", saying="was not created for pod")

@@ -1,12 +1,18 @@
 """Limits of attached volumes, as a node's CSINode states them."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import pytest
 
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import PodBuilder, node, pod
-from seatrial.suites.scoring.claims import wait_bound
+from seatrial.suites.scoring.claims import PROVISIONER, StorageOfCase, storage, wait_bound
+from seatrial.suites.scoring.rules import given
+
+__all__ = ["storage"]
 
 pytestmark = [pytest.mark.needs(Capability.NODES)]
 
@@ -32,21 +38,78 @@ def using_volume(cluster: Trial, name: str) -> PodBuilder:
     return found
 
 
+@contextmanager
+def limited(cluster: Trial, count: int, driver: str = DRIVER) -> Iterator[None]:
+    """Node n1 attaches so many volumes of the driver."""
+    cluster.add(node("n1"))
+    body = {"apiVersion": "storage.k8s.io/v1", "kind": "CSINode", "metadata": {"name": "n1"},
+            "spec": {"drivers": [{"name": driver, "nodeID": "n1", "allocatable": {"count": count}}]}}  # fmt: skip
+    cluster.accept(body, "/apis/storage.k8s.io/v1/csinodes")
+    try:
+        cluster.settle()
+        yield
+    finally:
+        cluster.call("DELETE", "/apis/storage.k8s.io/v1/csinodes/n1")
+
+
 @pytest.mark.feature("SCORE-4.volumes")
 @pytest.mark.case("SC-174", severity="normal")
 def test_a_node_attaches_so_many_volumes(cluster: Trial, expect: Expect) -> None:
     """A node that attaches two volumes gets two pods with one each; a third waits until one is gone."""
-    cluster.add(node("n1"))
-    body = {"apiVersion": "storage.k8s.io/v1", "kind": "CSINode", "metadata": {"name": "n1"},
-            "spec": {"drivers": [{"name": DRIVER, "nodeID": "n1", "allocatable": {"count": 2}}]}}  # fmt: skip
-    cluster.accept(body, "/apis/storage.k8s.io/v1/csinodes")
-    try:
-        cluster.settle()
+    with limited(cluster, 2):
         cluster.submit(using_volume(cluster, "a"), using_volume(cluster, "b"))
         expect.bound("a", "b")
         cluster.submit(using_volume(cluster, "c"))
         expect.pending("c", saying="max volume count")
         cluster.delete("a")
         expect.bound("c")
-    finally:
-        cluster.call("DELETE", "/apis/storage.k8s.io/v1/csinodes/n1")
+
+
+@pytest.mark.feature("SCORE-4.volumes")
+@pytest.mark.case("SC-292", severity="critical")
+@pytest.mark.parametrize(
+    ("provisioner", "driver"),
+    [(PROVISIONER, PROVISIONER), ("kubernetes.io/aws-ebs", "ebs.csi.aws.com")],
+    ids=["csi", "in-tree"],
+)
+def test_volumes_that_are_not_made_yet_count(
+    cluster: Trial, expect: Expect, storage: StorageOfCase, provisioner: str, driver: str
+) -> None:
+    """A node that attaches one volume is chosen for one claim only while no volume is made; its class names the driver.
+
+    Source: kubernetes NodeVolumeLimits, getCSIDriverInfoFromSC.
+    """
+    storage.of_class(provisioner)
+    with limited(cluster, 1, driver):
+        for name in ("a", "b"):
+            storage.claim(name)
+        storage.submit("first", "a")
+        assert storage.selected_node("a") == "n1"
+        storage.submit("second", "b")
+        expect.pending("second", saying="max volume count")
+        cluster.submit(given("third", volumes=[storage.ephemeral("scratch")]))
+        expect.pending("third", saying="max volume count")
+
+
+@pytest.mark.feature("SCORE-4.volumes")
+@pytest.mark.case("SC-293", severity="normal")
+@pytest.mark.needs(Capability.OWN_CLUSTER)
+def test_a_volume_that_is_still_attached_counts(cluster: Trial, expect: Expect) -> None:
+    """A VolumeAttachment without a pod takes the only place of a node; when it is gone, the waiting pod is bound.
+
+    Source: kubernetes NodeVolumeLimits, VolumeAttachments.
+    """
+    path = "/apis/storage.k8s.io/v1/volumeattachments"
+    with limited(cluster, 1):
+        using_volume(cluster, "left")
+        body = {"apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": {"name": cluster.name},
+                "spec": {"attacher": DRIVER, "nodeName": "n1",
+                         "source": {"persistentVolumeName": f"{cluster.name}-left"}}}  # fmt: skip
+        cluster.accept(body, path)
+        cluster.settle()
+        try:
+            cluster.submit(using_volume(cluster, "p"))
+            expect.pending("p", saying="max volume count")
+        finally:
+            cluster.call("DELETE", f"{path}/{cluster.name}")
+        expect.bound("p")

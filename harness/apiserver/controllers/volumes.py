@@ -133,7 +133,8 @@ class Volumes:
             spec = pod.obj["spec"]
             if spec.get("nodeName") and pod.obj.get("status", {}).get("phase") not in _FINISHED:
                 for volume in spec.get("volumes") or ():
-                    if (volume.get("persistentVolumeClaim") or {}).get("claimName") == key[1]:
+                    made = f"{pod.key[1]}-{volume['name']}" if volume.get("ephemeral") else ""
+                    if key[1] in {made, (volume.get("persistentVolumeClaim") or {}).get("claimName")}:
                         return True
         return False
 

@@ -123,6 +123,19 @@ def spread(story: Story, broken: bool) -> None:
     story.at += 10
 
 
+def claimed(story: Story, broken: bool) -> None:
+    """One claim by name, one of a template, and a third that needs none; what is another pod's counts for nothing."""
+    metadata = {"name": "p-b-x", "namespace": "default", "uid": "c2"}
+    for name, users in (("a", ["p"]), ("p-b-x", ["other" if broken else "p"])):
+        status = {"allocation": {"devices": {}}, "reservedFor": [{"resource": "pods", "uid": uid} for uid in users]}
+        body = {"metadata": {**metadata, "name": name}, "spec": {}, "status": status}
+        story.tell("ResourceClaim", "ADDED", body)
+    claims = [{"name": "a", "resourceClaimName": "a"}, {"name": "b", "resourceClaimTemplateName": "t"},
+              {"name": "c", "resourceClaimTemplateName": "u"}]  # fmt: skip
+    made = [{"name": "b", "resourceClaimName": "p-b-x"}, {"name": "c", "resourceClaimName": None}]
+    story.pod("p", resourceClaims=claims, status={"resourceClaimStatuses": made}).bind("p")
+
+
 def unreadable(story: Story, broken: bool) -> None:
     story.pod("p").bind("p", **{DEVICE_ALLOCATED: "{" if broken else "{}"})
 
@@ -404,6 +417,7 @@ STORIES: dict[str, Callable[[Story, bool], None]] = {
     "AUD-101": moved, "AUD-102": gated, "AUD-103": deleting, "AUD-104": ended, "AUD-110": no_node, "AUD-111": cordoned,
     "AUD-112": tainted, "AUD-113": selected, "AUD-114": required, "AUD-115": cpu_sum, "AUD-116": extended_sum,
     "AUD-117": places, "AUD-118": ports, "AUD-119": anti, "AUD-120": anti_held, "AUD-121": near, "AUD-122": spread,
+    "AUD-123": claimed,
     "AUD-201": unreadable, "AUD-202": devices_change, "AUD-203": none_granted, "AUD-204": unasked, "AUD-205": amount,
     "AUD-206": forms, "AUD-207": twice, "AUD-208": identity, "AUD-209": unknown_device, "AUD-210": unhealthy,
     "AUD-211": shares(CORE), "AUD-212": shares(RATIO), "AUD-213": shares(MEMORY), "AUD-214": nic_sum, "AUD-215": whole,
@@ -482,3 +496,16 @@ def test_pods_bound_before_are_judged_by_the_state() -> None:
     assert story.ids() == set()
     story.auditor.check_bound(story.at)
     assert "AUD-215" in story.ids()
+
+
+@pytest.mark.parametrize("state", ["missing", "not-allocated", "not-served"])
+def test_a_pod_without_its_resource_claim(state: str) -> None:
+    """A claim that nobody made, one that has no device yet, and a server without such claims, which shows nothing."""
+    story = Story()
+    if state == "not-served":
+        story.auditor.state.absent.append("ResourceClaim")
+    if state == "not-allocated":
+        body = {"metadata": {"name": "a", "namespace": "default", "uid": "c"}, "spec": {}}
+        story.tell("ResourceClaim", "ADDED", {**body, "status": {"reservedFor": [{"resource": "pods", "uid": "p"}]}})
+    story.pod("p", resourceClaims=[{"name": "a", "resourceClaimName": "a"}]).bind("p")
+    assert story.ids() == (set() if state == "not-served" else {"AUD-123"})

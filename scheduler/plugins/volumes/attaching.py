@@ -3,12 +3,13 @@
 Follows kubernetes pkg/scheduler/framework/plugins/<name>.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from seatrial.scheduler.api.core import Pod
-from seatrial.scheduler.api.storage import READ_WRITE_ONCE_POD
+from seatrial.scheduler.api.storage import READ_WRITE_ONCE_POD, Disk, PersistentVolume, PersistentVolumeClaim
 from seatrial.scheduler.cache.nodeinfo import NodeInfo, PodInfo
-from seatrial.scheduler.cache.volumes import ClaimKey, Volumes, claim_keys
+from seatrial.scheduler.cache.volumes import ClaimKey, Volumes, claim_keys, ephemeral_claim_keys, is_made_for
 from seatrial.scheduler.framework.extension_points import NO_LABELS, Filter, PreFilter, Scope, VictimAware
 from seatrial.scheduler.framework.handle import Handle
 from seatrial.scheduler.framework.state import CycleState, StateKey
@@ -124,11 +125,22 @@ class VolumeZone(_OfClaims):
         return SUCCESS if all(here[label] in values for label, values in state[ZONES]) else WRONG_ZONE
 
 
-ATTACHED: StateKey[frozenset[tuple[str, str]]] = StateKey("NodeVolumeLimits/attached")  # CSI driver, handle
+Attached = tuple[str, str]  # CSI driver, handle
+ATTACHED: StateKey[frozenset[Attached]] = StateKey("NodeVolumeLimits/attached")
+_MIGRATED = {  # in-tree plugin → source in a spec, CSI driver (k8s.io/csi-translation-lib)
+    "kubernetes.io/aws-ebs": ("aws_elastic_block_store", "ebs.csi.aws.com"),
+    "kubernetes.io/gce-pd": ("gce_persistent_disk", "pd.csi.storage.gke.io"),
+    "kubernetes.io/azure-disk": ("azure_disk", "disk.csi.azure.com"),
+    "kubernetes.io/cinder": ("cinder", "cinder.csi.openstack.org"),
+    "kubernetes.io/portworx-volume": ("portworx_volume", "pxd.portworx.com"),
+}
 
 
 class NodeVolumeLimits(_OfClaims):
-    """Limits the volumes of a CSI driver on a node; a volume that several pods of the node use counts once."""
+    """Limits the volumes of a CSI driver on a node; a volume that several pods of the node use counts once.
+
+    A limit is in a CSINode, so in-tree plugins always count as migrated.
+    """
 
     name = "NodeVolumeLimits"
 
@@ -146,7 +158,7 @@ class NodeVolumeLimits(_OfClaims):
         limits = self._volumes.limits(node.name)
         if not limits:
             return SUCCESS
-        there = frozenset[tuple[str, str]]().union(
+        there = frozenset(self._attached_to(node.name)).union(
             *(attached(self._volumes, info.pod) for info in node.pods.values() if info.pod.spec.volumes)
         )
         new = state[ATTACHED] - there
@@ -155,13 +167,42 @@ class NodeVolumeLimits(_OfClaims):
                 return TOO_MANY
         return SUCCESS
 
+    def _attached_to(self, node: str) -> Iterator[Attached]:
+        """What VolumeAttachments say: a volume stays attached for a while when its pod is gone."""
+        for attachment in self._volumes.attachments(node):
+            volume = self._volumes.volumes.get(attachment.spec.source.persistent_volume_name)
+            if volume is not None and volume.spec.csi is not None:
+                yield attachment.spec.attacher, volume.spec.csi.volume_handle
 
-def attached(volumes: Volumes, pod: Pod) -> frozenset[tuple[str, str]]:
-    """The CSI volumes that a pod has attached or will have: those of its bound claims."""
+
+def attached(volumes: Volumes, pod: Pod) -> frozenset[Attached]:
+    """The CSI volumes that a pod has attached or will have, those that are to be provisioned included."""
     found = set()
+    made_for_pod = set(ephemeral_claim_keys(pod))
     for key in claim_keys(pod):
         claim = volumes.claims.get(key)
-        volume = volumes.bound(claim) if claim is not None else None
-        if volume is not None and volume.spec.csi is not None:
-            found.add((volume.spec.csi.driver, volume.spec.csi.volume_handle))
-    return frozenset(found)
+        if claim is not None and (key not in made_for_pod or is_made_for(claim, pod)):
+            found.add(_of_claim(volumes, claim))
+    return frozenset(pair for pair in found if pair is not None)
+
+
+def _of_claim(volumes: Volumes, claim: PersistentVolumeClaim) -> Attached | None:
+    volume = volumes.bound(claim)
+    if volume is not None:
+        return _of_volume(volume)
+    of_class = volumes.classes.get(claim.spec.storage_class_name)
+    if of_class is None:
+        return None
+    _, driver = _MIGRATED.get(of_class.provisioner, ("", of_class.provisioner))
+    return driver, f"{claim.metadata.key} (not provisioned)"
+
+
+def _of_volume(volume: PersistentVolume) -> Attached | None:
+    spec = volume.spec
+    if spec.csi is not None:
+        return spec.csi.driver, spec.csi.volume_handle
+    for source, driver in _MIGRATED.values():
+        disk: Disk | None = getattr(spec, source)
+        if disk is not None:
+            return driver, disk.volume_id or disk.pd_name or disk.disk_uri
+    return None

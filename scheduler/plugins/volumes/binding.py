@@ -23,7 +23,7 @@ from seatrial.scheduler.api.storage import (
 )
 from seatrial.scheduler.api.wire import ObjectMeta, Wire, decoder
 from seatrial.scheduler.cache.nodeinfo import NodeInfo
-from seatrial.scheduler.cache.volumes import ClaimKey, claim_keys
+from seatrial.scheduler.cache.volumes import ClaimKey, claim_keys, ephemeral_claim_keys, is_made_for
 from seatrial.scheduler.framework.extension_points import (
     NO_LABELS,
     NO_METADATA_CHANGES,
@@ -124,8 +124,13 @@ class VolumeBinding(PreFilter, Filter, Reserve, PreBind):
     def pre_filter(self, state: CycleState, pod: Pod) -> Status:
         volumes: list[PersistentVolume | None] = []
         waiting: list[_Unbound] = []
+        made_for_pod = set(ephemeral_claim_keys(pod))
         for key in dict.fromkeys(claim_keys(pod)):
             claim = self._volumes.claims.get(key)
+            if claim is None and key in made_for_pod:
+                return Status.unresolvable(
+                    f'waiting for ephemeral volume controller to create the persistentvolumeclaim "{key[1]}"'
+                )
             if claim is None:
                 return Status.unresolvable(f'persistentvolumeclaim "{key[1]}" not found')
             if claim.metadata.deletion_timestamp is not None:
@@ -134,6 +139,10 @@ class VolumeBinding(PreFilter, Filter, Reserve, PreBind):
                 return Status.unresolvable(
                     f'persistentvolumeclaim "{key[1]}" bound to non-existent persistentvolume'
                     f' "{claim.spec.volume_name}"'
+                )
+            if key in made_for_pod and not is_made_for(claim, pod):
+                return Status.unresolvable(
+                    f"PVC {'/'.join(key)} was not created for pod {pod.metadata.key} (pod is not owner)"
                 )
             if is_fully_bound(claim):
                 volumes.append(self._volumes.bound(claim))

@@ -102,6 +102,54 @@ def test_a_claim_in_use_stays_until_its_pod_is_gone() -> None:
     assert api.ask("GET", f"{VOLUMES}/v")[0] == 404
 
 
+SCRATCH = {"name": "scratch", "ephemeral": {"volumeClaimTemplate": {
+    "metadata": {"labels": {"kind": "scratch"}}, "spec": claim()["spec"]}}}  # fmt: skip
+
+
+def test_an_ephemeral_volume_gets_a_claim_that_its_pod_owns() -> None:
+    """The claim is protected while the pod uses it, is made again if it was deleted, and goes with the pod."""
+    api = Api()
+    api.do("POST", PODS, pod("p", volumes=[SCRATCH]))
+    api.clock.advance(1)
+    made = api.do("GET", f"{CLAIMS}/p-scratch")
+    (owner,) = made["metadata"]["ownerReferences"]
+    assert (owner["kind"], owner["name"], owner["controller"]) == ("Pod", "p", True)
+    assert owner["uid"] == api.do("GET", f"{PODS}/p")["metadata"]["uid"]
+    assert (made["metadata"]["labels"], made["spec"]["resources"]) == (
+        {"kind": "scratch"},
+        claim()["spec"]["resources"],
+    )
+    api.do("DELETE", f"{CLAIMS}/p-scratch")
+    api.clock.advance(1)
+    again = api.do("GET", f"{CLAIMS}/p-scratch")
+    assert again["metadata"]["uid"] != made["metadata"]["uid"]
+    api.do("POST", f"{PODS}/p/binding", {"metadata": {"name": "p"}, "target": {"name": "n"}})
+    api.do("DELETE", f"{CLAIMS}/p-scratch")
+    api.clock.advance(1)
+    assert "deletionTimestamp" in api.do("GET", f"{CLAIMS}/p-scratch")["metadata"], "the pod uses it"
+    api.do("DELETE", f"{PODS}/p?gracePeriodSeconds=0")
+    api.clock.advance(1)
+    assert api.ask("GET", f"{CLAIMS}/p-scratch")[0] == 404
+
+
+def test_a_claim_of_somebody_else_is_not_used_for_an_ephemeral_volume() -> None:
+    """The pod is told; it gets its own claim when the other one is gone. Another pod is served meanwhile."""
+    api = Api()
+    api.do("POST", CLAIMS, claim("p-scratch"))
+    api.do("POST", PODS, pod("p", volumes=[SCRATCH]))
+    api.do("POST", PODS, pod("q", volumes=[SCRATCH]))
+    api.clock.advance(1)
+    assert "ownerReferences" not in api.do("GET", f"{CLAIMS}/p-scratch")["metadata"]
+    assert api.do("GET", f"{CLAIMS}/q-scratch")["metadata"]["ownerReferences"][0]["name"] == "q"
+    (event,) = [each for each in api.do("GET", "/api/v1/namespaces/default/events")["items"]
+                if each["reason"] == "FailedBinding"]  # fmt: skip
+    expected = "ephemeral volume scratch: PVC default/p-scratch was not created for pod default/p (pod is not owner)"
+    assert (event["involvedObject"]["name"], event["message"]) == ("p", expected)
+    api.do("DELETE", f"{CLAIMS}/p-scratch")
+    api.clock.advance(60)
+    assert api.do("GET", f"{CLAIMS}/p-scratch")["metadata"]["ownerReferences"][0]["name"] == "p"
+
+
 @pytest.mark.parametrize(("policy", "expected"), [("Retain", "Released"), ("Delete", "")])
 def test_what_becomes_of_a_volume_whose_claim_is_gone(policy: str, expected: str) -> None:
     api = Api()
