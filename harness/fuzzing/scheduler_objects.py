@@ -61,7 +61,7 @@ def _of(
     """The path of its collection in all namespaces, and the object."""
     metadata = {
         "name": name, "uid": f"uid-{name}", "creationTimestamp": CREATED, "labels": {"app": "x", **(labels or {})},
-        "annotations": {key: each if isinstance(each, str) else json.dumps(each) for key, each in (notes or {}).items()},
+        "annotations": {key: n if isinstance(n, str) else json.dumps(n) for key, n in (notes or {}).items()},
     }  # fmt: skip
     return path, {"metadata": {**metadata, **({"namespace": namespace} if namespace else {})}, **fields}
 
