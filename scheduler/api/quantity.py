@@ -21,6 +21,7 @@ PODS = "pods"
 EPHEMERAL_STORAGE = "ephemeral-storage"
 
 MAX_LENGTH = 512  # characters
+MAX_AMOUNT = 1 << 53  # eight pebibytes, or nine trillion cores
 _SYNTAX = re.compile(
     r"(?P<sign>[+-]?)(?P<whole>\d*+)(?:\.(?P<rest>\d*+))?(?P<suffix>[KMGTPE]i|[numkMGTPE]|[eE][+-]?\d++)?", re.ASCII
 )
@@ -29,7 +30,7 @@ _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "
 _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _BINARY_UP = sorted(((1 << bits, suffix) for suffix, bits in _BINARY.items()), reverse=True)
 _DECIMAL_UP = sorted(((10**power, suffix) for suffix, power in _DECIMAL.items() if power > 0), reverse=True)
-_USUAL_LENGTH = 18  # characters: integers of so many digits are below MAX_INT64
+_USUAL_LENGTH = 18  # characters
 
 
 class QuantityError(ValueError):
@@ -104,16 +105,18 @@ def milli(quantity: Quantity) -> int:
 def amount(resource: str, quantity: Quantity) -> int:
     """`quantity` in the unit in which schedulers count `resource`: thousandths for CPU, whole units for others.
 
+    It is cut at MAX_AMOUNT, so that a thousand such amounts can be added in 64 bits.
+
     Raises:
         QuantityError: not a quantity.
     """
     # Measured amounts differ each time, so the cache of parsed texts does not help: the usual forms are read here.
     if type(quantity) is str and len(quantity) <= _USUAL_LENGTH and quantity.isascii():
         if quantity.isdecimal():
-            return int(quantity) * 1000 if resource == CPU else int(quantity)
+            return min(int(quantity) * 1000 if resource == CPU else int(quantity), MAX_AMOUNT)
         if resource == CPU and quantity[-1:] == "m" and quantity[:-1].isdecimal():
-            return int(quantity[:-1])
-    return milli(quantity) if resource == CPU else units(quantity)
+            return min(int(quantity[:-1]), MAX_AMOUNT)
+    return max(-MAX_AMOUNT, min(milli(quantity) if resource == CPU else units(quantity), MAX_AMOUNT))
 
 
 def text(resource: str, value: int) -> str:
