@@ -145,9 +145,8 @@ def _number(text: str, names: dict[str, int] | None = None) -> int:
         return names[text.lower()]
     found = integer(text)
     if found is None:
-        raise CronError(
-            f'failed to parse int from {text:.{_SHOWN}}: strconv.Atoi: parsing "{text:.{_SHOWN}}": invalid syntax'
-        )
+        why = "value out of range" if text.isascii() and text.lstrip("+-").isdecimal() else "invalid syntax"
+        raise CronError(f'failed to parse int from {text:.{_SHOWN}}: strconv.Atoi: parsing "{text:.{_SHOWN}}": {why}')
     if found < 0:
         raise CronError(f"negative number ({found}) not allowed: {text}")
     return found

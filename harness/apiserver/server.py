@@ -212,7 +212,7 @@ class ApiServer:
         if MASTERS not in context.identity.groups:
             self.access.check(context.identity, context.act(target))
         timeout = context.query.get("timeout")
-        if timeout is not None and go_duration(timeout) is None:
+        if timeout and go_duration(timeout) is None:
             why = f"time: invalid duration {quoted(timeout)}"
             raise errors.bad_request(f"invalid timeout specified in the request URL - {why}")
         if context.format.shape == OPENAPI_PROTOBUF:
