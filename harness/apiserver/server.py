@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from urllib.parse import parse_qs, unquote
+from urllib.parse import parse_qsl, unquote
 
 import orjson
 
@@ -33,7 +33,7 @@ from seatrial.harness.apiserver.request.options import DeleteOptions, write_of
 from seatrial.harness.apiserver.request.request import RequestContext, Target, check_applied, check_patch_options
 from seatrial.harness.apiserver.schemas.shapes import report_problems
 from seatrial.harness.apiserver.storage.paging import flag, revision
-from seatrial.harness.apiserver.storage.store import Item, Key, Object, Store
+from seatrial.harness.apiserver.storage.store import HISTORY, Item, Key, Object, Store
 from seatrial.harness.apiserver.streams.responses import Streaming
 from seatrial.harness.apiserver.validation.registration import check_new_event
 from seatrial.harness.apiserver.validation.warnings import DEPRECATED
@@ -70,6 +70,7 @@ _DELETE_RETURNS_OBJECT = frozenset(  # upstream's registries with ReturnDeletedO
         "deviceclasses", "resourceclaims", "resourceclaimtemplates", "resourceslices",
     )]
 )  # fmt: skip
+MAX_PARAMETERS = 1000  # of a query
 _DOCUMENTS = frozenset({"api", "apis", "version"})  # paths that take GET only
 _PLAIN_HEADERS = {"content-type": "application/json"}
 
@@ -80,8 +81,15 @@ def _no_logs(_namespace: str, _pod: str, _container: str) -> bytes | None:
 
 @cached()  # clients repeat the queries of their lists
 def _parameters(query: str) -> tuple[tuple[str, str], ...]:
-    """The parameters of a request; of repeated ones the last."""
-    return tuple((name, values[-1]) for name, values in parse_qs(query, keep_blank_values=True).items())
+    """The parameters of a request; of repeated ones the last.
+
+    Raises:
+        ApiStatusError: 400, there are too many.
+    """
+    try:
+        return tuple(dict(parse_qsl(query, keep_blank_values=True, max_num_fields=MAX_PARAMETERS)).items())
+    except ValueError as error:
+        raise errors.bad_request(f"the query has more than {MAX_PARAMETERS} parameters") from error
 
 
 class ApiServer:
@@ -89,7 +97,7 @@ class ApiServer:
 
     def __init__(self, clock: Clock, *, seed: int = 0, history: int | None = None) -> None:
         self.clock = clock
-        self.store = Store() if history is None else Store(history=history)
+        self.store = Store(history=HISTORY if history is None else history, monotonic=clock.monotonic)
         self.registry = Registry()
         self.admission = Admission(self.store, self.registry, clock)
         self.objects = Objects(self.store, self.admission, clock, seed=seed)
