@@ -8,7 +8,6 @@ import pytest
 from seatrial.harness.apiserver.controllers import event_expiry
 from seatrial.harness.apiserver.controllers.tests.bench import Bench, running, workload
 from seatrial.harness.apiserver.storage import store
-from seatrial.scheduler.cache import tallies
 
 CONTAINERS = [{"name": "c", "image": "i", "command": ["sh", "-c", "true"]}]
 TURN = 10  # seconds
@@ -45,7 +44,7 @@ def test_a_cluster_keeps_no_more_objects_after_an_hour_than_after_half_an_hour(m
     """Events live for ten minutes here, and a history has 20 changes, so that both are full soon."""
     monkeypatch.setattr(event_expiry, "TTL", 600.0)
     monkeypatch.setattr(store, "KEPT", 20)
-    monkeypatch.setattr(tallies, "MIN_TALLIES", 8)
+    monkeypatch.setattr("seatrial.scheduler.cache.tallies.MIN_TALLIES", 8)
     with running(nodes=2) as bench:
         pods: deque[str] = deque()
         half = 1800 // TURN
