@@ -73,6 +73,7 @@ _DELETE_RETURNS_OBJECT = frozenset(  # upstream's registries with ReturnDeletedO
 MAX_PARAMETERS = 1000  # of a query
 _DOCUMENTS = frozenset({"api", "apis", "version"})  # paths that take GET only
 _PLAIN_HEADERS = {"content-type": "application/json"}
+GRANTED = Response(200, b"", {})
 
 
 def _no_logs(_namespace: str, _pod: str, _container: str) -> bytes | None:
@@ -115,8 +116,17 @@ class ApiServer:
 
     # -- entry points -------------------------------------------------------------------------------------------------
 
-    def handle(self, request: Request, identity: Identity = ADMIN, attempt: Attempt = FIRST) -> Response | Streaming:
+    def handle(
+        self,
+        request: Request,
+        identity: Identity = ADMIN,
+        attempt: Attempt = FIRST,
+        *,
+        only_access: bool = False,
+    ) -> Response | Streaming:
         """Carry out a request. An `ApiStatusError` becomes the response and is not raised.
+
+        `only_access`: return GRANTED once access has been checked, before the body is read.
 
         Raises:
             Pending: a webhook in another process has to be called first. `carry_out` handles this.
@@ -130,6 +140,7 @@ class ApiServer:
             if impersonates(request.headers):
                 identity = impersonated(request.headers, identity, self.access)
             context = RequestContext(request, identity, query, negotiate(accept) if accept else PLAIN, attempt=attempt)
+            context.only_access = only_access
             warnings = context.warnings
             answer = self._route(path, context)
         except RecursionError:
@@ -219,6 +230,8 @@ class ApiServer:
             context.warnings.append(target.resource.deprecation)
         if MASTERS not in context.identity.groups:
             self.access.check(context.identity, context.act(target))
+        if context.only_access:
+            return GRANTED
         timeout = context.query.get("timeout")
         if timeout and go_duration(timeout) is None:
             why = f"time: invalid duration {quoted(timeout)}"
