@@ -36,6 +36,8 @@ class DaemonSets:
         self._sets = control.objects.collection(self._resource)
         self._nodes = control.objects.store.collection(NODES)
         self._nodes.listen(self._node_changed)
+        self._sets.listen(lambda change: self._forget(change, 0, change.old and change.old.obj["metadata"]["uid"]))
+        self._nodes.listen(lambda change: self._forget(change, 1, change.key[1]))
         control.follow_workload(self._resource, self._queue)
 
     def _node_changed(self, change: Change) -> None:
@@ -43,6 +45,11 @@ class DaemonSets:
             return
         for item in self._sets.each():
             self._queue.add_after(BATCH_PERIOD, item.key)  # batched: thousands of nodes may be added at once
+
+    def _forget(self, change: Change, place: int, gone: str | None) -> None:
+        """Forget the failures of a DaemonSet (place 0 of the key) or on a node (1) that is gone."""
+        if change.new is None and self._failures:
+            self._failures = {entry: found for entry, found in self._failures.items() if entry[place] != gone}
 
     # -- reconciliation ------------------------------------------------------------------------------------------------
 

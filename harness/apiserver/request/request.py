@@ -55,6 +55,7 @@ class RequestContext:
     format: Format
     warnings: list[str] = field(default_factory=list)
     attempt: Attempt = FIRST
+    only_access: bool = False
 
     @property
     def named(self) -> bool:

@@ -9,7 +9,7 @@ from seatrial.harness.apiserver.admission.cluster_ips import CIDRS, SERVICES, Cl
 from seatrial.harness.apiserver.controllers.tests.bench import Bench, running
 from seatrial.harness.apiserver.discovery.resources import BUILT_IN
 from seatrial.harness.apiserver.storage.store import Store
-from seatrial.scheduler.api.faults import Faults
+from seatrial.scheduler.api.clock import SimClock
 from seatrial.scheduler.api.transport import MERGE_PATCH
 
 
@@ -122,7 +122,7 @@ def test_an_update_that_is_not_stored_leaves_the_stored_node_port() -> None:
 
 def test_a_full_range_is_followed_by_the_next() -> None:
     """Of 10.0.0.0/29 six addresses can be given; of a /24 the first 16 are for explicit requests."""
-    store = Store(Faults())
+    store = Store(SimClock())
     ips = ClusterIps(store, IPv4Network("10.0.0.0/29"))
     more = {"metadata": {"name": "more"}, "spec": {"cidrs": ["fd00::/112", "10.1.0.0/24"]}}
     ready = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}

@@ -10,9 +10,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from seatrial.harness.apiserver.storage.store import Change, Store
+from seatrial.harness.apiserver.storage import store as store_module
+from seatrial.harness.apiserver.storage.store import KEPT_SECONDS, Change, Store
 from seatrial.harness.apiserver.tests.asking import CONFIGS, PODS, Api, Object, Watch, config, pod
-from seatrial.scheduler.api.faults import Faults
+from seatrial.scheduler.api.clock import SimClock
 from seatrial.scheduler.api.transport import JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
 
 CONFIG_MAPS = ("", "configmaps")
@@ -23,7 +24,7 @@ def thing(name: str, **fields: Any) -> Object:
 
 
 def test_one_counter_numbers_all_changes() -> None:
-    store = Store(Faults())
+    store = Store(SimClock())
     first, second = store.collection(("", "x")), store.collection(("", "y"))
     versions = [first.put(("a", "1"), thing("1")).version, second.put(("a", "1"), thing("1")).version]
     gone = first.remove(("a", "1"))
@@ -32,7 +33,7 @@ def test_one_counter_numbers_all_changes() -> None:
 
 
 def test_listeners_get_each_change_once_in_order() -> None:
-    store = Store(Faults())
+    store = Store(SimClock())
     collection = store.collection(("", "x"))
     heard: list[tuple[bool, bool, int]] = []
 
@@ -51,15 +52,39 @@ def test_listeners_get_each_change_once_in_order() -> None:
 
 @pytest.mark.parametrize(("since", "seen"), [(0, 5), (3, 5), (7, 1), (8, 0), (20, 0)])
 def test_history_is_bounded(since: int, seen: int) -> None:
-    collection = Store(Faults(), history=5).collection(("", "x"))
+    collection = Store(SimClock(), history=5).collection(("", "x"))
     for number in range(8):
         collection.put(("a", str(number)), thing(str(number)))
     assert collection.forgotten == 3
     assert len(list(collection.since(max(since, collection.forgotten)))) == seen
 
 
+def test_old_changes_are_forgotten_beyond_a_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_module, "KEPT", 3)
+    clock = SimClock()
+    collection = Store(clock).collection(("", "x"))
+    for number in range(10):
+        collection.put(("a", str(number)), thing(str(number)))
+    assert len(collection.history) == 10
+    clock.advance(KEPT_SECONDS + 1)
+    collection.put(("a", "last"), thing("last"))
+    assert (len(collection.history), collection.forgotten) == (3, 8)
+
+
+def test_the_bytes_of_a_history_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_module, "HISTORY_BYTES", 10_000)
+    collection = Store(SimClock()).collection(("", "x"))
+    for number in range(100):
+        collection.put(("a", "1"), thing("1", data="x" * 1000, number=number))
+        assert sum(change.size for change in collection.history) <= 10_000
+    assert collection.forgotten == 100 - len(collection.history)
+    collection.forget_history()
+    collection.put(("a", "1"), thing("1", data="x" * 9000))
+    assert len(collection.history) == 1
+
+
 def test_items_are_sorted_by_key() -> None:
-    collection = Store(Faults()).collection(("", "x"))
+    collection = Store(SimClock()).collection(("", "x"))
     for key in (("b", "1"), ("a", "2"), ("a", "10"), ("c", "0")):
         collection.put(key, {"metadata": {"name": key[1], "namespace": key[0]}})
     assert [item.key for item in collection.items()] == [("a", "10"), ("a", "2"), ("b", "1"), ("c", "0")]
