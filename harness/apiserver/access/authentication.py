@@ -4,6 +4,8 @@ Follows upstream: a certificate takes precedence over a token; a token that is n
 without credentials is the user `system:anonymous`, to whom RBAC grants next to nothing.
 """
 
+from ssl import cert_time_to_seconds
+
 from seatrial.harness.apiserver.access.credentials import Credentials, identify
 from seatrial.harness.apiserver.access.identity import ANONYMOUS, Identity
 from seatrial.harness.apiserver.access.tokens import Tokens
@@ -12,7 +14,9 @@ from seatrial.harness.apiserver.access.tokens import Tokens
 def authenticate(
     credentials: Credentials, tokens: Tokens, authorization: str, certificate: dict[str, object] | None
 ) -> Identity | None:
-    """The identity of a client; None if its token is not valid."""
+    """The identity of a client; None if its token is not valid, or its certificate has expired since it connected."""
+    if certificate and "notAfter" in certificate and tokens.now() >= cert_time_to_seconds(str(certificate["notAfter"])):
+        return None
     known = identify(credentials, "", certificate)
     if known is not None:
         return known

@@ -35,6 +35,10 @@ class Tokens:
         self._issued = 0
         self._static: list[tuple[bytes, Identity]] = []
 
+    def now(self) -> float:
+        """The time by which tokens and certificates expire, in Unix seconds."""
+        return self._clock.now()
+
     def accept(self, token: str, identity: Identity) -> None:
         """Accept a token that is not signed, without end: that of the kubeconfig."""
         self._static.append((token.encode(), identity))

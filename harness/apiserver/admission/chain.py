@@ -19,7 +19,7 @@ from seatrial.harness.apiserver.discovery.resources import Registry, Resource
 from seatrial.harness.apiserver.field_errors import Cause, details, message
 from seatrial.harness.apiserver.long_computations import LongComputations, NeedsThread
 from seatrial.harness.apiserver.names import check_metadata, check_new_finalizers, subdomain
-from seatrial.harness.apiserver.schemas.custom_schemas import CustomSchema, custom_schema
+from seatrial.harness.apiserver.schemas.custom_schemas import CustomSchema, TooCostlyError, custom_schema
 from seatrial.harness.apiserver.schemas.shapes import conform, report_unknown_fields
 from seatrial.harness.apiserver.storage.store import Collection, Item, Object, Store
 from seatrial.harness.apiserver.validation.kinds import validate
@@ -198,7 +198,11 @@ class Admission:
 
     def _complete(self, resource: Resource, body: Object, warnings: list[str], strictness: str) -> None:
         if resource.custom is not None:
-            unknown = self._custom(resource).complete(body)
+            try:
+                unknown = self._custom(resource).complete(body)
+            except TooCostlyError as error:
+                self.refuse(resource, body, [error.cause])
+                return
             if unknown:
                 report_unknown_fields(resource.kind, resource.version, unknown, strictness, warnings)
         else:

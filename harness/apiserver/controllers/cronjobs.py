@@ -3,16 +3,15 @@
 Follows `pkg/controller/cronjob`. Each CronJob has one timer, set to its next scheduled time.
 """
 
-from datetime import UTC, tzinfo
-from zoneinfo import ZoneInfo
+from datetime import tzinfo
 
 from seatrial.harness.apiserver.controllers.control import Control, is_new_spec
-from seatrial.harness.apiserver.controllers.cron import CronError, Schedule, parse_cron
 from seatrial.harness.apiserver.controllers.jobs import JOBS
 from seatrial.harness.apiserver.controllers.owners import Dependents, reference_to
 from seatrial.harness.apiserver.controllers.podstate import condition
 from seatrial.harness.apiserver.controllers.recording import NORMAL, WARNING
 from seatrial.harness.apiserver.controllers.work_queue import WorkQueue
+from seatrial.harness.apiserver.cron import Schedule, parse_cron, time_zone
 from seatrial.harness.apiserver.errors import ApiStatusError
 from seatrial.harness.apiserver.request.options import CONTROLLER_MANAGER, Options
 from seatrial.harness.apiserver.storage.store import Change, CollectionKey, Item, Key, Object
@@ -58,15 +57,8 @@ class CronJobs:
         item = self._update_history(item)
         if item.obj["spec"].get("suspend") or "deletionTimestamp" in item.obj["metadata"]:
             return
-        try:
-            schedule, zone = _schedule_of(item.obj)
-        except CronError as error:
-            message = f"unparseable schedule: {item.obj['spec']['schedule']!r}: {error}"
-            self._record(item, WARNING, "UnparseableSchedule", message)
-            return
-        except (KeyError, ValueError, OSError):
-            self._record(item, WARNING, "UnknownTimeZone", f"invalid timeZone: {item.obj['spec'].get('timeZone')!r}")
-            return
+        schedule = parse_cron(item.obj["spec"]["schedule"])
+        zone = time_zone(item.obj["spec"].get("timeZone") or "UTC")
         if schedule.next_after(self._control.clock.now(), zone) is None:  # as for the 31st of February
             why = "time difference between two schedules is less than 1 second"
             self._record(item, WARNING, "InvalidSchedule", f"invalid schedule: {item.obj['spec']['schedule']} : {why}")
@@ -91,13 +83,19 @@ class CronJobs:
             (item.obj.get("status") or {}).get("lastScheduleTime") or item.obj["metadata"]["creationTimestamp"]
         )
         limit = item.obj["spec"].get("startingDeadlineSeconds")
-        if limit is not None:
-            since = max(since, now - limit)
-        latest, missed = None, 0
-        moment = schedule.next_after(since, zone)
-        while moment is not None and moment <= now:
-            latest, missed = moment, missed + 1
-            moment = schedule.next_after(moment, zone)
+        since = max(since, now - limit if limit is not None else 0.0)
+        moment = schedule.next_after(since, zone) if since < now else None
+        following = schedule.next_after(moment, zone) if moment is not None else None
+        if moment is None or moment > now:
+            return None
+        if following is None or following > now:
+            return moment
+        # Upstream's estimate (mostRecentScheduleTime): its cost does not grow with the number of missed start times.
+        missed = int((now - moment) // (following - moment)) + 1
+        latest: float | None = None
+        started = schedule.next_after(moment + (missed - 2) * (following - moment), zone)
+        while started is not None and started <= now:
+            latest, started = started, schedule.next_after(started, zone)
         if missed > MISSED_START_THRESHOLD:
             self._record(item, WARNING, "TooManyMissedTimes", f"too many missed start times: {missed}. Set or decrease"
                       " .spec.startingDeadlineSeconds or check clock skew")  # fmt: skip
@@ -181,19 +179,6 @@ class CronJobs:
 
     def _record(self, item: Item, kind: str, reason: str, message: str) -> None:
         self._control.recorder.record(COMPONENT, self._resource, item, kind, reason, message)
-
-
-def _schedule_of(cron_job: Object) -> tuple[Schedule, tzinfo]:
-    """The parsed schedule and time zone of a CronJob.
-
-    Raises:
-        CronError: the schedule cannot be parsed.
-        KeyError, ValueError, OSError: the time zone does not exist.
-    """
-    spec = cron_job["spec"]
-    name = spec.get("timeZone") or "UTC"
-    zone: tzinfo = UTC if name in {"UTC", "Etc/UTC"} else ZoneInfo(name)
-    return parse_cron(spec["schedule"]), zone
 
 
 def _result(job: Object) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from seatrial.harness.apiserver.patching.fieldsets import FieldSet, compare, difference, in_order, union
+from seatrial.harness.apiserver.patching.fieldsets import FieldSet, compare, difference, in_order, is_field_set, union
 from seatrial.harness.apiserver.schemas.schema_nodes import JsonObject, SchemaNode
 
 # Fields without owners: those that the server sets and those that identify the object.
@@ -90,6 +90,13 @@ def read_owners(entries: Any) -> Owners | None:
         merged = union(before.fields, fields) if before is not None else fields
         owners[manager] = Owned(merged, entry.get("time", ""), version)
     return owners
+
+
+def is_well_formed(entries: Any) -> bool:
+    """Whether the field sets of `managedFields` that a client sent can be read."""
+    return isinstance(entries, list) and all(
+        isinstance(entry, dict) and is_field_set(entry.get("fieldsV1")) for entry in entries
+    )
 
 
 def write_owners(owners: Mapping[Manager, Owned]) -> list[JsonObject]:
@@ -177,7 +184,7 @@ def update_managed(
         entries: list[JsonObject] = []
         owners: Owners = {}
     else:
-        read = read_owners(brought)
+        read = read_owners(brought) if is_well_formed(brought) else None
         entries = brought if read is not None else stored if isinstance(stored, list) else []
         owners = read if read is not None else read_owners(stored) or {}
     changed, removed = changes(before, after, schema)

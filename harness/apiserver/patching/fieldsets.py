@@ -13,6 +13,7 @@ import orjson
 
 from seatrial.harness.apiserver.patching.patch import same_json
 from seatrial.harness.apiserver.schemas.schema_nodes import SchemaNode
+from seatrial.scheduler.api.integers import integer
 
 FieldSet = dict[str, Any]
 
@@ -23,6 +24,24 @@ _MEMBER: Final[FieldSet] = {}
 _ALWAYS_THERE: Final = frozenset(
     {"metadata", "spec", "status", "strategy", "updateStrategy", "template", "jobTemplate", "containers"}
 )
+
+
+def is_field_set(found: Any) -> bool:
+    """Whether this is a set in the format of `managedFields`; clients may send anything."""
+    return isinstance(found, dict) and all(
+        _is_element(element) and is_field_set(below) for element, below in found.items()
+    )
+
+
+def _is_element(text: str) -> bool:
+    kind, _, rest = text.partition(":")
+    if kind in {"k", "v"}:
+        try:
+            value = orjson.loads(rest)
+        except orjson.JSONDecodeError:
+            return False
+        return kind == "v" or isinstance(value, dict)
+    return text == "." or kind == "f" or (kind == "i" and integer(rest) is not None)
 
 
 def _is_member(node: FieldSet) -> bool:

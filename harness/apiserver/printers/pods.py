@@ -17,7 +17,8 @@ from seatrial.harness.apiserver.printers.columns import (
     text,
     wide,
 )
-from seatrial.harness.apiserver.printers.durations import human_duration, seconds_of
+from seatrial.harness.apiserver.printers.durations import human_duration
+from seatrial.harness.apiserver.times import seconds_of
 
 _ENDED = {
     "Succeeded": [

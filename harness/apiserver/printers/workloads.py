@@ -25,7 +25,8 @@ from seatrial.harness.apiserver.printers.columns import (
     text,
     truncated_list,
 )
-from seatrial.harness.apiserver.printers.durations import UNKNOWN, age, human_duration, seconds_of
+from seatrial.harness.apiserver.printers.durations import UNKNOWN, age, human_duration
+from seatrial.harness.apiserver.times import seconds_of
 
 _READY = text("Ready", "Ready pods / desired pods.")
 _DESIRED = number("Desired", "The desired number of pods.")
@@ -172,7 +173,7 @@ def _job(job: Object, now: float) -> Cells:
     started, ended = status.get("startTime"), status.get("completionTime")
     duration = ""
     if started:
-        duration = human_duration((seconds_of(ended) if ended else now) - seconds_of(started))
+        duration = human_duration((seconds_of(ended) if ended else now) - from_rfc3339(started))
     return [
         name_of(job),
         _job_status(job),

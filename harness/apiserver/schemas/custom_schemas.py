@@ -6,11 +6,12 @@ The schema of each CRD version is compiled once into a tree of nodes. The messag
 
 from collections.abc import Mapping
 from copy import deepcopy
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 
 from seatrial.harness.apiserver.attempts import Attempt
+from seatrial.harness.apiserver.cel.expressions import value_count
 from seatrial.harness.apiserver.field_errors import Cause, too_many
 from seatrial.harness.apiserver.long_computations import LongComputations
 from seatrial.harness.apiserver.patterns import compiled, match_cost
@@ -29,38 +30,62 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "number": (int, float),
 }
 _INT64 = (-(2**63), 2**63 - 1)  # literals outside of this range are floats for Go
+T = TypeVar("T")
 _EXACT_FLOAT = 2.0**53  # floats up to here count as integers where they have no fraction
 
 
-MAX_COST = 1_000_000  # steps of one validation, 0.1 s at most; see `match_cost`
-_CHECK_COST = 60  # steps that checking one value takes
+MAX_COST = 1_000_000  # steps of the defaults, and of the validation; 0.1 s at most; see `match_cost`
+_CHECK_COST = 60  # steps that checking or adding one value takes
+_COPIED = 64  # characters of a path that are copied in one step
+_TOO_COSTLY = Cause(
+    "",
+    "FieldValueInvalid",
+    "Invalid value: the object is too large for its schema: expected fewer values, fewer or shorter defaults, or"
+    " shorter values where it has patterns",
+)
 
 
 class TooCostlyError(Exception):
     """The object is too large for its schema."""
 
+    cause = _TOO_COSTLY
 
-class _Causes(list[Cause]):
-    """Causes, and the steps that are left of the validation."""
 
-    def __init__(self, left: list[int]) -> None:
+class _Found(list[T]):
+    """Causes, or the paths of pruned fields, and the steps that are left."""
+
+    def __init__(self, left: list[int] | None = None) -> None:
         super().__init__()
-        self.left = left
+        self.left = [MAX_COST] if left is None else left
 
     def spend(self, steps: int) -> None:
+        """
+        Raises:
+            TooCostlyError: no steps are left.
+        """
         self.left[0] -= steps
         if self.left[0] < 0:
             raise TooCostlyError
 
 
-class _Node:
-    """One node of the schema."""
+_Causes = _Found[Cause]
 
-    __slots__ = ("additional", "all_of", "any_of", "items", "not_", "one_of", "preserve", "properties", "schema")
+
+class _Node:
+    """One node of the schema. `defaults` are the properties that have one, with the steps that adding it takes."""
+
+    __slots__ = (
+        "additional", "all_of", "any_of", "defaults", "items", "not_", "one_of", "preserve", "properties", "schema",
+    )  # fmt: skip
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
         self.schema = schema
         self.properties = {name: _Node(sub) for name, sub in (schema.get("properties") or {}).items()}
+        self.defaults = [
+            (name, sub, _CHECK_COST * value_count(sub.schema["default"]) + len(orjson.dumps(sub.schema["default"])))
+            for name, sub in self.properties.items()
+            if "default" in sub.schema
+        ]
         additional = schema.get("additionalProperties")
         self.additional = _Node(additional) if isinstance(additional, Mapping) else None
         self.items = _Node(schema["items"]) if isinstance(schema.get("items"), Mapping) else None
@@ -79,8 +104,12 @@ class CustomSchema:
         self._rules = has_rules(self._root.schema)
 
     def complete(self, body: dict[str, Any]) -> list[str]:
-        """Prune unknown fields and fill in defaults, in place. Returns the paths of the pruned fields."""
-        pruned: list[str] = []
+        """Prune unknown fields and fill in defaults, in place. Returns the paths of the pruned fields.
+
+        Raises:
+            TooCostlyError: there are too many values for the schema's defaults, or fields with too long names.
+        """
+        pruned: _Found[str] = _Found()
         for name in list(body):
             if name in {"apiVersion", "kind", "metadata"}:
                 continue
@@ -91,7 +120,7 @@ class CustomSchema:
                     pruned.append(name)
                 continue
             _prune(node, body[name], name, pruned)
-        _default(self._root, body)
+        _default(self._root, body, pruned)
         return pruned
 
     def problems(
@@ -107,16 +136,15 @@ class CustomSchema:
         Raises:
             Pending: the evaluation of rules continues in a thread.
         """
-        causes = _Causes([MAX_COST])
+        causes = _Causes()
         required = self._root.schema.get("required") or ()
         causes += [Cause(name, "FieldValueRequired", "Required value") for name in required if name not in body]
         try:
             for name, node in self._root.properties.items():
                 if name in body and name not in {"apiVersion", "kind", "metadata"}:
                     _check(node, body[name], name, causes)
-        except TooCostlyError:
-            why = "the object is too large for its schema: expected fewer values, or shorter ones where it has patterns"
-            return [Cause("", "FieldValueInvalid", f"Invalid value: {why}")]
+        except TooCostlyError as error:
+            return [error.cause]
         if self._rules and not causes:
             causes += self._rule_causes(body, old, long or LongComputations(), attempt)
         return causes
@@ -147,7 +175,8 @@ def custom_schema(version: Mapping[str, Any]) -> CustomSchema:
     return found[1]
 
 
-def _prune(node: _Node, value: Any, path: str, pruned: list[str]) -> None:
+def _prune(node: _Node, value: Any, path: str, pruned: _Found[str]) -> None:
+    pruned.spend(1 + len(path) // _COPIED)
     if isinstance(value, list):
         if node.items is not None:
             for number, item in enumerate(value):
@@ -167,31 +196,33 @@ def _prune(node: _Node, value: Any, path: str, pruned: list[str]) -> None:
             pruned.append(f"{path}.{name}")
 
 
-def _default(node: _Node, value: Any) -> None:
-    """Fill in defaults. Null in place of a field that cannot be null is no field: Go encodes empty lists so."""
+def _default(node: _Node, value: Any, left: _Found[str]) -> None:
+    """Fill in defaults, which are counted before they are copied.
+
+    Null in place of a field that cannot be null is no field: Go encodes empty lists so.
+    """
     if isinstance(value, dict):
         for name in [name for name, field in value.items() if field is None]:
             of = node.properties.get(name, node.additional)
             if of is not None and not of.schema.get("nullable"):
                 del value[name]
-        for name, sub in node.properties.items():
-            if name not in value and "default" in sub.schema:
+        for name, sub, cost in node.defaults:
+            if name not in value:
+                left.spend(cost)
                 value[name] = deepcopy(sub.schema["default"])
-            if name in value:
-                _default(sub, value[name])
-        if node.additional is not None:
-            for name, field in value.items():
-                if name not in node.properties:
-                    _default(node.additional, field)
+        for name, field in value.items():
+            of = node.properties.get(name, node.additional)
+            if of is not None:
+                _default(of, field, left)
     elif isinstance(value, list) and node.items is not None:
         for item in value:
             if type(item) is dict or type(item) is list:
-                _default(node.items, item)
+                _default(node.items, item, left)
 
 
 def _check(node: _Node, value: Any, path: str, causes: _Causes) -> None:
     schema = node.schema
-    causes.spend(_CHECK_COST)
+    causes.spend(_CHECK_COST + len(path) // _COPIED)
     if value is None and schema.get("nullable"):
         return
     if schema.get(_INT_OR_STRING):
@@ -225,11 +256,11 @@ def _check(node: _Node, value: Any, path: str, causes: _Causes) -> None:
     elif isinstance(value, list):
         _check_list(node, value, path, causes)
     elif isinstance(value, dict):
-        causes += [
-            Cause(f"{path}.{name}", "FieldValueRequired", "Required value")
-            for name in schema.get("required") or ()
-            if name not in value
-        ]
+        causes.spend(len(schema.get("required") or ()))
+        for name in schema.get("required") or ():
+            if name not in value:
+                causes.spend(_CHECK_COST + len(path) // _COPIED)
+                causes.append(Cause(f"{path}.{name}", "FieldValueRequired", "Required value"))
         _check_count(schema, len(value), path, causes)
         for name, field in value.items():
             sub = node.properties.get(name) or node.additional
@@ -307,6 +338,7 @@ def _check_list(node: _Node, value: list[Any], path: str, causes: _Causes) -> No
                     causes.append(Cause(f"{path}[{number}]", "FieldValueDuplicate", f"Duplicate value: {_shown(item)}"))
                 seen.add(item)
                 continue
+            causes.spend(len(keys))
             row = {key: item.get(key) for key in keys} if kind == "map" and isinstance(item, dict) else item
             mark = orjson.dumps(row, option=orjson.OPT_SORT_KEYS)
             if mark in seen:

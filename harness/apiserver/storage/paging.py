@@ -49,8 +49,9 @@ def revision(text: str) -> int:
     """
     found = integer(text) if text[:1].isdecimal() else None
     if found is None:
+        shown = f'"{text:.256}"'
         raise errors.bad_request(
-            f'invalid resource version: resourceVersion: Invalid value: "{text:.256}": strconv.ParseUint: parsing "{text:.256}":'
+            f"invalid resource version: resourceVersion: Invalid value: {shown}: strconv.ParseUint: parsing {shown}:"
             " invalid syntax"
         )
     return found

@@ -1,7 +1,7 @@
 """Parses label and field selectors of query parameters into predicates on objects.
 
-A selector may have thousands of requirements. Those on one label or field are combined, so that a test of an object takes
-time for the object's labels, or for the fields that can be selected, and not for each requirement.
+A selector may have thousands of requirements. Those on one label or field are combined, so that a test of an object
+takes time for the object's labels, or for the fields that can be selected, and not for each requirement.
 """
 
 import re
@@ -18,7 +18,7 @@ from seatrial.scheduler.api.integers import integer
 Object = dict[str, Any]
 Test = Callable[[Object], bool]
 
-_TOKEN = re.compile(r"[ \t\r\n]*(==|!=|[=!<>(),]|[^ \t\r\n=!<>(),]+|$)")
+_WORD = re.compile(r"[ \t\r\n]*(==|!=|[=!<>(),]|[^ \t\r\n=!<>(),]+|$)")
 _SPECIAL = frozenset({"==", "!=", "=", "!", "<", ">", "(", ")", ",", ""})
 _OPERATORS = ("=", "==", "!=", "in", "notin", ">", "<")
 _FIELD_TERM = re.compile(r"(?:[^\\,]|\\.|\\$)+", re.DOTALL)
@@ -119,7 +119,7 @@ class _Parser:
     """The parser of label selectors. Follows `pkg/labels/selector.go` of apimachinery."""
 
     def __init__(self, text: str) -> None:
-        self._tokens = [match[1] for match in _TOKEN.finditer(text)]
+        self._words = [match[1] for match in _WORD.finditer(text)]
         self._at = 0
 
     def requirements(self) -> Iterator[tuple[str, str, frozenset[str]]]:
@@ -128,27 +128,27 @@ class _Parser:
             return
         while True:
             yield self._requirement(self._next())
-            token = self._take()
-            if not token:
+            word = self._take()
+            if not word:
                 return
-            if token != ",":
-                raise _refused(token, "',' or 'end of string'")
+            if word != ",":
+                raise _refused(word, "',' or 'end of string'")
             if self._next() in _SPECIAL - {"!"}:
                 raise _refused(self._next(), "identifier after ','")
 
     def _next(self) -> str:
-        return self._tokens[self._at]
+        return self._words[self._at]
 
     def _take(self) -> str:
-        token = self._tokens[self._at]
-        self._at = min(self._at + 1, len(self._tokens) - 1)
-        return token
+        word = self._words[self._at]
+        self._at = min(self._at + 1, len(self._words) - 1)
+        return word
 
-    def _requirement(self, token: str) -> tuple[str, str, frozenset[str]]:
-        if token in _SPECIAL - {"!"}:
-            raise _refused(token, "!, identifier, or 'end of string'")
+    def _requirement(self, word: str) -> tuple[str, str, frozenset[str]]:
+        if word in _SPECIAL - {"!"}:
+            raise _refused(word, "!, identifier, or 'end of string'")
         absent = self._take() == "!"
-        key = self._take() if absent else token
+        key = self._take() if absent else word
         if key in _SPECIAL:
             raise _refused(key, "identifier")
         for problem in qualified(key):
@@ -174,32 +174,32 @@ class _Parser:
     def _value(self) -> str:
         if self._next() in {"", ","}:
             return ""
-        token = self._take()
-        if token in _SPECIAL:
-            raise _refused(token, "identifier")
-        return token
+        word = self._take()
+        if word in _SPECIAL:
+            raise _refused(word, "identifier")
+        return word
 
     def _set(self) -> frozenset[str]:
-        if (token := self._take()) != "(":
-            raise _refused(token, "'('")
+        if (word := self._take()) != "(":
+            raise _refused(word, "'('")
         if self._next() == ")":
             raise bad_request("unable to parse requirement: for 'in', 'notin' operators, values set can't be empty")
         values = set()
         while True:
             if self._next() in {",", ")"}:  # an empty value
                 values.add("")
-            elif (token := self._take()) in _SPECIAL:
-                raise _refused(token, "',', or identifier")
+            elif (word := self._take()) in _SPECIAL:
+                raise _refused(word, "',', or identifier")
             else:
-                values.add(token)
-            if (token := self._take()) == ")":
+                values.add(word)
+            if (word := self._take()) == ")":
                 return frozenset(values)
-            if token != ",":
-                raise _refused(token, "',' or ')'")
+            if word != ",":
+                raise _refused(word, "',' or ')'")
 
 
-def _refused(token: str, wanted: str) -> ApiStatusError:
-    return bad_request(f"unable to parse requirement: found '{token:.256}', expected: {wanted}")
+def _refused(word: str, wanted: str) -> ApiStatusError:
+    return bad_request(f"unable to parse requirement: found '{word:.256}', expected: {wanted}")
 
 
 def field_test(text: str, key: tuple[str, str], extra: tuple[str, ...] = ()) -> Test | None:

@@ -1,12 +1,14 @@
 """Limits: no request can order an unbounded computation (patterns, CEL rules, YAML aliases, quantities, replicas)."""
 
 import logging
+from collections.abc import ItemsView
 
 import pytest
 
 from seatrial.harness.apiserver.cel import evaluating
 from seatrial.harness.apiserver.request.bodies import VALUES_LIMIT, YAML_LIMIT
-from seatrial.harness.apiserver.schemas.custom_schemas import MAX_COST
+from seatrial.harness.apiserver.schemas import custom_schemas
+from seatrial.harness.apiserver.schemas.custom_schemas import MAX_COST, CustomSchema
 from seatrial.harness.apiserver.schemas.tests.test_structural import DEFINITIONS, definition
 from seatrial.harness.apiserver.tests.asking import CONFIGS, PODS, Api, pod
 from seatrial.scheduler.api.transport import JSON_PATCH, MERGE_PATCH, Request, Response
@@ -22,7 +24,7 @@ def api() -> Api:
 @pytest.mark.parametrize(
     ("quantity", "message"),
     [
-        pytest.param("1e1000000", "an exponent beyond 1000", id="large-exponent"),
+        pytest.param("1e99999999999999999999", "quantities must match", id="large-exponent"),
         pytest.param("9" * 5000, "more than 512 characters", id="many-digits"),
         pytest.param("abc", "quantities must match the regular expression", id="not-a-quantity"),
     ],
@@ -55,6 +57,56 @@ def test_an_object_that_is_too_large_for_its_patterns_is_invalid(api: Api) -> No
     code, status = api.ask("POST", SAMPLES, sample("ab" * (MAX_COST // 1000)))
     assert (code, status["reason"]) == (422, "Invalid")
     assert "too large for its schema" in status["message"]
+
+
+def wide(count: int, **field: object) -> dict[str, object]:
+    """The schema of a list whose items have that many properties."""
+    properties = {f"p{number}": {"type": "string", **field} for number in range(count)}
+    return {"type": "array", "items": {"type": "object", "properties": properties}}
+
+
+def test_defaults_are_counted_before_they_are_filled_in(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    """10,000 items of 500 properties with defaults of 1,000 characters would be 5 GB."""
+    copied: list[object] = []
+    monkeypatch.setattr(custom_schemas, "deepcopy", lambda value: copied.append(value) or value)
+    api.do("POST", DEFINITIONS, definition(wide(500, default="x" * 1000)))
+    code, status = api.ask("POST", SAMPLES, sample([{}] * 10_000))
+    assert (code, status["reason"]) == (422, "Invalid")
+    assert "fewer or shorter defaults" in status["message"]
+    assert len(copied) <= MAX_COST // 1000
+    assert api.ask("POST", SAMPLES, sample([{}]))[0] == 201
+
+
+def test_items_times_properties_take_no_time_without_defaults(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The properties of a schema are looked up, and not walked through for each item."""
+    walked = []
+
+    class Walked(dict[str, object]):
+        def items(self) -> ItemsView[str, object]:
+            walked.append(self)
+            return super().items()
+
+    schema = CustomSchema({"schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": wide(1000)}}}})
+    items = schema._root.properties["spec"].items
+    assert items is not None
+    items.properties = Walked(items.properties)  # type: ignore[assignment, arg-type]
+    assert not schema.complete({"spec": [{"p1": ""}] * 10_000})
+    assert not walked
+
+
+def test_required_fields_and_long_names_are_counted(api: Api) -> None:
+    schema = wide(1000)
+    schema["items"]["required"] = [f"p{number}" for number in range(1000)]  # type: ignore[index]
+    api.do("POST", DEFINITIONS, definition(schema))
+    code, status = api.ask("POST", SAMPLES, sample([{}] * 10_000))
+    assert (code, status["reason"], len(status["details"]["causes"])) == (422, "Invalid", 1)
+
+
+def test_a_long_name_is_not_copied_for_each_value_below_it(api: Api) -> None:
+    below = {"type": "array", "items": {"type": "object"}}
+    api.do("POST", DEFINITIONS, definition({"type": "object", "additionalProperties": below}))
+    code, status = api.ask("POST", SAMPLES, sample({"x" * 1_000_000: [{}] * 10_000}))
+    assert (code, status["reason"]) == (422, "Invalid")
 
 
 MERGES = b"a0: &a0 {x: 1, y: 2}\n" + b"".join(

@@ -18,7 +18,7 @@ from typing import Any, cast
 import httptools
 
 from seatrial.harness.apiserver import errors
-from seatrial.harness.apiserver.access.identity import Identity
+from seatrial.harness.apiserver.access.identity import ANONYMOUS, Identity
 from seatrial.harness.apiserver.access.impersonation import VALUE_SEPARATOR
 from seatrial.harness.apiserver.attempts import FIRST, Attempt, Pending
 from seatrial.harness.apiserver.errors import ApiStatusError
@@ -32,18 +32,21 @@ from seatrial.harness.apiserver.transport.header_cache import HeaderCache, Parse
 from seatrial.harness.apiserver.transport.large_requests import LARGE_FROM, LargeRequests
 from seatrial.harness.apiserver.transport.response_head import encoded
 from seatrial.harness.apiserver.transport.watch_stream import WatchWriter
+from seatrial.scheduler.api.integers import integer
 from seatrial.scheduler.api.transport import Request, Response
 
 log = logging.getLogger(__name__)
 
 GZIP_FROM = 128 * 1024  # bytes from which responses are compressed, as upstream
 GZIP_ASIDE = 1024 * 1024  # bytes from which responses are compressed in a thread, so that other clients do not wait
+IDENTITY_KEPT = 10.0  # seconds for which a connection's identity is kept, as upstream's cache of tokens
 IDLE = 300.0  # seconds without a request after which a connection is closed
 REQUEST_WITHIN = 60.0  # seconds within which a request must have parsed
 STALLED = 60.0  # seconds without progress after which a client that does not take its responses is cut off
 LINGER = 2.0  # seconds for a refused client to read the response, while its input is discarded
 CLOSE_WITHIN = 10.0  # seconds for the last bytes of a connection and the TLS shutdown
 HEADERS_LIMIT = 64 * 1024
+ANONYMOUS_LIMIT = 64 * 1024  # bytes of the body of a client without valid credentials
 MESSAGE_LIMIT = 8 * BODY_LIMIT  # bytes of one request on the wire, including chunk headers and trailers
 PIPELINE = 64  # requests of one connection that may be queued
 AT_ONCE = 16  # requests of one connection that are carried out before other connections run
@@ -64,12 +67,13 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._parser: Any = httptools.HttpRequestParser(self)
         self._certificate: dict[str, object] | None = None
-        self._identified: tuple[str, Identity | None] | None = None  # the last Authorization header and its identity
+        self._identified: tuple[str, float, Identity | None] | None = None  # Authorization, until when, its identity
         self._path = b""
         self._headers: dict[str, str] = {}
         self._in_headers = True
         self._completed = False  # whether the data being parsed ends a message
         self._message_bytes = self._header_bytes = self._body_bytes = 0
+        self._body_limit = BODY_LIMIT
         self._body: list[bytes] = []
         self._header_cache = HeaderCache()
         self._unparsed = b""  # data that begins with a request that is not in the header cache
@@ -256,19 +260,21 @@ class Connection(asyncio.Protocol):
         self._in_headers = False
         if self._input_closed:
             return
-        length = self._headers.get("content-length", "")
-        if length.isdigit() and (len(length) > 12 or int(length) > BODY_LIMIT):
-            self._refuse(errors.too_large(BODY_LIMIT))
+        identity = self._identity_of(self._headers.get("authorization", ""))
+        self._body_limit = ANONYMOUS_LIMIT if identity in {None, ANONYMOUS} else BODY_LIMIT
+        length = self._headers.get("content-length", "0")
+        if (integer(length) or 0) > self._body_limit:
+            self._refuse(errors.too_large(self._body_limit))
         elif self._headers.get("expect", "").lower() == "100-continue" and self._transport is not None:
             self._write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def on_body(self, body: bytes) -> None:
         self._body_bytes += len(body)
-        if self._body_bytes <= BODY_LIMIT:
+        if self._body_bytes <= self._body_limit:
             self._body.append(body)
         else:
             self._body.clear()
-            self._refuse(errors.too_large(BODY_LIMIT))
+            self._refuse(errors.too_large(self._body_limit))
 
     def on_message_complete(self) -> None:
         if self._input_closed:
@@ -287,7 +293,7 @@ class Connection(asyncio.Protocol):
         self._clear_deadline()
         self._completed = self._in_headers = True
         self._arriving = self._timed = False
-        if len(self._queue) > PIPELINE:
+        if len(self._queue) > PIPELINE or len(body) > LARGE_FROM:
             self._set_reading(on=False)
         if not self._serve_scheduled:
             self._serve()
@@ -305,7 +311,7 @@ class Connection(asyncio.Protocol):
         finally:
             self._flush_batch()
             self._batch = None
-        if not self._reading and len(self._queue) <= PIPELINE // 2:
+        if not self._reading and len(self._queue) <= PIPELINE // 2 and not any(map(_is_large, self._queue)):
             self._set_reading(on=True)
 
     def _answer_queue(self) -> None:
@@ -421,9 +427,12 @@ class Connection(asyncio.Protocol):
             self._refuse_headers()
 
     def _identity_of(self, authorization: str) -> Identity | None:
-        if self._identified is None or self._identified[0] != authorization:
-            self._identified = (authorization, self._identify(authorization, self._certificate))
-        return self._identified[1]
+        """The identity of a request. It is found out again after a while: tokens expire and are revoked."""
+        now = self._server.clock.monotonic()
+        if self._identified is None or self._identified[0] != authorization or now >= self._identified[1]:
+            identity = self._identify(authorization, self._certificate)
+            self._identified = (authorization, now + IDENTITY_KEPT, identity)
+        return self._identified[2]
 
     def _set_deadline(self, seconds: float, *, abort: bool = False) -> None:
         """End the connection after `seconds` unless the deadline is moved. A later deadline reuses the timer."""
@@ -544,3 +553,7 @@ class Connection(asyncio.Protocol):
 
         watcher = self._watch = WatchWriter(self._loop, transport, ended)
         watcher.follow(streaming.start(watcher))
+
+
+def _is_large(queued: ParsedRequest | ApiStatusError) -> bool:
+    return isinstance(queued, ParsedRequest) and len(queued.body) > LARGE_FROM

@@ -3,6 +3,7 @@
 import re
 from typing import Any
 
+from seatrial.harness.apiserver.cron import CronError, parse_cron, time_zone
 from seatrial.harness.apiserver.field_errors import Causes, forbidden, immutable, invalid, required, unsupported
 from seatrial.harness.apiserver.names import Object, check_annotations, check_labels
 from seatrial.harness.apiserver.validation.job_policies import check_job_policies
@@ -120,10 +121,10 @@ def check_cron_job(obj: Object, causes: Causes) -> None:
     spec = obj.get("spec") or {}
     if not spec.get("schedule"):
         causes.append(required("spec.schedule"))
-    elif not spec["schedule"].startswith("@") and len(spec["schedule"].split()) != 5:
-        found = len(spec["schedule"].split())
-        problem = f"expected exactly 5 fields, found {found}: [{spec['schedule']}]"
-        causes.append(invalid("spec.schedule", spec["schedule"], problem))
+    else:
+        _check_schedule(spec["schedule"], causes)
+    if spec.get("timeZone") is not None:
+        _check_time_zone(spec["timeZone"], causes)
     policy = spec.get("concurrencyPolicy")
     if policy not in _CONCURRENCY:
         field = "spec.concurrencyPolicy"
@@ -198,6 +199,31 @@ def _check_strategy(kind: str, spec: Object, causes: Causes) -> None:
             causes.append(invalid("spec.progressDeadlineSeconds", deadline, NOT_NEGATIVE))
         if deadline <= ready:
             causes.append(invalid("spec.progressDeadlineSeconds", deadline, "must be greater than minReadySeconds"))
+
+
+def _check_schedule(schedule: str, causes: Causes) -> None:
+    try:
+        parse_cron(schedule)
+    except CronError as error:
+        causes.append(invalid("spec.schedule", schedule, str(error)))
+    if "TZ" in schedule:
+        problem = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"
+        causes.append(invalid("spec.schedule", schedule, problem))
+
+
+def _check_time_zone(name: str, causes: Causes) -> None:
+    if not name:
+        causes.append(invalid("spec.timeZone", name, "timeZone must be nil or non-empty string"))
+        return
+    if name.lower() == "local":
+        problem = "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones"
+        causes.append(invalid("spec.timeZone", name, problem))
+        if name == "Local":
+            return
+    try:
+        time_zone(name)
+    except CronError as error:
+        causes.append(invalid("spec.timeZone", name, str(error)))
 
 
 def check_count_or_percent(value: Any, path: str, causes: Causes, *, unlimited: bool = False) -> None:

@@ -41,6 +41,7 @@ from seatrial.scheduler.api.clock import Clock, rfc3339
 from seatrial.scheduler.api.transport import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
 
 PATCHES = (JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, APPLY_PATCH)
+_LAST_SECOND = 253_402_300_799.0  # of the year 9999; later times cannot be written
 PROTECTED_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")  # the cluster needs them
 _NO_GENERATION = frozenset({  # built-in kinds whose registries leave metadata.generation out
     "Node", "Namespace", "Event", "Lease", "ConfigMap", "Secret", "ServiceAccount", "Endpoints", "Service",
@@ -536,12 +537,12 @@ class Objects:
             grace = metadata.get("deletionGracePeriodSeconds", 0)
         changed = {
             **metadata,
-            "deletionTimestamp": metadata.get("deletionTimestamp") or rfc3339(self.clock.now() + grace),
+            "deletionTimestamp": metadata.get("deletionTimestamp") or self._in(grace),
         }
         if resource.kind not in {"Namespace", "CustomResourceDefinition"}:
             changed["deletionGracePeriodSeconds"] = grace
         if resource.kind == "Pod" and "deletionTimestamp" in metadata:
-            changed["deletionTimestamp"] = rfc3339(self.clock.now() + grace)
+            changed["deletionTimestamp"] = self._in(grace)
         if finalizers:
             changed["finalizers"] = finalizers
         if "generation" in metadata and "deletionTimestamp" not in metadata:
@@ -555,6 +556,9 @@ class Objects:
             return Item(key, body, old.version, old.ledger), gone
         item = self.collection(resource).put(key, body)
         return item, False
+
+    def _in(self, seconds: int) -> str:
+        return rfc3339(min(self.clock.now() + seconds, _LAST_SECOND))
 
     def admit_delete(self, resource: Resource, item: Item, options: DeleteOptions) -> None:
         """Call the webhooks for a delete.

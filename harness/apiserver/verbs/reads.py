@@ -36,7 +36,6 @@ from seatrial.scheduler.api.clock import Clock
 from seatrial.scheduler.api.integers import integer
 from seatrial.scheduler.api.transport import Response
 
-_MAX_REVISION_DIGITS = 19
 _JSON = {"content-type": "application/json"}
 
 YAML_ANSWER_LIMIT = 64 * 1024  # bytes of JSON; encoding takes 1 µs each

@@ -1,5 +1,6 @@
 """Impersonation by headers, and authentication of clients without a certificate."""
 
+from time import gmtime, strftime
 from typing import Any
 
 import orjson
@@ -97,6 +98,21 @@ def test_tokens_and_anonymous_clients(server: ApiServer) -> None:
     assert who(f"Bearer {token}") == ACCOUNT
     assert who(f"Bearer {credentials.token}") == ADMIN.name
     assert who("Bearer wrong", "somebody") == "somebody"
+
+
+def test_a_certificate_that_has_expired_since_the_client_connected_is_refused(server: ApiServer) -> None:
+    now = server.clock.now()
+
+    def known(until: float) -> bool:
+        subject = ((("commonName", "somebody"),),)
+        certificate: dict[str, object] = {
+            "subject": subject,
+            "notAfter": strftime("%b %d %H:%M:%S %Y GMT", gmtime(until)),
+        }
+        return authenticate(make_credentials(["127.0.0.1"], 0.0), server.tokens, "", certificate) is not None
+
+    assert known(now + 1)
+    assert not known(now)
 
 
 def test_a_review_of_a_token(server: ApiServer) -> None:

@@ -12,7 +12,8 @@ from seatrial.harness.apiserver.request.bodies import BODY_LIMIT
 from seatrial.harness.apiserver.tests.asking import CONFIGS, PODS, config, pod
 from seatrial.harness.apiserver.tests.serving import PATIENCE, Served, Wire, served
 from seatrial.harness.apiserver.transport import connection, watch_stream
-from seatrial.harness.apiserver.transport.connection import HEADERS_LIMIT
+from seatrial.harness.apiserver.transport.connection import ANONYMOUS_LIMIT, HEADERS_LIMIT, IDENTITY_KEPT
+from seatrial.scheduler.api.clock import SimClock
 
 VERSION = "/version"
 
@@ -345,3 +346,39 @@ def test_a_client_that_may_impersonate_may_name_many_groups(place: Served) -> No
 
     assert code == 201
     assert found["status"]["userInfo"] == {"username": "jane", "groups": ["crew", ",,cooks", "system:authenticated"]}
+
+
+def test_a_revoked_token_ends_on_an_open_connection(place: Served, wire: Wire, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Identities are kept for a while, as upstream keeps them; then the deleted account's token is looked up again."""
+    clock = SimClock()
+    monkeypatch.setattr(place.api, "clock", clock)
+    accounts = "/api/v1/namespaces/default/serviceaccounts"
+    assert wire.ask("POST", accounts, {"metadata": {"name": "robot"}})[0] == 201
+    token = wire.ask("POST", f"{accounts}/robot/token", {"spec": {}})[1]["status"]["token"]
+    with place.connect() as robot:
+        bearer = {"authorization": f"Bearer {token}"}
+        assert robot.ask("GET", VERSION, **bearer)[0] == 200
+        assert wire.ask("DELETE", f"{accounts}/robot")[0] == 200
+        clock.advance(IDENTITY_KEPT - 1)
+        assert robot.ask("GET", VERSION, **bearer)[0] == 200
+        clock.advance(1)
+        assert robot.ask("GET", VERSION, **bearer)[0] == 401
+
+
+def test_a_client_without_credentials_sends_small_bodies_only(place: Served) -> None:
+    """So that their number, not their bodies, is what takes memory."""
+    for length in (ANONYMOUS_LIMIT, ANONYMOUS_LIMIT + 1):
+        with place.connect() as stranger:
+            code, status = stranger.ask("POST", CONFIGS, b" " * length, authorization="")
+            assert code == (403 if length <= ANONYMOUS_LIMIT else 413), status
+
+
+def test_large_bodies_do_not_wait_in_memory(place: Served, wire: Wire) -> None:
+    """A client pipelines large bodies and reads no response: the server stops to read."""
+    body = orjson.dumps(config("x", large="x" * 1_000_000))
+    with suppress(TimeoutError):
+        wire.plug.settimeout(1.0)
+        for _ in range(64):
+            wire.send(wire.request("POST", f"{CONFIGS}?dryRun=All", body))
+    for found in list(place.http._connections):
+        assert sum(len(queued.body) for queued in found._queue) <= 2 * len(body)  # type: ignore[union-attr]
