@@ -173,7 +173,7 @@ def _job(job: Object, now: float) -> Cells:
     started, ended = status.get("startTime"), status.get("completionTime")
     duration = ""
     if started:
-        duration = human_duration((seconds_of(ended) if ended else now) - from_rfc3339(started))
+        duration = human_duration((seconds_of(ended) if ended else now) - seconds_of(started))
     return [
         name_of(job),
         _job_status(job),
