@@ -215,7 +215,7 @@ def test_a_long_value_is_shortened_in_messages(api: Api) -> None:
     code, status = api.ask("POST", PODS, pod("A" * 100_000))
     assert code == 422
     assert "... (100000 characters)" in status["message"]
-    assert "must be no more than 253 bytes" in status["message"]
+    assert "must be no more than 253 characters" in status["message"]
 
 
 def test_large_answers_are_not_encoded_as_yaml(api: Api) -> None:
