@@ -311,6 +311,7 @@ class ApiServer:
             raise errors.conflict(resource.plural, resource.group, target.name, why)
         if MASTERS not in context.identity.groups:
             self.access.check(context.identity, replace(context.act, verb="create"))
+        body["metadata"].pop("resourceVersion", None)
         item = self._store_new(resource, target.namespace, body, context)
         return self._written(resource, item, context, code=201)
 

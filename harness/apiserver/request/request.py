@@ -20,6 +20,7 @@ from seatrial.harness.apiserver.schemas.shapes import conform, report_problems, 
 from seatrial.harness.apiserver.storage.paging import flag, number
 from seatrial.harness.apiserver.storage.store import Key, Object
 from seatrial.harness.text_cache import cached
+from seatrial.scheduler.api.integers import MAX_INT64
 from seatrial.scheduler.api.transport import APPLY_PATCH, Request
 
 _ORPHANING = frozenset({("batch", "jobs"), ("", "replicationcontrollers")})  # their pods stay unless a client asks
@@ -110,7 +111,7 @@ class RequestContext:
             given |= {"dryRun": [query["dryRun"]]} if "dryRun" in query else {}
         seconds = given.get("gracePeriodSeconds")
         if isinstance(seconds, str):
-            seconds = number(given, "gracePeriodSeconds", least=-1)
+            seconds = number(given, "gracePeriodSeconds", least=-1, most=MAX_INT64)
         check_delete_options(given)
         policy = given.get("propagationPolicy") or ("Orphan" if given.get("orphanDependents") is True else "")
         if not policy and given.get("orphanDependents") is None and resource.key in _ORPHANING:

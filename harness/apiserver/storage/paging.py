@@ -27,8 +27,8 @@ def flag(query: Mapping[str, str], name: str) -> bool | None:
     return text not in _FALSE if text else None
 
 
-def number(query: Mapping[str, str], name: str, least: int = 0) -> int:
-    """A numeric query parameter, `least` or more; 0 if it is missing.
+def number(query: Mapping[str, str], name: str, least: int = 0, most: int = _MAX_NUMBER) -> int:
+    """A numeric query parameter, from `least` to `most`; 0 if it is missing.
 
     Raises:
         ApiStatusError: 400, it is not a whole number of 64 bits.
@@ -38,7 +38,7 @@ def number(query: Mapping[str, str], name: str, least: int = 0) -> int:
     if found is None:
         why = "value out of range" if text.lstrip("+-").isdecimal() else "invalid syntax"
         raise errors.bad_request(f"strconv.ParseInt: parsing {quoted(text[:MAX_LENGTH])}: {why}")
-    return min(max(found, least), _MAX_NUMBER)
+    return min(max(found, least), most)
 
 
 def revision(text: str) -> int:
