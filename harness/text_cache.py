@@ -5,7 +5,7 @@ from typing import TypeVar
 
 T = TypeVar("T")
 LONGEST = 256  # characters of a text whose result is kept; names, labels and most queries are shorter
-CHARACTERS = 1 << 20  # of all texts that a cache keeps
+CHARACTERS = 1 << 17  # of all texts that a cache keeps
 
 
 class TextCache(dict[str, T]):

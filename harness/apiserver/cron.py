@@ -22,6 +22,7 @@ _MONTHS = {name: number for number, name in enumerate(
     ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"), 1
 )}  # fmt: skip
 _DAYS = {name: number for number, name in enumerate(("sun", "mon", "tue", "wed", "thu", "fri", "sat"))}
+MAX_SCHEDULE = 4096  # characters; upstream has no limit
 _EVERY = "@every "
 _YEARS = 5  # years searched for the next start; a schedule such as 30 February has none
 _LAST_YEAR = 9999 - _YEARS - 1
@@ -87,6 +88,8 @@ def parse_cron(text: str) -> Schedule:
     Raises:
         CronError: the text is no schedule; the message is that of robfig/cron.
     """
+    if len(text) > MAX_SCHEDULE:
+        raise CronError(f"expected at most {MAX_SCHEDULE} characters, found {len(text)}")
     if text.startswith(("TZ=", "CRON_TZ=")):  # the API refuses them beside this
         text = text.partition(" ")[2].strip()
     if text.startswith(_EVERY):
@@ -145,9 +148,8 @@ def _number(text: str, names: dict[str, int] | None = None) -> int:
         return names[text.lower()]
     found = integer(text)
     if found is None:
-        raise CronError(
-            f'failed to parse int from {text:.{_SHOWN}}: strconv.Atoi: parsing "{text:.{_SHOWN}}": invalid syntax'
-        )
+        why = "value out of range" if text.isascii() and text.lstrip("+-").isdecimal() else "invalid syntax"
+        raise CronError(f'failed to parse int from {text:.{_SHOWN}}: strconv.Atoi: parsing "{text:.{_SHOWN}}": {why}')
     if found < 0:
         raise CronError(f"negative number ({found}) not allowed: {text}")
     return found

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from urllib.parse import parse_qs, unquote
+from urllib.parse import parse_qsl, unquote
 
 import orjson
 
@@ -34,7 +34,7 @@ from seatrial.harness.apiserver.request.options import DeleteOptions, write_of
 from seatrial.harness.apiserver.request.request import RequestContext, Target, check_applied, check_patch_options
 from seatrial.harness.apiserver.schemas.shapes import report_problems
 from seatrial.harness.apiserver.storage.paging import check_options, flag, revision
-from seatrial.harness.apiserver.storage.store import Item, Key, Object, Store
+from seatrial.harness.apiserver.storage.store import HISTORY, Item, Key, Object, Store
 from seatrial.harness.apiserver.streams.responses import Streaming
 from seatrial.harness.apiserver.validation.registration import check_new_event
 from seatrial.harness.apiserver.validation.warnings import DEPRECATED
@@ -71,11 +71,11 @@ _DELETE_RETURNS_OBJECT = frozenset(  # upstream's registries with ReturnDeletedO
         "deviceclasses", "resourceclaims", "resourceclaimtemplates", "resourceslices",
     )]
 )  # fmt: skip
+MAX_PARAMETERS = 1000  # of a query
 _DOCUMENTS = frozenset({"api", "apis", "version"})  # paths that take GET only
-_WITH_SLASH = frozenset(
-    {"", ".well-known", "api", "apis", "logs", "openid", "version"}
-)  # paths that may end in a slash
+_WITH_SLASH = frozenset({"", ".well-known", "api", "apis", "logs", "openid", "version"})  # may end in a slash
 _PLAIN_HEADERS = {"content-type": "application/json"}
+GRANTED = Response(200, b"", {})
 
 
 def _no_logs(_namespace: str, _pod: str, _container: str) -> bytes | None:
@@ -84,8 +84,15 @@ def _no_logs(_namespace: str, _pod: str, _container: str) -> bytes | None:
 
 @cached()  # clients repeat the queries of their lists
 def _parameters(query: str) -> tuple[tuple[str, str], ...]:
-    """The parameters of a request; of repeated ones the last."""
-    return tuple((name, values[-1]) for name, values in parse_qs(query, keep_blank_values=True).items())
+    """The parameters of a request; of repeated ones the last.
+
+    Raises:
+        ApiStatusError: 400, there are too many.
+    """
+    try:
+        return tuple(dict(parse_qsl(query, keep_blank_values=True, max_num_fields=MAX_PARAMETERS)).items())
+    except ValueError as error:
+        raise errors.bad_request(f"the query has more than {MAX_PARAMETERS} parameters") from error
 
 
 class ApiServer:
@@ -93,7 +100,7 @@ class ApiServer:
 
     def __init__(self, clock: Clock, *, seed: int = 0, history: int | None = None) -> None:
         self.clock = clock
-        self.store = Store() if history is None else Store(history=history)
+        self.store = Store(history=HISTORY if history is None else history, monotonic=clock.monotonic)
         self.registry = Registry()
         self.admission = Admission(self.store, self.registry, clock)
         self.objects = Objects(self.store, self.admission, clock, seed=seed)
@@ -111,8 +118,17 @@ class ApiServer:
 
     # -- entry points -------------------------------------------------------------------------------------------------
 
-    def handle(self, request: Request, identity: Identity = ADMIN, attempt: Attempt = FIRST) -> Response | Streaming:
+    def handle(
+        self,
+        request: Request,
+        identity: Identity = ADMIN,
+        attempt: Attempt = FIRST,
+        *,
+        only_access: bool = False,
+    ) -> Response | Streaming:
         """Carry out a request. An `ApiStatusError` becomes the response and is not raised.
+
+        `only_access`: return GRANTED once access has been checked, before the body is read.
 
         Raises:
             Pending: a webhook in another process has to be called first. `carry_out` handles this.
@@ -126,6 +142,7 @@ class ApiServer:
             if impersonates(request.headers):
                 identity = impersonated(request.headers, identity, self.access)
             context = RequestContext(request, identity, query, negotiate(accept) if accept else PLAIN, attempt=attempt)
+            context.only_access = only_access
             warnings = context.warnings
             answer = self._route(path, context)
         except RecursionError:
@@ -217,8 +234,10 @@ class ApiServer:
             context.warnings.append(DEPRECATED[target.resource.key])
         if target.resource.deprecation:
             context.warnings.append(target.resource.deprecation)
+        if context.only_access:
+            return GRANTED
         timeout = context.query.get("timeout")
-        if timeout is not None and go_duration(timeout) is None:
+        if timeout and go_duration(timeout) is None:
             why = f"time: invalid duration {quoted(timeout)}"
             raise errors.bad_request(f"invalid timeout specified in the request URL - {why}")
         if context.format.shape == OPENAPI_PROTOBUF:

@@ -2,17 +2,18 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import orjson
 
 from seatrial.harness.apiserver.request.bodies import VALUES_LIMIT
-from seatrial.scheduler.api.transport import APPLY_PATCH, JSON, JSON_PATCH, STRATEGIC_MERGE_PATCH
+from seatrial.scheduler.api.transport import APPLY_PATCH, JSON, JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
 
 YAML: Final = "application/yaml"
 NAMESPACE: Final = "seatrial-hostile"
 CORE: Final = f"/api/v1/namespaces/{NAMESPACE}"
 PODS: Final = f"{CORE}/pods"
+CRON_JOBS: Final = f"/apis/batch/v1/namespaces/{NAMESPACE}/cronjobs"
 DEFINITIONS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _BODY: Final = 3 * 1024 * 1024 - 4096  # bytes, just below the limit of a body
 _MANY: Final = VALUES_LIMIT - 1000
@@ -30,11 +31,15 @@ class Sending:
 
 @dataclass(frozen=True, slots=True)
 class Attack:
-    """`setup` is sent once, then `request(number)` for each round. Attacks on one server use different names."""
+    """The administrator sends `setup` once, then `by` sends `request(number)` for each round.
+
+    Attacks on one server use different names.
+    """
 
     name: str
     request: Callable[[int], Sending]
     setup: tuple[Sending, ...] = ()
+    by: Literal["administrator", "stranger", "revoked account"] = "administrator"
 
 
 def _post(path: str, body: Any) -> Sending:
@@ -199,6 +204,24 @@ def _selector(_: int) -> Sending:
     return Sending("GET", f"{CORE}/configmaps?labelSelector=a%20in%20({names})&limit=1")
 
 
+def _query(name: str, value: str, *, by: Literal["administrator", "stranger"] = "administrator") -> Attack:
+    """A list with one long parameter."""
+    return Attack(f"{name}-{len(value)}", lambda _: Sending("GET", f"{PODS}?{name}={value}"), by=by)
+
+
+def _cron_job(schedule: str) -> Sending:
+    template = {"spec": pod("")["spec"] | {"restartPolicy": "Never"}}
+    spec = {"schedule": schedule, "suspend": True, "jobTemplate": {"spec": {"template": template}}}
+    return _post(CRON_JOBS, {"metadata": {"name": "cron"}, "spec": spec})
+
+
+def _resumed(number: int) -> Sending:
+    """Starts that were missed each minute since 1970."""
+    body = orjson.dumps({"spec": {"suspend": False, "startingDeadlineSeconds": 2_000_000_000 + number}})
+    return Sending("PATCH", f"{CRON_JOBS}/cron", body, MERGE_PATCH)
+
+
+_LAST_START = orjson.dumps({"status": {"lastScheduleTime": "1970-01-01T00:00:00Z"}})
 _PATCHED = (_post(f"{CORE}/configmaps", _config("patched", a="1")), _post(PODS, pod("patched")))
 _NUMBERS = list(range(1000))
 
@@ -281,4 +304,29 @@ ATTACKS: Final[Sequence[Attack]] = (
     Attack("strategic-list", _strategic, _PATCHED),
     Attack("apply", _applied),
     Attack("selector", _selector),
+    _query("timeout", "0" * 50_000 + "x", by="stranger"),
+    _query("fieldSelector", "+" * 50_000),
+    _query("fieldSelector", "metadata.name=a" + "+" * 20_000 + "x"),
+    _query("fieldSelector", ",".join(f"metadata.name!={at}" for at in range(2_500))),
+    _query("labelSelector", "a," * 25_000 + "a"),
+    _query("labelSelector", ",".join(f"!a{at}" for at in range(7_000))),
+    Attack("parameters", lambda number: Sending("GET", f"/healthz?n={number}" + "&a=" * 15_000), by="stranger"),
+    Attack("revoked", lambda _: Sending("GET", "/api/v1/namespaces"), by="revoked account"),
+    Attack("schedule", lambda _: _cron_job("1/2," * 300_000 + " * * * *")),
+    Attack(
+        "missed-starts",
+        _resumed,
+        (_cron_job("* * * * *"), Sending("PATCH", f"{CRON_JOBS}/cron/status", _LAST_START, MERGE_PATCH)),
+    ),
+    _custom(
+        "defaults",
+        {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {f"p{at}": {"type": "string", "default": "x" * 1_000} for at in range(500)},
+            },
+        },
+        lambda _: [{}] * 10_000,
+    ),
 )

@@ -6,6 +6,7 @@ what else runs on the machine. Reads that were due while one was delayed count w
 """
 
 import asyncio
+import ssl
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from typing import Any
 import orjson
 import uvloop
 
+from seatrial.harness.apiserver.transport.connection import IDENTITY_KEPT
 from seatrial.harness.bench.attacks import CORE, NAMESPACE, Attack, Sending
 from seatrial.harness.bench.core import Progress
 from seatrial.harness.bench.raw_http import RawClient
@@ -24,6 +26,7 @@ from seatrial.harness.private_files import private_folder
 from seatrial.harness.processes import stop
 
 INTERVAL = 0.005  # seconds between the reads of the second client
+ACCOUNT = f"{CORE}/serviceaccounts/revoked"
 P99_LIMIT = 0.1  # seconds of the loop's processor time
 
 
@@ -83,9 +86,9 @@ def _loop_time(pid: int) -> float:
 
 
 async def _measure(access: Access, pid: int, attack: Attack, rounds: int) -> tuple[list[int], Latencies]:
-    attacker, reader = RawClient(access, connections=2), RawClient(access, connections=1)
-    await attacker.connect()
+    reader, attacker = RawClient(access, connections=1), RawClient(access, connections=2)
     await reader.connect()
+    await attacker.connect()
     try:
         namespace = orjson.dumps({"metadata": {"name": NAMESPACE}})
         small = orjson.dumps({"metadata": {"name": "small"}, "data": {"a": "b"}})
@@ -93,6 +96,14 @@ async def _measure(access: Access, pid: int, attack: Attack, rounds: int) -> tup
         await reader.send_all([reader.render(f"{CORE}/configmaps", small)])
         for sending in attack.setup:
             await attacker.send_all([_rendered(attacker, sending)])
+        if attack.by != "administrator":
+            administrator, attacker = attacker, RawClient(_stranger(access, attack), connections=2)
+            await attacker.connect()
+            if attack.by == "revoked account":
+                await attacker.send_all([_rendered(attacker, attack.request(0))] * 2)
+                await administrator.send_all([administrator.render(f"{ACCOUNT}", b"", method="DELETE")])
+                await asyncio.sleep(IDENTITY_KEPT)
+            await administrator.close()
         requests = [_rendered(attacker, attack.request(number)) for number in range(rounds)]
         read = reader.render(f"{CORE}/configmaps/small", b"", method="GET")
         attacking = asyncio.ensure_future(attacker.send_all(requests))
@@ -108,6 +119,19 @@ async def _measure(access: Access, pid: int, attack: Attack, rounds: int) -> tup
     finally:
         await attacker.close()
         await reader.close()
+
+
+def _stranger(access: Access, attack: Attack) -> Access:
+    """Access without the administrator's certificate; with the token of an account if the attack asks for one."""
+    assert access.tls is not None  # noqa: S101
+    tls = ssl.create_default_context(cadata=b"".join(access.tls.get_ca_certs(binary_form=True)))
+    if attack.by == "stranger":
+        return Access(access.url, tls)
+    pool = access.pool(connections=1)
+    account = {"metadata": {"name": ACCOUNT.rpartition("/")[2]}}
+    pool.request("POST", access.url + ACCOUNT.rpartition("/")[0], json=account)
+    token = pool.request("POST", f"{access.url}{ACCOUNT}/token", json={"spec": {}}).json()["status"]["token"]
+    return Access(access.url, tls, {"authorization": f"Bearer {token}"})
 
 
 def _rendered(client: RawClient, sending: Sending) -> bytes:

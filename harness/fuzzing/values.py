@@ -31,8 +31,19 @@ ODD_TEXTS = (
     "a=b,c!=d",
     "null",
     "true",
+    "1e1000",
+    "\u00b2",
+    "9" * 5000,
+    "9" * 5000 + "%",
+    "0-99999999999",
+    "* * * * *",
+    "*/0 * * * *",
+    "0000-01-01T00:00:00Z",
+    "9999-12-31T23:59:59Z",
+    "9999-99-99T99:99:99Z",
+    "f:data",
 )
-ODD_NUMBERS = (0, -1, 1, 2**31, 2**63 - 1, -(2**63), 1.5, -0.0, 1e300, 65536, 2_000_000_000)
+ODD_NUMBERS = (0, -1, 1, 2**31, 2**62, 2**63 - 1, -(2**63), 1.5, -0.0, 1e300, 65536, 2_000_000_000)
 
 texts = st.one_of(st.sampled_from(ODD_TEXTS), st.text(max_size=8))
 scalars = st.one_of(st.none(), st.booleans(), st.sampled_from(ODD_NUMBERS), st.integers(-5, 300), texts)

@@ -106,6 +106,14 @@ def from_rfc3339(text: str) -> float:
     return local + offset if found["sign"] == "-" else local - offset
 
 
+def read_time(text: str | None) -> float | None:
+    """A time in an object as seconds since 1970; None if there is none, or it cannot be read."""
+    try:
+        return from_rfc3339(text) if text else None
+    except TimeError:
+        return None
+
+
 class _Planned:
     __slots__ = ("action",)
 

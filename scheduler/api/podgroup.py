@@ -13,7 +13,7 @@ import msgspec
 from seatrial.scheduler.api.core import Pod, PodStatus
 from seatrial.scheduler.api.durations import go_duration, go_text
 from seatrial.scheduler.api.integers import MAX_INT32, integer
-from seatrial.scheduler.api.wire import ObjectMeta, ResourceList, Wire
+from seatrial.scheduler.api.wire import ObjectMeta, ResourceList, Wire, decode_as
 from seatrial.scheduler.api.wrong_values import shown
 
 PODGROUPS_PATH = "/apis/scheduling.sigs.k8s.io/v1alpha1/podgroups"
@@ -157,7 +157,7 @@ def gang_groups(annotations: Mapping[str, str], own: str) -> tuple[tuple[str, ..
     if not text:
         return (own,), ""
     try:
-        found = msgspec.json.decode(text, type=list[str])
+        found = decode_as(text, list[str])
     except msgspec.DecodeError:
         return (own,), (
             f"annotation {GANG_GROUPS}: expected a JSON list of namespace/name, found {shown(text)};"

@@ -1,11 +1,9 @@
 """ElasticQuota and ElasticQuotaProfile, their labels and annotations (Koordinator apis/extension/elastic_quota.go)."""
 
-from typing import Any
-
 import msgspec
 
 from seatrial.scheduler.api.quantity import QuantityError, amounts
-from seatrial.scheduler.api.wire import LabelSelector, ObjectMeta, ResourceList, Wire
+from seatrial.scheduler.api.wire import LabelSelector, ObjectMeta, ResourceList, Wire, decode_as
 
 QUOTAS_PATH = "/apis/scheduling.sigs.k8s.io/v1alpha1/elasticquotas"
 PROFILES_PATH = "/apis/quota.koordinator.sh/v1alpha1/elasticquotaprofiles"
@@ -121,7 +119,7 @@ def resource_list(quota: ElasticQuota, annotation: str) -> dict[str, int] | None
     if text is None:
         return None
     try:
-        return amounts(_decode_resources(text))
+        return amounts(decode_as(text, ResourceList))
     except (msgspec.MsgspecError, QuantityError) as error:
         raise AnnotationError(str(error)) from error
 
@@ -136,10 +134,6 @@ def string_list(annotations: dict[str, str], annotation: str) -> list[str] | Non
     if text is None:
         return None
     try:
-        return _decode_strings(text)
+        return decode_as(text, list[str])
     except msgspec.MsgspecError as error:
         raise AnnotationError(str(error)) from error
-
-
-_decode_resources: Any = msgspec.json.Decoder(ResourceList).decode
-_decode_strings: Any = msgspec.json.Decoder(list[str]).decode

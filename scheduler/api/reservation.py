@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import field
 
+from seatrial.scheduler.api.clock import read_time
 from seatrial.scheduler.api.core import (
     NodeSelector,
     Pod,
@@ -15,6 +16,7 @@ from seatrial.scheduler.api.core import (
     Taint,
     Toleration,
 )
+from seatrial.scheduler.api.durations import go_duration
 from seatrial.scheduler.api.integers import integer
 from seatrial.scheduler.api.quantity import Amounts, QuantityError, amounts
 from seatrial.scheduler.api.wire import LabelSelector, ObjectMeta, ResourceList, Wire, decode_as, from_plain, to_json
@@ -173,6 +175,13 @@ class Reservation(Wire, frozen=True):
             return "the reservation misses the owner spec"
         if self.spec.ttl is None and self.spec.expires is None:
             return "the reservation misses the expiration spec"
+        if self.spec.ttl is not None and go_duration(self.spec.ttl) is None:
+            return f"the reservation's ttl: expected a duration such as 24h, found {shown(self.spec.ttl)}"
+        if self.spec.expires is not None and read_time(self.spec.expires) is None:
+            return (
+                "the reservation's expires: expected a time such as 2026-01-01T00:00:00Z, found"
+                f" {shown(self.spec.expires)}"
+            )
         return ""
 
 

@@ -70,8 +70,8 @@ class Tallies(Listener):
             found = self._known[asked] = asked
             self._count_all(found)
             self._index.add(found)
-            if len(self._known) > MIN_TALLIES and len(self._known) * self._cache.columns.capacity > MAX_KEPT_CELLS:
-                self._drop(next(iter(self._known)))
+            if len(self._known) > MIN_TALLIES:
+                self._forget_one()
         else:
             self._known.move_to_end(found)
         capacity = self._cache.columns.capacity
@@ -86,9 +86,19 @@ class Tallies(Listener):
                     tally.count(node.row, 1, self._cache.columns.capacity)
                     self._counted.setdefault(info.uid, []).append(tally)
 
+    def _forget_one(self) -> None:
+        """Drop the least recently used tally if there are too many, or if its pods are gone, as those of a workload."""
+        oldest = next(iter(self._known))
+        if not oldest.total or len(self._known) * self._cache.columns.capacity > MAX_KEPT_CELLS:
+            self._drop(oldest)
+        else:
+            self._known.move_to_end(oldest)  # so that the next one is looked at
+
     def _drop(self, tally: Tally) -> None:
         del self._known[tally]
         self._index.discard(tally)
+        if not tally.total:
+            return
         for uid in [uid for uid, tallies in self._counted.items() if tally in tallies]:
             self._counted[uid].remove(tally)
 

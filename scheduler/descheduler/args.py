@@ -13,7 +13,7 @@ from seatrial.scheduler.api.wrong_values import readable, shown
 from seatrial.scheduler.descheduler.limits import IntOrPercent
 from seatrial.scheduler.pods.selectors import selector_error
 
-_PERCENT = re.compile(r"\d+%", re.ASCII)
+_PERCENT = re.compile(r"\d{1,9}%", re.ASCII)
 
 GATES = frozenset({
     "MaxUnavailablePerWorkload", "MaxMigratingPerWorkload", "MaxMigratingPerNode", "MaxMigratingPerNamespace",

@@ -14,7 +14,7 @@ from seatrial.scheduler.cache.columns import NodeColumns
 from seatrial.scheduler.cache.matching import PodMatcher
 from seatrial.scheduler.cache.nodeinfo import PodInfo
 from seatrial.scheduler.cache.resources import ResourceIndex
-from seatrial.scheduler.cache.tallies import Tallies
+from seatrial.scheduler.cache.tallies import MIN_TALLIES, Tallies
 from seatrial.scheduler.plugins.interpodaffinity.terms import HeldTerms
 
 SELECTORS = (
@@ -111,3 +111,17 @@ def test_a_tally_counts_pods_that_were_there_before_it() -> None:
     act(cache, "set", Pod(ObjectMeta(namespace="d", uid="u1", labels={"app": "a"}), PodSpec(node_name="n1")))
     tally = Tallies(cache).of(PodMatcher(["d"], LabelSelector({"app": "a"})))
     assert tally.rows[cache.columns.rows["n1"]] == tally.total == 1
+
+
+def test_tallies_of_pods_that_are_gone_are_dropped() -> None:
+    """Workloads come and go, each with its own selector; one that stays is still counted."""
+    cache = new_cache()
+    tallies = Tallies(cache)
+    cache.set_pod(numbered(0, {"app": "a"}, 0))
+    stays = PodMatcher(["d"], LabelSelector({"app": "a"}), None)
+    for number in range(3 * MIN_TALLIES):
+        tallies.of(PodMatcher(["d"], LabelSelector({"app": f"gone{number}"}), None))
+        assert tallies.of(stays).total == 1
+    cache.set_pod(numbered(2, {"app": "a"}, 1))
+    assert tallies.of(stays).rows.tolist()[:2] == [1, 1]
+    assert len(tallies) <= MIN_TALLIES + 1

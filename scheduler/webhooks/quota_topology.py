@@ -25,7 +25,7 @@ from seatrial.scheduler.api.quota import (
     resource_list,
     string_list,
 )
-from seatrial.scheduler.api.wire import ResourceList, to_json
+from seatrial.scheduler.api.wire import ResourceList, decode_as, to_json
 from seatrial.scheduler.webhooks.known_quotas import KnownQuotas
 from seatrial.scheduler.webhooks.quota_pods import QuotaAdmission, tree_affinity
 
@@ -163,7 +163,7 @@ class QuotaTopology:
         if not text:
             return labels, {keys.SHARED_WEIGHT: to_json(most).decode()}
         try:
-            weight = _resources(text)
+            weight = decode_as(text, ResourceList)
         except msgspec.MsgspecError as error:
             raise QuotaRefusal(f"fillDefaultQuotaInfo unmarshal sharedWeight failed:{error}") from error
         aligned = {key: weight.get(key, quantity) for key, quantity in most.items()}
@@ -499,6 +499,3 @@ def _namespaces(quota: ElasticQuota) -> list[str]:
 def _places(quota: ElasticQuota) -> tuple[str, str | None]:
     """What says which namespaces' pods belong to the quota."""
     return quota.metadata.namespace, quota.metadata.annotations.get(keys.NAMESPACES)
-
-
-_resources = msgspec.json.Decoder(ResourceList).decode

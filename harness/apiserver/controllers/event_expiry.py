@@ -1,4 +1,4 @@
-"""Removes events an hour after their last change, as kube-apiserver does (`--event-ttl`)."""
+"""Removes events an hour after their last change, as kube-apiserver does (`--event-ttl`); of too many the oldest."""
 
 from collections import deque
 from typing import Final
@@ -8,6 +8,7 @@ from seatrial.harness.apiserver.verbs.objects import Objects
 
 EVENTS: Final[CollectionKey] = ("", "events")
 TTL: Final = 3600.0  # seconds
+MOST: Final = 16_384  # changes of events that are followed; their events go early, as they are kept in memory
 _AT_ONCE: Final = 256  # removals in one iteration of the event loop
 
 
@@ -26,17 +27,26 @@ class EventExpiry:
         self._due.append((self._clock.monotonic() + TTL, change.key, change.new.version))
         if len(self._due) == 1:
             self._clock.call_later(TTL, self._expire)
+        elif len(self._due) == MOST + 1:
+            self._clock.call_soon(self._expire_early)
 
     def _expire(self) -> None:
         for _ in range(min(_AT_ONCE, len(self._due))):
-            when, key, version = self._due[0]
+            when = self._due[0][0]
             left = when - self._clock.monotonic()
             if left > 0:
                 self._clock.call_later(left, self._expire)
                 return
-            self._due.popleft()
-            item = self._events.get(key)
-            if item is not None and item.version == version:  # otherwise it has changed since
-                self._events.remove(key)
+            self._remove_oldest()
         if self._due:
             self._clock.call_soon(self._expire)
+
+    def _expire_early(self) -> None:
+        while len(self._due) > MOST:
+            self._remove_oldest()
+
+    def _remove_oldest(self) -> None:
+        _, key, version = self._due.popleft()
+        item = self._events.get(key)
+        if item is not None and item.version == version:  # otherwise it has changed since
+            self._events.remove(key)

@@ -58,6 +58,7 @@ class RequestContext:
     warnings: list[str] = field(default_factory=list)
     attempt: Attempt = FIRST
     act: Act = _NOTHING
+    only_access: bool = False
 
     @property
     def named(self) -> bool:

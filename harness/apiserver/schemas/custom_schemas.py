@@ -68,7 +68,8 @@ class _Found(list[T]):
             raise TooCostlyError
 
 
-_Causes = _Found[Cause]
+class _Causes(_Found[Cause]):
+    """Causes; a class of its own, as calling `_Found[Cause]` takes several microseconds."""
 
 
 class _Node:

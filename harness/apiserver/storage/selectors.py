@@ -182,8 +182,6 @@ class _Parser:
     def _set(self) -> frozenset[str]:
         if (word := self._take()) != "(":
             raise _refused(word, "'('")
-        if self._next() == ")":
-            raise bad_request("unable to parse requirement: for 'in', 'notin' operators, values set can't be empty")
         values = set()
         while True:
             if self._next() in {",", ")"}:  # an empty value

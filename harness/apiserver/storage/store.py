@@ -18,7 +18,11 @@ Object = dict[str, Any]
 Key = tuple[str, str]  # namespace ("" for cluster scope), name
 
 MAX_BYTES = 1_572_864  # of a stored object; etcd's limit of a request, which bounds objects upstream
-HISTORY = 16_384  # changes that a collection keeps for watches
+HISTORY = 16_384  # changes that a collection keeps at most for watches
+HISTORY_BYTES = 64 << 20  # of their objects as JSON
+KEPT_SECONDS = 300.0  # for which they are kept if there are more than KEPT; etcd is compacted every five minutes
+KEPT = 1024
+_ENCODED = 256  # changes whose lines are kept
 
 
 class Item:
@@ -38,11 +42,12 @@ class Change:
     For a removal `old` is the object as its removal shows it, and `before` the metadata that was stored.
     """
 
-    __slots__ = ("_lines", "before", "new", "old", "version")
+    __slots__ = ("_lines", "at", "before", "new", "old", "size", "version")
 
     def __init__(self, old: Item | None, new: Item | None, last: Item, before: Object | None = None) -> None:
         self.old, self.new = old, new
-        self.version, self.before = last.version, before
+        self.version, self.before, self.size = last.version, before, len(last.raw)
+        self.at = 0.0  # monotonic seconds
         self._lines: dict[str, bytes] = {}
 
     @property
@@ -58,6 +63,10 @@ class Change:
             line = self._lines[kind] = b'{"type":"' + kind.encode() + b'","object":' + item.raw + b"}\n"
         return line
 
+    def forget_lines(self) -> None:
+        """Free the encoded lines: watchers that are behind encode them again."""
+        self._lines.clear()
+
 
 OnChange = Callable[[Change], None]
 CollectionKey = tuple[str, str]  # group, plural
@@ -71,7 +80,8 @@ class Collection:
         self._store, self.key = store, key
         self._items: dict[str, dict[str, Item]] = {}  # namespace → name → item
         self._count = 0
-        self.history: deque[Change] = deque(maxlen=history)
+        self.history: deque[Change] = deque()
+        self._longest, self._history_bytes = history, 0
         self.forgotten = 0  # newest revision that is no longer in the history
         self.changed = 0  # newest revision of this collection
         self._listeners: list[OnChange] = []
@@ -186,11 +196,23 @@ class Collection:
         if self.history:
             self.forgotten = self.history[-1].version
             self.history.clear()
+            self._history_bytes = 0
 
     def _record(self, change: Change) -> None:
-        if len(self.history) == self.history.maxlen:
-            self.forgotten = self.history[0].version
-        self.history.append(change)
+        history = self.history
+        change.at = self._store.monotonic()
+        self._history_bytes += change.size
+        while history and (
+            len(history) == self._longest
+            or self._history_bytes > HISTORY_BYTES
+            or (len(history) >= KEPT and history[0].at < change.at - KEPT_SECONDS)
+        ):
+            oldest = history.popleft()
+            self._history_bytes -= oldest.size
+            self.forgotten = oldest.version
+        history.append(change)
+        if len(history) > _ENCODED:
+            history[-_ENCODED].forget_lines()
         self.changed = change.version
         for listener in self._listeners:
             listener(change)
@@ -255,8 +277,9 @@ def _key_of(item: Item) -> Key:
 class Store:
     """All collections, with one revision counter."""
 
-    def __init__(self, *, history: int = HISTORY) -> None:
+    def __init__(self, *, history: int = HISTORY, monotonic: Callable[[], float] = lambda: 0.0) -> None:
         self._version = 0
+        self.monotonic = monotonic
         self._history = history
         self._collections: dict[CollectionKey, Collection] = {}
         self.listeners: list[OnAnyChange] = []  # called with every change of every collection; must not write

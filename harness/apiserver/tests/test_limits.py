@@ -10,7 +10,9 @@ from seatrial.harness.apiserver.request.bodies import VALUES_LIMIT, YAML_LIMIT
 from seatrial.harness.apiserver.schemas import custom_schemas
 from seatrial.harness.apiserver.schemas.custom_schemas import MAX_COST, CustomSchema
 from seatrial.harness.apiserver.schemas.tests.test_structural import DEFINITIONS, definition
+from seatrial.harness.apiserver.server import MAX_PARAMETERS, _parameters
 from seatrial.harness.apiserver.tests.asking import CONFIGS, PODS, Api, pod
+from seatrial.harness.text_cache import LONGEST
 from seatrial.scheduler.api.transport import JSON_PATCH, MERGE_PATCH, Request, Response
 
 CONTAINER = {"name": "main", "image": "busybox:1"}
@@ -224,3 +226,11 @@ def test_large_answers_are_not_encoded_as_yaml(api: Api) -> None:
     assert isinstance(found, Response)
     assert found.code == 406
     assert b"as YAML up to 65536 bytes" in found.body
+
+
+def test_queries_are_not_kept_if_they_are_long_and_have_a_limit(api: Api) -> None:
+    for number in range(3):
+        assert api.ask("GET", f"/version?{number}{'&a=' * (MAX_PARAMETERS - 1)}")[0] == 200
+        assert api.ask("GET", f"/version?{number}{'&a=' * MAX_PARAMETERS}")[0] == 400
+    kept = _parameters.__self__  # type: ignore[attr-defined]
+    assert max(map(len, kept)) <= LONGEST

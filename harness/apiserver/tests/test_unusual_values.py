@@ -118,7 +118,7 @@ def test_numbers_in_the_query(api: Api, path: str, number: str, code: int) -> No
     assert api.ask("GET", path.format(sent, pods=PODS))[0] == code
 
 
-@pytest.mark.parametrize("duration", ["0" * 60_000 + "x", "9" * 60_000, "1s" * 30_000, "." * 60_000, "1h1.x", "s", ""])
+@pytest.mark.parametrize("duration", ["0" * 60_000 + "x", "9" * 60_000, "1s" * 30_000, "." * 60_000, "1h1.x", "s"])
 def test_a_timeout_is_read_in_time_for_its_length(api: Api, duration: str) -> None:
     code, status = api.ask("GET", f"{PODS}?timeout={duration}")
     assert code == 400

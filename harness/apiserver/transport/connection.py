@@ -24,7 +24,7 @@ from seatrial.harness.apiserver.attempts import FIRST, Attempt, Pending
 from seatrial.harness.apiserver.errors import ApiStatusError
 from seatrial.harness.apiserver.long_computations import executor
 from seatrial.harness.apiserver.request.bodies import BODY_LIMIT, as_json, is_slow
-from seatrial.harness.apiserver.server import ApiServer
+from seatrial.harness.apiserver.server import GRANTED, ApiServer
 from seatrial.harness.apiserver.streams.line import Line, Session
 from seatrial.harness.apiserver.streams.responses import Streaming, Upgraded
 from seatrial.harness.apiserver.transport import pretty
@@ -347,21 +347,19 @@ class Connection(asyncio.Protocol):
             self._answer(errors.unauthorized(), close=close)
             return
         content_type = headers.get("content-type", "")
-        if not admitted:
-            if is_slow(parsed.body, content_type):
-                self._decode_aside(parsed, attempt)
-                return
-            if len(parsed.body) > LARGE_FROM:
-                self._wait_for_turn(parsed, attempt)
-                return
         request = Request(method, path, parsed.body, content_type, headers)
+        slow = not admitted and is_slow(parsed.body, content_type)
+        large = not admitted and len(parsed.body) > LARGE_FROM
         try:
-            found = self._server.handle(request, identity, attempt)
+            found = self._server.handle(request, identity, attempt, only_access=slow or large)
         except Pending as pending:
             self._busy = True  # other connections go on
             self._clear_deadline()
             answers = pending.attempt
             self._server.admission.webhooks.fetch(pending, lambda: self._retry(parsed, answers))
+            return
+        if found is GRANTED:
+            (self._decode_aside if slow else self._wait_for_turn)(parsed, attempt)
             return
         if isinstance(found, Upgraded):
             self._upgrade(found)

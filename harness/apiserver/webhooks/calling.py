@@ -15,8 +15,8 @@ import httptools
 from seatrial.harness.apiserver.attempts import Answer, Call
 
 _ANSWER_LIMIT = 3 * 1024 * 1024  # bytes; upstream's limit
-_MAX_CONNECTIONS = 16  # per endpoint; further calls wait for one, and their timeout starts then
-_MAX_CONTEXTS = 64
+_MAX_CONNECTIONS = 16  # per endpoint; further calls wait for one, and their timeout runs meanwhile
+_MAX_CONTEXTS = _MAX_ENDPOINTS = 64
 _TIMED_OUT = "context deadline exceeded"
 Endpoint = tuple[str, int, str, str]  # host, port, name in the certificate, authorities
 
@@ -44,12 +44,13 @@ class HttpsCaller:
             endpoint = _host_and_port(call)
         except ValueError as error:
             return Answer(0, why=str(error))
-        async with self._gates.setdefault(endpoint, asyncio.Semaphore(_MAX_CONNECTIONS)):
-            return await self._send_with_timeout(call)
-
-    async def _send_with_timeout(self, call: Call) -> Answer:
+        if len(self._gates) >= _MAX_ENDPOINTS:
+            self._forget_idle()
         try:
-            async with asyncio.timeout(call.seconds):
+            async with (
+                asyncio.timeout(call.seconds),
+                self._gates.setdefault(endpoint, asyncio.Semaphore(_MAX_CONNECTIONS)),
+            ):
                 return await self._send(call)
         except TimeoutError:
             return Answer(0, why=_TIMED_OUT)
@@ -113,11 +114,16 @@ class HttpsCaller:
         """Cancel running calls and close all connections."""
         for task in list(self._tasks):
             task.cancel()
+        self._forget_idle()
+        await asyncio.sleep(0)
+
+    def _forget_idle(self) -> None:
+        """Close the idle connections, and forget endpoints of which all places are free."""
         for connections in self._idle.values():
             for connection in connections:
                 connection.close()
         self._idle.clear()
-        await asyncio.sleep(0)
+        self._gates = {endpoint: gate for endpoint, gate in self._gates.items() if gate._value < _MAX_CONNECTIONS}  # noqa: SLF001
 
 
 def _host_and_port(call: Call) -> tuple[str, int]:

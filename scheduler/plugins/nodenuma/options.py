@@ -48,7 +48,7 @@ KUBELET_POLICIES = {
 }
 _BIND_LABELS = {"FullPCPUsOnly": FULL_PCPUS, "SpreadByPCPUs": SPREAD_BY_PCPUS}
 _STRATEGIES = frozenset({"", "MostAllocated", "LeastAllocated", "DistributeEvenly"})
-_ZONE_NAME = re.compile(r"node-(\d+)$")
+_ZONE_NAME = re.compile(r"node-(\d{1,9})$", re.ASCII)
 
 T = TypeVar("T")
 Ratios = tuple[tuple[str, float], ...]

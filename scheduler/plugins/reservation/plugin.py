@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from seatrial.scheduler.api.core import Pod
-from seatrial.scheduler.api.durations import go_duration
 from seatrial.scheduler.api.quantity import Amounts
 from seatrial.scheduler.api.reservation import (
     ALIGNED,
@@ -215,9 +214,6 @@ class Reservation(PreFilter, FilterBatch, Transformer, PostFilter, ScoreBatch, R
         reservation = self.reservation_cache.known.get(pod.metadata.uid)
         if reservation is None:
             return "the reservation is nil"
-        ttl = reservation.spec.ttl
-        if ttl is not None and go_duration(ttl) is None:
-            return f'the reservation\'s ttl: expected a duration such as "24h", found "{ttl}"'
         if reservation.spec.pre_allocation:
             if reservation.spec.allocate_policy != RESTRICTED:
                 return UNSUPPORTED

@@ -22,3 +22,9 @@ def test_round_trip(text: str, indexes: set[int]) -> None:
 
 def test_malformed_parts_are_ignored() -> None:
     assert parse_indexes("1,x,3-y, 5") == {1, 5}
+
+
+@pytest.mark.parametrize("text", ["0-99999999999", "9" * 5000, "\u00b2", "3-1", "0-\u00b2", "-5", "1_0"])
+def test_ranges_that_no_job_has_are_ignored(text: str) -> None:
+    """A client may write anything into a status; a range of ten billion would take all memory."""
+    assert parse_indexes(f"{text},7") == {7}

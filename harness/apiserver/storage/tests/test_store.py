@@ -10,8 +10,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from seatrial.harness.apiserver.storage.store import Change, Store
+from seatrial.harness.apiserver.storage import store as store_module
+from seatrial.harness.apiserver.storage.store import KEPT_SECONDS, Change, Store
 from seatrial.harness.apiserver.tests.asking import CONFIGS, PODS, Api, Object, Watch, config, pod
+from seatrial.scheduler.api.clock import SimClock
 from seatrial.scheduler.api.transport import JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
 
 CONFIG_MAPS = ("", "configmaps")
@@ -55,6 +57,30 @@ def test_history_is_bounded(since: int, seen: int) -> None:
         collection.put(("a", str(number)), thing(str(number)))
     assert collection.forgotten == 3
     assert len(list(collection.since(max(since, collection.forgotten)))) == seen
+
+
+def test_old_changes_are_forgotten_beyond_a_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_module, "KEPT", 3)
+    clock = SimClock()
+    collection = Store(monotonic=clock.monotonic).collection(("", "x"))
+    for number in range(10):
+        collection.put(("a", str(number)), thing(str(number)))
+    assert len(collection.history) == 10
+    clock.advance(KEPT_SECONDS + 1)
+    collection.put(("a", "last"), thing("last"))
+    assert (len(collection.history), collection.forgotten) == (3, 8)
+
+
+def test_the_bytes_of_a_history_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_module, "HISTORY_BYTES", 10_000)
+    collection = Store().collection(("", "x"))
+    for number in range(100):
+        collection.put(("a", "1"), thing("1", data="x" * 1000, number=number))
+        assert sum(change.size for change in collection.history) <= 10_000
+    assert collection.forgotten == 100 - len(collection.history)
+    collection.forget_history()
+    collection.put(("a", "1"), thing("1", data="x" * 9000))
+    assert len(collection.history) == 1
 
 
 def test_items_are_sorted_by_key() -> None:

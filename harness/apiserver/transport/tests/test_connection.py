@@ -382,3 +382,25 @@ def test_large_bodies_do_not_wait_in_memory(place: Served, wire: Wire) -> None:
             wire.send(wire.request("POST", f"{CONFIGS}?dryRun=All", body))
     for found in list(place.http._connections):
         assert sum(len(queued.body) for queued in found._queue) <= 2 * len(body)  # type: ignore[union-attr]
+
+
+def test_bodies_are_read_after_access_has_been_checked(
+    place: Served, wire: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither decoded in the thread nor waiting for their turn, if the client may not send them."""
+    read = []
+    monkeypatch.setattr(connection, "as_json", lambda body: read.append(body) or body)
+    monkeypatch.setattr(connection.LargeRequests, "add", lambda _, turn: read.append(turn) or turn())
+    accounts = "/api/v1/namespaces/default/serviceaccounts"
+    assert wire.ask("POST", accounts, {"metadata": {"name": "nobody"}})[0] == 201
+    bearer = {
+        "authorization": f"Bearer {wire.ask('POST', f'{accounts}/nobody/token', {'spec': {}})[1]['status']['token']}"
+    }
+    body = b'{"metadata": {"name": "large"}, "data": {"a": "' + b"x" * 200_000 + b'"}}'
+    with place.connect() as nobody:
+        for kind in ("application/yaml", "application/json"):
+            assert nobody.ask("POST", CONFIGS, body, content_type=kind, **bearer)[0] == 403
+        assert not read
+    for kind in ("application/yaml", "application/json"):
+        assert wire.ask("POST", f"{CONFIGS}?dryRun=All", body, content_type=kind)[0] == 201
+    assert len(read) == 3

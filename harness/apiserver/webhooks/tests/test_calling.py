@@ -15,6 +15,7 @@ import orjson
 import pytest
 
 from seatrial.harness.apiserver.access.credentials import make_credentials, server_context
+from seatrial.harness.apiserver.attempts import Answer, Call
 from seatrial.harness.apiserver.tests.asking import PODS, Object, pod
 from seatrial.harness.apiserver.tests.serving import PATIENCE, Served, Wire, served
 from seatrial.harness.apiserver.webhooks.calling import HttpsCaller
@@ -315,3 +316,38 @@ def test_requests_of_one_connection_keep_their_order(api: Served, tmp_path: Path
 
         assert [code for code, _ in answers] == [201, 200, 200]
         assert answers[1][1]["metadata"]["labels"] == {"by": "a"}
+
+
+def test_a_call_that_waits_for_a_place_times_out_like_the_others(tmp_path: Path) -> None:
+    """The timeout starts with the call: those for which there was no place are never sent."""
+    silent = threading.Event()
+
+    async def call_all(place: Door) -> list[Answer]:
+        caller = HttpsCaller()
+        bundle = base64.b64decode(place.bundle).decode()
+        call = Call("a", f"https://127.0.0.1:{place.port}/", bundle, b"{}", 2.0)
+        try:
+            return await asyncio.gather(*(caller.send(call) for _ in range(20)))
+        finally:
+            await caller.close()
+
+    def answer(review: Object) -> Object:
+        silent.wait(PATIENCE)
+        return review
+
+    with door(answer, tmp_path) as place:
+        found = asyncio.run(call_all(place))
+        silent.set()
+        assert {answer.why for answer in found} == {"context deadline exceeded"}
+        assert place.requests <= 16
+
+
+def test_endpoints_that_are_called_no_more_are_forgotten() -> None:
+    async def call_many() -> HttpsCaller:
+        caller = HttpsCaller()
+        for port in range(1, 200):
+            await caller.send(Call("a", f"https://127.0.0.1:{port}/", "", b"{}", 5.0, host="127.0.0.1", port=1))
+            await caller.send(Call("a", f"https://127.0.0.1:{port}/", "", b"{}", 5.0, host=f"127.0.0.{port}", port=1))
+        return caller
+
+    assert len(asyncio.run(call_many())._gates) <= 64

@@ -1,0 +1,57 @@
+"""What a server keeps while objects come and go: after warming up, as many objects as before."""
+
+import gc
+from collections import Counter, deque
+
+import pytest
+
+from seatrial.harness.apiserver.controllers import event_expiry
+from seatrial.harness.apiserver.controllers.tests.bench import Bench, running, workload
+from seatrial.harness.apiserver.storage import store
+
+CONTAINERS = [{"name": "c", "image": "i", "command": ["sh", "-c", "true"]}]
+TURN = 10  # seconds
+
+
+def turn(bench: Bench, number: int, pods: deque[str]) -> None:
+    """Create and delete objects of the kinds with controllers."""
+    name = f"x{number}"
+    bench.create("pods", {"metadata": {"name": name}, "spec": {"containers": CONTAINERS}})
+    pods.append(name)
+    if len(pods) > 5:
+        bench.delete("pods", pods.popleft(), "?gracePeriodSeconds=1")
+    if number % 5 == 0:
+        template = {"spec": {"restartPolicy": "Never", "containers": CONTAINERS}}
+        bench.create("jobs", {"metadata": {"name": name}, "spec": {"ttlSecondsAfterFinished": 5, "template": template}})
+        bench.create("deployments", workload(name, 2))
+        bench.call("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
+        if number:
+            bench.delete("deployments", f"x{number - 5}")
+            bench.call("DELETE", f"/api/v1/namespaces/x{number - 5}")
+    bench.settle(TURN)
+
+
+def kept() -> Counter[str]:
+    gc.collect()
+    return Counter(
+        f"{type(found).__module__}.{type(found).__qualname__}"
+        for found in gc.get_objects()
+        if type(found).__module__.startswith("seatrial.") or type(found) in {dict, list, set, deque}
+    )
+
+
+def test_a_cluster_keeps_no_more_objects_after_an_hour_than_after_half_an_hour(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Events live for ten minutes here, and a history has 20 changes, so that both are full soon."""
+    monkeypatch.setattr(event_expiry, "TTL", 600.0)
+    monkeypatch.setattr(store, "KEPT", 20)
+    monkeypatch.setattr("seatrial.scheduler.cache.tallies.MIN_TALLIES", 8)
+    with running(nodes=2) as bench:
+        pods: deque[str] = deque()
+        half = 1800 // TURN
+        for number in range(half):
+            turn(bench, number, pods)
+        before = kept()
+        for number in range(half, 2 * half):
+            turn(bench, number, pods)
+        grown = {name: more for name, more in (kept() - before).items() if more > before[name] // 20 + 20}
+        assert not grown
