@@ -32,6 +32,9 @@ _ROOT_PATHS = [
 ]
 
 
+_CHECKS = ([], ["ping"], ["log"], ["etcd"])  # of health, in the path
+
+
 class Documents:
     """Responds to GET requests for paths that are not resources."""
 
@@ -52,7 +55,7 @@ class Documents:
         head, rest = parts[0], parts[1:]
         if context.format.shape == OPENAPI_PROTOBUF and parts != ["openapi", "v2"]:
             raise errors.not_acceptable()
-        if head in {"healthz", "livez", "readyz"}:
+        if head in {"healthz", "livez", "readyz"} and rest in _CHECKS:
             return Response(200, self._health(head, verbose="verbose" in context.query), _TEXT)
         if head == "metrics" and not rest:
             return Response(200, self._metrics(requests), _METRICS)

@@ -84,28 +84,29 @@ _CONFIG_KEY_RULE = _sentence(
 )
 
 
-def _too_long(limit: int) -> str:
-    return f"must be no more than {limit} bytes"
+def _too_long(text: str, limit: int) -> tuple[str, ...]:
+    """Upstream counts bytes and calls them characters."""
+    return (f"must be no more than {limit} characters",) if len(text.encode()) > limit else ()
 
 
 @cached()
 def dns_label(name: str) -> tuple[str, ...]:
     """A DNS-1123 label: one part of a host name."""
-    long = (_too_long(_LABEL),) if len(name) > _LABEL else ()
+    long = _too_long(name, _LABEL)
     return long if _is_dns_label(name) else (*long, _LABEL_RULE)
 
 
 @cached()
 def subdomain(name: str) -> tuple[str, ...]:
     """A DNS-1123 subdomain: labels joined by dots."""
-    long = (_too_long(_SUBDOMAIN),) if len(name) > _SUBDOMAIN else ()
+    long = _too_long(name, _SUBDOMAIN)
     return long if _is_subdomain(name) else (*long, _SUBDOMAIN_RULE)
 
 
 @cached()
 def dns_1035(name: str) -> tuple[str, ...]:
     """A DNS-1035 label: a DNS-1123 label that starts with a letter."""
-    long = (_too_long(_LABEL),) if len(name) > _LABEL else ()
+    long = _too_long(name, _LABEL)
     return long if _is_dns_1035(name) else (*long, _1035_RULE)
 
 
@@ -131,8 +132,7 @@ def qualified(key: str) -> tuple[str, ...]:
             wrong += (f"prefix part {problem}" for problem in subdomain(prefix))
     if not name:
         wrong.append("name part must be non-empty")
-    elif len(name) > _LABEL:
-        wrong.append(f"name part {_too_long(_LABEL)}")
+    wrong += (f"name part {problem}" for problem in _too_long(name, _LABEL))
     if not _is_qualified(name):
         wrong.append(f"name part {_QUALIFIED_RULE}")
     return tuple(wrong)
@@ -141,14 +141,14 @@ def qualified(key: str) -> tuple[str, ...]:
 @cached()
 def label_value(value: str) -> tuple[str, ...]:
     """The value of a label: messages for what is wrong, none if it is valid."""
-    long = (_too_long(_LABEL),) if len(value) > _LABEL else ()
+    long = _too_long(value, _LABEL)
     return long if _is_value(value) else (*long, _VALUE_RULE)
 
 
 @cached()
 def config_key(key: str) -> tuple[str, ...]:
     """A key in a ConfigMap's or Secret's data, which must be a valid file name."""
-    wrong = [_too_long(_SUBDOMAIN)] if len(key) > _SUBDOMAIN else []
+    wrong = [*_too_long(key, _SUBDOMAIN)]
     if not _is_config_key(key):
         wrong.append(_CONFIG_KEY_RULE)
     if key == ".":

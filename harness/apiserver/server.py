@@ -15,7 +15,7 @@ import orjson
 from seatrial.harness.apiserver import errors
 from seatrial.harness.apiserver.access.identity import ADMIN, Identity
 from seatrial.harness.apiserver.access.impersonation import impersonated, impersonates
-from seatrial.harness.apiserver.access.rbac import MASTERS, Access, Act
+from seatrial.harness.apiserver.access.rbac import MASTERS, Access
 from seatrial.harness.apiserver.access.reviews import review
 from seatrial.harness.apiserver.access.tokens import Tokens
 from seatrial.harness.apiserver.admission.chain import Admission
@@ -27,11 +27,12 @@ from seatrial.harness.apiserver.discovery.resources import Registry, Resource
 from seatrial.harness.apiserver.documents import Documents
 from seatrial.harness.apiserver.errors import ApiStatusError
 from seatrial.harness.apiserver.field_errors import quoted
+from seatrial.harness.apiserver.request.attributes import act_of
 from seatrial.harness.apiserver.request.negotiation import OPENAPI_PROTOBUF, PLAIN, Format, negotiate
 from seatrial.harness.apiserver.request.options import DeleteOptions, write_of
 from seatrial.harness.apiserver.request.request import RequestContext, Target, check_applied, check_patch_options
 from seatrial.harness.apiserver.schemas.shapes import report_problems
-from seatrial.harness.apiserver.storage.paging import flag, revision
+from seatrial.harness.apiserver.storage.paging import check_options, flag, revision
 from seatrial.harness.apiserver.storage.store import HISTORY, Item, Key, Object, Store
 from seatrial.harness.apiserver.streams.responses import Streaming
 from seatrial.harness.apiserver.validation.registration import check_new_event
@@ -70,6 +71,7 @@ _DELETE_RETURNS_OBJECT = frozenset(  # upstream's registries with ReturnDeletedO
 MAX_PARAMETERS = 1000  # of a query
 _DOCUMENTS = frozenset({"api", "apis", "version"})  # paths that take GET only
 REQUEST = "request"  # the work in which faults of requests are counted
+_WITH_SLASH = frozenset({"", ".well-known", "api", "apis", "logs", "openid", "version"})  # may end in a slash
 _PLAIN_HEADERS = {"content-type": "application/json"}
 GRANTED = Response(200, b"", {})
 
@@ -183,14 +185,18 @@ class ApiServer:
             if _BAD_ESCAPE.search(path):
                 raise errors.bad_request(f"invalid URL escape in the path {path!r}")
             parts = [unquote(part) for part in parts]
+            path = unquote(path)
+        context.act = act_of(context.request.method, path, parts, context.query)
+        if MASTERS not in context.identity.groups:
+            self.access.check(context.identity, context.act)
         if parts[0] == "api" and len(parts) > 2:
             return self._resource("", parts[1], parts[2:], context)
         if parts[0] == "apis" and len(parts) > 3:
             return self._resource(parts[1], parts[2], parts[3:], context)
         if context.request.method not in {"GET", "HEAD"}:
             raise errors.method_not_allowed() if parts[0] in _DOCUMENTS else errors.unknown_path()
-        if MASTERS not in context.identity.groups:
-            self.access.check(context.identity, Act("get", path="/" + "/".join(parts)))
+        if path.endswith("/") and parts[0] not in _WITH_SLASH:
+            raise errors.unknown_path()
         return self.documents.respond(parts, context, requests=self.requests)
 
     # -- resources ----------------------------------------------------------------------------------------------------
@@ -224,8 +230,6 @@ class ApiServer:
             context.warnings.append(DEPRECATED[target.resource.key])
         if target.resource.deprecation:
             context.warnings.append(target.resource.deprecation)
-        if MASTERS not in context.identity.groups:
-            self.access.check(context.identity, context.act(target))
         if context.only_access:
             return GRANTED
         timeout = context.query.get("timeout")
@@ -238,7 +242,7 @@ class ApiServer:
             return self._subresource(target, context)
         if target.resource.group == usage.GROUP:
             return self._usage_of(target, context)
-        verb = context.verb(target)
+        verb = context.act.verb
         if verb not in target.resource.verbs:
             raise errors.method_not_allowed()
         if context.format is not PLAIN:
@@ -321,7 +325,8 @@ class ApiServer:
             why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: "
             raise errors.conflict(resource.plural, resource.group, target.name, why)
         if MASTERS not in context.identity.groups:
-            self.access.check(context.identity, replace(context.act(target), verb="create"))
+            self.access.check(context.identity, replace(context.act, verb="create"))
+        body["metadata"].pop("resourceVersion", None)
         item = self._store_new(resource, target.namespace, body, context)
         return self._written(resource, item, context, code=201)
 
@@ -366,8 +371,9 @@ class ApiServer:
 
     def _delete(self, target: Target, context: RequestContext) -> Response:
         resource = target.resource
+        options = context.delete_options(resource)
         seen = self._found(target, context)  # converted before it is removed
-        item, gone = self.objects.delete(resource, target.key, context.delete_options(resource))
+        item, gone = self.objects.delete(resource, target.key, options)
         if resource.conversion is not None:
             item = Item(item.key, {**seen.obj, "metadata": item.obj["metadata"]}, item.version, item.ledger)
         if gone and resource.key not in _DELETE_RETURNS_OBJECT:
@@ -387,6 +393,7 @@ class ApiServer:
         if target.resource.namespaced and target.namespace is None:
             raise errors.method_not_allowed()
         options = context.delete_options(target.resource)
+        check_options(context.query, watch=False)
         if version := context.query.get("resourceVersion", ""):
             revision(version)
         items = self.reads.select(target.resource, target.namespace, context.query)
@@ -430,7 +437,7 @@ class ApiServer:
             case "log", "GET":
                 return self._log(target, context)
             case (("exec" | "attach" | "portforward") as verb, ("GET" | "POST")):
-                self.access.check(context.identity, replace(context.act(target), verb="create"))  # WebSocket: GET
+                self.access.check(context.identity, replace(context.act, verb="create"))  # WebSocket: GET
                 from seatrial.harness.apiserver.verbs.commands import OPTIONS, begin, options_of  # keeps start-up short
 
                 found = begin(verb, self.objects.find(resource, target.key), context.request, self.containers)

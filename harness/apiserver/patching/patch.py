@@ -62,6 +62,8 @@ def json_patch(obj: Any, ops: Any) -> Any:
     Raises PatchError: BadRequest for what is no list of operations, TooLarge for too many, Invalid for an operation
     that does not apply.
     """
+    if ops is None:
+        return obj
     if not isinstance(ops, list) or not all(isinstance(op, dict) for op in ops):
         raise PatchError("a JSON patch is a list of operations, each an object", "BadRequest")
     if len(ops) > _OPERATIONS_LIMIT:
@@ -102,9 +104,7 @@ def _apply_operation(obj: Any, op: JsonObject) -> Any:
         raise PatchError(f"Unexpected kind: {kind}", "Invalid")
     path = _pointer(op, "path")
     if kind in {"add", "replace", "test"}:
-        if "value" not in op and kind != "test":
-            raise PatchError(f"{kind} operation has no value", "Invalid")
-        value = op.get("value")
+        value = op.get("value")  # as upstream, no value is null
         if kind == "add":
             return _put(obj, path, value, op, insert=True)
         if kind == "replace":
@@ -134,9 +134,9 @@ def _pointer(op: JsonObject, name: str) -> list[str]:
         raise PatchError(f"{op.get('op')} operation has no {name}: expected a JSON pointer", "Invalid")
     if not pointer:
         return []
-    if not pointer.startswith("/"):
+    if "/" not in pointer:
         raise PatchError(f"{op.get('op')} operation: {name} {pointer!r} must start with '/'", "Invalid")
-    return [part.replace("~1", "/").replace("~0", "~") for part in pointer[1:].split("/")]
+    return [part.replace("~1", "/").replace("~0", "~") for part in pointer.split("/")[1:]]
 
 
 def _missing(op: JsonObject, where: str = "path") -> PatchError:
@@ -173,6 +173,8 @@ def _get(obj: Any, path: list[str], op: JsonObject, *, where: str = "path", miss
 def _put(obj: Any, path: list[str], value: Any, op: JsonObject, *, insert: bool) -> Any:
     """The object with `value` at `path`. Copies along the path only."""
     if not path:
+        if insert:
+            raise _missing(op)  # as upstream, whose `replace` can put a whole object in place of another
         return value
     part, rest = path[0], path[1:]
     if isinstance(obj, dict):

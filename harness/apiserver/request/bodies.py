@@ -4,8 +4,10 @@ A decoded body can always be encoded again: orjson refuses objects nested deeper
 64 bits, so the limits here keep both out of the store.
 """
 
+import codecs
 import functools
 import json
+import re
 from collections.abc import Hashable
 from typing import Any
 
@@ -83,10 +85,30 @@ def _json(body: bytes, expected: str) -> Any:
     try:
         found = orjson.loads(body)
     except orjson.JSONDecodeError as error:
-        raise errors.bad_request(_malformed(body, expected, error)) from error
+        try:
+            found = orjson.loads(_as_unicode(body))
+        except orjson.JSONDecodeError:
+            raise errors.bad_request(_malformed(body, expected, error)) from error
     if body.count(b"{") + body.count(b"[") > DEPTH_LIMIT:  # fewer brackets cannot nest too deep
         _check_depth(found, 0)
     return found
+
+
+def _each_byte(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeDecodeError)  # noqa: S101
+    return "\ufffd" * (error.end - error.start), error.end
+
+
+codecs.register_error("each-byte", _each_byte)
+_HALF = r"(?<!\\)((?:\\\\)*)\\u[dD]"  # of an escaped pair of surrogates; the backslash is not escaped itself
+_FIRST_ALONE = re.compile(_HALF + r"[89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F][0-9a-fA-F]{2})")
+_SECOND_ALONE = re.compile(r"(?<!\\u[dD][89abAB][0-9a-fA-F]{2})" + _HALF + r"[c-fC-F][0-9a-fA-F]{2}")
+
+
+def _as_unicode(body: bytes) -> str:
+    """The text of a body; what is not Unicode, as bytes or as escapes, is replaced as Go's decoder does."""
+    text = body.decode(errors="each-byte")
+    return _SECOND_ALONE.sub(r"\1\\ufffd", _FIRST_ALONE.sub(r"\1\\ufffd", text))
 
 
 def _malformed(body: bytes, expected: str, error: orjson.JSONDecodeError) -> str:
@@ -181,7 +203,7 @@ def duplicate_fields(body: bytes, content_type: str, decoded: Any) -> list[str]:
     if len(orjson.dumps(decoded)) >= len(body):  # as long as without any white space: nothing was left out
         return []
     found = []
-    _duplicates_in(json.loads(body, object_pairs_hook=_Pairs), "", found)
+    _duplicates_in(json.loads(_as_unicode(body), object_pairs_hook=_Pairs), "", found)
     return found
 
 

@@ -9,6 +9,7 @@ from seatrial.harness.text_cache import cached
 JSON, YAML = "application/json", "application/yaml"
 DISCOVERY = "APIGroupDiscoveryList"
 _META_KINDS = frozenset({"Table", "PartialObjectMetadata", "PartialObjectMetadataList"})
+_META_GROUP = "meta.k8s.io"
 _META_VERSIONS = ("v1", "v1beta1")
 _KINDS = _META_KINDS | {"", DISCOVERY}
 _SHAPES = {"PartialObjectMetadataList": "PartialObjectMetadata"}
@@ -53,10 +54,12 @@ def negotiate(accept: str) -> Format:
             return Format(OPENAPI_PROTOBUF)
         if shape not in _KINDS or (shape == DISCOVERY and options.get("v", "v2") != "v2"):
             continue  # clients before Kubernetes 1.30 ask for discovery v2beta1 first; they read plain lists as well
-        if shape in _META_KINDS and options.get("v", "v1") not in _META_VERSIONS:
+        group, version = options.get("g", ""), options.get("v", "")
+        if shape in _META_KINDS and (group != _META_GROUP or version not in _META_VERSIONS):
+            continue
+        if not shape and (group or version):
             continue
         if media in {JSON, "*/*", "application/*", "text/*", "text/plain"}:
-            version = options.get("v", "")
             return Format(_SHAPES.get(shape, shape), version, many=shape == "PartialObjectMetadataList")
         if media == YAML and not shape:
             return Format(yaml=True)

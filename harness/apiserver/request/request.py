@@ -17,10 +17,10 @@ from seatrial.harness.apiserver.request.bodies import decode, duplicate_fields, 
 from seatrial.harness.apiserver.request.negotiation import Format
 from seatrial.harness.apiserver.request.options import DeleteOptions, Options
 from seatrial.harness.apiserver.schemas.shapes import conform, report_problems, unknown_fields
-from seatrial.harness.apiserver.storage.paging import flag
+from seatrial.harness.apiserver.storage.paging import flag, number
 from seatrial.harness.apiserver.storage.store import Key, Object
 from seatrial.harness.text_cache import cached
-from seatrial.scheduler.api.integers import integer
+from seatrial.scheduler.api.integers import MAX_INT64
 from seatrial.scheduler.api.transport import APPLY_PATCH, Request
 
 _ORPHANING = frozenset({("batch", "jobs"), ("", "replicationcontrollers")})  # their pods stay unless a client asks
@@ -29,7 +29,9 @@ _ORPHANED = (
     " propagationPolicy=Orphan to suppress this warning"
 )
 _MANAGER_LIMIT = 128  # bytes of a field manager's name, as upstream
-_VERBS = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update"}
+
+
+_NOTHING = Act("")
 
 
 class Target(msgspec.Struct, frozen=True):
@@ -55,6 +57,7 @@ class RequestContext:
     format: Format
     warnings: list[str] = field(default_factory=list)
     attempt: Attempt = FIRST
+    act: Act = _NOTHING
     only_access: bool = False
 
     @property
@@ -97,25 +100,6 @@ class RequestContext:
             attempt=self.attempt,
         )
 
-    def verb(self, target: Target) -> str:
-        """The API verb: the method, or for collections list, watch and deletecollection."""
-        method = self.request.method
-        if not target.name:
-            if method in {"GET", "HEAD"}:
-                return "watch" if flag(self.query, "watch") else "list"
-            if method == "DELETE":
-                return "deletecollection"
-        return _VERBS.get(method, method.lower())
-
-    def act(self, target: Target) -> Act:
-        """What RBAC has to allow."""
-        resource = target.resource
-        verb = self.verb(target)
-        namespace = target.namespace or ""
-        if resource.key == ("", "namespaces"):
-            namespace = target.name  # upstream: access to a namespace includes the Namespace object
-        return Act(verb, resource.group, resource.plural, target.subresource, namespace, target.name)
-
     def delete_options(self, resource: Resource) -> DeleteOptions:
         """The options of a delete: those in the body or, as upstream, the query parameters if there is no body.
 
@@ -126,10 +110,9 @@ class RequestContext:
         if not given:
             given = {name: query[name] for name in ("gracePeriodSeconds", "propagationPolicy") if name in query}
             given |= {"dryRun": [query["dryRun"]]} if "dryRun" in query else {}
-        grace = given.get("gracePeriodSeconds")
-        seconds = integer(grace) if isinstance(grace, str) else grace
-        if seconds is None and grace is not None:
-            raise errors.bad_request(f"gracePeriodSeconds: expected an integer, found {grace!r:.256}")
+        seconds = given.get("gracePeriodSeconds")
+        if isinstance(seconds, str):
+            seconds = number(given, "gracePeriodSeconds", least=-1, most=MAX_INT64)
         check_delete_options(given)
         policy = given.get("propagationPolicy") or ("Orphan" if given.get("orphanDependents") is True else "")
         if not policy and given.get("orphanDependents") is None and resource.key in _ORPHANING:

@@ -10,8 +10,9 @@ import orjson
 
 from seatrial.harness.apiserver import errors
 from seatrial.harness.apiserver.errors import ApiStatusError
+from seatrial.harness.apiserver.field_errors import quoted
 from seatrial.harness.apiserver.storage.store import Key
-from seatrial.scheduler.api.integers import integer
+from seatrial.scheduler.api.integers import MAX_LENGTH, integer
 
 _FALSE = frozenset({"0", "false"})
 _MATCHES = ("Exact", "NotOlderThan")
@@ -26,19 +27,18 @@ def flag(query: Mapping[str, str], name: str) -> bool | None:
     return text not in _FALSE if text else None
 
 
-def number(query: Mapping[str, str], name: str) -> int:
-    """A numeric query parameter; 0 if it is missing, empty or negative.
+def number(query: Mapping[str, str], name: str, least: int = 0, most: int = _MAX_NUMBER) -> int:
+    """A numeric query parameter, from `least` to `most`; 0 if it is missing.
 
     Raises:
         ApiStatusError: 400, it is not a whole number of 64 bits.
     """
-    text = query.get(name, "")
-    if not text:
-        return 0
+    text = query.get(name, "0")
     found = integer(text)
     if found is None:
-        raise errors.bad_request(f"{name}: expected a whole number of 64 bits, found {text!r:.40}")
-    return min(max(found, 0), _MAX_NUMBER)
+        why = "value out of range" if text.lstrip("+-").isdecimal() else "invalid syntax"
+        raise errors.bad_request(f"strconv.ParseInt: parsing {quoted(text[:MAX_LENGTH])}: {why}")
+    return min(max(found, least), most)
 
 
 def revision(text: str) -> int:
@@ -58,11 +58,13 @@ def revision(text: str) -> int:
 
 
 def check_options(query: Mapping[str, str], *, watch: bool) -> None:
-    """Check that the query parameters can be combined.
+    """Check that numbers among the query parameters are such, and that the others can be combined.
 
     Raises:
-        ApiStatusError: 422, they cannot.
+        ApiStatusError: 400 or 422, they are not, or cannot.
     """
+    for name in ("timeoutSeconds", "limit"):
+        number(query, name)
     version, match = query.get("resourceVersion", ""), query.get("resourceVersionMatch", "")
     initial = query.get("sendInitialEvents", "")
     if watch:

@@ -137,6 +137,7 @@ def _any_name(_name: str) -> tuple[str, ...]:
 _NAMES: dict[tuple[str, str], Rule] = {  # rule for names; other kinds: a DNS subdomain
     ("", "Namespace"): dns_label,
     ("", "Service"): dns_1035,
+    ("apps", "StatefulSet"): dns_label,
     (_RBAC, "Role"): path_segment,
     (_RBAC, "ClusterRole"): path_segment,
     (_RBAC, "RoleBinding"): path_segment,

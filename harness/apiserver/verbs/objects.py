@@ -38,6 +38,7 @@ from seatrial.harness.apiserver.verbs.update_rules import check_name, check_vers
 from seatrial.harness.apiserver.webhooks.conversions import Conversions
 from seatrial.harness.apiserver.webhooks.parking import PendingWrites
 from seatrial.scheduler.api.clock import Clock, rfc3339
+from seatrial.scheduler.api.integers import integer
 from seatrial.scheduler.api.transport import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
 
 PATCHES = (JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, APPLY_PATCH)
@@ -184,7 +185,8 @@ class Objects:
         metadata["uid"] = drawn.uid if drawn is not None else self._identifiers.uid()
         now = metadata["creationTimestamp"] = drawn.created if drawn is not None else self._timestamp()
         brought = metadata.pop("managedFields", None)
-        for server_field in ("resourceVersion", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
+        stated = integer(metadata.pop("resourceVersion", None) or "", low=0)
+        for server_field in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
             metadata.pop(server_field, None)
         if resource.kind not in _NO_GENERATION or resource.custom is not None:
             metadata["generation"] = 1
@@ -204,6 +206,8 @@ class Objects:
         except Pending as pending:
             pending.attempt.identity = GeneratedIdentity(name, metadata["uid"], now)
             raise
+        if stated and not options.dry_run:
+            raise ApiStatusError(500, "", "resourceVersion should not be set on objects to be created")
         if collection.get(key) is not None:
             raise errors.already_exists(resource.plural, resource.group, name)
         if entries is not None:

@@ -154,7 +154,7 @@ def test_a_watch_ends_after_its_time(api: Api) -> None:
         pytest.param({"resourceVersion": "x"}, 400, "invalid syntax", id="no-revision"),
         pytest.param({"sendInitialEvents": "true"}, 422, "NotOlderThan", id="initial-events-without-match"),
         pytest.param({"resourceVersionMatch": "Exact"}, 422, "forbidden for watch", id="exact"),
-        pytest.param({"timeoutSeconds": "soon"}, 400, "timeoutSeconds", id="no-time"),
+        pytest.param({"timeoutSeconds": "soon"}, 400, "parsing", id="no-time"),
         pytest.param({"labelSelector": "a=b=c"}, 400, "unable to parse", id="no-selector"),
     ],
 )

@@ -40,7 +40,7 @@ def test_message_of_one_cause_and_of_several() -> None:
         pytest.param({"name": "A_b"}, [f'metadata.name: Invalid value: "A_b": {SUBDOMAIN}'], id="capitals"),
         pytest.param(
             {"name": "a" * 254},
-            [f'metadata.name: Invalid value: "{"a" * 254}": must be no more than 253 bytes'],
+            [f'metadata.name: Invalid value: "{"a" * 254}": must be no more than 253 characters'],
             id="a-long-name",
         ),
         pytest.param({"name": "web-x1", "generateName": "web-"}, [], id="a-generated-name"),
