@@ -100,10 +100,10 @@ class RunLease:
         self._transport, self._clock, self._run = transport, clock, run
 
     def renew(self) -> None:
+        self._clock.call_later(RENEW_PERIOD, self.renew)
         body = lease_body(self._run, self._clock.timestamp())
         request = Request("PATCH", f"{lease_path(self._run)}/{LEASE}", orjson.dumps(body), MERGE_PATCH)
         self._transport.send(request, self._renewed)
-        self._clock.call_later(RENEW_PERIOD, self.renew)
 
     def _renewed(self, response: Response) -> None:
         if not response.ok:
