@@ -20,8 +20,8 @@ from typing import Any
 from seatrial.harness.apiserver.access.credentials import Credentials
 from seatrial.harness.apiserver.attempts import Answer, Call
 from seatrial.harness.apiserver.webhooks.calling import HttpsCaller
-from seatrial.harness.private_files import write_private
 from seatrial.harness.processes import die_with_parent, program, stop
+from seatrial.scheduler.api.private_files import write_private
 from seatrial.scheduler.api.quota import QUOTA_NAME
 
 log = logging.getLogger(__name__)

@@ -19,7 +19,9 @@ from seatrial.scheduler.api import device, numa, podgroup, quantity
 ROOT = Path(__file__).resolve().parents[2]
 JUDGES = ("harness", "fixtures", "suites", "reports")
 API = "seatrial.scheduler.api"
-_NO_RULES = ("builders", "certificates", "clock", "transport", "wire", "yaml_files")  # no rule of scheduling is in them
+_NO_RULES = (  # no rule of scheduling is in them
+    "builders", "certificates", "clock", "faults", "private_files", "transport", "wire", "yaml_files",
+)  # fmt: skip
 SHARED = {f"{API}.{name}" for name in _NO_RULES}
 SUFFIXES = st.sampled_from(["", "m", "k", "M", "G", "Ki", "Mi", "Gi", "Ti", "n", "u", "e3", "E-2", "E"])
 NUMBERS = st.from_regex(r"[+-]?[0-9]{1,12}(\.[0-9]{0,9})?", fullmatch=True)
