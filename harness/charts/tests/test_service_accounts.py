@@ -31,7 +31,7 @@ pytestmark = pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
 NAMESPACE = "gpu"
 ALL = seatrial_manifests(NAMESPACE, {"descheduler": {"enabled": True}})
 PROGRAMS = ("scheduler", "manager", "descheduler")
-KINDS = {"ServiceAccount", "ClusterRole", "ClusterRoleBinding", "ConfigMap"}
+KINDS = {"ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "ConfigMap"}
 KOORD = "/apis/scheduling.koordinator.sh/v1alpha1"
 PODS = "/api/v1/namespaces/default/pods"
 CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
