@@ -4,7 +4,10 @@ import re
 from collections.abc import Iterable
 from itertools import groupby
 
-_RANGE = re.compile(r"\s*(\d+)(?:-(\d+))?\s*", re.ASCII)
+from seatrial.scheduler.api.wrong_values import shown
+
+MAX_CPUS = 1 << 14  # of one node: twice as many as Linux can have
+_RANGE = re.compile(r"\s*(\d{1,9})(?:-(\d{1,9}))?\s*", re.ASCII)
 
 
 class CpusetError(ValueError):
@@ -20,13 +23,17 @@ def parse_cpuset(text: str) -> frozenset[int]:
     if not text.strip():
         return frozenset()
     found: set[int] = set()
+    left = MAX_CPUS
     for part in text.split(","):
         match = _RANGE.fullmatch(part)
         if match is None:
-            raise CpusetError(f"expected a list of CPUs such as 0-3,8, found {text!r}")
+            raise CpusetError(f"expected a list of CPUs such as 0-3,8, found {shown(text)}")
         low, high = int(match[1]), int(match[2] or match[1])
         if high < low:
             raise CpusetError(f"expected ascending ranges of CPUs, found {part.strip()!r}")
+        left -= high - low + 1
+        if left < 0 or high >= MAX_CPUS:
+            raise CpusetError(f"expected at most {MAX_CPUS} CPUs, found {shown(text)}")
         found |= set(range(low, high + 1))
     return frozenset(found)
 

@@ -9,14 +9,18 @@ import re
 from collections.abc import Mapping
 from fractions import Fraction
 from functools import lru_cache
+from math import ceil
+
+from seatrial.scheduler.api.wrong_values import shown
 
 Quantity = str | int | float  # YAML may have numbers without quotes; custom resources keep them as numbers
 Amounts = dict[str, int]  # resource → amount: cpu in thousandths, everything else in whole units
 
 CPU, MEMORY, PODS, EPHEMERAL_STORAGE = "cpu", "memory", "pods", "ephemeral-storage"
-MAX_DIGITS, MAX_EXPONENT = 512, 1000  # the integers stay small
+MAX_LENGTH = 512  # characters
+LARGEST = Fraction(2**63 - 1)  # larger amounts count as this one, as in `ParseQuantity`
 _NANO = 10**9
-_NUMBER = re.compile(r"([+-]?)(\d*)(?:(\.)(\d*))?([A-Za-z]?[A-Za-z]?|[eE][+-]?\d+)", re.ASCII)
+_NUMBER = re.compile(r"([+-]?)(\d*)(?:\.(\d*))?(?:[eE]([+-]?\d+)|([A-Za-z]?[A-Za-z]?))", re.ASCII)
 _POWERS = {
     "": Fraction(1), "n": Fraction(1, _NANO), "u": Fraction(1, 10**6), "m": Fraction(1, 1000), "k": Fraction(10**3),
     "M": Fraction(10**6), "G": Fraction(10**9), "T": Fraction(10**12), "P": Fraction(10**15), "E": Fraction(10**18),
@@ -31,44 +35,36 @@ class QuantityError(ValueError):
     """The text is not a Kubernetes quantity."""
 
     def __init__(self, text: object, why: str = "") -> None:
-        self.text, self.why = text, why
-        shown = repr(text) if len(repr(text)) <= 60 else repr(text)[:60] + "…"
+        self.why = why
         reason = f": {why}" if why else ""
-        super().__init__(f"{shown} is not a quantity{reason}; expected a number with a suffix, as in 500m, 2 or 16Gi")
+        super().__init__(
+            f"{shown(text)} is not a quantity{reason}; expected a number with a suffix, as in 500m, 2 or 16Gi"
+        )
 
 
-@lru_cache(maxsize=65536, typed=True)
 def exact(quantity: Quantity) -> Fraction:
-    """The quantity itself, not rounded.
+    """The quantity itself, rounded away from zero to billionths only.
 
     Raises:
         QuantityError: not a quantity.
     """
-    if isinstance(quantity, bool):
+    if isinstance(quantity, str) and len(quantity) > MAX_LENGTH:
+        raise QuantityError(quantity, f"more than {MAX_LENGTH} characters")
+    if type(quantity) is int:
+        return max(-LARGEST, min(Fraction(quantity), LARGEST))
+    return _read(quantity)
+
+
+@lru_cache(maxsize=65536, typed=True)
+def _read(quantity: Quantity) -> Fraction:
+    match = None if isinstance(quantity, bool) else _NUMBER.fullmatch(str(quantity))
+    sign, whole, fraction, exponent, suffix = match.groups(default="") if match is not None else ("",) * 5
+    if not whole + fraction or suffix not in _POWERS or abs(int(exponent or 0)) > LARGEST:
         raise QuantityError(quantity)
-    match = _NUMBER.fullmatch(str(quantity))
-    if match is None or not (match[2] or match[4]):
-        raise QuantityError(quantity)
-    sign, whole, point, fraction, suffix = match.groups(default="")
-    if len(sign + whole + point + fraction) > MAX_DIGITS:
-        raise QuantityError(quantity, f"more than {MAX_DIGITS} digits or an exponent beyond {MAX_EXPONENT}")
-    if suffix in _POWERS:
-        power = _POWERS[suffix]
-    elif suffix[1:].lstrip("+-").isdigit():
-        power = _exponent(quantity, suffix[1:])
-    else:
-        raise QuantityError(quantity)
-    value = Fraction(int(whole + fraction), 10 ** len(fraction)) * power
+    power = max(-2 * MAX_LENGTH, min(int(exponent or 0), 2 * MAX_LENGTH))  # beyond them nothing changes
+    value = Fraction(int(whole + fraction), 10 ** len(fraction)) * _POWERS[suffix] * Fraction(10) ** power
+    value = min(Fraction(ceil(value * _NANO), _NANO), LARGEST)
     return -value if sign == "-" else value
-
-
-def _exponent(quantity: Quantity, text: str) -> Fraction:
-    """Ten to that power."""
-    if len(text) > len("-1000"):
-        raise QuantityError(quantity, f"more than {MAX_DIGITS} digits or an exponent beyond {MAX_EXPONENT}")
-    if abs(int(text)) > MAX_EXPONENT:
-        raise QuantityError(quantity, f"an exponent beyond {MAX_EXPONENT}")
-    return Fraction(10) ** int(text)
 
 
 def units(quantity: Quantity) -> int:
@@ -77,10 +73,7 @@ def units(quantity: Quantity) -> int:
     Raises:
         QuantityError: not a quantity.
     """
-    if type(quantity) is int:
-        return quantity
-    value = exact(quantity)
-    return -(-value.numerator // value.denominator)
+    return ceil(exact(quantity))
 
 
 def milli(quantity: Quantity) -> int:
@@ -89,8 +82,7 @@ def milli(quantity: Quantity) -> int:
     Raises:
         QuantityError: not a quantity.
     """
-    value = exact(quantity)
-    return -(-1000 * value.numerator // value.denominator)
+    return ceil(1000 * exact(quantity))
 
 
 def amount(resource: str, quantity: Quantity) -> int:
@@ -145,7 +137,7 @@ def canonical(quantity: Quantity) -> str:
     for suffix, parts in (("m", 1000), ("u", 10**6)):
         if (value * parts).denominator == 1:
             return f"{(value * parts).numerator}{suffix}"
-    return f"{-(-value.numerator * _NANO // value.denominator)}n"
+    return f"{value * _NANO}n"
 
 
 def _shortened(value: int, suffixes: tuple[str, ...]) -> str:

@@ -12,11 +12,11 @@ import cyclopts
 import uvloop
 
 from seatrial.scheduler.api.clock import WallClock
+from seatrial.scheduler.api.durations import required_duration
 from seatrial.scheduler.api.extension import KOORD_SCHEDULER
 from seatrial.scheduler.app import build_core, build_routes, default_configuration
 from seatrial.scheduler.client.http import HttpTransport
 from seatrial.scheduler.client.kubeconfig import KubeconfigError, load_server
-from seatrial.scheduler.client.leader import seconds
 from seatrial.scheduler.config import ConfigError, load
 from seatrial.scheduler.framework.routes import Routes
 from seatrial.scheduler.process import log_to_stderr, work
@@ -54,13 +54,13 @@ def duration(flag: str, text: str) -> float:
     """A flag's duration in seconds.
 
     Raises:
-        FlagError: it is not a duration, or it is 0.
+        FlagError: it is not a duration above 0.
     """
     try:
-        found = seconds(text)
+        found = required_duration(text)
     except ValueError as error:
         raise FlagError(f"{flag}: {error}") from error
-    if not found:
+    if found <= 0:
         raise FlagError(f"{flag}: expected more than 0, found {text!r}")
     return found
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from seatrial.scheduler.api.clock import Timer
 from seatrial.scheduler.api.core import Pod
-from seatrial.scheduler.api.podgroup import go_text
+from seatrial.scheduler.api.durations import go_text
 from seatrial.scheduler.framework.decisions import Decision, Evict, Reject
 from seatrial.scheduler.framework.fit_error import FitError
 from seatrial.scheduler.framework.group_failure import GatherFailure, GroupFailure, Unplaced

@@ -8,6 +8,7 @@ import logging
 from collections import Counter
 
 from seatrial.scheduler.api.clock import Clock, Timer
+from seatrial.scheduler.api.durations import go_text
 from seatrial.scheduler.cache.nodeinfo import PodInfo
 
 log = logging.getLogger(__name__)
@@ -49,19 +50,6 @@ class Monitor:
             return
         log.warning(
             "!!!CRITICAL TIMEOUT!!! scheduling pod %s(%s) took longer (%s) than the timeout %s",
-            info.key, info.uid, go_duration(took), go_duration(self._timeout),
+            info.key, info.uid, go_text(round(took, 3)), go_text(self._timeout),
         )  # fmt: skip
         self.timeouts[info.pod.spec.scheduler_name] += 1
-
-
-def go_duration(seconds: float) -> str:
-    """A duration in Go's format, to the millisecond: 1m30.5s."""
-    milliseconds = round(seconds * 1000)
-    if milliseconds < 1000:
-        return f"{milliseconds}ms" if milliseconds else "0s"
-    minutes, rest = divmod(milliseconds, 60_000)
-    hours, minutes = divmod(minutes, 60)
-    shown = f"{rest / 1000:.3f}".rstrip("0").rstrip(".") + "s"
-    if hours:
-        return f"{hours}h{minutes}m{shown}"
-    return f"{minutes}m{shown}" if minutes else shown

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from seatrial.scheduler.api.clock import Timer
 from seatrial.scheduler.api.core import Pod
-from seatrial.scheduler.api.podgroup import go_text
+from seatrial.scheduler.api.durations import go_text
 from seatrial.scheduler.framework.decisions import Reject
 from seatrial.scheduler.framework.state import CycleState
 from seatrial.scheduler.queue.active import Entry

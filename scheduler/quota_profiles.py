@@ -13,6 +13,7 @@ from typing import Any
 from seatrial.scheduler.api import quota as keys
 from seatrial.scheduler.api.clock import Clock, Timer
 from seatrial.scheduler.api.core import Node
+from seatrial.scheduler.api.integers import finite
 from seatrial.scheduler.api.quantity import CPU, MEMORY, quantities
 from seatrial.scheduler.api.quota import PROFILES_PATH, QUOTAS_PATH, AnnotationError, ElasticQuotaProfile, string_list
 from seatrial.scheduler.api.transport import Done, Response
@@ -150,11 +151,8 @@ def _changed(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, s
 
 def ratio(text: str | None) -> Fraction:
     """`resourceRatio` if it is in (0, 1], else 1."""
-    try:
-        found = Fraction(text or "1")
-    except (ValueError, ZeroDivisionError):
-        return Fraction(1)
-    return found if 0 < found <= 1 else Fraction(1)
+    found = finite(text or "1")
+    return Fraction(text or "1") if found is not None and 0 < found <= 1 else Fraction(1)
 
 
 def tree_id(key: str) -> str:

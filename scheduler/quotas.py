@@ -14,10 +14,11 @@ import msgspec
 
 from seatrial.scheduler.api import quota as keys
 from seatrial.scheduler.api.clock import Clock, Timer
-from seatrial.scheduler.api.podgroup import go_duration
+from seatrial.scheduler.api.durations import go_duration
 from seatrial.scheduler.api.quantity import quantities
 from seatrial.scheduler.api.quota import DEFAULT_QUOTA, QUOTAS_PATH, ROOT_QUOTA, SYSTEM_QUOTA
 from seatrial.scheduler.api.transport import Response
+from seatrial.scheduler.api.wire import decode_as
 from seatrial.scheduler.client.rest import Rest, pod_path, refusal
 from seatrial.scheduler.framework.handle import Handle
 from seatrial.scheduler.plugins.defaultpreemption.dry_run import importance
@@ -30,7 +31,6 @@ log = logging.getLogger(__name__)
 PERIOD = 1.0  # seconds between writes of statuses
 FULL_PERIOD = 10  # periods after which all quotas are computed: a share may change although its quota did not
 MAX_WRITES = 100  # in a period, so that statuses do not crowd out bindings; the others wait for the next period
-_decode = msgspec.json.Decoder(dict[str, Any]).decode
 RETRY_PERIODS = 5  # periods before special quotas that could not be created are created again
 
 
@@ -237,7 +237,7 @@ def _equal(before: str | None, after: str) -> bool:
     if before == after:
         return True
     try:
-        return without_zeros(_decode(before)) == without_zeros(_decode(after))
+        return without_zeros(decode_as(before, dict[str, Any])) == without_zeros(decode_as(after, dict[str, Any]))
     except msgspec.MsgspecError:
         return False
 

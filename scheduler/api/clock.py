@@ -8,18 +8,34 @@ is for durations and never goes back.
 import asyncio
 import heapq
 import itertools
+import re
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from functools import lru_cache
 from typing import Protocol
 
 from seatrial.scheduler.api.faults import Faults, name_of
+from seatrial.scheduler.api.wrong_values import shown
 
 Action = Callable[[], object]
 
 SIM_EPOCH = 1_767_225_600.0  # 2026-01-01T00:00:00Z: a fixed start makes the output of simulated runs equal
+_EPOCH = date(1970, 1, 1).toordinal()
+_MAX_LENGTH = 64  # characters of a time
+_RFC3339 = re.compile(
+    r"(\d{4})-(\d\d)-(\d\d)T(\d\d?):(\d\d):(\d\d)(?:[.,](?P<fraction>\d+))?"
+    r"(?:Z|(?P<sign>[+-])(?P<hours>\d\d):(?P<minutes>\d\d))",
+    re.ASCII,
+)
+
+
+class TimeError(ValueError):
+    """The text is not a time as RFC 3339 and the calendar have it."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(f"expected a time such as 2026-01-01T00:00:00Z, found {shown(text)}")
 
 
 class Timer(Protocol):
@@ -97,16 +113,35 @@ def _second(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+@lru_cache(maxsize=16384)  # pods created together share timestamps
 def from_rfc3339(text: str) -> float:
-    """RFC 3339 as seconds since 1970.
+    """RFC 3339 as seconds since 1970, read as Go's `time.Parse(time.RFC3339)` does: the years are 0 to 9999.
 
     Raises:
-        ValueError: the text is not a date and time with an offset.
+        TimeError: the text is not a date and time with an offset, or the calendar does not have it.
     """
-    moment = datetime.fromisoformat(text)
-    if moment.tzinfo is None:
-        raise ValueError(f"{text!r} has no offset from UTC; RFC 3339 wants one, as in 2026-01-01T00:00:00Z")
-    return moment.timestamp()
+    found = _RFC3339.fullmatch(text) if len(text) <= _MAX_LENGTH else None
+    if found is None:
+        raise TimeError(text)
+    year, month, day, hour, minute, second = map(int, found.group(1, 2, 3, 4, 5, 6))
+    hours, minutes = int(found["hours"] or 0), int(found["minutes"] or 0)
+    if hour > 23 or minute > 59 or second > 59 or hours > 24 or minutes > 60:  # Go accepts offsets up to +24:60
+        raise TimeError(text)
+    try:
+        days = date(year or 400, month, day).toordinal() - _EPOCH - (0 if year else 146_097)  # days of 400 years
+    except ValueError:
+        raise TimeError(text) from None
+    offset = 60 * (60 * hours + minutes)
+    local = 86_400 * days + 3600 * hour + 60 * minute + second + float(f"0.{found['fraction'] or 0}")
+    return local + offset if found["sign"] == "-" else local - offset
+
+
+def read_time(text: str | None) -> float | None:
+    """A time in an object as seconds since 1970; None if there is none, or it cannot be read."""
+    try:
+        return from_rfc3339(text) if text else None
+    except TimeError:
+        return None
 
 
 class _Planned:

@@ -8,7 +8,9 @@ from typing import Any
 
 import msgspec
 
-from seatrial.scheduler.api.wire import MAX_INT32, ObjectMeta, Wire
+from seatrial.scheduler.api.integers import MAX_INT32
+from seatrial.scheduler.api.wire import ObjectMeta, Wire, decode_as
+from seatrial.scheduler.api.wrong_values import shown
 
 TOPOLOGIES_PATH = "/apis/scheduling.koordinator.sh/v1alpha1/clusternetworktopologies"
 GATHER_SPEC = "gang.scheduling.koordinator.sh/network-topology-spec"
@@ -61,19 +63,19 @@ def gather_rules(annotations: Mapping[str, str]) -> tuple[tuple[GatherRule, ...]
     if not text:
         return None, ()
     try:
-        rules = msgspec.json.decode(text, type=GatherSpec).gather_strategy or ()
+        rules = decode_as(text, GatherSpec).gather_strategy or ()
     except (msgspec.DecodeError, msgspec.ValidationError) as error:
         expected = '{"gatherStrategy": [{"layer": NAME, "strategy": MustGather or PreferGather}]}'
-        return None, (f"annotation {GATHER_SPEC}: expected {expected}, found {text!r} ({error}); it is ignored",)
+        return None, (f"annotation {GATHER_SPEC}: expected {expected}, found {shown(text)} ({error}); it is ignored",)
     notes = [
-        f"annotation {GATHER_SPEC}: layer {rule.layer!r}: expected strategy MustGather or PreferGather, found"
-        f" {rule.strategy!r}; the strategy is ignored"
+        f"annotation {GATHER_SPEC}: layer {shown(rule.layer)}: expected strategy MustGather or PreferGather, found"
+        f" {shown(rule.strategy)}; the strategy is ignored"
         for rule in rules
         if rule.strategy not in {MUST_GATHER, PREFER_GATHER}
     ]
     wrong = [rule for rule in rules if not 0 <= rule.pod_count_multiple <= MAX_INT32]
     notes += [
-        f"annotation {GATHER_SPEC}: layer {rule.layer!r}: expected podCountMultiple from 0 to {MAX_INT32}, found"
+        f"annotation {GATHER_SPEC}: layer {shown(rule.layer)}: expected podCountMultiple from 0 to {MAX_INT32}, found"
         f" {rule.pod_count_multiple}; it is ignored"
         for rule in wrong
     ]

@@ -7,8 +7,10 @@ from collections.abc import Iterable
 
 from msgspec import field
 
+from seatrial.scheduler.api.integers import integer
 from seatrial.scheduler.api.quantity import Quantity
 from seatrial.scheduler.api.wire import ObjectMeta, ResourceList, Wire, decoder
+from seatrial.scheduler.api.wrong_values import shown
 
 GROUP_VERSION = "topology.node.k8s.io/v1alpha1"
 
@@ -156,6 +158,9 @@ class NodeResourceTopology(Wire, frozen=True):
     zones: tuple[Zone, ...] = ()
 
 
+MAX_CPUS = 1 << 14  # of one node: twice as many as Linux can have
+
+
 class CpusetError(ValueError):
     """The text is not a Linux list of CPUs."""
 
@@ -167,15 +172,18 @@ def parse_cpuset(text: str) -> frozenset[int]:
         CpusetError: the text is not such a list.
     """
     found: set[int] = set()
+    listed = 0
     for part in text.split(",") if text.strip() else ():
         first, dash, last = part.strip().partition("-")
-        try:
-            low = int(first)
-            high = int(last) if dash else low
-        except ValueError:
-            raise CpusetError(f"expected a list of CPUs such as 0-3,8, found {text!r}") from None
-        if high < low or low < 0:
+        low = integer(first, 0, MAX_CPUS - 1)
+        high = integer(last, 0, MAX_CPUS - 1) if dash else low
+        if low is None or high is None:
+            raise CpusetError(f"expected a list of CPUs such as 0-3,8, found {shown(text)}")
+        if high < low:
             raise CpusetError(f"expected ascending ranges of CPUs, found {part.strip()!r}")
+        listed += high - low + 1
+        if listed > MAX_CPUS:
+            raise CpusetError(f"expected at most {MAX_CPUS} CPUs, found more in {shown(text)}")
         found.update(range(low, high + 1))
     return frozenset(found)
 

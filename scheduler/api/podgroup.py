@@ -11,7 +11,10 @@ from enum import StrEnum
 import msgspec
 
 from seatrial.scheduler.api.core import Pod, PodStatus
-from seatrial.scheduler.api.wire import MAX_INT32, ObjectMeta, ResourceList, Wire
+from seatrial.scheduler.api.durations import go_duration, go_text
+from seatrial.scheduler.api.integers import MAX_INT32, integer
+from seatrial.scheduler.api.wire import ObjectMeta, ResourceList, Wire, decode_as
+from seatrial.scheduler.api.wrong_values import shown
 
 PODGROUPS_PATH = "/apis/scheduling.sigs.k8s.io/v1alpha1/podgroups"
 
@@ -94,13 +97,12 @@ def gang_name(pod: Pod) -> str:
     return metadata.annotations.get(GANG_NAME, "") if metadata.annotations else ""
 
 
+_COUNT = f"a whole number, at most {MAX_INT32}"
+
+
 def _count(text: str) -> int | None:
     """A number of members or a rank; None if the text is none."""
-    return number if re.fullmatch(r"\d{1,19}", text, re.ASCII) and (number := int(text)) <= MAX_INT32 else None
-
-
-def _expected(text: str) -> str:
-    return f"a whole number, at most {MAX_INT32}" if re.fullmatch(r"\d+", text, re.ASCII) else "a whole number"
+    return integer(text, 0, MAX_INT32)
 
 
 def gang_minimum(pod: Pod) -> tuple[int | None, str]:
@@ -110,7 +112,7 @@ def gang_minimum(pod: Pod) -> tuple[int | None, str]:
         return None, f"annotation {GANG_MIN}: expected a whole number, found none"
     found = _count(text)
     if found is None:
-        return None, f"annotation {GANG_MIN}: expected {_expected(text)}, found {text!r}"
+        return None, f"annotation {GANG_MIN}: expected {_COUNT}, found {shown(text)}"
     return found, ""
 
 
@@ -120,7 +122,7 @@ def gang_total(annotations: Mapping[str, str], minimum: int) -> tuple[int, str]:
     found = _count(text)
     if found is not None:
         return max(found, minimum), ""
-    note = f"annotation {GANG_TOTAL}: expected {_expected(text)}, found {text!r}; {minimum} is used" if text else ""
+    note = f"annotation {GANG_TOTAL}: expected {_COUNT}, found {shown(text)}; {minimum} is used" if text else ""
     return minimum, note
 
 
@@ -131,7 +133,7 @@ def gang_mode(annotations: Mapping[str, str]) -> tuple[Mode, str]:
         return Mode.STRICT, ""
     if text == Mode.NON_STRICT:
         return Mode.NON_STRICT, ""
-    return Mode.STRICT, f"annotation {GANG_MODE}: expected Strict or NonStrict, found {text!r}; Strict is used"
+    return Mode.STRICT, f"annotation {GANG_MODE}: expected Strict or NonStrict, found {shown(text)}; Strict is used"
 
 
 def gang_match_policy(annotations: Mapping[str, str], default: MatchPolicy) -> tuple[MatchPolicy, str]:
@@ -143,7 +145,10 @@ def gang_match_policy(annotations: Mapping[str, str], default: MatchPolicy) -> t
         return MatchPolicy(text), ""
     except ValueError:
         expected = ", ".join(MatchPolicy)
-        return default, f"annotation {GANG_MATCH_POLICY}: expected one of {expected}, found {text!r}; {default} is used"
+        return (
+            default,
+            f"annotation {GANG_MATCH_POLICY}: expected one of {expected}, found {shown(text)}; {default} is used",
+        )
 
 
 def gang_groups(annotations: Mapping[str, str], own: str) -> tuple[tuple[str, ...], str]:
@@ -152,10 +157,10 @@ def gang_groups(annotations: Mapping[str, str], own: str) -> tuple[tuple[str, ..
     if not text:
         return (own,), ""
     try:
-        found = msgspec.json.decode(text, type=list[str])
+        found = decode_as(text, list[str])
     except msgspec.DecodeError:
         return (own,), (
-            f"annotation {GANG_GROUPS}: expected a JSON list of namespace/name, found {text!r};"
+            f"annotation {GANG_GROUPS}: expected a JSON list of namespace/name, found {shown(text)};"
             f" {own} is alone in its group"
         )
     wrong = [name for name in found if not re.fullmatch(r"[^/\s]+/[^/\s]+", name)]
@@ -168,30 +173,6 @@ def gang_groups(annotations: Mapping[str, str], own: str) -> tuple[tuple[str, ..
     return tuple(sorted({*found, own})), note
 
 
-_GO_UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
-_GO_PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(h|ms|m|s|us|µs|ns)")
-
-
-def go_duration(text: str) -> float | None:
-    """Seconds of a duration as Go writes it, `1h30m` or `300s`; None if it is none."""
-    sign = -1.0 if text.startswith("-") else 1.0
-    rest = text.removeprefix("-").removeprefix("+")
-    if rest == "0":
-        return 0.0
-    parts = list(_GO_PART.finditer(rest))
-    if not parts or "".join(part.group() for part in parts) != rest:
-        return None
-    return sign * sum(float(part[1]) * _GO_UNITS[part[2]] for part in parts)
-
-
-def go_text(seconds: float) -> str:
-    """A duration as Go prints it: `10m0s`, `1.5s`."""
-    whole, rest = int(seconds), seconds - int(seconds)
-    hours, minutes, left = whole // 3600, whole // 60 % 60, whole % 60 + rest
-    last = f"{left:g}s"
-    return f"{hours}h{minutes}m{last}" if hours else f"{minutes}m{last}" if minutes else last
-
-
 def gang_waiting_time(annotations: Mapping[str, str], default: float) -> tuple[float, str]:
     """Seconds that a member waits at Permit, and what is wrong with the annotation."""
     text = annotations.get(GANG_WAITING_TIME, "")
@@ -200,7 +181,7 @@ def gang_waiting_time(annotations: Mapping[str, str], default: float) -> tuple[f
     found = go_duration(text)
     if found is None or found <= 0:
         return default, (
-            f"annotation {GANG_WAITING_TIME}: expected a duration above 0 as 300s or 10m, found {text!r};"
+            f"annotation {GANG_WAITING_TIME}: expected a duration above 0 as 300s or 10m, found {shown(text)};"
             f" {go_text(default)} is used"
         )
     return found, ""
@@ -232,6 +213,6 @@ def topology_index_note(pod: Pod) -> str:
     if not text or topology_index(pod) >= 0:
         return ""
     return (
-        f"pod {pod.metadata.key}, annotation {NETWORK_TOPOLOGY_INDEX}: expected {_expected(text)}, found {text!r};"
+        f"pod {pod.metadata.key}, annotation {NETWORK_TOPOLOGY_INDEX}: expected {_COUNT}, found {shown(text)};"
         " the pod has no rank"
     )

@@ -6,8 +6,11 @@ CPU is counted in thousandths of a core, everything else in whole units (bytes, 
 
 import re
 from collections.abc import Mapping
-from decimal import ROUND_CEILING, Decimal
+from fractions import Fraction
 from functools import lru_cache
+
+from seatrial.scheduler.api.integers import MAX_INT64
+from seatrial.scheduler.api.wrong_values import shown
 
 Amounts = dict[str, int]  # resource → amount: cpu in thousandths, everything else in whole units
 Quantity = str | int | float  # YAML may have numbers without quotes; custom resources keep them as numbers
@@ -17,52 +20,68 @@ MEMORY = "memory"
 PODS = "pods"
 EPHEMERAL_STORAGE = "ephemeral-storage"
 
-_SYNTAX = re.compile(r"(?P<number>[+-]?(?:\d+\.?\d*|\.\d+))(?P<suffix>[KMGTPE]i|[numkMGTPE]|[eE][+-]?\d+)?", re.ASCII)
+MAX_LENGTH = 512  # characters
+MAX_AMOUNT = 1 << 53  # eight pebibytes, or nine trillion cores
+_SYNTAX = re.compile(
+    r"(?P<sign>[+-]?)(?P<whole>\d*+)(?:\.(?P<rest>\d*+))?(?P<suffix>[KMGTPE]i|[numkMGTPE]|[eE][+-]?\d++)?", re.ASCII
+)
+_NANO = 10**9
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _BINARY_UP = sorted(((1 << bits, suffix) for suffix, bits in _BINARY.items()), reverse=True)
 _DECIMAL_UP = sorted(((10**power, suffix) for suffix, power in _DECIMAL.items() if power > 0), reverse=True)
-
-
-_USUAL_LENGTH = 20  # characters
-MAX_LENGTH, MAX_EXPONENT = 512, 1000  # characters, and powers of ten: the integers stay small
+_USUAL_LENGTH = 18  # characters
 
 
 class QuantityError(ValueError):
     """The text is not a Kubernetes quantity."""
 
-    def __init__(self, text: object, why: str = "") -> None:
-        self.text, self.why = text, why
-        shown = f"{text!r:.60}" + ("…" if len(repr(text)) > 60 else "")
+    def __init__(self, quantity: object, why: str = "") -> None:
+        self.text = str(quantity)
         found = f": {why}" if why else ""
-        super().__init__(f"{shown} is not a quantity{found}; expected a number with a suffix, as in 500m, 2 or 16Gi")
+        super().__init__(
+            f"{shown(quantity)} is not a quantity{found}; expected a number with a suffix, as in 500m, 2 or 16Gi"
+        )
 
 
-@lru_cache(maxsize=65536)
-def _parse(quantity: Quantity) -> tuple[Decimal, str]:
+def _nanos(quantity: Quantity) -> int:
+    """Billionths, rounded away from zero, and cut at MAX_INT64 units, as `ParseQuantity` does."""
+    if type(quantity) is int:
+        return max(-MAX_INT64, min(quantity, MAX_INT64)) * _NANO
+    if type(quantity) is str and len(quantity) > MAX_LENGTH:
+        raise QuantityError(quantity, f"more than {MAX_LENGTH} characters")
+    return _parsed(quantity)
+
+
+@lru_cache(maxsize=65536, typed=True)
+def _parsed(quantity: Quantity) -> int:
     match = _SYNTAX.fullmatch(str(quantity))
-    if match is None or isinstance(quantity, bool):
+    if match is None or isinstance(quantity, bool) or not (match["whole"] or match["rest"]):
         raise QuantityError(quantity)
-    suffix = match["suffix"] or ""
-    if len(match["number"]) > MAX_LENGTH or len(suffix) > len("e-1000"):
-        raise QuantityError(quantity, f"more than {MAX_LENGTH} digits or an exponent beyond {MAX_EXPONENT}")
-    number = Decimal(match["number"])
-    if suffix in _BINARY:
-        return number * (1 << _BINARY[suffix]), "binary"
-    if suffix in _DECIMAL:
-        return number.scaleb(_DECIMAL[suffix]), "decimal"
-    if abs(int(suffix[1:])) > MAX_EXPONENT:
-        raise QuantityError(quantity, f"an exponent beyond {MAX_EXPONENT}")
-    return number.scaleb(int(suffix[1:])), "exponent"
+    whole, rest, suffix = match["whole"].lstrip("0"), (match["rest"] or "").rstrip("0"), match["suffix"] or ""
+    power = _DECIMAL.get(suffix, 0) if suffix[1:] in {"", "i"} else int(suffix[1:])
+    if abs(power) > MAX_INT64:
+        raise QuantityError(quantity, "an exponent of more than 64 bits")
+    digits = (whole + rest).lstrip("0")
+    power -= len(rest)
+    size = len(digits) + power  # below 10**size, and 10**(size - 1) or more
+    if size > 19 and digits:
+        nanos = MAX_INT64 * _NANO
+    elif size < -27:  # less than a billionth, with any suffix
+        nanos = int(bool(digits))
+    else:
+        number, shift = int(digits or "0") << _BINARY.get(suffix, 0), power + 9
+        nanos = min(number * 10**shift if shift >= 0 else -(-number // 10**-shift), MAX_INT64 * _NANO)
+    return -nanos if match["sign"] == "-" else nanos
 
 
-def exact(quantity: Quantity) -> Decimal:
-    """The quantity itself, not rounded.
+def exact(quantity: Quantity) -> Fraction:
+    """The quantity itself, not rounded to units.
 
     Raises:
         QuantityError: not a quantity.
     """
-    return _parse(quantity)[0]
+    return Fraction(_nanos(quantity), _NANO)
 
 
 def units(quantity: Quantity) -> int:
@@ -71,9 +90,7 @@ def units(quantity: Quantity) -> int:
     Raises:
         QuantityError: not a quantity.
     """
-    if type(quantity) is int:
-        return quantity
-    return int(_parse(quantity)[0].to_integral_value(ROUND_CEILING))
+    return -(-_nanos(quantity) // _NANO)
 
 
 def milli(quantity: Quantity) -> int:
@@ -82,22 +99,24 @@ def milli(quantity: Quantity) -> int:
     Raises:
         QuantityError: not a quantity.
     """
-    return int((_parse(quantity)[0] * 1000).to_integral_value(ROUND_CEILING))
+    return -(-_nanos(quantity) // 10**6)
 
 
 def amount(resource: str, quantity: Quantity) -> int:
     """`quantity` in the unit in which schedulers count `resource`: thousandths for CPU, whole units for others.
 
+    It is cut at MAX_AMOUNT, so that a thousand such amounts can be added in 64 bits.
+
     Raises:
         QuantityError: not a quantity.
     """
     # Measured amounts differ each time, so the cache of parsed texts does not help: the usual forms are read here.
-    if type(quantity) is str and len(quantity) < _USUAL_LENGTH and quantity.isascii():
+    if type(quantity) is str and len(quantity) <= _USUAL_LENGTH and quantity.isascii():
         if quantity.isdecimal():
-            return int(quantity) * 1000 if resource == CPU else int(quantity)
+            return min(int(quantity) * 1000 if resource == CPU else int(quantity), MAX_AMOUNT)
         if resource == CPU and quantity[-1:] == "m" and quantity[:-1].isdecimal():
-            return int(quantity[:-1])
-    return milli(quantity) if resource == CPU else units(quantity)
+            return min(int(quantity[:-1]), MAX_AMOUNT)
+    return max(-MAX_AMOUNT, min(milli(quantity) if resource == CPU else units(quantity), MAX_AMOUNT))
 
 
 def text(resource: str, value: int) -> str:
@@ -122,22 +141,15 @@ def canonical(quantity: Quantity) -> str:
     Raises:
         QuantityError: not a quantity.
     """
-    value, form = _parse(quantity)
-    if value == value.to_integral_value():
-        whole = int(value)
-        if whole == 0:
-            return "0"
-        if form == "binary":
+    nanos = _nanos(quantity)
+    whole, left = divmod(nanos, _NANO)
+    if not left:
+        if str(quantity).endswith("i"):
             return binary(whole)
-        for size, suffix in _DECIMAL_UP:
-            if whole % size == 0:
-                return f"{whole // size}{suffix}"
-        return str(whole)
-    for suffix in ("m", "u", "n"):
-        scaled = value.scaleb(-_DECIMAL[suffix])
-        if scaled == scaled.to_integral_value():
-            return f"{int(scaled)}{suffix}"
-    return f"{int(value.scaleb(9).to_integral_value(ROUND_CEILING))}n"
+        size, suffix = next(((size, suffix) for size, suffix in _DECIMAL_UP if whole and whole % size == 0), (1, ""))
+        return f"{whole // size}{suffix}"
+    size, suffix = next((size, suffix) for size, suffix in ((10**6, "m"), (1000, "u"), (1, "n")) if nanos % size == 0)
+    return f"{nanos // size}{suffix}"
 
 
 def amounts(resources: Mapping[str, Quantity]) -> Amounts:

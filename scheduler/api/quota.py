@@ -1,12 +1,9 @@
 """ElasticQuota and ElasticQuotaProfile, their labels and annotations (Koordinator apis/extension/elastic_quota.go)."""
 
-import re
-from typing import Any
-
 import msgspec
 
-from seatrial.scheduler.api.quantity import CPU, Quantity, QuantityError, amount
-from seatrial.scheduler.api.wire import LabelSelector, ObjectMeta, ResourceList, Wire
+from seatrial.scheduler.api.quantity import QuantityError, amounts
+from seatrial.scheduler.api.wire import LabelSelector, ObjectMeta, ResourceList, Wire, decode_as
 
 QUOTAS_PATH = "/apis/scheduling.sigs.k8s.io/v1alpha1/elasticquotas"
 PROFILES_PATH = "/apis/quota.koordinator.sh/v1alpha1/elasticquotaprofiles"
@@ -43,26 +40,6 @@ ROOT_QUOTA, SYSTEM_QUOTA, DEFAULT_QUOTA = (
     "koordinator-system-quota",
     "koordinator-default-quota",
 )
-
-
-MAX_AMOUNT = 2**63 - 1  # larger amounts count as this one, as in upstream's Quantity.Value()
-MAX_LENGTH = 64  # characters of a quantity
-_LARGE_EXPONENT = re.compile(r"[eE]\+?0*\d{3,}")
-
-
-def read_amount(resource: str, quantity: Quantity) -> int:
-    """An amount; at most MAX_AMOUNT (in units, also for CPU).
-
-    Raises:
-        QuantityError: not a quantity.
-    """
-    text = str(quantity)
-    if len(text) > MAX_LENGTH or _LARGE_EXPONENT.search(text):
-        # Converting it would cost time and memory without limit.
-        if not re.fullmatch(r"\+?[0-9.]+([eE]\+?\d+)?[A-Za-z]*", text):
-            raise QuantityError(text[:MAX_LENGTH])
-        return MAX_AMOUNT * (1000 if resource == CPU else 1)
-    return min(amount(resource, quantity), MAX_AMOUNT * (1000 if resource == CPU else 1))
 
 
 class ElasticQuotaSpec(Wire, frozen=True):
@@ -142,7 +119,7 @@ def resource_list(quota: ElasticQuota, annotation: str) -> dict[str, int] | None
     if text is None:
         return None
     try:
-        return {key: read_amount(key, quantity) for key, quantity in _decode_resources(text).items()}
+        return amounts(decode_as(text, ResourceList))
     except (msgspec.MsgspecError, QuantityError) as error:
         raise AnnotationError(str(error)) from error
 
@@ -157,10 +134,6 @@ def string_list(annotations: dict[str, str], annotation: str) -> list[str] | Non
     if text is None:
         return None
     try:
-        return _decode_strings(text)
+        return decode_as(text, list[str])
     except msgspec.MsgspecError as error:
         raise AnnotationError(str(error)) from error
-
-
-_decode_resources: Any = msgspec.json.Decoder(ResourceList).decode
-_decode_strings: Any = msgspec.json.Decoder(list[str]).decode

@@ -3,12 +3,12 @@
 The scheduler places a pod for each reservation, the reserve pod; `is_reserve_pod` recognises it.
 """
 
-import re
 from typing import Any
 
 import msgspec
 from msgspec import field
 
+from seatrial.scheduler.api.clock import read_time
 from seatrial.scheduler.api.core import (
     NodeSelector,
     Pod,
@@ -16,8 +16,11 @@ from seatrial.scheduler.api.core import (
     Taint,
     Toleration,
 )
+from seatrial.scheduler.api.durations import go_duration
+from seatrial.scheduler.api.integers import integer
 from seatrial.scheduler.api.quantity import Amounts, QuantityError, amounts
 from seatrial.scheduler.api.wire import LabelSelector, ObjectMeta, ResourceList, Wire, decode_as, from_plain, to_json
+from seatrial.scheduler.api.wrong_values import shown
 
 RESERVATIONS_PATH = "/apis/scheduling.koordinator.sh/v1alpha1/reservations"
 
@@ -47,9 +50,6 @@ CLUSTER_MODE = "Cluster"  # of pre-allocation
 
 DEFAULT_TTL = 24 * 3600.0  # seconds
 HIGHEST_PRIORITY = (1 << 31) - 1
-
-_UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
-_DURATION = re.compile(r"(\d+\.?\d*|\.\d+)(h|ms|us|µs|ns|m|s)")
 
 
 class ObjectReference(Wire, frozen=True):
@@ -164,10 +164,7 @@ class Reservation(Wire, frozen=True):
     def order(self) -> int:
         """Smaller is first; 0: none is given, or it is not a 64-bit number."""
         found = self.metadata.labels.get(RESERVATION_ORDER, "")
-        if not re.fullmatch(r"[+-]?\d+", found, re.ASCII):
-            return 0
-        order = int(found)
-        return order if -(1 << 63) <= order < 1 << 63 else 0
+        return integer(found) or 0
 
     @property
     def problem(self) -> str:
@@ -178,6 +175,13 @@ class Reservation(Wire, frozen=True):
             return "the reservation misses the owner spec"
         if self.spec.ttl is None and self.spec.expires is None:
             return "the reservation misses the expiration spec"
+        if self.spec.ttl is not None and go_duration(self.spec.ttl) is None:
+            return f"the reservation's ttl: expected a duration such as 24h, found {shown(self.spec.ttl)}"
+        if self.spec.expires is not None and read_time(self.spec.expires) is None:
+            return (
+                "the reservation's expires: expected a time such as 2026-01-01T00:00:00Z, found"
+                f" {shown(self.spec.expires)}"
+            )
         return ""
 
 
@@ -347,15 +351,4 @@ def _read(key: str, found: str, kind: "type[Any]", expected: str) -> Any:
     try:
         return decode_as(found, kind)
     except msgspec.DecodeError as error:
-        raise AnnotationError(f"annotation {key}: expected {expected}, found {found!r} ({error})") from None
-
-
-def seconds(duration: str) -> float | None:
-    """A Go duration such as `24h` or `1h30m` in seconds; None if the text is not a duration."""
-    if duration in {"0", "+0", "-0"}:
-        return 0.0
-    sign, rest = (-1.0, duration[1:]) if duration.startswith("-") else (1.0, duration.removeprefix("+"))
-    parts = _DURATION.findall(rest)
-    if not parts or "".join(number + unit for number, unit in parts) != rest:
-        return None
-    return sign * sum(float(number) * _UNITS[unit] for number, unit in parts)
+        raise AnnotationError(f"annotation {key}: expected {expected}, found {shown(found)} ({error})") from None

@@ -4,6 +4,7 @@ msgspec decodes only the declared fields, so a client that needs five fields of 
 the fields that it changes; no object is decoded and written back through these types.
 """
 
+import re
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -15,7 +16,8 @@ from seatrial.scheduler.api.quantity import Quantity
 ResourceList = dict[str, Quantity]
 T = TypeVar("T")
 
-MAX_INT32 = 2**31 - 1  # the largest number in a field that is an int32 in Go
+MAX_DEPTH = 100  # levels of a document that the decoder cannot follow; Kubernetes' types have about 20
+_NESTING = re.compile(rb""""[^"\\]*+(?:\\.[^"\\]*+)*+"|(?P<opening>[\[{]++)|(?P<closing>[\]}]++)""", re.DOTALL)
 
 
 class Wire(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
@@ -137,6 +139,7 @@ def decoder(kind: type[T]) -> Callable[[Encoded], T]:
 
     Go writes null for an empty list, map or pointer where a field has no `omitempty`, as in a CSINode without drivers.
     Objects that decode at once cost nothing more; only after an error are nulls removed and the rest decoded again.
+    What is nested too deeply for the decoder is left out: an API server accepts it in fields of free form.
 
     Raises:
         msgspec.MsgspecError: by the decoder: the data is no JSON, or a field has a wrong type.
@@ -146,7 +149,7 @@ def decoder(kind: type[T]) -> Callable[[Encoded], T]:
     def tolerant(data: Encoded) -> T:
         try:
             return decode(data)
-        except msgspec.ValidationError:
+        except (msgspec.ValidationError, RecursionError):
             return decode(without_nulls(data))
 
     return tolerant
@@ -159,9 +162,12 @@ def decode_as(data: Encoded, kind: type[T]) -> T:
         msgspec.MsgspecError: the data is no JSON, or a field has a wrong type.
     """
     try:
-        return msgspec.json.decode(data, type=kind)
-    except msgspec.ValidationError:
-        return msgspec.json.decode(without_nulls(data), type=kind)
+        try:
+            return msgspec.json.decode(data, type=kind)
+        except msgspec.ValidationError:
+            return msgspec.json.decode(_encoder.encode(_pruned(_decode_any(data))), type=kind)
+    except RecursionError:
+        raise msgspec.DecodeError("JSON is nested too deeply") from None
 
 
 def from_plain(value: Any, kind: type[T]) -> T:
@@ -170,7 +176,10 @@ def from_plain(value: Any, kind: type[T]) -> T:
     Raises:
         msgspec.ValidationError: a field has a wrong type.
     """
-    return msgspec.convert(_pruned(value), kind)
+    try:
+        return msgspec.convert(_pruned(value), kind)
+    except RecursionError:
+        raise msgspec.ValidationError("the value is nested too deeply") from None
 
 
 def without_null_fields(value: Any) -> Any:
@@ -185,13 +194,33 @@ def without_null_fields(value: Any) -> Any:
 
 def without_nulls(data: Encoded) -> bytes:
     """The JSON document without the fields and list items that are null, for objects that an API server has stored.
+    What is nested deeper than MAX_DEPTH counts as null, if the whole is too deep for the decoder.
 
     List items too, unlike in `without_null_fields`: the API server has accepted the object, so it has to be read.
 
     Raises:
         msgspec.DecodeError: it is no JSON.
     """
-    return _encoder.encode(_pruned(_decode_any(data)))
+    try:
+        return _encoder.encode(_pruned(_decode_any(data)))
+    except RecursionError:
+        return _encoder.encode(_pruned(_decode_any(_cut(data.encode() if isinstance(data, str) else bytes(data)))))
+
+
+def _cut(data: bytes) -> bytes:
+    """The document with null in place of each value that is nested deeper than MAX_DEPTH."""
+    kept, depth, start = bytearray(), 0, 0
+    for found in _NESTING.finditer(data):
+        count = found.end() - found.start()
+        if found.lastgroup == "opening":
+            if depth <= MAX_DEPTH < depth + count:
+                kept += data[start : found.start() + MAX_DEPTH - depth] + b"null"
+            depth += count
+        elif found.lastgroup == "closing":
+            if depth - count <= MAX_DEPTH < depth:
+                start = found.start() + depth - MAX_DEPTH
+            depth -= count
+    return bytes(kept + data[start:]) if depth <= MAX_DEPTH else b""
 
 
 def _pruned(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Messages about values of a wrong type in a configuration or an object."""
+"""Messages about wrong values in a configuration or an object."""
 
 import re
 from typing import Any
@@ -7,6 +7,17 @@ import msgspec
 
 _TYPES = {"bool": bool, "int": int, "float": float, "str": str, "array": list, "object": dict, "null": type(None)}
 _STEP = re.compile(r"\.(?P<field>[^.\[]+)|\[(?P<number>\d+)\]|\[\.\.\.\]")
+
+
+_SHOWN = 60  # characters of a value in a message
+
+
+def shown(value: object) -> str:
+    """A value that was found, in short: users read it in events and conditions."""
+    if isinstance(value, str) and len(value) > _SHOWN:
+        return f"{value[:_SHOWN]!r}… ({len(value)} characters)"
+    text = repr(value)
+    return text if len(text) <= 2 * _SHOWN else f"{text[: 2 * _SHOWN]}…"
 
 
 def readable(error: msgspec.ValidationError, document: Any) -> str:
@@ -32,5 +43,5 @@ def readable(error: msgspec.ValidationError, document: Any) -> str:
         steps.append(f"[{key}]" if isinstance(key, int) else f".{key}")
     where = "".join(steps).lstrip(".")
     if types is not None and kind is not None and type(value) is kind:
-        text = f"expected {types[1].replace('`', '')}, found {repr(value)[:80]}"
+        text = f"expected {types[1].replace('`', '')}, found {shown(value)}"
     return f"{where}: {text}" if where else text

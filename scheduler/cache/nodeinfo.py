@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from seatrial.scheduler.api.clock import from_rfc3339
+from seatrial.scheduler.api.clock import read_time
 from seatrial.scheduler.api.core import Node, Pod
 from seatrial.scheduler.cache.classes import EquivalenceClass
 
@@ -30,8 +30,8 @@ class PodInfo:
     @property
     def started(self) -> float:
         """Start time, seconds since 1970; infinity for a pod that has not started."""
-        text = self.pod.status.start_time
-        return from_rfc3339(text) if text else float("inf")
+        found = read_time(self.pod.status.start_time)
+        return float("inf") if found is None else found
 
 
 class NodeInfo:

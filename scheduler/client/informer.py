@@ -56,7 +56,7 @@ class _Event(Wire, frozen=True):
 
 
 _decode_list = decoder(RawList)
-_decode_event = msgspec.json.Decoder(_Event).decode
+_decode_event = decoder(_Event)
 _decode_head = decoder(_Head)
 _decode_status = decoder(ApiStatus)
 

@@ -14,6 +14,7 @@ from urllib.parse import quote
 import msgspec
 
 from seatrial.scheduler.api.clock import Clock, Timer
+from seatrial.scheduler.api.durations import required_duration
 from seatrial.scheduler.api.transport import Request, Response, Transport
 from seatrial.scheduler.api.wire import Wire, decoder, to_json
 from seatrial.scheduler.client.rest import refusal
@@ -21,8 +22,6 @@ from seatrial.scheduler.client.rest import refusal
 log = logging.getLogger(__name__)
 
 JITTER = 1.2  # client-go's: the renew deadline must exceed the retry period by this factor
-_UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|h|m|s)")
 
 
 class LeaderElection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
@@ -46,7 +45,7 @@ class LeaderElection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, re
         for field in ("leaseDuration", "renewDeadline", "retryPeriod"):
             text = getattr(self, re.sub(r"[A-Z]", lambda found: "_" + found.group().lower(), field))
             try:
-                spans[field] = seconds(text)
+                spans[field] = required_duration(text)
             except ValueError as error:
                 raise ValueError(f"{field}: {error}") from None
             if spans[field] <= 0:
@@ -66,18 +65,6 @@ class LeaderElection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, re
         for field, text in (("resourceName", self.resource_name), ("resourceNamespace", self.resource_namespace)):
             if not text:
                 raise ValueError(f"{field}: Required value")
-
-
-def seconds(text: str) -> float:
-    """A Go duration in seconds.
-
-    Raises:
-        ValueError: it is not a Go duration.
-    """
-    parts = _DURATION.findall(text)
-    if not parts or "".join(number + unit for number, unit in parts) != text:
-        raise ValueError(f"expected a duration as 15s or 1m30s, found {text!r}")
-    return sum(float(number) * _UNITS[unit] for number, unit in parts)
 
 
 class _LeaseSpec(Wire, frozen=True):
@@ -112,9 +99,9 @@ class Elector:
         """`identity` must be unique, also among earlier runs on this machine."""
         self._transport, self._clock, self._identity = transport, clock, identity
         self._on_leading, self._on_lost = on_leading, on_lost
-        self._holds_for = seconds(settings.lease_duration)
-        self._deadline = seconds(settings.renew_deadline)
-        self._retry = seconds(settings.retry_period)
+        self._holds_for = required_duration(settings.lease_duration)
+        self._deadline = required_duration(settings.renew_deadline)
+        self._retry = required_duration(settings.retry_period)
         self._collection = f"/apis/coordination.k8s.io/v1/namespaces/{quote(settings.resource_namespace)}/leases"
         self._name = settings.resource_name
         self._path = f"{self._collection}/{quote(self._name)}"

@@ -41,7 +41,7 @@ class PodDecoder:
         """
         try:
             return self._decode(data)
-        except msgspec.ValidationError:
+        except (msgspec.ValidationError, RecursionError):
             return self._decode(without_nulls(data))
 
     def _decode(self, data: bytes) -> Pod:

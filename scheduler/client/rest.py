@@ -15,6 +15,7 @@ import msgspec
 
 from seatrial.scheduler.api.clock import Clock
 from seatrial.scheduler.api.core import Pod
+from seatrial.scheduler.api.integers import integer
 from seatrial.scheduler.api.transport import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Done, Request, Response, Transport
 from seatrial.scheduler.api.wire import ApiStatus, decoder, to_json
 
@@ -116,5 +117,4 @@ class Rest:
 
 def _asked_pause(response: Response) -> float:
     """The value of Retry-After in seconds; 0 if absent."""
-    text = response.headers.get("retry-after", "")
-    return float(text) if text.isdigit() else 0.0
+    return float(integer(response.headers.get("retry-after", ""), 0) or 0)

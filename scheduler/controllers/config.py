@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 
 from seatrial.scheduler.api.core import ConfigMap
-from seatrial.scheduler.api.podgroup import go_duration
+from seatrial.scheduler.api.durations import go_duration
 from seatrial.scheduler.api.slo import AGGREGATE_DURATIONS, AGGREGATE_SECONDS, REPORT_SECONDS, WITHOUT_PAGE_CACHE
-from seatrial.scheduler.api.wire import LabelSelector
+from seatrial.scheduler.api.wire import LabelSelector, decode_as
 from seatrial.scheduler.pods.selectors import selector_matches
 
 NAMESPACE, NAME = "koordinator-system", "slo-controller-config"
@@ -66,7 +66,7 @@ def read_config(config_map: ConfigMap, before: SloConfig) -> tuple[SloConfig, li
 
 
 def _section(text: str) -> Section:
-    found = msgspec.json.decode(text, type=dict[str, Any])
+    found = decode_as(text, dict[str, Any])
     overrides = []
     for number, entry in enumerate(found.pop("nodeConfigs", None) or ()):
         if not isinstance(entry, dict) or not isinstance(entry.get("nodeSelector"), dict):

@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from seatrial.scheduler.api.integers import finite
 from seatrial.scheduler.api.numa import (
     AMPLIFICATION_RATIO,
     CPU_BASIC_INFO,
@@ -13,6 +14,8 @@ from seatrial.scheduler.api.numa import (
     CpuBasicInfo,
 )
 from seatrial.scheduler.api.quantity import CPU
+from seatrial.scheduler.api.wire import decode_as
+from seatrial.scheduler.api.wrong_values import shown
 from seatrial.scheduler.controllers.config import Settings, SettingsError
 
 LEAST, MOST = 1.0, 5.0
@@ -55,11 +58,11 @@ def normalization_ratio(settings: Settings, labels: Mapping[str, str], topology:
 
 def _model_ratio(settings: Settings, basic_info: str) -> float:
     try:
-        cpu = msgspec.json.decode(basic_info or "{}", type=CpuBasicInfo)
+        cpu = decode_as(basic_info or "{}", CpuBasicInfo)
     except msgspec.DecodeError as error:
         raise SettingsError(f"annotation {CPU_BASIC_INFO}: expected JSON: {error}") from error
     if not cpu.cpu_model:
-        raise SettingsError(f"annotation {CPU_BASIC_INFO}: expected a CPU model, found {basic_info!r}")
+        raise SettingsError(f"annotation {CPU_BASIC_INFO}: expected a CPU model, found {shown(basic_info)}")
     models = settings.get("ratioModel")
     if models is None:
         raise SettingsError("ratio model is nil")
@@ -87,10 +90,9 @@ def amplification_ratios(settings: Settings, annotations: Mapping[str, str]) -> 
         ratios = dict(settings.get("resourceAmplificationRatio") or {})
     text = annotations.get(CPU_NORMALIZATION_RATIO, "")
     if text:
-        try:
-            normalization = float(text)
-        except ValueError as error:
-            raise SettingsError(f"annotation {CPU_NORMALIZATION_RATIO}: expected a number, found {text!r}") from error
+        normalization = finite(text)
+        if normalization is None:
+            raise SettingsError(f"annotation {CPU_NORMALIZATION_RATIO}: expected a number, found {shown(text)}")
         cpu = float(ratios.get(CPU, 1)) * normalization
         if normalization > 1 or CPU in ratios:
             ratios[CPU] = cpu
@@ -106,10 +108,8 @@ def amplification_ratios(settings: Settings, annotations: Mapping[str, str]) -> 
 
 def close(before: str | None, after: str) -> bool:
     """Whether two normalization ratios are equal up to rounding."""
-    try:
-        return before is not None and abs(float(before) - float(after)) <= CLOSE
-    except ValueError:
-        return False
+    found = finite(before or "")
+    return found is not None and abs(found - float(after)) <= CLOSE
 
 
 def changed_annotations(

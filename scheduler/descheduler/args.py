@@ -5,14 +5,15 @@ from typing import Any, ClassVar, TypeVar
 
 import msgspec
 
+from seatrial.scheduler.api.durations import go_duration
+from seatrial.scheduler.api.label_selectors import parse_selector
 from seatrial.scheduler.api.migration import EVICT_DIRECTLY, RESERVATION_FIRST
-from seatrial.scheduler.api.reservation import seconds
 from seatrial.scheduler.api.wire import LabelSelector, without_null_fields
-from seatrial.scheduler.api.wrong_values import readable
+from seatrial.scheduler.api.wrong_values import readable, shown
 from seatrial.scheduler.descheduler.limits import IntOrPercent
-from seatrial.scheduler.pods.selectors import parse_selector, selector_error
+from seatrial.scheduler.pods.selectors import selector_error
 
-_PERCENT = re.compile(r"\d+%", re.ASCII)
+_PERCENT = re.compile(r"\d{1,9}%", re.ASCII)
 
 GATES = frozenset({
     "MaxUnavailablePerWorkload", "MaxMigratingPerWorkload", "MaxMigratingPerNode", "MaxMigratingPerNamespace",
@@ -190,7 +191,7 @@ def node_selector(field: str, text: str) -> LabelSelector:
         ArgsError: it cannot be parsed.
     """
     try:
-        return parse_selector(text)
+        return LabelSelector(match_expressions=parse_selector(text))
     except ValueError as error:
         raise ArgsError(f"{field}: {error}") from None
 
@@ -211,9 +212,9 @@ def check_duration(field: str, text: str) -> float:
     Raises:
         ArgsError: it is not a duration, or negative.
     """
-    found = seconds(text)
+    found = go_duration(text)
     if found is None or found < 0:
-        raise ArgsError(f"{field}: expected a duration such as 5m or 500ms, found {text!r}")
+        raise ArgsError(f"{field}: expected a duration such as 5m or 500ms, found {shown(text)}")
     return found
 
 

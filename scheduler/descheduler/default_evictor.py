@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from seatrial.scheduler.api.clock import Clock, from_rfc3339
+from seatrial.scheduler.api.clock import Clock, read_time
 from seatrial.scheduler.api.core import Node
 from seatrial.scheduler.api.transport import Response
 from seatrial.scheduler.api.wire import LabelSelector
@@ -178,8 +178,8 @@ class DefaultEvictor(Evictor):
         owners = pod.metadata.owner_references
         if args.min_replicas > 1 and len(owners) == 1 and self._state.count_of(owners[0].uid) < args.min_replicas:
             yield "owner has fewer pods than minReplicas"
-        started = pod.status.start_time
-        if self._min_age and (started is None or self._clock.now() - from_rfc3339(started) < self._min_age):
+        started = read_time(pod.status.start_time)
+        if self._min_age and (started is None or self._clock.now() - started < self._min_age):
             yield "pod is younger than minPodAge"
 
     def evict(self, pod: Pod, trigger: str, reason: str) -> bool:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from seatrial.scheduler.api.integers import integer
 from seatrial.scheduler.api.migration import DELETION_COST, EVICTION_COST
 from seatrial.scheduler.api.numa import PROD, QOS_LABEL
 from seatrial.scheduler.descheduler.objects import Pod
@@ -53,11 +54,8 @@ def is_prod(pod: Pod) -> bool:
 def cost(pod: Pod, key: str) -> int:
     """An integer annotation; 0 if it is missing or is not a 32-bit number without sign `+` and leading zeros."""
     text = pod.metadata.annotations.get(key, "")
-    digits = text.removeprefix("-")
-    if not digits.isdecimal() or not digits.isascii() or (digits[0] == "0" and text != "0"):
-        return 0
-    value = int(text)
-    return value if -NEVER - 1 <= value <= NEVER else 0
+    found = integer(text, -NEVER - 1, NEVER)
+    return found if found is not None and str(found) == text else 0
 
 
 def eviction_order(usage_score: Callable[[Pod], float] | None = None) -> SortKey:

@@ -6,15 +6,13 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-import msgspec
-
 from seatrial.scheduler.api.clock import Clock, Timer
 from seatrial.scheduler.api.core import Node
 from seatrial.scheduler.api.migration import JOBS_PATH, PodMigrationJob
 from seatrial.scheduler.api.reservation import RESERVATIONS_PATH, Reservation
 from seatrial.scheduler.api.slo import NODE_METRICS_PATH, NodeMetric
 from seatrial.scheduler.api.transport import Response, Transport
-from seatrial.scheduler.api.wire import ObjectMeta, Wire
+from seatrial.scheduler.api.wire import ObjectMeta, Wire, decoder
 from seatrial.scheduler.client.events import EventRecorder
 from seatrial.scheduler.client.informer import Following, Informer
 from seatrial.scheduler.client.rest import Rest, refusal
@@ -168,7 +166,7 @@ class Shell:
             self._transport,
             self._clock,
             path,
-            msgspec.json.Decoder(kind).decode,
+            decoder(kind),
             on_set=on_set,  # type: ignore[arg-type]
             on_gone=on_gone,  # type: ignore[arg-type]
             on_synced=self._synced,

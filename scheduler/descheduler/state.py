@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from seatrial.scheduler.api.clock import from_rfc3339
 from seatrial.scheduler.api.core import Node
+from seatrial.scheduler.api.integers import integer
 from seatrial.scheduler.api.migration import PodMigrationJob
 from seatrial.scheduler.api.quantity import Amounts, amounts
 from seatrial.scheduler.api.reservation import Reservation
@@ -248,7 +249,6 @@ def controller_of(metadata: ObjectMeta) -> OwnerReference | None:
 def _newer(known: Versioned | None, found: Versioned) -> bool:
     if known is None or known.metadata.uid != found.metadata.uid:
         return True
-    try:  # resource versions of one kind are comparable integers since Kubernetes 1.35 (KEP-5504)
-        return int(found.metadata.resource_version) >= int(known.metadata.resource_version)
-    except ValueError:
-        return True
+    # Resource versions of one kind are comparable integers since Kubernetes 1.35 (KEP-5504).
+    version, than = integer(found.metadata.resource_version), integer(known.metadata.resource_version)
+    return version is None or than is None or version >= than

@@ -7,6 +7,7 @@ from collections import Counter
 
 from seatrial.scheduler.api.core import Pod
 from seatrial.scheduler.api.extension import RAISES_IN
+from seatrial.scheduler.api.integers import integer
 from seatrial.scheduler.cache.nodeinfo import NodeInfo
 from seatrial.scheduler.framework.extension_points import (
     NO_METADATA_CHANGES,
@@ -64,7 +65,8 @@ class ErrorInjection(PreFilter, Filter, Score, Reserve, Permit, PreBind):
 
     def _raise_at(self, point: str, pod: Pod) -> None:
         where, _, times = pod.metadata.annotations.get(RAISES_IN, "").partition("/")
-        if where == point and not (times.isdigit() and self._times[pod.metadata.uid] >= int(times)):
+        limit = integer(times, 0)
+        if where == point and (limit is None or self._times[pod.metadata.uid] < limit):
             self._times[pod.metadata.uid] += 1
             raise InjectedError(f"annotation {RAISES_IN}={point}")
 

@@ -3,42 +3,11 @@
 Follows k8s.io/apimachinery `labels.Selector` and k8s.io/component-helpers `scheduling/corev1`.
 """
 
-import re
-
 from seatrial.scheduler.api.core import PodDisruptionBudget, Taint, Toleration
+from seatrial.scheduler.api.integers import integer
 from seatrial.scheduler.api.wire import LabelSelector, Requirement
 
 _SET_OPERATORS, _BARE_OPERATORS = frozenset({"In", "NotIn"}), frozenset({"Exists", "DoesNotExist"})
-
-_KEY, _VALUE = r"([A-Za-z0-9][-A-Za-z0-9_./]*)", r"([A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?|)"
-_FORMS = {
-    "equals": re.compile(rf"{_KEY}\s*(==|!=|=)\s*{_VALUE}", re.ASCII),
-    "in": re.compile(rf"{_KEY}\s+(in|notin)\s*\(([^()]*)\)", re.ASCII),
-    "exists": re.compile(rf"(!?)\s*{_KEY}", re.ASCII),
-}
-
-
-def parse_selector(text: str) -> LabelSelector:
-    """A selector in text form such as `pool=fast,disk in (a, b),!spot`; "" selects everything.
-
-    Raises:
-        ValueError: it cannot be parsed; the message has the part.
-    """
-    expressions = []
-    for part in map(str.strip, re.split(r",(?![^(]*\))", text) if text.strip() else ()):
-        if match := _FORMS["equals"].fullmatch(part):
-            key, operator, value = match.groups()
-            expressions.append(Requirement(key, "NotIn" if operator == "!=" else "In", (value,)))
-        elif match := _FORMS["in"].fullmatch(part):
-            key, operator, listed = match.groups()
-            values = tuple(value.strip() for value in listed.split(","))
-            expressions.append(Requirement(key, "In" if operator == "in" else "NotIn", values))
-        elif match := _FORMS["exists"].fullmatch(part):
-            absent, key = match.groups()
-            expressions.append(Requirement(key, "DoesNotExist" if absent else "Exists"))
-        else:
-            raise ValueError(f"expected parts such as key=value, key in (a, b) or !key, found {part!r}")
-    return LabelSelector(match_expressions=tuple(expressions))
 
 
 def selector_matches(selector: LabelSelector, labels: dict[str, str]) -> bool:
@@ -73,9 +42,8 @@ def requirement_holds(requirement: Requirement, labels: dict[str, str]) -> bool:
         case "DoesNotExist":
             return value is None
         case "Gt" | "Lt" as operator:
-            try:
-                have, bound = int(value or ""), int(requirement.values[0])
-            except (ValueError, IndexError):
+            have, bound = integer(value or ""), integer("".join(requirement.values[:1]))
+            if have is None or bound is None:
                 return False
             return have > bound if operator == "Gt" else have < bound
         case _:

@@ -8,7 +8,7 @@ import pytest
 
 from seatrial.scheduler.api.clock import SimClock
 from seatrial.scheduler.api.transport import Done, OnLine, Request, Response, Stream
-from seatrial.scheduler.client.leader import Elector, LeaderElection, seconds
+from seatrial.scheduler.client.leader import Elector, LeaderElection
 from seatrial.scheduler.config import ConfigError, parse
 from seatrial.scheduler.tests.scripted import ok, refused
 
@@ -219,26 +219,6 @@ def test_what_else_is_written_on_the_lease_stays() -> None:
     scene.advance(10)
     assert scene.leaders == ["a"]
     assert scene.store.lease["metadata"]["labels"] == {"team": "x"}
-
-
-@pytest.mark.parametrize(
-    ("text", "want"),
-    [
-        pytest.param("15s", 15.0, id="seconds"),
-        pytest.param("1m30s", 90.0, id="minutes-and-seconds"),
-        pytest.param("1h", 3600.0, id="an-hour"),
-        pytest.param("500ms", 0.5, id="milliseconds"),
-        pytest.param("2.5s", 2.5, id="a-fraction"),
-    ],
-)
-def test_durations_as_go_writes_them(text: str, want: float) -> None:
-    assert seconds(text) == want
-
-
-@pytest.mark.parametrize("text", ["", "15", "s", "15 s", "-1s", "1x", "15sec"])
-def test_what_is_no_duration(text: str) -> None:
-    with pytest.raises(ValueError, match="expected a duration as 15s"):
-        seconds(text)
 
 
 @pytest.mark.parametrize(

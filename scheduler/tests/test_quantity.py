@@ -1,6 +1,6 @@
 import pytest
 
-from seatrial.scheduler.api.quantity import Quantity, QuantityError, amount, canonical, text
+from seatrial.scheduler.api.quantity import MAX_AMOUNT, Quantity, QuantityError, amount, canonical, text
 
 
 @pytest.mark.parametrize(
@@ -28,11 +28,31 @@ def test_refuses_what_is_no_quantity(wrong: Quantity) -> None:
         amount("memory", wrong)
 
 
-@pytest.mark.parametrize("huge", ["1e1000000", "1e99999999999", "9" * 5000, f"0.{'1' * 5000}"])
-def test_quantities_beyond_the_limits_are_refused_and_quoted_in_short(huge: Quantity) -> None:
-    with pytest.raises(QuantityError, match="an exponent beyond 1000") as refused:
-        amount("memory", huge)
+@pytest.mark.parametrize(
+    "long", ["9" * 200_000, f"0.{'1' * 5000}", "1" * 60_000 + "x"], ids=["digits", "fraction", "wrong-suffix"]
+)
+def test_long_texts_are_refused_by_their_length_and_quoted_in_short(long: Quantity) -> None:
+    with pytest.raises(QuantityError, match="more than 512 characters") as refused:
+        amount("memory", long)
     assert len(str(refused.value)) < 300
+
+
+@pytest.mark.parametrize("huge", ["1e1000", "9" * 512, "100Ei", 10**400, 1e300, "1e9223372036854775807"])
+def test_an_amount_is_cut_at_the_largest_number_as_in_go(huge: Quantity) -> None:
+    assert amount("memory", huge) == amount("cpu", huge) == MAX_AMOUNT
+    assert canonical(huge) == "9223372036854775807"
+
+
+@pytest.mark.parametrize("tiny", ["1e-1000", f"0.{'0' * 500}1", "1e-40"])
+def test_an_amount_below_a_billionth_counts_as_one(tiny: Quantity) -> None:
+    assert canonical(tiny) == "1n"
+    assert amount("memory", "0e1000") == 0
+
+
+@pytest.mark.parametrize("wrong", ["1e99999999999999999999", float("nan"), float("inf")])
+def test_what_is_beyond_64_bits_in_the_exponent_is_refused(wrong: Quantity) -> None:
+    with pytest.raises(QuantityError, match="is not a quantity"):
+        amount("memory", wrong)
 
 
 @pytest.mark.parametrize(

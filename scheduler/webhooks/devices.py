@@ -70,7 +70,7 @@ def problems(pod: Manifest) -> list[str]:
         try:
             found += _problems(requests)
         except QuantityError as error:
-            found.append(_invalid(str(error.text), str(error)))
+            found.append(_invalid(error.text, str(error)))
     return list(dict.fromkeys(found))
 
 

@@ -2,12 +2,11 @@
 
 from collections.abc import Callable
 
-import msgspec
-
 from seatrial.scheduler.api.clock import Clock
 from seatrial.scheduler.api.core import Pod
 from seatrial.scheduler.api.quota import PROFILES_PATH, QUOTAS_PATH, ElasticQuota, ElasticQuotaProfile
 from seatrial.scheduler.api.transport import Transport
+from seatrial.scheduler.api.wire import decoder
 from seatrial.scheduler.client.informer import Informer
 from seatrial.scheduler.client.pods import PodDecoder
 from seatrial.scheduler.webhooks.quota_topology import QuotaTopology
@@ -28,7 +27,7 @@ def follow(
                 on_synced()
 
     quotas = Informer(
-        transport, clock, QUOTAS_PATH, msgspec.json.Decoder(ElasticQuota).decode, on_set=topology.set_quota,
+        transport, clock, QUOTAS_PATH, decoder(ElasticQuota), on_set=topology.set_quota,
         on_gone=topology.remove_quota, on_synced=lambda: synced("quotas"), on_batch=_nothing, selector={},
         optional=True,
     )  # fmt: skip
@@ -38,7 +37,7 @@ def follow(
     )  # fmt: skip
     if "profiles" in waiting:
         Informer(
-            transport, clock, PROFILES_PATH, msgspec.json.Decoder(ElasticQuotaProfile).decode,
+            transport, clock, PROFILES_PATH, decoder(ElasticQuotaProfile),
             on_set=topology.set_profile, on_gone=topology.remove_profile, on_synced=lambda: synced("profiles"),
             on_batch=_nothing, selector={}, optional=True,
         ).start()  # fmt: skip

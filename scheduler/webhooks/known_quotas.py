@@ -7,6 +7,7 @@ admitted quota counts at once, until the watch shows it or a later version, and 
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from seatrial.scheduler.api.integers import integer
 from seatrial.scheduler.api.quota import ElasticQuota
 
 UNSEEN_SECONDS = 10.0  # for which what was admitted counts although the watch has not delivered it
@@ -14,7 +15,8 @@ UNSEEN_SECONDS = 10.0  # for which what was admitted counts although the watch h
 
 def newer(version: str, than: str) -> bool:
     """Whether a resource version is later than another one; versions that are no numbers are."""
-    return int(version) > int(than) if version.isdigit() and than.isdigit() else True
+    number, other = integer(version), integer(than)
+    return number is None or other is None or number > other
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ import msgspec
 from seatrial.scheduler.api.numa import AMPLIFICATION_RATIO
 from seatrial.scheduler.api.quantity import CPU, MEMORY, Quantity, QuantityError, exact
 from seatrial.scheduler.api.slo import RAW_ALLOCATABLE
+from seatrial.scheduler.api.wire import decode_as
 
 Manifest = Mapping[str, Any]
 Operation = dict[str, Any]  # of a JSON patch
@@ -76,7 +77,7 @@ def _exact(name: str, quantity: Quantity) -> Any:
 
 def _decode(annotations: Mapping[str, str], key: str, kind: Any) -> Any:
     try:
-        return msgspec.json.decode(annotations[key], type=kind)
+        return decode_as(annotations[key], kind)
     except msgspec.DecodeError as error:
         raise NodeRefusal(f"annotation {key}: expected amounts by resource as JSON: {error}") from error
 

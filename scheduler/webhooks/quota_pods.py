@@ -14,8 +14,8 @@ from typing import Any
 
 from seatrial.scheduler.api import quota as keys
 from seatrial.scheduler.api.core import Pod
-from seatrial.scheduler.api.quantity import CPU, MEMORY, QuantityError, quantities
-from seatrial.scheduler.api.quota import AnnotationError, ElasticQuota, ElasticQuotaProfile, read_amount, resource_list
+from seatrial.scheduler.api.quantity import CPU, MEMORY, QuantityError, amounts, quantities
+from seatrial.scheduler.api.quota import AnnotationError, ElasticQuota, ElasticQuotaProfile, resource_list
 from seatrial.scheduler.cache.classes import renamed
 from seatrial.scheduler.pods.requests import pod_requests
 from seatrial.scheduler.webhooks.known_quotas import UNSEEN_SECONDS, newer
@@ -150,7 +150,7 @@ def limit_of(quota: ElasticQuota) -> dict[str, int]:
         found = resource_list(quota, keys.ADMISSION)
         if found:
             return found
-        return {key: read_amount(key, text) for key, text in ((quota.spec and quota.spec.max) or {}).items()}
+        return amounts((quota.spec and quota.spec.max) or {})
     except (AnnotationError, QuantityError):
         return {}
 

@@ -14,20 +14,18 @@ import msgspec
 
 from seatrial.scheduler.api import quota as keys
 from seatrial.scheduler.api.core import Pod
-from seatrial.scheduler.api.quantity import QuantityError, canonical
+from seatrial.scheduler.api.quantity import QuantityError, amount, amounts, canonical
 from seatrial.scheduler.api.quota import (
     DEFAULT_QUOTA,
-    MAX_LENGTH,
     ROOT_QUOTA,
     SYSTEM_QUOTA,
     AnnotationError,
     ElasticQuota,
     ElasticQuotaProfile,
-    read_amount,
     resource_list,
     string_list,
 )
-from seatrial.scheduler.api.wire import ResourceList, to_json
+from seatrial.scheduler.api.wire import ResourceList, decode_as, to_json
 from seatrial.scheduler.webhooks.known_quotas import KnownQuotas
 from seatrial.scheduler.webhooks.quota_pods import QuotaAdmission, tree_affinity
 
@@ -165,7 +163,7 @@ class QuotaTopology:
         if not text:
             return labels, {keys.SHARED_WEIGHT: to_json(most).decode()}
         try:
-            weight = _resources(text)
+            weight = decode_as(text, ResourceList)
         except msgspec.MsgspecError as error:
             raise QuotaRefusal(f"fillDefaultQuotaInfo unmarshal sharedWeight failed:{error}") from error
         aligned = {key: weight.get(key, quantity) for key, quantity in most.items()}
@@ -287,7 +285,7 @@ class QuotaTopology:
                     f"resourceKey {key} of quota {name} is included in used, which is not included in max "
                     "but should check max >= used"
                 )
-            if most[key] < read_amount(key, used[key]):
+            if most[key] < amount(key, used[key]):
                 raise QuotaRefusal(
                     f"resourceKey {key} of quota {name} max {_shown(quota, 'max', key)} < used {canonical(used[key])}"
                 )
@@ -475,15 +473,13 @@ def _listed(quota: ElasticQuota, field: str) -> dict[str, int]:
     """
     listed = (getattr(quota.spec, field) if quota.spec else None) or {}
     try:
-        return {key: read_amount(key, quantity) for key, quantity in listed.items()}
+        return amounts(listed)
     except QuantityError as error:
         raise QuotaRefusal(f"{quota.name} quota.Spec.{field.capitalize()}: {error}") from error
 
 
 def _shown(quota: ElasticQuota, field: str, key: str) -> str:
-    quantity = getattr(quota.spec, field)[key]
-    text = str(quantity)
-    return canonical(quantity) if len(text) <= MAX_LENGTH else f"{text[:MAX_LENGTH]}..."
+    return canonical(getattr(quota.spec, field)[key])
 
 
 def _guaranteed(quota: ElasticQuota) -> dict[str, int]:
@@ -503,6 +499,3 @@ def _namespaces(quota: ElasticQuota) -> list[str]:
 def _places(quota: ElasticQuota) -> tuple[str, str | None]:
     """What says which namespaces' pods belong to the quota."""
     return quota.metadata.namespace, quota.metadata.annotations.get(keys.NAMESPACES)
-
-
-_resources = msgspec.json.Decoder(ResourceList).decode

@@ -11,8 +11,8 @@ from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.allocations import device_allocations
 from seatrial.harness.clusters.protocol import Capability
-from seatrial.harness.go_durations import go_duration
 from seatrial.scheduler.api.builders import disruption_budget, node, pod, reservation
+from seatrial.scheduler.api.durations import go_duration
 from seatrial.scheduler.api.migration import JOBS_PATH
 from seatrial.scheduler.api.reservation import RESERVATIONS_PATH
 from seatrial.scheduler.api.transport import Request

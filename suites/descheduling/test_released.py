@@ -8,8 +8,8 @@ from seatrial import suites
 from seatrial.fixtures.descheduler import StartDescheduler
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
-from seatrial.harness.go_durations import go_duration
 from seatrial.scheduler.api.builders import pod
+from seatrial.scheduler.api.durations import go_duration
 from seatrial.suites.descheduling.test_rounds import PER_POD, hot_node, on
 from seatrial.suites.descheduling.workloads import (
     OFF,

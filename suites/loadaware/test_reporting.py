@@ -7,11 +7,11 @@ from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.manager import StartManager
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
-from seatrial.harness.go_durations import go_duration
 from seatrial.harness.nodes.faults import FAULTS_ANNOTATION
 from seatrial.harness.nodes.usage_model import USAGE
 from seatrial.harness.quantities import milli
 from seatrial.scheduler.api.builders import PodBuilder, node, pod
+from seatrial.scheduler.api.durations import go_duration
 from seatrial.scheduler.api.numa import PRIORITY_CLASS_LABEL, RESOURCE_STATUS
 from seatrial.scheduler.api.slo import NODE_METRICS_PATH
 from seatrial.suites.loadaware.reports import INTERVAL, Manifest, next_report, node_use, reported, settle

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from seatrial.scheduler.api.clock import from_rfc3339
+from seatrial.scheduler.api.clock import read_time
 from seatrial.scheduler.api.migration import EVICT_ANNOTATION, RESERVATION_FIRST, PodMigrationJob
 from seatrial.scheduler.descheduler.args import MigrationControllerArgs, node_selector
 from seatrial.scheduler.descheduler.evictability import forced, why_not
@@ -39,8 +39,7 @@ def sort_jobs(state: ClusterState, jobs: Iterable[PodMigrationJob]) -> list[PodM
 
 
 def _created(job: PodMigrationJob) -> float:
-    text = job.metadata.creation_timestamp
-    return from_rfc3339(text) if text else 0.0
+    return read_time(job.metadata.creation_timestamp) or 0.0
 
 
 def _of(pods: dict[str, Pod | None], job: PodMigrationJob) -> Pod:

@@ -13,8 +13,9 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from seatrial.scheduler.api.clock import Clock, Timer, from_rfc3339
+from seatrial.scheduler.api.clock import Clock, Timer, read_time
 from seatrial.scheduler.api.device import GROUP_VERSION
+from seatrial.scheduler.api.durations import go_duration
 from seatrial.scheduler.api.migration import (
     CREATED_BY,
     EVICT_POLICY,
@@ -25,9 +26,9 @@ from seatrial.scheduler.api.migration import (
     JobStatus,
     PodMigrationJob,
 )
-from seatrial.scheduler.api.reservation import RESERVATIONS_PATH, Reservation, seconds
+from seatrial.scheduler.api.reservation import RESERVATIONS_PATH, Reservation
 from seatrial.scheduler.api.transport import Request, Response
-from seatrial.scheduler.api.wire import to_plain
+from seatrial.scheduler.api.wire import decoder, to_plain
 from seatrial.scheduler.client.events import EventRecorder
 from seatrial.scheduler.client.rest import Rest, pod_path, refusal
 from seatrial.scheduler.descheduler.args import (
@@ -64,8 +65,8 @@ RETRY = 1.0  # seconds before a write that was refused is tried again
 SCAVENGE = 60.0  # seconds between two looks for old jobs
 KEPT_AFTER_TTL, KEPT_WITHOUT_TTL = 300.0, 1800.0  # seconds
 
-_decode_job = msgspec.json.Decoder(PodMigrationJob).decode
-_decode_reservation = msgspec.json.Decoder(Reservation).decode
+_decode_job = decoder(PodMigrationJob)
+_decode_reservation = decoder(Reservation)
 Then = Callable[[], None]
 
 
@@ -496,10 +497,10 @@ class MigrationController:
         now = self._clock.now()
         for job in [job for job in self._state.jobs.values() if self.owns(job)]:
             with self._clock.faults.guard("MigrationController._scavenge", job.name):
-                created = job.metadata.creation_timestamp
-                ttl = seconds(job.spec.ttl) if job.spec.ttl else 0.0
+                created = read_time(job.metadata.creation_timestamp)
+                ttl = go_duration(job.spec.ttl) if job.spec.ttl else 0.0
                 kept = ttl + KEPT_AFTER_TTL if ttl else KEPT_WITHOUT_TTL
-                if created and now - from_rfc3339(created) > kept:
+                if created is not None and now - created > kept:
                     self._rest.delete(f"{JOBS_PATH}/{job.name}", uid=job.metadata.uid, done=lambda _: None)
 
 

@@ -9,7 +9,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from seatrial.scheduler.api.clock import from_rfc3339
+from seatrial.scheduler.api.clock import read_time
+from seatrial.scheduler.api.durations import go_duration
 from seatrial.scheduler.api.migration import (
     EVICT_DIRECTLY,
     EVICT_REASON,
@@ -32,7 +33,6 @@ from seatrial.scheduler.api.reservation import (
     ObjectReference,
     Reservation,
     allocated_to,
-    seconds,
 )
 from seatrial.scheduler.api.reservation import SUCCEEDED as RESERVATION_SUCCEEDED
 from seatrial.scheduler.descheduler.objects import Pod
@@ -361,10 +361,9 @@ def made_for(reservation: Reservation, job: PodMigrationJob) -> bool:
 
 def time_left(job: PodMigrationJob, now: float) -> float | None:
     """Seconds until the job times out; None if it has no ttl."""
-    ttl = seconds(job.spec.ttl) if job.spec.ttl else None
-    if not ttl or not job.metadata.creation_timestamp:
-        return None
-    return ttl - (now - from_rfc3339(job.metadata.creation_timestamp))
+    ttl = go_duration(job.spec.ttl) if job.spec.ttl else None
+    created = read_time(job.metadata.creation_timestamp)
+    return ttl - (now - created) if ttl and created is not None else None
 
 
 def eviction_reason(job: PodMigrationJob) -> str:

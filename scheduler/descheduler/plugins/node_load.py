@@ -5,10 +5,11 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from seatrial.scheduler.api.clock import from_rfc3339
+from seatrial.scheduler.api.clock import read_time
 from seatrial.scheduler.api.core import Node
 from seatrial.scheduler.api.quantity import MEMORY, PODS, Amounts, amounts
 from seatrial.scheduler.api.slo import RAW_ALLOCATABLE
+from seatrial.scheduler.api.wire import decode_as
 from seatrial.scheduler.descheduler.objects import Pod
 from seatrial.scheduler.descheduler.pod_order import is_prod
 from seatrial.scheduler.descheduler.state import ClusterState, Usage
@@ -176,8 +177,8 @@ def _load(
 
 
 def _came_after(pod: Pod, moment: float) -> bool:
-    started = pod.status.start_time or pod.metadata.creation_timestamp
-    return started is None or from_rfc3339(started) >= moment
+    started = read_time(pod.status.start_time or pod.metadata.creation_timestamp)
+    return started is None or started >= moment
 
 
 def _add(total: Amounts, more: Amounts | None, names: Sequence[str]) -> None:
@@ -192,7 +193,7 @@ def capacity_of(node: Node, raw: str | None) -> Amounts:
     found = amounts(node.status.allocatable)
     if raw:
         try:
-            found |= amounts(msgspec.json.decode(raw, type=dict[str, str | int]))
+            found |= amounts(decode_as(raw, dict[str, str | int]))
         except (msgspec.DecodeError, ValueError):
             return found
     return found

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from seatrial.scheduler.api.clock import from_rfc3339
+from seatrial.scheduler.api.clock import read_time
 from seatrial.scheduler.api.core import Node
 from seatrial.scheduler.api.wire import Condition
 from seatrial.scheduler.descheduler.args import ArgsError
@@ -37,8 +37,8 @@ class ConditionFilter(msgspec.Struct, frozen=True, forbid_unknown_fields=True, r
             return False
         if self.reason not in {"", condition.reason}:
             return False
-        wait, since = self.min_time_since_last_transition_seconds, condition.last_transition_time
-        return wait is None or (since is not None and now - from_rfc3339(since) >= wait)
+        wait, since = self.min_time_since_last_transition_seconds, read_time(condition.last_transition_time)
+        return wait is None or (since is not None and now - since >= wait)
 
 
 class OwnerKinds(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

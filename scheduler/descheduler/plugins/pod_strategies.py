@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 
-from seatrial.scheduler.api.clock import from_rfc3339
+from seatrial.scheduler.api.clock import read_time
 from seatrial.scheduler.api.core import NO_SCHEDULE, PREFER_NO_SCHEDULE, Node, Taint
 from seatrial.scheduler.api.wire import LabelSelector
 from seatrial.scheduler.descheduler.args import Args, ArgsError, Namespaces, check_selector
@@ -204,8 +204,8 @@ def preference(pod: Pod, node: Node) -> int:
 
 def age(handle: Handle, pod: Pod) -> float:
     """Seconds since the pod was created."""
-    created = pod.metadata.creation_timestamp
-    return handle.clock.now() - from_rfc3339(created) if created else 0.0
+    created = read_time(pod.metadata.creation_timestamp)
+    return 0.0 if created is None else handle.clock.now() - created
 
 
 def containers(pod: Pod, *, init: bool, ephemeral: bool = False) -> tuple[ContainerStatus, ...]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import ClassVar
 
-from seatrial.scheduler.api.clock import from_rfc3339
+from seatrial.scheduler.api.clock import read_time
 from seatrial.scheduler.api.core import Node
 from seatrial.scheduler.api.migration import DELETION_COST
 from seatrial.scheduler.api.quantity import Amounts, amounts
@@ -111,8 +111,7 @@ def rank(state: ClusterState, nodes: Sequence[NodePods], weights: Mapping[str, f
         return score, len(entry.eligible), entry.node.name
 
     def by_pod(pod: Pod, node: Node) -> tuple[float, float, str, str]:
-        created = pod.metadata.creation_timestamp
-        since = from_rfc3339(created) if created else 0.0
+        since = read_time(pod.metadata.creation_timestamp) or 0.0
         return -_share(state, [pod], node, weights), -since, pod.metadata.namespace, pod.metadata.name
 
     ranked: list[Pod] = []

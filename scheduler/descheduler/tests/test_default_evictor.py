@@ -127,7 +127,7 @@ def test_protected_pods(args: dict[str, Any], asked: Pod, want: bool) -> None:
             "at most once, found DaemonSetPods, DaemonSetPods",
         ),
         ({"namespaceLabelSelector": {"matchExpressions": [{"key": "a"}]}}, "namespaceLabelSelector: "),
-        ({"nodeSelector": "pool=a,,b"}, "nodeSelector: expected parts such as key=value, .* found ''"),
+        ({"nodeSelector": "pool=a,,b"}, "nodeSelector: found ',', expected: !, identifier"),
         ({"evictAll": True}, "unknown field `evictAll`"),
     ],
 )

@@ -1,9 +1,9 @@
 """Arguments of the plugin Coscheduling."""
 
 import re
-from typing import Any
 
-from seatrial.scheduler.api.podgroup import MatchPolicy, go_duration
+from seatrial.scheduler.api.durations import required_duration
+from seatrial.scheduler.api.podgroup import MatchPolicy
 from seatrial.scheduler.framework.extension_points import Args
 
 DEFAULT_TIMEOUT = 600.0  # seconds
@@ -24,8 +24,7 @@ class CoschedulingArgs(Args, frozen=True):
         """Seconds that members wait at Permit by default."""
         if not isinstance(self.default_timeout, str):
             return float(self.default_timeout)
-        found = go_duration(self.default_timeout)
-        return DEFAULT_TIMEOUT if found is None else found
+        return required_duration(self.default_timeout)
 
     @property
     def match_policy(self) -> MatchPolicy:
@@ -37,11 +36,14 @@ class CoschedulingArgs(Args, frozen=True):
         return self.aware_network_topology is not False
 
     def check(self) -> None:
-        text: Any = self.default_timeout
-        if isinstance(text, str) and go_duration(text) is None:
-            raise ValueError(f"defaultTimeout: expected a duration as 600s or 10m, found {text!r}")
-        if self.timeout < 0:
-            raise ValueError(f"coeSchedulingArgs DefaultTimeoutSeconds invalid: expected at least 0, found {text}")
+        try:
+            timeout = self.timeout
+        except ValueError as error:
+            raise ValueError(f"defaultTimeout: {error}") from None
+        if timeout < 0:
+            raise ValueError(
+                f"coeSchedulingArgs DefaultTimeoutSeconds invalid: expected at least 0, found {self.default_timeout}"
+            )
         if self.controller_workers < 1:
             raise ValueError(
                 f"coeSchedulingArgs ControllerWorkers invalid: expected at least 1, found {self.controller_workers}"

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from seatrial.scheduler.api.clock import from_rfc3339
+from seatrial.scheduler.api.clock import read_time
 from seatrial.scheduler.api.podgroup import PodGroup
 from seatrial.scheduler.plugins.coscheduling.gang import Gang
 
@@ -74,7 +74,7 @@ def occupied_by(gang: Gang) -> str:
 
 def _abandoned(found: PodGroup) -> bool:
     status = found.status
-    if status.scheduled != found.spec.min_member or status.running or not status.schedule_start_time:
+    if status.scheduled != found.spec.min_member or status.running:
         return False
-    created = found.metadata.creation_timestamp
-    return bool(created) and from_rfc3339(status.schedule_start_time) - from_rfc3339(created or "") > ABANDONED
+    started, created = read_time(status.schedule_start_time), read_time(found.metadata.creation_timestamp)
+    return started is not None and created is not None and started - created > ABANDONED

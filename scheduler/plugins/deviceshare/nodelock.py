@@ -89,7 +89,7 @@ def _check(held: str, node: NodeInfo, pod: Pod, now: float) -> None:
         since = from_rfc3339(parts[0])
         namespace, name = parts[1:]
     except ValueError as error:
-        raise LockedError(f'failed to lock node: invalid node lock value "{held}"') from error
+        raise LockedError(f'failed to lock node: invalid node lock value "{held[:128]}"') from error
     mine = f"{namespace},{name}" == _owner(pod)
     there = any(info.key == f"{namespace}/{name}" for info in node.pods.values())
     if not mine and there and now - since <= EXPIRES_AFTER:

@@ -2,7 +2,7 @@
 
 from msgspec import field
 
-from seatrial.scheduler.api.podgroup import go_duration
+from seatrial.scheduler.api.durations import required_duration
 from seatrial.scheduler.api.quantity import CPU, MEMORY, QuantityError, amounts
 from seatrial.scheduler.api.wire import ResourceList
 from seatrial.scheduler.framework.extension_points import Args
@@ -37,12 +37,10 @@ class ElasticQuotaArgs(Args, frozen=True):
     def check(self) -> None:
         for name in ("delay_evict_time", "revoke_pod_interval"):
             words = {"delay_evict_time": "DelayEvictTime", "revoke_pod_interval": "RevokePodCycle"}[name]
-            found = go_duration(getattr(self, name))
-            if found is None:
-                shown = getattr(self, name)
-                raise ValueError(
-                    f"elasticQuotaArgs error, {words}: expected a duration as 15s or 1m30s, found {shown!r}"
-                )
+            try:
+                found = required_duration(getattr(self, name))
+            except ValueError as error:
+                raise ValueError(f"elasticQuotaArgs error, {words}: {error}") from None
             if found <= 0:
                 raise ValueError(f"elasticQuotaArgs error, {words} should be a positive value")
         build_hooks(self.hook_plugins)

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from seatrial.scheduler.api.clock import from_rfc3339
+from seatrial.scheduler.api.clock import read_time
 from seatrial.scheduler.api.core import Node, Pod
 from seatrial.scheduler.api.quantity import QuantityError, amounts
 from seatrial.scheduler.api.quota import (
@@ -393,7 +393,10 @@ class QuotaCache(Listener):
         if not self.args.ignore_terminating_pod_after_grace_period:
             return False
         metadata, clock, uid = pod.metadata, self.handle.clock, pod.metadata.uid
-        moment = from_rfc3339(metadata.deletion_timestamp or "") + (metadata.deletion_grace_period_seconds or 0)
+        deleted = read_time(metadata.deletion_timestamp)
+        if deleted is None:
+            return False
+        moment = deleted + (metadata.deletion_grace_period_seconds or 0)
         left = moment - clock.now()
         if left < 0:
             return True

@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from seatrial.scheduler.api.core import Pod
+from seatrial.scheduler.api.integers import integer
 from seatrial.scheduler.api.quota import ElasticQuota
 from seatrial.scheduler.quota.tree import QuotaSpec
 
@@ -110,8 +111,7 @@ class PodCount(QuotaHook):
 
 
 def _limit(quota: ElasticQuota) -> int | None:
-    text = quota.metadata.annotations.get(MAX_PODS, "")
-    return int(text) if text.isascii() and text.isdigit() and len(text) <= 18 else None
+    return integer(quota.metadata.annotations.get(MAX_PODS, ""), 0)
 
 
 BUILT_IN: Mapping[str, Factory] = {"podCount": PodCount}

@@ -1,7 +1,7 @@
 """ElasticQuota objects as specs of the tree. What cannot be read is reported, and counts so that nothing fits."""
 
-from seatrial.scheduler.api.quantity import QuantityError
-from seatrial.scheduler.api.quota import SHARED_WEIGHT, AnnotationError, ElasticQuota, read_amount, resource_list
+from seatrial.scheduler.api.quantity import QuantityError, amount
+from seatrial.scheduler.api.quota import SHARED_WEIGHT, AnnotationError, ElasticQuota, resource_list
 from seatrial.scheduler.api.wire import ResourceList
 from seatrial.scheduler.quota.tree import QuotaSpec
 
@@ -11,7 +11,7 @@ def read_amounts(name: str, field: str, listed: ResourceList | None, complaints:
     found: dict[str, int] = {}
     for key, quantity in (listed or {}).items():
         try:
-            found[key] = read_amount(key, quantity)
+            found[key] = amount(key, quantity)
         except QuantityError as error:
             complaints.append(f"quota {name}: {field}.{key}: {error}; it counts as 0")
             found[key] = 0

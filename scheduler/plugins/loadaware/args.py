@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from msgspec import field
 
-from seatrial.scheduler.api.podgroup import go_duration
+from seatrial.scheduler.api.durations import required_duration
 from seatrial.scheduler.api.quantity import CPU, MEMORY
 from seatrial.scheduler.api.slo import AGGREGATIONS
 from seatrial.scheduler.api.wire import Wire
@@ -96,10 +96,10 @@ def _check_aggregated(aggregated: Aggregated) -> None:
             raise ValueError(
                 f"aggregated.{name}AggregationType: expected one of {', '.join(AGGREGATIONS)}, found {kind!r}"
             )
-        if duration and go_duration(duration) is None:
-            raise ValueError(
-                f"aggregated.{name}AggregatedDuration: expected a duration as 5m or 300s, found {duration!r}"
-            )
+        try:
+            required_duration(duration or "0")
+        except ValueError as error:
+            raise ValueError(f"aggregated.{name}AggregatedDuration: {error}") from None
 
 
 def _check_range(field_name: str, values: Mapping[str, int], low: int) -> None:

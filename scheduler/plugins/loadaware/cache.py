@@ -12,11 +12,12 @@ import numpy as np
 
 from seatrial.scheduler.api.clock import Timer
 from seatrial.scheduler.api.core import Node, Pod
+from seatrial.scheduler.api.durations import go_duration
 from seatrial.scheduler.api.numa import PROD
-from seatrial.scheduler.api.podgroup import go_duration
 from seatrial.scheduler.api.quantity import Quantity, QuantityError, amount
 from seatrial.scheduler.api.reservation import is_reserve_pod
 from seatrial.scheduler.api.slo import NODE_METRICS_PATH, RAW_ALLOCATABLE, USAGE_THRESHOLDS, NodeMetric
+from seatrial.scheduler.api.wire import decode_as
 from seatrial.scheduler.cache.classes import EquivalenceClass
 from seatrial.scheduler.cache.listener import Listener
 from seatrial.scheduler.cache.nodeinfo import PodInfo
@@ -302,7 +303,7 @@ class LoadCache(Listener):
     def _raw(self, annotation: str) -> Vector:
         if not annotation:
             return self._no_raw
-        listed: Mapping[str, Quantity] = msgspec.json.decode(annotation, type=dict[str, str | int | float])
+        listed: Mapping[str, Quantity] = decode_as(annotation, dict[str, str | int | float])
         return tuple(amount(name, listed[name]) if name in listed else -1 for name in self.names)
 
     def _row_of(self, node: _Node) -> LoadRow:

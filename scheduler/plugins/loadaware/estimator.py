@@ -4,11 +4,13 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from seatrial.scheduler.api.clock import from_rfc3339
+from seatrial.scheduler.api.clock import read_time
 from seatrial.scheduler.api.core import Pod
+from seatrial.scheduler.api.integers import integer
 from seatrial.scheduler.api.numa import PROD
 from seatrial.scheduler.api.quantity import CPU, MEMORY, Amounts
 from seatrial.scheduler.api.slo import ESTIMATED_AFTER_INITIALIZED, ESTIMATED_AFTER_SCHEDULED, ESTIMATED_FACTORS
+from seatrial.scheduler.api.wire import decode_as
 from seatrial.scheduler.plugins.loadaware.args import LoadAwareSchedulingArgs
 from seatrial.scheduler.pods.priority import BATCH, MID
 from seatrial.scheduler.pods.requests import pod_limits, pod_requests
@@ -91,20 +93,20 @@ class Estimator:
 def moment_of(pod: Pod, condition: str) -> float | None:
     """When the condition became True, seconds since 1970; None if it is not."""
     for found in pod.status.conditions:
-        if found.type == condition and found.status == "True" and found.last_transition_time:
-            return from_rfc3339(found.last_transition_time)
+        if found.type == condition and found.status == "True":
+            return read_time(found.last_transition_time)
     return None
 
 
 def _custom_factors(annotations: Mapping[str, str]) -> dict[str, int]:
     """The pod's own factors; none if the annotation cannot be parsed, as upstream."""
     try:
-        return msgspec.json.decode(annotations.get(ESTIMATED_FACTORS) or "{}", type=dict[str, int])
+        return decode_as(annotations.get(ESTIMATED_FACTORS) or "{}", dict[str, int])
     except msgspec.DecodeError:
         return {}
 
 
 def _custom_seconds(annotations: Mapping[str, str], key: str, default: int | None) -> int | None:
     """The annotation if it is an integer of 0 or more."""
-    text = annotations.get(key, "")
-    return int(text) if text.isdecimal() and text.isascii() else default
+    found = integer(annotations.get(key, ""), 0)
+    return default if found is None else found

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from seatrial.scheduler.api.clock import from_rfc3339
+from seatrial.scheduler.api.durations import go_duration
 from seatrial.scheduler.api.numa import PROD
-from seatrial.scheduler.api.podgroup import go_duration
 from seatrial.scheduler.api.quantity import amount
 from seatrial.scheduler.api.slo import REPORT_SECONDS, NodeMetric
 from seatrial.scheduler.api.wire import ResourceList

@@ -7,8 +7,8 @@ from functools import lru_cache
 import msgspec
 from msgspec import field
 
-from seatrial.scheduler.api.podgroup import go_duration
-from seatrial.scheduler.api.wire import Wire
+from seatrial.scheduler.api.durations import go_duration
+from seatrial.scheduler.api.wire import Wire, decode_as
 from seatrial.scheduler.plugins.loadaware.args import LoadAwareSchedulingArgs
 from seatrial.scheduler.plugins.loadaware.estimator import Vector
 
@@ -45,9 +45,6 @@ class _Custom(Wire, frozen=True):
     aggregated_usage: _Aggregated | None = None
 
 
-_decode = msgspec.json.Decoder(_Custom).decode
-
-
 class ThresholdRules:
     """The thresholds of one configuration."""
 
@@ -69,7 +66,7 @@ class ThresholdRules:
         if not annotation:
             return self.default, ""
         try:
-            return self._combined(_decode(annotation)), ""
+            return self._combined(decode_as(annotation, _Custom)), ""
         except msgspec.DecodeError as error:
             return self.default, f"expected thresholds as JSON: {error}; those of the configuration are used"
 

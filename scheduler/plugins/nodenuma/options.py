@@ -37,7 +37,7 @@ from seatrial.scheduler.api.numa import (
     SystemQos,
     parse_cpuset,
 )
-from seatrial.scheduler.api.quantity import CPU, Amounts, QuantityError, amount
+from seatrial.scheduler.api.quantity import CPU, MAX_AMOUNT, Amounts, QuantityError, amount
 from seatrial.scheduler.api.wire import decode_as
 from seatrial.scheduler.plugins.nodenuma.topology import Cpu, Topology
 
@@ -48,7 +48,7 @@ KUBELET_POLICIES = {
 }
 _BIND_LABELS = {"FullPCPUsOnly": FULL_PCPUS, "SpreadByPCPUs": SPREAD_BY_PCPUS}
 _STRATEGIES = frozenset({"", "MostAllocated", "LeastAllocated", "DistributeEvenly"})
-_ZONE_NAME = re.compile(r"node-(\d+)$")
+_ZONE_NAME = re.compile(r"node-(\d{1,9})$", re.ASCII)
 
 T = TypeVar("T")
 Ratios = tuple[tuple[str, float], ...]
@@ -89,7 +89,7 @@ NO_OPTIONS = Options()
 
 def amplify(value: int, ratio: float) -> int:
     """The amplified value (NUMA-R47); binary floating point, as upstream."""
-    return value if ratio <= 1 else math.ceil(value * ratio)
+    return value if ratio <= 1 else math.ceil(min(value * ratio, MAX_AMOUNT))
 
 
 @lru_cache(maxsize=1024)

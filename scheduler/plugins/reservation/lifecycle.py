@@ -9,8 +9,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from seatrial.scheduler.api.clock import from_rfc3339, rfc3339
+from seatrial.scheduler.api.clock import read_time, rfc3339
 from seatrial.scheduler.api.core import Pod
+from seatrial.scheduler.api.durations import go_duration
 from seatrial.scheduler.api.quantity import Amounts, quantities
 from seatrial.scheduler.api.reservation import (
     AVAILABLE,
@@ -23,7 +24,6 @@ from seatrial.scheduler.api.reservation import (
     UNSCHEDULABLE,
     Reservation,
     ReservationCondition,
-    seconds,
 )
 from seatrial.scheduler.api.wire import to_plain
 from seatrial.scheduler.plugins.reservation.reserve_pods import template_requests
@@ -113,16 +113,14 @@ def is_over(reservation: Reservation, now: float) -> bool:
 
 
 def end_of(reservation: Reservation) -> float | None:
-    """The time of expiry; None: never. A ttl of 0 overrides `expires`."""
+    """The time of expiry; None: never. A ttl of 0 overrides `expires`; what cannot be read counts as absent."""
     spec = reservation.spec
-    ttl = seconds(spec.ttl) if spec.ttl is not None else None
+    ttl = go_duration(spec.ttl) if spec.ttl is not None else None
     if ttl == 0:
         return None
-    created = reservation.metadata.creation_timestamp
-    ends = [] if created is None else [from_rfc3339(created) + (DEFAULT_TTL if ttl is None else ttl)]
-    if spec.expires is not None:
-        ends.append(from_rfc3339(spec.expires))
-    return min(ends, default=None)
+    created, expires = read_time(reservation.metadata.creation_timestamp), read_time(spec.expires)
+    ends = [] if created is None else [created + (DEFAULT_TTL if ttl is None else ttl)]
+    return min(ends if expires is None else [*ends, expires], default=None)
 
 
 def next_look(reservations: Iterable[Reservation], now: float) -> float:
@@ -140,8 +138,8 @@ def is_waste(reservation: Reservation, now: float, keep: float, *, node_there: b
     ready = reservation.status.condition(READY)
     if ready is None:
         return False
-    since = ready.last_transition_time if reservation.expired else ready.last_probe_time
-    return since is not None and now - from_rfc3339(since) > keep
+    since = read_time(ready.last_transition_time if reservation.expired else ready.last_probe_time)
+    return since is not None and now - since > keep
 
 
 def _with(reservation: Reservation, changed: ReservationCondition) -> list[Any]:

@@ -26,7 +26,6 @@ from seatrial.scheduler.api.reservation import (
     allocation,
     is_operating_reservation,
     is_reserve_pod,
-    seconds,
 )
 from seatrial.scheduler.cache.columns import Batch, Bools, Ints
 from seatrial.scheduler.cache.nodeinfo import NodeInfo, PodInfo
@@ -215,9 +214,6 @@ class Reservation(PreFilter, FilterBatch, Transformer, PostFilter, ScoreBatch, R
         reservation = self.reservation_cache.known.get(pod.metadata.uid)
         if reservation is None:
             return "the reservation is nil"
-        ttl = reservation.spec.ttl
-        if ttl is not None and seconds(ttl) is None:
-            return f'the reservation\'s ttl: expected a duration such as "24h", found "{ttl}"'
         if reservation.spec.pre_allocation:
             if reservation.spec.allocate_policy != RESTRICTED:
                 return UNSUPPORTED

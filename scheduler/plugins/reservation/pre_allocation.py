@@ -7,6 +7,7 @@ once the pod leaves is about amounts only, other plugins see the node without th
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from seatrial.scheduler.api.integers import integer
 from seatrial.scheduler.api.quantity import Amounts
 from seatrial.scheduler.api.reservation import CLUSTER_MODE, Reservation, allocated_to
 from seatrial.scheduler.cache.nodeinfo import NodeInfo, PodInfo
@@ -43,9 +44,7 @@ def candidates(
 
 def priority_of(info: PodInfo, config: PreAllocationConfig) -> int:
     """The pod's rank among those that may be taken over; 0 if its annotation is no number."""
-    text = info.pod.metadata.annotations.get(config.cluster_priority_annotation_key, "")
-    digits = text.removeprefix("-")
-    return int(text) if digits.isdecimal() and digits.isascii() else 0
+    return integer(info.pod.metadata.annotations.get(config.cluster_priority_annotation_key, "")) or 0
 
 
 def select(

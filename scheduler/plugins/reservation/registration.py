@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from seatrial.scheduler.api.core import Pod
+from seatrial.scheduler.api.integers import integer
 from seatrial.scheduler.api.reservation import RESERVATIONS_PATH, Reservation
 from seatrial.scheduler.framework.exposition import Family, sample
 from seatrial.scheduler.framework.handle import Handle, Watch
@@ -65,8 +66,8 @@ def _is_older(found: Reservation, known: Reservation | None) -> bool:
     """Whether a newer version is known, from the answer to a request of this scheduler."""
     if known is None:
         return False
-    versions = found.metadata.resource_version, known.metadata.resource_version
-    return all(version.isdecimal() for version in versions) and int(versions[0]) < int(versions[1])
+    version, than = integer(found.metadata.resource_version), integer(known.metadata.resource_version)
+    return version is not None and than is not None and version < than
 
 
 def _regroup(handle: Handle, book: ReservationCache) -> None:

@@ -3,13 +3,12 @@
 Follows Koordinator pkg/util/reservation `NewReservePod`.
 """
 
-import re
-
 import msgspec
 from msgspec.structs import replace
 
 from seatrial.scheduler.api.core import DEFAULT_SCHEDULER, Container, Pod, PodSpec, PodStatus, ResourceRequirements
 from seatrial.scheduler.api.device import DEVICE_ALLOCATED
+from seatrial.scheduler.api.integers import integer
 from seatrial.scheduler.api.numa import RESOURCE_STATUS
 from seatrial.scheduler.api.quantity import PODS, Amounts, quantities
 from seatrial.scheduler.api.reservation import (
@@ -104,6 +103,5 @@ def _priority(reservation: Reservation, template_labels: dict[str, str]) -> int:
     if isinstance(given, int):
         return given
     label = {**template_labels, **reservation.metadata.labels}.get(PRIORITY_LABEL, "")
-    if re.fullmatch(r"[+-]?\d+", label, re.ASCII) and -(1 << 31) <= int(label) <= HIGHEST_PRIORITY:
-        return int(label)
-    return HIGHEST_PRIORITY
+    found = integer(label, -HIGHEST_PRIORITY - 1, HIGHEST_PRIORITY)
+    return HIGHEST_PRIORITY if found is None else found

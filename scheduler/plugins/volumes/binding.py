@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import quote
 
 from seatrial.scheduler.api.core import Node, Pod
+from seatrial.scheduler.api.integers import integer
 from seatrial.scheduler.api.storage import (
     BOUND_BY_CONTROLLER,
     SELECTED_NODE,
@@ -328,8 +329,7 @@ def _taker(choice: Choice) -> Callable[[bytes], None]:
 
 def _version(metadata: ObjectMeta) -> int:
     """The resource version as a number, as upstream's assume cache compares them; 0 if it is none."""
-    text = metadata.resource_version
-    return int(text) if text.isdecimal() else 0
+    return integer(metadata.resource_version) or 0
 
 
 def _failure(why: str) -> Status:

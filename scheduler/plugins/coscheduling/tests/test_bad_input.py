@@ -87,7 +87,7 @@ def test_what_is_not_understood_is_told_while_the_gang_waits_for_room_and_when_i
     ]
     rank = (
         "pod default/a, annotation gang.scheduling.koordinator.sh/network-topology-index: expected a whole number,"
-        " found 'first'; the pod has no rank"
+        " at most 2147483647, found 'first'; the pod has no rank"
     )
     for name in "ab":
         assert all(note in rig.message(name) for note in notes), rig.message(name)

@@ -289,9 +289,9 @@ def test_a_deleted_representative_is_replaced() -> None:
 @pytest.mark.parametrize(
     ("minimum", "words"),
     [
-        ("xxx", "expected a whole number, found 'xxx'"),
+        ("xxx", "expected a whole number, at most 2147483647, found 'xxx'"),
         (None, "expected a whole number, found none"),
-        ("-1", "expected a whole number, found '-1'"),
+        ("-1", "expected a whole number, at most 2147483647, found '-1'"),
     ],
 )
 def test_annotation_gangs_without_a_minimum_are_told_of(minimum: str | None, words: str) -> None:

@@ -312,7 +312,7 @@ def test_profiles_without_the_plugin_follow_no_reports() -> None:
         ),
         pytest.param(
             {"aggregated": {"scoreAggregatedDuration": "soon"}},
-            "aggregated.scoreAggregatedDuration: expected a duration as 5m or 300s, found 'soon'",
+            "aggregated.scoreAggregatedDuration: expected a duration such as 15s or 1m30s, found 'soon'",
         ),
         pytest.param({"usageTresholds": {}}, "usageTresholds"),
     ],

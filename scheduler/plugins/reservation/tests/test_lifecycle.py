@@ -7,7 +7,7 @@ import pytest
 
 from seatrial.scheduler.api.clock import SIM_EPOCH, rfc3339
 from seatrial.scheduler.api.core import Pod
-from seatrial.scheduler.api.reservation import Reservation, seconds
+from seatrial.scheduler.api.reservation import Reservation
 from seatrial.scheduler.api.wire import ObjectMeta, to_plain
 from seatrial.scheduler.plugins.reservation import lifecycle
 
@@ -182,12 +182,3 @@ def test_one_check_and_one_collection() -> None:
     assert "old" in there
     collect(NOW + DAY + 1)
     assert "old" not in there
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [("24h", DAY), ("1h30m", 5400.0), ("1.5s", 1.5), ("300ms", 0.3), ("0", 0.0), ("-2m", -120.0), ("5", None),
-     ("", None), ("1d", None), ("h", None)],
-)  # fmt: skip
-def test_durations(text: str, expected: float | None) -> None:
-    assert seconds(text) == expected

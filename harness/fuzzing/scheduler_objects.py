@@ -1,0 +1,262 @@
+"""Valid objects of all kinds that the scheduler reads, with its vocabulary of labels and annotations, to be changed."""
+
+import json
+import pkgutil
+import re
+from importlib import import_module
+from typing import Any, Final
+
+from seatrial.scheduler import api
+from seatrial.scheduler.api.device import (
+    DEVICE_ALLOCATE_HINT,
+    DEVICE_ALLOCATED,
+    DEVICE_JOINT_ALLOCATE,
+    GPU_PARTITION_SPEC,
+    GPU_PARTITIONS,
+)
+from seatrial.scheduler.api.networktopology import GATHER_SPEC
+from seatrial.scheduler.api.numa import (
+    CPU_BASIC_INFO,
+    CPU_TOPOLOGY,
+    KUBELET_CPU_MANAGER,
+    NODE_RESERVATION,
+    NUMA_TOPOLOGY_SPEC,
+    POD_CPU_ALLOCS,
+    RESOURCE_SPEC,
+    RESOURCE_STATUS,
+    SYSTEM_QOS,
+)
+from seatrial.scheduler.api.podgroup import GANG_GROUPS, GANG_MIN, GANG_NAME, GANG_TOTAL, GANG_WAITING_TIME
+from seatrial.scheduler.api.quota import NAMESPACES, SHARED_WEIGHT, TOTAL_RESOURCE
+from seatrial.scheduler.api.reservation import RESERVATION_AFFINITY, RESERVATION_OWNERS, RESIZE_ALLOCATABLE
+from seatrial.scheduler.api.slo import ESTIMATED_FACTORS, RAW_ALLOCATABLE, USAGE_THRESHOLDS
+
+Object = dict[str, Any]
+_KEY: Final = re.compile(r"[a-z0-9.-]+\.[a-z]+/[A-Za-z][-A-Za-z./]*")
+CREATED: Final = "2026-01-01T00:00:00Z"
+
+
+def vocabulary() -> tuple[str, ...]:
+    """The keys of labels and annotations that are constants of the API vocabulary."""
+    modules = [import_module(f"{api.__name__}.{found.name}") for found in pkgutil.iter_modules(api.__path__)]
+    return tuple(
+        sorted({
+            value
+            for module in modules
+            for value in vars(module).values()
+            if isinstance(value, str) and _KEY.fullmatch(value)
+        })
+    )  # fmt: skip
+
+
+def _of(
+    path: str,
+    name: str,
+    namespace: str = "",
+    *,
+    labels: Object | None = None,
+    notes: Object | None = None,
+    **fields: Any,
+) -> tuple[str, Object]:
+    """The path of its collection in all namespaces, and the object."""
+    metadata = {
+        "name": name, "uid": f"uid-{name}", "creationTimestamp": CREATED, "labels": {"app": "x", **(labels or {})},
+        "annotations": {key: each if isinstance(each, str) else json.dumps(each) for key, each in (notes or {}).items()},
+    }  # fmt: skip
+    return path, {"metadata": {**metadata, **({"namespace": namespace} if namespace else {})}, **fields}
+
+
+def _pod(name: str, notes: Object | None = None, **fields: Any) -> tuple[str, Object]:
+    spec = {
+        "schedulerName": "koord-scheduler",
+        "containers": [{"name": "main", "image": "a:1", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}],
+        **fields,
+    }
+    return _of("/api/v1/pods", name, "default", notes=notes, spec=spec, status={"phase": "Pending"})
+
+
+_SELECTOR: Final = {"matchLabels": {"app": "x"}, "matchExpressions": [{"key": "a", "operator": "Gt", "values": ["1"]}]}
+_TERM: Final = {"labelSelector": _SELECTOR, "topologyKey": "zone", "namespaces": ["default"]}
+_TOPOLOGY: Final = {"detail": [{"id": number, "core": number, "socket": 0, "node": 0} for number in range(16)]}
+OBJECTS: Final = (
+    _pod(
+        "shaped",
+        nodeSelector={"a": "2"},
+        tolerations=[{"key": "a", "operator": "Equal", "value": "b", "effect": "NoSchedule"}],
+        priorityClassName="x",
+        volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "x"}}],
+        topologySpreadConstraints=[
+            {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule", "labelSelector": _SELECTOR}
+        ],
+        affinity={
+            "nodeAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": {
+                    "nodeSelectorTerms": [{"matchExpressions": [{"key": "a", "operator": "Gt", "values": ["1"]}]}]
+                }
+            },
+            "podAffinity": {
+                "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "podAffinityTerm": _TERM}]
+            },
+            "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [_TERM]},
+        },
+    ),
+    _pod(
+        "member",
+        {
+            GANG_NAME: "train", GANG_MIN: "1", GANG_TOTAL: "1", GANG_WAITING_TIME: "10s", GANG_GROUPS: ["default/train"],
+            GATHER_SPEC: {"gatherStrategy": [{"layer": "Block", "strategy": "PreferGather", "podCountMultiple": 1}]},
+        },
+    ),
+    _pod(
+        "cards",
+        {
+            GPU_PARTITION_SPEC: {"allocatePolicy": "Restricted", "ringBusBandwidth": "100Gi"},
+            DEVICE_ALLOCATE_HINT: {"gpu": {"selector": {"matchLabels": {"a": "b"}}, "allocateStrategy": "ApplyForAll"}},
+            DEVICE_JOINT_ALLOCATE: {"deviceTypes": ["gpu", "rdma"], "requiredScope": "SamePCIe"},
+        },
+        containers=[{"name": "main", "resources": {"requests": {"koordinator.sh/gpu-core": "100"}}}],
+    ),
+    _pod(
+        "cores",
+        {
+            RESOURCE_SPEC: {"requiredCPUBindPolicy": "FullPCPUs", "preferredCPUExclusivePolicy": "PCPULevel"},
+            NUMA_TOPOLOGY_SPEC: {"numaTopologyPolicy": "SingleNUMANode"},
+            ESTIMATED_FACTORS: {"cpu": 80},
+        },
+    ),
+    _pod(
+        "owner",
+        {
+            RESERVATION_AFFINITY: {
+                "requiredDuringSchedulingIgnoredDuringExecution": {
+                    "reservationSelectorTerms": [{"matchExpressions": [{"key": "a", "operator": "In", "values": ["b"]}]}]
+                }
+            }
+        },
+    ),
+    _pod(
+        "bound",
+        {
+            DEVICE_ALLOCATED: {"gpu": [{"minor": 1, "resources": {"koordinator.sh/gpu-core": "50"}}]},
+            RESOURCE_STATUS: {"cpuset": "0-1", "numaNodeResources": [{"node": 0, "resources": {"cpu": "2"}}]},
+            RESERVATION_OWNERS: [{"labelSelector": _SELECTOR}],
+        },
+        nodeName="n1",
+    ),
+    _of(
+        "/api/v1/nodes",
+        "n1",
+        labels={"a": "2", "zone": "z"},
+        notes={
+            NODE_RESERVATION: {"resources": {"cpu": "1"}, "reservedCPUs": "0", "applyPolicy": "Default"},
+            RAW_ALLOCATABLE: {"cpu": "8"},
+            USAGE_THRESHOLDS: {"usageThresholds": {"cpu": 60}, "aggregatedUsage": {"usageAggregatedDuration": "5m"}},
+            "node.koordinator.sh/resource-amplification-ratio": {"cpu": 1.5},
+        },
+        spec={"taints": [{"key": "a", "value": "b", "effect": "PreferNoSchedule", "timeAdded": CREATED}]},
+        status={
+            "allocatable": {"cpu": "16", "memory": "64Gi", "pods": "110", "koordinator.sh/gpu-core": "200"},
+            "images": [{"names": ["a:1"], "sizeBytes": 1000}],
+            "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": CREATED}],
+        },
+    ),
+    _of(
+        "/apis/scheduling.sigs.k8s.io/v1alpha1/podgroups", "group", "default",
+        spec={"minMember": 1, "scheduleTimeoutSeconds": 5, "minResources": {"cpu": "1"}},
+        status={"phase": "Scheduling", "scheduled": 1, "scheduleStartTime": CREATED},
+    ),
+    _of(
+        "/apis/scheduling.koordinator.sh/v1alpha1/reservations", "kept",
+        notes={RESIZE_ALLOCATABLE: {"resources": {"cpu": "2"}}},
+        spec={
+            "template": {"spec": {"schedulerName": "koord-scheduler", "containers": [
+                {"name": "main", "resources": {"requests": {"cpu": "1"}}},
+            ]}},
+            "owners": [{"labelSelector": _SELECTOR}, {"object": {"kind": "Pod", "name": "x"}}],
+            "ttl": "1h", "expires": "2027-01-01T00:00:00Z", "taints": [{"key": "a", "effect": "NoSchedule"}],
+        },
+        status={"phase": "Available", "nodeName": "n1", "allocatable": {"cpu": "1"}, "conditions": [
+            {"type": "Ready", "status": "True", "lastProbeTime": CREATED, "lastTransitionTime": CREATED},
+        ]},
+    ),
+    _of(
+        "/apis/scheduling.sigs.k8s.io/v1alpha1/elasticquotas", "team", "default",
+        notes={SHARED_WEIGHT: {"cpu": "10"}, TOTAL_RESOURCE: {"cpu": "10"}, NAMESPACES: ["default"]},
+        spec={"min": {"cpu": "4", "memory": "4Gi"}, "max": {"cpu": "8", "memory": "8Gi"}},
+        status={"used": {"cpu": "1"}},
+    ),
+    _of(
+        "/apis/quota.koordinator.sh/v1alpha1/elasticquotaprofiles", "tree", "default",
+        spec={"quotaName": "root", "quotaLabels": {"a": "b"}, "resourceRatio": "0.9", "nodeSelector": _SELECTOR},
+    ),
+    _of(
+        "/apis/scheduling.koordinator.sh/v1alpha1/devices", "n1",
+        notes={GPU_PARTITIONS: {"2": [{"minors": [0, 1], "gpuLinkType": "NVLink", "ringBusBandwidth": "200Gi"}]}},
+        spec={"devices": [
+            {
+                "type": "gpu", "minor": minor, "id": f"GPU-{minor}", "health": True, "labels": {"a": "b"},
+                "resources": {"koordinator.sh/gpu-core": "100", "koordinator.sh/gpu-memory": "40Gi"},
+                "topology": {"socketID": 0, "nodeID": 0, "pcieID": "0", "busID": "0000:00:01.0"},
+            } for minor in range(2)
+        ]},
+    ),
+    _of(
+        "/apis/slo.koordinator.sh/v1alpha1/nodemetrics", "n1",
+        spec={"metricCollectPolicy": {"reportIntervalSeconds": 60}},
+        status={
+            "updateTime": CREATED,
+            "nodeMetric": {
+                "nodeUsage": {"resources": {"cpu": "1", "memory": "1Gi"}},
+                "aggregatedNodeUsages": [{"duration": "5m0s", "usage": {"p95": {"resources": {"cpu": "1"}}}}],
+            },
+            "podsMetric": [{"namespace": "default", "name": "bound", "podUsage": {"resources": {"cpu": "1"}}}],
+        },
+    ),
+    _of(
+        "/apis/topology.node.k8s.io/v1alpha1/noderesourcetopologies", "n1",
+        notes={
+            CPU_TOPOLOGY: _TOPOLOGY, CPU_BASIC_INFO: {"cpuModel": "x"}, SYSTEM_QOS: {"cpuset": "3"},
+            POD_CPU_ALLOCS: [{"namespace": "default", "name": "bound", "cpuset": "0-1", "managedByKubelet": True}],
+            KUBELET_CPU_MANAGER: {"policy": "static", "options": {"full-pcpus-only": "true"}, "reservedCPUs": "0"},
+        },
+        topologyPolicies=["SingleNUMANodePodLevel"],
+        zones=[{"name": "node-0", "type": "Node", "resources": [
+            {"name": "cpu", "capacity": "16", "allocatable": "16", "available": "16"},
+        ]}],
+    ),
+    _of(
+        "/apis/scheduling.koordinator.sh/v1alpha1/clusternetworktopologies", "default",
+        spec={"networkTopologySpec": [
+            {"topologyLayer": "Block", "labelKey": ["zone"]},
+            {"topologyLayer": "NodeTopologyLayer", "parentTopologyLayer": "Block"},
+        ]},
+    ),
+    _of(
+        "/api/v1/namespaces/koordinator-system/configmaps", "gpu-shared-resource-templates", "koordinator-system",
+        data={"data.yaml": 'vendor-model:\n  small: {koordinator.sh/gpu-core: "10"}\n'},
+    ),
+    _of(
+        "/apis/policy/v1/poddisruptionbudgets", "budget", "default",
+        spec={"minAvailable": "50%", "selector": _SELECTOR}, status={"disruptionsAllowed": 1},
+    ),
+    _of("/api/v1/namespaces", "default"),
+    _of("/api/v1/services", "service", "default", spec={"selector": {"app": "x"}}),
+    _of("/apis/apps/v1/replicasets", "set", "default", spec={"selector": _SELECTOR}),
+    _of(
+        "/api/v1/persistentvolumeclaims", "x", "default",
+        spec={"storageClassName": "c", "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+    ),
+    _of(
+        "/api/v1/persistentvolumes", "pv",
+        spec={"storageClassName": "c", "capacity": {"storage": "2Gi"}, "accessModes": ["ReadWriteOnce"]},
+    ),
+    _of(
+        "/apis/storage.k8s.io/v1/storageclasses", "c",
+        provisioner="x.io/y", volumeBindingMode="WaitForFirstConsumer",
+        allowedTopologies=[{"matchLabelExpressions": [{"key": "zone", "values": ["a"]}]}],
+    ),
+    _of(
+        "/apis/storage.k8s.io/v1/csinodes", "n1",
+        spec={"drivers": [{"name": "x.io/y", "nodeID": "n1", "allocatable": {"count": 4}}]},
+    ),
+)  # fmt: skip
