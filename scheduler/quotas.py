@@ -151,9 +151,10 @@ class QuotaController:
                         self._revoke_from(tree, quota, now)
 
     def _revoke_from(self, tree: QuotaTree, quota: Quota, now: float) -> None:
+        args = self._cache.args
         if not overuse(tree, quota):
             self._over_since[quota.name] = now
-        elif now - self._over_since.setdefault(quota.name, now) > (go_duration(self._cache.args.delay_evict_time) or 0):
+        elif now - self._over_since.setdefault(quota.name, now) > (go_duration(args.delay_evict_time) or 0.0):
             self._over_since[quota.name] = now
             self._evict(tree, quota)
 
