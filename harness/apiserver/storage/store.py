@@ -194,7 +194,7 @@ class Collection:
         self.history.append(change)
         self.changed = change.version
         faults = self._store.faults
-        for listener in self._listeners:
+        for listener in tuple(self._listeners):  # one that raises may end its watch
             try:
                 listener(change)
             except Exception as error:  # noqa: BLE001 the others are called
