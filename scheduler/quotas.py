@@ -179,10 +179,7 @@ class QuotaController:
         if now - self._revoked < (go_duration(args.revoke_pod_interval) or 0.0):
             return
         self._revoked = now
-        before, self._over_since = (
-            self._over_since,
-            {},
-        )  # a quota that is gone is forgotten, also if its name comes back
+        before, self._over_since = self._over_since, {}  # what is gone is forgotten, also if its name comes back
         for tree in self._cache.trees.values():
             for quota in list(tree):
                 if quota not in {tree.root, tree.system} and overuse(tree, quota):

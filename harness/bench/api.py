@@ -28,9 +28,9 @@ from seatrial.harness.clusters.control_plane import control_plane
 from seatrial.harness.clusters.embedded import start_process
 from seatrial.harness.clusters.kubeconfig import Access, load_access
 from seatrial.harness.errors import ClusterError
-from seatrial.harness.private_files import private_folder
 from seatrial.harness.processes import stop
 from seatrial.harness.sample_statistics import rounded, spread
+from seatrial.scheduler.api.private_files import private_folder
 from seatrial.scheduler.api.transport import MERGE_PATCH
 
 NAMESPACE = "seatrial-bench-api"

@@ -22,8 +22,8 @@ from seatrial.harness.bench.core import Progress
 from seatrial.harness.bench.raw_http import RawClient
 from seatrial.harness.clusters.embedded import start_process
 from seatrial.harness.clusters.kubeconfig import Access, load_access
-from seatrial.harness.private_files import private_folder
 from seatrial.harness.processes import stop
+from seatrial.scheduler.api.private_files import private_folder
 
 INTERVAL = 0.005  # seconds between the reads of the second client
 ACCOUNT = f"{CORE}/serviceaccounts/revoked"

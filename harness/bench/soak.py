@@ -33,10 +33,10 @@ from seatrial.harness.bench.usage import resident
 from seatrial.harness.clusters.backends import EMBEDDED
 from seatrial.harness.clusters.kubeconfig import Access, load_access
 from seatrial.harness.errors import SubjectError
-from seatrial.harness.private_files import private_folder
 from seatrial.harness.sample_statistics import percentile
 from seatrial.harness.subject.process import ProcessSubject
 from seatrial.scheduler.api.core import DEFAULT_SCHEDULER
+from seatrial.scheduler.api.private_files import private_folder
 
 WATCHES = 4
 READINGS = 10

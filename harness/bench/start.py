@@ -15,10 +15,10 @@ from seatrial.harness.bench.core import Progress
 from seatrial.harness.clusters.embedded import start_process
 from seatrial.harness.clusters.kubeconfig import load_access
 from seatrial.harness.errors import ClusterError
-from seatrial.harness.private_files import private_folder
 from seatrial.harness.processes import stop
 from seatrial.harness.sample_statistics import rounded, spread
 from seatrial.scheduler.api.builders import quota
+from seatrial.scheduler.api.private_files import private_folder
 from seatrial.scheduler.api.quota import QUOTAS_PATH
 
 NODES = 10

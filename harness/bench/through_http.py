@@ -31,7 +31,6 @@ from seatrial.harness.clusters.embedded import start_process
 from seatrial.harness.clusters.kubeconfig import Access, load_access
 from seatrial.harness.errors import ClusterError, SubjectError
 from seatrial.harness.load.arrival import Arrivals
-from seatrial.harness.private_files import private_folder
 from seatrial.harness.processes import stop
 from seatrial.harness.sample_statistics import percentile, percentiles, rounded, spread
 from seatrial.harness.subject.foreign import foreign_command
@@ -39,6 +38,7 @@ from seatrial.harness.subject.process import ProcessSubject, our_command
 from seatrial.harness.subject.protocol import OURS
 from seatrial.scheduler.api.core import DEFAULT_SCHEDULER
 from seatrial.scheduler.api.device import GROUP_VERSION
+from seatrial.scheduler.api.private_files import private_folder
 from seatrial.scheduler.api.transport import MERGE_PATCH
 from seatrial.scheduler.api.wire import Wire
 

@@ -31,9 +31,9 @@ from seatrial.harness.clusters.run_scope import NODES_OF_NO_RUN
 from seatrial.harness.errors import ClusterError, HarnessError
 from seatrial.harness.nodes.fleet import SIMULATED_LABEL
 from seatrial.harness.nodes.node_agents import NodeAgents
-from seatrial.harness.private_files import private_folder, write_private
 from seatrial.harness.processes import first_answer, start_child, stop
 from seatrial.scheduler.api.clock import Action, WallClock
+from seatrial.scheduler.api.private_files import private_folder, write_private
 from seatrial.scheduler.api.transport import MERGE_PATCH, Done, Request, Response
 
 log = logging.getLogger(__name__)
@@ -100,10 +100,10 @@ class RunLease:
         self._transport, self._clock, self._run = transport, clock, run
 
     def renew(self) -> None:
+        self._clock.call_later(RENEW_PERIOD, self.renew)
         body = lease_body(self._run, self._clock.timestamp())
         request = Request("PATCH", f"{lease_path(self._run)}/{LEASE}", orjson.dumps(body), MERGE_PATCH)
         self._transport.send(request, self._renewed)
-        self._clock.call_later(RENEW_PERIOD, self.renew)
 
     def _renewed(self, response: Response) -> None:
         if not response.ok:

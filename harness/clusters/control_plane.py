@@ -24,9 +24,9 @@ from seatrial.harness.apiserver.access.credentials import Credentials, kubeconfi
 from seatrial.harness.apiserver.access.rbac import MASTERS
 from seatrial.harness.clusters.kubeconfig import load_access
 from seatrial.harness.errors import ClusterError
-from seatrial.harness.private_files import write_private
 from seatrial.harness.processes import check_running, start_child
 from seatrial.scheduler.api.clock import WallClock
+from seatrial.scheduler.api.private_files import write_private
 
 ASSETS = "KUBEBUILDER_ASSETS"
 ETCD, API_SERVER, CONTROLLER_MANAGER = "etcd", "kube-apiserver", "kube-controller-manager"

@@ -13,8 +13,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from seatrial.harness.errors import UsageError
-from seatrial.harness.private_files import write_private
 from seatrial.harness.processes import started_at
+from seatrial.scheduler.api.private_files import write_private
 
 STOP_WITHIN = 15.0
 REMOVED_WITHIN = 180.0  # for the removal of nodes from an existing cluster

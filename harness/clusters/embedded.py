@@ -14,8 +14,8 @@ from seatrial.harness.clusters.protocol import Capability, ClusterBackend
 from seatrial.harness.clusters.remote import RemoteCluster
 from seatrial.harness.clusters.simulated import NODES, READY_WITHIN, SimulatedNodes, is_ready
 from seatrial.harness.errors import ClusterError
-from seatrial.harness.private_files import private_folder
 from seatrial.harness.processes import die_with_parent, first_answer, stop
+from seatrial.scheduler.api.private_files import private_folder
 
 CAPABILITIES = frozenset({
     Capability.REAL_TIME, Capability.NODES, Capability.HARDWARE, Capability.DEVICE_FAULTS, Capability.OWN_CLUSTER,

@@ -22,7 +22,7 @@ from seatrial.harness.clusters.restricted_account import (
     write_kubeconfig,
 )
 from seatrial.harness.clusters.simulated import SimulatedNodes
-from seatrial.harness.private_files import private_folder
+from seatrial.scheduler.api.private_files import private_folder
 from seatrial.scheduler.api.transport import Request
 
 NAMESPACES = ("koordinator-system",)  # Koordinator's components keep their objects here

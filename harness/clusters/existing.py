@@ -24,8 +24,8 @@ from seatrial.harness.clusters.simulated import DEVICES, SimulatedNodes
 from seatrial.harness.errors import ClusterError, UsageError
 from seatrial.harness.nodes.fleet import checked_entry
 from seatrial.harness.nodes.writer import TOPOLOGIES
-from seatrial.harness.private_files import private_folder
 from seatrial.scheduler.api.builders import NodeBuilder
+from seatrial.scheduler.api.private_files import private_folder
 from seatrial.scheduler.api.transport import Done, OnLine, Request, Response, Stream
 
 # What a run cannot begin without; docs/cluster-role.yaml has all.

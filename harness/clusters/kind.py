@@ -18,8 +18,8 @@ from pathlib import Path
 from seatrial.harness.clusters.existing import SHARED, ExistingBackend, ExistingCluster
 from seatrial.harness.clusters.protocol import ClusterBackend
 from seatrial.harness.errors import ClusterError, UsageError
-from seatrial.harness.private_files import private_folder
 from seatrial.harness.processes import started_at
+from seatrial.scheduler.api.private_files import private_folder
 
 KIND, DOCKER = "kind", "docker"
 NETWORK = "kind"  # of Docker, which kind creates

@@ -12,7 +12,7 @@ import urllib3
 import yaml
 
 from seatrial.harness.errors import UsageError
-from seatrial.harness.private_files import private_folder, write_private
+from seatrial.scheduler.api.private_files import private_folder, write_private
 from seatrial.scheduler.api.yaml_files import load_yaml
 
 _FILES = {"clusters": ("certificate-authority",), "users": ("client-certificate", "client-key", "tokenFile")}

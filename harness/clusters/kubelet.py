@@ -20,8 +20,8 @@ from seatrial.harness.clusters.machine_kubelet import MachineKubelet, machine_ku
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.harness.clusters.simulated import DEVICES, NODES, NOT_READY_TAINT, READY_WITHIN, is_ready
 from seatrial.harness.errors import ClusterError, UsageError
-from seatrial.harness.private_files import private_folder
 from seatrial.scheduler.api.builders import NodeBuilder
+from seatrial.scheduler.api.private_files import private_folder
 from seatrial.scheduler.api.transport import Request
 
 WITH_DEVICES = frozenset({Capability.DEVICE_FAULTS, Capability.REAL_DEVICES})

@@ -22,9 +22,9 @@ from seatrial.harness.devices.stand_in import machine_called
 from seatrial.harness.errors import ClusterError, UsageError
 from seatrial.harness.nodes.faults import FAULTS_ANNOTATION, parse_entry, resolve
 from seatrial.harness.nodes.hardware import NodeHardware
-from seatrial.harness.private_files import private_folder
 from seatrial.harness.processes import stop
 from seatrial.scheduler.api.builders import NodeBuilder
+from seatrial.scheduler.api.private_files import private_folder
 from seatrial.scheduler.api.transport import MERGE_PATCH, Request
 
 _ONE_NODE = "backend 'local' has one node, this machine"

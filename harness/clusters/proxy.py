@@ -24,8 +24,8 @@ from seatrial.harness.apiserver.access.credentials import identify, kubeconfig, 
 from seatrial.harness.clusters.faulty import Picks, decode_picks, refusal
 from seatrial.harness.clusters.kubeconfig import Access, load_access
 from seatrial.harness.errors import HarnessError
-from seatrial.harness.private_files import private_folder, write_private
 from seatrial.scheduler.api.clock import WallClock
+from seatrial.scheduler.api.private_files import private_folder, write_private
 from seatrial.scheduler.api.transport import Request, Response
 
 LOOPBACK = "127.0.0.1"

@@ -22,8 +22,8 @@ from seatrial.harness.apiserver.access.credentials import Credentials
 from seatrial.harness.apiserver.assembly import KOORDINATOR
 from seatrial.harness.apiserver.attempts import Answer, Call
 from seatrial.harness.apiserver.webhooks.calling import HttpsCaller
-from seatrial.harness.private_files import write_private
 from seatrial.harness.processes import die_with_parent, program, stop
+from seatrial.scheduler.api.private_files import write_private
 from seatrial.scheduler.api.quota import QUOTA_NAME, SPECIAL
 
 log = logging.getLogger(__name__)

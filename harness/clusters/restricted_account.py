@@ -14,7 +14,7 @@ import yaml
 
 from seatrial.harness.clusters.answers import accepted
 from seatrial.harness.errors import UsageError
-from seatrial.harness.private_files import write_private
+from seatrial.scheduler.api.private_files import write_private
 from seatrial.scheduler.api.transport import Request, Response
 from seatrial.scheduler.api.yaml_files import load_yaml
 

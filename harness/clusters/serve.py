@@ -37,8 +37,8 @@ from seatrial.harness.clusters.run_scope import NODES_OF_NO_RUN
 from seatrial.harness.errors import ClusterError, HarnessError
 from seatrial.harness.nodes.fleet import load_fleet, node_manifest
 from seatrial.harness.nodes.node_agents import NodeAgents
-from seatrial.harness.private_files import private_folder, write_private
 from seatrial.scheduler.api.clock import WallClock
+from seatrial.scheduler.api.private_files import private_folder, write_private
 from seatrial.scheduler.api.transport import MERGE_PATCH, Request
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from typing import Any, Self
 
 from seatrial.harness.clusters.faulty import Picks, encode_picks, every
 from seatrial.harness.errors import ClusterError
-from seatrial.harness.private_files import private_folder
 from seatrial.harness.processes import first_answer, start_child, stop
+from seatrial.scheduler.api.private_files import private_folder
 
 
 class TroubledWay:

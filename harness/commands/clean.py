@@ -9,7 +9,7 @@ from seatrial.harness.clusters.existing import WholeCluster, unusable
 from seatrial.harness.clusters.kubeconfig import load_access, with_context
 from seatrial.harness.clusters.leftovers import DURATION, remove_dead_runs, runs_on
 from seatrial.harness.errors import UsageError
-from seatrial.harness.private_files import private_folder
+from seatrial.scheduler.api.private_files import private_folder
 
 RIGHTS_TO_LIST = (("", "namespaces", "list"), ("", "nodes", "list"))
 RIGHTS_TO_CLEAN = (*RIGHTS_TO_LIST, ("", "namespaces", "delete"), ("", "nodes", "delete"))

@@ -74,17 +74,22 @@ def who(*, lab: LabFile = None, json_: Json = False) -> int:
         return 0
     for lease in ledger.leases:
         ends = f", until {_moment(lease.ends)} at the latest: {lease.why_ends}" if lease.ends else ""
-        print(
+        _tell(
             f"token {lease.token}: {lease.holder} holds {', '.join(lease.devices)} since {_moment(lease.since)}, "
             f"{max(0, round(lease.expires - now))} s left unless renewed{ends}"
         )
     for place, ticket in enumerate(ledger.line, 1):
-        print(f"{place}. in line: {ticket.holder} wants {ticket.request} since {_moment(ticket.since)}")
+        _tell(f"{place}. in line: {ticket.holder} wants {ticket.request} since {_moment(ticket.since)}")
     for machine, why in ledger.out_of_service.items():
-        print(f"{machine} is out of service: {why}")
+        _tell(f"{machine} is out of service: {why}")
     if not (ledger.leases or ledger.line or ledger.out_of_service):
         print("no device is held and no request waits")
     return 0
+
+
+def _tell(line: str) -> None:
+    """Print a line of the ledger, which others write: control characters are escaped."""
+    print("".join(char if char.isprintable() else repr(char)[1:-1] for char in line))
 
 
 def acquire(

@@ -15,10 +15,10 @@ from seatrial.harness.clusters.kubeconfig import is_ours
 from seatrial.harness.clusters.local_node import LocalNode
 from seatrial.harness.commands.up_scheduler import SCHEDULER, record, spawn
 from seatrial.harness.errors import UsageError
-from seatrial.harness.private_files import write_private
 from seatrial.harness.processes import stop
 from seatrial.harness.subject.foreign import foreign_command
 from seatrial.harness.subject.protocol import DEPLOYED, IN_PROCESS, NONE, OURS
+from seatrial.scheduler.api.private_files import write_private
 
 LOOPBACK = "127.0.0.1"
 Port = Annotated[int, Parameter(validator=validators.Number(gte=0, lte=65535))]

@@ -15,8 +15,8 @@ import msgspec
 
 from seatrial.harness.devices.provider import FailureKind, ProviderError, Share, Slice
 from seatrial.harness.errors import DeviceError
-from seatrial.harness.private_files import write_private
 from seatrial.scheduler.api.device import GPU_CORE, GPU_MEMORY
+from seatrial.scheduler.api.private_files import write_private
 
 log = logging.getLogger(__name__)
 

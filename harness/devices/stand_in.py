@@ -21,7 +21,7 @@ from seatrial.fake_devices.table import FULL, DeviceTable
 from seatrial.harness.devices.provider import DeviceProvider
 from seatrial.harness.devices.vendors import VENDORS
 from seatrial.harness.errors import UsageError
-from seatrial.harness.private_files import private_folder
+from seatrial.scheduler.api.private_files import private_folder
 
 NODE = "this-machine"
 DEFAULT_COUNT = 8  # devices of a model that is given without a count

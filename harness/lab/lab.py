@@ -1,6 +1,7 @@
 """Places of a lab: acquired (requests wait in line), renewed by a thread, returned."""
 
 import os
+import re
 import secrets
 import socket
 import threading
@@ -22,6 +23,7 @@ from seatrial.harness.lab.stores import Snapshot, Store, open_store
 VARIABLE = "SEATRIAL_LAB"  # of the environment: the inventory
 FIRST_POLL, POLL = 0.1, 1.0  # seconds between two looks of a request that waits: at first, and at most
 RENEWALS = 3  # in a ttl
+HOLDER, MAX_HOLDER = re.compile(r"[A-Za-z0-9][\w.@:/+=,#-]*( [A-Za-z0-9][\w.@:/+=,#-]*)*", re.ASCII), 200
 _CI_VARIABLES = (
     ("gitlab", "CI_PROJECT_PATH", "CI_JOB_ID"),
     ("github", "GITHUB_REPOSITORY", "GITHUB_RUN_ID"),
@@ -240,9 +242,18 @@ class Lab:
     """A lab, as one process uses it."""
 
     def __init__(self, inventory: Inventory, store: Store, timing: Timing | None = None, *, holder: str = "") -> None:
+        """
+        Raises:
+            LabError: the holder's name has other characters than `HOLDER`; hooks may put it into a shell's command.
+        """
         self.inventory, self.store = inventory, store
         self._timing = timing or RealTiming()
         self.holder = holder or default_holder(os.environ)
+        if len(self.holder) > MAX_HOLDER or not HOLDER.fullmatch(self.holder):
+            raise LabError(
+                f"holder: expected at most {MAX_HOLDER} characters: words of letters, digits and ._@:/+=,#- that begin "
+                f"with a letter or digit, found {self.holder[:MAX_HOLDER]!r}; give another name with --holder"
+            )
         self.wait, self.window = 600.0, ""  # defaults of `place`
         self.on_wait: Callable[[str], None] = lambda _: None  # called once by a request that must wait: for what
 
@@ -411,4 +422,4 @@ def default_holder(environment: Mapping[str, str]) -> str:
         user = getuser()
     except (KeyError, OSError):
         user = str(os.getuid())
-    return f"{user}@{socket.gethostname()}"
+    return re.sub(r"[^A-Za-z0-9.@-]", "-", f"{user}@{socket.gethostname()}").lstrip("-.@")

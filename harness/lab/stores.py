@@ -27,8 +27,8 @@ from seatrial.harness.clusters.kubeconfig import Access, load_access, with_conte
 from seatrial.harness.lab.errors import LabError
 from seatrial.harness.lab.inventory import Inventory, Leases
 from seatrial.harness.lab.ledger import Ledger, Moment
-from seatrial.harness.private_files import private_folder
 from seatrial.scheduler.api.clock import rfc3339
+from seatrial.scheduler.api.private_files import private_folder
 
 LABEL = "seatrial.dev/lab"
 ANNOTATION = "seatrial.dev/ledger"

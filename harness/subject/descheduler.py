@@ -15,10 +15,10 @@ from seatrial.harness.clusters.faulty import FaultyTransport, Link
 from seatrial.harness.clusters.protocol import Capability, Cluster
 from seatrial.harness.clusters.troubled import TroubledWay
 from seatrial.harness.errors import SubjectError, UsageError
-from seatrial.harness.private_files import private_folder
 from seatrial.harness.processes import START_WITHIN, start_child, stop
 from seatrial.harness.subject.foreign import binary_words
 from seatrial.harness.subject.services import ask, free_port
+from seatrial.scheduler.api.private_files import private_folder
 from seatrial.scheduler.api.transport import Response
 from seatrial.scheduler.descheduler.app import ConfigError, build_descheduler, build_routes
 

@@ -17,10 +17,10 @@ import orjson
 from seatrial.harness.clusters.answers import accepted
 from seatrial.harness.clusters.protocol import Cluster
 from seatrial.harness.errors import SubjectError, UsageError
-from seatrial.harness.private_files import private_folder
 from seatrial.harness.processes import START_WITHIN, die_with_parent, stop
 from seatrial.harness.subject.foreign import binary_words
 from seatrial.harness.subject.services import LOOPBACK, free_port
+from seatrial.scheduler.api.private_files import private_folder
 from seatrial.scheduler.api.transport import Request
 
 GROUP = "admissionregistration.k8s.io/v1"

@@ -16,8 +16,8 @@ from seatrial.harness.clusters.faulty import FaultyTransport, Link
 from seatrial.harness.clusters.protocol import Capability, Cluster
 from seatrial.harness.clusters.troubled import TroubledWay
 from seatrial.harness.errors import SubjectError, UsageError
-from seatrial.harness.private_files import private_folder
 from seatrial.harness.processes import START_WITHIN, program, start_child, stop
+from seatrial.scheduler.api.private_files import private_folder
 from seatrial.scheduler.api.transport import Request
 from seatrial.scheduler.controllers.app import build_manager
 

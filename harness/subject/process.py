@@ -13,10 +13,10 @@ from typing import Protocol, Self
 from seatrial.harness.clusters.faulty import Link
 from seatrial.harness.clusters.troubled import TroubledWay
 from seatrial.harness.errors import SubjectError
-from seatrial.harness.private_files import private_folder
 from seatrial.harness.processes import START_WITHIN, start_child, stop
 from seatrial.harness.subject.protocol import OURS, Subject
 from seatrial.harness.subject.services import PORT, ask, free_port
+from seatrial.scheduler.api.private_files import private_folder
 from seatrial.scheduler.api.transport import Response
 
 READY_LINE = "shell synced"  # logged by our scheduler when its informers have synced

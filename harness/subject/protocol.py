@@ -14,10 +14,10 @@ import yaml
 from seatrial.harness.clusters.faulty import Link
 from seatrial.harness.clusters.protocol import Capability, Cluster
 from seatrial.harness.errors import SubjectError, UsageError
-from seatrial.harness.private_files import private_folder
 from seatrial.harness.subject.foreign import KIND, completed, foreign_command
 from seatrial.harness.subject.services import LOOPBACK, PORT, check_services
 from seatrial.scheduler.api.core import DEFAULT_SCHEDULER
+from seatrial.scheduler.api.private_files import private_folder
 from seatrial.scheduler.api.transport import Response
 from seatrial.scheduler.api.yaml_files import load_yaml
 

@@ -20,8 +20,8 @@ ROOT = Path(__file__).resolve().parents[2]
 JUDGES = ("harness", "fixtures", "suites", "reports")
 API = "seatrial.scheduler.api"
 _NO_RULES = (  # no rule of scheduling is in them
-    "builders", "certificates", "clock", "durations", "integers", "label_selectors", "transport", "wire",
-    "wrong_values", "yaml_files",
+    "builders", "certificates", "clock", "durations", "faults", "integers", "label_selectors", "private_files",
+    "transport", "wire", "wrong_values", "yaml_files",
 )  # fmt: skip
 SHARED = {f"{API}.{name}" for name in _NO_RULES}
 SUFFIXES = st.sampled_from(["", "m", "k", "M", "G", "Ki", "Mi", "Gi", "Ti", "n", "u", "e3", "E-2", "E"])

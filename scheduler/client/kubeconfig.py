@@ -1,7 +1,6 @@
 """Address and credentials of the API server, by the official client's rules (files, exec plugins, in-cluster)."""
 
 import ssl
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -9,6 +8,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from yaml import YAMLError
+
+from seatrial.scheduler.api.private_files import private_folder
 
 
 class KubeconfigError(ValueError):
@@ -61,18 +62,19 @@ def load_server(path: Path | None) -> Server:
 
 @contextmanager
 def _no_files_kept() -> Iterator[str]:
-    """A folder for the certificates and keys that the official client writes to files; it is removed on exit.
+    """A folder for the certificates and keys that the official client writes to files; it is removed on exit,
+    or by a later process of the user if this one is killed.
 
     The client keeps a table of these files and would use them again for equal content, so it is made to forget them.
     """
     from kubernetes.config import kube_config
 
-    with tempfile.TemporaryDirectory(prefix="seatrial-") as folder:
+    with private_folder() as folder:
         try:
-            yield folder
+            yield str(folder)
         finally:
             known = kube_config._temp_files  # noqa: SLF001 there is no public way to clear this cache
-            for content in [content for content, name in known.items() if Path(name).parent == Path(folder)]:
+            for content in [content for content, name in known.items() if Path(name).parent == folder]:
                 del known[content]
 
 

@@ -124,6 +124,60 @@ def test_many_requests_share_few_connections() -> None:
     assert connections == 4
 
 
+def test_an_answer_that_raises_does_not_cost_the_other_requests_of_its_connection(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Every third request of many on two connections is answered to code that raises an exception."""
+    connections = 0
+
+    async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connections
+        connections += 1
+        while True:
+            line, _, _ = await read_request(reader)
+            writer.write(answer(line.split()[1].encode()))
+
+    def broken(_: Response) -> None:
+        raise TypeError("a fault")
+
+    async def test(transport: HttpTransport) -> None:
+        waiting = []
+        for number in range(60):
+            if number % 3:
+                waiting.append(asyncio.ensure_future(send(transport, Request("GET", f"/{number}"))))
+                await asyncio.sleep(0)
+            else:
+                transport.send(Request("GET", f"/{number}"), broken)
+        answers = await asyncio.gather(*waiting)
+        assert [item.code for item in answers] == [200] * 40
+        assert transport._faults.counts.total() == 20
+
+    run(handler, test, connections=2)
+    assert connections == 2
+    assert "fault id=1" in caplog.text
+
+
+def test_a_line_that_raises_does_not_end_its_stream() -> None:
+    async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 12\r\n\r\n" + b"one\ntwo\nsix\n")
+
+    async def test(transport: HttpTransport) -> None:
+        lines: list[bytes] = []
+        ended: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
+
+        def on_line(line: bytes) -> None:
+            if line == b"two":
+                raise TypeError("a fault")
+            lines.append(line)
+
+        transport.stream(Request("GET", "/watch"), on_line, ended.set_result)
+        assert (await ended).code == 200
+        assert lines == [b"one", b"six"]
+
+    run(handler, test)
+
+
 def test_a_stream_comes_line_by_line_however_it_is_cut() -> None:
     async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await read_request(reader)

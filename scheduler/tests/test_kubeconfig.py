@@ -1,5 +1,7 @@
 """Credentials of a kubeconfig and of a pod's service account."""
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +9,7 @@ import certifi
 import pytest
 import yaml
 
+from seatrial.scheduler.api.private_files import remove_abandoned
 from seatrial.scheduler.client.kubeconfig import KubeconfigError, load_server
 
 
@@ -70,3 +73,18 @@ def test_the_service_account_of_a_pod(tmp_path: Path, monkeypatch: pytest.Monkey
     assert (found.host, found.port) == ("127.0.0.1", 6443)
     assert found.authorization.lower() == "bearer of-the-pod"
     assert found.token_file == tmp_path / "token", "kubelet replaces the token"
+
+
+def test_certificates_of_a_process_that_was_killed_while_it_read_them_are_removed_by_the_next(tmp_path: Path) -> None:
+    program = (
+        "import os, sys; from kubernetes import config; from seatrial.scheduler.client.kubeconfig import load_server\n"
+        "def killed(temp_file_path, **_): print(temp_file_path, flush=True); os.kill(os.getpid(), 9)\n"
+        "config.load_kube_config = killed; load_server(__import__('pathlib').Path(sys.argv[1]))"
+    )
+    words = [sys.executable, "-c", program, str(kubeconfig(tmp_path, {}))]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)  # noqa: S603
+    left = Path(done.stdout.strip())
+    assert done.returncode == -9
+    assert left.is_dir()
+    remove_abandoned()
+    assert not left.exists()

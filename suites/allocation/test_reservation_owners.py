@@ -126,6 +126,33 @@ def test_the_sooner_end_counts(cluster: Trial, expect: Expect, ttl: str, expires
 
 
 @pytest.mark.feature("RSV-1.expires")
+@pytest.mark.case("RV-120", severity="critical")
+@pytest.mark.long(60)
+@pytest.mark.parametrize(
+    "expires",
+    [
+        pytest.param("0000-01-01T00:00:00Z", id="year-0"),
+        pytest.param("2026-01-01T00:00:00+99:99", id="offset-99"),
+    ],
+)
+def test_a_time_of_expiry_that_cannot_be_read_stops_nothing_else(cluster: Trial, expect: Expect, expires: str) -> None:
+    """One user's reservation has it; another user's pod is bound, and another reservation ends at its time.
+
+    Source: Koordinator's CRD says `format: date-time`, and kube-apiserver 1.34 takes year 0 and such offsets.
+    """
+    cluster.add(node("n1").cpu(8))
+    poison = reservation("poison").like(pod("x").request(cpu=1)).for_labels(app="owner").many()
+    poison.manifest["spec"]["expires"] = expires
+    cluster.reserve(poison)
+    cluster.reserve(reservation("held").like(pod("x").request(cpu=1)).for_labels(app="owner").many().ttl("10s"))
+
+    cluster.submit(pod("other").request(cpu=1))
+
+    expect.bound("other")
+    expect.reservation("held", lambda found: found.expired, "to end", within=45)
+
+
+@pytest.mark.feature("RSV-1.expires")
 @pytest.mark.case("RV-094", severity="critical")
 @pytest.mark.long(seconds=7)
 def test_a_reservation_ends_with_its_node(cluster: Trial, expect: Expect) -> None:

@@ -15,8 +15,8 @@ import yaml
 from seatrial.harness.apiserver.access.authority import Authority
 from seatrial.harness.apiserver.access.identity import ADMIN, Identity
 from seatrial.harness.apiserver.access.rbac import MASTERS
-from seatrial.harness.private_files import write_private
 from seatrial.scheduler.api.certificates import Pair
+from seatrial.scheduler.api.private_files import write_private
 
 
 @dataclass(frozen=True, slots=True)

@@ -217,7 +217,7 @@ class Collection:
             history[-_ENCODED].forget_lines()
         self.changed = change.version
         faults = self._store.faults
-        for listener in self._listeners:
+        for listener in tuple(self._listeners):  # one that raises may end its watch
             try:
                 listener(change)
             except Exception as error:  # noqa: BLE001 the others are called

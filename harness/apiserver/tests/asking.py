@@ -7,7 +7,7 @@ import orjson
 
 from seatrial.harness.apiserver.assembly import build_server
 from seatrial.harness.apiserver.errors import ApiStatusError
-from seatrial.harness.apiserver.server import ApiServer
+from seatrial.harness.apiserver.server import REQUEST, ApiServer
 from seatrial.harness.apiserver.streams.responses import Closable, Streaming
 from seatrial.scheduler.api.clock import Clock, SimClock
 from seatrial.scheduler.api.transport import JSON, Request, Response
@@ -98,7 +98,7 @@ class Api:
         found = self.server.handle(Request(method, path, data, kind, headers or {}))
         assert isinstance(found, Response)
         self.clock.settle()
-        assert not self.server.clock.faults.counts, found.body
+        assert not self.server.clock.faults.counts[REQUEST], found.body
         if not found.body:
             return found.code, None
         return found.code, orjson.loads(found.body)

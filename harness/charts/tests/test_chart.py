@@ -60,6 +60,19 @@ def test_every_service_account_has_its_rights() -> None:
     assert bound == {(name, name) for name in accounts}
 
 
+def test_rights_name_resources_and_leases_have_names() -> None:
+    """No rule is for all resources or verbs of a group, and no program may write Leases or ConfigMaps of others."""
+    for manifest in OWN:
+        for rule in manifest.get("rules", ()) if manifest["kind"] in {"ClusterRole", "Role"} else ():
+            assert "*" not in (*rule["apiGroups"], *rule["resources"], *rule["verbs"]), manifest["metadata"]["name"]
+            if "leases" in rule["resources"]:
+                assert manifest["kind"] == "Role"
+                assert rule.get("resourceNames") or rule["verbs"] == ["create"]
+            if "configmaps" in rule["resources"]:
+                assert rule["resourceNames"]
+                assert set(rule["verbs"]) == {"get", "list", "watch"}
+
+
 @pytest.mark.parametrize("component", sorted(pods()))
 def test_the_programs_know_their_arguments(component: str) -> None:
     """Each argument that begins with dashes is in the program's help."""

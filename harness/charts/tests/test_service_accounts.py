@@ -18,10 +18,10 @@ from seatrial.harness.charts import seatrial_manifests
 from seatrial.harness.clusters.answers import accepted
 from seatrial.harness.clusters.envtest import EnvtestBackend
 from seatrial.harness.clusters.protocol import Cluster
-from seatrial.harness.private_files import write_private
 from seatrial.harness.processes import start_child, stop
 from seatrial.scheduler.api.builders import gang, members, node, pod, quota, reservation
 from seatrial.scheduler.api.extension import KOORD_SCHEDULER
+from seatrial.scheduler.api.private_files import write_private
 from seatrial.scheduler.api.transport import APPLY_PATCH, Request
 from seatrial.scheduler.api.wire import to_json
 
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
 NAMESPACE = "gpu"
 ALL = seatrial_manifests(NAMESPACE, {"descheduler": {"enabled": True}})
 PROGRAMS = ("scheduler", "manager", "descheduler")
-KINDS = {"ServiceAccount", "ClusterRole", "ClusterRoleBinding", "ConfigMap"}
+KINDS = {"ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "ConfigMap"}
 KOORD = "/apis/scheduling.koordinator.sh/v1alpha1"
 PODS = "/api/v1/namespaces/default/pods"
 CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"

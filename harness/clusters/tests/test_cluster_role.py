@@ -24,8 +24,8 @@ from seatrial.harness.clusters.restricted_account import (
     make_account,
     write_kubeconfig,
 )
-from seatrial.harness.private_files import private_folder
 from seatrial.harness.results import Case
+from seatrial.scheduler.api.private_files import private_folder
 from seatrial.scheduler.api.transport import Request
 
 MISSING = missing_programs()

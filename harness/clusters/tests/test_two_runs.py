@@ -22,7 +22,7 @@ from seatrial.harness.clusters.control_plane import control_plane, missing_progr
 from seatrial.harness.clusters.existing import WholeCluster
 from seatrial.harness.clusters.kubeconfig import load_access
 from seatrial.harness.clusters.leftovers import runs_on
-from seatrial.harness.private_files import private_folder
+from seatrial.scheduler.api.private_files import private_folder
 from seatrial.scheduler.api.transport import Request
 
 MISSING = missing_programs()

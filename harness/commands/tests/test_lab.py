@@ -119,6 +119,12 @@ def test_mistakes_are_refused_in_words(lab_file: Path, words: list[str], said: s
     assert said in done.stderr
 
 
+def test_who_escapes_control_characters_of_the_ledger(lab_file: Path) -> None:
+    """Whoever may write the ledger may write any reason into it."""
+    open_lab(lab_file).set_service("big", "\x1b[2J\rgone")
+    assert seatrial(lab_file, "who").stdout == "big is out of service: \\x1b[2J\\rgone\n"
+
+
 def test_without_an_inventory_the_command_says_how_to_give_one() -> None:
     done = seatrial(None, "list")
     assert done.returncode == 2

@@ -17,8 +17,8 @@ from seatrial.harness.deviceplugin.tests.test_allocation import pod
 from seatrial.harness.devices.stand_in import StandIn, stand_in
 from seatrial.harness.nodes.local import LocalHardware
 from seatrial.harness.nodes.pods import BoundPod
-from seatrial.harness.private_files import private_folder
 from seatrial.scheduler.api.device import GPU_CORE
+from seatrial.scheduler.api.private_files import private_folder
 
 GPU = "nvidia.com/gpu"
 POSITION_OF_MINOR_0 = 1  # the library counts the cards of an A10 machine the other way round

@@ -22,7 +22,6 @@ from seatrial.harness.nodes.local import LocalHardware
 from seatrial.harness.nodes.pods import BoundPod, decode_pod
 from seatrial.harness.nodes.tests.little_api import LittleApi
 from seatrial.harness.nodes.writer import Writer
-from seatrial.harness.private_files import private_folder
 from seatrial.scheduler.api.clock import SimClock
 from seatrial.scheduler.api.device import (
     DEVICE_ALLOCATED,
@@ -33,6 +32,7 @@ from seatrial.scheduler.api.device import (
     NPU_CORE,
     RDMA,
 )
+from seatrial.scheduler.api.private_files import private_folder
 from seatrial.scheduler.api.wire import to_json
 
 GIB = 1 << 30

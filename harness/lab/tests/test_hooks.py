@@ -20,7 +20,7 @@ def lab(folder: Path, prepare: tuple[str, ...] = (), **hooks: Any) -> Lab:
     machines = [{"name": "big", "cards": [{"name": "0", "model": "h100"}, {"name": "1", "model": "h100"}],
                  "hooks": hooks, "prepare": list(prepare)}]  # fmt: skip
     found = inventory(folder, machines=machines)
-    return Lab(found, FileStore(folder / "ledger.json", "shelf"), holder="me; rm -rf /")
+    return Lab(found, FileStore(folder / "ledger.json", "shelf"), holder="me of a job")
 
 
 def python(code: str, *words: object, **more: object) -> dict[str, object]:
@@ -32,7 +32,27 @@ def test_a_hook_gets_its_words_as_they_are(tmp_path: Path) -> None:
     show = "import os, sys; print(sys.argv[1:], os.environ['SEATRIAL_LAB_CARDS'], os.environ['SEATRIAL_LAB_TOKEN'])"
     opened = lab(tmp_path, cycle=python(show, "{machine}", "{holder}", "$HOME", "t{token}"))
     with opened.acquire(WHOLE, wait=0) as place:
-        assert place.run_hook("cycle") == "['big', 'me; rm -rf /', '$HOME', 't1'] 0,1 1\n"
+        assert place.run_hook("cycle") == "['big', 'me of a job', '$HOME', 't1'] 0,1 1\n"
+
+
+@pytest.mark.parametrize(
+    "holder", ["$(touch x)", "a; b", "a'", 'a"', "a #b", "-a", "a -b", "a\n", "\x1b[2J", "a`b`", "a|b", "é", "x" * 201]
+)
+def test_a_holder_whose_name_a_shell_would_read_is_refused(tmp_path: Path, holder: str) -> None:
+    """A hook may be written as `[sh, -c, "… {holder}"]`."""
+    with pytest.raises(LabError, match="give another name with --holder"):
+        Lab(inventory(tmp_path), FileStore(tmp_path / "ledger.json", "shelf"), holder=holder)
+
+
+def test_the_default_holder_is_a_name_that_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("CI_PROJECT_PATH", "GITHUB_REPOSITORY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("LOGNAME", "me;é")
+    assert Lab(inventory(tmp_path), FileStore(tmp_path / "ledger.json", "shelf")).holder.startswith("me--@")
+    monkeypatch.setenv("CI_PROJECT_PATH", "group/sub.group/project")
+    monkeypatch.setenv("CI_JOB_ID", "17")
+    found = Lab(inventory(tmp_path), FileStore(tmp_path / "ledger.json", "shelf"))
+    assert found.holder == "gitlab:group/sub.group/project#17"
 
 
 def test_a_machine_is_prepared_before_it_is_handed_out(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from seatrial.harness.lab.lab import open_lab
 from seatrial.harness.lab.ledger import PlaceRequest
 from seatrial.harness.lab.stores import ANNOTATION, LABEL
 from seatrial.harness.lab.tests.inventories import plain
-from seatrial.harness.private_files import private_folder
+from seatrial.scheduler.api.private_files import private_folder
 from seatrial.scheduler.api.transport import Request
 
 TTL = 5.0

@@ -9,6 +9,7 @@ import pytest
 
 from seatrial.scheduler.api.clock import SimClock
 from seatrial.scheduler.api.core import ConfigMap, Node
+from seatrial.scheduler.api.faults import Faults
 from seatrial.scheduler.api.slo import NODE_METRICS_PATH, NodeMetric
 from seatrial.scheduler.api.transport import Done, Request, Response
 from seatrial.scheduler.controllers.shell import Manager
@@ -193,3 +194,27 @@ def test_node_metrics_are_made_when_the_api_server_serves_them(api: Recorder) ->
     assert sorted(write[2]["metadata"]["name"] for write in api.writes) == ["n1", "n2", "n3"]
     clock.advance(300.0)
     assert len(api.writes) == 3
+
+
+def test_a_node_that_the_manager_fails_at_does_not_stop_the_others(
+    api: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A new configuration concerns all nodes; the first one's raises an exception until its cause is gone."""
+    right, broken = Manager._metric_writes, True
+
+    def failing(self: Manager, node: Node) -> Any:
+        if broken and node.name == "a":
+            raise TypeError("a fault")
+        return right(self, node)
+
+    monkeypatch.setattr(Manager, "_metric_writes", failing)
+    clock = SimClock(faults=Faults())
+    found = manager(api, clock=clock)
+    for name in ("a", "b"):
+        found._set_node(node(name))
+    assert [body["metadata"]["name"] for _, _, body in api.writes] == ["b"]
+    assert [line.split(" failed")[0] for line in clock.faults.report()] == ["[!]Manager._write_changes a"]
+    broken = False
+    clock.advance(1.0)
+    assert [body["metadata"]["name"] for _, _, body in api.writes] == ["b", "a"]
+    assert not clock.faults.report()

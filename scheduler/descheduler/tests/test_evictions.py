@@ -3,14 +3,17 @@
 from typing import Any
 
 import msgspec
+import pytest
 
 from seatrial.scheduler.api.clock import SimClock, rfc3339
+from seatrial.scheduler.api.faults import Faults
 from seatrial.scheduler.api.migration import JOBS_PATH, PodMigrationJob
 from seatrial.scheduler.api.transport import Done, OnLine, Request, Response, Stream
 from seatrial.scheduler.client.events import EventRecorder
 from seatrial.scheduler.client.rest import Rest
 from seatrial.scheduler.descheduler.args import MigrationControllerArgs, read_args
 from seatrial.scheduler.descheduler.migration.controller import MigrationController
+from seatrial.scheduler.descheduler.migration.steps import Steps
 from seatrial.scheduler.descheduler.state import ClusterState
 from seatrial.scheduler.descheduler.tests.cluster import pod
 
@@ -117,3 +120,28 @@ def test_a_refused_status_keeps_the_place_of_its_job_in_the_object_limiter() -> 
         clock.advance(20.0)
         assert len(server.evictions) == before, again
         state.remove_job(state.jobs[f"job-{again}"])
+
+
+def test_a_job_that_the_controller_fails_at_does_not_stop_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The steps of one of two jobs raise an exception until its cause is gone."""
+    right, broken = Steps.next, True
+
+    def failing(self: Steps, job: PodMigrationJob, *rest: Any) -> Any:
+        if broken and job.name == "job-a":
+            raise TypeError("a fault")
+        return right(self, job, *rest)
+
+    monkeypatch.setattr(Steps, "next", failing)
+    clock, state = SimClock(faults=Faults()), ClusterState()
+    server = OneJobServer(clock, running_job(clock, "b"))
+    controller = controller_with(server, clock, state, {})
+    for name in ("a", "b"):
+        state.set_pod(pod(name, "n1"))
+        state.set_job(msgspec.convert(running_job(clock, name), PodMigrationJob))
+    controller.start()
+    clock.advance(0.05)
+    assert len(server.evictions) == 1
+    assert [line.split(" failed")[0] for line in clock.faults.report()] == ["[!]MigrationController._take_step job-a"]
+    broken = False
+    clock.advance(0.2)
+    assert not clock.faults.report()

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from seatrial.scheduler.api.clock import SimClock
+from seatrial.scheduler.api.faults import Faults
 from seatrial.scheduler.api.transport import Done, OnLine, Request, Response, Stream
 from seatrial.scheduler.descheduler.config import ConfigError, parse
 from seatrial.scheduler.descheduler.shell import Shell
@@ -116,6 +117,28 @@ def test_a_strategy_and_an_evictor_of_another_package_work_together() -> None:
     shell.rounds.run()
 
     assert api.sent == [("/api/v1/namespaces/default/pods/a", {"metadata": {"labels": {"leave": "grey"}}})]
+
+
+def test_a_strategy_that_raises_does_not_end_the_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first of two strategies raises in each round; the second one works, and the next round comes."""
+    api, clock = Patches(), SimClock(faults=Faults())
+    settings = configuration("RemoveColour", "Marker", RemoveColour={"colour": "blue"}, Marker={"colour": "grey"})
+    settings["profiles"][0]["plugins"]["deschedule"]["enabled"].insert(0, {"name": "RemovePodsViolatingNodeTaints"})
+    shell = Shell(parse({**settings, "deschedulingInterval": "60s"}), api, clock)
+
+    def broken(*_: object) -> None:
+        raise TypeError("a fault")
+
+    first = shell.rounds._runnable[0].deschedule[0]
+    monkeypatch.setattr(type(first), "run", broken)
+    for name in ("n1", "n2"):
+        shell.state.set_node(node(name))
+    shell.state.set_pod(pod("a", "n1", labels={"colour": "blue"}))
+    shell._running = True
+    shell._plan(0.0)
+    clock.advance(61)
+    assert len(api.sent) == 2
+    assert clock.faults.counts == {type(first).__name__: 2}
 
 
 @pytest.mark.parametrize(

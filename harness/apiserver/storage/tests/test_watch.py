@@ -6,6 +6,8 @@ import orjson
 import pytest
 
 from seatrial.harness.apiserver.errors import ApiStatusError
+from seatrial.harness.apiserver.storage.store import Change
+from seatrial.harness.apiserver.storage.watch import View
 from seatrial.harness.apiserver.streams.responses import Streaming
 from seatrial.harness.apiserver.tests.asking import CONFIGS, PODS, Api, Lines, config, pod
 from seatrial.scheduler.api.transport import MERGE_PATCH, Request
@@ -229,3 +231,39 @@ def test_watches_of_tables_and_partial_metadata(api: Api) -> None:
     (event,) = reader.events()
     assert event["object"]["kind"] == "PartialObjectMetadata"
     assert "data" not in event["object"]
+
+
+def test_a_watch_that_cannot_show_a_change_ends_and_others_go_on(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first of two views raises for a change. The client of its watch lists again, and misses nothing."""
+    api.clock.faults.raises = False
+    broken, other = api.watch(CONFIGS), api.watch(CONFIGS, labelSelector="a=1")
+    right, raised = View.line, list[View]()
+
+    def line(view: View, change: Change) -> bytes | None:
+        if change.key[1] == "poison" and not raised:
+            raised.append(view)
+            raise TypeError("a fault")
+        return right(view, change)
+
+    monkeypatch.setattr(View, "line", line)
+    api.do("POST", CONFIGS, config("poison", labels={"a": "1"}))
+    api.do("POST", CONFIGS, config("good", labels={"a": "1"}))
+    assert other.short() == ["ADDED poison", "ADDED good"]
+    assert broken.short() == []
+    assert broken.reader.ended
+    assert not other.reader.ended
+
+
+def test_a_reader_that_raises_is_closed_and_others_get_the_lines(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    api.clock.faults.raises = False
+    broken, other = api.watch(CONFIGS), api.watch(CONFIGS)
+
+    def feed(_: bytes) -> bool:
+        raise TypeError("a fault")
+
+    monkeypatch.setattr(broken.reader, "feed", feed)
+    for name in ("a", "b"):
+        api.do("POST", CONFIGS, config(name))
+        api.clock.settle()
+    assert other.short() == ["ADDED a", "ADDED b"]
+    assert api.clock.faults.counts == {"Subscription.feed": 1}

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.harness.private_files import PREFIX, private_folder, remove_abandoned, write_private
+from seatrial.scheduler.api.private_files import PREFIX, private_folder, remove_abandoned, write_private
 
 HOLDER = """
 import signal, sys
-from seatrial.harness.private_files import private_folder
+from seatrial.scheduler.api.private_files import private_folder
 with private_folder() as folder:
     (folder / "key").write_text("secret")
     print(folder, flush=True)
@@ -54,7 +54,9 @@ def test_a_folder_is_removed_after_an_exception() -> None:
 
 
 def test_a_context_that_is_never_left_is_removed_at_the_end_of_the_process() -> None:
-    program = "from seatrial.harness.private_files import private_folder; c = private_folder(); print(c.__enter__())"
+    program = (
+        "from seatrial.scheduler.api.private_files import private_folder; c = private_folder(); print(c.__enter__())"
+    )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)  # noqa: S603
     assert PREFIX in done.stdout
     assert not Path(done.stdout.strip()).exists()
