@@ -116,7 +116,8 @@ class GangCache(PodGroups):
         """A member succeeded or failed: it no longer counts as a child, but in the status of its PodGroup."""
         gang = self._gang_of.get(pod.metadata.uid)
         if gang is not None:
-            self.ended.setdefault(gang.id, {})[pod.metadata.uid] = pod.status.phase
+            if gang.from_object:
+                self.ended.setdefault(gang.id, {})[pod.metadata.uid] = pod.status.phase
             self.remove_pod(pod.metadata.uid)
 
     def member_ended(self, pod: EndedMember) -> None:
