@@ -181,6 +181,29 @@ def test_members_that_are_not_strict_wait_with_their_places_and_give_them_back()
     assert told.count("rejected due to timeout after waiting 1m0s at plugin Coscheduling") == 2
 
 
+def test_a_gang_takes_its_places_again_when_all_other_pods_were_tried() -> None:
+    """While another gang holds a place that it took before, no other place is taken in part, also not by a gang that
+    comes later; 11 s after the last one is given back all are."""
+    made = rig(2)
+    for name in ("a", "b"):
+        made.group(gang(name, 2).waiting_time(60), mode="NonStrict")
+        made.submit(member(f"{name}0", name), member(f"{name}1", name, cpu=9))
+        made.run()
+        made.clock.advance(30)
+    held = []
+    for second in range(60, 145):
+        made.run()
+        held.append((second, made.waiting()))
+        if second == 70:
+            made.group(gang("late", 2).waiting_time(60), mode="NonStrict")
+            made.submit(member("late0", "late"), member("late1", "late", cpu=9))
+        made.clock.advance(1)
+    assert [second for second, found in held if found == ["b0"]] == list(range(60, 90))
+    first = next(second for second, found in held[31:] if found)
+    assert 101 <= first <= 112
+    assert held[first - 60][1] == ["a0", "b0"]
+
+
 def test_a_gang_that_is_not_strict_is_bound_when_the_last_place_comes() -> None:
     made = rig(2)
     made.group(gang("g", 3).waiting_time(60), mode="NonStrict")
