@@ -489,7 +489,11 @@ class GroupEngine:
             self._core.later(Reject(placed.entry.info, "preempted"))
 
     def _start_timer(self, placed: _Placed, seconds: float) -> None:
-        placed.timer = self._handle.clock.call_later(seconds, lambda: self._expire(placed, seconds))
+        entry, now = placed.entry, self._handle.clock.monotonic()
+        if entry.hold_until <= now:  # else it had a place before a change of the rules: its time goes on
+            entry.hold_until = now + seconds
+        left = min(entry.hold_until - now, seconds)
+        placed.timer = self._handle.clock.call_later(left, lambda: self._expire(placed, seconds))
 
     def _expire(self, placed: _Placed, seconds: float) -> None:
         """A member waited too long for its group: it gives its place back and is tried again (GANG-R35)."""

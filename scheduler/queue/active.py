@@ -41,6 +41,7 @@ class Entry:
     waiting_since: float = 0.0
     gates: tuple[tuple[Gate, str], ...] = ()  # the gates that concern the pod, with their wake keys
     told: str = ""  # the last message about the pod as a member of its group
+    hold_until: float = 0.0  # monotonic second at which it gives back the place that it has or had in its group
     grouped: bool = False  # placed with its pod group, as one decision
     held: Status | None = None  # PreEnqueue or a gate holds the pod back
     reason_of_nodes: bool = False  # the last message names a taint or cordon, or that there is no node

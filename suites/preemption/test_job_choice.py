@@ -99,3 +99,59 @@ def test_of_equal_jobs_the_one_with_fewer_pods_elsewhere_goes(
 
     expect.running("train-0")
     assert left(classes) == sorted([f"pair-{shared}", "pair-n3"])
+
+
+@pytest.mark.feature("PRE-2.cost")
+@pytest.mark.case("JP-055", severity="critical")
+@pytest.mark.parametrize("names_of_pods", [("a", "z"), ("z", "a")], ids="-".join)
+def test_of_equal_priority_small_pods_go_and_a_large_job_stays(
+    classes: Trial, expect: Expect, names_of_pods: tuple[str, str]
+) -> None:
+    """On each of two nodes a job has 3 cards and a single pod has 1; a gang needs a card for each of two members. The
+    single pods go. Source: the v1.7 post, by which the job with the lowest cost is evicted; koordinator counts no sizes."""
+    large, small = names_of_pods
+    hosts(classes, n1=4, n2=4)
+    singles = [filler(f"{small}-single-{number}", f"n{number}") for number in (1, 2)]
+    classes.submit(of_job(large, "n1", cards=3), of_job(large, "n2", cards=3), *singles)
+    expect.running(f"{large}-n1", f"{large}-n2", *(f"{small}-single-{number}" for number in (1, 2)))
+    classes.apply(gang("train", 2))
+
+    classes.submit(*workers("train", 2))
+
+    expect.running("train-0", "train-1")
+    assert left(classes) == [f"{large}-n1", f"{large}-n2"]
+
+
+@pytest.mark.feature("PRE-2.cost")
+@pytest.mark.case("JP-056", severity="normal")
+@pytest.mark.parametrize(("crowded", "other"), [("n1", "n2"), ("n2", "n1")])
+def test_of_equal_priority_the_fewest_pods_go(classes: Trial, expect: Expect, crowded: str, other: str) -> None:
+    """A member needs four cards. One node has four pods of a card each, the other one a pod of four: that one goes."""
+    hosts(classes, n1=4, n2=4)
+    classes.submit(*(filler(f"low-{number}", crowded) for number in range(4)), filler("whole", other, 4))
+    expect.running(*(f"low-{number}" for number in range(4)), "whole")
+    classes.apply(gang("train", 1))
+
+    classes.submit(*workers("train", 1, cards=4))
+
+    expect.running("train-0")
+    assert left(classes) == [f"low-{number}" for number in range(4)]
+
+
+@pytest.mark.feature("PRE-2.cost")
+@pytest.mark.case("JP-057", severity="normal")
+def test_a_job_that_stays_costs_nothing(classes: Trial, expect: Expect) -> None:
+    """A gang needs a card. On n2 an unimportant single pod has one, beside an important pod that need not go; n1 and n3
+    have an unimportant job of two pods: the single pod goes. Koordinator counts the important pod and evicts the job."""
+    hosts(classes, n1=4, n2=4, n3=4)
+    classes.submit(
+        of_job("job", "n1", cards=4), of_job("job", "n3", cards=4), filler("single", "n2"),
+        filler("important", "n2", 3, "trial-high"),
+    )  # fmt: skip
+    expect.running("job-n1", "job-n3", "single", "important")
+    classes.apply(gang("train", 1))
+
+    classes.submit(*workers("train", 1))
+
+    expect.running("train-0")
+    assert left(classes) == ["important", "job-n1", "job-n3"]

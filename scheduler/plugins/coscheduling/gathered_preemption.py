@@ -21,11 +21,11 @@ from seatrial.scheduler.framework.status import Status
 from seatrial.scheduler.plugins.coscheduling.dry_run import left_out
 from seatrial.scheduler.plugins.coscheduling.placement import Placement, RowsOf
 from seatrial.scheduler.plugins.coscheduling.topology.request import GatherRequest
-from seatrial.scheduler.plugins.coscheduling.victims import Candidate, PossibleVictims
+from seatrial.scheduler.plugins.coscheduling.victims import PossibleVictims
 from seatrial.scheduler.plugins.defaultpreemption.plugin import NOT_HELPFUL
 
 MAX_PLANS = 64  # each but the first corrects the slots of at least one node
-_VIOLATION, _COST, _HAS_JOBS = 1 << 40, 1 << 20, 1 << 10  # weights of the parts of a node's cost
+_VIOLATION, _COST = 1 << 40, 1 << 20  # weights of the parts of a node's cost; a pod counts 1
 
 Planned = tuple[Placement, list[tuple[PodInfo, str]]]
 
@@ -84,12 +84,12 @@ class GatheredPlan:
         changed: list[int] = []
         restored = next((one for members in self._kinds if (one := members[0].state.get(RESTORED)) is not None), None)
         for row, candidate in self._candidates.items():
-            gone = _possible(candidate)
+            gone = candidate.gone()
             if gone:
                 changed.append(row)
-                violations, cost, has_jobs, elsewhere, _ = candidate.rank()
-                costs[row] = -(violations * _VIOLATION + cost * _COST + has_jobs * _HAS_JOBS)
-                costs[row] -= min(elsewhere, _HAS_JOBS - 1)
+                jobs = candidate.jobs
+                costs[row] = -sum(job.violations * _VIOLATION + job.cost * _COST for job in jobs)
+                costs[row] -= min(sum(len(job.pods) for job in jobs), _COST - 1)
             held = [] if not gone or restored is None else left_out(restored, candidate.node)
             for pod in (*gone, *held):
                 for column, amount in pod.shape.vector:
@@ -156,9 +156,3 @@ class GatheredPlan:
         helpless = count - int(usable.sum())
         counted = [*statuses.items(), *([(NOT_HELPFUL, helpless)] if helpless else [])]
         return f"0/{count} nodes are available: {histogram(counted)}."
-
-
-def _possible(candidate: Candidate) -> list[PodInfo]:
-    """The pods of a node that would be gone."""
-    name = candidate.node.name
-    return [*candidate.leaving, *(pod for job in candidate.jobs for pod in job.pods if pod.node_name == name)]

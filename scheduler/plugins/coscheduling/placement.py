@@ -8,8 +8,9 @@ from seatrial.scheduler.cache.nodeinfo import PodInfo
 from seatrial.scheduler.framework.group_failure import Unplaced
 from seatrial.scheduler.framework.handle import Handle
 from seatrial.scheduler.framework.status import SUCCESS, Status
+from seatrial.scheduler.plugins.coscheduling.costs import Cost, Costs
 from seatrial.scheduler.plugins.coscheduling.dry_run import DryRun
-from seatrial.scheduler.plugins.coscheduling.victims import Candidate, Rank, Victims
+from seatrial.scheduler.plugins.coscheduling.victims import Candidate, Victims
 
 RowsOf = Callable[[Unplaced], Iterable[int]]  # the rows that may help a member
 
@@ -18,7 +19,8 @@ RowsOf = Callable[[Unplaced], Iterable[int]]  # the rows that may help a member
 class _Kind:
     """Members of one class, and where they may go."""
 
-    queue: list[tuple[Rank, int, int]]  # heap of rank, version, row
+    costs: Costs
+    queue: list[tuple[Cost, str, int, int]] = field(default_factory=list)  # heap of cost, name of the node, version, row
     statuses: dict[int, Status] = field(default_factory=dict)  # rows that do not fit even without the victims
 
 
@@ -36,7 +38,7 @@ class Placement:
         """Plan one member on the first node in order that fits it without some jobs. Returns the node."""
         kind = self._kind(unplaced)
         while kind.queue:
-            _, version, row = heapq.heappop(kind.queue)
+            *_, version, row = heapq.heappop(kind.queue)
             candidate = self._candidates[row]
             if version != candidate.version or row in kind.statuses:
                 continue
@@ -51,8 +53,8 @@ class Placement:
         return self._try(unplaced, self._candidates[row])
 
     def put_back(self) -> None:
-        """Keep the jobs that are not needed for any member, the most important first."""
-        for job in sorted(self._chosen, key=lambda job: (-job.priority, job.name)):
+        """Keep the jobs that are not needed for any member, the most important first, and of equal ones the largest."""
+        for job in sorted(self._chosen, key=lambda job: (-job.priority, -job.violations, -len(job.pods), job.name)):
             if self._dry_run.fits_with(job.pods):
                 self._chosen.remove(job)
 
@@ -67,20 +69,19 @@ class Placement:
         key = unplaced.kind
         found = self._kinds.get(key)
         if found is None:
-            queue = [
-                (candidate.rank(), candidate.version, row)
+            found = self._kinds[key] = _Kind(Costs(self._dry_run, unplaced))
+            found.queue = [
+                (found.costs.of(candidate), candidate.node.name, candidate.version, row)
                 for row in self._rows_of(unplaced)
                 if (candidate := self._candidates.get(row)) is not None
             ]
-            heapq.heapify(queue)
-            found = self._kinds[key] = _Kind(queue)
+            heapq.heapify(found.queue)
         return found
 
     def _try(self, unplaced: Unplaced, candidate: Candidate) -> Status:
         """Plan the member on this node, if it fits there without the possible victims."""
         dry_run, node = self._dry_run, candidate.node
-        there = {job.name: [pod for pod in job.pods if pod.node_name == node.name] for job in candidate.jobs}
-        everybody = [*candidate.leaving, *(pod for pods in there.values() for pod in pods)]
+        everybody = candidate.gone()
         short = dry_run.shortage(unplaced, node, everybody)
         if short:
             return Status.unschedulable(f"Insufficient {short}")
@@ -90,8 +91,8 @@ class Placement:
         if not status.ok:
             return status
         taken: list[Victims] = []
-        for job in sorted(candidate.jobs, key=lambda job: (-job.priority, job.name)):  # GANG-R80
-            pods = sorted(there[job.name], key=lambda pod: pod.key)
+        for job in self._kind(unplaced).costs.order(candidate):  # GANG-R80
+            pods = sorted(candidate.here[job.name], key=lambda pod: pod.key)
             attempt.put_back(pods)
             if not attempt.check().ok:
                 attempt.remove(pods)
@@ -119,7 +120,6 @@ class Placement:
                 changed[node.row] = other
         for row, other in changed.items():
             other.version += 1
-            entry = (other.rank(), other.version, row)
             for kind in self._kinds.values():
                 if row not in kind.statuses:
-                    heapq.heappush(kind.queue, entry)
+                    heapq.heappush(kind.queue, (kind.costs.of(other), other.node.name, other.version, row))

@@ -13,9 +13,6 @@ from seatrial.scheduler.framework.handle import Handle
 from seatrial.scheduler.plugins.coscheduling.jobs import JobIndex
 from seatrial.scheduler.plugins.defaultpreemption.dry_run import broken
 
-# Violated budgets, cost, whether there are victims, pods of these jobs on other nodes, name of the node.
-Rank = tuple[int, int, bool, int, str]
-
 
 @dataclass(slots=True, eq=False)
 class Victims:
@@ -34,22 +31,16 @@ class Candidate:
 
     node: NodeInfo
     jobs: list[Victims]
+    here: dict[str, list[PodInfo]]  # by name of the job: its pods on this node
     leaving: list[PodInfo]  # terminating pods: they go without an eviction
     version: int = 0
 
-    def rank(self) -> Rank:
-        """The order in which nodes are tried, smallest first."""
-        violations = cost = elsewhere = 0
-        for job in self.jobs:
-            violations += job.violations
-            cost += job.cost
-            elsewhere += len(job.pods)
-        if elsewhere:
-            elsewhere -= sum(pod.node_name == self.node.name for job in self.jobs for pod in job.pods)
-        return violations, cost, bool(self.jobs), elsewhere, self.node.name
+    def gone(self) -> list[PodInfo]:
+        """The pods of the node that would be gone with all possible victims."""
+        return [*self.leaving, *(pod for job in self.jobs for pod in self.here[job.name])]
 
     def copy(self) -> "Candidate":
-        return Candidate(self.node, list(self.jobs), list(self.leaving))
+        return Candidate(self.node, list(self.jobs), self.here, list(self.leaving))
 
 
 class PossibleVictims:
@@ -75,7 +66,8 @@ class PossibleVictims:
             node = find(names[row])
             if node is None:
                 continue
-            jobs: dict[str, Victims] = {}
+            jobs: list[Victims] = []
+            here: dict[str, list[PodInfo]] = {}
             leaving: list[PodInfo] = []
             for pod in () if hopeless else node.pods.values():
                 if pod.pod.spec.priority >= priority or pod.uid in self._own:
@@ -84,10 +76,15 @@ class PossibleVictims:
                     leaving.append(pod)
                     continue
                 job = self._job_of(pod)
-                if job is not None:
-                    jobs[job.name] = job
+                if job is None:
+                    continue
+                if job.name in here:
+                    here[job.name].append(pod)
+                else:
+                    here[job.name] = [pod]
+                    jobs.append(job)
             if jobs or leaving or empty:
-                found[row] = Candidate(node, list(jobs.values()), leaving)
+                found[row] = Candidate(node, jobs, here, leaving)
         present = {job.priority for job in self._jobs.values() if job is not None}
         position = {value: number for number, value in enumerate(sorted(present))}  # GANG-R76
         for job in self._jobs.values():

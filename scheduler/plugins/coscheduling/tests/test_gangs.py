@@ -1,5 +1,6 @@
 """Gangs through the core: all or nothing, modes, groups, match policies, timers and what users are told."""
 
+import msgspec
 import pytest
 
 from seatrial.scheduler.api.builders import gang, pod
@@ -178,6 +179,29 @@ def test_members_that_are_not_strict_wait_with_their_places_and_give_them_back()
     assert (made.waiting(), free(made)) == ([], [2000])
     told = [getattr(decision, "message", "") for decision in made.run()]
     assert told.count("rejected due to timeout after waiting 1m0s at plugin Coscheduling") == 2
+
+
+def test_a_gang_takes_its_places_again_when_all_other_pods_were_tried() -> None:
+    """While another gang holds a place that it took before, no other place is taken in part, also not by a gang that
+    comes later; 11 s after the last one is given back all are."""
+    made = rig(2)
+    for name in ("a", "b"):
+        made.group(gang(name, 2).waiting_time(60), mode="NonStrict")
+        made.submit(member(f"{name}0", name), member(f"{name}1", name, cpu=9))
+        made.run()
+        made.clock.advance(30)
+    held = []
+    for second in range(60, 145):
+        made.run()
+        held.append((second, made.waiting()))
+        if second == 70:
+            made.group(gang("late", 2).waiting_time(60), mode="NonStrict")
+            made.submit(member("late0", "late"), member("late1", "late", cpu=9))
+        made.clock.advance(1)
+    assert [second for second, found in held if found == ["b0"]] == list(range(60, 90))
+    first = next(second for second, found in held[31:] if found)
+    assert 101 <= first <= 112
+    assert held[first - 60][1] == ["a0", "b0"]
 
 
 def test_a_gang_that_is_not_strict_is_bound_when_the_last_place_comes() -> None:
@@ -362,3 +386,17 @@ def test_a_member_without_room_does_not_stop_the_others_of_a_gang_that_is_not_st
     made.clock.advance(20)
     made.run()
     assert made.placed() == ["a", "b", "c"]
+
+
+def test_nothing_is_kept_of_annotation_gangs_that_ended() -> None:
+    """A PodGroup of the same name does not count their members."""
+    made = rig(4)
+    for gone in range(3):
+        members = [light(f"p{gone}{number}", "g", "2") for number in range(2)]
+        made.submit(*members)
+        made.run()
+        for name in (f"p{gone}0", f"p{gone}1"):
+            there = made.pods[name]
+            status = msgspec.structs.replace(there.status, phase="Succeeded")
+            made.core.pod_deleted(msgspec.structs.replace(there, status=status))
+    assert (made.cache.gangs, made.cache.ended) == ({}, {})

@@ -1,0 +1,93 @@
+"""What it costs to make room for a member on a node: which of the possible victims there would go (GANG-R76).
+
+Sums of requests tell which jobs can stay; the plan itself (`placement`) checks all filters. Upstream counts all possible
+victims of a node, also those that stay. Its cost is 0 for all jobs of the lowest priority, however large they are.
+"""
+
+from collections.abc import Hashable, Sequence
+
+from seatrial.scheduler.cache.nodeinfo import PodInfo
+from seatrial.scheduler.framework.group_failure import Unplaced
+from seatrial.scheduler.plugins.coscheduling.dry_run import DryRun
+from seatrial.scheduler.plugins.coscheduling.victims import Candidate, Victims
+
+# Of the jobs that go: violated budgets, cost of priorities, pods on all nodes, requests on this node.
+Cost = tuple[int, int, int, int]
+Amounts = tuple[int, ...]  # by resource that the member asks for
+
+_UNIT = 1000  # of a request of the member
+
+
+class Costs:
+    """The costs of nodes for members of one class."""
+
+    def __init__(self, dry_run: DryRun, unplaced: Unplaced) -> None:
+        self._dry_run, self._unplaced = dry_run, unplaced
+        self._wanted = [(column, amount) for column, amount in unplaced.info.shape.vector if amount]
+        self._known: dict[Hashable, Cost] = {}  # nodes with equal room and equal victims cost the same
+
+    def of(self, candidate: Candidate) -> Cost:
+        """The cost of a node."""
+        left, fits = self._room(candidate)
+        here = candidate.here
+        jobs = tuple([
+            (job.violations, job.cost, len(job.pods), *[pod.shape.id for pod in here[job.name]])
+            for job in candidate.jobs
+        ])  # fmt: skip
+        key = left, fits, jobs
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = self._cheapest(candidate, left, fits=fits)[0]
+        return found
+
+    def order(self, candidate: Candidate) -> Sequence[Victims]:
+        """The jobs of a node in the order in which they are put back while the member fits."""
+        left, fits = self._room(candidate)
+        return self._cheapest(candidate, left, fits=fits)[1]
+
+    def _room(self, candidate: Candidate) -> tuple[Amounts, bool]:
+        """What is left beside the member and all possible victims, below 0 where it is missing, and whether the plan
+        has changed the node: if not, the member does not fit there now, for whatever reason."""
+        real, dry_run = candidate.node, self._dry_run
+        node = dry_run.node(real)
+        gone = [*candidate.leaving, *dry_run.holders(self._unplaced, real)]
+        freed = self._amounts(gone) if gone else (0,) * len(self._wanted)
+        used, have = node.requested, node.allocatable
+        left = tuple([
+            (have[column] if column < len(have) else 0) - (used[column] if column < len(used) else 0) - amount + more
+            for (column, amount), more in zip(self._wanted, freed, strict=True)
+        ])  # fmt: skip
+        return left, node is not real
+
+    def _cheapest(self, candidate: Candidate, left: Amounts, *, fits: bool) -> tuple[Cost, Sequence[Victims]]:
+        """The better one of two orders: of jobs with equally many pods the larger ones, or the smaller ones, stay.
+
+        `fits`: a node without a shortage needs no victims. Otherwise something else than sums is short there, and all
+        possible victims count.
+        """
+        amounts = {job.name: self._amounts(candidate.here[job.name]) for job in candidate.jobs}
+        size = {
+            name: sum(own * _UNIT // amount for own, (_, amount) in zip(each, self._wanted, strict=True))
+            for name, each in amounts.items()
+        }
+        room = [sum(column) for column in zip(left, *amounts.values(), strict=True)]
+        decided = min(room) >= 0 and (fits or min(left) < 0)
+        found: list[tuple[Cost, list[Victims]]] = []
+        for sign in (-1, 1):
+            jobs = sorted(
+                candidate.jobs,
+                key=lambda job: (-job.priority, -job.violations, -len(job.pods), sign * size[job.name], job.name),
+            )
+            rest, cost = list(room), (0, 0, 0, 0)
+            for job in jobs:
+                after = [have - own for have, own in zip(rest, amounts[job.name], strict=True)]
+                if decided and min(after) >= 0:
+                    rest = after
+                else:
+                    cost = cost[0] + job.violations, cost[1] + job.cost, cost[2] + len(job.pods), cost[3] + size[job.name]
+            found.append((cost, jobs))
+        return min(found, key=lambda one: one[0])
+
+    def _amounts(self, pods: Sequence[PodInfo]) -> Amounts:
+        vectors = [dict(pod.shape.vector) for pod in pods]
+        return tuple([sum(vector.get(column, 0) for vector in vectors) for column, _ in self._wanted])
