@@ -5,7 +5,8 @@ is the undo log: a rollback unreserves and forgets them in reverse order. No oth
 decision is returned for a group that is rolled back, so nothing of it is visible outside. Two groups that each fit
 alone therefore never hold parts of each other's room.
 
-Members of groups that are not strict keep their places and wait, each until its own timer.
+Members of groups that are not strict keep their places and wait, each until its own timer. When one of these ends, no
+group takes places without the rest of its members any more until all are given back, and all other pods were tried.
 
 A Strict group that failed may preempt: the members that have places keep them during the search, so that only the
 others need room. Then all are rolled back and nominated (`group_nominations`).
@@ -96,6 +97,7 @@ class GroupEngine:
         self.parked = ParkedGroups(core)
         self.nominations = GroupNominations(core)
         self._gathering = Gathering(core, self._place, self._release, _Failure)
+        self._pause: Timer | None = None  # while it runs, places are taken for whole groups only
 
     def __contains__(self, uid: object) -> bool:
         """Whether this pod is placed and waits for its group."""
@@ -142,7 +144,11 @@ class GroupEngine:
         if attempt.strict:
             return self._roll_back(attempt, plan, entry)
         for placed in plan.placed:
-            self._start_timer(placed, attempt.timeout_of(placed.entry.info.uid))
+            if self._pause is None:
+                self._start_timer(placed, attempt.timeout_of(placed.entry.info.uid))
+            else:
+                self._release(placed)
+                self._core.waker.wait(placed.entry, placed.state)
         rejected = [self._wait_for_room(member, failure) for member, failure in plan.failures]
         self._requeue(entry)
         return rejected
@@ -483,7 +489,11 @@ class GroupEngine:
             self._core.later(Reject(placed.entry.info, "preempted"))
 
     def _start_timer(self, placed: _Placed, seconds: float) -> None:
-        placed.timer = self._handle.clock.call_later(seconds, lambda: self._expire(placed, seconds))
+        entry, now = placed.entry, self._handle.clock.monotonic()
+        if entry.hold_until <= now:  # else it had a place before a change of the rules: its time goes on
+            entry.hold_until = now + seconds
+        left = min(entry.hold_until - now, seconds)
+        placed.timer = self._handle.clock.call_later(left, lambda: self._expire(placed, seconds))
 
     def _expire(self, placed: _Placed, seconds: float) -> None:
         """A member waited too long for its group: it gives its place back and is tried again (GANG-R35)."""
@@ -492,10 +502,28 @@ class GroupEngine:
             return
         placed.timer = None
         self._release(placed)
+        self._start_pause()
         self._handle.wake_requested = True
         text = f"rejected due to timeout after waiting {go_text(seconds)} at plugin {COSCHEDULING}"
         self._core.waker.wait(entry, placed.state)
         self._core.later(Reject(entry.info, text))
+
+    def _start_pause(self) -> None:
+        """Have the other pods tried first: their backoffs end before the pause does."""
+        if self._pause is not None:
+            self._pause.cancel()
+        policy, held = self._core.queue.policy, bool(self._waiting)
+        self._pause = self._handle.clock.call_later(
+            policy.maximum + policy.initial, lambda: self._end_pause(places_were_held=held)
+        )
+
+    def _end_pause(self, *, places_were_held: bool) -> None:
+        if places_were_held or self._core.queue.ready:
+            self._start_pause()
+            return
+        self._pause = None
+        self._handle.wake_requested = True
+        self._core.on_ready()
 
 
 def _post_filter(runner: Runner, group: GroupFailure) -> PostFilterResult | None:

@@ -49,6 +49,11 @@ class GatherRule(Wire, frozen=True):
     pod_count_multiple: int = 0  # members in a domain of the layer are a multiple of this; 0 and 1: any number
 
 
+def demands(rule: GatherRule) -> bool:
+    """Whether a group that cannot follow the rule has to wait."""
+    return rule.strategy == MUST_GATHER or rule.pod_count_multiple > 1
+
+
 class GatherSpec(Wire, frozen=True):
     """The annotation's content: one rule for each layer."""
 

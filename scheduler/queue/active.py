@@ -10,6 +10,8 @@ from seatrial.scheduler.cache.nodeinfo import PodInfo
 from seatrial.scheduler.framework.extension_points import Gate
 from seatrial.scheduler.framework.status import Status
 
+SLACK = 16  # entries that are gone, beyond which a heap is made anew if they are more than half
+
 
 class _End:
     """The end of a key in the heap. It is less than any number, so that a key that begins another one comes first.
@@ -39,6 +41,7 @@ class Entry:
     waiting_since: float = 0.0
     gates: tuple[tuple[Gate, str], ...] = ()  # the gates that concern the pod, with their wake keys
     told: str = ""  # the last message about the pod as a member of its group
+    hold_until: float = 0.0  # monotonic second at which it gives back the place that it has or had in its group
     grouped: bool = False  # placed with its pod group, as one decision
     held: Status | None = None  # PreEnqueue or a gate holds the pod back
     reason_of_nodes: bool = False  # the last message names a taint or cordon, or that there is no node
@@ -87,4 +90,16 @@ class ActiveQueue:
         return None
 
     def remove(self, uid: str) -> Entry | None:
-        return self.members.pop(uid, None)
+        removed = self.members.pop(uid, None)
+        if len(self._line) + len(self._heap) > 2 * len(self.members) + SLACK:
+            kept: set[int] = set()  # once each: an entry may have been taken out and added again
+            self._line = deque(entry for entry in self._line if self._counts(entry, kept))
+            self._heap = [item for item in self._heap if self._counts(item[-1], kept)]
+            heapq.heapify(self._heap)
+        return removed
+
+    def _counts(self, entry: Entry, kept: set[int]) -> bool:
+        if self.members.get(entry.info.uid) is not entry or id(entry) in kept:
+            return False
+        kept.add(id(entry))
+        return True

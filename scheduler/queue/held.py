@@ -24,7 +24,7 @@ class HeldPods:
 
     def __iter__(self) -> Iterator[Entry]:
         return iter([
-            entry for groups in self._keys.values() for group in groups.values() for entry in group.members.values()
+            entry for groups in self._keys.values() for group in groups.values() for entry in group
         ])  # fmt: skip
 
     def __contains__(self, key: object) -> bool:
@@ -40,11 +40,11 @@ class HeldPods:
 
     def under(self, key: str) -> list[Entry]:
         """All entries of a key."""
-        return [entry for group in self._keys.get(key, {}).values() for entry in group.members.values()]
+        return [entry for group in self._keys.get(key, {}).values() for entry in group]
 
     def get(self, uid: str) -> Entry | None:
         place = self._place_of.get(uid)
-        return None if place is None else self._keys[place[0]][place[1]].members[uid]
+        return None if place is None else self._keys[place[0]][place[1]].get(uid)
 
     def add(self, key: str, entry: Entry) -> None:
         shape = entry.info.shape.id
@@ -64,8 +64,8 @@ class HeldPods:
         self._tried.pop(uid, None)
         key, shape = place
         groups = self._keys[key]
-        entry = groups[shape].members.pop(uid)
-        if not groups[shape].members:
+        entry = groups[shape].remove(uid)
+        if not len(groups[shape]):
             del groups[shape]
             if not groups:
                 del self._keys[key]

@@ -22,7 +22,7 @@ class SchedulingQueue:
     def __init__(self, clock: Clock, sort: QueueSort, policy: BackoffPolicy | None = None) -> None:
         self._clock = clock
         self._sort = sort
-        self._policy = policy or BackoffPolicy()
+        self.policy = policy or BackoffPolicy()
         self.held = HeldPods()
         self._active = ActiveQueue()
         self.pop = self._active.pop  # the next pod to try
@@ -86,14 +86,14 @@ class SchedulingQueue:
 
     def put_back(self, entry: Entry) -> None:
         """Put an entry in backoff. It is tried again at the end, whatever happens to nodes."""
-        entry.ready_at = self._clock.monotonic() + self._policy.after(entry.attempts)
-        self._backoff.push(entry)
+        entry.ready_at = self._clock.monotonic() + self.policy.after(entry.attempts)
+        self._backoff.push(entry.ready_at, entry)
 
     def wait(self, key: ClassKey, entry: Entry) -> None:
         """No node is feasible: wait in group `key` until one becomes feasible."""
         now = self._clock.monotonic()
         entry.waiting_since = now
-        entry.ready_at = now + self._policy.after(entry.attempts)
+        entry.ready_at = now + self.policy.after(entry.attempts)
         self.waiting.add(key, entry)
 
     def push(self, entry: Entry) -> None:
@@ -105,7 +105,7 @@ class SchedulingQueue:
         """PreEnqueue or a gate holds the pod back until its gate opens; after a cycle, at least for its backoff."""
         now = self._clock.monotonic()
         if entry.attempts:
-            entry.ready_at = now + self._policy.after(entry.attempts)
+            entry.ready_at = now + self.policy.after(entry.attempts)
         entry.waiting_since = now
         entry.held = status
         self.held.add(key, entry)
@@ -124,7 +124,7 @@ class SchedulingQueue:
     def tick(self) -> None:
         """Move entries whose backoff or maximum wait has ended to the ready ones."""
         now = self._clock.monotonic()
-        for entry in self._backoff.due(now):
+        for entry in self._backoff.pop_until(now):
             self._active.push(entry)
         if len(self.waiting):
             for entry in self.waiting.overdue(now - LEFTOVER_SECONDS):
@@ -143,7 +143,7 @@ class SchedulingQueue:
     def retry_after_backoff(self, entry: Entry) -> None:
         """Move a waiting entry to backoff: it is tried again at the end of its own, whatever happens to nodes."""
         self.waiting.remove(entry.info.uid)
-        self._backoff.push(entry)
+        self._backoff.push(entry.ready_at, entry)
 
     def next_backoff(self) -> float:
         """Monotonic second at which the next backoff ends."""

@@ -6,11 +6,12 @@ when that pod is placed. The decisions are the same, and one free card does not 
 thousand waiting pods.
 """
 
-import heapq
 from collections import Counter
 from collections.abc import Iterator
 
 from seatrial.scheduler.queue.active import Entry
+from seatrial.scheduler.queue.backoff import BackoffQueue
+from seatrial.scheduler.queue.entry_heap import EntryHeap
 
 # Scheduler name, id of the equivalence class, and a mark that separates pods of one class whose placement depends on
 # other pods in the cluster; "" for all others.
@@ -21,30 +22,35 @@ class ClassGroup:
     """One group: pods that may be woken in queue order, and pods in backoff by its end."""
 
     def __init__(self) -> None:
-        self.members: dict[str, Entry] = {}
-        self._ready: list[tuple[tuple[float, ...], int, Entry]] = []
-        self._cooling: list[tuple[float, int, Entry]] = []
-        self._order = 0
+        self._ready = EntryHeap()
+        self._cooling = BackoffQueue()
+
+    def __len__(self) -> int:
+        return len(self._ready) + len(self._cooling)
+
+    def __iter__(self) -> Iterator[Entry]:
+        yield from self._ready
+        yield from self._cooling
+
+    def get(self, uid: str) -> Entry | None:
+        return self._ready.get(uid) or self._cooling.get(uid)
 
     def add(self, entry: Entry) -> None:
-        self.members[entry.info.uid] = entry
-        self._order += 1
-        heapq.heappush(self._cooling, (entry.ready_at, self._order, entry))
+        self._cooling.push(entry.ready_at, entry)
+
+    def remove(self, uid: str) -> Entry | None:
+        return self._ready.remove(uid) or self._cooling.remove(uid)
 
     def first(self, now: float) -> Entry | None:
         """The first entry in queue order whose backoff is over at `now`; None if there is none. It stays a member."""
-        while self._cooling and self._cooling[0][0] <= now:
-            _, order, entry = heapq.heappop(self._cooling)
-            heapq.heappush(self._ready, (entry.key, order, entry))
-        while self._ready and self.members.get(self._ready[0][2].info.uid) is not self._ready[0][2]:
-            heapq.heappop(self._ready)
-        return self._ready[0][2] if self._ready else None
+        for entry in self._cooling.pop_until(now):
+            self._ready.push(entry.key, entry)
+        first = self._ready.first()
+        return None if first is None else first[2]
 
     def next_ready(self) -> float:
         """When the next backoff of a member ends, on the clock of `now`; infinity if none runs."""
-        while self._cooling and self.members.get(self._cooling[0][2].info.uid) is not self._cooling[0][2]:
-            heapq.heappop(self._cooling)
-        return self._cooling[0][0] if self._cooling else float("inf")
+        return self._cooling.next_ready()
 
 
 class UnschedulablePods:
@@ -60,7 +66,7 @@ class UnschedulablePods:
         return len(self._class_of)
 
     def __iter__(self) -> Iterator[Entry]:
-        return iter([entry for group in self._groups.values() for entry in group.members.values()])
+        return iter([entry for group in self._groups.values() for entry in group])
 
     def classes(self) -> Iterator[ClassKey]:
         return iter(list(self._groups))
@@ -87,7 +93,7 @@ class UnschedulablePods:
 
     def get(self, uid: str) -> Entry | None:
         key = self._class_of.get(uid)
-        return None if key is None else self._groups[key].members[uid]
+        return None if key is None else self._groups[key].get(uid)
 
     def add(self, key: ClassKey, entry: Entry) -> None:
         self._class_of[entry.info.uid] = key
@@ -103,20 +109,21 @@ class UnschedulablePods:
         if key is None:
             return None
         group = self._groups[key]
-        entry = group.members.pop(uid)
+        entry = group.remove(uid)
+        assert entry is not None  # noqa: S101
         self._priorities[entry.info.priority] -= 1
-        if not group.members:
+        if not len(group):
             del self._groups[key]
             self._wide -= bool(key[2])
         return entry
 
     def members(self, key: ClassKey) -> list[Entry]:
         """The entries of a group."""
-        return list(self._groups[key].members.values())
+        return list(self._groups[key])
 
     def example(self, key: ClassKey) -> Entry:
         """Any entry of a group that is not empty."""
-        return next(iter(self._groups[key].members.values()))
+        return next(iter(self._groups[key]))
 
     def first(self, key: ClassKey, now: float) -> Entry | None:
         """The first entry of a group that is not in backoff. It is not removed."""
@@ -130,5 +137,5 @@ class UnschedulablePods:
 
     def overdue(self, moment: float) -> list[Entry]:
         """Entries that have waited since before `moment`."""
-        members = (entry for group in self._groups.values() for entry in group.members.values())
+        members = (entry for group in self._groups.values() for entry in group)
         return [entry for entry in members if entry.waiting_since <= moment]

@@ -66,6 +66,29 @@ def test_room_does_not_end_a_backoff(cluster: Trial, expect: Expect, link: Link)
     expect.bound("p", within=5)
 
 
+@pytest.mark.case("SC-191", severity="critical")
+@pytest.mark.needs(Capability.VIRTUAL_TIME, Capability.OWN_CLUSTER)  # priority classes
+@pytest.mark.parametrize("mates", [0, 3])
+def test_a_backoff_holds_beside_pods_of_the_same_kind(cluster: Trial, expect: Expect, mates: int) -> None:
+    """Each second the room of two waiting pods goes from one more important pod to the next. In half a minute the first
+    one is tried at most 7 times (kube-scheduler: after 1, 2, 4, 8 and then each 10 s), with or without equal pods."""
+    cluster.apply(priority_class("queue-first", 9000, preempts=False))
+    cluster.add(node("n1").cpu(2))
+    holders = [pod(f"holder-{i}").request(cpu=2, memory="1Gi").priority_class("queue-first") for i in range(31)]
+    for built in holders:
+        built.manifest["spec"]["terminationGracePeriodSeconds"] = 0
+        cluster.submit(built)
+    expect.running("holder-0")
+    cluster.submit(*(pod(name).request(cpu=2) for name in ("waits", *(f"mate-{number}" for number in range(mates)))))
+    expect.pending("waits")
+    for number in range(30):
+        cluster.delete(f"holder-{number}")
+        expect.bound(f"holder-{number + 1}")
+        cluster.cluster.wait(lambda: False, within=1)
+    tries = sum(event.count for event in cluster.events("waits") if event.reason == "FailedScheduling")
+    assert 1 <= tries <= 7, f"expected a try after 1, 2, 4, 8 and 10 s, found {tries} in 30 s"
+
+
 @pytest.mark.case("SC-162", severity="critical")
 @pytest.mark.long(seconds=4)
 def test_a_gated_pod_is_not_tried(cluster: Trial, expect: Expect) -> None:

@@ -10,6 +10,7 @@ from seatrial.scheduler.api.podgroup import NETWORK_TOPOLOGY_INDEX
 from seatrial.suites.topology.test_topology import (
     BLOCK,
     MUST,
+    PREFER,
     SPINE,
     domains,
     in_tree,
@@ -65,6 +66,25 @@ def test_a_topology_of_another_name_is_told_of(cluster: Trial, expect: Expect) -
     cluster.apply(network())
 
     expect.bound(*names("train", 4), within=40)
+
+
+@pytest.mark.feature("TOPO-2.prefer-gather")
+@pytest.mark.case("TO-055", severity="critical")
+@pytest.mark.parametrize("broken", [False, True], ids=["none", "no-chain"])
+def test_prefer_gather_does_not_wait_for_a_topology(cluster: Trial, expect: Expect, *, broken: bool) -> None:
+    """There is no ClusterNetworkTopology, or none that can be used: a gang with PreferGather starts, one with MustGather
+    waits. Source: the v1.7 post, where PreferGather is what a gang prefers; koordinator lets both wait."""
+    if broken:
+        topology = network()
+        topology["spec"]["networkTopologySpec"].pop()
+        cluster.apply(topology)
+    cluster.add(placed_in("b1-0", "s1", "b1"), placed_in("b2-0", "s1", "b2"))
+    cluster.apply(gang("train", 2).gather("BlockLayer", PREFER), gang("must", 2).gather("BlockLayer", MUST))
+
+    cluster.submit(*workers("train", 2), *workers("must", 2))
+
+    expect.bound(*names("train", 2))
+    expect.pending(*names("must", 2), saying="no cluster network topology")
 
 
 @pytest.mark.feature("TOPO-1.left-out")

@@ -7,7 +7,7 @@ have become complete.
 from collections.abc import Sequence
 
 from seatrial.scheduler.api.core import Pod
-from seatrial.scheduler.api.networktopology import gather_rules
+from seatrial.scheduler.api.networktopology import demands, gather_rules
 from seatrial.scheduler.api.podgroup import (
     POD_GROUP_LABEL,
     EndedMember,
@@ -116,7 +116,8 @@ class GangCache(PodGroups):
         """A member succeeded or failed: it no longer counts as a child, but in the status of its PodGroup."""
         gang = self._gang_of.get(pod.metadata.uid)
         if gang is not None:
-            self.ended.setdefault(gang.id, {})[pod.metadata.uid] = pod.status.phase
+            if gang.from_object:
+                self.ended.setdefault(gang.id, {})[pod.metadata.uid] = pod.status.phase
             self.remove_pod(pod.metadata.uid)
 
     def member_ended(self, pod: EndedMember) -> None:
@@ -374,13 +375,21 @@ class GangCache(PodGroups):
         return GangAttempt(self, group, self._domains(group))
 
     def _domains(self, group: GangGroup) -> GatherRequest | None:
-        """The gather rules of a group: those of its first gang with an annotation."""
+        """The gather rules of a group: those of its first gang with an annotation.
+
+        Without a tree only rules that demand something have the group wait (deviates from GANG-R20).
+        """
         if self.topology is None:
             return None
         rules = next(
             (self.gangs[gang_id].gather for gang_id in group.ids if self.gangs[gang_id].gather is not None), None
         )
-        return None if rules is None else GatherRequest(self._handle, self.topology, rules, group)
+        if rules is None:
+            return None
+        if not self.topology.ready and not any(map(demands, rules)):
+            group.gathering = f"{self.topology.absence}; the gang is placed without it, as no rule demands it"
+            return None
+        return GatherRequest(self._handle, self.topology, rules, group)
 
     def explanation(self, pod: Pod) -> str:
         gang = self._gang_of.get(pod.metadata.uid)

@@ -48,6 +48,21 @@ def test_a_larger_minimum_than_there_are_members_holds_no_places() -> None:
     assert both_places_are_free(rig)
 
 
+def test_changes_do_not_make_a_gang_hold_its_places_for_longer() -> None:
+    """A change each 20 s has the members give their places back and take them again; a pod that needs both places has
+    them when the first waiting time of a minute ends."""
+    rig = rig_with_two_places(gang("train", 3).waiting_time(60))
+    rig.submit(pod("large").request(cpu=2))
+    for second in range(1, 65):
+        if second % 20 == 5:
+            policy = "only-waiting" if second % 40 == 5 else "once-satisfied"
+            rig.group(gang("train", 3).waiting_time(60).mode("NonStrict").match_policy(policy))
+        rig.run()
+        assert rig.waiting() == ([] if second > 60 else ["a", "b"])
+        rig.clock.advance(1)
+    assert rig.where("large") == "n"
+
+
 def test_a_gang_that_becomes_strict_holds_no_places() -> None:
     rig = rig_with_two_places(gang("train", 3))
     rig.group(gang("train", 3))

@@ -1,5 +1,6 @@
 """Gangs through the core: all or nothing, modes, groups, match policies, timers and what users are told."""
 
+import msgspec
 import pytest
 
 from seatrial.scheduler.api.builders import gang, pod
@@ -362,3 +363,17 @@ def test_a_member_without_room_does_not_stop_the_others_of_a_gang_that_is_not_st
     made.clock.advance(20)
     made.run()
     assert made.placed() == ["a", "b", "c"]
+
+
+def test_nothing_is_kept_of_annotation_gangs_that_ended() -> None:
+    """A PodGroup of the same name does not count their members."""
+    made = rig(4)
+    for gone in range(3):
+        members = [light(f"p{gone}{number}", "g", "2") for number in range(2)]
+        made.submit(*members)
+        made.run()
+        for name in (f"p{gone}0", f"p{gone}1"):
+            there = made.pods[name]
+            status = msgspec.structs.replace(there.status, phase="Succeeded")
+            made.core.pod_deleted(msgspec.structs.replace(there, status=status))
+    assert (made.cache.gangs, made.cache.ended) == ({}, {})

@@ -7,7 +7,7 @@ from seatrial.scheduler.api.builders import gang
 from seatrial.scheduler.cache.columns import Ints
 from seatrial.scheduler.plugins.coscheduling.tests.gangs import member
 from seatrial.scheduler.plugins.coscheduling.topology.planner import Offers, Planner
-from seatrial.scheduler.plugins.coscheduling.topology.tests.fleets import CLUSTER_T, TopologyRig, gathered
+from seatrial.scheduler.plugins.coscheduling.topology.tests.fleets import BLOCK, CLUSTER_T, TopologyRig, gathered, topology
 
 
 def submit(rig: TopologyRig, count: int, cpu: int, *rules: tuple[str, str]) -> None:
@@ -120,3 +120,33 @@ def test_pod_count_multiples(  # noqa: PLR0917
     assert [planner.slots[3].tolist(), planner.slots[2].tolist(), planner.slots[1].tolist()] == [nodes, blocks, [spine]]
     assert found == shares
     assert bool(list(planner.candidates())) is (sum(shares.values()) == wanted)
+
+
+@pytest.mark.parametrize("broken", [False, True])
+@pytest.mark.parametrize(
+    ("rules", "starts"),
+    [
+        ([("BlockLayer", "PreferGather")], True),
+        ([("BlockLayer", "Odd")], True),
+        ([("BlockLayer", "PreferGather"), ("SpineLayer", "MustGather")], False),
+        ([("BlockLayer", "PreferGather", 2)], False),
+    ],
+)
+def test_without_a_tree_only_rules_that_demand_something_have_a_gang_wait(
+    rules: list[tuple[str, str]], *, starts: bool, broken: bool
+) -> None:
+    """There is no ClusterNetworkTopology, or one whose layers are no chain. When there is one, the gang starts."""
+    rig = TopologyRig()
+    if broken:
+        rig.tree.set_object(topology([("BlockLayer", "Missing", BLOCK)]))
+    rig.member_node("n", "s1", "b1", cpu="4")
+    rig.group(gathered(gang("train", 2), *rules))
+    rig.submit(member("a", "train"), member("b", "train"))
+    rig.run()
+    assert rig.placed() == (["a", "b"] if starts else [])
+    if not starts:
+        assert "no cluster network topology" in rig.message("a")
+        rig.tree.set_object(topology())
+        rig.clock.advance(11)
+        rig.run()
+        assert rig.placed() == ["a", "b"]
