@@ -160,6 +160,11 @@ class InProcess(Subject):
         self._build()
         self.__enter__()
 
+    @property
+    def link(self) -> Link:
+        """Its connection to the API server, which can be made to fail."""
+        return self._link
+
     @contextmanager
     def troubled(self) -> Iterator[Link]:
         yield self._link
