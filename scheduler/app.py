@@ -15,6 +15,7 @@ from seatrial.scheduler.cache.cache import Cache
 from seatrial.scheduler.cache.classes import ClassRegistry
 from seatrial.scheduler.cache.columns import NodeColumns, Ties
 from seatrial.scheduler.cache.resources import ResourceIndex
+from seatrial.scheduler.client.leader import Elector
 from seatrial.scheduler.config import (
     ConfigError,
     Configuration,
@@ -59,6 +60,7 @@ __all__ = [
     "ConfigError",
     "Configuration",
     "Evict",
+    "build_candidate",
     "build_core",
     "build_routes",
     "build_shell",
@@ -91,6 +93,20 @@ def build_shell(
     """
     core = build_core(configuration or default_configuration(), clock, seed=seed)
     return Shell(core, transport, clock)
+
+
+def build_candidate(
+    transport: Transport, clock: Clock, identity: str, *, configuration: Configuration | None = None, seed: int = 0
+) -> tuple[Shell, Elector]:
+    """A scheduler that decides from the time when it is elected, and stops when it loses its Lease; both not started.
+
+    Raises:
+        ConfigError: the configuration cannot be used.
+    """
+    used = configuration or default_configuration()
+    shell = Shell(build_core(used, clock, seed=seed), transport, clock, standby=True)
+    election = used.leader_election
+    return shell, Elector(transport, clock, election, identity, on_leading=shell.lead, on_lost=shell.stop)
 
 
 def build_routes(shell: Shell, configuration: Configuration) -> Routes:

@@ -353,8 +353,7 @@ class Core(Intake):
             runner = self._runner(entry.info)
             if entry.grouped and runner.groups is not None:
                 runner.groups.bound(uid)
-            if runner.profile.post_bind:
-                runner.post_bind(state, entry.info.pod, entry.info.node_name)
+            runner.post_bind(state, entry.info.pod, entry.info.node_name)
 
     def cancel_binding(self, uid: str) -> None:
         """Give the place of a pod back whose decision to be bound is not carried out."""

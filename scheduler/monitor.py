@@ -39,6 +39,11 @@ class Monitor:
         self._judge(info, took)
         return took
 
+    def stop(self) -> None:
+        """Stop checking."""
+        if self._timer is not None:
+            self._timer.cancel()
+
     def _look(self) -> None:
         self._timer = self._clock.call_later(self._period, self._look) if self._begun else None
         now = self._clock.monotonic()

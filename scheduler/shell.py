@@ -139,6 +139,7 @@ class Shell:
         self._running = self.core.handle.leading = False
         self.binder.preparations.stop()
         self.binder.reservations.stop()
+        self.binder.monitor.stop()
         for controller in self._quota_controllers:
             controller.stop()
         for informer in self._informers:

@@ -86,6 +86,11 @@ class InProcessDescheduler(Descheduler):
     def metrics(self) -> str:
         return self._routes.answer("GET", "/metrics").body.decode()
 
+    @property
+    def link(self) -> Link:
+        """Its connection to the API server, which can be made to fail; another one after `start_again`."""
+        return self._link
+
     @contextmanager
     def troubled(self) -> Iterator[Link]:
         link = self._link

@@ -32,7 +32,10 @@ from seatrial.scheduler.app import (
     Bind,
     ConfigError,
     Configuration,
+    Elector,
     Evict,
+    Shell,
+    build_candidate,
     build_core,
     build_routes,
     build_shell,
@@ -157,6 +160,11 @@ class InProcess(Subject):
         self._build()
         self.__enter__()
 
+    @property
+    def link(self) -> Link:
+        """Its connection to the API server, which can be made to fail."""
+        return self._link
+
     @contextmanager
     def troubled(self) -> Iterator[Link]:
         yield self._link
@@ -186,6 +194,49 @@ class InProcess(Subject):
         own = {origin: count for origin, count in errors.items() if origin[0] != ERROR_INJECTION}
         if own:
             raise SubjectError(f"plugins of the scheduler in this process raised exceptions: {own}\n{self.log()}")
+
+
+class StandbyPair:
+    """Two schedulers in this process: one leads, the other follows the cluster and takes over when it is killed."""
+
+    def __init__(self, cluster: Cluster, *, seed: int = 0) -> None:
+        self._cluster, self._seed, self._number = cluster, seed, 0
+        self._members: list[tuple[FaultyTransport, Shell, Elector]] = []
+        self.start_again()
+        self.start_again()
+
+    def start_again(self) -> None:
+        """Start a scheduler beside the other one."""
+        self._number += 1
+        link = FaultyTransport(self._cluster.transport, self._cluster.clock)
+        shell, elector = build_candidate(link, self._cluster.clock, f"candidate-{self._number}", seed=self._seed)
+        self._members.append((link, shell, elector))
+        shell.start()
+        elector.start()
+
+    def kill(self) -> None:
+        """Kill the leader; where none leads, the one that was started first."""
+        member = next((member for member in self._members if member[1].leading), self._members[0])
+        link, shell, elector = member
+        link.die()
+        shell.stop()
+        elector.stop()
+        self._members.remove(member)
+
+    @property
+    def links(self) -> list[Link]:
+        """The connections of those that live to the API server."""
+        return [link for link, _, _ in self._members]
+
+    @property
+    def leading(self) -> bool:
+        """Whether one leads and knows the whole cluster."""
+        return any(shell.leading and shell.ready for _, shell, _ in self._members)
+
+    def stop(self) -> None:
+        """Kill both."""
+        while self._members:
+            self.kill()
 
 
 _decode_event = msgspec.json.Decoder(WatchEvent).decode

@@ -26,7 +26,7 @@ from seatrial.scheduler.framework.handle import Handle
 from seatrial.scheduler.framework.restored import as_seen
 from seatrial.scheduler.framework.state import SKIPPED, CycleState
 from seatrial.scheduler.framework.status import SUCCESS, Code, Status
-from seatrial.scheduler.framework.timing import PERMIT, RESERVE
+from seatrial.scheduler.framework.timing import PERMIT, POST_BIND, PRE_ENQUEUE, RESERVE, UNRESERVE
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +71,10 @@ class PluginRunner:
         self._victim_aware = [plugin for plugin in profile.all if isinstance(plugin, VictimAware)]
 
     def pre_enqueue(self, pod: Pod) -> Status:
+        """Whether the pod may enter the queue, or why not."""
+        return self.handle.timing.of_point(PRE_ENQUEUE, self.scheduler_name, self._pre_enqueue, pod)
+
+    def _pre_enqueue(self, pod: Pod) -> Status:
         for plugin in self.profile.pre_enqueue:
             try:
                 status = plugin.pre_enqueue(pod)
@@ -173,6 +177,9 @@ class PluginRunner:
 
     def post_bind(self, state: CycleState, pod: Pod, node_name: str) -> None:
         """Call the PostBind plugins: the API server accepted the binding."""
+        self.handle.timing.of_point(POST_BIND, self.scheduler_name, self._post_bind, state, pod, node_name)
+
+    def _post_bind(self, state: CycleState, pod: Pod, node_name: str) -> None:
         for plugin in self.profile.post_bind:
             try:
                 plugin.post_bind(state, pod, node_name)
@@ -181,6 +188,9 @@ class PluginRunner:
 
     def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
         """Call Unreserve of all plugins, the last first, also where one of them raises an exception."""
+        self.handle.timing.of_point(UNRESERVE, self.scheduler_name, self._unreserve, state, pod, node_name)
+
+    def _unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
         for plugin in reversed(self._reserving):
             try:
                 plugin.unreserve(state, pod, node_name)

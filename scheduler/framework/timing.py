@@ -6,8 +6,9 @@ other plugins count as part of its own duration.
 The duration of an extension point is the sum over its plugins within one cycle. It is 0 when cached results answered.
 """
 
+from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, TypeVar
 
 from seatrial.scheduler.api.clock import Clock
 from seatrial.scheduler.framework.histogram import Histogram
@@ -20,6 +21,7 @@ POINT_SECONDS = tuple(0.0001 * 2**power for power in range(12))  # upstream's: 0
 PRE_FILTER, FILTER, POST_FILTER = "PreFilter", "Filter", "PostFilter"
 PRE_SCORE, SCORE, RESERVE, PERMIT = "PreScore", "Score", "Reserve", "Permit"
 PRE_BIND = "PreBind"
+PRE_ENQUEUE, UNRESERVE, POST_BIND = "PreEnqueue", "Unreserve", "PostBind"  # not in cycles, or not in all
 BEFORE_PRE_FILTER, AFTER_PRE_FILTER = "BeforePreFilter", "AfterPreFilter"  # Koordinator's
 BIND, BINDER = "Bind", "DefaultBinder"  # we send one request; upstream times a plugin here
 
@@ -48,6 +50,7 @@ NAMES = {
 }  # upstream's
 OK = NAMES[Code.SUCCESS]  # looked up once: the hash of an enumeration's member is a Python call
 
+T = TypeVar("T")
 Method = Callable[..., Any]
 Key = tuple[str, str, str]
 
@@ -69,6 +72,7 @@ class Timing:
         self.paused = True
         self._cancelled = False
         self._bindings = 0
+        self._calls: Counter[str] = Counter()  # of `of_point`, by point
         self._spent: dict[str, float] = {}  # seconds by point, in this cycle
         self._said: dict[str, str] = {}  # the last status by point, in this cycle
 
@@ -100,12 +104,30 @@ class Timing:
                 self._point(PRE_SCORE, OK, profile)
                 self._point(SCORE, OK, profile)
                 self._point(RESERVE, self._said.get(RESERVE, OK), profile)
-            if PERMIT in self._spent:
-                self._point(PERMIT, self._said[PERMIT], profile)
+            if placed or PERMIT in self._said:
+                self._point(PERMIT, self._said.get(PERMIT, OK), profile)
             if placed:
                 self._point(PRE_BIND, OK, profile)
+        for point in (BEFORE_PRE_FILTER, AFTER_PRE_FILTER):
+            if point in self._said:
+                self._point(point, self._said[point], profile)
         if POST_FILTER in self._said:
             self._point(POST_FILTER, self._said[POST_FILTER], profile)
+
+    def waits(self) -> None:
+        """A member that was placed in this cycle waits for its group, as upstream's plugin has it wait in Permit."""
+        self._said[PERMIT] = NAMES[Code.WAIT]
+
+    def of_point(self, point: str, profile: str, run: Callable[..., T], *asked: object) -> T:
+        """Call what runs the plugins of a point that no cycle records; one call in ten is observed, as for cycles."""
+        self._calls[point] += 1
+        if self._calls[point] % EVERY != 1:
+            return run(*asked)
+        began = self._clock.monotonic()
+        result = run(*asked)
+        seconds = self._clock.monotonic() - began
+        _of(self.by_point, (point, _status(result), profile), POINT_SECONDS).observe(seconds)
+        return result
 
     def bind(self, profile: str, seconds: float, *, ok: bool) -> None:
         """Record a binding that ended `seconds` after its decision; one in ten is observed, as for cycles."""

@@ -2,18 +2,21 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
-from seatrial.scheduler.api.builders import pod
+from seatrial.scheduler.api.builders import gang, pod, reservation
+from seatrial.scheduler.api.reservation import Reservation
 from seatrial.scheduler.framework.decisions import Reject
 from seatrial.scheduler.framework.explanation import explain
 from seatrial.scheduler.framework.extension_points import Plugin
 from seatrial.scheduler.framework.histogram import Histogram
 from seatrial.scheduler.framework.timing import EVERY, POINT_SECONDS
+from seatrial.scheduler.plugins.coscheduling.tests.gangs import GangRig, member
 from seatrial.scheduler.plugins.noderesources.fit import NodeResourcesFit as Fit
 from seatrial.scheduler.tests.rig import Rig
 
-PLACED = {"PreFilter", "Filter", "PreScore", "Score", "Reserve", "PreBind"}
+PLACED = {"PreFilter", "Filter", "PreScore", "Score", "Reserve", "Permit", "PreBind"}
 
 
 def points(rig: Rig) -> dict[tuple[str, str], int]:
@@ -49,7 +52,7 @@ def test_one_cycle_of_ten_is_timed(cycles: int, timed: int) -> None:
     rig.node("n")
     rig.submit(*(pod(f"p{number}").request(cpu="100m") for number in range(cycles)))
     rig.run()
-    assert points(rig) == {(point, "Success"): timed for point in PLACED}
+    assert points(rig) == {(point, "Success"): timed for point in PLACED | {"PreEnqueue", "PostBind"}}
 
 
 def test_time_is_the_clocks_and_a_pass_over_many_nodes_is_one_observation(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,6 +85,7 @@ def test_where_no_node_is_left() -> None:
     rig.submit(pod("p").request(cpu="4"))
     rig.run()
     assert points(rig) == {
+        ("PreEnqueue", "Success"): 1,
         ("PreFilter", "Success"): 1,
         ("Filter", "Success"): 1,
         ("PostFilter", "Unschedulable"): 1,
@@ -97,6 +101,38 @@ def test_where_no_node_need_be_looked_at() -> None:
     found = points(rig)
     assert found["PreFilter", "UnschedulableAndUnresolvable"] == 1
     assert not {point for point, _ in found} & {"Filter", "Score", "Reserve"}
+
+
+def test_a_binding_that_fails_is_an_unreserve() -> None:
+    rig = Rig()
+    rig.node("n")
+    rig.submit(pod("p"))
+    rig.run(bind=False)
+    rig.core.bind_failed("uid-p", "refused")
+    assert points(rig)["Unreserve", "Success"] == 1
+
+
+def test_members_that_wait_for_their_group_wait_in_permit() -> None:
+    """Of a NonStrict gang two members find a place, and the third does not."""
+    rig = GangRig()
+    rig.node("n", cpu="2")
+    rig.group(gang("train", 3).mode("NonStrict"))
+    rig.submit(*(member(f"m{number}", "train") for number in range(3)))
+    rig.run()
+    assert points(rig)["Permit", "Wait"] == 1
+
+
+def test_transformers_are_points_too() -> None:
+    rig = Rig()
+    rig.node("n")
+    held = reservation("r").like(pod("x").request(cpu=2)).for_labels(app="x").manifest
+    status = {"phase": "Available", "nodeName": "n", "allocatable": {"cpu": "2"}}
+    rig.core.set_reservation(
+        msgspec.convert({**held, "metadata": {"name": "r", "uid": "r"}, "status": status}, Reservation)
+    )
+    rig.submit(pod("p").label("app", "x").request(cpu=1))
+    rig.run()
+    assert {("BeforePreFilter", "Success"), ("AfterPreFilter", "Success")} <= {*points(rig)}
 
 
 def test_what_is_asked_between_cycles_is_not_timed() -> None:
@@ -124,7 +160,7 @@ def test_a_cycle_that_raises_leaves_nothing_behind(monkeypatch: pytest.MonkeyPat
     assert "ZeroDivisionError" in told.message
     before = plugins(rig)
     explain(runner, info)
-    assert (points(rig), plugins(rig)) == ({}, before)
+    assert (points(rig), plugins(rig)) == ({("PreEnqueue", "Success"): 1, ("Unreserve", "Success"): 1}, before)
 
 
 def test_timing_changes_no_decision(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -302,7 +302,10 @@ def test_latencies_of_every_extension_point(cluster: Trial, expect: Expect, serv
     cluster.submit(*refused)
     expect.pending(*(pod.name for pod in refused))
 
-    for point in ("PreFilter", "Filter", "PreScore", "Score", "Reserve", "PreBind", "Bind", "PostFilter"):
+    for point in (
+        "PreEnqueue", "PreFilter", "Filter", "PostFilter", "PreScore", "Score", "Reserve", "Permit", "PreBind", "Bind",
+        "PostBind",
+    ):  # fmt: skip
         observed(cluster, services, before, POINTS, extension_point=point, profile="default-scheduler")
     for plugin, point in (
         ("NodeResourcesFit", "PreFilter"),

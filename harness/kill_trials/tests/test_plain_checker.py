@@ -1,0 +1,193 @@
+"""The checker of plain JSON: a cluster without a fault is silent, and each class of fault is found."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from seatrial.harness.kill_trials.plain_checker import (
+    ALLOCATED,
+    GROUP,
+    QUOTA,
+    RESERVED,
+    unplaced,
+    wrong_at_rest,
+    wrong_now,
+)
+
+Json = dict[str, Any]
+
+
+class Scene:
+    """A node of 8 cores and two cards: a pod has card 0, an owner a part of the reserved card 1; a gang of two."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, list[Json]] = {kind: [] for kind in (
+            "Pod", "Node", "PodGroup", "Device", "Reservation", "ElasticQuota", "PodMigrationJob",
+        )}  # fmt: skip
+        amounts = {"cpu": "8", "memory": "16Gi", "pods": "10"}
+        self.objects["Node"].append({"metadata": {"name": "n1"}, "status": {"allocatable": amounts}})
+        cards = [{"type": "gpu", "minor": minor} for minor in range(2)]
+        self.objects["Device"].append({"metadata": {"name": "n1"}, "spec": {"devices": cards}})
+        self.whole = self.pod("whole", cards={0: 100}, cpu="2")
+        self.held = {
+            "metadata": {"name": "held", "uid": "R", "annotations": given({1: 100})}, "spec": {"allocateOnce": False},
+            "status": {"phase": "Available", "nodeName": "n1", "allocatable": {"cpu": "2", "memory": "1Gi"},
+                       "conditions": [{"type": "Scheduled", "status": "True"}], "currentOwners": [{"name": "owner"}]},
+        }  # fmt: skip
+        self.objects["Reservation"].append(self.held)
+        self.owner = self.pod("owner", cards={1: 50}, cpu="1", inside="R")
+        self.gang = {"metadata": {"name": "g", "namespace": "default"}, "spec": {"minMember": 2}}
+        self.objects["PodGroup"].append(self.gang)
+        self.members = [self.pod(f"g-{number}", labels={GROUP: "g", QUOTA: "q"}, cpu="1") for number in range(2)]
+        self.quota = {"metadata": {"name": "q"}, "spec": {"max": {"cpu": "2"}}, "status": {"used": {"cpu": "2"}}}
+        self.objects["ElasticQuota"].append(self.quota)
+        self.job = {"metadata": {"name": "j", "uid": "J"}, "spec": {}, "status": {"phase": "Succeeded"}}
+        self.objects["PodMigrationJob"].append(self.job)
+
+    def pod(
+        self, name: str, cards: dict[int, int] | None = None, inside: str = "", labels: dict[str, str] | None = None,
+        node: str = "n1", **requests: str,
+    ) -> Json:  # fmt: skip
+        """A pod on the node, with a share of these cards."""
+        cards = cards or {}
+        if cards:
+            requests["koordinator.sh/gpu-core"] = str(sum(cards.values()))
+        annotations = {**given(cards), **({RESERVED: json.dumps({"name": "held", "uid": inside})} if inside else {})}
+        condition = {"type": "PodScheduled", "status": "True"}
+        found: Json = {
+            "metadata": {"name": name, "namespace": "default", "labels": labels or {}, "annotations": annotations},
+            "spec": {"nodeName": node, "containers": [{"resources": {"requests": requests}}]},
+            "status": {"phase": "Running", "conditions": [condition] if node else []},
+        }  # fmt: skip
+        self.objects["Pod"].append(found)
+        return found
+
+
+def given(cards: dict[int, int]) -> dict[str, str]:
+    """The annotation with a share of these cards."""
+    entries = [{"minor": minor, "resources": {"koordinator.sh/gpu-core": str(share)}} for minor, share in cards.items()]
+    return {ALLOCATED: json.dumps({"gpu": entries})} if cards else {}
+
+
+def card_twice(scene: Scene) -> None:
+    scene.pod("thief", cards={0: 50})
+
+
+def reserved_card(scene: Scene) -> None:
+    scene.pod("thief", cards={1: 60})
+
+
+def lost_grant(scene: Scene) -> None:
+    scene.whole["metadata"]["annotations"] = {}
+
+
+def no_such_card(scene: Scene) -> None:
+    scene.pod("far", cards={7: 50})
+
+
+def node_full(scene: Scene) -> None:
+    scene.pod("big", cpu="2500m")  # beside 2, 2 of the reservation and its owner, and 2 of the gang
+
+
+def too_many_pods(scene: Scene) -> None:
+    for number in range(8):
+        scene.pod(f"small-{number}")
+
+
+def no_node(scene: Scene) -> None:
+    scene.pod("lost", node="n9")
+
+
+def false_condition(scene: Scene) -> None:
+    scene.whole["status"]["conditions"] = [{"type": "PodScheduled", "status": "False", "message": "0/1 nodes"}]
+
+
+def false_reservation(scene: Scene) -> None:
+    scene.held["status"]["conditions"][0]["status"] = "False"
+
+
+def quota_exceeded(scene: Scene) -> None:
+    scene.pod("more", labels={QUOTA: "q"}, cpu="500m")
+
+
+def owner_elsewhere(scene: Scene) -> None:
+    scene.objects["Node"].append({**scene.objects["Node"][0], "metadata": {"name": "n2"}})
+    scene.objects["Device"].append({**scene.objects["Device"][0], "metadata": {"name": "n2"}})
+    scene.owner["spec"]["nodeName"] = "n2"
+
+
+def two_owners_of_one(scene: Scene) -> None:
+    scene.held["spec"] = {}
+    scene.pod("second", inside="R")
+
+
+def half_a_gang(scene: Scene) -> None:
+    scene.members[0]["spec"]["nodeName"] = ""
+    scene.members[0]["status"]["conditions"] = []
+    scene.quota["status"] = {"used": {"cpu": "1"}}
+
+
+def wrong_use(scene: Scene) -> None:
+    scene.quota["status"] = {"used": {"cpu": "1"}}
+
+
+def wrong_owners(scene: Scene) -> None:
+    scene.held["status"]["currentOwners"] = []
+
+
+def open_job(scene: Scene) -> None:
+    scene.job["status"] = {"phase": "Running"}
+
+
+def job_holds_room(scene: Scene) -> None:
+    scene.held["metadata"]["name"] = "J"
+
+
+@pytest.mark.parametrize(
+    ("fault", "says"),
+    [
+        (card_twice, "card 0 of node n1 is given out beyond 100 percent: default/thief 50, default/whole 100"),
+        (reserved_card, "card 1 of node n1 is given out beyond 100 percent"),
+        (lost_grant, "pod default/whole asks for 100 percent of a card and has 0"),
+        (no_such_card, "pod default/far has card 7, which node n1 has not"),
+        (node_full, "node n1 has 8.500 of 8 cpu"),
+        (too_many_pods, "node n1 has 12 of 10 pods"),
+        (no_node, "node n9 has pods and is not there"),
+        (false_condition, "pod default/whole on n1 has PodScheduled=False: 0/1 nodes"),
+        (false_reservation, "reservation held on n1 has Scheduled=False"),
+        (quota_exceeded, "quota q uses 2.500 of 2 cpu"),
+        (owner_elsewhere, "pod default/owner on n2 is in reservation held on n1"),
+        (two_owners_of_one, "reservation held is for one pod and has default/owner, default/second"),
+    ],
+)
+def test_what_is_wrong_at_any_moment(fault: Callable[[Scene], None], says: str) -> None:
+    scene = Scene()
+    assert wrong_at_rest(scene.objects) == []
+    fault(scene)
+    assert [text for text in wrong_now(scene.objects) if text.startswith(says)], wrong_now(scene.objects)
+
+
+@pytest.mark.parametrize(
+    ("fault", "says"),
+    [
+        (half_a_gang, "gang g has 1 of 2 members on nodes"),
+        (wrong_use, "quota q shows 1 cpu used, its pods use 2"),
+        (wrong_owners, "reservation held shows the owners [] and has ['owner']"),
+        (open_job, "migration job j has not ended"),
+        (job_holds_room, "migration job j has ended and its reservation holds room"),
+    ],
+)
+def test_what_is_wrong_when_nothing_changes_any_more(fault: Callable[[Scene], None], says: str) -> None:
+    scene = Scene()
+    fault(scene)
+    assert wrong_now(scene.objects) == []
+    assert [text for text in wrong_at_rest(scene.objects) if text.startswith(says)], wrong_at_rest(scene.objects)
+
+
+def test_a_pod_that_fits_and_has_no_node() -> None:
+    scene = Scene()
+    assert unplaced(scene.objects) == []
+    scene.pod("left", node="")
+    assert unplaced(scene.objects) == ["pod default/left has no node, although it fits"]
