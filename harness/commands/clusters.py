@@ -8,13 +8,15 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from seatrial.harness.clusters import detached
+from seatrial.harness.commands.up_beside import names_in
 from seatrial.harness.errors import UsageError
 
-COLUMNS = ("name", "backend", "api", "scheduler", "since")
+COLUMNS = ("name", "backend", "api", "scheduler", "with", "since")
 
 
 def list_(*, json_: Annotated[bool, Parameter(name="--json", negative="")] = False) -> None:
-    """Print the clusters that run: name, backend, addresses of the API and of our scheduler's services, start time.
+    """Print the clusters that run: name, backend, addresses of the API and of our scheduler's services, programs beside
+    it, start time.
 
     Args:
         json_: Print them as JSON, with the UID, the kubeconfig and the log files.
@@ -24,7 +26,8 @@ def list_(*, json_: Annotated[bool, Parameter(name="--json", negative="")] = Fal
         rows = [
             {
                 "name": each.name, "backend": each.backend, "api": each.url, "scheduler": each.scheduler,
-                "since": each.since, "uid": each.uid, "kubeconfig": each.kubeconfig, "logs": dict(each.logs),
+                "with": names_in(dict(each.logs)), "since": each.since, "uid": each.uid,
+                "kubeconfig": each.kubeconfig, "logs": dict(each.logs),
             }
             for each in found
         ]  # fmt: skip
@@ -33,7 +36,10 @@ def list_(*, json_: Annotated[bool, Parameter(name="--json", negative="")] = Fal
     if not found:
         print("no cluster is up")
         return
-    table = [COLUMNS, *((each.name, each.backend, each.url, each.scheduler or "-", each.since) for each in found)]
+    table = [COLUMNS]
+    for each in found:
+        programs = ",".join(names_in(dict(each.logs)))
+        table.append((each.name, each.backend, each.url, each.scheduler or "-", programs or "-", each.since))
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     for row in table:
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())

@@ -13,6 +13,7 @@ from seatrial.harness.clusters import detached
 from seatrial.harness.clusters.backends import EMBEDDED, ENVTEST, EXISTING, LOCAL_DOCKER, backend_named
 from seatrial.harness.clusters.kubeconfig import is_ours
 from seatrial.harness.clusters.local_node import LocalNode
+from seatrial.harness.commands.up_beside import beside
 from seatrial.harness.commands.up_scheduler import SCHEDULER, record, spawn
 from seatrial.harness.errors import UsageError
 from seatrial.harness.processes import stop
@@ -31,6 +32,9 @@ def up(
     kubeconfig: Path | None = None,
     context: str = "",
     subject: str = OURS,
+    scheduler_config: Path | None = None,
+    with_: Annotated[str, Parameter(name="--with")] = "",
+    descheduler_config: Path | None = None,
     detach: Annotated[bool, Parameter(negative="")] = False,
     name: str = detached.DEFAULT_NAME,
     host: str = "127.0.0.1",
@@ -52,6 +56,10 @@ def up(
             which is only read.
         context: With existing: the context in the kubeconfig, by default its current one.
         subject: The scheduler: seatrial (ours), none, or the path of a binary.
+        scheduler_config: A KubeSchedulerConfiguration file for our scheduler.
+        with_: Programs beside the scheduler: `manager` (NodeMetrics), `descheduler`, or both: `manager,descheduler`.
+        descheduler_config: A DeschedulerConfiguration file; without it the descheduler only carries out
+            PodMigrationJobs.
         detach: Return once the cluster answers; `seatrial down` ends it.
         name: Name of the cluster, if there are several.
         host: The address to listen on. Addresses other than loopback can be reached from other machines.
@@ -66,6 +74,11 @@ def up(
 
         if port or host != LOOPBACK:
             raise UsageError(f"--host, --port: not with --backend {EXISTING}, whose API server runs already")
+        if scheduler_config or with_ or descheduler_config:
+            raise UsageError(
+                f"--scheduler-config, --with, --descheduler-config: not with --backend {EXISTING}; start `seatrial"
+                " scheduler`, `manager` or `descheduler` with its --kubeconfig, and `up` with --subject none"
+            )
         return up_existing(ExistingOptions(kubeconfig, context, fleet, subject, seed), name=name, detach=detach)
     if context:
         raise UsageError(f"--context {context}: expected --backend {EXISTING}, found {backend}")
@@ -86,6 +99,7 @@ def up(
     path = (kubeconfig or Path("seatrial.kubeconfig")).resolve()
     _check_kubeconfig(path)
     options = UpOptions(path, "" if fleet == NONE or local else fleet, subject, host, port, seed, local)
+    options.configure(scheduler_config, with_, descheduler_config)
     if backend == ENVTEST:
         return _envtest(options, name)
     if detach:
@@ -155,6 +169,26 @@ class UpOptions:
             self.fleet = fleet if not Path(fleet).is_file() else str(Path(fleet).resolve())
         if subject not in {OURS, NONE}:
             foreign_command(subject, kubeconfig)
+        self.scheduler_config: Path | None = None
+        self.beside: dict[str, list[str]] = {}  # command lines of the programs beside the scheduler, by name
+
+    def configure(self, scheduler: Path | None, wanted: str, descheduler: Path | None) -> None:
+        """Check the configuration files, and what is to run beside the scheduler.
+
+        Raises:
+            UsageError: one of them cannot be used.
+        """
+        if scheduler is not None:
+            if self.subject != OURS:
+                raise UsageError(
+                    f"--scheduler-config {scheduler}: expected --subject {OURS}, found {self.subject}; name the file"
+                    " in the command of a binary: --subject './koord-scheduler --config FILE'"
+                )
+            from seatrial.harness.subject.inprocess import check_file
+
+            check_file(scheduler)
+            self.scheduler_config = scheduler.resolve()
+        self.beside = beside(wanted, descheduler, self.kubeconfig)
 
     def scheduler(self) -> list[str] | None:
         """The scheduler's command line."""
@@ -163,7 +197,7 @@ class UpOptions:
         if self.subject == NONE:
             return None
         if self.subject == OURS:
-            return our_command(self.kubeconfig, self.seed)
+            return our_command(self.kubeconfig, self.seed, self.scheduler_config)
         return foreign_command(self.subject, self.kubeconfig)
 
 
@@ -175,10 +209,9 @@ def _foreground(options: UpOptions, name: str, backend: str) -> int:
     recorded: list[detached.Detached] = []
 
     async def ready(url: str) -> None:
-        log = detached.new_log(name, SCHEDULER)
-        scheduler = _start_scheduler(options, log, children)
+        logs: dict[str, Path] = {}
+        scheduler = _start_programs(options, name, children, logs)
         pids = [os.getpid(), *(child.pid for child in children)]
-        logs = {SCHEDULER: log} if children else {}
         # In a thread, because the server that is asked runs in this one.
         recorded.append(await asyncio.to_thread(record, name, backend, url, options.kubeconfig, pids, scheduler, logs))
         _tell(options, url)
@@ -212,11 +245,8 @@ def _envtest(options: UpOptions, name: str) -> int:
             children: list[subprocess.Popen[bytes]] = []
             recorded: list[detached.Detached] = []
             try:
-                log = detached.new_log(name, SCHEDULER)
-                scheduler = _start_scheduler(options, log, children)
+                scheduler = _start_programs(options, name, children, logs)
                 pids = [os.getpid(), *(child.pid for child in children)]
-                if children:
-                    logs[SCHEDULER] = log
                 url = cluster.endpoint.url
                 recorded.append(record(name, ENVTEST, url, options.kubeconfig, pids, scheduler, logs))
                 _tell(options, url)
@@ -252,10 +282,7 @@ def _detached(options: UpOptions, name: str, backend: str) -> int:
     )
     processes = [server]
     try:
-        log = detached.new_log(name, SCHEDULER)
-        scheduler = _start_scheduler(options, log, processes, stays=True)
-        if len(processes) > 1:
-            logs[SCHEDULER] = log
+        scheduler = _start_programs(options, name, processes, logs, stays=True)
         record(name, backend, url, options.kubeconfig, [process.pid for process in processes], scheduler, logs)
     except BaseException:
         for child in reversed(processes):
@@ -266,20 +293,30 @@ def _detached(options: UpOptions, name: str, backend: str) -> int:
     return 0
 
 
-def _start_scheduler(
-    options: UpOptions, log: Path, processes: "list[subprocess.Popen[bytes]]", *, stays: bool = False
+def _start_programs(
+    options: UpOptions,
+    name: str,
+    processes: "list[subprocess.Popen[bytes]]",
+    logs: dict[str, Path],
+    *,
+    stays: bool = False,
 ) -> str:
-    """Start the scheduler, if there is one, and append it to `processes`. Returns the address of its services."""
-    command = options.scheduler()
-    if command is None:
-        log.unlink()
-        return ""
-    process, url = spawn(command, log, ours=options.subject == OURS, stays=stays)
-    processes.append(process)
+    """Start what runs beside the API server, the scheduler last, and append it to `processes` and `logs`.
+
+    Returns the address of the scheduler's services.
+    """
+    url = ""
+    for component, command in {**options.beside, SCHEDULER: options.scheduler()}.items():
+        if command is not None:
+            log = logs[component] = detached.new_log(name, component)
+            ours = component == SCHEDULER and options.subject == OURS
+            process, url = spawn(command, log, ours=ours, stays=stays)
+            processes.append(process)
     return url
 
 
 def _tell(options: UpOptions, url: str) -> None:
     nodes = "this machine" if options.local else f"fleet {options.fleet or 'none'}"
-    print(f"Kubernetes API at {url}, {nodes}, scheduler {options.subject}")
+    programs = "".join(f", {name}" for name in options.beside)
+    print(f"Kubernetes API at {url}, {nodes}, scheduler {options.subject}{programs}")
     print(f"  kubectl --kubeconfig {options.kubeconfig} get nodes,devices", flush=True)

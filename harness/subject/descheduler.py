@@ -20,7 +20,7 @@ from seatrial.harness.subject.foreign import binary_words
 from seatrial.harness.subject.services import ask, free_port
 from seatrial.scheduler.api.private_files import private_folder
 from seatrial.scheduler.api.transport import Response
-from seatrial.scheduler.descheduler.app import ConfigError, build_descheduler, build_routes
+from seatrial.scheduler.descheduler.app import ConfigError, build_descheduler, build_routes, load
 
 READY_LINE = "descheduler synced"
 ANSWERS_WITHIN = 20.0  # seconds in which a binary must end, or its health port must answer
@@ -29,6 +29,17 @@ OURS = "seatrial"
 PORT = "{port}"
 Configuration = Mapping[str, Any]
 _NUMBERS = count()  # a name of its own in leader elections for each descheduler in this process
+
+
+def check_file(config: Path) -> None:
+    """
+    Raises:
+        UsageError: the file is no DeschedulerConfiguration that our descheduler can use.
+    """
+    try:
+        load(config)
+    except ConfigError as error:
+        raise UsageError(f"--descheduler-config {config}: {error}") from error
 
 
 class Descheduler(ABC):

@@ -61,6 +61,17 @@ def _loaded(config: Path) -> Configuration:
     return _load_once(config, content)
 
 
+def check_file(config: Path) -> None:
+    """
+    Raises:
+        UsageError: the file is no KubeSchedulerConfiguration that our scheduler can use.
+    """
+    try:
+        build_core(_loaded(config), SimClock())
+    except ConfigError as error:
+        raise UsageError(f"--scheduler-config: {error}") from error
+
+
 @functools.lru_cache(maxsize=8)
 def _load_once(config: Path, _content: bytes) -> Configuration:
     """Reading the suites' configuration takes 5 ms; each case in virtual time starts a scheduler with it."""

@@ -24,6 +24,7 @@ from seatrial.suites.descheduling.workloads import (
     job,
     jobs,
     migrate,
+    running,
     spread_victim,
     wait_running,
     with_nodes,
@@ -80,6 +81,115 @@ def test_a_place_on_the_own_node_is_no_place(
     assert not cluster.pod(victim).deleting
 
 
+@pytest.mark.feature("MIG-1.reservation-first")
+@pytest.mark.case(
+    "MG-076", severity="critical", source="v0.6: the new pod takes the reservation; a Deployment of images"
+)
+@pytest.mark.long(seconds=20)
+def test_a_pod_without_requests_takes_its_reservation(cluster: Trial, start_descheduler: StartDescheduler) -> None:
+    """The pods ask for nothing and n1, where they were, is emptier than n2: the new pod goes to the reserved place on
+    n2 all the same, and the job ends well before its ttl."""
+    with_nodes(cluster, "n1", "n2")
+    cordon(cluster, "n2")
+    deployment(cluster, "web", 4, like=pod("x"))
+    victim = min(found.metadata.name for found in wait_running(cluster, "web", 4))
+    cordon(cluster, "n2", on=False)
+    cluster.submit(pod("busy").request(cpu=12, memory="32Gi").select({"kubernetes.io/hostname": "n2"}))
+    start_descheduler({})
+
+    migrate(cluster, "move", victim)
+
+    done = ended(cluster, "move", within=60)
+    assert (done.status.phase, done.status.node_name) == ("Succeeded", "n2"), done.status
+    assert done.status.pod_ref is not None
+    assert cluster.pod(done.status.pod_ref.name).spec.node_name == "n2"
+
+
+@pytest.mark.feature("MIG-3.object-limiter", "MIG-1.reservation-first")
+@pytest.mark.case("MG-077", severity="critical", source="v1.6: ObjectLimiter; spec RSV-R56, RSV-R64")
+@pytest.mark.long(seconds=20)
+def test_a_job_that_a_limiter_holds_makes_no_reservation(cluster: Trial, start_descheduler: StartDescheduler) -> None:
+    """Two jobs of one workload that gets one eviction in five minutes: the second would make a reservation which the
+    new pod of the first could take. It makes none, and says which limiter it waits for; the first succeeds."""
+    with_nodes(cluster, "n1", "n2")
+    cordon(cluster, "n2")
+    deployment(cluster, "web", 4, like=pod("x").request(cpu=1))
+    names = sorted(found.metadata.name for found in wait_running(cluster, "web", 4))[:2]
+    cordon(cluster, "n2", on=False)
+    start_descheduler({}, migration={"objectLimiters": {"workload": {"duration": "5m", "maxMigrating": 1}},
+                                     "maxMigratingPerWorkload": 2, "maxUnavailablePerWorkload": 3})  # fmt: skip
+
+    for number, name in enumerate(names):
+        migrate(cluster, f"move-{number}", name, ttl="4m")
+
+    def phases() -> list[str]:
+        return sorted(one.status.phase for one in jobs(cluster))
+
+    assert cluster.reaches(lambda: phases() == ["Running", "Succeeded"], within=60), [
+        job.status for job in jobs(cluster)
+    ]
+    (held,) = (one for one in jobs(cluster) if one.running)
+    assert not held.reservation_name
+    assert "objectLimiters.workload: 1 evictions of Deployment web in 5m" in held.status.message
+    said = [event.message for event in cluster.events(held.name, namespace="default")]
+    assert held.status.message in said
+
+
+@pytest.mark.feature("MIG-3.object-limiter")
+@pytest.mark.case("MG-078", severity="normal", source="spec RSV-R70")
+@pytest.mark.long(seconds=20)
+def test_a_job_that_evicts_nothing_leaves_its_place_in_the_limiter(
+    cluster: Trial, start_descheduler: StartDescheduler
+) -> None:
+    """Of two jobs of one workload the first finds no other node and is deleted: the second evicts at once, though the
+    limiter allows one eviction in five minutes."""
+    with_nodes(cluster, "n1", "n2")
+    cordon(cluster, "n2")
+    deployment(cluster, "web", 4, like=pod("x").request(cpu=1))
+    names = sorted(found.metadata.name for found in wait_running(cluster, "web", 4))[:2]
+    start_descheduler({}, migration={"objectLimiters": {"workload": {"duration": "5m", "maxMigrating": 1}},
+                                     "maxMigratingPerWorkload": 2, "maxUnavailablePerWorkload": 3})  # fmt: skip
+    migrate(cluster, "move-0", names[0])
+    job_reservation(cluster, "move-0")
+    migrate(cluster, "move-1", names[1], mode="EvictDirectly")
+    assert not cluster.cluster.wait(lambda: not job(cluster, "move-1").open, within=10)
+
+    assert cluster.call("DELETE", f"{JOBS_PATH}/move-0").ok
+
+    assert ended(cluster, "move-1", within=20).status.phase == "Succeeded"
+
+
+@pytest.mark.feature("MIG-2.why")
+@pytest.mark.case("MG-079", severity="normal", source="the job's status is what a user sees of a migration")
+@pytest.mark.long(seconds=10)
+@pytest.mark.parametrize("refused", ["scheduler", "replicas", "limit"])
+def test_a_migration_that_does_not_begin_says_why(
+    cluster: Trial, start_descheduler: StartDescheduler, refused: str
+) -> None:
+    """The pod's scheduler knows no reservations, its workload has one replica, or as many pods migrate as may."""
+    with_nodes(cluster, "n1", "n2")
+    name = spread_victim(cluster, "web", 1 if refused == "replicas" else 4)
+    settings = {"schedulerNames": ["nobody"]} if refused == "scheduler" else {"maxMigratingPerWorkload": 1}
+    start_descheduler({}, migration=settings)
+
+    migrate(cluster, "move", name)
+    if refused == "limit":
+        cluster.apply(disruption_budget("keep", {"app": "web"}, min_available=4))
+        assert cluster.reaches(lambda: job(cluster, "move").running, within=20)
+        other = next(one.metadata.name for one in running(cluster, "web") if one.metadata.name != name)
+        migrate(cluster, "second", other)
+
+    told = {
+        "scheduler": "does not support reservations",
+        "replicas": "Deployment web has 1 replicas",
+        "limit": "maxMigratingPerWorkload allows 1 migrating pods of Deployment web",
+    }[refused]
+    asked = "second" if refused == "limit" else "move"
+    assert cluster.reaches(lambda: told in job(cluster, asked).status.message, within=20), job(cluster, asked).status
+    said = [event.message for event in cluster.events(asked, namespace="default")]
+    assert any(told in message for message in said), said
+
+
 @pytest.mark.feature("MIG-1.phases", "MIG-1.columns")
 @pytest.mark.case("MG-002", severity="critical")
 @pytest.mark.long(seconds=5)
@@ -124,7 +234,7 @@ def test_the_steps_are_recorded(cluster: Trial, start_descheduler: StartDeschedu
     shown = dict(zip(columns, cells, strict=True))
     assert (shown["Phase"], shown["Status"], shown["Node"], shown["Pod"]) == ("Succeeded", "Complete", "n2", name)
     assert (shown["Reservation"], shown["PodNamespace"], shown["NewPod"]) == (held, cluster.name, new)
-    assert go_duration(shown["TTL"]) == 300
+    assert shown["TTL"] == "5m0s"
 
 
 @pytest.mark.feature("MIG-1.evict-directly")

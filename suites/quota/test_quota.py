@@ -343,7 +343,7 @@ def test_pods_that_are_not_preemptible_are_no_victims(cluster: Trial, expect: Ex
     expect.stable(seconds=20)
 
 
-@pytest.mark.feature("QUOTA-12.overuse")
+@pytest.mark.feature("QUOTA-12.overuse", "QUOTA-1.min-guaranteed")
 @pytest.mark.case("QU-017", severity="critical")
 @pytest.mark.long(seconds=81)
 def test_the_lender_takes_back(cluster: Trial, expect: Expect) -> None:

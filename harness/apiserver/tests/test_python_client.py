@@ -15,6 +15,7 @@ from kubernetes.leaderelection.resourcelock.leaselock import LeaseLock
 
 from seatrial.harness.apiserver.tests.kubectl import MANIFESTS
 from seatrial.harness.clusters.embedded import EmbeddedCluster
+from seatrial.harness.quantities import milli, units
 
 WITHIN = 60.0  # seconds
 
@@ -150,6 +151,31 @@ def test_every_group_is_read(api: client.ApiClient, read: Callable[[client.ApiCl
 def test_metrics(api: client.ApiClient) -> None:
     found = client.CustomObjectsApi(api).get_cluster_custom_object("metrics.k8s.io", "v1beta1", "nodes", "cpu-0")
     assert set(found["usage"]) == {"cpu", "memory"}
+
+
+@pytest.mark.parametrize(
+    ("usage", "more"),
+    [
+        ('{"cpu": "40", "memory": "4Gi", "hostApplications": {"a": {"cpu": "500m"}}}', (40500, 4 << 30)),
+        ('{"cpu": 2}', (2000, 0)),
+        ('{"cpu": "a lot"}', (0, 0)),
+        ('{"cpu": ["1"]}', (0, 0)),
+        ("[]", (0, 0)),
+        ("{", (0, 0)),
+    ],
+)
+def test_metrics_of_an_annotated_node(api: client.ApiClient, usage: str, more: tuple[int, int]) -> None:
+    """What the annotation of a node says is added to what its pods use; what cannot be read counts as nothing."""
+
+    def used() -> tuple[int, int]:
+        found = client.CustomObjectsApi(api).get_cluster_custom_object("metrics.k8s.io", "v1beta1", "nodes", "cpu-0")
+        return milli(found["usage"]["cpu"]), units(found["usage"]["memory"])
+
+    nodes, before = client.CoreV1Api(api), used()
+    nodes.patch_node("cpu-0", {"metadata": {"annotations": {"seatrial.dev/usage": usage}}})
+    after = used()
+    nodes.patch_node("cpu-0", {"metadata": {"annotations": {"seatrial.dev/usage": None}}})
+    assert (after[0] - before[0], after[1] - before[1]) == more
 
 
 # -- dynamic -----------------------------------------------------------------------------------------------------------

@@ -1,11 +1,14 @@
 """The API metrics.k8s.io: usage of nodes and pods.
 
-Simulated pods cannot be measured, so a running pod is reported to use what it requests. Pods that do not run and nodes
+Simulated pods cannot be measured, so a running pod is reported to use what its annotation `seatrial.dev/usage` says,
+else what it requests. A node uses what its pods use and what its own annotation says. Pods that do not run and nodes
 that are not ready have no metrics, as with metrics-server.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
+
+import orjson
 
 from seatrial.harness.apiserver import errors
 from seatrial.harness.apiserver.discovery.resources import Registry, Resource
@@ -17,6 +20,7 @@ from seatrial.scheduler.api.clock import Clock
 GROUP: Final = "metrics.k8s.io"
 _WINDOW: Final = "10s"
 _RESOURCES: Final = ("cpu", "memory")
+_ANNOTATION: Final = "seatrial.dev/usage"
 
 
 class Usage:
@@ -60,11 +64,11 @@ class Usage:
         }
         if resource.namespaced:
             body["containers"] = [
-                {"name": container["name"], "usage": _written(_requested(container))}
-                for container in obj["spec"]["containers"]
+                {"name": container["name"], "usage": _written(use)}
+                for container, use in zip(obj["spec"]["containers"], _used(obj), strict=True)
             ]
         else:
-            body["usage"] = _written(loads.get(given["name"], (0, 0)))
+            body["usage"] = _written(_sum([loads.get(given["name"], (0, 0)), _told(obj) or (0, 0)]))
         return Item((metadata.get("namespace", ""), metadata["name"]), body, self._store.version)
 
     def _loads(self) -> dict[str, tuple[int, int]]:
@@ -73,11 +77,7 @@ class Usage:
         for item in self._store.collection(("", "pods")).each():
             if _has_metrics(item.obj):
                 node = item.obj["spec"].get("nodeName", "")
-                cpu, memory = loads.get(node, (0, 0))
-                for container in item.obj["spec"]["containers"]:
-                    more = _requested(container)
-                    cpu, memory = cpu + more[0], memory + more[1]
-                loads[node] = (cpu, memory)
+                loads[node] = _sum([loads.get(node, (0, 0)), *_used(item.obj)])
         return loads
 
 
@@ -87,6 +87,28 @@ def _has_metrics(obj: Object) -> bool:
     if obj["kind"] == "Pod":
         return bool(status.get("phase") == "Running")
     return any(row.get("type") == "Ready" and row.get("status") == "True" for row in status.get("conditions") or ())
+
+
+def _used(pod: Object) -> list[tuple[int, int]]:
+    """What each container uses. What an annotation says is of the whole pod, and shown as that of the first one."""
+    told, containers = _told(pod), pod["spec"]["containers"]
+    if told is None:
+        return [_requested(container) for container in containers]
+    return [told, *((0, 0) for _ in containers[1:])]
+
+
+def _told(obj: Object) -> tuple[int, int] | None:
+    """What the annotation says, programs beside pods included; None if there is none that can be read."""
+    try:
+        found = orjson.loads((obj["metadata"].get("annotations") or {})[_ANNOTATION])
+        parts = [found, *(found.get("hostApplications") or {}).values()]
+        return _sum([(milli(part.get("cpu", 0)), units(part.get("memory", 0))) for part in parts])
+    except (KeyError, ValueError, TypeError, AttributeError):
+        return None
+
+
+def _sum(parts: Sequence[tuple[int, int]]) -> tuple[int, int]:
+    return sum(cpu for cpu, _ in parts), sum(memory for _, memory in parts)
 
 
 def _requested(container: Mapping[str, Any]) -> tuple[int, int]:

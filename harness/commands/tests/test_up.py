@@ -117,14 +117,55 @@ def test_ctrl_c_leaves_nothing_behind(shell: Shell) -> None:
         pytest.param(["--backend", "local", "--fake", "abacus"], "--fake abacus", id="an-unknown-fake"),
         pytest.param(["--backend", "local", "--fake", "a10:0"], "a count of 1 to 64", id="a-fake-of-none"),
         pytest.param(["--backend", "local-docker"], "no Docker engine answers", id="no-docker"),
+        pytest.param(["--scheduler-config", "none.yaml"], "none.yaml: cannot be read", id="no-configuration"),
+        pytest.param(["--scheduler-config", "bad.yaml"], "unknown field `profile`", id="a-bad-configuration"),
+        pytest.param(["--scheduler-config", "bad.yaml", "--subject", "none"], "--subject seatrial", id="no-scheduler"),
+        pytest.param(["--with", "manger"], "--with manger: expected manager or descheduler", id="an-unknown-program"),
+        pytest.param(["--descheduler-config", "bad.yaml"], "add --with descheduler", id="no-descheduler"),
+        pytest.param(
+            ["--with", "descheduler", "--descheduler-config", "bad.yaml"],
+            "--descheduler-config bad.yaml: kind: expected DeschedulerConfiguration",
+            id="a-bad-configuration-of-the-descheduler",
+        ),
+        pytest.param(
+            ["--backend", "existing", "--with", "manager"], "not with --backend existing", id="programs-elsewhere"
+        ),
     ],
 )
 def test_mistakes_are_told_in_a_sentence(shell: Shell, words: list[str], saying: str) -> None:
+    (shell.folder / "bad.yaml").write_text(
+        "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofile: []\n"
+    )
     done = shell.without_process("up", "--detach", *words)
     assert done.returncode != 0
     assert saying in done.stderr + done.stdout
     assert "Traceback" not in done.stderr
     assert not list(shell.folder.glob("*.kubeconfig"))
+
+
+def test_programs_beside_the_scheduler_start_and_end_with_the_cluster(shell: Shell) -> None:
+    """The session of docs/descheduling.md: the descheduler carries out a job; `list` and `logs` name the programs."""
+    (shell.folder / "preempt.yaml").write_text(
+        "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+        "profiles: [{schedulerName: default-scheduler}]\n"
+    )
+    up = ("up", "--detach", "--fleet", "none", "--kubeconfig", "K")
+    started = shell.seatrial(*up, "--scheduler-config", "preempt.yaml", "--with", "manager,descheduler")
+    assert started.returncode == 0, started.stderr
+    assert "scheduler seatrial, manager, descheduler" in started.stdout
+    (row,) = orjson.loads(shell.without_process("list", "--json").stdout)
+    assert row["with"] == ["manager", "descheduler"]
+    assert "manager,descheduler" in shell.without_process("list").stdout
+    state = orjson.loads(next((shell.folder / "state").rglob("seatrial.json")).read_bytes())
+    lines = [Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0") for pid, _ in state["processes"]]
+    assert [b"seatrial.scheduler.controllers" in line for line in lines] == [False, True, False, False]
+    assert os.fsencode(shell.folder / "preempt.yaml") in lines[-1]
+    deadline = time.monotonic() + WITHIN
+    while "descheduler synced" not in shell.without_process("logs", "--component", "descheduler").stdout:
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    assert shell.without_process("down").returncode == 0
+    assert not any(Path(f"/proc/{pid}").exists() for pid, _ in state["processes"])
 
 
 @pytest.mark.parametrize("words", [["up", "--port", "1", "--host", "256.1.1.1"], ["up", "--detach"]], ids=" ".join)

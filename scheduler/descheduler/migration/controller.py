@@ -52,6 +52,7 @@ from seatrial.scheduler.descheduler.migration.steps import (
     EvictPod,
     Step,
     Steps,
+    as_go_prints,
     failed,
     held_back,
     made_for,
@@ -187,7 +188,7 @@ class MigrationController:
         spec: dict[str, Any] = {
             "podRef": {"namespace": metadata.namespace, "name": metadata.name, "uid": metadata.uid},
             "mode": self.args.default_job_mode,
-            "ttl": self.args.default_job_ttl,
+            "ttl": as_go_prints(self.args.default_job_ttl),
         }
         if self.args.default_delete_options:
             spec["deleteOptions"] = self.args.default_delete_options

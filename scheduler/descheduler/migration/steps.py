@@ -25,6 +25,7 @@ from seatrial.scheduler.api.migration import (
     JobStatus,
     PodMigrationJob,
 )
+from seatrial.scheduler.api.podgroup import go_text
 from seatrial.scheduler.api.reservation import FAILED as RESERVATION_FAILED
 from seatrial.scheduler.api.reservation import (
     RESERVATION_ORDER,
@@ -143,6 +144,8 @@ class Steps:
             spec["podRef"] = {**_plain(reference), "uid": pod.metadata.uid}
         if not job.spec.mode:
             spec["mode"] = self.default_mode
+        if job.spec.ttl and as_go_prints(job.spec.ttl) != job.spec.ttl:
+            spec["ttl"] = as_go_prints(job.spec.ttl)  # as Koordinator's client writes it back
         return Step(spec=spec or None, status=replace(job.status, phase=RUNNING, reason="", message=""))
 
     def _evict_directly(self, job: PodMigrationJob, stamp: str) -> Step:
@@ -373,6 +376,12 @@ def time_left(job: PodMigrationJob, now: float) -> float | None:
     ttl = go_duration(job.spec.ttl) if job.spec.ttl else None
     created = read_time(job.metadata.creation_timestamp)
     return ttl - (now - created) if ttl and created is not None else None
+
+
+def as_go_prints(duration: str) -> str:
+    """A duration in the spelling of Go: `5m0s` for `5m`; unchanged if it is none."""
+    found = seconds(duration)
+    return duration if found is None else go_text(found)
 
 
 def eviction_reason(job: PodMigrationJob) -> str:

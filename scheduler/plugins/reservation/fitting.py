@@ -84,13 +84,19 @@ def _reason(text: str, wanted: int, used: int, capacity: int, *, detailed: bool)
     return f"{PREFIX}{text}{more}"
 
 
+def shares(requests: Mapping[str, int], allocatable: Mapping[str, int]) -> bool:
+    """Whether a reservation has something of what a pod asks; it has if both are empty."""
+    return not requests.keys().isdisjoint(allocatable) or not (requests or allocatable)
+
+
 def worth(requests: Mapping[str, int], reserved: ReservationInfo) -> int:
-    """The utilisation of the reservation with the pod, 0 to 100 (RSV-R37): a tighter fit scores higher."""
-    if not requests:
-        return 0
+    """The utilisation of the reservation with the pod, 0 to 100 (RSV-R37): a tighter fit scores higher.
+
+    A reservation without amounts, made for a pod without requests, is a place for it: it fits as tightly as can be.
+    """
     capacities = {name: value for name, value in reserved.allocatable.items() if value > 0}
-    if not capacities:
-        return 0
+    if not requests or not capacities:
+        return 0 if requests or capacities else MAX_NODE_SCORE
     allocated = reserved.allocated
     total = 0
     for name, capacity in capacities.items():

@@ -64,7 +64,7 @@ from seatrial.scheduler.plugins.defaultpreemption.args import DefaultPreemptionA
 from seatrial.scheduler.plugins.reservation.args import ReservationArgs
 from seatrial.scheduler.plugins.reservation.cache import ReservationCache
 from seatrial.scheduler.plugins.reservation.diagnosis import Diagnosis
-from seatrial.scheduler.plugins.reservation.fitting import PODS, lacking, short, take_left, taken_beside, worth
+from seatrial.scheduler.plugins.reservation.fitting import PODS, lacking, shares, short, take_left, taken_beside, worth
 from seatrial.scheduler.plugins.reservation.matching import Match, ReservationRequest, judge
 from seatrial.scheduler.plugins.reservation.pre_allocation import (
     DISABLED,
@@ -185,8 +185,8 @@ class Reservation(PreFilter, FilterBatch, Transformer, PostFilter, ScoreBatch, R
                 found, taint = judge(request, requests, reserved, node.known)
                 seen.diagnosis.note(reserved.node, found, taint, named=bool(request.name))
                 if found is Match.MATCHED and (
-                    request.affinity is not None or not requests.keys().isdisjoint(reserved.allocatable)
-                ):  # shares no resource with the pod (RSV-R32)
+                    request.affinity is not None or shares(requests, reserved.allocatable)  # RSV-R32
+                ):
                     matched.setdefault(reserved.node, []).append(reserved)
         if matched:
             for found_there in matched.values():
