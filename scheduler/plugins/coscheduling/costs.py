@@ -84,7 +84,12 @@ class Costs:
                 if decided and min(after) >= 0:
                     rest = after
                 else:
-                    cost = cost[0] + job.violations, cost[1] + job.cost, cost[2] + len(job.pods), cost[3] + size[job.name]
+                    cost = (
+                        cost[0] + job.violations,
+                        cost[1] + job.cost,
+                        cost[2] + len(job.pods),
+                        cost[3] + size[job.name],
+                    )
             found.append((cost, jobs))
         return min(found, key=lambda one: one[0])
 
