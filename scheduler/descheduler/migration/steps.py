@@ -380,7 +380,7 @@ def time_left(job: PodMigrationJob, now: float) -> float | None:
 
 def as_go_prints(duration: str) -> str:
     """A duration in the spelling of Go: `5m0s` for `5m`; unchanged if it is none."""
-    found = seconds(duration)
+    found = go_duration(duration)
     return duration if found is None else go_text(found)
 
 
