@@ -159,9 +159,7 @@ def _for_a_higher(change: Change) -> Breach | None:
     waiting = change.state.recently_pending(change.at)
     if reserving or any(record.pod.spec.priority > priority for record in waiting):
         return None
-    return Breach(
-        f"was preempted with priority {priority}; no pod that waits, or did a moment ago, has a higher one"
-    )
+    return Breach(f"was preempted with priority {priority}; no pod that waits, or did a moment ago, has a higher one")
 
 
 def _preemptible(change: Change) -> Breach | None:

@@ -134,9 +134,7 @@ class ClusterState:
         self.pods: dict[str, PodRecord] = {}  # by uid
         self.indices = Indices()
         self.pending: dict[str, PodRecord] = {}
-        self._left: deque[tuple[float, PodRecord]] = (
-            deque()
-        )  # pods that wait no more, since when
+        self._left: deque[tuple[float, PodRecord]] = deque()  # pods that wait no more, since when
         self.nodes: Versions[Node] = Versions()
         self.devices: Versions[Device] = Versions()
         self.topologies: Versions[NodeResourceTopology] = Versions()
