@@ -84,18 +84,6 @@ def check_cost(run: LongText, cost_of: Callable[[LongText], float]) -> None:
         )
 
 
-def grown(run: LongText, cost_of: Callable[[LongText], float]) -> None:
-    """Feed the text in lengths that double until it takes ENOUGH, then check its cost.
-
-    Raises:
-        FaultError: its cost grows faster than its length.
-    """
-    size = 1 << 6
-    while size < run[3] and cost_of((*run[:3], size)) < ENOUGH:
-        size *= 2
-    check_cost((*run[:3], min(size, run[3])), cost_of)
-
-
 def processor_time(action: Callable[[], object]) -> float:
     """The seconds of processor time that the action takes."""
     began = time.process_time()

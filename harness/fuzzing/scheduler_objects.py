@@ -103,7 +103,8 @@ OBJECTS: Final = (
     _pod(
         "member",
         {
-            GANG_NAME: "train", GANG_MIN: "1", GANG_TOTAL: "1", GANG_WAITING_TIME: "10s", GANG_GROUPS: ["default/train"],
+            GANG_NAME: "train", GANG_MIN: "1", GANG_TOTAL: "1", GANG_WAITING_TIME: "10s",
+            GANG_GROUPS: ["default/train"],
             GATHER_SPEC: {"gatherStrategy": [{"layer": "Block", "strategy": "PreferGather", "podCountMultiple": 1}]},
         },
     ),
@@ -129,7 +130,9 @@ OBJECTS: Final = (
         {
             RESERVATION_AFFINITY: {
                 "requiredDuringSchedulingIgnoredDuringExecution": {
-                    "reservationSelectorTerms": [{"matchExpressions": [{"key": "a", "operator": "In", "values": ["b"]}]}]
+                    "reservationSelectorTerms": [
+                        {"matchExpressions": [{"key": "a", "operator": "In", "values": ["b"]}]}
+                    ]
                 }
             }
         },
