@@ -168,13 +168,14 @@ def test_failures_of_daemon_sets_and_on_nodes_that_are_gone_are_forgotten() -> N
     with running(nodes=2) as bench:
         for name in ("agent", "other"):
             bench.create("daemonsets", workload(name))
-        bench.wait(lambda: len(bench.live_pods()) == 4)
+        bench.wait(
+            lambda: [bench.status("daemonsets", name).get("numberReady") for name in ("agent", "other")] == [2, 2]
+        )
         for name in bench.names("pods"):
             bench.patch("pods", name, {"status": {"phase": "Failed"}}, "status")
-        bench.settle(1)
         sets = (found for found in gc.get_objects() if isinstance(found, DaemonSets))
         kept = next(found for found in sets if found._control.clock is bench.clock)
-        assert len(kept._failures) == 4
+        bench.wait(lambda: len(kept._failures) == 4, within=5)  # memory, which no answer shows
         bench.delete("daemonsets", "agent")
         assert len(kept._failures) == 2
         bench.delete("nodes", "n0")
