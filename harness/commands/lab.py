@@ -19,6 +19,7 @@ from seatrial.harness.lab.lab import VARIABLE, Lab, Place, open_lab
 from seatrial.harness.lab.ledger import DeviceLease, Ledger, PlaceRequest
 from seatrial.harness.lab.windows import active
 from seatrial.harness.processes import start_child, stop, stop_group
+from seatrial.scheduler.api.wrong_values import printable
 
 ANY = "any"
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
@@ -88,8 +89,8 @@ def who(*, lab: LabFile = None, json_: Json = False) -> int:
 
 
 def _tell(line: str) -> None:
-    """Print a line of the ledger, which others write: control characters are escaped."""
-    print("".join(char if char.isprintable() else repr(char)[1:-1] for char in line))
+    """Print a line of the ledger, which others write."""
+    print(printable(line))
 
 
 def acquire(

@@ -22,6 +22,7 @@ from seatrial.scheduler.api.transport import Response
 READY_LINE = "shell synced"  # logged by our scheduler when its informers have synced
 LAST_LINES = 30
 PORT_TAKEN = "cannot listen"  # logged by our scheduler if another process took the port
+FAULT = " seatrial.scheduler.api.faults fault id="  # in each log line of an exception that cost one object its work
 TRIES = 3
 MAX_CRASHES = 8  # in cases one after the other; then it is not started again
 _GO_CRASH = ("panic: ", "fatal error: ")  # begin the line before the stacks of a Go program
@@ -69,6 +70,7 @@ class ProcessSubject(Subject):
         self._said_before = 0  # how much of the log is from before the last start
         self._killed = False  # by `kill`, and not started again
         self._was_up = False  # at the end of a case; a program that never was has wrong flags
+        self._faults = 0  # in its log, told by `check`
         self._crashes = 0  # in cases one after the other
 
     def __enter__(self) -> Self:
@@ -225,6 +227,12 @@ class ProcessSubject(Subject):
         assert self._process is not None  # noqa: S101
         if self._process.poll() is not None:
             raise SubjectError(self.crash() or f"subject {self.name!r} was killed and not started again")
+        faults = [line for line in self.log().splitlines() if FAULT in line]
+        told, self._faults = self._faults, len(faults)
+        if faults[told:]:
+            raise SubjectError(
+                f"subject {self.name!r} had faults, which its log explains:\n" + "\n".join(faults[told:])
+            )
 
     def _wait_until_ready(self) -> None:
         deadline = time.monotonic() + START_WITHIN  # a real process: real time is the only one it has

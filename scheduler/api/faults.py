@@ -9,7 +9,12 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterator
 from functools import partial
 from types import TracebackType
-from typing import Protocol
+from typing import TYPE_CHECKING
+
+from seatrial.scheduler.api.wrong_values import printable
+
+if TYPE_CHECKING:
+    from seatrial.scheduler.api.clock import Timer
 
 log = logging.getLogger(__name__)
 
@@ -17,12 +22,6 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.1, 300.0  # seconds before work for an object is 
 SHOWN = 20  # objects that a health check names
 REMEMBERED = 10_000  # objects whose faults that nothing repeats are counted apart
 MAX_TRACEBACKS = 1000  # places in the code whose tracebacks were logged
-
-
-class Cancellable(Protocol):
-    """A planned retry."""
-
-    def cancel(self) -> None: ...
 
 
 class Failing:
@@ -33,7 +32,7 @@ class Failing:
     def __init__(self) -> None:
         self.count = 0
         self.fault = ""  # ID of the fault that was logged last
-        self.retry: Cancellable | None = None
+        self.retry: Timer | None = None
 
     @property
     def pause(self) -> float:
@@ -66,8 +65,9 @@ class Faults:
             first = place not in self._logged and len(self._logged) < MAX_TRACEBACKS
             self._logged.add(place)
             log.error(
-                "fault id=%s work=%s key=%.300s nth=%d why=%s: %.300s",
-                fault, work, key_text(key), nth, type(error).__name__, error, exc_info=error if first else None,
+                "fault id=%s work=%s key=%.300s nth=%d why=%s",
+                fault, work, printable(key_text(key)), nth, printable(f"{type(error).__name__}: {error!s:.300}"),
+                exc_info=error if first else None,
             )  # fmt: skip
         return fault
 

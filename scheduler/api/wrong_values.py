@@ -20,6 +20,11 @@ def shown(value: object) -> str:
     return text if len(text) <= 2 * _SHOWN else f"{text[: 2 * _SHOWN]}…"
 
 
+def printable(text: str) -> str:
+    """The text on one line of a log or a terminal: control characters are escaped."""
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
+
+
 def readable(error: msgspec.ValidationError, document: Any) -> str:
     """`Expected int, got str - at $.a.b` as `a.b: expected int, found 'x'`; other errors as they are.
 

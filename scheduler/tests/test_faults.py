@@ -74,6 +74,12 @@ def test_the_log_has_an_id_one_traceback_and_fewer_lines_the_longer_it_lasts(cap
     assert [record.exc_info is not None for record in lines] == [True, False, False, False, False]
 
 
+def test_text_of_a_user_cannot_forge_a_line_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    Faults().note(ValueError("a\nE fault id=7\x1b[2J"), "work", "GET /a\rb")
+    (record,) = caplog.records
+    assert record.getMessage() == ("fault id=1 work=work key=GET /a\\rb nth=1 why=ValueError: a\\nE fault id=7\\x1b[2J")
+
+
 def test_an_action_of_an_event_loop_that_raises_is_counted_and_the_next_one_runs(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -46,6 +46,19 @@ def test_the_log_of_an_earlier_process_in_the_file_is_not_its_own(
     assert "earlier" not in subject.log()
 
 
+def test_a_fault_in_the_log_of_our_scheduler_is_told_once(tmp_path: Path) -> None:
+    """The process goes on after an exception; its case must show it."""
+    log = tmp_path / "log"
+    line = "2026-01-01 00:00:00,000 E seatrial.scheduler.api.faults fault id=1 work=Core.decide nth=1"
+    with ProcessSubject(OURS, ["/bin/sh", "-c", f'echo "{READY_LINE}"; exec sleep 100'], log_file=log) as subject:
+        subject.check()
+        with log.open("a") as file:
+            file.write(f"{line}\n")
+        with pytest.raises(SubjectError, match=r"fault id=1 work=Core\.decide"):
+            subject.check()
+        subject.check()
+
+
 def _writing(launch, log: Path, line: str):  # type: ignore[no-untyped-def]
     """`launch`, after which the log has a line more."""
 
