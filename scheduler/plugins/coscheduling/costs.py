@@ -1,7 +1,7 @@
 """What it costs to make room for a member on a node: which of the possible victims there would go (GANG-R76).
 
-Sums of requests tell which jobs can stay; the plan itself (`placement`) checks all filters. Upstream counts all possible
-victims of a node, also those that stay. Its cost is 0 for all jobs of the lowest priority, however large they are.
+Sums of requests tell which jobs can stay; the plan itself (`placement`) checks all filters. Upstream counts all
+possible victims of a node, also those that stay. Its cost is 0 for all jobs of the lowest priority, however large.
 """
 
 from collections.abc import Hashable, Sequence
@@ -84,7 +84,9 @@ class Costs:
                 if decided and min(after) >= 0:
                     rest = after
                 else:
-                    cost = cost[0] + job.violations, cost[1] + job.cost, cost[2] + len(job.pods), cost[3] + size[job.name]
+                    violations, priority, pods, amount = cost
+                    pods, amount = pods + len(job.pods), amount + size[job.name]
+                    cost = violations + job.violations, priority + job.cost, pods, amount
             found.append((cost, jobs))
         return min(found, key=lambda one: one[0])
 

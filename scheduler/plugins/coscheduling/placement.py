@@ -20,7 +20,7 @@ class _Kind:
     """Members of one class, and where they may go."""
 
     costs: Costs
-    queue: list[tuple[Cost, str, int, int]] = field(default_factory=list)  # heap of cost, name of the node, version, row
+    queue: list[tuple[Cost, str, int, int]] = field(default_factory=list)  # heap; the name of the node, version, row
     statuses: dict[int, Status] = field(default_factory=dict)  # rows that do not fit even without the victims
 
 

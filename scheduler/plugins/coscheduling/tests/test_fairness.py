@@ -5,12 +5,11 @@ The bound is that of docs/gangs.md: twice the longest waiting time, and twice th
 
 from dataclasses import dataclass
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seatrial.scheduler.api.builders import PodBuilder, gang, pod
-from seatrial.scheduler.api.podgroup import GANG_GROUPS, GANG_MODE, GANG_WAITING_TIME
+from seatrial.scheduler.api.podgroup import GANG_MODE, GANG_WAITING_TIME
 from seatrial.scheduler.config import parse
 from seatrial.scheduler.plugins.coscheduling.tests.gangs import GangRig, light, member
 

@@ -7,7 +7,13 @@ from seatrial.scheduler.api.builders import gang
 from seatrial.scheduler.cache.columns import Ints
 from seatrial.scheduler.plugins.coscheduling.tests.gangs import member
 from seatrial.scheduler.plugins.coscheduling.topology.planner import Offers, Planner
-from seatrial.scheduler.plugins.coscheduling.topology.tests.fleets import BLOCK, CLUSTER_T, TopologyRig, gathered, topology
+from seatrial.scheduler.plugins.coscheduling.topology.tests.fleets import (
+    BLOCK,
+    CLUSTER_T,
+    TopologyRig,
+    gathered,
+    topology,
+)
 
 
 def submit(rig: TopologyRig, count: int, cpu: int, *rules: tuple[str, str]) -> None:
