@@ -1,8 +1,8 @@
 """Gangs that never fit, beside pods that do: what a gang holds, it holds for its waiting time and not again before
 others had their turn.
 
-Sources: koordinator `pkg/scheduler/plugins/coscheduling/core/core.go`, where a gang that does not fit gives back what it
-holds at its end, and kube-scheduler's queue, where a pod that failed waits for its backoff behind those that are ready.
+Sources: koordinator `pkg/scheduler/plugins/coscheduling/core/core.go`, where a gang that does not fit gives back what
+it holds, and kube-scheduler's queue, where a pod that failed waits for its backoff behind those that are ready.
 A member asks for one card of an A10 node, so the room is a number of cards.
 """
 

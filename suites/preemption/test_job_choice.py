@@ -108,7 +108,7 @@ def test_of_equal_priority_small_pods_go_and_a_large_job_stays(
     classes: Trial, expect: Expect, names_of_pods: tuple[str, str]
 ) -> None:
     """On each of two nodes a job has 3 cards and a single pod has 1; a gang needs a card for each of two members. The
-    single pods go. Source: the v1.7 post, by which the job with the lowest cost is evicted; koordinator counts no sizes."""
+    single pods go. Source: the v1.7 post: the jobs of the lowest cost are evicted. Koordinator counts no sizes."""
     large, small = names_of_pods
     hosts(classes, n1=4, n2=4)
     singles = [filler(f"{small}-single-{number}", f"n{number}") for number in (1, 2)]
@@ -142,7 +142,7 @@ def test_of_equal_priority_the_fewest_pods_go(classes: Trial, expect: Expect, cr
 @pytest.mark.case("JP-057", severity="normal")
 def test_a_job_that_stays_costs_nothing(classes: Trial, expect: Expect) -> None:
     """A gang needs a card. On n2 an unimportant single pod has one, beside an important pod that need not go; n1 and n3
-    have an unimportant job of two pods: the single pod goes. Koordinator counts the important pod and evicts the job."""
+    have an unimportant job of two pods: the single pod goes. Koordinator counts the important pod, too."""
     hosts(classes, n1=4, n2=4, n3=4)
     classes.submit(
         of_job("job", "n1", cards=4), of_job("job", "n3", cards=4), filler("single", "n2"),

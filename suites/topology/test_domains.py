@@ -72,8 +72,8 @@ def test_a_topology_of_another_name_is_told_of(cluster: Trial, expect: Expect) -
 @pytest.mark.case("TO-055", severity="critical")
 @pytest.mark.parametrize("broken", [False, True], ids=["none", "no-chain"])
 def test_prefer_gather_does_not_wait_for_a_topology(cluster: Trial, expect: Expect, *, broken: bool) -> None:
-    """There is no ClusterNetworkTopology, or none that can be used: a gang with PreferGather starts, one with MustGather
-    waits. Source: the v1.7 post, where PreferGather is what a gang prefers; koordinator lets both wait."""
+    """There is no ClusterNetworkTopology, or none that can be used: a gang with PreferGather starts, one with
+    MustGather waits. Source: the v1.7 post, where a gang prefers what PreferGather says; koordinator lets both wait."""
     if broken:
         topology = network()
         topology["spec"]["networkTopologySpec"].pop()

@@ -1,13 +1,16 @@
 """What it costs to make room for a member on a node: which of the possible victims there would go (GANG-R76).
 
-Sums of requests tell which jobs can stay; the plan itself (`placement`) checks all filters. Upstream counts all possible
-victims of a node, also those that stay. Its cost is 0 for all jobs of the lowest priority, however large they are.
+Sums of requests tell which jobs can stay; the plan itself (`placement`) checks all filters. Upstream counts all
+possible victims of a node, also those that stay. Its cost is 0 for all jobs of the lowest priority, however large.
 """
 
 from collections.abc import Hashable, Sequence
 
+import numpy as np
+
 from seatrial.scheduler.cache.nodeinfo import PodInfo
 from seatrial.scheduler.framework.group_failure import Unplaced
+from seatrial.scheduler.framework.restored import RESTORED
 from seatrial.scheduler.plugins.coscheduling.dry_run import DryRun
 from seatrial.scheduler.plugins.coscheduling.victims import Candidate, Victims
 
@@ -24,21 +27,31 @@ class Costs:
     def __init__(self, dry_run: DryRun, unplaced: Unplaced) -> None:
         self._dry_run, self._unplaced = dry_run, unplaced
         self._wanted = [(column, amount) for column, amount in unplaced.info.shape.vector if amount]
-        self._known: dict[Hashable, Cost] = {}  # nodes with equal room and equal victims cost the same
+
+    def of_all(self, candidates: Sequence[Candidate]) -> list[Cost]:
+        """The costs of nodes. Those with equal room and equal victims are computed once."""
+        if RESTORED in self._unplaced.state or not self._wanted:
+            return [self.of(candidate) for candidate in candidates]
+        wanted = [column for column, _ in self._wanted]
+        rows = [candidate.node.row for candidate in candidates]
+        room = zip(*self._dry_run.handle.columns.free[np.ix_(wanted, rows)].tolist(), strict=True)
+        known: dict[Hashable, Cost] = {}
+        costs: list[Cost] = []
+        for candidate, free in zip(candidates, room, strict=True):
+            if candidate.version or candidate.leaving:
+                costs.append(self.of(candidate))
+                continue
+            key = free, candidate.marks
+            found = known.get(key)
+            if found is None:
+                found = known[key] = self.of(candidate)
+            costs.append(found)
+        return costs
 
     def of(self, candidate: Candidate) -> Cost:
         """The cost of a node."""
         left, fits = self._room(candidate)
-        here = candidate.here
-        jobs = tuple([
-            (job.violations, job.cost, len(job.pods), *[pod.shape.id for pod in here[job.name]])
-            for job in candidate.jobs
-        ])  # fmt: skip
-        key = left, fits, jobs
-        found = self._known.get(key)
-        if found is None:
-            found = self._known[key] = self._cheapest(candidate, left, fits=fits)[0]
-        return found
+        return self._cheapest(candidate, left, fits=fits)[0]
 
     def order(self, candidate: Candidate) -> Sequence[Victims]:
         """The jobs of a node in the order in which they are put back while the member fits."""
@@ -71,7 +84,7 @@ class Costs:
             for name, each in amounts.items()
         }
         room = [sum(column) for column in zip(left, *amounts.values(), strict=True)]
-        decided = min(room) >= 0 and (fits or min(left) < 0)
+        decided = min(room, default=0) >= 0 and (fits or min(left, default=0) < 0)
         found: list[tuple[Cost, list[Victims]]] = []
         for sign in (-1, 1):
             jobs = sorted(
@@ -81,15 +94,12 @@ class Costs:
             rest, cost = list(room), (0, 0, 0, 0)
             for job in jobs:
                 after = [have - own for have, own in zip(rest, amounts[job.name], strict=True)]
-                if decided and min(after) >= 0:
+                if decided and min(after, default=0) >= 0:
                     rest = after
                 else:
-                    cost = (
-                        cost[0] + job.violations,
-                        cost[1] + job.cost,
-                        cost[2] + len(job.pods),
-                        cost[3] + size[job.name],
-                    )
+                    violations, priority, pods, amount = cost
+                    pods, amount = pods + len(job.pods), amount + size[job.name]
+                    cost = violations + job.violations, priority + job.cost, pods, amount
             found.append((cost, jobs))
         return min(found, key=lambda one: one[0])
 

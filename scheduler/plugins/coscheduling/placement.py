@@ -20,9 +20,7 @@ class _Kind:
     """Members of one class, and where they may go."""
 
     costs: Costs
-    queue: list[tuple[Cost, str, int, int]] = field(
-        default_factory=list
-    )  # heap of cost, name of the node, version, row
+    queue: list[tuple[Cost, str, int, int]] = field(default_factory=list)  # heap; the name of the node, version, row
     statuses: dict[int, Status] = field(default_factory=dict)  # rows that do not fit even without the victims
 
 
@@ -72,10 +70,10 @@ class Placement:
         found = self._kinds.get(key)
         if found is None:
             found = self._kinds[key] = _Kind(Costs(self._dry_run, unplaced))
+            usable = [one for row in self._rows_of(unplaced) if (one := self._candidates.get(row)) is not None]
             found.queue = [
-                (found.costs.of(candidate), candidate.node.name, candidate.version, row)
-                for row in self._rows_of(unplaced)
-                if (candidate := self._candidates.get(row)) is not None
+                (cost, candidate.node.name, candidate.version, candidate.node.row)
+                for candidate, cost in zip(usable, found.costs.of_all(usable), strict=True)
             ]
             heapq.heapify(found.queue)
         return found

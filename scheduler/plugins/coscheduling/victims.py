@@ -1,6 +1,6 @@
 """The possible victims of job-level preemption: jobs that may be evicted, their cost, and their nodes."""
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 
 from seatrial.scheduler.api.core import Pod
@@ -33,6 +33,7 @@ class Candidate:
     jobs: list[Victims]
     here: dict[str, list[PodInfo]]  # by name of the job: its pods on this node
     leaving: list[PodInfo]  # terminating pods: they go without an eviction
+    marks: Hashable = ()  # nodes with equal marks have equal jobs
     version: int = 0
 
     def gone(self) -> list[PodInfo]:
@@ -40,7 +41,7 @@ class Candidate:
         return [*self.leaving, *(pod for job in self.jobs for pod in self.here[job.name])]
 
     def copy(self) -> "Candidate":
-        return Candidate(self.node, list(self.jobs), self.here, list(self.leaving))
+        return Candidate(self.node, list(self.jobs), self.here, list(self.leaving), self.marks)
 
 
 class PossibleVictims:
@@ -69,6 +70,7 @@ class PossibleVictims:
             jobs: list[Victims] = []
             here: dict[str, list[PodInfo]] = {}
             leaving: list[PodInfo] = []
+            marks: list[Hashable] = []
             for pod in () if hopeless else node.pods.values():
                 if pod.pod.spec.priority >= priority or pod.uid in self._own:
                     continue
@@ -78,13 +80,15 @@ class PossibleVictims:
                 job = self._job_of(pod)
                 if job is None:
                     continue
+                marks += (job.violations, job.priority, len(job.pods), pod.shape.id)
                 if job.name in here:
                     here[job.name].append(pod)
+                    marks.append(job.name)
                 else:
                     here[job.name] = [pod]
                     jobs.append(job)
             if jobs or leaving or empty:
-                found[row] = Candidate(node, jobs, here, leaving)
+                found[row] = Candidate(node, jobs, here, leaving, tuple(marks))
         present = {job.priority for job in self._jobs.values() if job is not None}
         position = {value: number for number, value in enumerate(sorted(present))}  # GANG-R76
         for job in self._jobs.values():
