@@ -96,9 +96,15 @@ def build_shell(
 
 
 def build_candidate(
-    transport: Transport, clock: Clock, identity: str, *, configuration: Configuration | None = None, seed: int = 0
+    transport: Transport,
+    clock: Clock,
+    identity: str,
+    on_lost: Callable[[], None],
+    *,
+    configuration: Configuration | None = None,
+    seed: int = 0,
 ) -> tuple[Shell, Elector]:
-    """A scheduler that decides from the time when it is elected, and stops when it loses its Lease; both not started.
+    """A scheduler that decides when it is elected; both are not started. It has to end when `on_lost` is called.
 
     Raises:
         ConfigError: the configuration cannot be used.
@@ -106,7 +112,7 @@ def build_candidate(
     used = configuration or default_configuration()
     shell = Shell(build_core(used, clock, seed=seed), transport, clock, standby=True)
     election = used.leader_election
-    return shell, Elector(transport, clock, election, identity, on_leading=shell.lead, on_lost=shell.stop)
+    return shell, Elector(transport, clock, election, identity, on_leading=shell.lead, on_lost=on_lost)
 
 
 def build_routes(shell: Shell, configuration: Configuration) -> Routes:

@@ -83,7 +83,7 @@ class Pauses:
 
     before_kill: float = 4.0
     before_start: float = 3.0
-    after_start: float = 30.0
+    after_start: float = 40.0  # a standby leads after some 17
     late: float = LATEST
     rest: float = REST
     patience: float = PATIENCE
@@ -143,7 +143,7 @@ def run_trial(
 
 
 class Troubles:
-    """Faults of connections, each for a random time: answers that are lost or late, refusals, silent watches."""
+    """Faults of connections for a random time: silent watches, and answers that are lost, late or refusals."""
 
     def __init__(self, cluster: Cluster, random: Random, most: float) -> None:
         self._cluster, self._random, self._most = cluster, random, most
@@ -154,8 +154,6 @@ class Troubles:
             lambda link: link.refuse(503, writes),
             lambda link: link.refuse(500, bindings),
             lambda link: link.refuse(429, every),
-            lambda link: link.hold_streams(),
-            lambda link: link.hold_streams(),
             lambda link: link.break_streams(),
             lambda link: link.cut(),
             _slow,
@@ -168,6 +166,9 @@ class Troubles:
             self._ends.remove(end)
             _heal(end[1])
         for link in links:
+            if self._random.random() < 0.4:
+                link.hold_streams()
+                self._ends.append((now + self._random.uniform(0, self._most), link))
             if self._random.random() < 0.4:
                 self._random.choice(self._kinds)(link)
                 self._ends.append((now + self._random.uniform(0, self._most), link))

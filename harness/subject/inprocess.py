@@ -212,42 +212,40 @@ class StandbyPair:
 
     def __init__(self, cluster: Cluster, *, seed: int = 0) -> None:
         self._cluster, self._seed, self._number = cluster, seed, 0
-        self._members: list[tuple[FaultyTransport, Shell, Elector]] = []
+        self._members: dict[int, tuple[FaultyTransport, Shell, Elector]] = {}
         self.start_again()
         self.start_again()
 
     def start_again(self) -> None:
-        """Start a scheduler beside the other one."""
+        """Start a scheduler beside the other one. If it loses its Lease it ends, and another one is started."""
         self._number += 1
-        link = FaultyTransport(self._cluster.transport, self._cluster.clock)
-        shell, elector = build_candidate(link, self._cluster.clock, f"candidate-{self._number}", seed=self._seed)
-        self._members.append((link, shell, elector))
+        clock, number = self._cluster.clock, self._number
+        link = FaultyTransport(self._cluster.transport, clock)
+
+        def lost() -> None:
+            self._end(number)
+            self.start_again()
+
+        shell, elector = build_candidate(link, clock, f"candidate-{number}", lost, seed=self._seed)
+        self._members[number] = link, shell, elector
         shell.start()
         elector.start()
 
     def kill(self) -> None:
         """Kill the leader; where none leads, the one that was started first."""
-        member = next((member for member in self._members if member[1].leading), self._members[0])
-        link, shell, elector = member
+        leaders = [number for number, (_, shell, _) in self._members.items() if shell.leading]
+        self._end([*leaders, *self._members][0])
+
+    def _end(self, number: int) -> None:
+        link, shell, elector = self._members.pop(number)
         link.die()
         shell.stop()
         elector.stop()
-        self._members.remove(member)
 
     @property
     def links(self) -> list[Link]:
         """The connections of those that live to the API server."""
-        return [link for link, _, _ in self._members]
-
-    @property
-    def leading(self) -> bool:
-        """Whether one leads and knows the whole cluster."""
-        return any(shell.leading and shell.ready for _, shell, _ in self._members)
-
-    def stop(self) -> None:
-        """Kill both."""
-        while self._members:
-            self.kill()
+        return [link for link, _, _ in self._members.values()]
 
 
 _decode_event = msgspec.json.Decoder(WatchEvent).decode

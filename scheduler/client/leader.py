@@ -84,7 +84,7 @@ _decode = decoder(_Lease)
 
 
 class Elector:
-    """One candidate. `on_leading` is called each time it is elected, `on_lost` when it has to stop."""
+    """One candidate. `on_leading` is called when it is elected, `on_lost` when it has to stop; it ends with that."""
 
     def __init__(
         self,
@@ -237,10 +237,10 @@ class Elector:
             self._on_leading()
 
     def _give_up(self) -> None:
-        """The Lease was not renewed in time: another candidate may soon become the leader."""
+        """The Lease was not renewed in time: another candidate may soon become the leader. This one has ended."""
         if self._stopped or not self.leading:
             return
         self.leading = False
-        self._known = None
+        self._stopped = True
         log.error("leader lost lease=%s identity=%s", self._name, self._identity)
         self._on_lost()

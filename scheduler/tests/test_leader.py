@@ -132,6 +132,9 @@ def test_a_leader_that_cannot_renew_stops_before_another_begins() -> None:
     scene.advance(40)
     assert scene.said == ["a leads", "a lost", "b leads"]
     assert scene.leaders == ["b"]
+    scene.store.cut = {"b"}
+    scene.advance(40)
+    assert scene.said[3:] == ["b lost"], "a has ended: what it knew of the cluster is old"
 
 
 def test_a_short_outage_costs_nobody_the_lead() -> None:
