@@ -15,6 +15,7 @@ import pytest
 
 from seatrial.harness.clusters.local import LocalCluster
 from seatrial.harness.nodes.runtimes.tests.rig import WITHIN, with_mark
+from seatrial.harness.processes import started_at
 from seatrial.harness.tests.command_line import run_command
 from seatrial.harness.tests.documented import ROOT, commands
 from seatrial.scheduler.api.builders import pod
@@ -144,7 +145,7 @@ def test_mistakes_are_told_in_a_sentence(shell: Shell, words: list[str], saying:
 
 
 def test_programs_beside_the_scheduler_start_and_end_with_the_cluster(shell: Shell) -> None:
-    """The session of docs/descheduling.md: the descheduler carries out a job; `list` and `logs` name the programs."""
+    """`list` and `logs` name them, the scheduler has its configuration, and `down` ends all."""
     (shell.folder / "preempt.yaml").write_text(
         "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
         "profiles: [{schedulerName: default-scheduler}]\n"
@@ -165,7 +166,7 @@ def test_programs_beside_the_scheduler_start_and_end_with_the_cluster(shell: She
         assert time.monotonic() < deadline
         time.sleep(0.2)
     assert shell.without_process("down").returncode == 0
-    assert not any(Path(f"/proc/{pid}").exists() for pid, _ in state["processes"])
+    assert not any(started_at(pid) == start for pid, start in state["processes"])
 
 
 @pytest.mark.parametrize("words", [["up", "--port", "1", "--host", "256.1.1.1"], ["up", "--detach"]], ids=" ".join)

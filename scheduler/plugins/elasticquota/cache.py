@@ -202,7 +202,8 @@ class QuotaCache(Listener):
             complaints.append(problem)
         if name != DEFAULT_QUOTA:
             self._bind_namespaces(name, before, quota)
-            self._set_total(quota)
+            if quota.is_tree_root:
+                self._set_total(self.tree_id(name))
             if before is None:
                 self._resolve_again([name], [quota.metadata.namespace])
         self._made_room()
@@ -238,6 +239,7 @@ class QuotaCache(Listener):
         if known.is_tree_root and self._totals.pop(tree_id, None) is not None:
             self._shared_totals.discard(tree_id)
             self._spread_totals()
+            self._set_total(tree_id)
         self.refused.pop(name, None)
         self._made_room()
 
@@ -259,10 +261,13 @@ class QuotaCache(Listener):
             tree = self.trees[tree_id] = self._new_tree()
         return tree
 
-    def _set_total(self, quota: ElasticQuota) -> None:
-        tree_id = self.tree_id(quota.name)
-        if not tree_id or not quota.is_tree_root:
+    def _set_total(self, tree_id: str) -> None:
+        """Take the total of a tree from its oldest root."""
+        found = self.objects.values()
+        roots = [quota for quota in found if quota.is_tree_root and self._tree_of.get(quota.name) == tree_id]
+        if not tree_id or not roots:
             return
+        quota = min(roots, key=age_of)
         try:
             total = resource_list(quota, TOTAL_RESOURCE)
         except AnnotationError as error:

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from seatrial.scheduler.api.builders import PodBuilder, QuotaBuilder, pod, quota
-from seatrial.scheduler.api.quota import SHARED_WEIGHT, ElasticQuota
+from seatrial.scheduler.api.quota import IS_ROOT, SHARED_WEIGHT, TOTAL_RESOURCE, TREE_ID, ElasticQuota
 from seatrial.scheduler.framework.decisions import Evict, Reject
 from seatrial.scheduler.plugins.elasticquota.cache import QuotaCache
 from seatrial.scheduler.plugins.elasticquota.messages import insufficient, printed
@@ -216,6 +216,25 @@ def test_of_quotas_with_one_name_the_oldest_counts(order: tuple[int, int]) -> No
     found = cache.trees[""].find("q")
     assert found
     assert found.spec.max == {"cpu": 6000}
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)], ids=["older-first", "newer-first"])
+def test_of_two_roots_of_a_tree_the_oldest_has_its_total(order: tuple[int, int]) -> None:
+    """The totals of the roots are 8 and 4 cores; when the older root is gone that of the newer one counts."""
+    rig = rig_with(multiQuotaTree=True)
+    cache = QuotaCache.of(rig.core.handle)
+
+    def root(name: str, cores: str, created: str) -> ElasticQuota:
+        builder = quota(name).max(cpu=100).annotation(TOTAL_RESOURCE, f'{{"cpu": "{cores}"}}')
+        builder.manifest["metadata"]["labels"] = {TREE_ID: "t", IS_ROOT: "true"}
+        return read(builder, created)
+
+    both = [root("z", "8", "2026-01-01T00:00:00Z"), root("a", "4", "2026-06-01T00:00:00Z")]
+    for which in order:
+        rig.core._deliver(both[which], there=True)
+    assert cache.trees["t"].total() == {"cpu": 8000}
+    rig.core._deliver(both[0], there=False)
+    assert cache.trees["t"].total() == {"cpu": 4000}
 
 
 def test_pods_of_a_child_end_the_room_of_its_parent() -> None:
