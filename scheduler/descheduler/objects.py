@@ -14,10 +14,9 @@ class Volume(core.Volume, frozen=True):
 
 
 class PodSpec(core.PodSpec, frozen=True):
-    """A pod's spec, also with volumes of the node and resource claims."""
+    """A pod's spec, also with volumes of the node."""
 
     volumes: tuple[Volume, ...] = ()
-    resource_claims: tuple[dict[str, Any], ...] = ()
 
 
 class Waiting(Wire, frozen=True):

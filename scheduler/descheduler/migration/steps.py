@@ -10,7 +10,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from seatrial.scheduler.api.clock import read_time
-from seatrial.scheduler.api.durations import go_duration
+from seatrial.scheduler.api.durations import go_duration, go_text
 from seatrial.scheduler.api.migration import (
     EVICT_DIRECTLY,
     EVICT_REASON,
@@ -25,7 +25,6 @@ from seatrial.scheduler.api.migration import (
     JobStatus,
     PodMigrationJob,
 )
-from seatrial.scheduler.api.podgroup import go_text
 from seatrial.scheduler.api.reservation import FAILED as RESERVATION_FAILED
 from seatrial.scheduler.api.reservation import (
     RESERVATION_ORDER,
