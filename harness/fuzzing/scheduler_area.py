@@ -66,9 +66,9 @@ class ObjectServer:
 
     def put(self, where: str, obj: Object, event: str = "") -> None:
         self._version += 1
-        metadata = obj.get("metadata")
+        metadata = obj.get("metadata") if isinstance(obj, dict) else None
         if not isinstance(metadata, dict):
-            return
+            return  # no API server stores it
         metadata["resourceVersion"] = str(self._version)
         name = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}"
         event = event or ("MODIFIED" if name in self._objects[where] else "ADDED")
@@ -103,8 +103,8 @@ class ObjectServer:
             self.put(where, changed, "DELETED")
         elif path.endswith("/binding"):
             body = json.loads(request.body)
-            changed["metadata"].setdefault("annotations", {}).update(body.get("metadata", {}).get("annotations") or {})
-            changed["spec"]["nodeName"] = body["target"]["name"]
+            _merge(changed, {"metadata": {"annotations": body.get("metadata", {}).get("annotations") or {}}})
+            _merge(changed, {"spec": {"nodeName": body["target"]["name"]}})
             self.put(where, changed)
         elif request.method == "PATCH":
             _merge(changed, json.loads(request.body))

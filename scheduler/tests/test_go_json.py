@@ -193,3 +193,17 @@ def test_template_of_a_reservation_may_have_nulls() -> None:
     template["spec"].update(tolerations=None, nodeSelector=None, volumes=None)
     found = decoder(Reservation)(json.dumps(item).encode())
     assert template_requests(found) == {"cpu": 1000}
+
+
+def test_what_is_nested_too_deeply_is_left_out_of_an_object_and_refused_in_an_annotation() -> None:
+    """An API server stores deep values in fields of free form; brackets inside of texts do not count."""
+    deep = '{"q":' * 5000 + "1" + "}" * 5000
+    document = (
+        f'{{"metadata": {{"name": "]}}\\""}}, "spec": {{"nodeName": "n"}}, "x": {deep}, "y": {"[" * 5000}{"]" * 5000}}}'
+    )
+    found = decoder(Pod)(document.encode())
+    assert (found.metadata.name, found.spec.node_name) == (']}"', "n")
+    with pytest.raises(msgspec.DecodeError, match="nested too deeply"):
+        decode_as(document, Pod)
+    with pytest.raises(msgspec.DecodeError):
+        decoder(Pod)(b'{"x":' + b"[" * 100_000)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from seatrial.scheduler.api.core import Node, NodeSelector
-from seatrial.scheduler.api.quantity import Quantity, units
+from seatrial.scheduler.api.quantity import Quantity, QuantityError, units
 from seatrial.scheduler.api.storage import (
     AVAILABLE,
     BIND_COMPLETED,
@@ -29,8 +29,11 @@ def is_fully_bound(claim: PersistentVolumeClaim) -> bool:
 
 
 def size_of(resources: dict[str, Quantity]) -> int:
-    """Bytes."""
-    return units(resources.get(STORAGE, 0))
+    """Bytes; 0 if the amount cannot be read: one volume does not stop the pods that others suit."""
+    try:
+        return units(resources.get(STORAGE, 0))
+    except QuantityError:
+        return 0
 
 
 def belongs_to(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:

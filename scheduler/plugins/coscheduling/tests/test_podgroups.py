@@ -1,5 +1,7 @@
 """Readers of gang annotations (examples E13 to E16), and the phases of a PodGroup."""
 
+import json
+
 import msgspec
 import pytest
 
@@ -98,3 +100,20 @@ def test_a_status_that_is_up_to_date_is_not_written() -> None:
     status = PodGroupStatus("Scheduled", "", 2, 0, 0, 0, NOW)
     found = msgspec.structs.replace(PodGroup(ObjectMeta(name="g"), PodGroupSpec(2)), status=status)
     assert next_status(found, gang(2, bound=2), {}, NOW) is None
+
+
+def test_a_group_has_at_most_a_thousand_gangs() -> None:
+    """With one more the gang is alone in its group, and the note has the number only."""
+    ids = [f"default/g{number}" for number in range(1000)]
+    assert len(gang_groups({GANG_GROUPS: json.dumps(ids)}, ids[0])[0]) == 1000
+    found, note = gang_groups({GANG_GROUPS: json.dumps([*ids, "default/x"])}, ids[0])
+    assert found == (ids[0],)
+    assert note.endswith("expected at most 1000 gangs, found 1001; default/g0 is alone in its group")
+
+
+@pytest.mark.parametrize("text", ["[" * 200_000, '["a/b",' * 30_000], ids=["nested", "unfinished"])
+def test_a_list_of_groups_that_cannot_be_read_is_quoted_in_short(text: str) -> None:
+    found, note = gang_groups({GANG_GROUPS: text}, "default/g")
+    assert found == ("default/g",)
+    assert "expected a JSON list of namespace/name" in note
+    assert len(note) < 400
