@@ -17,7 +17,8 @@ from seatrial.harness.apiserver.printers.columns import (
     text,
     wide,
 )
-from seatrial.harness.apiserver.printers.durations import from_rfc3339, human_duration
+from seatrial.harness.apiserver.printers.durations import human_duration
+from seatrial.scheduler.api.clock import from_rfc3339
 
 _ENDED = {
     "Succeeded": [

@@ -25,7 +25,8 @@ from seatrial.harness.apiserver.printers.columns import (
     text,
     truncated_list,
 )
-from seatrial.harness.apiserver.printers.durations import UNKNOWN, age, from_rfc3339, human_duration
+from seatrial.harness.apiserver.printers.durations import UNKNOWN, age, human_duration
+from seatrial.scheduler.api.clock import from_rfc3339
 
 _READY = text("Ready", "Ready pods / desired pods.")
 _DESIRED = number("Desired", "The desired number of pods.")
