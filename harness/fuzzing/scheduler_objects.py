@@ -4,9 +4,10 @@ import json
 import pkgutil
 import re
 from importlib import import_module
+from pathlib import Path
 from typing import Any, Final
 
-from seatrial.scheduler import api
+from seatrial.scheduler.api import device
 from seatrial.scheduler.api.device import (
     DEVICE_ALLOCATE_HINT,
     DEVICE_ALLOCATED,
@@ -38,7 +39,8 @@ CREATED: Final = "2026-01-01T00:00:00Z"
 
 def vocabulary() -> tuple[str, ...]:
     """The keys of labels and annotations that are constants of the API vocabulary."""
-    modules = [import_module(f"{api.__name__}.{found.name}") for found in pkgutil.iter_modules(api.__path__)]
+    folder = str(Path(device.__file__).parent)
+    modules = [import_module(f"{device.__package__}.{found.name}") for found in pkgutil.iter_modules([folder])]
     return tuple(
         sorted({
             value
