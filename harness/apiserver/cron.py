@@ -23,6 +23,8 @@ _MONTHS = {name: number for number, name in enumerate(
 )}  # fmt: skip
 _DAYS = {name: number for number, name in enumerate(("sun", "mon", "tue", "wed", "thu", "fri", "sat"))}
 MAX_SCHEDULE = 4096  # characters; upstream has no limit
+_Bounds = tuple[int, int, dict[str, int]]
+_BOUNDS: tuple[_Bounds, ...] = ((0, 59, {}), (0, 23, {}), (1, 31, {}), (1, 12, _MONTHS), (0, 6, _DAYS))
 _EVERY = "@every "
 _YEARS = 5  # years searched for the next start; a schedule such as 30 February has none
 _LAST_YEAR = 9999 - _YEARS - 1
@@ -104,13 +106,12 @@ def parse_cron(text: str) -> Schedule:
         shown = " ".join(fields)
         raise CronError(f"expected exactly 5 fields, found {len(fields)}: [{shown:.{_SHOWN}}]")
     (minutes, _), (hours, _), (days, any_day), (months, _), (weekdays, any_weekday) = (
-        _field(field, *bounds)
-        for field, bounds in zip(fields, ((0, 59), (0, 23), (1, 31), (1, 12, _MONTHS), (0, 6, _DAYS)), strict=True)
+        _field(field, low, high, names) for field, (low, high, names) in zip(fields, _BOUNDS, strict=True)
     )
     return Schedule(minutes, hours, days, months, weekdays, either_day=not (any_day or any_weekday))
 
 
-def _field(text: str, low: int, high: int, names: dict[str, int] | None = None) -> tuple[frozenset[int], bool]:
+def _field(text: str, low: int, high: int, names: dict[str, int]) -> tuple[frozenset[int], bool]:
     """The values of a field, and whether it restricts nothing."""
     found: set[int] = set()
     star = False
@@ -127,7 +128,7 @@ def _field(text: str, low: int, high: int, names: dict[str, int] | None = None) 
             last = _number(ends[0], names) if ends else high if steps else first
         if len(steps) > 1:
             raise CronError(f"too many slashes: {part:.{_SHOWN}}")
-        step = _number(steps[0]) if steps else 1
+        step = _number(steps[0], {}) if steps else 1
         if steps and not ends:
             last = high
         for wrong, why in (
@@ -143,8 +144,8 @@ def _field(text: str, low: int, high: int, names: dict[str, int] | None = None) 
     return frozenset(found), star
 
 
-def _number(text: str, names: dict[str, int] | None = None) -> int:
-    if names and text.lower() in names:
+def _number(text: str, names: dict[str, int]) -> int:
+    if text.lower() in names:
         return names[text.lower()]
     found = integer(text)
     if found is None:

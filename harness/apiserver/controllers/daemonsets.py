@@ -36,13 +36,24 @@ class DaemonSets:
         self._sets = control.objects.collection(self._resource)
         self._nodes = control.objects.store.collection(NODES)
         self._nodes.listen(self._node_changed)
+        self._sets.listen(self._set_changed)
         control.follow_workload(self._resource, self._queue)
 
     def _node_changed(self, change: Change) -> None:
+        if change.new is None and self._failures:
+            self._forget(1, change.key[1])
         if not len(self._sets) or not _affects_placement(change):
             return
         for item in self._sets.each():
             self._queue.add_after(BATCH_PERIOD, item.key)  # batched: thousands of nodes may be added at once
+
+    def _set_changed(self, change: Change) -> None:
+        if change.new is None and change.old is not None:
+            self._forget(0, change.old.obj["metadata"]["uid"])
+
+    def _forget(self, place: int, gone: str) -> None:
+        """Forget the failures of a DaemonSet (place 0 of the key), or on a node (1)."""
+        self._failures = {entry: found for entry, found in self._failures.items() if entry[place] != gone}
 
     # -- reconciliation ------------------------------------------------------------------------------------------------
 

@@ -368,7 +368,7 @@ class _CustomRoot(Struct):
         return {**{name: field for name, field in value.items() if name not in common}, **conformed}
 
 
-@functools.cache
+@functools.lru_cache(maxsize=1024)
 def _custom_root(kind: str) -> Shape:
     text = Shape("string", str)
     return _CustomRoot(f"unstructured.{kind}", lambda: {"apiVersion": text, "kind": text, "metadata": _named(_META)})

@@ -23,6 +23,7 @@ _SPECIAL = frozenset({"==", "!=", "=", "!", "<", ">", "(", ")", ",", ""})
 _OPERATORS = ("=", "==", "!=", "in", "notin", ">", "<")
 _FIELD_TERM = re.compile(r"(?:[^\\,]|\\.|\\$)+", re.DOTALL)
 _FIELD_OPERATOR = re.compile(r"(.*?)(!=|==|=)(.*)", re.DOTALL)
+MAX_REQUIREMENTS = 1000  # of a label selector
 _ESCAPE = re.compile(r"\\(.?)|[,=]", re.DOTALL)
 
 POD_FIELDS = (
@@ -98,7 +99,9 @@ def label_test(text: str) -> Test | None:
         ApiStatusError: 400, it cannot be parsed.
     """
     by_key: defaultdict[str, _Wanted] = defaultdict(_Wanted)
-    for key, operator, values in _Parser(text).requirements():
+    for number, (key, operator, values) in enumerate(_Parser(text).requirements(), 1):
+        if number > MAX_REQUIREMENTS:
+            raise bad_request(f"the label selector has more than {MAX_REQUIREMENTS} requirements")
         by_key[key].add(operator, values)
     if not by_key:
         return None

@@ -54,7 +54,7 @@ def test_sums_of_large_amounts_can_be_read_again(api: Api) -> None:
 
 @pytest.mark.parametrize("by", ["pod", "body", "query"])
 def test_a_grace_period_longer_than_the_calendar(api: Api, by: str) -> None:
-    more = {"terminationGracePeriodSeconds": HUGE} if by == "pod" else {}
+    more: dict[str, Any] = {"terminationGracePeriodSeconds": HUGE} if by == "pod" else {}
     assert api.ask("POST", PODS, pod("p", nodeName="n1", **more))[0] == 201
     path = f"{PODS}/p?gracePeriodSeconds={HUGE}" if by == "query" else f"{PODS}/p"
     body = {"gracePeriodSeconds": HUGE} if by == "body" else None

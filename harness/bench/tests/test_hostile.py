@@ -8,10 +8,11 @@ from seatrial.harness.bench.hostile import bench_hostile, percentile, with_omitt
 
 def test_attacks_are_refused_and_other_clients_are_served() -> None:
     """Processor time of the event loop: independent of what else runs on the machine."""
-    chosen = [attack for attack in ATTACKS if attack.name in {"rule", "replicas"}]
+    chosen = [attack for attack in ATTACKS if attack.name in {"rule", "replicas", "timeout-50001"}]
     figures = bench_hostile(chosen, 2, lambda _: None)
     assert figures["rule"]["codes"] == [422]
     assert figures["replicas"]["codes"] == [201]
+    assert figures["timeout-50001"]["codes"] == [403]  # without credentials
     assert all(row["within_limit"] and row["reads"] > 10 for row in figures.values())
 
 

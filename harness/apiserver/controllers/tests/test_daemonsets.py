@@ -1,10 +1,12 @@
 """DaemonSets in virtual time: one pod per node, changes of nodes, updates."""
 
+import gc
 from functools import partial
 from typing import Any
 
 import pytest
 
+from seatrial.harness.apiserver.controllers.daemonsets import DaemonSets
 from seatrial.harness.apiserver.controllers.tests.bench import Bench, owner, running, workload
 
 
@@ -160,3 +162,21 @@ def test_a_failed_daemon_pod_is_recreated_with_backoff() -> None:
             bench.wait(bench.live_pods, within=pause + 1)
             assert bench.clock.monotonic() - begin >= pause - 0.2
             bench.wait(lambda: ready(bench, 1))
+
+
+def test_failures_of_daemon_sets_and_on_nodes_that_are_gone_are_forgotten() -> None:
+    with running(nodes=2) as bench:
+        for name in ("agent", "other"):
+            bench.create("daemonsets", workload(name))
+        bench.wait(
+            lambda: [bench.status("daemonsets", name).get("numberReady") for name in ("agent", "other")] == [2, 2]
+        )
+        for name in bench.names("pods"):
+            bench.patch("pods", name, {"status": {"phase": "Failed"}}, "status")
+        sets = (found for found in gc.get_objects() if isinstance(found, DaemonSets))
+        kept = next(found for found in sets if found._control.clock is bench.clock)
+        bench.wait(lambda: len(kept._failures) == 4, within=5)  # memory, which no answer shows
+        bench.delete("daemonsets", "agent")
+        assert len(kept._failures) == 2
+        bench.delete("nodes", "n0")
+        assert len(kept._failures) == 1

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seatrial.harness.apiserver.errors import ApiStatusError
-from seatrial.harness.apiserver.storage.selectors import field_test, label_test
+from seatrial.harness.apiserver.storage.selectors import MAX_REQUIREMENTS, field_test, label_test
 
 # Examples do not depend on chance or on the speed of the machine.
 
@@ -103,12 +103,18 @@ class Counted(dict[str, Any]):
 @pytest.mark.parametrize("form", ["a{}", "!a{}", "a{}=b", "a{}!=b", "a{} notin (b)", "app!=b{}", "n>{}", "a,a"])
 def test_an_object_is_tested_in_time_for_its_labels(form: str) -> None:
     """A selector as long as a URL may be, with thousands of requirements."""
-    selector = ",".join(form.format(number) for number in range(5_000))
+    selector = ",".join(form.format(number) for number in range(MAX_REQUIREMENTS // 2))
     labels = Counted(LABELS)
     test = label_test(selector)
     assert test is not None
     test({"metadata": {"labels": labels}})
     assert labels.looked_up <= 2 * len(LABELS)
+
+
+def test_the_requirements_of_a_selector_are_limited() -> None:
+    assert label_test(",".join(["a"] * MAX_REQUIREMENTS)) is not None
+    with pytest.raises(ApiStatusError, match="more than 1000 requirements"):
+        label_test(",".join(["a"] * (MAX_REQUIREMENTS + 1)))
 
 
 def test_an_object_is_tested_in_time_for_the_fields_that_can_be_selected() -> None:
