@@ -98,7 +98,7 @@ def calls(namespace: str, folder: Path = FOLDER) -> Iterator[Call]:
     for row in yaml.safe_load((folder / "sequences.yaml").read_text().replace("$NS", namespace)):
         yield _call(row, "", {})
     core, apps = f"/api/v1/namespaces/{namespace}", f"/apis/apps/v1/namespaces/{namespace}"
-    for name in ("apply.yaml", "clients.yaml"):
+    for name in ("apply.yaml", "clients.yaml", "values.yaml"):
         text = (folder / name).read_text().replace("$NS", namespace).replace("$C", core).replace("$A", apps)
         for row in yaml.safe_load(text):
             yield _call(row, "", {})

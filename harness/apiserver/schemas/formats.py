@@ -12,6 +12,7 @@ from typing import Final
 from seatrial.harness.apiserver.cel.values import Url
 from seatrial.harness.apiserver.patterns import compiled
 from seatrial.harness.apiserver.times import DATE, parse
+from seatrial.harness.text_cache import cached
 
 _TIME: Final = re.compile(r"(\d\d):(\d\d):(\d\d)(.\d+)?(z|[+-]\d\d:\d\d)", re.ASCII)
 _DURATION: Final = r"^[-+]?(0|([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+$"  # Go's
@@ -73,6 +74,7 @@ def _is_hostname(text: str) -> bool:
     )
 
 
+@cached()
 def address(text: str) -> IPv4Address | IPv6Address:
     """An address without a zone; numbers between dots may have leading zeros."""
     if "%" in text:

@@ -32,6 +32,7 @@ _FIELDS = (
 )
 _REFUSED = f"pod updates may not change fields other than {','.join(_FIELDS)}"
 _NODE_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_ADDRESSES = ("podIP", "podIPs", "hostIP", "hostIPs")
 _RESIZABLE = frozenset({"cpu", "memory"})
 
 
@@ -71,14 +72,19 @@ def check_pod_status(pod: Object, old: Object, causes: Causes) -> None:
         _check_ended(status, status_before, policy, causes)
     if status.get("resourceClaimStatuses"):
         _check_claim_statuses(status["resourceClaimStatuses"], spec.get("resourceClaims") or (), causes)
+    if any(status.get(field) != status_before.get(field) for field in _ADDRESSES):
+        _check_all_addresses(status, status_before, causes)
+
+
+def _check_all_addresses(status: Object, before: Object, causes: Causes) -> None:
     addresses = [entry.get("ip") or "" for entry in status.get("podIPs") or ()]
     if status.get("podIP") and status["podIP"] not in addresses[:1]:
         addresses = [status["podIP"]]  # the list belongs to another address, and upstream drops it
-    _check_addresses("podIPs", addresses, status_before, causes)
+    _check_addresses("podIPs", addresses, before, causes)
     hosts = [entry.get("ip") or "" for entry in status.get("hostIPs") or ()]
     if hosts and hosts[0] != (status.get("hostIP") or ""):
         causes.append(invalid("status.hostIPs[0].ip", hosts[0], "must be equal to `hostIP`"))
-    _check_addresses("hostIPs", hosts, status_before, causes)
+    _check_addresses("hostIPs", hosts, before, causes)
 
 
 def _check_generation(obj: Object, path: str, causes: Causes) -> None:

@@ -5,7 +5,7 @@ Follows `ValidateSecurityContext`, `validatePodSpecSecurityContext`, `validateHo
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from seatrial.harness.apiserver.field_errors import (
@@ -99,7 +99,7 @@ def _check_ids(context: Object, fields: tuple[str, ...], path: str, causes: Caus
             causes.append(invalid(f"{path}.{field}", context[field], _ID_RANGE))
 
 
-def _check_sysctls(sysctls: list[Object], spec: Object, path: str, causes: Causes) -> None:
+def _check_sysctls(sysctls: Iterable[Object], spec: Object, path: str, causes: Causes) -> None:
     names: set[str] = set()
     for index, sysctl in enumerate(sysctls):
         own, name = f"{path}[{index}].name", sysctl.get("name") or ""

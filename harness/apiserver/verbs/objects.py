@@ -402,6 +402,7 @@ class Objects:
         entries = metadata.pop("managedFields", [])
         body = {**body, "metadata": metadata}
         if found is None:
+            metadata.pop("resourceVersion", None)
             return self.create(resource, key[0], body, options, entries=entries), True
         return self._replace(resource, found, body, options, subresource, entries=entries), False
 

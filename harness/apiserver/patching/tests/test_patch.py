@@ -65,7 +65,10 @@ DEPLOYMENT = kind("apps", "v1", "Deployment")
             id="escapes",
         ),
         pytest.param({"a": 1}, [{"op": "test", "path": "/b", "value": None}], {"a": 1}, id="test-for-absence"),
-        pytest.param({"a": 1}, [{"op": "add", "path": "", "value": {}}], {}, id="the-whole-document"),
+        pytest.param({"a": 1}, [{"op": "replace", "path": "", "value": {}}], {}, id="the-whole-document"),
+        pytest.param({"a": 1}, [{"op": "add", "path": "/b"}], {"a": 1, "b": None}, id="no-value"),
+        pytest.param({"a": 1}, [{"op": "add", "path": "x/b", "value": 2}], {"a": 1, "b": 2}, id="no-slash-first"),
+        pytest.param({"a": 1}, None, {"a": 1}, id="null"),
     ],
 )
 def test_json_patch(doc: Json, ops: Json, want: Json) -> None:
@@ -82,7 +85,7 @@ def test_json_patch(doc: Json, ops: Json, want: Json) -> None:
         pytest.param([{"op": "grow", "path": "/a"}], "Invalid", "Unexpected kind: grow", id="unknown-operation"),
         pytest.param([{"op": "add", "value": 1}], "Invalid", "no path", id="no-path"),
         pytest.param([{"op": "add", "path": "a", "value": 1}], "Invalid", "start with '/'", id="no-pointer"),
-        pytest.param([{"op": "add", "path": "/b"}], "Invalid", "no value", id="no-value"),
+        pytest.param([{"op": "add", "path": "", "value": {}}], "Invalid", "missing path", id="the-whole-document"),
         pytest.param(
             [{"op": "test", "path": "/a", "value": 2}],
             "Invalid",

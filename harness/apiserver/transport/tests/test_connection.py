@@ -66,7 +66,7 @@ def test_an_object_is_created_and_read(wire: Wire) -> None:
         pytest.param("POST", PODS, b'{"metadata": {"na', {}, 400, "unexpected end of JSON input", id="truncated-json"),
         pytest.param("POST", PODS, b"", {}, 400, "must be of type Pod): couldn't get", id="no-body"),
         pytest.param("POST", PODS, b"kind: Pod", {}, 400, "invalid character 'k' looking for", id="yaml-as-json"),
-        pytest.param("POST", PODS, b'{"a":"\xff\xfe"}', {}, 400, "must be of type Pod", id="not-utf-8"),
+        pytest.param("POST", PODS, b'{"a":"\xff\xfe"}', {}, 422, "Required value", id="not-utf-8"),
         pytest.param("POST", PODS, b"[" * 10_000 + b"]" * 10_000, {}, 400, "", id="ten-thousand-levels"),
         pytest.param("POST", PODS, b'{"a":' * 900 + b"1" + b"}" * 900, {}, 400, "nested too deep", id="900-levels"),
         pytest.param("POST", PODS, b'{"metadata": 1e999}', {}, 400, "", id="a-number-too-large"),

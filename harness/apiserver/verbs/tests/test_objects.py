@@ -361,3 +361,27 @@ def test_fields_named_twice(api: Api, body: bytes, kind: str, problem: str) -> N
     assert isinstance(answer, Response)
     assert answer.code == (400 if problem else 201)
     assert (f'strict decoding error: duplicate field \\"{problem}\\"'.encode() in answer.body) is bool(problem)
+
+
+@pytest.mark.parametrize(
+    ("body", "stored"),
+    [
+        pytest.param(b'"x\xffy"', "x\ufffdy", id="a-byte"),
+        pytest.param(b'"\xe2\x82"', "\ufffd\ufffd", id="each-byte-of-a-part-of-a-character"),
+        pytest.param(b'"x\\ud800y"', "x\ufffdy", id="half-of-an-escaped-pair"),
+        pytest.param(b'"\\ud800\\ud83d\\ude00\\udc00"', "\ufffd\U0001f600\ufffd", id="halves-around-a-pair"),
+        pytest.param(b'"\\\\ud800\xff"', "\\ud800\ufffd", id="an-escaped-backslash"),
+    ],
+)
+def test_text_that_is_not_unicode_is_replaced_as_in_go(api: Api, body: bytes, stored: str) -> None:
+    found = api.do("POST", CONFIGS, b'{"metadata": {"name": "a"}, "data": {"a": ' + body + b"}}")
+    assert found["data"]["a"] == stored
+
+
+def test_a_new_object_with_a_resource_version_is_refused(api: Api) -> None:
+    """Unless nothing is stored; kube-apiserver notices it in its storage."""
+    body = {"metadata": {"name": "a", "resourceVersion": "5"}}
+    assert api.do("POST", f"{CONFIGS}?dryRun=All", body)["metadata"]["name"] == "a"
+    code, found = api.ask("POST", CONFIGS, body)
+    assert (code, found["message"]) == (500, "resourceVersion should not be set on objects to be created")
+    assert api.ask("GET", f"{CONFIGS}/a")[0] == 404
