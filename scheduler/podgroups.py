@@ -55,7 +55,7 @@ class PodGroupController:
             elif key in cache.changed:
                 self.work()  # a watch may deliver a write before its answer comes, and nothing else may follow
 
-        namespace, name = (quote(part) for part in key.split("/"))
+        namespace, _, name = quote(key).partition("/")
         body = {"metadata": {"uid": found.metadata.uid}, "status": status}
         self._rest.merge(f"{GROUP}/namespaces/{namespace}/podgroups/{name}", body, written)
 

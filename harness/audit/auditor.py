@@ -104,7 +104,7 @@ class Auditor:
         uid = pod.metadata.uid
         record = self.state.pods.get(uid)
         if gone:
-            dropped = self.state.drop(uid)
+            dropped = self.state.drop(uid, at)
             if dropped is not None:
                 dropped.note(at, "gone")
                 self.state.ended = [*self.state.ended[-200:], *dropped.timeline[-3:]]
@@ -118,7 +118,7 @@ class Auditor:
             if pod.spec.node_name:
                 record.bound_at = at
             self._mark(record, at)
-            self.state.place(record)
+            self.state.place(record, at)
             return
         before = record.pod
         record.update(pod)
@@ -131,7 +131,7 @@ class Auditor:
             record.note(at, pod.status.phase)
         if before.status.nominated_node_name != pod.status.nominated_node_name:
             record.note(at, f"nominated to {pod.status.nominated_node_name or 'no node'}")
-        self.state.place(record)
+        self.state.place(record, at)
         change = Change(self.state, record, before, pod, at)
         for invariant in CHANGES:
             breach = invariant.check(change)

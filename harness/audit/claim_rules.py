@@ -155,11 +155,11 @@ def _for_a_higher(change: Change) -> Breach | None:
     if not _victim(change):
         return None
     priority = change.after.spec.priority
-    waiting = [entry.pod for entry in change.state.pending.values()]
     reserving = [reservation for reservation in change.state.reservations if not reservation.status.node_name]
-    if reserving or any(pod.spec.priority > priority for pod in waiting):
+    waiting = change.state.recently_pending(change.at)
+    if reserving or any(record.pod.spec.priority > priority for record in waiting):
         return None
-    return Breach(f"was preempted with priority {priority}; no pending pod has a higher one")
+    return Breach(f"was preempted with priority {priority}; no pod that waits, or did a moment ago, has a higher one")
 
 
 def _preemptible(change: Change) -> Breach | None:

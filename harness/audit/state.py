@@ -4,6 +4,7 @@ Events of different kinds arrive on different watches, and a scheduler needs a m
 the versions that were valid in the last seconds: a binding is correct if it is correct by any of these versions.
 """
 
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
@@ -133,6 +134,7 @@ class ClusterState:
         self.pods: dict[str, PodRecord] = {}  # by uid
         self.indices = Indices()
         self.pending: dict[str, PodRecord] = {}
+        self._left: deque[tuple[float, PodRecord]] = deque()  # pods that wait no more, since when
         self.nodes: Versions[Node] = Versions()
         self.devices: Versions[Device] = Versions()
         self.topologies: Versions[NodeResourceTopology] = Versions()
@@ -152,18 +154,30 @@ class ClusterState:
         """What the pods of a node occupy."""
         return self.indices.nodes.get(name) or NodeUse()
 
-    def place(self, record: PodRecord) -> None:
+    def recently_pending(self, at: float) -> Iterator[PodRecord]:
+        """The pods that wait, and those that did within the grace period before `at`."""
+        yield from self.pending.values()
+        yield from (record for moment, record in self._left if moment >= at - GRACE)
+
+    def _waits_no_more(self, uid: str, at: float) -> None:
+        while self._left and self._left[0][0] < at - GRACE:
+            self._left.popleft()
+        record = self.pending.pop(uid, None)
+        if record is not None:
+            self._left.append((at, record))
+
+    def place(self, record: PodRecord, at: float) -> None:
         """Update the indices after a change of the pod."""
         self.indices.update(record)
         if record.node:
-            self.pending.pop(record.uid, None)
+            self._waits_no_more(record.uid, at)
         elif not record.pod.terminated:
             self.pending[record.uid] = record
 
-    def drop(self, uid: str) -> PodRecord | None:
+    def drop(self, uid: str, at: float) -> PodRecord | None:
         """Remove a deleted pod."""
         record = self.pods.pop(uid, None)
         if record is not None:
-            self.pending.pop(uid, None)
+            self._waits_no_more(uid, at)
             self.indices.remove(uid)
         return record

@@ -1,5 +1,6 @@
 """Areas of the API server: requests, objects, patches, bodies. Each input gets a fresh server in virtual time."""
 
+from collections.abc import Callable
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -13,6 +14,16 @@ from seatrial.harness.apiserver.protobuf import decoding
 from seatrial.harness.apiserver.request import bodies
 from seatrial.harness.apiserver.server import ApiServer
 from seatrial.harness.apiserver.streams.responses import Streaming
+from seatrial.harness.fuzzing.long_texts import (
+    LongText,
+    Path,
+    check_cost,
+    long_texts,
+    processor_time,
+    text_of,
+    text_paths,
+    with_text,
+)
 from seatrial.harness.fuzzing.objects import CUSTOM, OBJECTS
 from seatrial.harness.fuzzing.running import Area, FaultError
 from seatrial.harness.fuzzing.values import json_values, mutated, texts
@@ -386,7 +397,40 @@ _messages = st.recursive(
     max_leaves=8,
 )
 
+_TEXTS: Final = tuple((number, path) for number, (_, body) in enumerate(_ALL) for path in text_paths(body))
+
+
+def _cost_of(request: Callable[[str], Request]) -> Callable[[LongText], float]:
+    """The processor time of a fresh server that answers a request with a text."""
+
+    def cost(run: LongText) -> float:
+        session, asked = _Session(), request(text_of(run))
+        return processor_time(lambda: session.send(asked))
+
+    return cost
+
+
+def _run_text(given: tuple[tuple[int, Path], LongText]) -> None:
+    (number, path), run = given
+    where, body = _ALL[number]
+    check_cost(run, _cost_of(lambda text: _as_request("POST", where, with_text(body, path, text))))
+
+
+def _run_query(given: tuple[str, LongText]) -> None:
+    name, run = given
+    check_cost(
+        run, _cost_of(lambda text: Request("GET", f"{OBJECTS[0][0]}?{name}={quote(text, safe='')}", b"", JSON, {}))
+    )
+
+
 API_AREAS: Final = (
+    Area("texts", "long texts in objects", st.tuples(st.sampled_from(_TEXTS), long_texts), _run_text),
+    Area(
+        "query-texts",
+        "long query parameters",
+        st.tuples(st.sampled_from([*_PARAMETERS, "timeout"]), long_texts),
+        _run_query,
+    ),
     Area(
         "requests",
         "methods, paths, query parameters, media types",

@@ -95,7 +95,7 @@ class ObjectServer:
             items = [] if "status.phase" in request.path and path != _PODS else list(self._objects[path].values())
             return _json({"metadata": {"resourceVersion": str(self._version)}, "items": items})
         own = path.removesuffix("/binding").removesuffix("/status").removesuffix("/eviction")
-        where, name, found = self._by_path().get(own, ("", "", {}))
+        where, found = self._by_path().get(own, ("", {}))
         if not where:
             return _json(json.loads(request.body or b"{}"), 201)
         changed = copy.deepcopy(found)
@@ -111,14 +111,14 @@ class ObjectServer:
             self.put(where, changed)
         return _json(changed)
 
-    def _by_path(self) -> dict[str, tuple[str, str, Object]]:
+    def _by_path(self) -> dict[str, tuple[str, Object]]:
         found = {}
         for where, listed in self._objects.items():
             head, _, plural = where.rpartition("/")
             for key, obj in listed.items():
                 namespace, _, name = key.partition("/")
                 own = f"{head}/namespaces/{namespace}/{plural}/{name}" if namespace else f"{where}/{name}"
-                found[own] = (where, key, obj)
+                found[own] = (where, obj)
         return found
 
 

@@ -61,7 +61,7 @@ def _of(
     """The path of its collection in all namespaces, and the object."""
     metadata = {
         "name": name, "uid": f"uid-{name}", "creationTimestamp": CREATED, "labels": {"app": "x", **(labels or {})},
-        "annotations": {key: each if isinstance(each, str) else json.dumps(each) for key, each in (notes or {}).items()},
+        "annotations": {key: n if isinstance(n, str) else json.dumps(n) for key, n in (notes or {}).items()},
     }  # fmt: skip
     return path, {"metadata": {**metadata, **({"namespace": namespace} if namespace else {})}, **fields}
 
@@ -103,7 +103,8 @@ OBJECTS: Final = (
     _pod(
         "member",
         {
-            GANG_NAME: "train", GANG_MIN: "1", GANG_TOTAL: "1", GANG_WAITING_TIME: "10s", GANG_GROUPS: ["default/train"],
+            GANG_NAME: "train", GANG_MIN: "1", GANG_TOTAL: "1", GANG_WAITING_TIME: "10s",
+            GANG_GROUPS: ["default/train"],
             GATHER_SPEC: {"gatherStrategy": [{"layer": "Block", "strategy": "PreferGather", "podCountMultiple": 1}]},
         },
     ),
@@ -129,7 +130,9 @@ OBJECTS: Final = (
         {
             RESERVATION_AFFINITY: {
                 "requiredDuringSchedulingIgnoredDuringExecution": {
-                    "reservationSelectorTerms": [{"matchExpressions": [{"key": "a", "operator": "In", "values": ["b"]}]}]
+                    "reservationSelectorTerms": [
+                        {"matchExpressions": [{"key": "a", "operator": "In", "values": ["b"]}]}
+                    ]
                 }
             }
         },

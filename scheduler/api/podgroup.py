@@ -36,6 +36,9 @@ OLD_BIND_GANG_GROUP = "scheduling.koordinator.sh/bind-gang-group-id"  # deprecat
 OLD_BIND_MEMBER_COUNT = "scheduling.koordinator.sh/bind-gang-member-count"
 
 
+MAX_GROUPS = 1000  # gangs of a group; Koordinator has no limit
+
+
 class Mode(StrEnum):
     """What happens to the other members when one cannot be placed."""
 
@@ -163,13 +166,19 @@ def gang_groups(annotations: Mapping[str, str], own: str) -> tuple[tuple[str, ..
             f"annotation {GANG_GROUPS}: expected a JSON list of namespace/name, found {shown(text)};"
             f" {own} is alone in its group"
         )
+    if len(found) > MAX_GROUPS:
+        return (own,), (
+            f"annotation {GANG_GROUPS}: expected at most {MAX_GROUPS} gangs, found {len(found)};"
+            f" {own} is alone in its group"
+        )
     wrong = [name for name in found if not re.fullmatch(r"[^/\s]+/[^/\s]+", name)]
     if not found or wrong:
         return (own,), (
-            f"annotation {GANG_GROUPS}: expected ids namespace/name, found {wrong or found};"
+            f"annotation {GANG_GROUPS}: expected ids namespace/name, found {shown(wrong or found)};"
             f" {own} is alone in its group"
         )
-    note = "" if own in found else f"annotation {GANG_GROUPS}: expected {own} in the list, found {found}; it is added"
+    note = f"annotation {GANG_GROUPS}: expected {own} in the list, found {shown(found)}; it is added"
+    note = "" if own in found else note
     return tuple(sorted({*found, own})), note
 
 

@@ -461,6 +461,22 @@ def test_a_change_within_the_grace_period_excuses_a_binding() -> None:
     assert story.ids() == set()
 
 
+@pytest.mark.parametrize("left", ["deleted", "bound"])
+@pytest.mark.parametrize(("later", "found"), [(0.0, set()), (3.0, {"AUD-501"})], ids=["in-time", "too-late"])
+def test_an_eviction_for_a_pod_that_has_just_left_is_excused(left: str, later: float, found: set[str]) -> None:
+    """The scheduler's eviction was on its way when the pod with the higher priority went."""
+    story = Story()
+    story.pod("low", priority=5).bind("low")
+    story.pod("high", priority=9)
+    if left == "deleted":
+        story.tell("Pod", "DELETED", {"metadata": {"name": "high", "namespace": "default", "uid": "high"}})
+    else:
+        story.bind("high")
+    story.at += later
+    preempted(story, "low")
+    assert story.ids() == found
+
+
 @pytest.mark.parametrize(("later", "found"), [(1.0, set()), (3.0, {"AUD-121"})], ids=["in-time", "too-late"])
 def test_a_binding_that_was_stored_first_is_excused_by_the_one_it_needs(later: float, found: set[str]) -> None:
     """The scheduler sends both in parallel: the pod with affinity is stored first, the pod that it needs afterwards."""

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from seatrial.harness.cli import app
 from seatrial.harness.fuzzing import areas
 from seatrial.harness.fuzzing.areas import AREAS
-from seatrial.harness.fuzzing.running import Area, fuzz
+from seatrial.harness.fuzzing.long_texts import LongText, check_cost, text_of, text_paths, with_text
+from seatrial.harness.fuzzing.running import Area, FaultError, fuzz
 
 pytestmark = pytest.mark.filterwarnings("ignore:The recursion limit will not be reset")
 
@@ -25,6 +26,26 @@ def test_no_input_leads_to_a_fault(area: Area) -> None:
 def _fails_above_ten(number: int) -> None:
     if number > 10:
         raise TypeError("a fault")
+
+
+def _quadratic(run: LongText) -> float:
+    """Seconds that the reader of such a text would take."""
+    return 1e-9 * run[3] ** 2
+
+
+def test_a_cost_that_grows_faster_than_the_text_is_a_fault() -> None:
+    with pytest.raises(FaultError, match="super-linear: 65536 characters like 'ababababababx' take"):
+        check_cost(("", "ab", "x", 1 << 16), _quadratic)
+    check_cost(("", "ab", "x", 1 << 12), _quadratic)  # too short to tell
+    check_cost(("", "ab", "x", 1 << 16), lambda run: 1e-5 * run[3])
+
+
+def test_texts_inside_of_json_are_places() -> None:
+    document = {"a": [1, "b"], "c": '{"d": ["e"]}'}
+    assert list(text_paths(document)) == [("a", 1), ("c",), ("c", "(JSON)", "d", 0)]
+    assert with_text(document, ("c", "(JSON)", "d", 0), "f") == {"a": [1, "b"], "c": '{"d": ["f"]}'}
+    assert with_text(document, ("x", "y"), "f")["x"] == {"y": "f"}
+    assert text_of(("[", "a,", "x", 8)) == "[a,a,a,x"
 
 
 def _never_ends(number: int) -> None:

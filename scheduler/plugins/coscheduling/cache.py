@@ -38,6 +38,14 @@ from seatrial.scheduler.plugins.coscheduling.topology.tree import NetworkTopolog
 MAX_WAIT = 900.0  # seconds; upstream's framework cuts longer waits at Permit to this (GANG-R28)
 
 
+_LISTED = 32  # gangs in a message
+
+
+def _listed(ids: Sequence[str]) -> str:
+    more = f" and {len(ids) - _LISTED} more" if len(ids) > _LISTED else ""
+    return " ".join(ids[:_LISTED]) + more
+
+
 class GangCache(PodGroups):
     """Gangs by id, gang groups by id, and the gang of each member."""
 
@@ -288,11 +296,11 @@ class GangCache(PodGroups):
         ]  # fmt: skip
         parts = []
         if missing:
-            parts.append(f"memberGangs [{' '.join(missing)}] doesn't exists")
+            parts.append(f"memberGangs [{_listed(missing)}] doesn't exists")
         if raw:
-            parts.append(f"memberGangs [{' '.join(raw)}] has not init")
+            parts.append(f"memberGangs [{_listed(raw)}] has not init")
         if short:
-            parts.append(f"memberGangs [{' '.join(short)}] child pod not collect enough")
+            parts.append(f"memberGangs [{_listed(short)}] child pod not collect enough")
         return ", ".join(parts) or None
 
     def check(self, pod: Pod) -> Status:
@@ -315,7 +323,7 @@ class GangCache(PodGroups):
             return SUCCESS
         self.give_up_role(group, uid)
         text = (
-            f"gangGroup [{' '.join(group.ids)}] basic check: {parts}, current gang: {gang.id},"
+            f"gangGroup [{_listed(group.ids)}] basic check: {parts}, current gang: {gang.id},"
             f" podName: {pod.metadata.key}"
         )
         counts = [
@@ -323,7 +331,7 @@ class GangCache(PodGroups):
             for gang_id in group.ids
             if (other := self.gangs.get(gang_id)) is not None and len(other.children) < other.minimum
         ]
-        return Status.unresolvable("; ".join((text, *counts, *gang.notes))).until(group.key)
+        return Status.unresolvable("; ".join((text, *counts[:_LISTED], *gang.notes))).until(group.key)
 
     @staticmethod
     def _object_note(gang: Gang) -> tuple[str, ...]:

@@ -12,6 +12,8 @@ class GangGroup:
     """Gangs that are placed together. `ids` is sorted and has the gang's own id."""
 
     ids: tuple[str, ...]
+    id: str = field(init=False)
+    key: str = field(init=False)  # the wake key
     satisfied: bool = False  # a member was bound once; never reset
     representative: str = ""  # uid of the one member that may be in the active queue
     representative_key: str = ""
@@ -20,14 +22,9 @@ class GangGroup:
     message: str = ""  # why the last attempt failed
     gathering: str = ""  # what the last attempt found out about domains of the network
 
-    @property
-    def id(self) -> str:
-        return ",".join(self.ids)
-
-    @property
-    def key(self) -> str:
-        """The wake key."""
-        return f"gang/{self.id}"
+    def __post_init__(self) -> None:
+        self.id = ",".join(self.ids)  # joined once: a group may have a thousand ids
+        self.key = f"gang/{self.id}"
 
 
 @dataclass(slots=True, eq=False)
