@@ -25,7 +25,7 @@ class EntryHeap:
         return len(self._items)
 
     def __iter__(self) -> Iterator[Entry]:
-        return iter([item[2] for item in self._items.values()])
+        return (item[2] for item in self._items.values())
 
     def get(self, uid: str) -> Entry | None:
         item = self._items.get(uid)

@@ -1,5 +1,7 @@
 """Backoffs hold whatever wakes a class of pods, and no heap of the queue grows with the attempts."""
 
+from collections.abc import Sized
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -61,7 +63,7 @@ def test_heaps_do_not_grow_with_attempts(others: int) -> None:
         backoff.remove("tried")
         active.push(tried)
         active.remove("tried")
-    heaps = [group._ready._heap, group._cooling._heap, backoff._heap, active._line, active._heap]
+    heaps: list[Sized] = [group._ready._heap, group._cooling._heap, backoff._heap, active._line, active._heap]
     assert max(map(len, heaps)) <= 2 * (others + 1) + SLACK + 1
 
 
