@@ -103,6 +103,10 @@ BENCHMARKS = {
         "seatrial.harness.commands.bench_soak:soak",
         "Memory, lag of watches and lost events while pods come and go through the API server.",
     ),
+    "kills": (
+        "seatrial.harness.commands.bench_kills:kills",
+        "Violations while the scheduler is killed again and again under a mixed load.",
+    ),
     "schedule": ("seatrial.harness.commands.bench_schedule:schedule", "Throughput and latency of placing pods."),
 }
 

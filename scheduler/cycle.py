@@ -76,13 +76,16 @@ class Core(Intake):
         if self.handle.debug.diagnoses:
             return self._schedule(entry, runner)  # the explanation would be timed too: time the next cycle
         self._untimed = EVERY - 1
+        waiting = len(self.groups)
         self.timing.start()
         try:
             decisions = self._schedule(entry, runner)
         finally:
             self.timing.stop()
         self.timing.record_cycle(
-            runner.scheduler_name, placed=any(isinstance(decision, Bind) for decision in decisions)
+            runner.scheduler_name,
+            placed=any(isinstance(decision, Bind) for decision in decisions),
+            waits=len(self.groups) > waiting,
         )
         return decisions
 

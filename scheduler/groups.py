@@ -146,7 +146,6 @@ class GroupEngine:
         for placed in plan.placed:
             if self._pause is None:
                 self._start_timer(placed, attempt.timeout_of(placed.entry.info.uid))
-                self._core.timing.waits()
             else:
                 self._release(placed)
                 self._core.waker.wait(placed.entry, placed.state)

@@ -91,8 +91,11 @@ class Timing:
         """A plugin raised in the current cycle: do not record the cycle."""
         self._cancelled = True
 
-    def record_cycle(self, profile: str, *, placed: bool) -> None:
-        """Record the timed calls as one whole cycle of a pod that was placed, or was not."""
+    def record_cycle(self, profile: str, *, placed: bool, waits: bool) -> None:
+        """Record the timed calls as one whole cycle of a pod that was placed, or was not.
+
+        `waits`: members have places and wait for their group, as upstream's plugin has them wait in Permit.
+        """
         if self._cancelled:
             return
         if self.pre_filter is not None:
@@ -104,8 +107,8 @@ class Timing:
                 self._point(PRE_SCORE, OK, profile)
                 self._point(SCORE, OK, profile)
                 self._point(RESERVE, self._said.get(RESERVE, OK), profile)
-            if placed or PERMIT in self._said:
-                self._point(PERMIT, self._said.get(PERMIT, OK), profile)
+            if placed or waits or PERMIT in self._said:
+                self._point(PERMIT, NAMES[Code.WAIT] if waits else self._said.get(PERMIT, OK), profile)
             if placed:
                 self._point(PRE_BIND, OK, profile)
         for point in (BEFORE_PRE_FILTER, AFTER_PRE_FILTER):
@@ -113,10 +116,6 @@ class Timing:
                 self._point(point, self._said[point], profile)
         if POST_FILTER in self._said:
             self._point(POST_FILTER, self._said[POST_FILTER], profile)
-
-    def waits(self) -> None:
-        """A member that was placed in this cycle waits for its group, as upstream's plugin has it wait in Permit."""
-        self._said[PERMIT] = NAMES[Code.WAIT]
 
     def of_point(self, point: str, profile: str, run: Callable[..., T], *asked: object) -> T:
         """Call what runs the plugins of a point that no cycle records; one call in ten is observed, as for cycles."""
