@@ -29,10 +29,6 @@ class PodAdmission:
         self._policies: dict[str, tuple[Item, Policy | None]] = {}  # of namespaces, with the object that they are from
         store.collection(_NAMESPACES).listen(self._namespace_changed)
 
-    def _namespace_changed(self, change: Change) -> None:
-        if change.new is None:
-            self._policies.pop(change.key[1], None)
-
     def check_pod(self, namespace: Item, body: Object, spec: dict[str, Any], warnings: list[str]) -> None:
         """Check a new pod.
 
@@ -66,6 +62,9 @@ class PodAdmission:
             found = found.get(name) if isinstance(found, dict) else None
         if isinstance(found, dict):
             _warn(policy, found, warnings)
+
+    def _namespace_changed(self, change: Change) -> None:
+        self._policies.pop(change.key[1], None)
 
     def _policy(self, namespace: Item) -> Policy | None:
         known = self._policies.get(namespace.key[1])
