@@ -32,7 +32,7 @@ _ROOT_PATHS = [
 ]
 
 
-_CHECKS = ([], ["ping"], ["log"], ["etcd"])  # of health, in the path
+_CHECKS: tuple[list[str], ...] = ([], ["ping"], ["log"], ["etcd"])  # of health, in the path
 
 
 class Documents:

@@ -188,7 +188,7 @@ TIME = "2026-02-30T00:00:00Z"
 
 def in_times(definition: str, value: str, above: tuple[str, ...] = ()) -> dict[str, Any]:
     """An object of this definition in which every time is `value`; empty if it has none."""
-    found = {}
+    found: dict[str, Any] = {}
     for name, field in (builtin().definitions[definition].get("properties") or {}).items():
         several = "items" in field
         below = (field["items"] if several else field).get("$ref", "").removeprefix("#/$defs/")
