@@ -104,7 +104,7 @@ class FitBounds:
         columns, uses = self._columns, self._uses
         if (
             uses is None  # as whenever layouts or classes changed
-            or self._static_position != len(columns.static_log)
+            or self._static_position != columns.static_changes
             or self._invalidations != self._core.handle.invalidations
         ):
             return False
@@ -134,7 +134,7 @@ class FitBounds:
         if invalidations != self._invalidations:
             self._forget_verdicts()
         self._position, self._invalidations = columns.changes, invalidations
-        if self._static_position != len(columns.static_log) or changed is None:
+        if self._static_position != columns.static_changes or changed is None:
             self._reopen()
         if changed is None:
             self._forget_layouts()
@@ -164,12 +164,12 @@ class FitBounds:
         columns = self._columns
         before, position = self._allowed, self._static_position
         self._allowed = np.ones((len(self._amounts), columns.count), np.bool_)
-        self._static_position = len(columns.static_log)
+        self._static_position = columns.static_changes
         self._uses = None
         if self._one_by_one and before.size:
             classes, nodes = min(len(before), len(self._kinds)), before.shape[1]
             self._allowed[:classes, :nodes] = before[:classes]
-            self._allowed[:, columns.static_log[position:]] = True
+            self._allowed[:, columns.static_changed_since(position)] = True
         else:
             self._counted.clear()
 

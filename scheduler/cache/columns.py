@@ -8,7 +8,7 @@ The node axis is the last axis of every array, so that one resource of many node
 
 import hashlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seatrial.scheduler.cache.resources import CPU_COLUMN, MEMORY_COLUMN, ResourceIndex
+from seatrial.scheduler.cache.row_log import RowLog
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -23,7 +24,6 @@ Rows = NDArray[np.intp]
 
 TIE_BITS = 31
 _FIRST_CAPACITY = 64
-_LOG_LIMIT = 1 << 17  # 1 MiB; half is dropped then. Readers that are further behind read all rows
 _SPARE_RESOURCES = 4
 
 
@@ -93,11 +93,19 @@ class NodeColumns:
         self.known: Bools = np.zeros(self.capacity, np.bool_)
         self.tie: Ints = np.zeros(self.capacity, np.int64)
         self._own: dict[str, _Own] = {}
-        self._log: list[int] = []
-        self._log_start = 0
-        self.static_log: list[int] = []  # rows whose node object changed; never truncated
+        self._log = RowLog()
+        self._static_log = RowLog()  # rows whose node object changed
         self._watchers: list[Watcher] = []
-        self.changes = 0  # length of the log since the beginning
+
+    @property
+    def changes(self) -> int:
+        """The number of changes logged since the beginning."""
+        return self._log.end
+
+    @property
+    def static_changes(self) -> int:
+        """The number of changes of node objects since the beginning."""
+        return self._static_log.end
 
     def row(self, name: str) -> int:
         """The row of `name`, assigned now if it has none."""
@@ -175,51 +183,39 @@ class NodeColumns:
 
     def touch(self, row: int) -> None:
         """Log that pods, devices or sums of this node changed."""
-        self._note(row)
+        self._log.add(row)
         for watcher in self._watchers:
             watcher.opened(row)
 
     def fill(self, row: int, node: Any, placed: Any) -> None:
         """Log that a pod was placed on this node; sums and devices have been written already."""
-        self._log.append(row)
-        self.changes += 1
-        if len(self._log) > _LOG_LIMIT:
-            self._shorten()
+        self._log.add(row)
         for watcher in self._watchers:
             watcher.filled(row, node, placed)
 
     def vacate(self, row: int, node: Any) -> None:
         """Log that a pod left this node; sums and devices have been written already."""
-        self._note(row)
+        self._log.add(row)
         for watcher in self._watchers:
             watcher.vacated(row, node)
 
-    def _note(self, row: int) -> None:
-        self._log.append(row)
-        self.changes += 1
-        if len(self._log) > _LOG_LIMIT:
-            self._shorten()
-
-    def _shorten(self) -> None:
-        del self._log[: _LOG_LIMIT // 2]
-        self._log_start += _LOG_LIMIT // 2
-
     def touch_static(self, row: int) -> None:
         """Log that the node object changed: labels, taints, capacity, creation or deletion."""
-        self.static_log.append(row)
+        self._static_log.add(row)
         self.touch(row)
 
     def changed_since(self, position: int) -> list[int] | None:
         """Rows logged since `position`, each once, oldest first; None: too many, use all rows."""
-        if position < self._log_start or self.changes - position > self.count:
-            return None
-        recent = self._log[position - self._log_start :]
-        return recent if len(recent) < 2 else list(dict.fromkeys(recent))
+        return self._log.since(position, self.count)
+
+    def static_changed_since(self, position: int) -> Sequence[int]:
+        """Rows whose node object changed since `position`, each once; all rows in use if they are too many."""
+        rows = self._static_log.since(position, self.count)
+        return range(self.count) if rows is None else rows
 
     def changed_among(self, marks: bytearray, position: int) -> bool:
         """Whether a row with a mark, [row], was logged since `position`. No node came since the marks were made."""
-        start = position - self._log_start
-        return start < 0 or any(map(marks.__getitem__, self._log[start:]))
+        return self._log.has_marked(marks, position)
 
     def ensure_width(self) -> None:
         """Make room for every resource of the index."""

@@ -30,7 +30,7 @@ class Domain:
     def present(self) -> Bools:
         """Whether the node exists and has the label, [node], rows in use. The caller must not change it."""
         columns = self._columns
-        now = (len(columns.static_log), columns.count)
+        now = (columns.static_changes, columns.count)
         if now != self._as_of:
             codes = self.codes()  # may add values
             has = np.array([value is not None for value in self._fact.values] or [False], np.bool_)

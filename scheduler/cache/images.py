@@ -20,10 +20,10 @@ class ImageRegistry:
     @property
     def version(self) -> int:
         """Changes when sizes or spreads of images may have."""
-        log = self._cache.columns.static_log
-        if self._position != len(log):
-            changed = set(log[self._position :])
-            self._position = len(log)
+        columns = self._cache.columns
+        if self._position != columns.static_changes:
+            changed = columns.static_changed_since(self._position)
+            self._position = columns.static_changes
             moved = [self._reread(row) for row in sorted(changed)]
             grown, self._nodes = self._nodes != self._cache.known_count, self._cache.known_count
             self._version += any(moved) or (grown and bool(self._sizes))

@@ -48,10 +48,9 @@ class NodeFact(Generic[V]):
         columns = self._cache.columns
         if len(self._codes) < columns.capacity:
             self._codes = np.concatenate([self._codes, np.zeros(columns.capacity - len(self._codes), np.int64)])
-        log = columns.static_log
-        if self._position == len(log):
+        if self._position == columns.static_changes:
             return
-        for row in set(log[self._position :]):
+        for row in columns.static_changed_since(self._position):
             node = self._cache.find(columns.names[row])
             if node is not None:
                 value = self._read(node.known)
@@ -60,4 +59,4 @@ class NodeFact(Generic[V]):
                     code = self._numbers[value] = len(self.values)
                     self.values.append(value)
                 self._codes[row] = code
-        self._position = len(log)
+        self._position = columns.static_changes

@@ -126,8 +126,8 @@ class ClassScores:
             return
         if not self._entry.uses_signatures or matrix.pending or matrix.capacity != columns.capacity:
             matrix.visit(self._entry)
-        if self._versions_at != len(columns.static_log):
-            self._versions_at = len(columns.static_log)
+        if self._versions_at != columns.static_changes:
+            self._versions_at = columns.static_changes
             for number, plugin in enumerate(self._versioned):
                 version = plugin.version
                 if version != self._versions[number]:
@@ -168,12 +168,12 @@ class ClassScores:
 
     def judge_nodes(self, *, everything: bool = False) -> None:
         """Run the plugins of scope NODE for node objects that changed."""
-        log = self._columns.static_log
-        position, self._static_position = self._static_position, len(log)
+        columns = self._columns
+        position, self._static_position = self._static_position, columns.static_changes
         if everything:
             self._judge_nodes(None)
-        elif position < len(log):
-            self._judge_nodes(np.array(sorted(set(log[position:])), np.intp))
+        elif position < columns.static_changes:
+            self._judge_nodes(np.array(sorted(columns.static_changed_since(position)), np.intp))
 
     def _judge_nodes(self, rows: Rows | None) -> None:
         matrix, columns, rules = self._matrix, self._columns, self.rules

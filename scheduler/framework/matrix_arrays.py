@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seatrial.scheduler.cache.columns import Bools, Ints, NodeColumns
+from seatrial.scheduler.cache.row_log import RowLog
 from seatrial.scheduler.framework.class_entry import ClassEntry
 from seatrial.scheduler.framework.extension_points import MAX_NODE_SCORE
 from seatrial.scheduler.framework.rules import ClassRules
@@ -17,7 +18,6 @@ NOT_FEASIBLE = -(1 << 62)  # no sum of bounds raises it to 0; any key below 0 is
 NO_RAW = -(1 << 40)
 _FIRST_CLASSES = 32
 _MORE_CLASSES = 8  # or a quarter, if that is more: each placement writes to all rows, so few are kept in reserve
-_LOG_LIMIT = 1 << 17  # 1 MiB; half is dropped then. Readers that are further behind read all rows
 PADDING = 40  # class rows at power-of-two distances would map to the same cache sets, so that one column always misses
 
 
@@ -40,9 +40,7 @@ class MatrixArrays:
         self._columns = columns
         self._entries: list[ClassEntry | None] = []
         self._spare: list[int] = []
-        self._log: list[int] = []  # rows that all classes have to judge again
-        self._log_start = 0
-        self.end = 0  # length of the log since the beginning
+        self._log = RowLog()  # rows that all classes have to judge again
         self.pending: list[int] = []  # rows whose keys are bounds since the last `_sync`
         self._exact_for: dict[int, int] = {}  # of those, by row: classes that judged it since, as bits
         self._syncs = 0
@@ -157,15 +155,13 @@ class MatrixArrays:
 
     def opened(self, row: int) -> None:
         """A node changed in a way that has no bound: all classes judge it again."""
-        self._log.append(row)
-        self.end += 1
-        if len(self._log) > _LOG_LIMIT:
-            del self._log[: _LOG_LIMIT // 2]
-            self._log_start += _LOG_LIMIT // 2
+        self._log.add(row)
+
+    @property
+    def end(self) -> int:
+        """The position in the log of those who have read it all."""
+        return self._log.end
 
     def opened_since(self, position: int) -> list[int] | None:
         """Rows to judge again since `position`, each once; None: all rows."""
-        if position < self._log_start or self.end - position > self._columns.count:
-            return None
-        recent = self._log[position - self._log_start :]
-        return recent if len(recent) < 2 else list(dict.fromkeys(recent))
+        return self._log.since(position, self._columns.count)

@@ -112,7 +112,7 @@ class Eligibility:
     def _find(self, pod: Pod, *, taints: bool) -> tuple[int | None, Bools]:
         """The kept array, with None; or the key to keep it under."""
         shape = self._cache.classes.of(pod)
-        now = len(self._cache.columns.static_log)
+        now = self._cache.columns.static_changes
         position, kept = self._kept.get((shape.id, taints), (-1, np.zeros(0, np.bool_)))
         return (None, kept) if position == now and len(kept) == self._cache.columns.count else (now, kept)
 
