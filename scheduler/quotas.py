@@ -143,13 +143,15 @@ class QuotaController:
         if now - self._revoked < (go_duration(args.revoke_pod_interval) or 0.0):
             return
         self._revoked = now
+        since, self._over_since = self._over_since, {}  # quotas that are gone are forgotten
         for tree in self._cache.trees.values():
             for quota in list(tree):
                 if quota in {tree.root, tree.system}:
                     continue
+                over_since = self._over_since[quota.name] = since.get(quota.name, now)
                 if not overuse(tree, quota):
                     self._over_since[quota.name] = now
-                elif now - self._over_since.setdefault(quota.name, now) > (go_duration(args.delay_evict_time) or 0.0):
+                elif now - over_since > (go_duration(args.delay_evict_time) or 0.0):
                     self._over_since[quota.name] = now
                     self._evict(tree, quota)
 

@@ -25,6 +25,7 @@ from seatrial.scheduler.cache.resources import CPU_COLUMN, MEMORY_COLUMN
 from seatrial.scheduler.cache.volumes import Volumes
 
 MAX_CLASSES = 65536  # whose listeners are known
+MAX_CAPACITIES = 4096  # that nodes share
 
 
 class _Placed(msgspec.Struct, gc=False):  # not tracked by the garbage collector: there are many, in no reference cycle
@@ -81,7 +82,7 @@ class Cache:
     @property
     def lowest_priority(self) -> int | None:
         """The lowest priority of the pods on nodes; None if there is no pod."""
-        return min((priority for priority, count in self.priorities.items() if count), default=None)
+        return min(self.priorities, default=None)
 
     def placed(self, uid: str) -> PodInfo | None:
         """The pod of that uid if it is on a node, or assumed to be."""
@@ -119,6 +120,8 @@ class Cache:
             allocatable[column] = value
         before = info.node
         info.node = node
+        if len(self._capacities) >= MAX_CAPACITIES:
+            self._capacities.clear()
         info.allocatable = self._capacities.setdefault(tuple(allocatable), allocatable)
         info.widen(len(self.columns.resources))
         row = info.row
@@ -227,6 +230,7 @@ class Cache:
         if info.node is None and not info.pods:
             del self.nodes[info.name]
             self.columns.release(info.name)
+            _call_all(self._listeners, lambda listener: listener.node_gone(info.name))
 
     def _place(self, info: PodInfo, node_name: str, *, assumed: bool) -> None:
         info.node_name = node_name
@@ -255,6 +259,8 @@ class Cache:
         node.remove(info)
         self._write(node, info)
         self.priorities[info.priority] -= 1
+        if not self.priorities[info.priority]:
+            del self.priorities[info.priority]
         failed: Exception | None = None
         for listener in (self._relevant.get(info.shape.id) or self._find_relevant(info.shape))[0]:
             try:

@@ -4,7 +4,7 @@ import numpy as np
 
 from seatrial.scheduler.cache.cache import Cache
 from seatrial.scheduler.cache.columns import Bools, Ints
-from seatrial.scheduler.cache.node_facts import NodeFact
+from seatrial.scheduler.cache.node_facts import MAX_KEYS, NodeFact
 
 
 class Domain:
@@ -65,5 +65,7 @@ class Domains:
     def of(self, key: str) -> Domain:
         found = self._by_key.get(key)
         if found is None:
+            if len(self._by_key) >= MAX_KEYS:
+                self._by_key.clear()
             found = self._by_key[key] = Domain(self._cache, key)
         return found

@@ -24,6 +24,9 @@ class Listener(ABC):
     def node_set(self, node: Node, before: Node | None) -> None:  # noqa: B027 most listeners do not need it
         """A node is new (`before` is None), or its labels or annotations changed. Called before `node_added`."""
 
+    def node_gone(self, name: str) -> None:  # noqa: B027 most listeners do not need it
+        """A node and all its pods are gone: what is kept of it by name can be forgotten."""
+
     @abstractmethod
     def pod_placed(self, info: PodInfo) -> None:
         """A pod is on a node, or is assumed to be."""

@@ -13,6 +13,9 @@ from seatrial.scheduler.api.core import Node
 from seatrial.scheduler.cache.cache import Cache
 from seatrial.scheduler.cache.columns import Batch, Bools, Ints
 
+MIN_VALUES = 64  # kept, however few nodes there are
+MAX_KEYS = 256  # facts that are kept: pods name labels, and each fact has an array over all nodes; then all are dropped
+
 V = TypeVar("V", bound=Hashable)
 
 
@@ -50,6 +53,11 @@ class NodeFact(Generic[V]):
             self._codes = np.concatenate([self._codes, np.zeros(columns.capacity - len(self._codes), np.int64)])
         if self._position == columns.static_changes:
             return
+        if len(self.values) > 2 * columns.count + MIN_VALUES and self._cache.known_count:
+            self._numbers.clear()  # most are of nodes that are gone
+            self.values.clear()
+            self._codes[:] = 0
+            self._position = -1
         for row in columns.static_changed_since(self._position):
             node = self._cache.find(columns.names[row])
             if node is not None:

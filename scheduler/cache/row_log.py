@@ -1,4 +1,4 @@
-"""RowLog: which rows changed, in order. The oldest entries are dropped; readers keep their position (`end` back then)."""
+"""RowLog: which rows changed, in order. The oldest entries are dropped. Readers keep their position, a number."""
 
 LIMIT = 1 << 17  # 1 MiB; half is dropped then
 

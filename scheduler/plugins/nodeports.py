@@ -48,11 +48,15 @@ class PortUse(Listener):
 
     def pod_gone(self, info: PodInfo) -> None:
         for port in ports_of(info.shape):
-            users = self._users[port.protocol, port.number][port.address]
-            row = self._rows[info.node_name]
+            addresses = self._users[port.protocol, port.number]
+            users, row = addresses[port.address], self._rows[info.node_name]
             users[row] -= 1
             if not users[row]:
                 del users[row]
+            if not users:
+                del addresses[port.address]
+            if not addresses:
+                del self._users[port.protocol, port.number]
 
     def rows_where_taken(self, ports: tuple[HostPort, ...]) -> set[int]:
         """Rows of nodes where one of the ports is in use."""

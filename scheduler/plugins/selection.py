@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from seatrial.scheduler.api.core import NO_EXECUTE, NO_SCHEDULE, NodeSelectorTerm, Pod, Taint, Toleration
 from seatrial.scheduler.cache.cache import Cache
-from seatrial.scheduler.cache.node_facts import NodeFact
+from seatrial.scheduler.cache.node_facts import MAX_KEYS, NodeFact
 from seatrial.scheduler.pods.selectors import requirement_holds, tolerates
 
 Labels = tuple[str, tuple[str | None, ...]]  # a node's name, and its values of the relevant labels
@@ -77,6 +77,8 @@ class LabelFacts:
         keys = (*selection.keys, "\0name") if named else selection.keys
         fact = self._by_keys.get(keys)
         if fact is None:
+            if len(self._by_keys) >= MAX_KEYS:
+                self._by_keys.clear()
             wanted = selection.keys
             fact = self._by_keys[keys] = NodeFact(
                 self._cache,

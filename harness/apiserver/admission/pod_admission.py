@@ -12,6 +12,7 @@ from seatrial.harness.apiserver.storage.store import Item, Object, Store
 from seatrial.harness.apiserver.validation.pod_security import Policy, policy_of, violations
 
 _ACCOUNTS, _RUNTIMES = ("", "serviceaccounts"), ("node.k8s.io", "runtimeclasses")
+_NAMESPACES = ("", "namespaces")
 _TEMPLATES = {  # kinds with a pod template, and where it is
     ("apps", "deployments"): ("spec", "template"), ("apps", "replicasets"): ("spec", "template"),
     ("apps", "statefulsets"): ("spec", "template"), ("apps", "daemonsets"): ("spec", "template"),
@@ -26,6 +27,7 @@ class PodAdmission:
     def __init__(self, store: Store) -> None:
         self._accounts, self._runtimes = store.collection(_ACCOUNTS), store.collection(_RUNTIMES)
         self._policies: dict[str, tuple[Item, Policy | None]] = {}  # of namespaces, with the object that they are from
+        store.collection(_NAMESPACES).listen(lambda change: self._policies.pop(change.key[1], None))
 
     def check_pod(self, namespace: Item, body: Object, spec: dict[str, Any], warnings: list[str]) -> None:
         """Check a new pod.

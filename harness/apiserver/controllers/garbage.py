@@ -33,7 +33,10 @@ class GarbageCollector:
         after = new.obj["metadata"].get("ownerReferences") if new is not None else None
         if before is not after and before != after:
             for reference in before or ():
-                self._dependents.get(reference.get("uid", ""), {}).pop(place, None)
+                known = self._dependents.get(reference.get("uid", ""), {})
+                known.pop(place, None)
+                if not known:
+                    self._dependents.pop(reference.get("uid", ""), None)
             for reference in after or ():
                 self._dependents.setdefault(reference.get("uid", ""), {})[place] = None
             if after:

@@ -253,7 +253,10 @@ class _Zones:
         for entry, step in ((old, -1), (new, 1)):
             if entry is not None:
                 zone, well = entry
-                self._counts.setdefault(zone, [0, 0])[well] += step
+                counts = self._counts.setdefault(zone, [0, 0])
+                counts[well] += step
+                if not any(counts):
+                    del self._counts[zone]
                 self._ready += step * well
         before, self._stopped = self._stopped, self._stopped_zones()
         if before == self._stopped:

@@ -141,9 +141,7 @@ class DefaultPreemption(PostFilter, Listener):
 
     def _fingerprints_for(self, info: PodInfo, runner: Runner) -> NodeFingerprints:
         """The fingerprints for the highest priority of a possible victim: it determines which pods may be victims."""
-        highest = max(
-            value for value, count in self._handle.cache.priorities.items() if count and value < info.priority
-        )
+        highest = max(value for value in self._handle.cache.priorities if value < info.priority)
         found = self._fingerprints.get(highest)
         if found is None:
             filters = [plugin for plugin in runner.filters if isinstance(plugin, DryRunBatch)]

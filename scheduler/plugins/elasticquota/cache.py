@@ -414,7 +414,10 @@ class QuotaCache(Listener):
         account = self.accounts.pop(uid, None)
         if account is None:
             return
-        del self.members[account.quota][uid]
+        members = self.members[account.quota]
+        del members[uid]
+        if not members:
+            del self.members[account.quota]
         for index in (self._labelled, self._unlabelled):
             for key in (account.pod.metadata.labels.get(QUOTA_NAME, ""), account.pod.metadata.namespace):
                 found = index.get(key)

@@ -173,6 +173,7 @@ class LoadCache(Listener):
         self._metrics.pop(name, None)
         if name in self._nodes:
             self._set_report(name, None)
+            self.node_gone(name)
 
     def _set_report(self, name: str, report: Report | None) -> None:
         node = self._node(name)
@@ -230,6 +231,17 @@ class LoadCache(Listener):
             self._handle.complaints.append(f"node {node.name}: annotation {RAW_ALLOCATABLE}: {error}")
         self._write(node.name, found)
 
+    def node_gone(self, name: str) -> None:
+        """Forget a node that has neither object nor pods nor report."""
+        node = self._nodes.get(name)
+        if (
+            node is not None
+            and node.load.report is None
+            and not node.load.pods
+            and self._handle.cache.find(name) is None
+        ):
+            del self._nodes[name]
+
     def pod_placed(self, info: PodInfo) -> None:
         pod = info.pod
         if is_reserve_pod(pod):
@@ -250,8 +262,8 @@ class LoadCache(Listener):
         node.load.remove(info.uid)
         if node.load.report is not None:
             self._write(info.node_name, node)
-        elif not node.load.pods and self._handle.cache.find(info.node_name) is None:
-            del self._nodes[info.node_name]
+        else:
+            self.node_gone(info.node_name)
 
     def pod_conditions(self, info: PodInfo) -> None:
         """The moments of PodScheduled and Initialized decide until when the estimate counts."""

@@ -97,6 +97,7 @@ class NumaCache(Listener):
         known = self._cache.find(name)
         wrong = self._recompute(node, known.known if known is not None else None)
         self._touch(name)
+        self._drop_if_empty(node)
         return [f"NodeResourceTopology {name}: {text}" for text in wrong]
 
     # -- events of the cache of pods and nodes ------------------------------------------------------------------------
@@ -112,6 +113,12 @@ class NumaCache(Listener):
 
     def node_added(self, name: str) -> None:
         self._show(name)
+
+    def node_gone(self, name: str) -> None:
+        node = self._nodes.get(name)
+        if node is not None:
+            self._recompute(node, None)
+            self._drop_if_empty(node)
 
     def pod_placed(self, info: PodInfo) -> None:
         if RESOURCE_STATUS in info.pod.metadata.annotations:
@@ -155,8 +162,11 @@ class NumaCache(Listener):
         node = self._nodes.get(name)
         if node is not None and node.held.pop(uid, None) is not None:
             node.state = self._states.state(node.state.options, node.held.values())
-            if not node.held and node.nrt is None and node.state.options == NO_OPTIONS:
-                del self._nodes[name]
+            self._drop_if_empty(node)
+
+    def _drop_if_empty(self, node: NodeNuma) -> None:
+        if not node.held and node.nrt is None and node.state.options == NO_OPTIONS:
+            del self._nodes[node.name]
 
     def simulate(self, node: NodeNuma, uid: str, allocation: NumaAllocation | None) -> None:
         """Change a copy: remove a pod's allocation (None) or add it."""

@@ -106,10 +106,15 @@ class StateCache:
 
     def options(self, options: Options) -> Options:
         """The one object for all options equal to these; only such options may be passed to `state`."""
+        return self._interned(options)[0]
+
+    def _interned(self, options: Options) -> tuple[Options, Topology]:
         found = self._options.get(options)
         if found is None:
+            if len(self._options) >= MAX_STATES:
+                self._options.clear()
             found = self._options[options] = (options, Topology(options.topology))
-        return found[0]
+        return found
 
     def state(self, options: Options, held: Iterable[NumaAllocation]) -> NumaState:
         allocations = tuple(held)
@@ -118,5 +123,6 @@ class StateCache:
         if found is None:
             if len(self._states) >= MAX_STATES:
                 self._states.clear()  # nodes keep references to their states
-            found = self._states[key] = NumaState(options, self._options[options][1], allocations)
+            _, topology = self._interned(options)
+            found = self._states[key] = NumaState(options, topology, allocations)
         return found

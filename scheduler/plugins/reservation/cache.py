@@ -186,6 +186,8 @@ class ReservationCache(Listener):
         if gone is not None and gone.ended:
             self.strays.update(self._in.get(uid, ()))
         self.moved.discard(uid)
+        if not self._in.get(uid, True):
+            del self._in[uid]
 
     def _withdraw(self, uid: str) -> None:
         reserved = self._available.pop(uid, None)
