@@ -24,6 +24,7 @@ from seatrial.scheduler.framework.status import Code
 from seatrial.scheduler.groups import GroupEngine
 from seatrial.scheduler.held_reports import HeldReports
 from seatrial.scheduler.permit_waiters import PermitWaiters
+from seatrial.scheduler.pods.resizes import with_held_requests
 from seatrial.scheduler.queue.active import Entry
 from seatrial.scheduler.queue.queue import SchedulingQueue
 from seatrial.scheduler.waking import Waker, class_key
@@ -166,6 +167,7 @@ class Intake:
         elif pod.spec.node_name:
             self._leave_queue(uid)
             known = self.cache.placed(uid)
+            pod = with_held_requests(pod)
             info = self.cache.set_pod(self.handle.as_counted(pod) if OPERATING_MODE in pod.metadata.labels else pod)
             if known is not None and info is not known:  # it was resized: it may take less than before
                 self.handle.wake_requested = True

@@ -237,6 +237,8 @@ class ContainerStatus(Wire, frozen=True):
     ready: bool = False
     restart_count: int = 0
     state: ContainerState = ContainerState()
+    allocated_resources: ResourceList = {}
+    resources: ResourceRequirements | None = None
 
 
 class PodStatus(Wire, frozen=True):
@@ -249,6 +251,7 @@ class PodStatus(Wire, frozen=True):
     nominated_node_name: str = ""
     start_time: str | None = None
     container_statuses: tuple[ContainerStatus, ...] = ()
+    init_container_statuses: tuple[ContainerStatus, ...] = ()
     resource_claim_statuses: tuple[PodResourceClaimStatus, ...] = ()
 
 
