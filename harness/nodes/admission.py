@@ -42,6 +42,9 @@ class AdmissionError(Exception):
         super().__init__(f"{reason}: {message}")
 
 
+INFEASIBLE, DEFERRED = "Infeasible", "Deferred"  # reasons of the condition PodResizePending
+
+
 @dataclass(slots=True)
 class Holding:
     """What one pod holds of the node."""
@@ -103,6 +106,21 @@ class NodeLedger:
         holding = Holding(requests, shares, picks)
         self._take(pod.metadata.uid, holding)
         return holding
+
+    def resize(self, uid: str, requests: Amounts) -> str:
+        """Change what a pod requests in place. Returns "", or why it keeps what it has: `INFEASIBLE` or `DEFERRED`."""
+        before = self.holdings[uid].requests
+        more = {
+            name: value for name, value in requests.items() if name in self.allocatable and value > before.get(name, 0)
+        }
+        if any(value > self.allocatable[name] for name, value in more.items()):
+            return INFEASIBLE
+        if any(self.used[name] - before.get(name, 0) + value > self.allocatable[name] for name, value in more.items()):
+            return DEFERRED
+        for name in before.keys() | requests.keys():
+            self.used[name] = self.used.get(name, 0) - before.get(name, 0) + requests.get(name, 0)
+        self.holdings[uid].requests = requests
+        return ""
 
     def release(self, uid: str) -> None:
         """Return what a pod held; no effect if it held nothing."""

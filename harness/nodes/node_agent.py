@@ -18,7 +18,7 @@ from seatrial.harness.devices.provider import Device
 from seatrial.harness.devices.vendors import VENDORS
 from seatrial.harness.errors import UsageError
 from seatrial.harness.nodes import devices as device_object
-from seatrial.harness.nodes.admission import UNEXPECTED, AdmissionError, NodeLedger
+from seatrial.harness.nodes.admission import DEFERRED, UNEXPECTED, AdmissionError, NodeLedger
 from seatrial.harness.nodes.capacity import capacity_and_allocatable
 from seatrial.harness.nodes.faults import METRICS_GARBAGE, METRICS_SILENT, METRICS_STALE, REPORT_VERBS
 from seatrial.harness.nodes.leases import Leases
@@ -44,7 +44,7 @@ from seatrial.scheduler.api import device as words
 from seatrial.scheduler.api.clock import Clock
 from seatrial.scheduler.api.slo import CollectPolicy
 from seatrial.scheduler.api.transport import Response
-from seatrial.scheduler.api.wire import ResourceList
+from seatrial.scheduler.api.wire import ResourceList, Wire, decoder
 
 log = logging.getLogger(__name__)
 
@@ -58,10 +58,24 @@ _LOOPBACKS = 0x3FFFFE
 ASK_AGAIN = 2.0  # seconds until missing objects of a pod are read again
 
 
+class _Generation(Wire, frozen=True):
+    generation: int = 0
+
+
+class _Generated(Wire, frozen=True):
+    metadata: _Generation = _Generation()
+
+
+_decode_generation = decoder(_Generated)
+
+
 class _PodRun:
     """A pod on this node, from admission until its object is gone."""
 
-    __slots__ = ("closed_gates", "explained", "in_flight", "next_status", "start", "states", "stopping", "work")
+    __slots__ = (
+        "closed_gates", "explained", "generation", "in_flight", "next_status", "resize_pending", "start", "states",
+        "stopping", "wanted", "work",
+    )  # fmt: skip
 
     def __init__(self, work: Work, start: str, closed_gates: tuple[str, ...]) -> None:
         self.work = work
@@ -72,6 +86,9 @@ class _PodRun:
         self.stopping = False
         self.in_flight = False
         self.next_status: Manifest | None = None
+        self.generation = work.pod.metadata.generation
+        self.wanted: msgspec.Raw | None = None  # the pod whose resize waits for room
+        self.resize_pending: str | None = None  # why the last resize was not carried out; "": it was
 
 
 class NodeAgent:
@@ -262,6 +279,8 @@ class NodeAgent:
             if _USAGE_KEY in bytes(raw):
                 pod = decode_pod(raw)
                 self.usage.changed(uid, pod.key, pod.metadata.annotations.get(RESOURCES_ANNOTATION, ""))
+            if not self._runtime.real and _decode_generation(raw).metadata.generation != run.generation:
+                self._resize(run, msgspec.Raw(bytes(raw)))
             if run.work.pod.spec.readiness_gates:
                 self._read_gates(run, decode_pod(raw))
             return
@@ -270,6 +289,26 @@ class NodeAgent:
             self._writer.remove_pod(pod.metadata.namespace, pod.metadata.name, uid)
         elif not pod.terminated and uid not in self._refused:
             self._admit(pod, raw)
+
+    def _resize(self, run: _PodRun, raw: msgspec.Raw) -> None:
+        """Give the pod's containers what its spec requests now, if there is room, as kubelet does (KEP-1287)."""
+        pod = decode_pod(raw)
+        run.generation = pod.metadata.generation
+        if pod.spec == run.work.pod.spec or run.work.uid not in self._ledger.holdings:
+            return
+        why = self._ledger.resize(run.work.uid, requests_of(raw))
+        run.wanted = raw if why == DEFERRED else None
+        run.resize_pending = why
+        if not why:
+            run.work.pod = msgspec.structs.replace(run.work.pod, spec=pod.spec)
+        self._write_pod(run)
+
+    def _release(self, uid: str) -> None:
+        """Return what a pod held, and carry out resizes that waited for room."""
+        self._ledger.release(uid)
+        for run in list(self._runs.values()):
+            if run.wanted is not None:
+                self._resize(run, run.wanted)
 
     def _read_gates(self, run: _PodRun, pod: BoundPod) -> None:
         closed = pod.closed_gates()
@@ -284,7 +323,7 @@ class NodeAgent:
         self.usage.ended(uid)
         run = self._runs.pop(uid, None)
         if run is not None:
-            self._ledger.release(uid)
+            self._release(uid)
             if not run.stopping:
                 self._runtime.stop(run.work, 0.0, lambda: None)
 
@@ -420,7 +459,7 @@ class NodeAgent:
             "Succeeded",
             "Failed",
         }:
-            self._ledger.release(work.uid)
+            self._release(work.uid)
         self._write_pod(run)
 
     def _write_pod(self, run: _PodRun) -> None:
@@ -430,6 +469,7 @@ class NodeAgent:
         status = running_status(
             run.work, run.states, host_ip=self.host_ip, start=run.start, now=self._clock.timestamp(),
             well=self._well_ids(), closed_gates=run.closed_gates, explained=run.explained,
+            resize_pending=run.resize_pending,
         )  # fmt: skip
         run.explained = run.explained or not is_ready(status)
         if run.in_flight:

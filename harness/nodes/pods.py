@@ -18,6 +18,7 @@ class PodMeta(Wire, frozen=True):
     uid: str = ""
     labels: dict[str, str] = field(default_factory=dict)
     annotations: dict[str, str] = field(default_factory=dict)
+    generation: int = 0
     deletion_timestamp: str | None = None
     deletion_grace_period_seconds: int | None = None
 

@@ -39,11 +39,13 @@ def running_status(
     well: Mapping[str, bool] | None = None,
     closed_gates: Sequence[str] = (),
     explained: bool = False,
+    resize_pending: str | None = None,
 ) -> Manifest:
     """The status of an admitted pod, as a strategic merge patch.
 
     `well`: the health of the node's devices by device ID; for an ID that is not listed it is unknown. `closed_gates`:
-    why its readiness gates keep the pod from being ready. `explained`: an earlier status gave reasons;
+    why its readiness gates keep the pod from being ready. `resize_pending`: why a resize was not carried out, "" for one
+    that was, None if there was none. `explained`: an earlier status gave reasons;
     those that do not hold any more are removed, because a strategic merge patch leaves them otherwise.
     """
     inits = [state for state in states if state.init]
@@ -58,6 +60,9 @@ def running_status(
         {"type": "Initialized", "status": "True" if _initialised(work, inits) else "False", "lastTransitionTime": now},
         *_ready_conditions(ready, closed_gates, now=now, completed=phase == "Succeeded", explained=explained),
     ]
+    if resize_pending is not None:
+        pending: Manifest = {"status": "True", "reason": resize_pending, "lastTransitionTime": now}
+        conditions.append({"type": "PodResizePending", **(pending if resize_pending else {"$patch": "delete"})})
     status: Manifest = {
         "phase": phase,
         "startTime": start,
@@ -114,6 +119,8 @@ def container_status(work: Work, state: ContainerState, well: Mapping[str, bool]
     if state.state == "running" and plan is not None:
         # kube-apiserver refuses to resize a pod whose running containers have no such entry.
         status["resources"] = {part: amounts for part, amounts in _parts(plan.resources) if amounts}
+        if plan.resources.requests:
+            status["allocatedResources"] = plan.resources.requests
     granted = work.granted_ids.get(state.name)
     if granted:
         status["allocatedResourcesStatus"] = [

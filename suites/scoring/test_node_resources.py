@@ -112,6 +112,13 @@ def test_limits_are_requests_where_none_are_given(cluster: Trial, expect: Expect
     waits(expect, "level", "Insufficient cpu")
 
 
+def resize(cluster: Trial, name: str, cpu: str) -> None:
+    containers = [{"name": "main", "resources": {"requests": {"cpu": cpu}, "limits": {"cpu": cpu}}}]
+    path = f"/api/v1/namespaces/{cluster.name}/pods/{name}/resize"
+    assert cluster.call("PATCH", path, {"spec": {"containers": containers}}, kind=STRATEGIC_MERGE_PATCH).ok
+    cluster.settle()
+
+
 @pytest.mark.feature("SCORE-4.fit")
 @pytest.mark.case("SC-178", severity="critical")
 @pytest.mark.long(seconds=5)
@@ -121,16 +128,30 @@ def test_a_resized_pod_counts_with_its_new_amount(cluster: Trial, expect: Expect
     cluster.submit(given("grows").request(cpu=1))
     expect.running("grows")
 
-    def resize(cpu: str) -> None:
-        containers = [{"name": "main", "resources": {"requests": {"cpu": cpu}, "limits": {"cpu": cpu}}}]
-        path = f"/api/v1/namespaces/{cluster.name}/pods/grows/resize"
-        assert cluster.call("PATCH", path, {"spec": {"containers": containers}}, kind=STRATEGIC_MERGE_PATCH).ok
-        cluster.settle()
-
-    resize("3")
+    resize(cluster, "grows", "3")
     cluster.submit(given("waits").request(cpu=2))
     waits(expect, "waits", "Insufficient cpu")
-    resize("1")
+    resize(cluster, "grows", "1")
+    expect.bound("waits")
+
+
+@pytest.mark.feature("SCORE-4.fit")
+@pytest.mark.case("SC-295", severity="critical")
+@pytest.mark.needs(Capability.DEVICE_FAULTS)
+@pytest.mark.long(seconds=10)
+def test_room_of_a_pod_that_shrinks_is_free_when_its_node_says_so(cluster: Trial, expect: Expect) -> None:
+    """The node hangs while a pod shrinks: its room is taken until the node reports what the pod has.
+
+    Source: kubernetes KEP-1287: the largest of the spec, allocated and actual resources counts.
+    """
+    cluster.add(node("n1").cpu(4))
+    cluster.submit(given("shrinks").request(cpu=3))
+    expect.running("shrinks")
+    cluster.inject({"node": "n1", "verb": "frozen", "for": 10})
+    cluster.cluster.wait(lambda: False, within=1)
+    resize(cluster, "shrinks", "1")
+    cluster.submit(given("waits").request(cpu=2))
+    waits(expect, "waits", "Insufficient cpu")
     expect.bound("waits")
 
 
