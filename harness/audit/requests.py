@@ -9,11 +9,11 @@ def requests_of(pod: Pod) -> Amounts:
     """What the pod occupies on its node: the larger of containers and init containers, sidecars and overhead added."""
     running: Amounts = {}
     for container in pod.spec.containers:
-        _add(running, _requests(container))
+        _add(running, _requests(container, pod))
     sidecars: Amounts = {}
     highest: Amounts = {}
     for container in pod.spec.init_containers:
-        own = _requests(container)
+        own = _requests(container, pod)
         if container.restart_policy == "Always":
             _add(sidecars, own)
             own = {}
@@ -35,8 +35,20 @@ def current_names(found: Amounts) -> Amounts:
     }
 
 
-def _requests(container: Container) -> Amounts:
-    return {**amounts(container.resources.limits), **amounts(container.resources.requests)}
+def _requests(container: Container, pod: Pod) -> Amounts:
+    """While the container is resized: the largest of what it asks for, was given and has; less if it cannot be given."""
+    asked = {**amounts(container.resources.limits), **amounts(container.resources.requests)}
+    for status in (*pod.status.container_statuses, *pod.status.init_container_statuses):
+        if status.name == container.name:
+            actual = status.resources.requests if status.resources is not None else {}
+            given = [amounts(reported) for reported in (status.allocated_resources, actual) if reported]
+            counted = given if given and _is_infeasible(pod) else [asked, *given]
+            return {name: max(each.get(name, 0) for each in counted) for each in counted for name in each}
+    return asked
+
+
+def _is_infeasible(pod: Pod) -> bool:
+    return any(each.type == "PodResizePending" and each.reason == "Infeasible" for each in pod.status.conditions)
 
 
 def _add(total: Amounts, more: Amounts) -> None:

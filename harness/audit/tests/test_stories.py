@@ -509,3 +509,23 @@ def test_a_pod_without_its_resource_claim(state: str) -> None:
         story.tell("ResourceClaim", "ADDED", {**body, "status": {"reservedFor": [{"resource": "pods", "uid": "p"}]}})
     story.pod("p", resourceClaims=[{"name": "a", "resourceClaimName": "a"}]).bind("p")
     assert story.ids() == (set() if state == "not-served" else {"AUD-123"})
+
+
+@pytest.mark.parametrize(
+    ("asked", "given", "reason", "breach"),
+    [
+        pytest.param("1", "6", "", True, id="it-shrinks-and-the-node-has-not-followed"),
+        pytest.param("1", "1", "", False, id="it-has-shrunk"),
+        pytest.param("80", "1", "Infeasible", False, id="it-cannot-grow"),
+        pytest.param("6", "1", "Deferred", True, id="it-is-to-grow"),
+    ],
+)
+def test_a_pod_that_is_resized_counts_with_what_it_holds(asked: str, given: str, reason: str, breach: bool) -> None:
+    """Another pod with 4 of 8 CPUs is bound then."""
+    story = Story()
+    story.pod("p", cpu="6").bind("p")
+    reported = {"name": "c", "allocatedResources": {"cpu": given}, "resources": {"requests": {"cpu": given}}}
+    status = {"containerStatuses": [reported], "conditions": [{"type": "PodResizePending", "reason": reason}]}
+    story.change("p", status=status, containers=[{"name": "c", "resources": {"requests": {"cpu": asked}}}])
+    story.pod("q", cpu="4").bind("q")
+    assert story.ids() == ({"AUD-115"} if breach else set())
