@@ -36,7 +36,7 @@ def current_names(found: Amounts) -> Amounts:
 
 
 def _requests(container: Container, pod: Pod) -> Amounts:
-    """While the container is resized: the largest of what it asks for, was given and has; less if it cannot be given."""
+    """While the container is resized: the largest of what it asks for, was given and has; not what it cannot get."""
     asked = {**amounts(container.resources.limits), **amounts(container.resources.requests)}
     for status in (*pod.status.container_statuses, *pod.status.init_container_statuses):
         if status.name == container.name:

@@ -44,9 +44,9 @@ def running_status(
     """The status of an admitted pod, as a strategic merge patch.
 
     `well`: the health of the node's devices by device ID; for an ID that is not listed it is unknown. `closed_gates`:
-    why its readiness gates keep the pod from being ready. `resize_pending`: why a resize was not carried out, "" for one
-    that was, None if there was none. `explained`: an earlier status gave reasons;
-    those that do not hold any more are removed, because a strategic merge patch leaves them otherwise.
+    why its readiness gates keep the pod from being ready. `resize_pending`: why a resize was not carried out, "" for
+    one that was, None if there was none. `explained`: an earlier status gave reasons; those that do not hold any more
+    are removed, because a strategic merge patch leaves them otherwise.
     """
     inits = [state for state in states if state.init]
     states = [state for state in states if not state.init]

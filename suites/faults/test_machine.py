@@ -27,19 +27,27 @@ ASKS: dict[str, dict[str, int]] = {
     "cambricon": {GPU_CORE: 100, GPU_MEMORY_RATIO: 100},
     "amd": {"amd.com/gpu": 1},
 }
+_STAND_INS = {"nvidia": "HIL-3.nvidia", "huawei": "HIL-3.ascend", "cambricon": "HIL-3.cambricon"}
+
+
+def _fault(whose: str, fault: dict[str, Any], reason: str, name: str) -> Any:
+    marks = [pytest.mark.feature(_STAND_INS[whose])] if whose in _STAND_INS else []
+    return pytest.param(whose, fault, reason, id=name, marks=marks)
+
+
 FAULTS = [
-    pytest.param("nvidia", {"verb": "critical", "xid": 79}, "Xid79", id="gpu-off-the-bus"),
-    pytest.param("nvidia", {"verb": "ecc", "uncorrected": 1}, "Xid48", id="gpu-double-bit-memory-error"),
-    pytest.param("nvidia", {"verb": "lost"}, "Xid79", id="gpu-lost"),
-    pytest.param("nvidia", {"verb": "link"}, "Xid74", id="nvlink-down"),
-    pytest.param("nvidia", {"verb": "reset_needed"}, "Xid154", id="gpu-wants-a-reset"),
-    pytest.param("huawei", {"verb": "critical"}, "0x80E01801", id="npu-unhealthy"),
-    pytest.param("huawei", {"verb": "lost"}, "healthGone", id="npu-dropped"),
-    pytest.param("cambricon", {"verb": "critical"}, "CardUnhealthy", id="mlu-unhealthy"),
-    pytest.param("cambricon", {"verb": "lost"}, "DriverState5", id="mlu-driver-gone"),
-    pytest.param("amd", {"verb": "critical"}, "RasGfx", id="amd-uncorrectable-error"),
-    pytest.param("amd", {"verb": "lost"}, "GpuIsLost", id="amd-gpu-lost"),
-    pytest.param("amd", {"verb": "reset_needed"}, "GpuResetNeeded", id="amd-gpu-hangs"),
+    _fault("nvidia", {"verb": "critical", "xid": 79}, "Xid79", "gpu-off-the-bus"),
+    _fault("nvidia", {"verb": "ecc", "uncorrected": 1}, "Xid48", "gpu-double-bit-memory-error"),
+    _fault("nvidia", {"verb": "lost"}, "Xid79", "gpu-lost"),
+    _fault("nvidia", {"verb": "link"}, "Xid74", "nvlink-down"),
+    _fault("nvidia", {"verb": "reset_needed"}, "Xid154", "gpu-wants-a-reset"),
+    _fault("huawei", {"verb": "critical"}, "0x80E01801", "npu-unhealthy"),
+    _fault("huawei", {"verb": "lost"}, "healthGone", "npu-dropped"),
+    _fault("cambricon", {"verb": "critical"}, "CardUnhealthy", "mlu-unhealthy"),
+    _fault("cambricon", {"verb": "lost"}, "DriverState5", "mlu-driver-gone"),
+    _fault("amd", {"verb": "critical"}, "RasGfx", "amd-uncorrectable-error"),
+    _fault("amd", {"verb": "lost"}, "GpuIsLost", "amd-gpu-lost"),
+    _fault("amd", {"verb": "reset_needed"}, "GpuResetNeeded", "amd-gpu-hangs"),
 ]
 HARMLESS = [
     pytest.param({"verb": "throttle"}, id="throttled"),
@@ -101,7 +109,7 @@ def holders(cluster: Trial, name: str) -> list[PodBuilder]:
     return [pod(f"a{device['minor']}").resources(dict(ask)) for device in devices(cluster, name, "gpu")]
 
 
-@pytest.mark.feature("DEV-2.unhealthy-on-machine", "HIL-3.stand-ins", "HIL-4.device-faults-on-machine")
+@pytest.mark.feature("DEV-2.unhealthy-on-machine", "HIL-4.device-faults-on-machine")
 @pytest.mark.case("FT-040", severity="blocker")
 @pytest.mark.parametrize(("whose", "fault", "reason"), FAULTS)
 def test_a_card_that_fails_leaves_the_pool_and_comes_back(  # noqa: PLR0917
@@ -137,7 +145,7 @@ def test_a_card_that_fails_leaves_the_pool_and_comes_back(  # noqa: PLR0917
     assert broken in given
 
 
-@pytest.mark.feature("DEV-2.other-events", "HIL-3.stand-ins", "HIL-4.device-faults-on-machine")
+@pytest.mark.feature("DEV-2.other-events", "HIL-3.nvidia", "HIL-4.device-faults-on-machine")
 @pytest.mark.case("FT-041", severity="critical")
 @pytest.mark.parametrize("fault", HARMLESS)
 def test_what_is_no_fault_of_the_card_changes_nothing(cluster: Trial, machine: str, fault: dict[str, Any]) -> None:
@@ -150,7 +158,7 @@ def test_what_is_no_fault_of_the_card_changes_nothing(cluster: Trial, machine: s
     assert cluster.device(machine)["spec"] == before
 
 
-@pytest.mark.feature("DEV-2.unhealthy-on-machine", "HIL-3.stand-ins", "HIL-4.device-faults-on-machine")
+@pytest.mark.feature("DEV-2.unhealthy-on-machine", "HIL-3.rdma", "HIL-4.device-faults-on-machine")
 @pytest.mark.case("FT-042", severity="critical")
 @pytest.mark.parametrize("verb", ["link", "lost"])
 def test_a_nic_whose_link_is_down_leaves_the_pool_and_comes_back(cluster: Trial, machine: str, verb: str) -> None:

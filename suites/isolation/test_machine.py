@@ -104,7 +104,7 @@ def test_a_deleted_pod_goes_however_stubborn_it_is(cluster: Trial, expect: Expec
     assert cluster.find("a") is None
 
 
-@pytest.mark.feature("DEV-1.once-on-machine", "HIL-1.stand-in-machine", "HIL-1.kubelet", "HIL-3.stand-ins")
+@pytest.mark.feature("DEV-1.once-on-machine", "HIL-1.stand-in-machine", "HIL-1.kubelet", "HIL-3.nvidia")
 @pytest.mark.case("IS-035", severity="blocker")
 def test_cards_of_this_machine_are_given_once(cluster: Trial, expect: Expect) -> None:
     """With stand-ins or real cards: each pod finds its own allocated card in its environment."""

@@ -133,7 +133,7 @@ def test_a_lost_card_says_nothing(cluster: Trial) -> None:
 
 
 @pytest.mark.needs(Capability.CONTAINERS, Capability.DEVICE_FAULTS)
-@pytest.mark.feature("DEV-14.on-machine", "HIL-3.stand-ins")
+@pytest.mark.feature("DEV-14.on-machine", "HIL-3.nvidia")
 @pytest.mark.case("IS-023", severity="critical")
 @pytest.mark.long(seconds=40)
 def test_use_of_this_machine_s_stand_in(cluster: Trial, expect: Expect) -> None:
