@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from seatrial.harness.apiserver.schemas.shipped import shipped
+from seatrial.harness.apiserver.tests.asking import PODS, Api, pod
 from seatrial.harness.charts import SEATRIAL, definitions, seatrial_manifests
 from seatrial.harness.clusters.answers import accepted
 from seatrial.harness.clusters.embedded import EmbeddedBackend
@@ -120,12 +121,47 @@ def applied(cluster: Cluster) -> list[str]:
         meta, version = manifest["metadata"], manifest["apiVersion"]
         root = f"/apis/{version}" if "/" in version else f"/api/{version}"
         scope = f"/namespaces/{meta['namespace']}" if "namespace" in meta else ""
-        path = f"{root}{scope}/{manifest['kind'].lower()}s/{meta['name']}?fieldManager=test&force=true"
+        path = f"{root}{scope}/{plural(manifest['kind'])}/{meta['name']}?fieldManager=test&force=true"
         answer = cluster.call(Request("PATCH", path, to_json(manifest), APPLY_PATCH))
         found.append(json.loads(accepted(answer, f"{manifest['kind']} {meta['name']}").body)["metadata"]["uid"])
     return found
 
 
+def plural(kind: str) -> str:
+    return f"{kind.lower().removesuffix('y')}ies" if kind.endswith("Policy") else f"{kind.lower()}s"
+
+
 def test_it_ships_with_the_package() -> None:
     assert (SEATRIAL / "Chart.yaml").is_file()
     assert (SEATRIAL.parent / "Dockerfile").is_file()
+
+
+@pytest.mark.parametrize(
+    ("limits", "scheduler", "code"),
+    [
+        pytest.param({"koordinator.sh/gpu-memory": "4Gi"}, "koord-scheduler", 422, id="bytes-alone"),
+        pytest.param({"koordinator.sh/gpu-memory": "4Gi", "cpu": "1"}, "koord-scheduler", 422, id="with-cpu"),
+        pytest.param(
+            {"koordinator.sh/gpu-memory": "4Gi", "koordinator.sh/rdma": "1"}, "koord-scheduler", 422, id="with-a-nic"
+        ),
+        pytest.param({"koordinator.sh/gpu-memory": "4Gi"}, "default-scheduler", 201, id="of-another-scheduler"),
+        pytest.param({"koordinator.sh/gpu-memory": "4Gi", "koordinator.sh/gpu-core": "50"}, "koord-scheduler", 201,
+                     id="with-cores"),
+        pytest.param({"koordinator.sh/gpu-memory-ratio": "50"}, "koord-scheduler", 201, id="in-percent"),
+        pytest.param({}, "koord-scheduler", 201, id="no-card"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("part", ["containers", "initContainers"])
+def test_a_container_that_kubelet_would_run_without_its_card_is_refused(
+    limits: dict[str, str], scheduler: str, code: int, part: str
+) -> None:
+    api = Api()
+    for manifest in OWN:
+        if manifest["kind"].startswith("ValidatingAdmissionPolicy"):
+            api.do("POST", f"/apis/{manifest['apiVersion']}/{plural(manifest['kind'])}", manifest)
+    spec = pod("p", schedulerName=scheduler)["spec"]
+    spec.setdefault(part, [{"name": "init", "image": "i"}])[0]["resources"] = {"limits": limits}
+    found, answer = api.ask("POST", PODS, {"metadata": {"name": "p"}, "spec": spec})
+    assert found == code, answer
+    if code == 422:
+        assert "a container asks for koordinator.sh/gpu-memory alone" in answer["message"]
