@@ -31,14 +31,6 @@ from seatrial.scheduler.api.builders import (
 )
 from seatrial.scheduler.api.podgroup import GANG_MIN, GANG_NAME
 from seatrial.scheduler.api.transport import JSON, MERGE_PATCH, Request
-from seatrial.scheduler.cache import cache, domains, matching, node_facts, tallies
-from seatrial.scheduler.client import events
-from seatrial.scheduler.framework import plugin_runner, runner
-from seatrial.scheduler.plugins import selection
-from seatrial.scheduler.plugins.coscheduling import measures
-from seatrial.scheduler.plugins.deviceshare import allocator, states
-from seatrial.scheduler.plugins.deviceshare import plugin as deviceshare
-from seatrial.scheduler.plugins.podtopologyspread import constraints
 
 FIRST, SECOND = 6, 18  # rounds before the first and before the second look
 ALLOWED = 8  # entries that a container may have more
@@ -86,11 +78,13 @@ BOUNDED = {  # containers that are emptied, or lose their oldest entries, at a l
     "StateCache._states": 50_000,
 }
 LIMITS = (  # of results that are kept: they are small here, so that what is kept beside them is seen
-    (runner, "MIN_CLASSES"), (runner, "MAX_CLASSES"), (cache, "MAX_CLASSES"), (matching, "MAX_READINGS"),
-    (domains, "MAX_KEYS"), (selection, "MAX_KEYS"), (node_facts, "MIN_VALUES"), (tallies, "MIN_TALLIES"),
-    (tallies, "MAX_KEPT_CELLS"), (constraints, "MAX_KEPT_ROWS"), (plugin_runner, "MAX_GATE_LISTS"),
-    (states, "MAX_REQUESTS"), (states, "MAX_HOLDINGS"), (states, "MAX_FREE_AMOUNTS"), (deviceshare, "MAX_REQUESTS"),
-    (allocator, "MAX_ALLOCATIONS"), (events, "_REMEMBERED"), (measures, "_MAX_JOBS"),
+    "cache.cache.MAX_CLASSES", "cache.domains.MAX_KEYS", "cache.matching.MAX_READINGS", "cache.node_facts.MIN_VALUES",
+    "cache.tallies.MAX_KEPT_CELLS", "cache.tallies.MIN_TALLIES", "client.events._REMEMBERED",
+    "framework.plugin_runner.MAX_GATE_LISTS", "framework.runner.MAX_CLASSES", "framework.runner.MIN_CLASSES",
+    "plugins.coscheduling.measures._MAX_JOBS", "plugins.deviceshare.allocator.MAX_ALLOCATIONS",
+    "plugins.deviceshare.plugin.MAX_REQUESTS", "plugins.deviceshare.states.MAX_FREE_AMOUNTS",
+    "plugins.deviceshare.states.MAX_HOLDINGS", "plugins.deviceshare.states.MAX_REQUESTS",
+    "plugins.podtopologyspread.constraints.MAX_KEPT_ROWS", "plugins.selection.MAX_KEYS",
 )  # fmt: skip
 
 
@@ -264,8 +258,8 @@ class Churn:
 
 
 def test_nothing_grows_with_objects_that_come_and_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module, name in LIMITS:
-        monkeypatch.setattr(module, name, 2)
+    for name in LIMITS:
+        monkeypatch.setattr(f"seatrial.scheduler.{name}", 2)
     configuration = tmp_path / "scheduler.yaml"
     configuration.write_bytes(orjson.dumps(PROFILE))
     with VirtualBackend().start() as cluster, InProcess(cluster, config=configuration) as subject:
