@@ -8,7 +8,7 @@ from typing import Any
 
 from seatrial.harness.apiserver import errors
 from seatrial.harness.apiserver.discovery.resources import Resource
-from seatrial.harness.apiserver.storage.store import Item, Object, Store
+from seatrial.harness.apiserver.storage.store import Change, Item, Object, Store
 from seatrial.harness.apiserver.validation.pod_security import Policy, policy_of, violations
 
 _ACCOUNTS, _RUNTIMES = ("", "serviceaccounts"), ("node.k8s.io", "runtimeclasses")
@@ -27,7 +27,7 @@ class PodAdmission:
     def __init__(self, store: Store) -> None:
         self._accounts, self._runtimes = store.collection(_ACCOUNTS), store.collection(_RUNTIMES)
         self._policies: dict[str, tuple[Item, Policy | None]] = {}  # of namespaces, with the object that they are from
-        store.collection(_NAMESPACES).listen(lambda change: self._policies.pop(change.key[1], None))
+        store.collection(_NAMESPACES).listen(self._namespace_changed)
 
     def check_pod(self, namespace: Item, body: Object, spec: dict[str, Any], warnings: list[str]) -> None:
         """Check a new pod.
@@ -62,6 +62,9 @@ class PodAdmission:
             found = found.get(name) if isinstance(found, dict) else None
         if isinstance(found, dict):
             _warn(policy, found, warnings)
+
+    def _namespace_changed(self, change: Change) -> None:
+        self._policies.pop(change.key[1], None)
 
     def _policy(self, namespace: Item) -> Policy | None:
         known = self._policies.get(namespace.key[1])
