@@ -64,7 +64,7 @@ class ObjectServer:
         self._watches: dict[str, set[_Watch]] = defaultdict(set)
         self._version = 1
 
-    def put(self, where: str, obj: Object, event: str = "") -> None:
+    def put(self, where: str, obj: Any, event: str = "") -> None:
         self._version += 1
         metadata = obj.get("metadata") if isinstance(obj, dict) else None
         if not isinstance(metadata, dict):
