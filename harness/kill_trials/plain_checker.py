@@ -21,7 +21,9 @@ QUOTA = "quota.scheduling.koordinator.sh/name"
 MODE = "gang.scheduling.koordinator.sh/mode"
 CARDS, CORE = "koordinator.sh/gpu", "koordinator.sh/gpu-core"
 PERCENT = 100  # of a card
-_UNITS = {"m": Decimal("0.001"), "k": 10**3, "Ki": 2**10, "M": 10**6, "Mi": 2**20, "G": 10**9, "Gi": 2**30}
+_UNITS: Mapping[str, Decimal | int] = {
+    "m": Decimal("0.001"), "k": 10**3, "Ki": 2**10, "M": 10**6, "Mi": 2**20, "G": 10**9, "Gi": 2**30,
+}  # fmt: skip
 
 
 def wrong_now(objects: Objects) -> list[str]:

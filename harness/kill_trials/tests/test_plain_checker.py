@@ -31,19 +31,19 @@ class Scene:
         cards = [{"type": "gpu", "minor": minor} for minor in range(2)]
         self.objects["Device"].append({"metadata": {"name": "n1"}, "spec": {"devices": cards}})
         self.whole = self.pod("whole", cards={0: 100}, cpu="2")
-        self.held = {
+        self.held: Json = {
             "metadata": {"name": "held", "uid": "R", "annotations": given({1: 100})}, "spec": {"allocateOnce": False},
             "status": {"phase": "Available", "nodeName": "n1", "allocatable": {"cpu": "2", "memory": "1Gi"},
                        "conditions": [{"type": "Scheduled", "status": "True"}], "currentOwners": [{"name": "owner"}]},
         }  # fmt: skip
         self.objects["Reservation"].append(self.held)
         self.owner = self.pod("owner", cards={1: 50}, cpu="1", inside="R")
-        self.gang = {"metadata": {"name": "g", "namespace": "default"}, "spec": {"minMember": 2}}
+        self.gang: Json = {"metadata": {"name": "g", "namespace": "default"}, "spec": {"minMember": 2}}
         self.objects["PodGroup"].append(self.gang)
         self.members = [self.pod(f"g-{number}", labels={GROUP: "g", QUOTA: "q"}, cpu="1") for number in range(2)]
-        self.quota = {"metadata": {"name": "q"}, "spec": {"max": {"cpu": "2"}}, "status": {"used": {"cpu": "2"}}}
+        self.quota: Json = {"metadata": {"name": "q"}, "spec": {"max": {"cpu": "2"}}, "status": {"used": {"cpu": "2"}}}
         self.objects["ElasticQuota"].append(self.quota)
-        self.job = {"metadata": {"name": "j", "uid": "J"}, "spec": {}, "status": {"phase": "Succeeded"}}
+        self.job: Json = {"metadata": {"name": "j", "uid": "J"}, "spec": {}, "status": {"phase": "Succeeded"}}
         self.objects["PodMigrationJob"].append(self.job)
 
     def pod(
