@@ -59,6 +59,7 @@ LOOPS: Final = {
     "scheduler/descheduler/migration/controller.py MigrationController._scavenge": FIRST,
     "scheduler/descheduler/shell.py Shell._round": FIRST,
     "scheduler/group_nominations.py GroupNominations._expire": ONE,
+    "scheduler/groups.py GroupEngine._end_pause": FIRST,
     "scheduler/monitor.py Monitor._look": FIRST,
     "scheduler/plugins/elasticquota/cache.py QuotaCache._grace_ended": ONE,
     "scheduler/plugins/loadaware/cache.py LoadCache._ring": EACH,

@@ -37,17 +37,19 @@ class EventExpiry:
             if left > 0:
                 self._clock.call_later(left, self._expire)
                 return
-            self._remove_oldest()
+            _, key, version = self._due.popleft()
+            with self._clock.faults.guard("EventExpiry._expire", key):
+                self._remove(key, version)
         if self._due:
             self._clock.call_soon(self._expire)
 
     def _expire_early(self) -> None:
         while len(self._due) > MOST:
-            self._remove_oldest()
+            _, key, version = self._due.popleft()
+            with self._clock.faults.guard("EventExpiry._expire_early", key):
+                self._remove(key, version)
 
-    def _remove_oldest(self) -> None:
-        _, key, version = self._due.popleft()
+    def _remove(self, key: Key, version: int) -> None:
         item = self._events.get(key)
         if item is not None and item.version == version:  # otherwise it has changed since
-            with self._clock.faults.guard("EventExpiry._remove_oldest", key):
-                self._events.remove(key)
+            self._events.remove(key)
