@@ -131,8 +131,10 @@ def test_a_cron_job_that_cannot_be_followed_is_refused(body: object, field: str,
     assert message in status["message"]
 
 
-@pytest.mark.parametrize("last", ["1970-01-01T00:00:00Z", "0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z"])
-def test_missed_start_times_are_not_counted_one_by_one(last: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("last", "jobs"), [("1970-01-01T00:00:00Z", 3), ("0001-01-01T00:00:00Z", 2), ("9999-12-31T23:59:59Z", 0)]
+)  # the first second of the year 1 counts as not set
+def test_missed_start_times_are_not_counted_one_by_one(last: str, jobs: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A client writes the time of the last start; the controller looks for the next one a few times, whatever it is."""
     api, asked = Api(), []
     api.do("POST", CRON_JOBS, cron_job("* * * * *", suspend=True))
@@ -148,5 +150,4 @@ def test_missed_start_times_are_not_counted_one_by_one(last: str, monkeypatch: p
     api.do("PATCH", f"{CRON_JOBS}/c", {"spec": {"suspend": False}}, MERGE_PATCH)
     api.clock.advance(120)
     assert len(asked) < 30
-    jobs = api.do("GET", "/apis/batch/v1/namespaces/default/jobs")["items"]
-    assert len(jobs) == (0 if last.startswith("9") else 3)
+    assert len(api.do("GET", "/apis/batch/v1/namespaces/default/jobs")["items"]) == jobs
