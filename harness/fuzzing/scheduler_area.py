@@ -17,7 +17,7 @@ from seatrial.harness.fuzzing.long_texts import (
 )
 from seatrial.harness.fuzzing.running import Area, FaultError
 from seatrial.harness.fuzzing.scheduler_objects import OBJECTS, vocabulary
-from seatrial.harness.fuzzing.scheduler_world import PROBE_SECONDS, World
+from seatrial.harness.fuzzing.scheduler_world import PODS, PROBE_SECONDS, World, name_of
 from seatrial.harness.fuzzing.values import mutated
 
 
@@ -38,7 +38,7 @@ _kept: list[World] = []  # of the last input
 
 
 def _in_world(number: int, changed: Any) -> float:
-    """The processor time that a scheduler takes for an object and two pods beside it.
+    """The processor time that a scheduler takes for an object and the pods beside it.
 
     A world takes in many inputs. An input at which it fails is given to a fresh one.
     """
@@ -61,10 +61,10 @@ def _take(world: World, number: int, changed: Any) -> None:
         FaultError: they are not, or a plugin raised an exception.
         Exception: a fault of the scheduler.
     """
-    where, _ = OBJECTS[number]
+    where, usual = OBJECTS[number]
     for event in ("", "DELETED"):
         world.server.put(where, changed, event)
-        world.clock.advance(1)
+        world.renew_pods(name_of(usual) if where == PODS else "")
         if not world.binds(f"probe-{world.restored}{event.lower()}"):
             raise FaultError(f"a pod is not bound within {PROBE_SECONDS:.0f} s; object: {event or 'there'}")
     raised = world.shell.core.handle.plugin_errors.counts

@@ -55,7 +55,7 @@ class ObjectServer:
         if not isinstance(metadata, dict):
             return  # no API server stores it
         metadata["resourceVersion"] = str(self._version)
-        name = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}"
+        name = name_of(obj)
         event = event or ("MODIFIED" if name in self._objects[where] else "ADDED")
         self._objects[where][name] = obj
         if event == "DELETED":
@@ -105,6 +105,11 @@ class ObjectServer:
                 own = f"{head}/namespaces/{namespace}/{plural}/{name}" if namespace else f"{where}/{name}"
                 found[own] = (where, obj)
         return found
+
+
+def name_of(obj: Object) -> str:
+    """The namespace and the name of an object."""
+    return f"{obj['metadata'].get('namespace', '')}/{obj['metadata'].get('name', '')}"
 
 
 def _merge(below: Object, patch: Object) -> None:
@@ -159,11 +164,19 @@ class World:
         self.server.put(PODS, found or pod, "DELETED")
         return found is not None and bool(found["spec"].get("nodeName"))
 
+    def renew_pods(self, but: str = "") -> None:
+        """Create the pods of OBJECTS anew, all but one, so that they are decided beside what has changed."""
+        for where, obj in OBJECTS:
+            name = name_of(obj)
+            if where == PODS and name != but and (found := self.server.find(where, name)) is not None:
+                self.server.put(where, found, "DELETED")
+        self.restore()
+
     def restore(self) -> None:
         """Create the objects that are missing once more."""
         self.restored += 1
         for where, obj in OBJECTS:
-            metadata = obj["metadata"]
-            if self.server.find(where, f"{metadata.get('namespace', '')}/{metadata['name']}") is None:
-                self.server.put(where, obj | {"metadata": {**metadata, "uid": f"{metadata['uid']}-{self.restored}"}})
+            if self.server.find(where, name_of(obj)) is None:
+                metadata = {**obj["metadata"], "uid": f"{obj['metadata']['uid']}-{self.restored}"}
+                self.server.put(where, obj | {"metadata": metadata})
         self.clock.advance(1)
