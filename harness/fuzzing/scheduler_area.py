@@ -65,8 +65,12 @@ def _take(world: World, number: int, changed: Any) -> None:
     for event in ("", "DELETED"):
         world.server.put(where, changed, event)
         world.renew_pods(name_of(usual) if where == PODS else "")
-        if not world.binds(f"probe-{world.restored}{event.lower()}"):
-            raise FaultError(f"a pod is not bound within {PROBE_SECONDS:.0f} s; object: {event or 'there'}")
+        probe = f"probe-{world.restored}"
+        world.create(probe)
+        world.clock.advance(PROBE_SECONDS)
+        if not world.is_bound(probe):
+            raise FaultError(f"no pod is bound within {PROBE_SECONDS:.0f} s; object: {event or 'there'}")
+        world.delete(probe)
     raised = world.shell.core.handle.plugin_errors.counts
     if raised:
         raise FaultError(f"plugins raised exceptions: {dict(raised)}")

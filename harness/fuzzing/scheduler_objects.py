@@ -118,7 +118,9 @@ OBJECTS: Final = (
             DEVICE_ALLOCATE_HINT: {"gpu": {"selector": {"matchLabels": {"a": "b"}}, "allocateStrategy": "ApplyForAll"}},
             DEVICE_JOINT_ALLOCATE: {"deviceTypes": ["gpu"], "requiredScope": "SamePCIe"},
         },
-        containers=[{"name": "main", "resources": {"requests": {"koordinator.sh/gpu-core": "100", "koordinator.sh/gpu-memory-ratio": "100"}}}],
+        containers=[{"name": "main", "resources": {"requests": {
+            "koordinator.sh/gpu-core": "100", "koordinator.sh/gpu-memory-ratio": "100",
+        }}}],
     ),
     _pod(
         "cores",
@@ -181,7 +183,8 @@ OBJECTS: Final = (
                 {"name": "main", "resources": {"requests": {"cpu": "4", "memory": "8Gi"}}},
             ]}},
             "owners": [{"labelSelector": _SELECTOR}, {"object": {"kind": "Pod", "name": "x"}}],
-            "ttl": "1h", "allocateOnce": False, "expires": "2027-01-01T00:00:00Z", "taints": [{"key": "a", "effect": "NoSchedule"}],
+            "ttl": "1h", "allocateOnce": False, "expires": "2027-01-01T00:00:00Z",
+            "taints": [{"key": "a", "effect": "NoSchedule"}],
         },
         status={"phase": "Available", "nodeName": "n1", "allocatable": {"cpu": "4", "memory": "8Gi"}, "conditions": [
             {"type": "Ready", "status": "True", "lastProbeTime": CREATED, "lastTransitionTime": CREATED},

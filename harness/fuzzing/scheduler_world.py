@@ -28,7 +28,7 @@ _CONFIGURATION: Final = parse({
         "pluginConfig": [{"name": name, "args": args} for name, args in _ARGUMENTS.items()],
     }],
 })  # fmt: skip
-PROBE_SECONDS: Final = 20.0  # of virtual time
+PROBE_SECONDS: Final = 20.0  # of virtual time, in which a pod must be bound
 
 
 class _Watch:
@@ -155,14 +155,19 @@ class World:
         self.shell.start()
         self.clock.advance(1)
 
-    def binds(self, name: str) -> bool:
-        """Whether a new pod of that name is bound within PROBE_SECONDS. The pod is deleted again."""
-        pod = _plain_pod(name)
-        self.server.put(PODS, pod)
-        self.clock.advance(PROBE_SECONDS)
-        found = self.server.find(PODS, f"probes/{name}")
-        self.server.put(PODS, found or pod, "DELETED")
-        return found is not None and bool(found["spec"].get("nodeName"))
+    def create(self, name: str) -> None:
+        """Create a pod that only the node `spare` takes."""
+        self.server.put(PODS, _plain_pod(name))
+
+    def is_bound(self, name: str) -> bool:
+        """Whether the pod that `create` made has a node."""
+        pod = self.server.find(PODS, f"probes/{name}")
+        return pod is not None and bool(pod["spec"].get("nodeName"))
+
+    def delete(self, name: str) -> None:
+        """Delete the pod that `create` made."""
+        if (pod := self.server.find(PODS, f"probes/{name}")) is not None:
+            self.server.put(PODS, pod, "DELETED")
 
     def renew_pods(self, but: str = "") -> None:
         """Create the pods of OBJECTS anew, all but one, so that they are decided beside what has changed."""
