@@ -67,17 +67,25 @@ def bench_hostile(attacks: Sequence[Attack], rounds: int, progress: Progress) ->
                 codes, found = uvloop.run(_measure(load_access(path), process.pid, attack, rounds))
             finally:
                 stop(process)
-        loop = with_omitted(found.loop, INTERVAL)
         figures[attack.name] = {
             "codes": sorted(set(codes)),
             "reads": len(found.loop),
-            "loop_p99_ms": round(percentile(loop, 0.99) * 1000, 1),
-            "loop_max_ms": round(max(loop, default=0.0) * 1000, 1),
+            **figures_of("loop", found.loop),
             "wall_p99_ms": round(percentile(with_omitted(found.wall, INTERVAL), 0.99) * 1000, 1),
-            "within_limit": percentile(loop, 0.99) < P99_LIMIT,
         }
         progress(f"{attack.name}: {figures[attack.name]}")
     return figures
+
+
+def figures_of(name: str, samples: Sequence[float]) -> dict[str, Any]:
+    """The fields of an attack about latencies in seconds of processor time; `name`: whose."""
+    found = with_omitted(samples, INTERVAL)
+    p99 = percentile(found, 0.99)
+    return {
+        f"{name}_p99_ms": round(p99 * 1000, 1),
+        f"{name}_max_ms": round(max(found, default=0.0) * 1000, 1),
+        "within_limit": p99 < P99_LIMIT,
+    }
 
 
 def _loop_time(pid: int) -> float:

@@ -123,7 +123,7 @@ def _alarm() -> Iterator[None]:
 
     before = signal.signal(signal.SIGVTALRM, ring)
     begin = time.process_time()
-    signal.setitimer(signal.ITIMER_VIRTUAL, LIMIT)
+    signal.setitimer(signal.ITIMER_VIRTUAL, LIMIT, LIMIT)  # again: what a callback of the collector raises is lost
     try:
         yield
     finally:

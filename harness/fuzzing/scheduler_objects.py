@@ -74,11 +74,12 @@ def _pod(name: str, notes: Object | None = None, **fields: Any) -> tuple[str, Ob
         "containers": [{"name": "main", "image": "a:1", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}],
         **fields,
     }
-    return _of("/api/v1/pods", name, "default", notes=notes, spec=spec, status={"phase": "Pending"})
+    return _of("/api/v1/pods", name, "default", labels={"a": "2"}, notes=notes, spec=spec, status={"phase": "Pending"})
 
 
-_SELECTOR: Final = {"matchLabels": {"app": "x"}, "matchExpressions": [{"key": "a", "operator": "Gt", "values": ["1"]}]}
+_SELECTOR: Final = {"matchLabels": {"app": "x"}, "matchExpressions": [{"key": "a", "operator": "In", "values": ["2"]}]}
 _TERM: Final = {"labelSelector": _SELECTOR, "topologyKey": "zone", "namespaces": ["default"]}
+_OTHERS: Final = {"labelSelector": {"matchLabels": {"app": "y"}}, "topologyKey": "zone"}
 _TOPOLOGY: Final = {"detail": [{"id": number, "core": number, "socket": 0, "node": 0} for number in range(16)]}
 OBJECTS: Final = (
     _pod(
@@ -99,7 +100,7 @@ OBJECTS: Final = (
             "podAffinity": {
                 "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "podAffinityTerm": _TERM}]
             },
-            "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [_TERM]},
+            "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [_OTHERS]},
         },
     ),
     _pod(
@@ -115,9 +116,11 @@ OBJECTS: Final = (
         {
             GPU_PARTITION_SPEC: {"allocatePolicy": "Restricted", "ringBusBandwidth": "100Gi"},
             DEVICE_ALLOCATE_HINT: {"gpu": {"selector": {"matchLabels": {"a": "b"}}, "allocateStrategy": "ApplyForAll"}},
-            DEVICE_JOINT_ALLOCATE: {"deviceTypes": ["gpu", "rdma"], "requiredScope": "SamePCIe"},
+            DEVICE_JOINT_ALLOCATE: {"deviceTypes": ["gpu"], "requiredScope": "SamePCIe"},
         },
-        containers=[{"name": "main", "resources": {"requests": {"koordinator.sh/gpu-core": "100"}}}],
+        containers=[{"name": "main", "resources": {"requests": {
+            "koordinator.sh/gpu-core": "100", "koordinator.sh/gpu-memory-ratio": "100",
+        }}}],
     ),
     _pod(
         "cores",
@@ -131,6 +134,7 @@ OBJECTS: Final = (
         "owner",
         {
             RESERVATION_AFFINITY: {
+                "tolerations": [{"key": "a", "operator": "Exists"}],
                 "requiredDuringSchedulingIgnoredDuringExecution": {
                     "reservationSelectorTerms": [
                         {"matchExpressions": [{"key": "a", "operator": "In", "values": ["b"]}]}
@@ -160,7 +164,8 @@ OBJECTS: Final = (
         },
         spec={"taints": [{"key": "a", "value": "b", "effect": "PreferNoSchedule", "timeAdded": CREATED}]},
         status={
-            "allocatable": {"cpu": "16", "memory": "64Gi", "pods": "110", "koordinator.sh/gpu-core": "200"},
+            "allocatable": {"cpu": "16", "memory": "64Gi", "pods": "110", "koordinator.sh/gpu-core": "200",
+                "koordinator.sh/gpu-memory-ratio": "200", "koordinator.sh/gpu-memory": "80Gi"},
             "images": [{"names": ["a:1"], "sizeBytes": 1000}],
             "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": CREATED}],
         },
@@ -171,23 +176,24 @@ OBJECTS: Final = (
         status={"phase": "Scheduling", "scheduled": 1, "scheduleStartTime": CREATED},
     ),
     _of(
-        "/apis/scheduling.koordinator.sh/v1alpha1/reservations", "kept",
+        "/apis/scheduling.koordinator.sh/v1alpha1/reservations", "kept", labels={"a": "b"},
         notes={RESIZE_ALLOCATABLE: {"resources": {"cpu": "2"}}},
         spec={
             "template": {"spec": {"schedulerName": "koord-scheduler", "containers": [
-                {"name": "main", "resources": {"requests": {"cpu": "1"}}},
+                {"name": "main", "resources": {"requests": {"cpu": "4", "memory": "8Gi"}}},
             ]}},
             "owners": [{"labelSelector": _SELECTOR}, {"object": {"kind": "Pod", "name": "x"}}],
-            "ttl": "1h", "expires": "2027-01-01T00:00:00Z", "taints": [{"key": "a", "effect": "NoSchedule"}],
+            "ttl": "1h", "allocateOnce": False, "expires": "2027-01-01T00:00:00Z",
+            "taints": [{"key": "a", "effect": "NoSchedule"}],
         },
-        status={"phase": "Available", "nodeName": "n1", "allocatable": {"cpu": "1"}, "conditions": [
+        status={"phase": "Available", "nodeName": "n1", "allocatable": {"cpu": "4", "memory": "8Gi"}, "conditions": [
             {"type": "Ready", "status": "True", "lastProbeTime": CREATED, "lastTransitionTime": CREATED},
         ]},
     ),
     _of(
         "/apis/scheduling.sigs.k8s.io/v1alpha1/elasticquotas", "team", "default",
-        notes={SHARED_WEIGHT: {"cpu": "10"}, TOTAL_RESOURCE: {"cpu": "10"}, NAMESPACES: ["default"]},
-        spec={"min": {"cpu": "4", "memory": "4Gi"}, "max": {"cpu": "8", "memory": "8Gi"}},
+        notes={SHARED_WEIGHT: {"cpu": "10"}, TOTAL_RESOURCE: {"cpu": "16", "memory": "64Gi"}, NAMESPACES: ["default"]},
+        spec={"min": {"cpu": "16", "memory": "64Gi"}, "max": {"cpu": "16", "memory": "64Gi"}},
         status={"used": {"cpu": "1"}},
     ),
     _of(
@@ -196,11 +202,12 @@ OBJECTS: Final = (
     ),
     _of(
         "/apis/scheduling.koordinator.sh/v1alpha1/devices", "n1",
-        notes={GPU_PARTITIONS: {"2": [{"minors": [0, 1], "gpuLinkType": "NVLink", "ringBusBandwidth": "200Gi"}]}},
+        notes={GPU_PARTITIONS: {"1": [{"minors": [0], "gpuLinkType": "NVLink", "ringBusBandwidth": "200Gi"}]}},
         spec={"devices": [
             {
                 "type": "gpu", "minor": minor, "id": f"GPU-{minor}", "health": True, "labels": {"a": "b"},
-                "resources": {"koordinator.sh/gpu-core": "100", "koordinator.sh/gpu-memory": "40Gi"},
+                "resources": {"koordinator.sh/gpu-core": "100", "koordinator.sh/gpu-memory": "40Gi",
+                              "koordinator.sh/gpu-memory-ratio": "100"},
                 "topology": {"socketID": 0, "nodeID": 0, "pcieID": "0", "busID": "0000:00:01.0"},
             } for minor in range(2)
         ]},
@@ -254,11 +261,12 @@ OBJECTS: Final = (
     _of(
         "/api/v1/persistentvolumes", "pv",
         spec={"storageClassName": "c", "capacity": {"storage": "2Gi"}, "accessModes": ["ReadWriteOnce"]},
+        status={"phase": "Available"},
     ),
     _of(
         "/apis/storage.k8s.io/v1/storageclasses", "c",
         provisioner="x.io/y", volumeBindingMode="WaitForFirstConsumer",
-        allowedTopologies=[{"matchLabelExpressions": [{"key": "zone", "values": ["a"]}]}],
+        allowedTopologies=[{"matchLabelExpressions": [{"key": "zone", "values": ["z"]}]}],
     ),
     _of(
         "/apis/storage.k8s.io/v1/csinodes", "n1",

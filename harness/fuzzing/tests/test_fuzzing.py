@@ -1,16 +1,17 @@
 """A slice of the fuzz job with a fixed seed, and what the job finds in readers with faults."""
 
 import warnings
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from hypothesis import strategies as st
 
 from seatrial.harness.cli import app
-from seatrial.harness.fuzzing import areas
+from seatrial.harness.fuzzing import areas, running
 from seatrial.harness.fuzzing.areas import AREAS
 from seatrial.harness.fuzzing.long_texts import LongText, check_cost, text_of, text_paths, with_text
-from seatrial.harness.fuzzing.running import Area, FaultError, fuzz
+from seatrial.harness.fuzzing.running import Area, FaultError, TooSlow, fuzz
 
 pytestmark = pytest.mark.filterwarnings("ignore:The recursion limit will not be reset")
 
@@ -64,6 +65,22 @@ def test_an_input_that_never_ends_is_a_fault() -> None:
     """Each try takes a second of processor time, so the first input is the one that fails."""
     _, (fault,) = fuzz(Area("loops", "", st.just(11), _never_ends), 1, seed=1)
     assert fault.kind == "TooSlow"
+
+
+def test_an_alarm_that_is_lost_rings_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A callback of the garbage collector loses what the first one raises."""
+    ended = []
+
+    def lose_one(_: int) -> None:
+        with suppress(TooSlow):
+            _never_ends(11)
+        for number in range(10_000_000):
+            ended[:] = [number]
+
+    monkeypatch.setattr(running, "LIMIT", 0.02)
+    with pytest.raises(TooSlow):
+        running.run_limited(Area("loops", "", st.just(11), lose_one), 11)
+    assert ended < [9_000_000]
 
 
 def test_the_command_writes_faults(
