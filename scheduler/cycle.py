@@ -54,9 +54,10 @@ class Core(Intake):
 
     @property
     def busy(self) -> bool:
-        """Whether `decide` would schedule a pod."""
-        self.waker.wake_due()
-        return self.queue.ready > 0 or bool(self._outbox)
+        """Whether `decide` has work."""
+        if not self.queue.ready and not self._outbox:
+            self.waker.wake_due()
+        return self.queue.ready > 0 or bool(self._outbox) or self.waker.looking
 
     def decide(self) -> list[Decision]:
         """Run one scheduling cycle for the next pod. An empty list also means that no pod is ready."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from seatrial.scheduler.cache.classes import EquivalenceClass
 from seatrial.scheduler.cache.columns import Ints, Rows
 from seatrial.scheduler.cache.nodeinfo import PodInfo
 from seatrial.scheduler.framework.class_scores import ClassScores
@@ -47,6 +48,7 @@ class FitBounds:
         self._core = core
         self._columns = core.cache.columns
         self._kinds: dict[Kind, int] = {}
+        self._shapes: list[EquivalenceClass] = []
         self._layouts: dict[Hashable, _Layout] = {}
         self._position = -1  # number of column changes that are counted
         self._invalidations = -1
@@ -79,19 +81,24 @@ class FitBounds:
         self._kinds[kind] = number
         self._forget_layouts()
         self._kept_divisors = None
-        self._amounts[number] = 0
-        for column, amount in info.shape.vector:
-            self._amounts[number, column] = amount
+        self._shapes.append(info.shape)
+        self._write_amounts(number)
         if self._position >= 0:
             own = slice(number, number + 1)
             self._allowed[own] = True
             self._slots[own] = self._bounds(np.arange(self._slots.shape[1]), own)
             self._totals[own] = self._slots[own].sum(axis=1)
 
+    def _write_amounts(self, number: int) -> None:
+        self._amounts[number] = 0
+        for column, amount in self._shapes[number].vector:
+            self._amounts[number, column] = amount
+
     def trim(self, used: set[Kind]) -> None:
         """Forget classes that are not `used`."""
         kept = [kind for kind in self._kinds if kind in used]
         self._amounts = self._amounts[[self._kinds[kind] for kind in kept]]
+        self._shapes = [self._shapes[self._kinds[kind]] for kind in kept]
         self._kept_divisors = None
         self._kinds = {kind: number for number, kind in enumerate(kept)}
         self._forget_layouts()
@@ -133,6 +140,11 @@ class FitBounds:
             changed = columns.changed_since(self._position)
         if invalidations != self._invalidations:
             self._forget_verdicts()
+            self._kept_divisors = None
+            if self._amounts.shape[1] != columns.width:  # nodes may offer what no node had before
+                self._amounts = np.zeros((len(self._amounts), columns.width), np.int64)
+            for number in range(len(self._shapes)):
+                self._write_amounts(number)
         self._position, self._invalidations = columns.changes, invalidations
         if self._static_position != columns.static_changes or changed is None:
             self._reopen()

@@ -52,11 +52,13 @@ class Intake:
         """Called when a timer made a pod ready. The shell replaces it."""
 
     def set_node(self, node: Node) -> None:
-        changes = self.cache.columns.changes
+        changes, names = self.cache.columns.changes, len(self.cache.columns.resources)
         if len(self.queue.waiting) and (not self.cache.known_count or self._taints_change(node)):
             self.queue.retry_for_reason_of_nodes()
             self.waker.set_alarm(self.queue.next_backoff())
         self.complaints += self.cache.set_node(node)
+        if len(self.cache.columns.resources) != names:
+            self.handle.invalidate_class_scores()  # pods may have requested what no node had before
         self.handle.wake_requested |= self.cache.columns.changes != changes
         for listener in self.handle.object_listeners:
             listener.node_changed(node.name, node)

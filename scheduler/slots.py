@@ -68,9 +68,9 @@ class SlotCounter:
         overrides = dict(slots.stopped)
         columns = self._core.cache.columns
         rows = np.flatnonzero((slots.count > 0) & (slots.count < limit))
-        wanted = info.shape.vector
+        wanted = info.shape.named
         codes = np.zeros(len(rows), np.int64)
-        for bit, (column, amount) in enumerate(wanted):
+        for bit, (_, column, amount) in enumerate(wanted):
             codes |= (columns.free[column, rows] < (slots.count[rows] + 1) * amount).astype(np.int64) << bit
         said = {code: self._short(code, wanted) for code in set(codes.tolist())}
         for row, code in zip(rows.tolist(), codes.tolist(), strict=True):
@@ -78,11 +78,10 @@ class SlotCounter:
                 overrides[row] = said[code]
         return class_scores.rejection(overrides)
 
-    def _short(self, code: int, wanted: Sequence[tuple[int, int]]) -> Status:
-        names = self._core.cache.columns.resources.names
+    def _short(self, code: int, wanted: Sequence[tuple[str, int, int]]) -> Status:
         return Status.unschedulable(*(
-            "Too many pods" if column == PODS_COLUMN else f"Insufficient {names[column]}"
-            for bit, (column, _) in enumerate(wanted) if code >> bit & 1
+            "Too many pods" if column == PODS_COLUMN else f"Insufficient {name}"
+            for bit, (name, column, _) in enumerate(wanted) if code >> bit & 1
         )).by(FIT)  # fmt: skip
 
     def _by_requests(self, class_scores: ClassScores, rows: Ints, info: PodInfo, limit: int) -> Ints:

@@ -100,7 +100,8 @@ class Cache:
         """
         info = self._info(node.name)
         wrong: list[str] = []
-        allocatable = [0] * len(self.columns.resources)
+        known = len(self.columns.resources)
+        allocatable = [0] * known
         listed = {}
         for name, quantity in node.status.allocatable.items():
             try:
@@ -118,6 +119,8 @@ class Cache:
             if column >= len(allocatable):
                 allocatable += [0] * (column + 1 - len(allocatable))
             allocatable[column] = value
+        if len(self.columns.resources) > known:
+            self._recount(self.classes.offered(self.columns.resources.names[known:]))
         before = info.node
         info.node = node
         if len(self._capacities) >= MAX_CAPACITIES:
@@ -146,6 +149,18 @@ class Cache:
         if before is None:
             _call_all(self._listeners, lambda listener: listener.node_added(node.name))
         return wrong
+
+    def _recount(self, changed: set[int]) -> None:
+        """The vectors of these classes changed: write the sums of the nodes that have pods of them again."""
+        for info in self.nodes.values():
+            if any(placed.shape.id in changed for placed in info.pods.values()):
+                info.requested, info.nonzero = [], (0, 0)
+                info.widen(len(self.columns.resources))
+                for placed in info.pods.values():
+                    info.count(placed.shape, 1)
+                if info.node is not None:
+                    self.columns.set_sums(info.row, info.allocatable, info.requested, info.nonzero)
+                    self.columns.touch(info.row)
 
     def remove_node(self, name: str) -> None:
         """The node is gone. Its pods stay counted until they are removed."""

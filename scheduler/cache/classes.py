@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from seatrial.scheduler.api.core import Pod, PodSpec
 from seatrial.scheduler.api.device import RENAMED
-from seatrial.scheduler.api.quantity import Amounts, QuantityError
+from seatrial.scheduler.api.quantity import PODS, Amounts, QuantityError
 from seatrial.scheduler.cache.pins import unpinned
 from seatrial.scheduler.cache.resources import PODS_COLUMN, ResourceIndex
 from seatrial.scheduler.pods.cpu_binding import may_bind
@@ -36,7 +36,7 @@ class EquivalenceClass:
     id: int
     example: Pod
     requests: Amounts
-    vector: list[tuple[int, int]]  # (resource column, amount), with 1 of "pods"
+    vector: list[tuple[int, int]]  # (resource column, amount), with 1 of "pods", then in the order of `requests`
     nonzero: tuple[int, int]
     digest: int  # 31 bits of a hash of the content of the class, for tie-breaks
     invalid: str = ""  # why pods of this class cannot be scheduled, for messages
@@ -45,6 +45,11 @@ class EquivalenceClass:
 
     def __post_init__(self) -> None:
         self.width = 1 + max(column for column, _ in self.vector)
+
+    @property
+    def named(self) -> list[tuple[str, int, int]]:
+        """`vector` with names: (resource name, column, amount)."""
+        return [(name, *part) for name, part in zip((PODS, *self.requests), self.vector, strict=True)]
 
 
 class ClassRegistry:
@@ -121,13 +126,28 @@ class ClassRegistry:
         ))  # fmt: skip
         found = self._by_content.get(content)
         if found is None:
-            vector = [(PODS_COLUMN, 1), *((self._resources.column(name), value) for name, value in requests.items())]
             # Node names of one pod must not affect the class.
             example = replace(pod, spec=replace(spec, node_name="", affinity=affinity))
-            found = EquivalenceClass(self._made, example, requests, vector, nonzero, _digest(content), invalid)
+            found = EquivalenceClass(
+                self._made, example, requests, self._vector(requests), nonzero, _digest(content), invalid
+            )  # fmt: skip
             self._made += 1
             self._by_content[content] = found
         return found
+
+    def _vector(self, requests: Amounts) -> list[tuple[int, int]]:
+        column = self._resources.column_of_request
+        return [(PODS_COLUMN, 1), *((column(name), value) for name, value in requests.items())]
+
+    def offered(self, names: Iterable[str]) -> set[int]:
+        """Nodes offer these resources from now on. Returns the ids of the classes whose vectors changed."""
+        new, changed = set(names), set()
+        for shape in list(self._by_content.values()):
+            if not new.isdisjoint(shape.requests):
+                shape.vector = self._vector(shape.requests)
+                shape.width = 1 + max(column for column, _ in shape.vector)
+                changed.add(shape.id)
+        return changed
 
 
 def of_daemon_set(pod: Pod) -> bool:

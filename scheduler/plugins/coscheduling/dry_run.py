@@ -60,17 +60,17 @@ class DryRun:
         gone = [*gone, *self.holders(unplaced, node)]
         info, node = unplaced.info, self.node(node)
         requested, allocatable = node.requested, node.allocatable
-        wanted = {column: amount for column, amount in info.shape.vector if amount}
-        freed = dict.fromkeys(wanted, 0)
+        wanted = [part for part in info.shape.named if part[2]]
+        freed = {column: 0 for _, column, _ in wanted}
         for pod in gone:
             for column, amount in pod.shape.vector:
                 if column in freed:
                     freed[column] += amount
-        for column, amount in wanted.items():
+        for name, column, amount in wanted:
             have = allocatable[column] if column < len(allocatable) else 0
             used = requested[column] if column < len(requested) else 0
             if used - freed[column] + amount > have:
-                return self.handle.columns.resources.names[column]
+                return name
         return ""
 
     def holders(self, unplaced: Unplaced, node: NodeInfo) -> list[PodInfo]:

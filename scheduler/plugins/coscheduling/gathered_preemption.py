@@ -141,14 +141,14 @@ class GatheredPlan:
     def _fit_error(self) -> str:
         """Why one more member of the first class fits on no node, even without possible victims."""
         columns, members, slots = self._handle.columns, self._kinds[0], self._slots[0]
-        names, count = columns.resources.names, self._handle.cache.known_count
+        count = self._handle.cache.known_count
         usable = self._usable[0] & columns.known[: columns.count]
         statuses: Counter[Status] = Counter()
         for row in np.flatnonzero(usable & (slots < len(members))).tolist():
             status = self._stopped.get(row)
             if status is None:
                 short = (
-                    f"Insufficient {names[column]}" for column, amount in members[0].info.shape.vector
+                    f"Insufficient {name}" for name, column, amount in members[0].info.shape.named
                     if self._free[column, row] < (slots[row] + 1) * amount
                 )  # fmt: skip
                 status = Status.unschedulable(*short)

@@ -18,7 +18,7 @@ from seatrial.scheduler.api.wire import Wire
 from seatrial.scheduler.cache.classes import EquivalenceClass
 from seatrial.scheduler.cache.columns import Batch, Bools, Ints
 from seatrial.scheduler.cache.nodeinfo import NodeInfo, PodInfo
-from seatrial.scheduler.cache.resources import CPU_COLUMN, MEMORY_COLUMN, PODS_COLUMN
+from seatrial.scheduler.cache.resources import CPU_COLUMN, MEMORY_COLUMN, PODS_COLUMN, UNOFFERED_COLUMN
 from seatrial.scheduler.framework.accelerations import DryRunBatch, FilterBatch, ScoreBatch
 from seatrial.scheduler.framework.extension_points import Args, PreFilter, Scope
 from seatrial.scheduler.framework.handle import Handle
@@ -114,7 +114,7 @@ class _Request:
     checked: tuple[tuple[int, int, str], ...]  # column, amount, name
     scored: tuple[tuple[int, int, int], ...]  # column, amount for scores, weight
     native: tuple[int, int]  # cpu and memory for scores
-    amounts: dict[int, int]  # the same as `checked`: amount by column
+    amounts: dict[int, int]  # the same as `checked`: the largest amount by column
 
 
 REQUEST: StateKey[_Request] = StateKey("NodeResourcesFit/request")
@@ -123,9 +123,9 @@ REQUEST: StateKey[_Request] = StateKey("NodeResourcesFit/request")
 class _Stacked:
     """The requests of several classes, stacked."""
 
-    def __init__(self, columns: list[int], needs: Ints) -> None:
-        """`columns` that some class requests; `needs` [column, class, 1]: an amount of 0 always fits."""
-        self.columns, self.needs = columns, needs
+    def __init__(self, columns: list[int], needs: Ints, first: _Request) -> None:
+        """`columns` that some class requests; `needs` [column, class, 1]; `first`: the request of the first class."""
+        self.columns, self.needs, self.first = columns, needs, first
 
     @cached_property
     def steps(self) -> list[tuple[int, list[int]]]:
@@ -158,13 +158,15 @@ class NodeResourcesFit(PreFilter, FilterBatch, ScoreBatch, DryRunBatch):
         shape = self._handle.cache.classes.of(pod)
         checked = tuple(
             (column, amount, name)
-            for column, amount in shape.vector
-            if not self._ignored(name := self._resources.names[column])
+            for name, column, amount in shape.named
+            if not self._ignored(name) and (amount or column != UNOFFERED_COLUMN)
         )
         scored = tuple(self._scored(shape))
         for column, amount, _ in scored:
             self._largest[column] = max(self._largest.get(column, 0), amount)
-        amounts = {column: amount for column, amount, _ in checked}
+        amounts: dict[int, int] = {}
+        for column, amount, _ in checked:
+            amounts[column] = max(amount, amounts.get(column, amount))
         state[REQUEST] = _Request(checked, scored, shape.nonzero, amounts)
         return SUCCESS
 
@@ -215,7 +217,7 @@ class NodeResourcesFit(PreFilter, FilterBatch, ScoreBatch, DryRunBatch):
         asks = [state[REQUEST].amounts for state in states]
         columns = sorted(set().union(*asks))
         rows = [[request.get(column, NEVER_SHORT) for request in asks] for column in columns]
-        return _Stacked(columns, np.array(rows, np.int64)[..., None])
+        return _Stacked(columns, np.array(rows, np.int64)[..., None], states[0][REQUEST])
 
     def filter_batch(self, stacked: _Stacked, batch: Batch) -> Bools | None:
         columns, needs = stacked.columns, stacked.needs
@@ -255,10 +257,10 @@ class NodeResourcesFit(PreFilter, FilterBatch, ScoreBatch, DryRunBatch):
         if PODS_COLUMN in columns:
             short[columns.index(PODS_COLUMN)] = False
         codes |= np.logical_or.reduce(short).astype(np.int64) << len(columns)
-        names = [self._resources.names[column] for column in columns]
+        names = [[name for column, _, name in stacked.first.checked if column == own] for own in columns]
 
         def status(code: int) -> Status:
-            short = tuple(name for bit, name in enumerate(names) if code >> bit & 1)
+            short = tuple(name for bit, own in enumerate(names) if code >> bit & 1 for name in own)
             return _insufficient(short, bool(code >> len(names)))
 
         return codes, status

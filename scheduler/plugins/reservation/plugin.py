@@ -339,7 +339,7 @@ class Reservation(PreFilter, FilterBatch, Transformer, PostFilter, ScoreBatch, R
 
     def _named(self, amounts: Sequence[int], requests: Amounts) -> Amounts:
         """The amounts of requested resources and the places for pods, from a node's amounts by column."""
-        column = self._handle.columns.resources.column
+        column = self._handle.columns.resources.column_of_request
         found = {PODS: amounts[PODS_COLUMN]}
         for name in requests:
             number = column(name)
