@@ -43,7 +43,7 @@ class Load:
 
     def begin(self) -> None:
         """The nodes, priorities, quotas and the Deployment."""
-        self._cluster.add_nodes(node(f"n{number}").cpu(16).gpus("a10", 4) for number in range(4))
+        self._cluster.add_nodes(node(f"n{number}").cpu(12).gpus("a10", 3) for number in range(4))
         for name, value in PRIORITIES.items():
             self._create("/apis/scheduling.k8s.io/v1/priorityclasses", priority_class(name, value))
         for number, cores in enumerate((6, 9)):
@@ -122,7 +122,7 @@ class Load:
                 "apiVersion": "scheduling.koordinator.sh/v1alpha1", "kind": "PodMigrationJob",
                 "metadata": {"name": self._name("j")},
                 "spec": {"podRef": {"namespace": NAMESPACE, "name": moved["name"], "uid": moved["uid"]},
-                         "ttl": "5m", "mode": "ReservationFirst"},
+                         "ttl": "1m", "mode": "ReservationFirst"},
             })  # fmt: skip
 
     def _delete_pod(self) -> None:

@@ -116,9 +116,10 @@ def run_trial(
         load.begin()
         for number in range(kills):
             troubles.begin([*scheduler.links, *(descheduler.links if descheduler is not None else ())])
-            for _ in range(random.randint(1, 4)):
+            for _ in range(random.randint(2, 8)):
                 load.step()
-            wait(pauses.before_kill)
+                troubles.catch_up()
+                wait(pauses.before_kill)
             victim = descheduler if descheduler is not None and random.random() < 0.2 else scheduler
             victim.kill()
             outcome.kills += 1
@@ -147,7 +148,7 @@ class Troubles:
 
     def __init__(self, cluster: Cluster, random: Random, most: float) -> None:
         self._cluster, self._random, self._most = cluster, random, most
-        self._ends: list[tuple[float, Link]] = []
+        self._ends: list[tuple[float, Link, Callable[[Link], None]]] = []
         self._kinds: list[Callable[[Link], None]] = [
             lambda link: link.lose_answers(bindings),
             lambda link: link.lose_answers(writes),
@@ -157,6 +158,8 @@ class Troubles:
             lambda link: link.break_streams(),
             lambda link: link.cut(),
             _slow,
+            _late,
+            _late,
         ]  # fmt: skip
 
     def begin(self, links: Sequence[Link]) -> None:
@@ -166,22 +169,34 @@ class Troubles:
             self._ends.remove(end)
             _heal(end[1])
         for link in links:
-            if self._random.random() < 0.4:
-                link.hold_streams()
-                self._ends.append((now + self._random.uniform(0, self._most), link))
-            if self._random.random() < 0.4:
-                self._random.choice(self._kinds)(link)
-                self._ends.append((now + self._random.uniform(0, self._most), link))
+            for kinds in ([Link.hold_streams], self._kinds):
+                if self._random.random() < 0.4:
+                    kind = self._random.choice(kinds)
+                    kind(link)
+                    self._ends.append((now + self._random.uniform(0, self._most), link, kind))
+
+    def catch_up(self) -> None:
+        """Late watches show what has happened so far, and not what follows from it."""
+        for _, link, kind in self._ends:
+            if kind is _late:
+                link.heal()
+                kind(link)
 
     def end(self) -> None:
         """End everything."""
-        for _, link in self._ends:
+        for _, link, _ in self._ends:
             _heal(link)
         self._ends.clear()
 
 
 def _slow(link: Link) -> None:
     link.delay = 2.0
+
+
+def _late(link: Link) -> None:
+    """What the client has bound it learns neither from the answer nor, for a while, from the watch."""
+    link.lose_answers(bindings)
+    link.hold_streams()
 
 
 def _heal(link: Link) -> None:

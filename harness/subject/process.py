@@ -22,11 +22,15 @@ from seatrial.scheduler.api.transport import Response
 READY_LINE = "shell synced"  # logged by our scheduler when its informers have synced
 LAST_LINES = 30
 PORT_TAKEN = "cannot listen"  # logged by our scheduler if another process took the port
-FAULT = " seatrial.scheduler.api.faults fault id="  # in each log line of an exception that cost one object its work
 TRIES = 3
 MAX_CRASHES = 8  # in cases one after the other; then it is not started again
 _GO_CRASH = ("panic: ", "fatal error: ")  # begin the line before the stacks of a Go program
 ALONE = 5.0  # seconds that a program stays up without a case's objects, if it panicked in its first case
+
+
+def fault_lines(log: str) -> list[str]:
+    """The lines of our scheduler's or descheduler's log about exceptions that cost one object its work."""
+    return [line for line in log.splitlines() if " seatrial.scheduler.api.faults fault id=" in line]
 
 
 def our_command(kubeconfig: Path, seed: int, config: Path | None = None) -> list[str]:
@@ -224,20 +228,23 @@ class ProcessSubject(Subject):
             return file.read().decode(errors="replace")
 
     def check(self) -> None:
-        assert self._process is not None  # noqa: S101
-        if self._process.poll() is not None:
-            raise SubjectError(self.crash() or f"subject {self.name!r} was killed and not started again")
-        faults = [line for line in self.log().splitlines() if FAULT in line]
+        self._check_runs()
+        faults = fault_lines(self.log())
         told, self._faults = self._faults, len(faults)
         if faults[told:]:
             raise SubjectError(
                 f"subject {self.name!r} had faults, which its log explains:\n" + "\n".join(faults[told:])
             )
 
+    def _check_runs(self) -> None:
+        assert self._process is not None  # noqa: S101
+        if self._process.poll() is not None:
+            raise SubjectError(self.crash() or f"subject {self.name!r} was killed and not started again")
+
     def _wait_until_ready(self) -> None:
         deadline = time.monotonic() + START_WITHIN  # a real process: real time is the only one it has
         while READY_LINE not in self.log()[self._said_before :]:
-            self.check()
+            self._check_runs()
             if time.monotonic() > deadline:
                 self.kill()  # so that the next case starts it again
                 said = self.log()[self._said_before :]

@@ -1,5 +1,7 @@
 """500 kills in virtual time, in 20 clusters: of a leader with a standby, and of a scheduler that is started anew."""
 
+from typing import Any
+
 import pytest
 
 from seatrial.harness.clusters.virtual import VirtualCluster
@@ -44,3 +46,14 @@ def test_a_scheduler_is_started_anew(seed: int) -> None:
 def test_a_seed_decides_everything() -> None:
     first, second = (with_a_standby(3, kills=5) for _ in range(2))
     assert first == second
+
+
+def test_lost_answers_that_count_as_failures_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A scheduler that takes a binding whose answer was lost for a failed one gives the pod's place away."""
+
+    def give_back(binder: Any, decision: Any, why: str) -> None:
+        binder._unbound(decision, why, retry=True)
+
+    monkeypatch.setattr("seatrial.scheduler.binding.Binder._look", give_back)
+    assert any(with_a_standby(seed).wrong for seed in range(1, 6))
+    assert any(started_anew(seed).wrong for seed in range(1, 6))

@@ -28,7 +28,7 @@ from seatrial.scheduler.api.migration import (
     PodMigrationJob,
 )
 from seatrial.scheduler.api.reservation import RESERVATIONS_PATH, Reservation
-from seatrial.scheduler.api.transport import Request, Response
+from seatrial.scheduler.api.transport import Done, Request, Response
 from seatrial.scheduler.api.wire import decoder, to_plain
 from seatrial.scheduler.client.events import EventRecorder
 from seatrial.scheduler.client.rest import Rest, pod_path, refusal
@@ -255,7 +255,7 @@ class MigrationController:
             if step.spec is None:
                 write_status()
             else:
-                written = partial(taken, then=write_status)
+                written = self._answer_for(job, partial(taken, then=write_status))
                 self._rest.merge(path, {"spec": step.spec}, written, uid=job.metadata.uid)
 
         def write_status() -> None:
@@ -279,13 +279,29 @@ class MigrationController:
                 self._look_later(job.name, RETRY)
             self._free(job.name)
 
-        write_spec()
+        try:
+            write_spec()
+        except Exception:
+            self._busy.discard(job.name)
+            raise
 
-    def _write_status(self, job: PodMigrationJob, step: Step, done: Callable[[Response], None]) -> None:
+    def _answer_for(self, job: PodMigrationJob, done: Done) -> Done:
+        """`done`; after an exception the job is not busy any more and is looked at again."""
+
+        def answered(response: Response) -> None:
+            with self._clock.faults.guard("MigrationController.answered", job.name):
+                done(response)
+                return
+            self._free(job.name)
+
+        return answered
+
+    def _write_status(self, job: PodMigrationJob, step: Step, done: Done) -> None:
         status = to_plain(step.status)
         for key in ("reason", "message"):
             status.setdefault(key, None)  # a merge patch removes what the new status does not have
-        self._rest.merge(f"{JOBS_PATH}/{job.name}/status", {"status": status}, done, uid=job.metadata.uid)
+        path, answered = f"{JOBS_PATH}/{job.name}/status", self._answer_for(job, done)
+        self._rest.merge(path, {"status": status}, answered, uid=job.metadata.uid)
 
     def _act(self, job: PodMigrationJob, step: Step, then: Then) -> None:
         action = step.action
@@ -348,11 +364,12 @@ class MigrationController:
                 return
             self._order = max(int(self._clock.now() * 1000), self._order + 1)  # milliseconds, and never the same twice
             body = reservation_for(job, found, self._order, self.args.default_job_ttl)
-            self._rest.post(RESERVATIONS_PATH, body, made)
+            self._rest.post(RESERVATIONS_PATH, body, self._answer_for(job, made))
 
         def made(response: Response) -> None:
             if response.code == 409:  # made before a restart
-                self._rest.send(Request("GET", f"{RESERVATIONS_PATH}/{job.metadata.uid}"), known)
+                request = Request("GET", f"{RESERVATIONS_PATH}/{job.metadata.uid}")
+                self._rest.send(request, self._answer_for(job, known))
                 return
             known(response)
 
@@ -372,14 +389,14 @@ class MigrationController:
                 "apiVersion": GROUP_VERSION, "kind": "Reservation", "name": job.metadata.uid,
             }}  # fmt: skip
             patch = {"spec": {"reservationOptions": options}}
-            self._rest.merge(f"{JOBS_PATH}/{job.name}", patch, named, uid=job.metadata.uid)
+            self._rest.merge(f"{JOBS_PATH}/{job.name}", patch, self._answer_for(job, named), uid=job.metadata.uid)
 
         def named(response: Response) -> None:
             if response.ok:
                 self._take_job(response)
             then()
 
-        self._rest.send(Request("GET", pod_path(pod)), read)
+        self._rest.send(Request("GET", pod_path(pod)), self._answer_for(job, read))
 
     def _delete_reservation(self, name: str, then: Then) -> None:
         """Delete a reservation that nothing needs any more; again until it is gone, because it holds room."""
@@ -423,7 +440,7 @@ class MigrationController:
             self._look_later(job.name, POLL)
 
         policy = policy_of(pod, job, self.args.eviction_policy)
-        send_eviction(self._rest, pod, job, policy, answered)
+        send_eviction(self._rest, pod, job, policy, self._answer_for(job, answered))
 
     def _evict_failed(self, job: PodMigrationJob, why: str, then: Then) -> None:
         current = self._state.jobs.get(job.name, job)
@@ -501,7 +518,7 @@ class MigrationController:
             self._finished(job.name)
 
         patch = {"metadata": {"annotations": {PASSED_ARBITRATION: "true"}}}
-        self._rest.merge(f"{JOBS_PATH}/{job.name}", patch, written, uid=job.metadata.uid)
+        self._rest.merge(f"{JOBS_PATH}/{job.name}", patch, self._answer_for(job, written), uid=job.metadata.uid)
 
     # -- old jobs -----------------------------------------------------------------------------------------------------
 
