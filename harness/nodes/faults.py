@@ -21,6 +21,7 @@ from seatrial.fake_devices.models import unknown
 from seatrial.harness.errors import UsageError
 from seatrial.harness.nodes.hardware import NodeHardware, machine_of
 from seatrial.scheduler.api.clock import Clock, Timer
+from seatrial.scheduler.api.integers import integer
 
 FAULTS_ANNOTATION = "seatrial.dev/faults"
 
@@ -95,10 +96,11 @@ def check_fault(fault: Mapping[str, Any], entry: Mapping[str, Any]) -> None:
 
 
 def _position(fault: FaultEntry, hardware: NodeHardware) -> int | None:
-    if isinstance(fault.device, str) and not fault.device.isdigit():
-        return hardware.table.position(fault.device)
+    minor = integer(fault.device) if isinstance(fault.device, str) else fault.device
+    if minor is None:
+        return hardware.table.position(str(fault.device))
     for position, slot in enumerate(hardware.machine.slots):
-        if slot.minor == int(fault.device or 0) and slot.model.is_nic == (fault.type == "rdma"):
+        if slot.minor == minor and slot.model.is_nic == (fault.type == "rdma"):
             return position
     return None
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from seatrial.scheduler.api.integers import MAX_INT64
 from seatrial.scheduler.api.numa import AMPLIFICATION_RATIO
 from seatrial.scheduler.api.quantity import CPU, MEMORY, Quantity, QuantityError, exact
 from seatrial.scheduler.api.slo import RAW_ALLOCATABLE
@@ -52,7 +53,7 @@ def patch_of_node(new: Manifest, old: Manifest) -> list[Operation]:
         ratio = ratios.get(name, 1.0)
         if ratio <= 1 or name not in raw:
             continue
-        value = _milli_text(int(float(_exact(name, raw[name]) * 1000) * ratio))
+        value = _milli_text(int(min(float(_exact(name, raw[name]) * 1000) * ratio, MAX_INT64)))
         if _differ(allocatable.get(name), value):
             patch.append({"op": "add", "path": f"/status/allocatable/{name}", "value": value})
     return patch

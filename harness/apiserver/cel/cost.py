@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from seatrial.harness.apiserver.cel.declarations import Declared
-from seatrial.harness.apiserver.cel.expressions import program
+from seatrial.harness.apiserver.cel.expressions import program, whole_number
 from seatrial.harness.apiserver.cel.function_costs import (
     BOOL,
     DYNAMIC,
@@ -126,7 +126,7 @@ class _Estimation:
         if token.type in {"STRING_LIT", "MLSTRING_LIT", "BYTES_LIT"}:
             length = _text_length(str(token))
             return Estimate(0, Declared("bytes" if token.type == "BYTES_LIT" else "string"), Size(length, length))
-        number = int(token, 0) if token.type == "INT_LIT" else None
+        number = whole_number(token) if token.type == "INT_LIT" else None
         return Estimate(0, Declared(_LITERALS.get(token.type, "dyn")), ONE, constant=number)
 
     def _ident(self, tree: Any, scope: Scope) -> Estimate:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from seatrial.harness.text_cache import CHARACTERS, TextCache
+from seatrial.scheduler.api.integers import MAX_LENGTH
 
 if TYPE_CHECKING:
     import lark
@@ -61,6 +62,7 @@ class ExpressionError(Exception):
     """The expression cannot be compiled, or cannot be evaluated for the given objects."""
 
 
+_LARGEST: Final = {"INT_LIT": ("int", 1 << 63), "UINT_LIT": ("uint", (1 << 64) - 1)}  # -2^63 is read as -(2^63)
 _STEPS_A_CHARACTER: Final = 2  # of an evaluation, that take as long as compiling one character
 
 
@@ -97,7 +99,19 @@ def _compiled(expression: str) -> Any:
         raise ExpressionError(
             f"compilation failed: {error_at(expression, line, column, 'Syntax error: no expression ends here')}"
         ) from error
+    for token in tree.scan_values(lambda leaf: leaf.type in _LARGEST and whole_number(leaf) is None):
+        why = f"invalid {_LARGEST[token.type][0]} literal"
+        raise ExpressionError(f"compilation failed: {error_at(expression, token.line, token.column, why)}")
     return place.program(simplified(tree), FUNCTIONS)
+
+
+def whole_number(literal: Any) -> int | None:
+    """The number of an INT_LIT or UINT_LIT token; None if it has more than 64 bits."""
+    digits = literal.rstrip("uU")
+    if len(digits) > MAX_LENGTH:
+        return None
+    found = int(digits, 16 if "x" in digits.lower() else 10)
+    return found if found <= _LARGEST[literal.type][1] else None
 
 
 _programs: TextCache[Any] = TextCache(_compiled, CHARACTERS, MAX_EXPRESSION)

@@ -6,8 +6,12 @@ from typing import Any, Final
 
 from celpy import celtypes
 
+from seatrial.scheduler.api.integers import integer
+from seatrial.scheduler.api.wrong_values import shown
+
 _CLAUSE: Final = re.compile(r"%(?:(%)|(?:\.(\d+))?([sdfexXob]))|%", re.ASCII)
 _DIGITS: Final = 6  # default number of decimal places
+_MAX_DIGITS: Final = 1000  # a text of any length would be made in one step
 
 
 def formatted(pattern: str, given: list[Any]) -> str:
@@ -30,7 +34,10 @@ def formatted(pattern: str, given: list[Any]) -> str:
         except StopIteration:
             raise ValueError(f"index {count} out of range") from None
         count += 1
-        return _formatted(found[3], value, int(found[2]) if found[2] else _DIGITS)
+        digits = integer(found[2], 0, _MAX_DIGITS) if found[2] else _DIGITS
+        if digits is None:
+            raise ValueError(f"precision {shown(found[2])} is above {_MAX_DIGITS}")
+        return _formatted(found[3], value, digits)
 
     return _CLAUSE.sub(clause, pattern)
 

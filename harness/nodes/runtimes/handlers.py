@@ -96,7 +96,7 @@ async def _http(action: HttpAction, place: Place) -> int:
         writer.write("\r\n".join([f"GET {path} HTTP/1.1", *lines, "", ""]).encode())
         await writer.drain()
         words = (await reader.readline()).split(b" ", 2)
-        if len(words) < 2 or not words[0].startswith(b"HTTP/") or not words[1].isdigit():
+        if len(words) < 2 or not words[0].startswith(b"HTTP/") or not (len(words[1]) == 3 and words[1].isdigit()):
             raise Unwell("expected an HTTP response, found something else")
         return int(words[1])
     finally:

@@ -24,6 +24,7 @@ from seatrial.harness.nodes.runtimes.protocol import ContainerState, Report, Run
 from seatrial.harness.nodes.variables import resolve_env
 from seatrial.scheduler.api.builders import PROBE_COMMAND
 from seatrial.scheduler.api.clock import Clock, Timer
+from seatrial.scheduler.api.integers import finite, integer
 from seatrial.scheduler.api.yaml_files import load_yaml
 
 STAGES = Path(__file__).parent.parent / "stages"
@@ -69,10 +70,8 @@ def ending_of(work: Work, container: ContainerPlan) -> Ending | None:
     """When and how a container's command ends; None if it runs until it is stopped."""
     annotations = work.pod.metadata.annotations
     if RUNS_FOR in annotations:
-        try:
-            return Ending(float(annotations[RUNS_FOR]), int(annotations.get(EXIT_CODE, "0")))
-        except ValueError:
-            return None
+        after, code = finite(annotations[RUNS_FOR]), integer(annotations.get(EXIT_CODE, "0"))
+        return None if after is None or code is None else Ending(after, code)
     words = (*container.command, *container.args)
     if tuple(container.command) == PROBE_COMMAND or not words:
         return None
@@ -89,7 +88,8 @@ def _script_ending(script: str) -> Ending | None:
                 return None
             after += float(match[1])
         elif match := _EXIT.fullmatch(step):
-            return Ending(after, int(match[1]))
+            number = integer(match[1])
+            return None if number is None else Ending(after, number)
         elif step == "false":
             code = 1
         elif step == "true" or step.split(" ")[0] in {"echo", "date", "hostname", ""}:

@@ -295,9 +295,9 @@ class QuotaCache(Listener):
         self.trees[""].set_cluster(rest)
 
     def _bind_namespaces(self, name: str, before: ElasticQuota | None, after: ElasticQuota | None) -> None:
-        old = self._listed(before) if before is not None else []
-        new = self._listed(after) if after is not None else []
-        changed = set(old) ^ set(new)
+        old = set(self._listed(before) if before is not None else ())
+        new = set(self._listed(after) if after is not None else ())
+        changed = old ^ new
         if not changed:
             return
         for namespace in changed:

@@ -40,6 +40,9 @@ def applied(new: dict[str, Any], old: dict[str, Any]) -> tuple[str, str | None]:
         pytest.param(node("1000m", ratio='{"cpu":1.5}'), node("1000m"), "1500m", '{"cpu":"1000m"}', id="amplified"),
         pytest.param(node("1000m", ratio='{"cpu":0.5}'), node("1000m"), "1000m", '{"cpu":"1000m"}', id="below-one"),
         pytest.param(node("1000m", ratio='{"cpu":1}'), node("1000m"), "1000m", '{"cpu":"1000m"}', id="one"),
+        pytest.param(
+            node("1", ratio='{"cpu":1e308}'), node("1"), "9223372036854775807m", '{"cpu":"1"}', id="beyond-64-bits"
+        ),
         pytest.param(node("1000m", raw="{}"), node("1000m"), "1000m", None, id="no-ratio"),
         pytest.param(
             node("1000m", ratio='{"cpu":2}', raw='{"cpu":"1"}'), node("1000m"), "2", '{"cpu":"1"}', id="raw-is-known"

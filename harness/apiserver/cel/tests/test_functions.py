@@ -11,6 +11,9 @@ from seatrial.harness.apiserver.cel import evaluating
 from seatrial.harness.apiserver.cel.expressions import ExpressionError, OptionalVariable, value_of
 
 TRUE = (
+    # literals
+    r"""'a\'b' == "a'b" && r'\' + 'x' == '\\x' && r"\d" == '\\d' && '\u00e9\123' == "éS" && '''a'b''' == 'a\'b'""",
+    "b'a' == b\"a\" && -9223372036854775808 < 0 && 007 == 7 && 0xFFu == 255u",
     # text
     "'tacocat'.charAt(4) == 'c'",
     "'tacocat'.indexOf('ac') == 1 && 'tacocat'.indexOf('a', 3) == 5 && 'x'.indexOf('') == 0",
@@ -129,6 +132,12 @@ def test_it_is_true(expression: str) -> None:
         pytest.param("'%d'.format(['a'])", "%d cannot show a", id="no-number"),
         pytest.param("'%d %d'.format([1])", "index 1 out of range", id="one-too-few"),
         pytest.param("'%q'.format([1])", 'unrecognized formatting clause "%"', id="no-clause"),
+        pytest.param("'%.2000000000f'.format([1.0])", "precision '2000000000' is above 1000", id="two-gigabytes"),
+        pytest.param(f"1 < {'9' * 5000}", "invalid int literal", id="a-number-of-5000-digits"),
+        pytest.param("uint(1) < 18446744073709551616u", "invalid uint literal", id="65-bits"),
+        pytest.param('["' + "\\" * 9_990, "compilation failed", id="an-open-literal-of-backslashes"),
+        pytest.param("b'" + "\\" * 9_990 + "\n", "compilation failed", id="open-bytes-of-backslashes"),
+        pytest.param("'''" + "\\'" * 4_990, "compilation failed", id="open-lines-of-backslashes"),
         pytest.param("map.b == 1", "no such key: b", id="no-field"),
         pytest.param("rows.transformList(i, x, unknown)", "undeclared reference", id="in-a-macro"),
         pytest.param("rows[9]", "evaluating rule: rows[9]", id="no-row"),
