@@ -55,8 +55,7 @@ class Core(Intake):
     @property
     def busy(self) -> bool:
         """Whether `decide` has work."""
-        if not self.queue.ready and not self._outbox:
-            self.waker.wake_due()
+        self.waker.wake_due()
         return self.queue.ready > 0 or bool(self._outbox) or self.waker.looking
 
     def decide(self) -> list[Decision]:
@@ -65,6 +64,7 @@ class Core(Intake):
         if self._outbox:
             decisions, self._outbox = self._outbox, []
             return decisions
+        self.waker.decided()
         entry = self.queue.pop()
         if entry is None:
             return []

@@ -48,6 +48,7 @@ class Waker:
         self._label_keys = 0  # number of label keys that terms of placed pods read, when groups were formed
         self._placement_changes = 0  # value of `cache.placement_changes` when waiting pods were last tried
         self._owed = {False: 0, True: 0}  # groups still to be looked at, by whether only those of `wide_classes` are
+        self._looked = False  # since the last decision
         self._spent = 0  # looks of the last call; what they are too many counts for the next one
         self._alarm: tuple[float, Timer] | None = None
         self._keys_unread = False  # a plugin raised when the gate keys were read again
@@ -60,7 +61,7 @@ class Waker:
         """Put the pods into the queue that changes since the last call may have made feasible."""
         if self._handle.wake_requested or self._placement_changes != self._cache.placement_changes:
             self._wake_if_opened()
-        elif self.looking:
+        elif not self._looked:
             self._look()
         if self._handle.opened_gates:
             self._open_gates()
@@ -70,8 +71,13 @@ class Waker:
         """Whether groups are left for the next call of `wake_due`."""
         return any(self._owed.values())
 
+    def decided(self) -> None:
+        """A decision was made: more groups may be looked at before the next one."""
+        self._looked = False
+
     def _look(self) -> None:
         """Look at the next groups that something may have made feasible, those first that waited longest for a look."""
+        self._looked = True
         waiting = self._queue.waiting
         looks = LOOKS if self._queue.ready else IDLE_LOOKS
         self._spent = max(0, self._spent - looks)
@@ -291,7 +297,7 @@ class Waker:
             self._look()
             if self._core.groups.parked:
                 self._core.groups.parked.wake()
-        else:
+        elif not self._looked:
             self._look()
 
     def _wake(self) -> None:

@@ -40,7 +40,7 @@ def rig_with(odd: Callable[[int], PodBuilder], count: int = GROUPS) -> Rig:
 def test_a_ready_pod_does_not_wait_for_all_groups(
     odd: Callable[[int], PodBuilder], most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A pod leaves, so that all groups may fit, and another one arrives: it is placed before they were all looked at."""
+    """A pod leaves, so that all groups may fit, and one arrives: it is placed before all were looked at."""
     rig = rig_with(odd)
     looks: list[object] = []
     refresh = ClassScores.refresh
