@@ -63,7 +63,10 @@ class Handle:
             self.send(path, body)
 
     def may_evict(self, pod: Pod) -> bool:
-        return all(allows(pod) for allows in self.filters) if self.filters else self.evictor.may_evict(pod)
+        """Whether the pod may be evicted; False after an exception, which is the pod's own."""
+        with self.clock.faults.guard("Handle.may_evict", pod.key):
+            return all(allows(pod) for allows in self.filters) if self.filters else self.evictor.may_evict(pod)
+        return False
 
     def pods_on(self, node: str) -> list[Pod]:
         """The node's pods that have not ended."""
@@ -80,7 +83,9 @@ class Handle:
             log.info("evict dry-run pod=%s node=%s strategy=%s reason=%s", pod.key, node, trigger, reason)
             accepted = True
         else:
-            accepted = self.evictor.evict(pod, trigger, reason)
+            accepted = False
+            with self.clock.faults.guard("Handle.evict", pod.key):
+                accepted = self.evictor.evict(pod, trigger, reason)
         self.evicted["success" if accepted else "error", trigger, namespace, node] += 1
         if accepted:
             self.limiter.done(node, namespace)

@@ -39,10 +39,11 @@ class RemovePodsViolatingInterPodAntiAffinity(Deschedule):
             seen, key=lambda pod: (pod.spec.node_name, pod.spec.priority, _QOS[kubernetes_qos(pod)], pod.key)
         )
         for pod in order:
-            if not self._violates(handle.state, pod, left, by_name) or not handle.may_evict(pod):
-                continue
-            if handle.evict(pod, self.name, "pod is beside a pod that its anti-affinity forbids"):
-                del left[pod.metadata.namespace][pod.metadata.uid]
+            with handle.clock.faults.guard(self.name, pod.key):
+                if not self._violates(handle.state, pod, left, by_name) or not handle.may_evict(pod):
+                    continue
+                if handle.evict(pod, self.name, "pod is beside a pod that its anti-affinity forbids"):
+                    del left[pod.metadata.namespace][pod.metadata.uid]
 
     def _violates(self, state: ClusterState, pod: Pod, left: dict[str, dict[str, Pod]], nodes: dict[str, Node]) -> bool:
         affinity = pod.spec.affinity.pod_anti_affinity if pod.spec.affinity else None

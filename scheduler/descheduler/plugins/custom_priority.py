@@ -117,16 +117,17 @@ class CustomPriority(Balance):
     def _move_some(self, handle: Handle, level: str, source: Node, targets: Sequence[Node], planned: Planned) -> None:
         misses = 0
         for pod in self._candidates(handle, source):
-            target = self._target(handle, pod, targets, planned)
-            if target is None and self._args.node_fit:
-                misses += 1
-                if misses >= MAX_MISSES:
-                    return
-                continue
-            misses = 0
-            reason = f"evicting from {level} priority resource to lower priority resource"
-            if (self._args.dry_run or handle.evict(pod, self.name, reason)) and target is not None:
-                _plan(handle, pod, target, planned)
+            with handle.clock.faults.guard(self.name, pod.key):
+                target = self._target(handle, pod, targets, planned)
+                if target is None and self._args.node_fit:
+                    misses += 1
+                    if misses >= MAX_MISSES:
+                        return
+                    continue
+                misses = 0
+                reason = f"evicting from {level} priority resource to lower priority resource"
+                if (self._args.dry_run or handle.evict(pod, self.name, reason)) and target is not None:
+                    _plan(handle, pod, target, planned)
 
     def _drain(self, handle: Handle, level: str, source: Node, targets: Sequence[Node], planned: Planned) -> None:
         pods = self._candidates(handle, source)

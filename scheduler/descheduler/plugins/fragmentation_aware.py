@@ -59,14 +59,15 @@ class FragmentationAware(Balance):
                 continue
             best: tuple[float, float, Pod] | None = None
             for pod in sorted(handle.pods_on(node.name), key=lambda pod: pod.key):
-                own = handle.state.requests(pod)
-                without = {name: value - own.get(name, 0) for name, value in requested.items()}
-                after = imbalance(without, allocatable, args.resources)
-                gain = before - after
-                if gain <= args.min_improvement_threshold or (best is not None and gain <= best[0]):
-                    continue
-                if args.may_evict(handle, pod) and (not args.node_fit or fits_elsewhere(handle.state, pod, chosen)):
-                    best = (gain, after, pod)
+                with handle.clock.faults.guard(self.name, pod.key):
+                    own = handle.state.requests(pod)
+                    without = {name: value - own.get(name, 0) for name, value in requested.items()}
+                    after = imbalance(without, allocatable, args.resources)
+                    gain = before - after
+                    if gain <= args.min_improvement_threshold or (best is not None and gain <= best[0]):
+                        continue
+                    if args.may_evict(handle, pod) and (not args.node_fit or fits_elsewhere(handle.state, pod, chosen)):
+                        best = (gain, after, pod)
             if best is not None and not args.dry_run:
                 gain, after, pod = best
                 reason = f"fragmentation reduction: stdBefore={before:.4f} stdAfter={after:.4f} gain={gain:.4f}"

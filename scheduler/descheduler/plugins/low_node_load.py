@@ -305,8 +305,9 @@ class LowNodeLoad(Balance):
                     break
                 if any(value <= 0 for value in eviction_pass.room.values()):
                     break
-                if handle.may_evict(pod):
-                    self._move(handle, load, pod, eviction_pass)
+                with handle.clock.faults.guard(self.name, pod.key):
+                    if handle.may_evict(pod):
+                        self._move(handle, load, pod, eviction_pass)
 
     def _is_candidate(self, load: NodeLoad, pod: Pod, *, prod: bool) -> bool:
         args = self._args

@@ -247,29 +247,34 @@ def _evict(  # noqa: PLR0917 the parts of one pass
         handle.pods_on(source.node.name), key=lambda pod: (pod.spec.priority, _QOS[kubernetes_qos(pod)], pod.key)
     )
     for pod in pods:
-        if not goes_on(source) or any(value <= 0 for value in room.values()) or (limit is not None and gone >= limit):
-            return
-        requests = {**state.requests(pod), PODS: 1}
-        if only is not None and not any(requests.get(wanted) for wanted in only if wanted != PODS):
-            continue
-        counted: Amounts | None = requests
-        if real:
-            report = state.usage[source.node.name].pods.get(pod.key)
-            counted = None if report is None else {**report, PODS: 1}
-        if counted is None:
-            continue
-        if not args.allows(pod) or not handle.may_evict(pod):
-            continue
-        target = next((load for load in targets if not misfits(state, pod, load.node, load.planned)), None)
-        if target is None or not handle.evict(
-            pod, name, f"node {source.node.name} by {'usage' if real else 'requests'}"
-        ):
-            continue
-        gone += 1
-        for resource, value in requests.items():
-            target.planned[resource] = target.planned.get(resource, 0) + value
-        for resource, value in counted.items():
-            source.usage[resource] = source.usage.get(resource, 0) - value
-            target.usage[resource] = target.usage.get(resource, 0) + value
-            if resource in room:
-                room[resource] -= value
+        with handle.clock.faults.guard(name, pod.key):
+            if (
+                not goes_on(source)
+                or any(value <= 0 for value in room.values())
+                or (limit is not None and gone >= limit)
+            ):
+                return
+            requests = {**state.requests(pod), PODS: 1}
+            if only is not None and not any(requests.get(wanted) for wanted in only if wanted != PODS):
+                continue
+            counted: Amounts | None = requests
+            if real:
+                report = state.usage[source.node.name].pods.get(pod.key)
+                counted = None if report is None else {**report, PODS: 1}
+            if counted is None:
+                continue
+            if not args.allows(pod) or not handle.may_evict(pod):
+                continue
+            target = next((load for load in targets if not misfits(state, pod, load.node, load.planned)), None)
+            if target is None or not handle.evict(
+                pod, name, f"node {source.node.name} by {'usage' if real else 'requests'}"
+            ):
+                continue
+            gone += 1
+            for resource, value in requests.items():
+                target.planned[resource] = target.planned.get(resource, 0) + value
+            for resource, value in counted.items():
+                source.usage[resource] = source.usage.get(resource, 0) - value
+                target.usage[resource] = target.usage.get(resource, 0) + value
+                if resource in room:
+                    room[resource] -= value

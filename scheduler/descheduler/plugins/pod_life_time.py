@@ -91,11 +91,11 @@ class PodLifeTime(Deschedule):
 
     def run(self, handle: Handle, nodes: Sequence[Node]) -> None:
         args = self._args
-        found = [
-            (-age(handle, pod), pod.key, pod)
-            for pod in args.pods(handle, nodes, ended=True)
-            if args.owner_kinds.allows(pod) and self._matches(handle, pod)
-        ]
+        found = []
+        for pod in args.pods(handle, nodes, ended=True):
+            with handle.clock.faults.guard(self.name, pod.key):
+                if args.owner_kinds.allows(pod) and self._matches(handle, pod):
+                    found.append((-age(handle, pod), pod.key, pod))
         limited = args.max_pod_life_time_seconds is not None
         reason = "pod has been running for too long" if limited else "pod is in a listed state"
         for _, _, pod in sorted(found, key=lambda entry: entry[:2]):

@@ -66,17 +66,18 @@ class RemoveFailedPods(Deschedule):
     def run(self, handle: Handle, nodes: Sequence[Node]) -> None:
         args = self._args
         for pod in list(args.pods(handle, nodes, ended=True)):
-            owners = {owner.kind for owner in pod.metadata.owner_references}
-            if pod.status.phase != "Failed" or owners & set(args.exclude_owner_kinds):
-                continue
-            init = args.including_init_containers
-            if age(handle, pod) < args.min_pod_lifetime_seconds:
-                continue
-            if args.reasons and not set(args.reasons) & states(pod, init=init):
-                continue
-            if args.exit_codes and not set(args.exit_codes) & exit_codes(pod, init=init):
-                continue
-            handle.evict(pod, self.name, "pod has failed")
+            with handle.clock.faults.guard(self.name, pod.key):
+                owners = {owner.kind for owner in pod.metadata.owner_references}
+                if pod.status.phase != "Failed" or owners & set(args.exclude_owner_kinds):
+                    continue
+                init = args.including_init_containers
+                if age(handle, pod) < args.min_pod_lifetime_seconds:
+                    continue
+                if args.reasons and not set(args.reasons) & states(pod, init=init):
+                    continue
+                if args.exit_codes and not set(args.exit_codes) & exit_codes(pod, init=init):
+                    continue
+                handle.evict(pod, self.name, "pod has failed")
 
 
 class TooManyRestartsArgs(CommonArgs, frozen=True):
@@ -106,10 +107,13 @@ class RemovePodsHavingTooManyRestarts(Deschedule):
         args = self._args
         found = []
         for pod in args.pods(handle, nodes):
-            count = sum(container.restart_count for container in containers(pod, init=args.including_init_containers))
-            listed = not args.states or set(args.states) & states(pod, init=args.including_init_containers)
-            if count >= args.pod_restart_threshold and listed:
-                found.append((-count, pod.key, pod))
+            with handle.clock.faults.guard(self.name, pod.key):
+                count = sum(
+                    container.restart_count for container in containers(pod, init=args.including_init_containers)
+                )
+                listed = not args.states or set(args.states) & states(pod, init=args.including_init_containers)
+                if count >= args.pod_restart_threshold and listed:
+                    found.append((-count, pod.key, pod))
         for count, _, pod in sorted(found, key=lambda entry: entry[:2]):
             handle.evict(pod, self.name, f"containers were restarted {-count} times")
 
@@ -139,12 +143,15 @@ class RemovePodsViolatingNodeTaints(Deschedule):
     def run(self, handle: Handle, nodes: Sequence[Node]) -> None:
         by_name = {node.name: node for node in nodes}
         for pod in list(self._args.pods(handle, nodes)):
-            for taint in by_name[pod.spec.node_name].spec.taints:
-                if self._counts(taint) and not any(tolerates(toleration, taint) for toleration in pod.spec.tolerations):
-                    handle.evict(
-                        pod, self.name, f"pod does not tolerate taint {taint.key}={taint.value}:{taint.effect}"
-                    )
-                    break
+            with handle.clock.faults.guard(self.name, pod.key):
+                for taint in by_name[pod.spec.node_name].spec.taints:
+                    if self._counts(taint) and not any(
+                        tolerates(toleration, taint) for toleration in pod.spec.tolerations
+                    ):
+                        handle.evict(
+                            pod, self.name, f"pod does not tolerate taint {taint.key}={taint.value}:{taint.effect}"
+                        )
+                        break
 
     def _counts(self, taint: Taint) -> bool:
         args = self._args
@@ -185,14 +192,15 @@ class RemovePodsViolatingNodeAffinity(Deschedule):
             PREFERRED: lambda pod, own, other: preference(pod, other) > preference(pod, own),
         }
         for pod in list(self._args.pods(handle, nodes)):
-            own = by_name[pod.spec.node_name]
-            for kind in self._args.node_affinity_type:
-                if any(
-                    node.name != own.name and checks[kind](pod, own, node) and not misfits(handle.state, pod, node)
-                    for node in nodes
-                ):
-                    handle.evict(pod, self.name, f"node violates {kind}")
-                    break
+            with handle.clock.faults.guard(self.name, pod.key):
+                own = by_name[pod.spec.node_name]
+                for kind in self._args.node_affinity_type:
+                    if any(
+                        node.name != own.name and checks[kind](pod, own, node) and not misfits(handle.state, pod, node)
+                        for node in nodes
+                    ):
+                        handle.evict(pod, self.name, f"node violates {kind}")
+                        break
 
 
 def preference(pod: Pod, node: Node) -> int:

@@ -162,3 +162,28 @@ def test_a_reservation_whose_deletion_was_refused_is_deleted_again(server: Scrip
     server.answer(200)
     server.clock.advance(10.0)
     assert server.waiting == []
+
+
+@pytest.mark.parametrize("method", ["_take_job", "_write_status"], ids=["answer", "request"])
+def test_a_job_whose_write_raises_an_exception_goes_on(
+    server: Scripted, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not busy for ever; once the cause is gone its pod is evicted."""
+    right, broken = getattr(MigrationController, method), [True]
+
+    def failing(*given: Any) -> Any:
+        if broken:
+            broken.clear()
+            raise TypeError("a fault")
+        return right(*given)
+
+    monkeypatch.setattr(MigrationController, method, failing)
+    server.clock.faults.raises = False
+    server.shown(job(server))
+    if method == "_take_job":
+        server.answer(200, job(server, 2))
+    assert sum(server.clock.faults.counts.values()) == 1
+    server.clock.advance(5.0)
+    assert server.asked() == ["PATCH status"]
+    server.answer(200, job(server, 3))
+    assert server.asked() == ["POST eviction"]

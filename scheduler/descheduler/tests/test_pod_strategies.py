@@ -1,10 +1,12 @@
 """Strategies that look at one pod at a time, row by row (RSV-R97)."""
 
+import importlib
 from typing import Any
 
 import pytest
 
 from seatrial.scheduler.api.clock import SimClock, rfc3339
+from seatrial.scheduler.api.faults import Faults
 from seatrial.scheduler.descheduler.args import ArgsError, read_args
 from seatrial.scheduler.descheduler.objects import Pod
 from seatrial.scheduler.descheduler.plugins.registry import PLUGINS
@@ -13,6 +15,7 @@ from seatrial.scheduler.descheduler.tests.cluster import CONTROLLER, RecordingEv
 
 JOB = {**CONTROLLER, "apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "j"}
 NOW = SimClock().now()
+PLUGINS_OF = "seatrial.scheduler.descheduler.plugins"
 
 
 def evicted(name: str, args: dict[str, Any], *pods: Pod, nodes: tuple[Any, ...] = ()) -> list[str]:
@@ -257,3 +260,46 @@ def test_a_pod_stays_where_the_better_node_has_no_room() -> None:
 def test_bad_arguments_are_refused_in_words(name: str, given: dict[str, Any], words: str) -> None:
     with pytest.raises(ArgsError, match=words):
         read_args(PLUGINS[name].args, given)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "args", "module", "function"),
+    [
+        ("RemoveFailedPods", {"minPodLifetimeSeconds": 0}, "pod_strategies", "age"),
+        ("RemovePodsHavingTooManyRestarts", {"podRestartThreshold": 1}, "pod_strategies", "containers"),
+        ("RemovePodsViolatingNodeTaints", {}, "pod_strategies", "tolerates"),
+        ("RemovePodsViolatingNodeAffinity", {"nodeAffinityType": [REQUIRED]}, "pod_strategies", "matches_node"),
+        ("PodLifeTime", {"maxPodLifeTimeSeconds": 1}, "pod_life_time", "age"),
+        ("PodLifeTime", {"maxPodLifeTimeSeconds": 1}, "", "may_evict"),
+        ("PodLifeTime", {"maxPodLifeTimeSeconds": 1}, "", "evict"),
+    ],
+)
+def test_a_pod_at_which_a_strategy_raises_does_not_keep_the_others(
+    strategy: str, args: dict[str, Any], module: str, function: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both pods are to be evicted for each of these reasons; for one of them a step raises an exception."""
+    place = importlib.import_module(f"{PLUGINS_OF}.{module}") if module else RecordingEvictor
+    right, clock, state = getattr(place, function), SimClock(faults=Faults()), ClusterState()
+
+    def failing(*given: Any, **more: Any) -> Any:
+        if any(getattr(each, "key", "") in {"default/a", "poison"} for each in given):
+            raise TypeError("a fault")
+        return right(*given, **more)
+
+    monkeypatch.setattr(place, function, failing)
+    taint = {"key": "k", "effect": "NoSchedule"}
+    state.set_node(node("n1", taints=[taint]))
+    state.set_node(node("n2", labels={"zone": "z"}))
+    terms = [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["z"]}]}]
+    affinity = {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": terms}}}
+    statuses = [{"name": "main", "restartCount": 3}]
+    phase = "Failed" if strategy == "RemoveFailedPods" else "Running"
+    for name, key in (("a", "poison"), ("b", "other")):
+        spec = {"affinity": affinity, "tolerations": [{"key": key, "operator": "Exists"}]}
+        state.set_pod(pod(name, "n1", spec=spec, status={"phase": phase, "containerStatuses": statuses}))
+    handle = handle_of(state, clock)
+    kind = PLUGINS[strategy]
+    kind(read_args(kind.args, args)).run(handle, [state.nodes["n1"], state.nodes["n2"]])  # type: ignore[call-arg]
+    assert isinstance(handle.evictor, RecordingEvictor)
+    assert handle.evictor.evicted == ["b"]
+    assert sum(clock.faults.counts.values()) == 1
