@@ -139,6 +139,12 @@ def _long_rules(number: int) -> Sending:
     return made.setup[0]
 
 
+def _open_literal(number: int) -> Sending:
+    """A definition with a rule of backslashes in a literal that does not end."""
+    field = {"type": "string", "maxLength": 9, "x-kubernetes-validations": [{"rule": '["' + "\\" * 9_000}]}
+    return _custom(f"open-{number}", field, lambda _: "").setup[0]
+
+
 def _large_definition(number: int) -> Sending:
     """A definition with as many values as one may have."""
     fields = {f"field{at}": {"type": "string", "description": "a field", "maxLength": 9} for at in range(14_000)}
@@ -246,6 +252,7 @@ ATTACKS: Final[Sequence[Attack]] = (
         lambda _: [-1] * 5000,
     ),
     Attack("long-rules", _long_rules),
+    Attack("open-literal", _open_literal),
     Attack("definition", _large_definition),
     Attack("too-many-values", lambda number: _post(PODS, pod(f"m-{number}", containers=_containers(40_000)))),
     Attack("policy", _policy, _policy_setup()),

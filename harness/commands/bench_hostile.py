@@ -26,7 +26,7 @@ def hostile(
         rounds: Number of requests of each attack.
         json_: Print figures as JSON.
     """
-    known = {attack.name: attack for attack in (*ATTACKS, *SCHEDULER_ATTACKS)}
+    known = {attack.name: attack for attack in ATTACKS} | {attack.name: attack for attack in SCHEDULER_ATTACKS}
     for name in names:
         if name not in known:
             raise UsageError(f"attack {name!r}: expected one of {', '.join(known)}")

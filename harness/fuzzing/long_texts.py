@@ -66,17 +66,17 @@ def with_text(document: Any, path: Path, text: str) -> Any:
     return found
 
 
-def check_cost(run: LongText, cost_of: Callable[[LongText], float]) -> None:
-    """Feed the text; one that takes more than ENOUGH is compared with its half.
+def check_cost(run: LongText, cost_of: Callable[[LongText], float], enough: float = ENOUGH) -> None:
+    """Feed the text; one that takes more than `enough` seconds is compared with its half.
 
     Raises:
         FaultError: its cost grows faster than its length.
     """
-    if cost_of(run) < ENOUGH:
+    if cost_of(run) < enough:
         return
     half: LongText = (*run[:3], run[3] // 2)
     whole_cost, half_cost = (min(cost_of(each) for _ in range(_REPEATS)) for each in (run, half))
-    if whole_cost > ENOUGH and whole_cost > RATIO * half_cost:
+    if whole_cost > enough and whole_cost > RATIO * half_cost:
         shown = text_of((*run[:3], 12))
         raise FaultError(
             f"super-linear: {run[3]} characters like {shown!r} take {whole_cost * 1000:.0f} ms,"

@@ -34,6 +34,7 @@ PLACES: Final = tuple(places())
 INPUTS: Final = 50  # that a world takes in before a fresh one is built
 
 
+_ENOUGH: Final = 0.2  # seconds of processor time; any text takes 0.03 to 0.06
 _kept: list[World] = []  # of the last input
 
 
@@ -78,7 +79,7 @@ def _take(world: World, number: int, changed: Any) -> None:
 
 def _run_text(given: tuple[tuple[int, Path], LongText]) -> None:
     (number, path), run = given
-    check_cost(run, lambda run: _in_world(number, with_text(OBJECTS[number][1], path, text_of(run))))
+    check_cost(run, lambda run: _in_world(number, with_text(OBJECTS[number][1], path, text_of(run))), _ENOUGH)
 
 
 def _run_object(given: tuple[int, Any]) -> None:

@@ -276,8 +276,8 @@ def _edit(terminal: TerminalDef) -> None:
 def environment() -> celpy.Environment:
     """The CEL environment in which expressions are compiled.
 
-    The patterns of cel-python for literals of strings read an escape in two ways, so that 32 backslashes in an open
-    literal take minutes. These read it in one.
+    The patterns of cel-python for literals of strings read an escape in two ways, so that 40 backslashes in an open
+    literal take half a minute. These read it in one.
     """
     if CELParser.CEL_PARSER is None:
         CELParser.CEL_PARSER = lark.Lark(

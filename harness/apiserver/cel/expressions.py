@@ -99,7 +99,7 @@ def _compiled(expression: str) -> Any:
         raise ExpressionError(
             f"compilation failed: {error_at(expression, line, column, 'Syntax error: no expression ends here')}"
         ) from error
-    for token in tree.scan_values(lambda leaf: leaf.type in _LARGEST and whole_number(leaf) is None):
+    for token in tree.scan_values(lambda leaf: getattr(leaf, "type", "") in _LARGEST and whole_number(leaf) is None):
         why = f"invalid {_LARGEST[token.type][0]} literal"
         raise ExpressionError(f"compilation failed: {error_at(expression, token.line, token.column, why)}")
     return place.program(simplified(tree), FUNCTIONS)

@@ -34,7 +34,7 @@ def test_a_pod_that_is_not_bound_is_over_the_limit(monkeypatch: pytest.MonkeyPat
 
 
 def test_names_of_attacks_differ() -> None:
-    names = [attack.name for attack in (*ATTACKS, *SCHEDULER_ATTACKS)]
+    names = [*(attack.name for attack in ATTACKS), *(attack.name for attack in SCHEDULER_ATTACKS)]
     assert len(set(names)) == len(names)
 
 

@@ -69,7 +69,7 @@ def test_an_input_that_never_ends_is_a_fault() -> None:
 
 def test_an_alarm_that_is_lost_rings_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """A callback of the garbage collector loses what the first one raises."""
-    ended = []
+    ended: list[int] = []
 
     def lose_one(_: int) -> None:
         with suppress(TooSlow):
