@@ -1,5 +1,6 @@
 """A report with more NUMA nodes than the kubelet supports: it costs other pods nothing."""
 
+from collections.abc import Iterator, Sequence
 from types import SimpleNamespace
 from typing import cast
 
@@ -11,13 +12,20 @@ from seatrial.scheduler.plugins.deviceshare.numa import numa_nodes
 from seatrial.scheduler.plugins.deviceshare.states import Template
 from seatrial.scheduler.plugins.nodenuma import hints
 from seatrial.scheduler.plugins.nodenuma.tests.numarig import Machines
+from seatrial.scheduler.plugins.numahints import Mask
 
 
 def test_sets_of_too_many_numa_nodes_are_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     """The number of sets doubles with each NUMA node: with 24 of them one pod would stop scheduling for minutes."""
-    rig, sizes = Machines(), []
+    rig = Machines()
+    sizes: list[int] = []
     masks = hints.masks
-    monkeypatch.setattr(hints, "masks", lambda ids: sizes.append(len(ids)) or masks(ids if len(ids) < 9 else ids[:1]))
+
+    def counted(ids: Sequence[int]) -> Iterator[Mask]:
+        sizes.append(len(ids))
+        return masks(ids[:MAX_NUMA_NODES])
+
+    monkeypatch.setattr(hints, "masks", counted)
     rig.machine("n1", (1, MAX_NUMA_NODES + 1, 2, 2), policy="SingleNUMANodePodLevel")
     rig.machine("n2", (1, 2, 2, 2), policy="SingleNUMANodePodLevel")
     rig.submit(pod("a").request(cpu=1))
