@@ -158,6 +158,7 @@ class NodeResourceTopology(Wire, frozen=True):
     zones: tuple[Zone, ...] = ()
 
 
+MAX_NUMA_NODES = 8  # of one node: each set of them is tried. The kubelet has the same limit (`maxAllowableNUMANodes`)
 MAX_CPUS = 1 << 14  # of one node: twice as many as Linux can have
 
 

@@ -141,7 +141,8 @@ class ClassRegistry:
 
     def offered(self, names: Iterable[str]) -> set[int]:
         """Nodes offer these resources from now on. Returns the ids of the classes whose vectors changed."""
-        new, changed = set(names), set()
+        new = set(names)
+        changed: set[int] = set()
         for shape in list(self._by_content.values()):
             if not new.isdisjoint(shape.requests):
                 shape.vector = self._vector(shape.requests)

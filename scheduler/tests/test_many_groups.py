@@ -1,6 +1,7 @@
 """Many groups of waiting pods: what one decision costs does not grow with them, and each is looked at in the end."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -44,7 +45,12 @@ def test_a_ready_pod_does_not_wait_for_all_groups(
     rig = rig_with(odd)
     looks: list[object] = []
     refresh = ClassScores.refresh
-    monkeypatch.setattr(ClassScores, "refresh", lambda self: looks.append(self) or refresh(self))
+
+    def counted(scores: ClassScores) -> None:
+        looks.append(scores)
+        refresh(scores)
+
+    monkeypatch.setattr(ClassScores, "refresh", counted)
     rig.delete("first")
     rig.submit(pod("second").request(cpu=60))
     assert rig.core.busy
@@ -59,7 +65,12 @@ def test_groups_without_kept_results_cost_one_class_in_several_decisions(monkeyp
     rig = rig_with(by_request)
     made: list[object] = []
     init = ClassScores.__init__
-    monkeypatch.setattr(ClassScores, "__init__", lambda self, *args: made.append(self) or init(self, *args))
+
+    def counted(scores: ClassScores, *arguments: Any) -> None:
+        made.append(scores)
+        init(scores, *arguments)
+
+    monkeypatch.setattr(ClassScores, "__init__", counted)
     rig.delete("first")
     for number in range(40):
         rig.submit(pod(f"small-{number}").request(cpu=1))

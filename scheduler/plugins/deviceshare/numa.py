@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
 
+from seatrial.scheduler.api.numa import MAX_NUMA_NODES
 from seatrial.scheduler.framework.status import Status
 from seatrial.scheduler.plugins.deviceshare.allocator import allocate_deciding, weighed
 from seatrial.scheduler.plugins.deviceshare.candidates import count, selected
@@ -48,8 +49,9 @@ def hints_by(
 
 
 def numa_nodes(template: Template) -> Mask:
-    """The NUMA nodes of the devices, where known."""
-    return frozenset(slot.place.numa for slot in template.slots if slot.place is not None and slot.place.numa >= 0)
+    """The NUMA nodes of the devices, where known; none if they are more than a node can have."""
+    found = frozenset(slot.place.numa for slot in template.slots if slot.place is not None and slot.place.numa >= 0)
+    return found if len(found) <= MAX_NUMA_NODES else frozenset()
 
 
 def held_to(template: Template, mask: Mask | None) -> Mask | None:

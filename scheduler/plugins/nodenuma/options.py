@@ -19,6 +19,7 @@ from seatrial.scheduler.api.numa import (
     CPU_TOPOLOGY,
     FULL_PCPUS,
     KUBELET_CPU_MANAGER,
+    MAX_NUMA_NODES,
     NODE_RESERVATION,
     NUMA_ALLOCATE_STRATEGY_LABEL,
     NUMA_POLICIES,
@@ -211,6 +212,9 @@ def _zones(reader: _Reader, nrt: NodeResourceTopology, factors: Mapping[str, flo
                 reader.wrong.append(f"zone {zone.name}: {resource.name}: {error}")
                 continue
             amounts[resource.name] = amplify(value, factors.get(resource.name, 1.0))
+    if len(found) > MAX_NUMA_NODES:
+        reader.wrong.append(f"zones: expected at most {MAX_NUMA_NODES} NUMA nodes, found {len(found)}; none is used")
+        return {}
     return found
 
 
