@@ -21,8 +21,9 @@ PATIENCE = 1200.0  # seconds for all pods to get their nodes, once there is room
 
 
 # A DeschedulerConfiguration for migration jobs of users alone. Three jobs of a Deployment run at a time.
+# With an interval of 0 the process would end after its first round.
 DESCHEDULER: dict[str, Any] = {
-    "apiVersion": "descheduler/v1alpha2", "kind": "DeschedulerConfiguration", "deschedulingInterval": "0s",
+    "apiVersion": "descheduler/v1alpha2", "kind": "DeschedulerConfiguration", "deschedulingInterval": "1h",
     "profiles": [{
         "name": "trial",
         "plugins": {point: {"disabled": [{"name": "*"}], "enabled": [{"name": "MigrationController"}]}

@@ -43,6 +43,10 @@ def test_a_scheduler_is_started_anew(seed: int) -> None:
     assert (outcome.kills, outcome.bound > 10) == (KILLS, True)
 
 
+def test_the_descheduler_stays_after_its_first_round() -> None:
+    assert DESCHEDULER["deschedulingInterval"] != "0s"
+
+
 def test_a_seed_decides_everything() -> None:
     first, second = (with_a_standby(3, kills=5) for _ in range(2))
     assert first == second

@@ -81,6 +81,26 @@ def test_invalid_reviews(body: Any, said: str) -> None:
     assert said in found
 
 
+def test_a_review_that_raises_an_exception_is_an_error_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pod `poison` gets 500 with the ID of the fault; the next pod is admitted by the same routes."""
+
+    def failing(pod: dict[str, Any]) -> list[str]:
+        if pod["metadata"]["name"] == "poison":
+            raise TypeError("a fault")
+        return []
+
+    monkeypatch.setattr("seatrial.scheduler.webhooks.reviews.problems", failing)
+    faults = Faults()
+    served = routes(faults)
+    codes = []
+    for name in ("poison", "p"):
+        body = review({"cpu": "1"})
+        body["request"]["object"]["metadata"]["name"] = name
+        codes.append(served.answer("POST", VALIDATE, json.dumps(body).encode()).code)
+    assert codes == [500, 200]
+    assert faults.counts == {f"POST {VALIDATE}": 1}
+
+
 def test_registration_for_one_namespace() -> None:
     found = configurations("https://h:1", b"pem", namespace="team")
 
