@@ -54,9 +54,9 @@ class Core(Intake):
 
     @property
     def busy(self) -> bool:
-        """Whether `decide` has work."""
+        """Whether `decide` would schedule a pod."""
         self.waker.wake_due()
-        return self.queue.ready > 0 or bool(self._outbox) or self.waker.looking
+        return self.queue.ready > 0 or bool(self._outbox)
 
     def decide(self) -> list[Decision]:
         """Run one scheduling cycle for the next pod. An empty list also means that no pod is ready."""
@@ -64,7 +64,6 @@ class Core(Intake):
         if self._outbox:
             decisions, self._outbox = self._outbox, []
             return decisions
-        self.waker.decided()
         entry = self.queue.pop()
         if entry is None:
             return []

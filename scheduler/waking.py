@@ -28,10 +28,6 @@ if TYPE_CHECKING:
 
 # Waiting pods whose placement depends on other pods are tried again after this many changes, or when no pod is ready.
 PLACEMENT_CHANGES_THRESHOLD = 32
-# Groups of waiting pods that are looked at before one decision, while pods are ready and while none is: what waits must
-# not delay a pod that is ready. Not all groups cost the same.
-LOOKS, IDLE_LOOKS, COST_WITHOUT_RESULTS = 32, 256, 128
-COST_OF_JUDGING = 8  # of a group that is judged for each look
 READ_AGAIN_SECONDS = 10.0  # the pause before gate keys are read once more because a plugin raised
 PREEMPTION_PAUSE_SECONDS = 1.0  # between two pods of one group that are tried because they may preempt
 AFTER_BACKOFF = "after-backoff"  # the wake key of pods that are asked again when their backoff ends
@@ -47,9 +43,6 @@ class Waker:
         self._queue = core.queue
         self._label_keys = 0  # number of label keys that terms of placed pods read, when groups were formed
         self._placement_changes = 0  # value of `cache.placement_changes` when waiting pods were last tried
-        self._owed = {False: 0, True: 0}  # groups still to be looked at, by whether only those of `wide_classes` are
-        self._looked = False  # since the last decision
-        self._spent = 0  # looks of the last call; what they are too many counts for the next one
         self._alarm: tuple[float, Timer] | None = None
         self._keys_unread = False  # a plugin raised when the gate keys were read again
         self._cooling_gates: set[str] = set()  # wake keys of opened gates whose pods are in backoff
@@ -61,39 +54,8 @@ class Waker:
         """Put the pods into the queue that changes since the last call may have made feasible."""
         if self._handle.wake_requested or self._placement_changes != self._cache.placement_changes:
             self._wake_if_opened()
-        elif not self._looked:
-            self._look()
         if self._handle.opened_gates:
             self._open_gates()
-
-    @property
-    def looking(self) -> bool:
-        """Whether groups are left for the next call of `wake_due`."""
-        return any(self._owed.values())
-
-    def decided(self) -> None:
-        """A decision was made: more groups may be looked at before the next one."""
-        self._looked = False
-
-    def _look(self) -> None:
-        """Look at the next groups that something may have made feasible, those first that waited longest for a look."""
-        self._looked = True
-        waiting = self._queue.waiting
-        looks = LOOKS if self._queue.ready else IDLE_LOOKS
-        self._spent = max(0, self._spent - looks)
-        for wide in self._owed:
-            while self._spent < looks and self._owed[wide]:
-                key = waiting.next_group(wide=wide)
-                self._owed[wide] = 0 if key is None else self._owed[wide] - 1
-                if key is not None:
-                    self._spent += self._cost_of(key)
-                    self.wake_classes([key])
-
-    def _cost_of(self, key: ClassKey) -> int:
-        kept = self._core.runners[key[0]].kept(key[1])
-        if kept is None:
-            return COST_WITHOUT_RESULTS
-        return 1 if not key[2] and kept.entry.uses_signatures else COST_OF_JUDGING
 
     def add(self, entry: Entry, key: ClassKey, class_scores: ClassScores) -> None:
         """Have a pod that no node can take wait in the group `key`."""
@@ -293,12 +255,9 @@ class Waker:
             self._placement_changes = self._cache.placement_changes
             if self._label_keys != len(self._cache.label_keys):
                 self._regroup()
-            self._owed[True] = self._queue.waiting.group_count(wide=True)
-            self._look()
+            self.wake_classes(self._queue.waiting.wide_classes())
             if self._core.groups.parked:
                 self._core.groups.parked.wake()
-        elif not self._looked:
-            self._look()
 
     def _wake(self) -> None:
         """Wake the first pod of each class of waiting pods that has a feasible node now."""
@@ -306,8 +265,7 @@ class Waker:
         if self._label_keys != len(self._cache.label_keys):
             self._regroup()
         self._placement_changes = self._cache.placement_changes
-        self._owed = {False: self._queue.waiting.group_count(wide=False), True: 0}
-        self._look()
+        self.wake_classes(self._queue.waiting.classes())
         if self._left_nodes or self._preemptors:
             left, self._left_nodes = sorted(self._left_nodes), set()
             self._wake_preemptors(left)
@@ -388,7 +346,7 @@ class Waker:
             self.set_alarm(self._queue.next_backoff())
             if len(self._queue.waiting) or self._queue.held.some_tried:
                 self.set_alarm(self._handle.clock.monotonic() + LEFTOVER_SECONDS)
-            if self._queue.ready or self._handle.opened_gates or self.looking:
+            if self._queue.ready or self._handle.opened_gates:
                 self._core.on_ready()
 
 

@@ -51,10 +51,6 @@ class Runner(PluginRunner):
             self._class_scores.move_to_end(shape.id)
         return found
 
-    def kept(self, shape_id: int) -> ClassScores | None:
-        """The results of the class of that id, if they are kept."""
-        return self._class_scores.get(shape_id)
-
     def invalidate_class_scores(self) -> None:
         """Drop all kept results: something changed that plugins read besides pods, nodes and devices."""
         for scores in self._class_scores.values():

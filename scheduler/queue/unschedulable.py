@@ -6,9 +6,8 @@ when that pod is placed. The decisions are the same, and one free card does not 
 thousand waiting pods.
 """
 
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Iterator
-from typing import Any
 
 from seatrial.scheduler.queue.active import Entry
 from seatrial.scheduler.queue.backoff import BackoffQueue
@@ -58,9 +57,9 @@ class UnschedulablePods:
     """Entries grouped by class."""
 
     def __init__(self) -> None:
-        self._groups: OrderedDict[ClassKey, ClassGroup] = OrderedDict()  # as all rings, the next one to look at first
+        self._groups: dict[ClassKey, ClassGroup] = {}
         self._class_of: dict[str, ClassKey] = {}
-        self._wide: OrderedDict[ClassKey, None] = OrderedDict()  # groups with a mark
+        self._wide = 0  # number of groups with a mark
         self._priorities: Counter[int] = Counter()
 
     def __len__(self) -> int:
@@ -74,19 +73,7 @@ class UnschedulablePods:
 
     def wide_classes(self) -> list[ClassKey]:
         """The groups whose placement depends on other pods in the cluster."""
-        return list(self._wide)
-
-    def next_group(self, *, wide: bool) -> ClassKey | None:
-        """The group that was looked at longest ago, of all or of those of `wide_classes`. It is the last one then."""
-        ring: OrderedDict[ClassKey, Any] = self._wide if wide else self._groups
-        key = next(iter(ring), None)
-        if key is not None:
-            ring.move_to_end(key)
-        return key
-
-    def group_count(self, *, wide: bool) -> int:
-        """The number of groups, of all or of those of `wide_classes`."""
-        return len(self._wide if wide else self._groups)
+        return [key for key in self._groups if key[2]] if self._wide else []
 
     @property
     def empty(self) -> bool:
@@ -114,8 +101,7 @@ class UnschedulablePods:
         group = self._groups.get(key)
         if group is None:
             group = self._groups[key] = ClassGroup()
-            if key[2]:
-                self._wide[key] = None
+            self._wide += bool(key[2])
         group.add(entry)
 
     def remove(self, uid: str) -> Entry | None:
@@ -128,7 +114,7 @@ class UnschedulablePods:
         self._priorities[entry.info.priority] -= 1
         if not len(group):
             del self._groups[key]
-            self._wide.pop(key, None)
+            self._wide -= bool(key[2])
         return entry
 
     def members(self, key: ClassKey) -> list[Entry]:

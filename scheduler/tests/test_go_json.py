@@ -48,7 +48,9 @@ TYPES: dict[str, type[Any]] = {
 }
 
 KEPT = {("spec", "template"), ("spec", "reservationOptions", "template")}  # as they are; pods have a test of their own
-AMOUNTS = {"requests", "limits", "capacity", "allocatable", "resources", "allocated", "min", "max", "used"}
+AMOUNTS = {
+    "requests", "limits", "capacity", "allocatable", "resources", "allocated", "allocatedResources", "min", "max", "used",
+}  # fmt: skip
 
 
 def recorded() -> Iterator[Any]:
