@@ -49,7 +49,8 @@ TYPES: dict[str, type[Any]] = {
 
 KEPT = {("spec", "template"), ("spec", "reservationOptions", "template")}  # as they are; pods have a test of their own
 AMOUNTS = {
-    "requests", "limits", "capacity", "allocatable", "resources", "allocated", "allocatedResources", "min", "max", "used",
+    "allocatable", "allocated", "allocatedResources", "capacity", "limits", "max", "min", "requests", "resources",
+    "used",
 }  # fmt: skip
 
 
