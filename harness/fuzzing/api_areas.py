@@ -173,8 +173,11 @@ class _Session:
 
 
 def _is_meant(code: int, body: bytes) -> bool:
-    """Whether the answer is upstream's for a webhook or a proxy that cannot be reached, or for a missing timeout."""
-    known = (b"failed calling webhook", b"conversion webhook", b"is not supported by this server", b"no endpoints")
+    """Whether the answer is upstream's: a webhook or a proxy that cannot be reached, a version that is not there yet."""
+    known = (
+        b"failed calling webhook", b"conversion webhook", b"is not supported by this server", b"no endpoints",
+        b"Too large resource version",
+    )  # fmt: skip
     return code in {500, 501, 503, 504} and any(text in body for text in known) and b"fault " not in body
 
 
