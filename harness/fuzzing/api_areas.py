@@ -173,7 +173,7 @@ class _Session:
 
 
 def _is_meant(code: int, body: bytes) -> bool:
-    """Whether the answer is upstream's: a webhook or a proxy that cannot be reached, a version that is not there yet."""
+    """Whether the answer is upstream's: a webhook or proxy that cannot be reached, a version that is not there."""
     known = (
         b"failed calling webhook", b"conversion webhook", b"is not supported by this server", b"no endpoints",
         b"Too large resource version",
