@@ -172,7 +172,7 @@ REFUSED: dict[str, tuple[Callable[[str], QuotaBuilder], str]] = {
     ),
     "sixty-digits-of-min": (
         lambda own: quota(f"{own}-b").min(cpu="1" + "0" * 59).max(cpu=2),
-        "resourceKey cpu of quota {own}-b min 9223372036854775807 > max 2",  # the largest amount, as `ParseQuantity` has it
+        "resourceKey cpu of quota {own}-b min 9223372036854775807 > max 2",  # as `ParseQuantity`
     ),
 }
 
