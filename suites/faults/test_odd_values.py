@@ -7,6 +7,7 @@ import pytest
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
+from seatrial.harness.errors import ApiRefused
 from seatrial.scheduler.api.builders import PodBuilder, node, pod, reservation
 from seatrial.scheduler.api.device import GPU_PARTITION_SPEC
 from seatrial.scheduler.api.extension import KOORD_SCHEDULER
@@ -75,10 +76,12 @@ def test_an_odd_end_of_a_reservation_does_not_keep_pods_waiting(
 ) -> None:
     """The ttl has 100,000 digits; the time of expiry is in the year 0 or has an offset that does not exist."""
     cluster.add(node("n1"))
-    odd = reservation(f"{cluster.name}-odd").like(pod("x").request(cpu=1)).for_labels(app="x")
+    odd = reservation("odd").like(pod("x").request(cpu=1)).for_labels(app="x")
     odd.manifest["spec"].pop("ttl", None)
     odd.manifest["spec"][field] = value
-    if cluster.call("POST", "/apis/scheduling.koordinator.sh/v1alpha1/reservations", odd.manifest).code >= 400:
+    try:
+        cluster.reserve(odd)
+    except ApiRefused:
         pytest.skip(f"the API server refuses {field} {value[:40]!r}")
     cluster.submit(pod("beside").scheduler(KOORD_SCHEDULER))
     expect.bound("beside", within=10)
