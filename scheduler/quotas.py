@@ -208,7 +208,7 @@ class QuotaController:
 
 
 def _nothing() -> None:
-    """Nobody waits for the first quota."""
+    """No work waits for the first quota."""
 
 
 def overuse(tree: QuotaTree, quota: Quota) -> list[str]:

@@ -51,6 +51,8 @@ def test_an_odd_value_of_one_pod_does_not_keep_others_waiting(cluster: Trial, ex
     """A value of 200,000 digits, 10,000 gangs in a group, JSON that is nested too deeply, an amount beyond 64 bits.
 
     Other pods are bound while the pod is there and after it is gone.
+
+    Source: ours; kube-scheduler's queue goes on with other pods when one cannot be scheduled.
     """
     cluster.add(node("n1").gpus("a10", 2))
     cluster.submit(odd)
@@ -74,7 +76,10 @@ def test_an_odd_value_of_one_pod_does_not_keep_others_waiting(cluster: Trial, ex
 def test_an_odd_end_of_a_reservation_does_not_keep_pods_waiting(
     cluster: Trial, expect: Expect, field: str, value: str
 ) -> None:
-    """The ttl has 100,000 digits; the time of expiry is in the year 0 or has an offset that does not exist."""
+    """The ttl has 100,000 digits; the time of expiry is in the year 0 or has an offset that does not exist.
+
+    Source: ours; Koordinator's CRD says `format: date-time`, and kube-apiserver 1.34 takes year 0 and such offsets.
+    """
     cluster.add(node("n1"))
     odd = reservation("odd").like(pod("x").request(cpu=1)).for_labels(app="x")
     odd.manifest["spec"].pop("ttl", None)

@@ -1,4 +1,4 @@
-"""Access is checked by the path alone: whoever may not use a path does not learn whether it exists."""
+"""Access is checked by the path alone: a user who may not use a path does not learn whether it exists."""
 
 import orjson
 import pytest
