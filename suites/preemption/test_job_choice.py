@@ -145,7 +145,10 @@ def test_of_equal_priority_the_fewest_pods_go(classes: Trial, expect: Expect, cr
 @pytest.mark.case("JP-057", severity="normal")
 def test_a_job_that_stays_costs_nothing(classes: Trial, expect: Expect) -> None:
     """A gang needs a card. On n2 an unimportant single pod has one, beside an important pod that need not go; n1 and n3
-    have an unimportant job of two pods: the single pod goes. Source: ours; Koordinator counts the important pod, too."""
+    have an unimportant job of two pods: the single pod goes.
+
+    Source: ours; Koordinator counts the important pod, too.
+    """
     hosts(classes, n1=4, n2=4, n3=4)
     classes.submit(
         of_job("job", "n1", cards=4), of_job("job", "n3", cards=4), filler("single", "n2"),
