@@ -100,8 +100,8 @@ def cli_reference() -> str:
     os.environ["COLUMNS"] = "120"
     from seatrial.harness.cli import app
     from seatrial.scheduler.__main__ import app as scheduler
-    from seatrial.scheduler.controllers.__main__ import app as manager
     from seatrial.scheduler.descheduler.__main__ import app as descheduler
+    from seatrial.scheduler.manager.__main__ import app as manager
     from seatrial.scheduler.webhooks.__main__ import app as webhooks
 
     parts = [program.generate_docs(heading_level=2) for program in (app, scheduler, descheduler, manager, webhooks)]

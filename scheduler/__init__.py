@@ -1,5 +1,5 @@
 """A scheduler with Koordinator's plugins, its descheduler, manager and webhooks; it runs on any API server.
 
-`cycle.py` is the core, which decides without I/O; `shell.py` connects it with an API server. It imports nothing of
-`seatrial.harness`. Reasons for its structure are in DESIGN.md.
+`core/cycle.py` decides without I/O; `shell/loop.py` connects it with an API server. Nothing of `seatrial.harness` is
+imported. Reasons for the structure are in DESIGN.md.
 """

@@ -18,11 +18,11 @@ from seatrial.scheduler.app import build_core, build_routes, default_configurati
 from seatrial.scheduler.client.http import HttpTransport
 from seatrial.scheduler.client.kubeconfig import KubeconfigError, load_server
 from seatrial.scheduler.config import ConfigError, load
-from seatrial.scheduler.framework.routes import Routes
-from seatrial.scheduler.process import log_to_stderr, work
-from seatrial.scheduler.services.flags import level_of
-from seatrial.scheduler.services.http import serve, serve_on
-from seatrial.scheduler.shell import Shell
+from seatrial.scheduler.serving.http import serve, serve_on
+from seatrial.scheduler.serving.process import log_to_stderr, work
+from seatrial.scheduler.serving.routes import Routes
+from seatrial.scheduler.shell.loop import Shell
+from seatrial.scheduler.shell.services.flags import level_of
 
 log = logging.getLogger("seatrial.scheduler")
 

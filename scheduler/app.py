@@ -26,7 +26,11 @@ from seatrial.scheduler.config import (
     load,
     parse,
 )
-from seatrial.scheduler.cycle import Core
+from seatrial.scheduler.core.cycle import Core
+from seatrial.scheduler.core.queue.queue import SchedulingQueue
+from seatrial.scheduler.engine.instrumentation import with_timing
+from seatrial.scheduler.engine.plugin_runner import Profile
+from seatrial.scheduler.engine.runner import Runner
 from seatrial.scheduler.framework.decisions import Bind, Evict
 from seatrial.scheduler.framework.extension_points import (
     Filter,
@@ -43,16 +47,12 @@ from seatrial.scheduler.framework.extension_points import (
     check_plugin,
 )
 from seatrial.scheduler.framework.handle import Handle
-from seatrial.scheduler.framework.instrumentation import with_timing
-from seatrial.scheduler.framework.plugin_runner import Profile
-from seatrial.scheduler.framework.routes import Routes
-from seatrial.scheduler.framework.runner import Runner
 from seatrial.scheduler.packing.kernel import described as kernel_in_use
 from seatrial.scheduler.plugins import register
 from seatrial.scheduler.plugins.registry import Registry
-from seatrial.scheduler.queue.queue import SchedulingQueue
-from seatrial.scheduler.services.views import routes_of
-from seatrial.scheduler.shell import Shell
+from seatrial.scheduler.serving.routes import Routes
+from seatrial.scheduler.shell.loop import Shell
+from seatrial.scheduler.shell.services.views import routes_of
 
 # Used by drivers of the scheduler in other packages.
 __all__ = [

@@ -17,11 +17,11 @@ from seatrial.scheduler.api.core import DEFAULT_SCHEDULER
 from seatrial.scheduler.api.wrong_values import readable
 from seatrial.scheduler.api.yaml_files import load_yaml
 from seatrial.scheduler.client.leader import LeaderElection
+from seatrial.scheduler.core.queue.backoff import BackoffPolicy
 from seatrial.scheduler.framework import extension_points
 from seatrial.scheduler.framework.entry_points import PluginError
 from seatrial.scheduler.framework.extension_points import Args, Plugin
 from seatrial.scheduler.plugins.registry import Registered, Registry
-from seatrial.scheduler.queue.backoff import BackoffPolicy
 
 log = logging.getLogger(__name__)
 

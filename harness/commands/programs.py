@@ -24,7 +24,7 @@ def descheduler(*words: Words) -> None:
 
 def manager(*words: Words) -> None:
     """Run our manager of NodeMetrics and CPU normalization until it is stopped."""
-    _become("seatrial.scheduler.controllers", words)
+    _become("seatrial.scheduler.manager", words)
 
 
 def webhooks(*words: Words) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from seatrial.harness.errors import UsageError
 
-PROGRAMS = {"manager": "seatrial.scheduler.controllers", "descheduler": "seatrial.scheduler.descheduler"}
+PROGRAMS = {"manager": "seatrial.scheduler.manager", "descheduler": "seatrial.scheduler.descheduler"}
 DEFAULT_CONFIG = Path(__file__).with_name("descheduler.yaml")
 
 

@@ -22,7 +22,7 @@ INPROCESS = "inprocess"  # the subject in virtual time
 class Edit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Replace `replace` by `by` in the function or class `within`, as in `Core.decide`; "": in the whole file."""
 
-    file: str  # below the package, as in scheduler/cycle.py
+    file: str  # below the package, as in scheduler/core/cycle.py
     within: str
     replace: str
     by: str

@@ -19,7 +19,7 @@ from seatrial.harness.errors import SubjectError, UsageError
 from seatrial.harness.processes import START_WITHIN, program, start_child, stop
 from seatrial.scheduler.api.private_files import private_folder
 from seatrial.scheduler.api.transport import Request
-from seatrial.scheduler.controllers.app import build_manager
+from seatrial.scheduler.manager.app import build_manager
 
 READY_LINE = "manager synced"
 WEBHOOKS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
@@ -52,7 +52,7 @@ def running_manager(cluster: Cluster, selector: str, *, troubled: bool = False) 
         log = cleanup.enter_context(private_folder()) / "manager.log"
         way = cleanup.enter_context(TroubledWay(cluster.endpoint.kubeconfig)) if troubled else None
         kubeconfig = way.offered if way is not None else cluster.endpoint.kubeconfig
-        command = [*program("seatrial.scheduler.controllers"), "--kubeconfig", str(kubeconfig), "--selector", selector]
+        command = [*program("seatrial.scheduler.manager"), "--kubeconfig", str(kubeconfig), "--selector", selector]
         process = _start(command, log, cleanup)
         cluster.wait(lambda: READY_LINE in log.read_text() or process.poll() is not None, within=START_WITHIN)
         if READY_LINE not in log.read_text():

@@ -139,8 +139,8 @@ def test_ctrl_c_is_answered(folder: Path) -> None:
 
 
 def test_our_scheduler_refuses_what_is_no_kubeconfig(folder: Path) -> None:
-    """The scheduler replaces this process, so its own message is what a user sees. `scheduler/tests/test_kubeconfig.py`
-    has other files."""
+    """The scheduler replaces this process, so its own message is what a user sees.
+    `scheduler/client/tests/test_kubeconfig.py` has other files."""
     command = [sys.executable, "-m", "seatrial", "scheduler", "--kubeconfig", "a folder"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=600, check=False)  # noqa: S603
     assert done.returncode == 2, done.stderr

@@ -18,7 +18,7 @@ from seatrial.harness.tests.documented import PAGES, ROOT, Command, commands
 APPS = {  # the programs of scheduler/ parse their flags themselves
     "scheduler": "seatrial.scheduler.__main__",
     "descheduler": "seatrial.scheduler.descheduler.__main__",
-    "manager": "seatrial.scheduler.controllers.__main__",
+    "manager": "seatrial.scheduler.manager.__main__",
     "webhooks": "seatrial.scheduler.webhooks.__main__",
 }
 OTHERS = frozenset({  # programs that are not ours; `kubectl` and `helm` have tests of their own

@@ -15,9 +15,9 @@ from seatrial.scheduler.client.kubeconfig import KubeconfigError, load_server
 from seatrial.scheduler.descheduler.app import build_routes
 from seatrial.scheduler.descheduler.config import ConfigError, load
 from seatrial.scheduler.descheduler.shell import Shell
-from seatrial.scheduler.process import log_to_stderr, work
-from seatrial.scheduler.services.flags import level_of
-from seatrial.scheduler.services.http import serve
+from seatrial.scheduler.serving.http import serve
+from seatrial.scheduler.serving.process import log_to_stderr, work
+from seatrial.scheduler.shell.services.flags import level_of
 
 app = cyclopts.App(name="seatrial descheduler", result_action="return_value")
 

@@ -8,7 +8,7 @@ from seatrial.scheduler.client.leader import Elector
 from seatrial.scheduler.descheduler.config import ConfigError, Configuration, load, parse
 from seatrial.scheduler.descheduler.metrics import render
 from seatrial.scheduler.descheduler.shell import Shell
-from seatrial.scheduler.framework.routes import Answer, Routes, text
+from seatrial.scheduler.serving.routes import Answer, Routes, text
 
 __all__ = ["ConfigError", "build_descheduler", "build_routes", "load", "parse"]
 

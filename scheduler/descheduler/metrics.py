@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from seatrial.scheduler.descheduler.shell import Shell
-from seatrial.scheduler.framework.exposition import Family, exposed, sample
+from seatrial.scheduler.serving.exposition import Family, exposed, sample
 
 
 def render(shell: Shell) -> bytes:

@@ -1,5 +1,5 @@
-"""The scheduling framework: extension points, and the engine that runs plugins on many classes and nodes at once.
+"""The contract between plugins and the scheduler: extension points, statuses, and what a plugin may use and register.
 
 `extension_points.py` has the base classes of plugins, `accelerations.py` their batch forms, `handle.py` what a plugin
-may use. The other modules evaluate and keep results: the score matrix, node signatures, diagnosis, selection.
+may use. `seatrial.scheduler.engine` runs the plugins.
 """

@@ -2,15 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from seatrial.scheduler.cache.columns import Ints
 from seatrial.scheduler.cache.nodeinfo import PodInfo
+from seatrial.scheduler.framework.domains import Domains
 from seatrial.scheduler.framework.fit_error import FitError
 from seatrial.scheduler.framework.state import CycleState
-
-if TYPE_CHECKING:
-    from seatrial.scheduler.framework.groups import Domains
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +31,7 @@ class GatherFailure:
     `slots`: by kind of members, how many fit on each node now, [node].
     """
 
-    domains: "Domains"
+    domains: Domains
     slots: Mapping[tuple[str, int], Ints]
 
 

@@ -7,15 +7,17 @@ from typing import Any, Protocol, TypeVar, cast
 from seatrial.scheduler.api.clock import Clock
 from seatrial.scheduler.api.core import Node, Pod, PodDisruptionBudget
 from seatrial.scheduler.cache.cache import Cache
+from seatrial.scheduler.cache.classes import EquivalenceClass
 from seatrial.scheduler.cache.columns import NodeColumns
 from seatrial.scheduler.cache.nodeinfo import NodeInfo, PodInfo
-from seatrial.scheduler.framework.exposition import Family
+from seatrial.scheduler.framework.extension_points import Filter, Gate, Plugin
 from seatrial.scheduler.framework.groups import PodGroups
 from seatrial.scheduler.framework.plugin_errors import PluginErrors
-from seatrial.scheduler.framework.routes import Handler
 from seatrial.scheduler.framework.state import CycleState
 from seatrial.scheduler.framework.status import Status
 from seatrial.scheduler.framework.timing import Timing
+from seatrial.scheduler.serving.exposition import Family
+from seatrial.scheduler.serving.routes import Handler
 
 T = TypeVar("T")
 
@@ -35,13 +37,55 @@ class Watch:
     optional: bool = True
 
 
+class ClassResults(Protocol):
+    """The kept results of one equivalence class, as dry runs read them (`seatrial.scheduler.engine.class_scores`)."""
+
+    @property
+    def state(self) -> CycleState:
+        """What PreFilters of the class wrote. Cycles use a fork."""
+
+    @property
+    def node_pods_filters(self) -> Sequence[Filter]:
+        """The filters of scope NODE_PODS that matter to the class."""
+
+    @property
+    def cluster_filters(self) -> Sequence[Filter]:
+        """The filters of scope CLUSTER that may matter to pods of the class."""
+
+    @property
+    def versioned(self) -> Sequence[Plugin]:
+        """Plugins of scope NODE whose results for all nodes can become stale at once (`Plugin.version`)."""
+
+    def node(self, row: int) -> NodeInfo: ...
+
+    def admits(self, row: int) -> bool:
+        """Whether the filters of scope NODE pass the node, so that the pods on it decide."""
+
+
 class ProfileRunner(Protocol):
-    """What the handle needs of a profile's runner (`seatrial.scheduler.framework.runner.Runner`)."""
+    """The plugins of one profile as other plugins run them (`seatrial.scheduler.engine.runner`)."""
 
     scheduler_name: str
+    filters: Sequence[Filter]
+
+    @property
+    def plugins(self) -> Sequence[Plugin]:
+        """All plugins of the profile."""
+
+    def gates_of(self, pod: Pod) -> Sequence[tuple[Gate, str]]:
+        """The gates that concern a pod, with their wake keys."""
+
+    def class_scores(self, shape: EquivalenceClass) -> ClassResults:
+        """The kept results of a class."""
 
     def check_with_nominated(self, state: CycleState, info: PodInfo, node: NodeInfo) -> Status:
         """Run the filters on one node, with the nominated pods of equal or higher priority there."""
+
+    def removed(self, state: CycleState, victim: PodInfo, node: NodeInfo) -> None:
+        """Notify the filters with their own state that `victim` is removed from `node`, a copy."""
+
+    def returned(self, state: CycleState, victim: PodInfo, node: NodeInfo) -> None:
+        """Notify them that `victim` is on `node` again."""
 
     def invalidate_class_scores(self) -> None:
         """Drop all kept results."""
@@ -263,9 +307,13 @@ class Handle:
     def register(self, runner: ProfileRunner) -> None:
         self.runners[runner.scheduler_name] = runner
 
+    def runner_of(self, info: PodInfo) -> ProfileRunner:
+        """The runner of the profile that a pod names."""
+        return self.runners[info.pod.spec.scheduler_name]
+
     def check(self, state: CycleState, info: PodInfo, node: NodeInfo) -> Status:
         """Run the filters of the pod's profile on one node, nominated pods included, without kept results."""
-        return self.runners[info.pod.spec.scheduler_name].check_with_nominated(state, info, node)
+        return self.runner_of(info).check_with_nominated(state, info, node)
 
     def invalidate_class_scores(self) -> None:
         """Drop the kept results of all profiles."""

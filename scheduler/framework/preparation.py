@@ -1,6 +1,6 @@
 """What a binding waits for: patches of other objects, and conditions that other components of the cluster bring about.
 
-PreBind plugins return it; `seatrial.scheduler.preparations` carries it out.
+PreBind plugins return it; `seatrial.scheduler.shell.preparations` carries it out.
 """
 
 from collections.abc import Callable, Mapping

@@ -1,15 +1,9 @@
-"""Nodes without pods that one pod ignores (Koordinator's reservation transformers).
+"""What plugins see of nodes without pods that one pod ignores (Koordinator's reservation transformers).
 
-For a pod that may use reservations, the nodes with these reservations are copied, the reserve pods are removed from the
-copies, and the plugins run on the copies without kept results. All other nodes use the kept results.
+`seatrial.scheduler.engine.restoring` makes the copies of these nodes.
 """
 
-from collections.abc import Iterable
-
-from seatrial.scheduler.api.core import Pod
-from seatrial.scheduler.cache.nodeinfo import NodeInfo, PodInfo
-from seatrial.scheduler.framework.extension_points import Transformer, VictimAware
-from seatrial.scheduler.framework.handle import Handle
+from seatrial.scheduler.cache.nodeinfo import NodeInfo
 from seatrial.scheduler.framework.state import CycleState, StateKey
 
 
@@ -33,47 +27,3 @@ def as_seen(state: CycleState, node: NodeInfo) -> tuple[CycleState, NodeInfo]:
         return state, node
     seen = restored.nodes.get(node.name)
     return (state, node) if seen is None else (restored.state, seen)
-
-
-def restore(handle: Handle, state: CycleState, info: PodInfo, plugins: Iterable[object]) -> None:
-    """Run the transformers among `plugins` and store the node copies in `state`. Call after PreFilter."""
-    overlooked: dict[str, list[PodInfo]] = {}
-    listed = list(plugins)
-    for plugin in listed:
-        if isinstance(plugin, Transformer):
-            for name, holders in plugin.overlooked(state, info.pod).items():
-                overlooked.setdefault(name, []).extend(holders)
-    if not overlooked:
-        return
-    aware = [plugin for plugin in listed if isinstance(plugin, VictimAware)]
-    inner, nodes = state.fork(), dict[str, NodeInfo]()
-    for name, holders in overlooked.items():
-        node = handle.cache.find(name)
-        if node is None:
-            continue
-        seen = nodes[name] = node.copy()
-        for holder in holders:
-            seen.remove(holder)
-            for plugin in aware:
-                plugin.victim_removed(inner, holder, seen)
-    state[RESTORED] = Restored(inner, nodes)
-
-
-def share(state: CycleState) -> None:
-    """Copy entries that plugins added to `state`, as in PreScore, to the state of the node copies."""
-    restored = state.get(RESTORED)
-    if restored is not None:
-        for key, value in state.items():
-            if key is not RESTORED:
-                restored.state.setdefault(key, value)
-
-
-def enter(plugins: Iterable[object], state: CycleState, pod: Pod, name: str) -> CycleState:
-    """The state for Reserve on the selected node."""
-    restored = state.get(RESTORED)
-    if restored is None or name not in restored.nodes:
-        return state
-    for plugin in plugins:
-        if isinstance(plugin, Transformer):
-            plugin.chosen(restored.state, pod, restored.nodes[name])
-    return restored.state

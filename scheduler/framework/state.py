@@ -37,4 +37,7 @@ class CycleState(dict[StateKey[Any], Any]):
         return CycleState(self)
 
 
+CLUSTER_SCOPED: StateKey[bool] = StateKey("framework/cluster-scoped")  # plugins of scope CLUSTER ran in the cycle
+CONCERNED_PLUGINS: StateKey[tuple[Any, ...]] = StateKey("framework/concerned-plugins")  # those that ran
 SKIPPED: StateKey[frozenset[str]] = StateKey("framework/skipped")  # plugins whose PreFilter returned Skip
+WAKE_GROUP: StateKey[str] = StateKey("framework/wake-group")  # separates waiting pods with equal namespace and labels

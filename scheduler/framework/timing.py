@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from seatrial.scheduler.api.clock import Clock
-from seatrial.scheduler.framework.histogram import Histogram
 from seatrial.scheduler.framework.status import SUCCESS, Code, PostFilterResult, Status
+from seatrial.scheduler.serving.histogram import Histogram
 
 EVERY = 10  # one cycle in this many is timed; upstream samples at random with the same probability
 PLUGIN_SECONDS = tuple(0.00001 * 1.5**power for power in range(20))  # upstream's: 10 µs to 22 ms

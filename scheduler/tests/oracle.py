@@ -13,11 +13,12 @@ from seatrial.scheduler.api.core import Pod
 from seatrial.scheduler.cache.columns import Ints
 from seatrial.scheduler.cache.nodeinfo import NodeInfo, PodInfo
 from seatrial.scheduler.cache.tallies import Tallies
-from seatrial.scheduler.cycle import Core
+from seatrial.scheduler.core.cycle import Core
+from seatrial.scheduler.engine.restoring import restore, share
+from seatrial.scheduler.engine.runner import Runner
 from seatrial.scheduler.framework.extension_points import Scope, Score
 from seatrial.scheduler.framework.fit_error import histogram
-from seatrial.scheduler.framework.restored import as_seen, restore, share
-from seatrial.scheduler.framework.runner import Runner
+from seatrial.scheduler.framework.restored import as_seen
 from seatrial.scheduler.framework.state import SKIPPED, CycleState
 from seatrial.scheduler.framework.status import Status
 from seatrial.scheduler.plugins.coscheduling.topology.selector import SelectorPeers

@@ -11,9 +11,9 @@ from seatrial.scheduler.api.core import Pod, PodSpec
 from seatrial.scheduler.app import build_core
 from seatrial.scheduler.cache.nodeinfo import PodInfo
 from seatrial.scheduler.config import Configuration
-from seatrial.scheduler.cycle import Core
+from seatrial.scheduler.core.cycle import Core
+from seatrial.scheduler.core.queue.active import Entry
 from seatrial.scheduler.framework.decisions import Bind, Evict, Reject
-from seatrial.scheduler.queue.active import Entry
 from seatrial.scheduler.tests.oracle import judge
 
 

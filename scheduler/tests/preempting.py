@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from seatrial.scheduler.api.core import PodDisruptionBudget
 from seatrial.scheduler.cache.nodeinfo import NodeInfo, PodInfo
-from seatrial.scheduler.cycle import Core
+from seatrial.scheduler.core.cycle import Core
+from seatrial.scheduler.engine.runner import Runner
 from seatrial.scheduler.framework.fit_error import histogram
-from seatrial.scheduler.framework.runner import Runner
 from seatrial.scheduler.framework.state import CycleState
 from seatrial.scheduler.framework.status import Code, Status
 from seatrial.scheduler.plugins.defaultpreemption.plugin import DefaultPreemption

@@ -15,7 +15,7 @@ from seatrial.scheduler.api.core import Pod
 from seatrial.scheduler.cache.nodeinfo import NodeInfo
 from seatrial.scheduler.framework.extension_points import Args, Filter, Scope
 from seatrial.scheduler.framework.handle import Handle
-from seatrial.scheduler.framework.routes import json
+from seatrial.scheduler.serving.routes import json
 from seatrial.scheduler.framework.state import CycleState
 from seatrial.scheduler.framework.status import SUCCESS, Status
 

@@ -38,10 +38,10 @@ from seatrial.scheduler.framework.state import CycleState
 from seatrial.scheduler.framework.status import SUCCESS, PostFilterResult, Status
 from seatrial.scheduler.plugins.coscheduling.tests.gangs import GangRig
 from seatrial.scheduler.plugins.registry import Registry
-from seatrial.scheduler.shell import Shell
+from seatrial.scheduler.shell.loop import Shell
+from seatrial.scheduler.shell.tests.test_binding import Scene
 from seatrial.scheduler.tests.rig import Rig, profile
 from seatrial.scheduler.tests.scripted import Scripted, ok
-from seatrial.scheduler.tests.test_binding import Scene
 
 RAISES_IN = "example.com/raises-in"
 LONGEST_BACKOFF = 10.0

@@ -13,8 +13,8 @@ import yaml
 from seatrial.scheduler.api.clock import WallClock
 from seatrial.scheduler.client.http import HttpTransport
 from seatrial.scheduler.client.kubeconfig import KubeconfigError, load_server
-from seatrial.scheduler.process import log_to_stderr, on_end_signal
-from seatrial.scheduler.services.http import serve, serve_on
+from seatrial.scheduler.serving.http import serve, serve_on
+from seatrial.scheduler.serving.process import log_to_stderr, on_end_signal
 from seatrial.scheduler.webhooks.certificates import CertificateError, Renewal, load_context
 from seatrial.scheduler.webhooks.following import follow
 from seatrial.scheduler.webhooks.quota_topology import QuotaGates, QuotaTopology

@@ -12,7 +12,7 @@ from seatrial.scheduler.api.faults import Faults
 from seatrial.scheduler.api.quantity import QuantityError
 from seatrial.scheduler.api.quota import ElasticQuota
 from seatrial.scheduler.api.wire import decoder
-from seatrial.scheduler.framework.routes import Answer, RequestContext, Routes, json, text
+from seatrial.scheduler.serving.routes import Answer, RequestContext, Routes, json, text
 from seatrial.scheduler.webhooks.devices import patch_of, problems
 from seatrial.scheduler.webhooks.nodes import NodeRefusal, patch_of_node
 from seatrial.scheduler.webhooks.quota_topology import QuotaExceeded, QuotaRefusal, QuotaTopology

@@ -159,7 +159,7 @@ def test_programs_beside_the_scheduler_start_and_end_with_the_cluster(shell: She
     assert "manager,descheduler" in shell.without_process("list").stdout
     state = orjson.loads(next((shell.folder / "state").rglob("seatrial.json")).read_bytes())
     lines = [Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0") for pid, _ in state["processes"]]
-    assert [b"seatrial.scheduler.controllers" in line for line in lines] == [False, True, False, False]
+    assert [b"seatrial.scheduler.manager" in line for line in lines] == [False, True, False, False]
     assert os.fsencode(shell.folder / "preempt.yaml") in lines[-1]
     deadline = time.monotonic() + WITHIN
     while "descheduler synced" not in shell.without_process("logs", "--component", "descheduler").stdout:

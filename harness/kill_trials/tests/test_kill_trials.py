@@ -58,6 +58,6 @@ def test_lost_answers_that_count_as_failures_are_found(monkeypatch: pytest.Monke
     def give_back(binder: Any, decision: Any, why: str) -> None:
         binder._unbound(decision, why, retry=True)
 
-    monkeypatch.setattr("seatrial.scheduler.binding.Binder._look", give_back)
+    monkeypatch.setattr("seatrial.scheduler.shell.binding.Binder._look", give_back)
     assert any(with_a_standby(seed).wrong for seed in range(1, 6))
     assert any(started_anew(seed).wrong for seed in range(1, 6))

@@ -7,13 +7,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from seatrial.scheduler.cache.nodeinfo import NodeInfo, PodInfo
-from seatrial.scheduler.framework.cluster_scope import WIDE
 from seatrial.scheduler.framework.group_failure import Unplaced
 from seatrial.scheduler.framework.handle import Handle
 from seatrial.scheduler.framework.reservation_info import MATCHED, REQUIRED
 from seatrial.scheduler.framework.restored import RESTORED, Restored
-from seatrial.scheduler.framework.runner import Runner
-from seatrial.scheduler.framework.state import CycleState
+from seatrial.scheduler.framework.state import CLUSTER_SCOPED, CycleState
 from seatrial.scheduler.framework.status import Status
 
 _Change = tuple[bool, PodInfo, NodeInfo]  # whether the pod is added; the copy of its node
@@ -110,15 +108,15 @@ class DryRun:
         """
         info = unplaced.info
         key = unplaced.kind
-        known = None if WIDE in unplaced.state else self._states.get(key)
+        known = None if CLUSTER_SCOPED in unplaced.state else self._states.get(key)
         if known is None:
             state = unplaced.state.fork()
             restored = state.get(RESTORED)
             state.discard(RESTORED)
             known = _Known(state, None if restored is None else restored.state.fork())
-            if WIDE not in unplaced.state:
+            if CLUSTER_SCOPED not in unplaced.state:
                 self._states[key] = known
-        runner = Runner.of(self.handle, info)
+        runner = self.handle.runner_of(info)
         for added, pod, node in self._changes[known.changes :]:
             for state in (known.state,) if known.inside is None else (known.state, known.inside):
                 (runner.returned if added else runner.removed)(state, pod, node)
@@ -163,14 +161,14 @@ class DryRun:
 
     def _again(self, real: NodeInfo, known: _Node, back: set[str]) -> NodeInfo | None:
         """The node with its members planned anew and these pods back; None if a member does not fit."""
-        if any(WIDE in unplaced.state for unplaced in known.planned):
+        if any(CLUSTER_SCOPED in unplaced.state for unplaced in known.planned):
             return None  # more than this node decides: the order of the plan cannot be repeated
         after = real.copy()
         gone = [pod for uid, pod in known.gone.items() if uid not in back]
         for pod in gone:
             after.remove(pod)
         for number, unplaced in enumerate(known.planned):
-            runner = Runner.of(self.handle, unplaced.info)
+            runner = self.handle.runner_of(unplaced.info)
             restored = unplaced.state.get(RESTORED)
             holders = left_out(restored, real) if restored is not None and not number else []
             state = (restored.state if restored is not None and holders else unplaced.state).fork()
@@ -193,7 +191,7 @@ class Attempt:
 
     def __init__(self, dry_run: DryRun, unplaced: Unplaced, node: NodeInfo) -> None:
         self._dry_run, self._unplaced, self._real = dry_run, unplaced, node
-        self._runner = Runner.of(dry_run.handle, unplaced.info)
+        self._runner = dry_run.handle.runner_of(unplaced.info)
         self._node = dry_run.node(node).copy()
         self._holders = dry_run.holders(unplaced, node)
         self._state = dry_run.state_of(unplaced, inside=bool(self._holders)).fork()

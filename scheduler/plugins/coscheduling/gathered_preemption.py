@@ -12,9 +12,9 @@ import numpy as np
 
 from seatrial.scheduler.cache.columns import Bools, Ints, Rows
 from seatrial.scheduler.cache.nodeinfo import PodInfo
+from seatrial.scheduler.framework.domains import DomainChoice, DomainOffer
 from seatrial.scheduler.framework.fit_error import histogram
 from seatrial.scheduler.framework.group_failure import GroupFailure, Unplaced
-from seatrial.scheduler.framework.groups import DomainChoice, DomainOffer
 from seatrial.scheduler.framework.handle import Handle
 from seatrial.scheduler.framework.restored import RESTORED
 from seatrial.scheduler.framework.status import Status

@@ -5,8 +5,8 @@ Upstream's cycle goes through the queue pod by pod; here it is one decision, so 
 
 from collections.abc import Iterator
 
-from seatrial.scheduler.framework.exposition import Family, histogram_lines
-from seatrial.scheduler.framework.histogram import Histogram
+from seatrial.scheduler.serving.exposition import Family, histogram_lines
+from seatrial.scheduler.serving.histogram import Histogram
 
 FAILED = "all pending pods is already been attempted"  # GANG-M21
 SUCCEEDED = "gang is already succeed"  # GANG-M22

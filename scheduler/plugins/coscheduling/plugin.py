@@ -1,7 +1,7 @@
 """Coscheduling: holds members of incomplete gangs back, marks pods that are bound together, and preempts whole jobs.
 
 It also scores nodes for pods with `network-topology-selector`, so that pods with one value come close to each other.
-The engine (`seatrial.scheduler.groups`) places a gang group as one decision. With `enablePreemption` a gang group or
+The group engine (`core/groups/engine.py`) places a gang group as one decision. With `enablePreemption` a gang group or
 pod that fits nowhere may evict whole jobs of lower priority (`preemption`). Follows Koordinator
 `pkg/scheduler/plugins/coscheduling`; deviations are in scheduler/DESIGN.md.
 """

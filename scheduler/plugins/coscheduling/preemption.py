@@ -15,7 +15,6 @@ from seatrial.scheduler.cache.nodeinfo import PodInfo
 from seatrial.scheduler.framework.fit_error import NO_NODES, histogram
 from seatrial.scheduler.framework.group_failure import GroupFailure, Unplaced
 from seatrial.scheduler.framework.handle import Handle
-from seatrial.scheduler.framework.runner import Runner
 from seatrial.scheduler.framework.status import SUCCESS, Code, PostFilterResult, Status
 from seatrial.scheduler.plugins.coscheduling.gathered_preemption import GatheredPlan
 from seatrial.scheduler.plugins.coscheduling.jobs import JobIndex
@@ -107,7 +106,7 @@ class JobPreemption:
         """The first gate that the planned members do not pass together (GANG-R89)."""
         planned: list[PodInfo] = []
         for unplaced in self._group.unplaced:
-            for gate, _ in Runner.of(self._handle, unplaced.info).gates_of(unplaced.info.pod):
+            for gate, _ in self._handle.runner_of(unplaced.info).gates_of(unplaced.info.pod):
                 status = gate.gate_beside(unplaced.info, planned, gone)
                 if not status.ok:
                     return status

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 from seatrial.scheduler.api.networktopology import TOPOLOGIES_PATH, ClusterNetworkTopology
 from seatrial.scheduler.api.podgroup import POD_GROUP_LABEL, PODGROUPS_PATH, EndedMember, PodGroup
-from seatrial.scheduler.framework.exposition import Family, sample
 from seatrial.scheduler.framework.handle import Handle, Watch
-from seatrial.scheduler.framework.routes import Answer, RequestContext, json, missing
 from seatrial.scheduler.plugins.coscheduling.cache import GangCache
 from seatrial.scheduler.plugins.coscheduling.summary import summary_of, topology_summary
+from seatrial.scheduler.serving.exposition import Family, sample
+from seatrial.scheduler.serving.routes import Answer, RequestContext, json, missing
 
 PODS_PATH = "/api/v1/pods"
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from seatrial.scheduler.api.core import PodDisruptionBudget
 from seatrial.scheduler.cache.nodeinfo import NodeInfo, PodInfo
+from seatrial.scheduler.framework.handle import ProfileRunner
 from seatrial.scheduler.framework.restored import as_seen
-from seatrial.scheduler.framework.runner import Runner
 from seatrial.scheduler.framework.state import CycleState
 from seatrial.scheduler.framework.status import SUCCESS, Status
 from seatrial.scheduler.pods.selectors import budget_covers
@@ -28,7 +28,7 @@ NO_VICTIMS = Outcome(Status.unresolvable("No preemption victims found for incomi
 
 
 def attempt(
-    runner: Runner,
+    runner: ProfileRunner,
     state: CycleState,
     info: PodInfo,
     node: NodeInfo,

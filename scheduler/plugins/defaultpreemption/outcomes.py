@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 from seatrial.scheduler.cache.columns import Bools, Ints, Rows
 from seatrial.scheduler.cache.nodeinfo import PodInfo
 from seatrial.scheduler.framework.accelerations import DryRunBatch
-from seatrial.scheduler.framework.class_scores import ClassScores
-from seatrial.scheduler.framework.runner import Runner
+from seatrial.scheduler.framework.handle import ClassResults, ProfileRunner
 from seatrial.scheduler.framework.state import CycleState
 from seatrial.scheduler.framework.status import Status
 from seatrial.scheduler.plugins.defaultpreemption.dry_run import NO_VICTIMS, Outcome, attempt, importance
@@ -31,17 +30,19 @@ class Outcomes:
     pods.
     """
 
-    def __init__(self, runner: Runner, verdicts: ClassScores, fingerprints: NodeFingerprints, *, alone: bool) -> None:
+    def __init__(
+        self, runner: ProfileRunner, results: ClassResults, fingerprints: NodeFingerprints, *, alone: bool
+    ) -> None:
         """`alone`: only what is on a node decides about it: every filter has scope NODE or NODE_PODS."""
-        self.verdicts = verdicts
+        self.results = results
         self.fingerprints = fingerprints
         self._runner = runner
-        filters = verdicts.rules.moving_filters
+        filters = results.node_pods_filters
         self._filters = [plugin for plugin in filters if isinstance(plugin, DryRunBatch)]
         # Whether nodes with one fingerprint may share a result, and whether many can be tried at once.
         self._shared = alone and len(self._filters) == len(filters)
-        self._columnar = self._shared and all(plugin.can_batch_dry_run(verdicts.state) for plugin in self._filters)
-        self._versioned = verdicts.rules.versioned
+        self._columnar = self._shared and all(plugin.can_batch_dry_run(results.state) for plugin in self._filters)
+        self._versioned = results.versioned
         self._versions: list[int] = []
         self._known: dict[tuple[int, ...], Outcome] = {}  # by fingerprint and the classes of nominated pods
         self._stamp: Ints = np.zeros(0, np.int64)  # of the fingerprint that was tried
@@ -94,10 +95,10 @@ class Outcomes:
 
     def _try(self, row: int, state: CycleState, info: PodInfo, others: Sequence[PodInfo]) -> NodeAccounts | None:
         """Dry run on one node, or its accounts, if it can be tried together with others."""
-        fingerprints, node = self.fingerprints, self.verdicts.node(row)
+        fingerprints, node = self.fingerprints, self.results.node(row)
         fingerprint = fingerprints.of(row, node)
         self._stamp[row] = fingerprints.stamp[row]
-        if self._columnar and fingerprint.accounts is not None and not others and self._admitted(row):
+        if self._columnar and fingerprint.accounts is not None and not others and self.results.admits(row):
             return fingerprint.accounts
         outcome = self._outcomes[row] = self._outcome(row, state, info, others)
         if not outcome.status.ok:
@@ -111,19 +112,14 @@ class Outcomes:
         self._latest[row] = -min((v.started for v in victims if v.priority == highest), default=0.0)
         return None
 
-    def _admitted(self, row: int) -> bool:
-        """Whether the node object admits the class, so that the pods on the node decide."""
-        matrix = self.verdicts.matrix
-        return matrix is not None and bool(matrix.node_ok[self.verdicts.entry.index, row])
-
     def _outcome(self, row: int, state: CycleState, info: PodInfo, others: Sequence[PodInfo] = ()) -> Outcome:
         """Dry run on one node, or the known result of another node with the same fingerprint."""
-        node = self.verdicts.node(row)
+        node = self.results.node(row)
         fingerprint = self.fingerprints.of(row, node)
         if not fingerprint.lesser:
             return NO_VICTIMS
         key: tuple[int, ...] = ()
-        if self._shared and self._admitted(row):
+        if self._shared and self.results.admits(row):
             key = (self.fingerprints.number(fingerprint, node), *sorted(other.shape.id for other in others))
             known = self._known.get(key)
             if known is not None:
@@ -136,7 +132,7 @@ class Outcomes:
         return outcome
 
     def _try_together(self, rows: Rows, accounts: Sequence[NodeAccounts]) -> None:
-        tried = self.fingerprints.ledger.attempt(self._filters, self.verdicts.state, accounts)
+        tried = self.fingerprints.ledger.attempt(self._filters, self.results.state, accounts)
         self._ranks[_VIOLATIONS, rows] = NO_CANDIDATE
         candidates = rows[tried.fits]
         self._ranks[:, candidates] = tried.ranks
@@ -157,7 +153,7 @@ class Outcomes:
 
     def victims(self, row: int) -> tuple[PodInfo, ...]:
         """The victims there, most important first."""
-        fingerprint = self.fingerprints.of(row, self.verdicts.node(row))
+        fingerprint = self.fingerprints.of(row, self.results.node(row))
         outcome = self._outcomes[row]
         assert outcome is not None  # noqa: S101
         gone = outcome.victims if isinstance(outcome, Outcome) else fingerprint.gone(outcome)

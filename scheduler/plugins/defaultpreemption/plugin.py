@@ -20,8 +20,7 @@ from seatrial.scheduler.cache.nodeinfo import PodInfo
 from seatrial.scheduler.framework.accelerations import DryRunBatch
 from seatrial.scheduler.framework.extension_points import PostFilter
 from seatrial.scheduler.framework.fit_error import FitError, histogram
-from seatrial.scheduler.framework.handle import Handle
-from seatrial.scheduler.framework.runner import Runner
+from seatrial.scheduler.framework.handle import Handle, ProfileRunner
 from seatrial.scheduler.framework.state import SKIPPED, CycleState
 from seatrial.scheduler.framework.status import SUCCESS, PostFilterResult, Status
 from seatrial.scheduler.plugins.defaultpreemption.args import DefaultPreemptionArgs
@@ -121,17 +120,17 @@ class DefaultPreemption(PostFilter, Listener):
 
     def _outcomes(self, state: CycleState, info: PodInfo) -> Outcomes:
         """The known results for such a pod; none if more than one node decides."""
-        runner = Runner.of(self._handle, info)
-        verdicts = runner.class_scores(info.shape)
+        runner = self._handle.runner_of(info)
+        results = runner.class_scores(info.shape)
         fingerprints = self._fingerprints_for(info, runner)
         fingerprints.refresh()
-        if not all(plugin.name in state[SKIPPED] for plugin in verdicts.rules.cycle_filters):
-            outcomes = Outcomes(runner, verdicts, fingerprints, alone=False)
+        if not all(plugin.name in state[SKIPPED] for plugin in results.cluster_filters):
+            outcomes = Outcomes(runner, results, fingerprints, alone=False)
         else:
             key = info.shape.id, fingerprints.highest
             kept = self._kept.get(key)
-            if kept is None or kept.verdicts is not verdicts or kept.fingerprints is not fingerprints:
-                kept = self._kept[key] = Outcomes(runner, verdicts, fingerprints, alone=True)
+            if kept is None or kept.results is not results or kept.fingerprints is not fingerprints:
+                kept = self._kept[key] = Outcomes(runner, results, fingerprints, alone=True)
             self._kept.move_to_end(key)
             if len(self._kept) * self._handle.columns.capacity > KEPT_ROWS and len(self._kept) > FEWEST_KEPT:
                 self._kept.popitem(last=False)
@@ -139,7 +138,7 @@ class DefaultPreemption(PostFilter, Listener):
         outcomes.refresh()
         return outcomes
 
-    def _fingerprints_for(self, info: PodInfo, runner: Runner) -> NodeFingerprints:
+    def _fingerprints_for(self, info: PodInfo, runner: ProfileRunner) -> NodeFingerprints:
         """The fingerprints for the highest priority of a possible victim: it determines which pods may be victims."""
         highest = max(value for value in self._handle.cache.priorities if value < info.priority)
         found = self._fingerprints.get(highest)

@@ -5,10 +5,10 @@ from functools import partial
 from seatrial.scheduler.api.core import ConfigMap
 from seatrial.scheduler.api.device import GROUP_VERSION, Device
 from seatrial.scheduler.framework.handle import Handle, Watch
-from seatrial.scheduler.framework.routes import Answer, RequestContext, json, missing
 from seatrial.scheduler.plugins.deviceshare.cache import DeviceCache
 from seatrial.scheduler.plugins.deviceshare.slices import SliceRegistry
 from seatrial.scheduler.plugins.deviceshare.summary import summaries, summary_of
+from seatrial.scheduler.serving.routes import Answer, RequestContext, json, missing
 
 PLUGIN = "DeviceShare"
 

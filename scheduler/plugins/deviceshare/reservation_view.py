@@ -1,6 +1,6 @@
 """Devices for a pod that goes into a reservation, or stays beside the reservations that match it (DEV-R62).
 
-For matching reservations the state comes with everything they hold returned (`framework/restored.py`). This module
+For matching reservations the state comes with everything they hold returned (`engine/restoring.py`). This module
 takes back what the target reservation does not own.
 """
 

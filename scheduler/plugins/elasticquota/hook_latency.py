@@ -8,9 +8,9 @@ from typing import Any
 
 from seatrial.scheduler.api.core import Pod
 from seatrial.scheduler.api.quota import ElasticQuota
-from seatrial.scheduler.framework.histogram import Histogram
 from seatrial.scheduler.plugins.elasticquota.hooks import QuotaHook
 from seatrial.scheduler.quota.tree import QuotaSpec
+from seatrial.scheduler.serving.histogram import Histogram
 
 METRIC = "scheduler_elastic_quota_hook_plugin_latency"
 SECONDS = tuple(0.000001 * 2**power for power in range(24))  # upstream's: 1 µs to 8.4 s

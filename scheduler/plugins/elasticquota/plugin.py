@@ -15,7 +15,6 @@ from seatrial.scheduler.cache.nodeinfo import PodInfo
 from seatrial.scheduler.framework.extension_points import Gate, PostFilter, PreFilter, Reserve, Scope
 from seatrial.scheduler.framework.fit_error import FitError
 from seatrial.scheduler.framework.handle import Handle
-from seatrial.scheduler.framework.runner import Runner
 from seatrial.scheduler.framework.state import CycleState
 from seatrial.scheduler.framework.status import SKIP, SUCCESS, PostFilterResult, Status
 from seatrial.scheduler.plugins.elasticquota.args import ElasticQuotaArgs
@@ -166,7 +165,7 @@ class ElasticQuota(Gate, PreFilter, PostFilter, Reserve):
         tree, quota = found
         preemption = QuotaPreemption(
             self._handle,
-            Runner.of(self._handle, info),
+            self._handle.runner_of(info),
             self._cache,
             fits=lambda without: not self.shortage(tree, quota, info, without),
         )

@@ -11,9 +11,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 from seatrial.scheduler.cache.nodeinfo import NodeInfo, PodInfo
-from seatrial.scheduler.framework.handle import Handle
+from seatrial.scheduler.framework.handle import Handle, ProfileRunner
 from seatrial.scheduler.framework.restored import as_seen
-from seatrial.scheduler.framework.runner import Runner
 from seatrial.scheduler.framework.state import CycleState
 from seatrial.scheduler.plugins.defaultpreemption.dry_run import broken, importance
 from seatrial.scheduler.plugins.elasticquota.cache import QuotaCache, is_non_preemptible
@@ -25,7 +24,7 @@ class QuotaPreemption:
     """The search for one preemptor. `fits`: whether the quota has room without an amount of its use."""
 
     def __init__(
-        self, handle: Handle, runner: Runner, cache: QuotaCache, *, fits: Callable[[Mapping[str, int]], bool]
+        self, handle: Handle, runner: ProfileRunner, cache: QuotaCache, *, fits: Callable[[Mapping[str, int]], bool]
     ) -> None:
         self._handle, self._runner, self._cache, self._fits = handle, runner, cache, fits
 

@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from seatrial.scheduler.api.quota import PROFILES_PATH, QUOTAS_PATH, ElasticQuota, ElasticQuotaProfile
-from seatrial.scheduler.framework.exposition import Family, histogram_lines, sample
 from seatrial.scheduler.framework.handle import Handle, Watch
-from seatrial.scheduler.framework.routes import Answer, RequestContext, json, missing
 from seatrial.scheduler.plugins.elasticquota.cache import QuotaCache
 from seatrial.scheduler.plugins.elasticquota.hook_latency import METRIC
 from seatrial.scheduler.plugins.elasticquota.status import spec_fields, status_fields, summary
+from seatrial.scheduler.serving.exposition import Family, histogram_lines, sample
+from seatrial.scheduler.serving.routes import Answer, RequestContext, json, missing
 
 PLUGIN = "ElasticQuota"
 

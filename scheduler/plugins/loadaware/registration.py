@@ -4,11 +4,11 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from seatrial.scheduler.api.quantity import text
-from seatrial.scheduler.framework.exposition import Family, sample
 from seatrial.scheduler.framework.handle import Handle
-from seatrial.scheduler.framework.routes import Answer, RequestContext, json, missing
 from seatrial.scheduler.plugins.loadaware.cache import PLUGIN, LoadCache, LoadCaches
 from seatrial.scheduler.plugins.loadaware.estimator import Vector
+from seatrial.scheduler.serving.exposition import Family, sample
+from seatrial.scheduler.serving.routes import Answer, RequestContext, json, missing
 
 
 def register(handle: Handle) -> None:

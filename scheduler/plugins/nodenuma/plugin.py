@@ -45,7 +45,6 @@ from seatrial.scheduler.framework.reservation_info import (
     targets_on,
 )
 from seatrial.scheduler.framework.restored import as_seen
-from seatrial.scheduler.framework.runner import Runner
 from seatrial.scheduler.framework.state import CycleState, StateKey
 from seatrial.scheduler.framework.status import SUCCESS, Status
 from seatrial.scheduler.plugins.nodenuma.alignment import Devices, Outcome, Rules, align
@@ -379,7 +378,7 @@ class NodeNUMAResource(PreFilter, FilterBatch, ScoreBatch, Reserve, PreBind, Vic
 
     def _planned(self, state: CycleState, info: PodInfo, name: str) -> NumaAllocation | None:
         """What a pod that a dry run places here would be allocated; its devices follow (`PLANNED`)."""
-        kept = Runner.of(self._handle, info).class_scores(info.shape).state
+        kept = self._handle.runner_of(info).class_scores(info.shape).state
         if DEMAND not in kept:
             return None
         own = CycleState({**state, **kept})

@@ -4,9 +4,9 @@ from functools import partial
 
 from seatrial.scheduler.api.numa import GROUP_VERSION, NodeResourceTopology
 from seatrial.scheduler.framework.handle import Handle, Watch
-from seatrial.scheduler.framework.routes import Answer, RequestContext, json, missing
 from seatrial.scheduler.plugins.nodenuma.cache import NumaCache
 from seatrial.scheduler.plugins.nodenuma.summary import summary_of
+from seatrial.scheduler.serving.routes import Answer, RequestContext, json, missing
 
 PLUGIN = "NodeNUMAResource"
 OLD_PATH = "plugins/NodeNUMAResources/cpuTopologyOptions/:nodeName"  # Koordinator v0.7

@@ -31,7 +31,6 @@ from seatrial.scheduler.cache.columns import Batch, Bools, Ints
 from seatrial.scheduler.cache.nodeinfo import NodeInfo, PodInfo
 from seatrial.scheduler.cache.resources import PODS_COLUMN
 from seatrial.scheduler.framework.accelerations import FilterBatch, ScoreBatch
-from seatrial.scheduler.framework.cluster_scope import MARK
 from seatrial.scheduler.framework.extension_points import (
     MAX_NODE_SCORE,
     NO_METADATA_CHANGES,
@@ -57,8 +56,7 @@ from seatrial.scheduler.framework.reservation_info import (
     ReservationInfo,
 )
 from seatrial.scheduler.framework.restored import as_seen
-from seatrial.scheduler.framework.runner import Runner
-from seatrial.scheduler.framework.state import CycleState, StateKey
+from seatrial.scheduler.framework.state import WAKE_GROUP, CycleState, StateKey
 from seatrial.scheduler.framework.status import SUCCESS, Code, PostFilterResult, Status
 from seatrial.scheduler.plugins.defaultpreemption.args import DefaultPreemptionArgs
 from seatrial.scheduler.plugins.reservation.args import ReservationArgs
@@ -151,7 +149,7 @@ class Reservation(PreFilter, FilterBatch, Transformer, PostFilter, ScoreBatch, R
     def pre_filter(self, state: CycleState, pod: Pod) -> Status:
         if is_reserve_pod(pod):
             state[OWN] = pod.metadata.annotations.get(RESERVATION_NODE, "")
-            state[MARK] = f"reservation on {state[OWN]}"
+            state[WAKE_GROUP] = f"reservation on {state[OWN]}"
             problem = self._problem(pod)
             if problem:
                 return Status.unresolvable(problem)
@@ -159,7 +157,7 @@ class Reservation(PreFilter, FilterBatch, Transformer, PostFilter, ScoreBatch, R
             state[OWN_POLICY] = known.spec.allocate_policy
             return self._take_over(state, pod) if known.spec.pre_allocation else SUCCESS
         if is_operating_reservation(pod):
-            state[OWN], state[OWN_POLICY], state[MARK] = "", ALIGNED, "operating as a reservation"
+            state[OWN], state[OWN_POLICY], state[WAKE_GROUP] = "", ALIGNED, "operating as a reservation"
             return SUCCESS
         try:
             request = ReservationRequest.of(pod)
@@ -168,7 +166,7 @@ class Reservation(PreFilter, FilterBatch, Transformer, PostFilter, ScoreBatch, R
         requests = self._classes.of(pod).requests
         seen = state[SEEN] = Seen(pod, request, requests, Diagnosis(request.affinity is not None))
         groups = self._owners.groups(pod)
-        state[MARK] = (
+        state[WAKE_GROUP] = (
             f"for {groups} {pod.metadata.annotations.get(RESERVATION_AFFINITY)} {request.exact} {request.ignored}"
         )
         matched: dict[str, list[ReservationInfo]] = {}
@@ -225,7 +223,7 @@ class Reservation(PreFilter, FilterBatch, Transformer, PostFilter, ScoreBatch, R
     def _take_over(self, state: CycleState, pod: Pod) -> Status:
         """Choose the running pods that a reservation with preAllocation takes over on each node (RSV-R46)."""
         reservation = self.reservation_cache.known[pod.metadata.uid]
-        state[MARK] = f"reservation {pod.metadata.uid}"
+        state[WAKE_GROUP] = f"reservation {pod.metadata.uid}"
         config, cache = self.args.pre_allocation_config, self._handle.cache
         required = reservation.metadata.labels.get(PRE_ALLOCATION_REQUIRED) == "true"
         found = candidates(reservation, cache, config)
@@ -353,7 +351,7 @@ class Reservation(PreFilter, FilterBatch, Transformer, PostFilter, ScoreBatch, R
     def _aware(self, pod: Pod) -> list[ReservationAware]:
         name = pod.spec.scheduler_name
         if name not in self._aware_in:
-            plugins = Runner.named(self._handle, name).profile.all
+            plugins = self._handle.runners[name].plugins
             self._aware_in[name] = [plugin for plugin in plugins if isinstance(plugin, ReservationAware)]
         return self._aware_in[name]
 

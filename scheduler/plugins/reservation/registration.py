@@ -6,14 +6,14 @@ from typing import Any
 from seatrial.scheduler.api.core import Pod
 from seatrial.scheduler.api.integers import integer
 from seatrial.scheduler.api.reservation import RESERVATIONS_PATH, Reservation
-from seatrial.scheduler.framework.exposition import Family, sample
 from seatrial.scheduler.framework.handle import Handle, Watch
-from seatrial.scheduler.framework.routes import RequestContext, json
 from seatrial.scheduler.plugins.reservation.args import SelectorIndexArgs
 from seatrial.scheduler.plugins.reservation.cache import UNREADABLE, ReservationCache
 from seatrial.scheduler.plugins.reservation.figures import phases, resources
 from seatrial.scheduler.plugins.reservation.selector_index import SelectorIndex
 from seatrial.scheduler.plugins.reservation.summary import summary_of
+from seatrial.scheduler.serving.exposition import Family, sample
+from seatrial.scheduler.serving.routes import RequestContext, json
 
 PLUGIN = "Reservation"
 

@@ -7,9 +7,9 @@ Koordinator pkg/scheduler/plugins/reservation/cache.go `FilterByReservationSelec
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from seatrial.scheduler.framework.exposition import Family, histogram_lines, sample
-from seatrial.scheduler.framework.histogram import Histogram
 from seatrial.scheduler.plugins.reservation.args import SelectorIndexArgs
+from seatrial.scheduler.serving.exposition import Family, histogram_lines, sample
+from seatrial.scheduler.serving.histogram import Histogram
 
 Bucket = dict[str, set[str]]  # node → uids of reservations
 Filing = tuple[str, str, str]  # ("prefix", prefix, "") or ("key", key, value)

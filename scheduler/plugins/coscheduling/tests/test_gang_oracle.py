@@ -17,11 +17,11 @@ from seatrial.scheduler.api.builders import PodBuilder, gang, pod
 from seatrial.scheduler.api.core import Pod
 from seatrial.scheduler.app import build_core
 from seatrial.scheduler.config import Configuration
-from seatrial.scheduler.cycle import Core
+from seatrial.scheduler.core.cycle import Core
+from seatrial.scheduler.core.queue.active import Entry
 from seatrial.scheduler.framework.decisions import Bind
 from seatrial.scheduler.plugins.coscheduling.cache import GangAttempt
 from seatrial.scheduler.plugins.coscheduling.tests.gangs import GangRig
-from seatrial.scheduler.queue.active import Entry
 from seatrial.scheduler.tests.oracle import judge, judge_group
 from seatrial.scheduler.tests.play import first_ready, stories
 from seatrial.scheduler.tests.rig import profile

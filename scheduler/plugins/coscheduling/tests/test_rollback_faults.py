@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from seatrial.scheduler.api.core import Pod
+from seatrial.scheduler.core.groups.engine import GroupEngine
 from seatrial.scheduler.framework.state import CycleState
 from seatrial.scheduler.framework.status import Status
-from seatrial.scheduler.groups import GroupEngine
 from seatrial.scheduler.plugins.coscheduling.tests.test_gang_oracle import Story
 from seatrial.scheduler.tests.rig import profile
 

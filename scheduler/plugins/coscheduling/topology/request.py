@@ -14,7 +14,7 @@ from seatrial.scheduler.api.networktopology import (
 )
 from seatrial.scheduler.cache.columns import Ints
 from seatrial.scheduler.cache.nodeinfo import PodInfo
-from seatrial.scheduler.framework.groups import DomainChoice, DomainOffer, DomainPlan, Domains
+from seatrial.scheduler.framework.domains import DomainChoice, DomainOffer, DomainPlan, Domains
 from seatrial.scheduler.framework.handle import Handle
 from seatrial.scheduler.plugins.coscheduling.gang import GangGroup
 from seatrial.scheduler.plugins.coscheduling.topology.planner import Offers, Planner

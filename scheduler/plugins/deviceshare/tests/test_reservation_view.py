@@ -10,8 +10,9 @@ from seatrial.scheduler.api.device import DEVICE_ALLOCATED, GPU_CORE, GPU_MEMORY
 from seatrial.scheduler.api.reservation import RESERVATION_ALLOCATED, Reservation, ReservationStatus
 from seatrial.scheduler.api.wire import to_json
 from seatrial.scheduler.cache.nodeinfo import PodInfo
+from seatrial.scheduler.engine.restoring import restore
 from seatrial.scheduler.framework.decisions import Bind
-from seatrial.scheduler.framework.restored import as_seen, restore
+from seatrial.scheduler.framework.restored import as_seen
 from seatrial.scheduler.framework.state import CycleState
 from seatrial.scheduler.plugins.deviceshare.plugin import DeviceShare
 from seatrial.scheduler.tests.rig import Rig

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from seatrial.scheduler.api.builders import PodBuilder
 from seatrial.scheduler.api.device import DEVICE_ALLOCATED, GPU_CORE
-from seatrial.scheduler.framework import signatures
+from seatrial.scheduler.engine import signatures
 from seatrial.scheduler.plugins.deviceshare import states
 from seatrial.scheduler.plugins.deviceshare.shares import Share
 from seatrial.scheduler.plugins.deviceshare.states import Choice, DeviceState, StateCache

@@ -11,8 +11,8 @@ from seatrial.scheduler.api.builders import PodBuilder, QuotaBuilder, pod, quota
 from seatrial.scheduler.api.quota import IS_ROOT, SHARED_WEIGHT, TOTAL_RESOURCE, TREE_ID, ElasticQuota
 from seatrial.scheduler.framework.decisions import Evict, Reject
 from seatrial.scheduler.plugins.elasticquota.cache import QuotaCache
+from seatrial.scheduler.plugins.elasticquota.controller import overuse, pods_to_revoke
 from seatrial.scheduler.plugins.elasticquota.messages import insufficient, printed
-from seatrial.scheduler.quotas import overuse, pods_to_revoke
 from seatrial.scheduler.tests.rig import Rig, profile
 
 

@@ -5,8 +5,8 @@ from msgspec.structs import replace
 from seatrial.scheduler.api.builders import pod, quota
 from seatrial.scheduler.api.clock import rfc3339
 from seatrial.scheduler.framework.decisions import Reject
-from seatrial.scheduler.framework.exposition import exposed
 from seatrial.scheduler.plugins.elasticquota.tests.test_plugin import cores, put, refusals, rig_with
+from seatrial.scheduler.serving.exposition import exposed
 from seatrial.scheduler.tests.rig import Rig
 
 AFTER_GRACE = {"ignoreTerminatingPodAfterGracePeriod": True}

@@ -10,7 +10,7 @@ from seatrial.scheduler.api.builders import PodBuilder, pod, pods
 from seatrial.scheduler.api.device import GPU_MODEL_LABEL
 from seatrial.scheduler.cache.nodeinfo import PodInfo
 from seatrial.scheduler.config import ConfigError, expand
-from seatrial.scheduler.framework.explanation import explain
+from seatrial.scheduler.engine.explanation import explain
 from seatrial.scheduler.packing.shapes import Shape
 from seatrial.scheduler.plugins.fragmentation.forecast import FIRST, Window
 from seatrial.scheduler.plugins.fragmentation.plugin import DeviceFragmentation

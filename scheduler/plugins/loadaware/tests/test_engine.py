@@ -13,11 +13,11 @@ from seatrial.scheduler.api.slo import NODE_METRICS_PATH
 from seatrial.scheduler.cache.columns import Batch
 from seatrial.scheduler.cache.nodeinfo import PodInfo
 from seatrial.scheduler.config import ConfigError
+from seatrial.scheduler.engine.explanation import explain
 from seatrial.scheduler.framework.decisions import Bind, Reject
-from seatrial.scheduler.framework.explanation import explain
-from seatrial.scheduler.framework.routes import RequestContext
 from seatrial.scheduler.framework.state import CycleState
 from seatrial.scheduler.plugins.loadaware.tests.loadrig import LoadRig, asking, usage
+from seatrial.scheduler.serving.routes import RequestContext
 from seatrial.scheduler.tests.oracle import judge
 from seatrial.scheduler.tests.rig import Rig
 

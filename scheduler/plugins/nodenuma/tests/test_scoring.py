@@ -9,7 +9,7 @@ from seatrial.scheduler.api.builders import PodBuilder
 from seatrial.scheduler.api.numa import AMPLIFICATION_RATIO, NUMA_TOPOLOGY_POLICY_LABEL, RESOURCE_STATUS
 from seatrial.scheduler.cache.nodeinfo import PodInfo
 from seatrial.scheduler.config import ConfigError, Configuration, expand
-from seatrial.scheduler.framework.explanation import explain
+from seatrial.scheduler.engine.explanation import explain
 from seatrial.scheduler.plugins.nodenuma.tests.machines import BIG, SMALL, Shape
 from seatrial.scheduler.plugins.nodenuma.tests.numarig import Machines, lsr, scored, share
 

@@ -9,8 +9,9 @@ from seatrial.scheduler.api.builders import PodBuilder, pod, reservation
 from seatrial.scheduler.api.quantity import Amounts, quantities
 from seatrial.scheduler.api.reservation import RESERVATION_ALLOCATED, Reservation, ReservationStatus, allocation
 from seatrial.scheduler.cache.nodeinfo import PodInfo
+from seatrial.scheduler.engine.restoring import restore
 from seatrial.scheduler.framework.reservation_info import ReservationInfo
-from seatrial.scheduler.framework.restored import as_seen, restore
+from seatrial.scheduler.framework.restored import as_seen
 from seatrial.scheduler.framework.state import CycleState
 from seatrial.scheduler.plugins.reservation.plugin import Reservation as Plugin
 from seatrial.scheduler.tests.rig import Rig

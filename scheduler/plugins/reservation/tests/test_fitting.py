@@ -7,8 +7,9 @@ import pytest
 from seatrial.scheduler.api.builders import PodBuilder, pod
 from seatrial.scheduler.api.reservation import RESERVATION_ALLOCATED, allocation
 from seatrial.scheduler.cache.nodeinfo import PodInfo
-from seatrial.scheduler.framework.explanation import explain
-from seatrial.scheduler.framework.restored import as_seen, restore
+from seatrial.scheduler.engine.explanation import explain
+from seatrial.scheduler.engine.restoring import restore
+from seatrial.scheduler.framework.restored import as_seen
 from seatrial.scheduler.framework.state import CycleState
 from seatrial.scheduler.plugins.reservation.fitting import lacking, worth
 from seatrial.scheduler.plugins.reservation.tests.reservations import hold, inside, owner, refusal, reserved

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from seatrial.scheduler.api.builders import PodBuilder, gang, pod, quota
 from seatrial.scheduler.api.quota import ElasticQuota
 from seatrial.scheduler.cache.nodeinfo import PodInfo
+from seatrial.scheduler.core.groups.slots import SlotCounter
 from seatrial.scheduler.plugins.coscheduling.tests.gangs import member
 from seatrial.scheduler.plugins.coscheduling.topology.tests.fleets import BLOCK, SPINE, TopologyRig, gathered, topology
 from seatrial.scheduler.plugins.reservation.tests.reservations import hold
-from seatrial.scheduler.slots import SlotCounter
 
 HOST = "kubernetes.io/hostname"
 

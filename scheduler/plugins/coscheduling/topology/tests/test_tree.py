@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from seatrial.scheduler.api.networktopology import ClusterNetworkTopology, TopologyLayer
-from seatrial.scheduler.framework.routes import RequestContext
 from seatrial.scheduler.plugins.coscheduling.topology.layers import LayersError, chain
 from seatrial.scheduler.plugins.coscheduling.topology.tests.fleets import BLOCK, LAYERS, SPINE, TopologyRig, topology
+from seatrial.scheduler.serving.routes import RequestContext
 
 
 def layer(name: str, parent: str = "", key: str = "key") -> TopologyLayer:

@@ -1,0 +1,535 @@
+"""The group engine: places all pending members of a pod group in one decision.
+
+Members are reserved and assumed one after another on the same columns that single pods use. The list of placed members
+is the undo log: a rollback unreserves and forgets them in reverse order. No other pod is decided in between, and no
+decision is returned for a group that is rolled back, so nothing of it is visible outside. Two groups that each fit
+alone therefore never hold parts of each other's room.
+
+Members of groups that are not strict keep their places and wait, each until its own timer. When one of these ends, no
+group takes places without the rest of its members any more until all are given back, and all other pods were tried.
+
+A Strict group that failed may preempt: the members that have places keep them during the search, so that only the
+others need room. Then all are rolled back and nominated (`group_nominations`).
+
+A group that failed is parked (`parked_groups`) until it may fit.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from seatrial.scheduler.api.clock import Timer
+from seatrial.scheduler.api.core import Pod
+from seatrial.scheduler.api.durations import go_text
+from seatrial.scheduler.core.groups.gathering import Gathered, Gathering
+from seatrial.scheduler.core.groups.nominations import GroupNominations
+from seatrial.scheduler.core.groups.parked import ParkedGroups
+from seatrial.scheduler.core.queue.active import Entry
+from seatrial.scheduler.engine.runner import Runner
+from seatrial.scheduler.framework.decisions import Decision, Evict, Reject
+from seatrial.scheduler.framework.fit_error import FitError
+from seatrial.scheduler.framework.group_failure import GatherFailure, GroupFailure, Unplaced
+from seatrial.scheduler.framework.groups import Attempt
+from seatrial.scheduler.framework.state import CycleState
+from seatrial.scheduler.framework.status import Code, PostFilterResult, Status
+
+if TYPE_CHECKING:
+    from seatrial.scheduler.core.cycle import Core
+
+COSCHEDULING = "Coscheduling"
+_AWAITS_VICTIMS = PostFilterResult(
+    Status.unschedulable("preemption: not eligible due to terminating pod on the nominated node.")
+)
+
+
+@dataclass(slots=True, eq=False)
+class _Placed:
+    """A member that is assumed on its node and waits for its group."""
+
+    entry: Entry
+    state: CycleState
+    node: str
+    key: str  # of the group
+    timer: Timer | None = None
+    waits: tuple[tuple[str, float], ...] = ()  # Permit plugins that have the member wait, with their seconds
+
+
+@dataclass(slots=True, eq=False)
+class _Failure:
+    """Why a member cannot be placed."""
+
+    reason: str  # without the words of PostFilter
+    pre_filter: Status | None = None
+    gate: str = ""  # wake key of the gate that held it back
+    state: CycleState | None = None
+    fit: FitError | None = None
+
+
+@dataclass(slots=True, eq=False)
+class _Plan:
+    placed: list[_Placed] = field(default_factory=list)
+    failures: list[tuple[Entry, _Failure]] = field(default_factory=list)
+    statuses: tuple[str, Status] | None = None  # of the first failure
+    enough: bool = False  # with the failed members the group could be bound
+    preemption: PostFilterResult | None = None
+    left: Sequence[Entry] = ()  # members that were taken from the queue and have no place
+    gathered: Gathered | None = None  # no domain has room for the group
+
+    @property
+    def failed(self) -> Entry | None:
+        return self.failures[0][0] if self.failures else None
+
+    @property
+    def failure(self) -> _Failure | None:
+        return self.failures[0][1] if self.failures else None
+
+
+class GroupEngine:
+    """Placed members that wait for their groups, and groups that wait for room."""
+
+    def __init__(self, core: "Core") -> None:
+        self._core = core
+        self._handle = core.handle
+        self._waiting: dict[str, _Placed] = {}  # by pod uid
+        self._by_group: dict[str, dict[str, _Placed]] = {}
+        self._attempt: Attempt | None = None  # the current one, or the last
+        self._in_play: dict[str, Entry] = {}  # members that it took from the queue, or binds
+        self.parked = ParkedGroups(core)
+        self.nominations = GroupNominations(core)
+        self._gathering = Gathering(core, self._place, self._release, _Failure)
+        self._pause: Timer | None = None  # while it runs, places are taken for whole groups only
+
+    def __contains__(self, uid: object) -> bool:
+        """Whether this pod is placed and waits for its group."""
+        return uid in self._waiting
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    # -- one attempt --------------------------------------------------------------------------------------------------
+
+    def schedule(self, entry: Entry, runner: Runner) -> list[Decision]:
+        """One attempt for the group of this pod, which was taken from the queue."""
+        groups = runner.groups
+        assert groups is not None  # noqa: S101
+        self._in_play, self._attempt = {entry.info.uid: entry}, None
+        attempt = groups.begin(entry.info.pod)
+        if attempt is None:
+            return self._core.schedule_alone(entry, runner)
+        decisions = self._attempt_or_hold(attempt, entry, runner)
+        if not self._core.queue.waiting.empty:
+            self._wake_alike()
+        return decisions
+
+    def _wake_alike(self) -> None:
+        """A change of a node wakes one waiting pod of each class, here a member of this group. Whatever came of the
+        attempt: if there is still room, it is the turn of the next pod of the class, which may be in another group."""
+        kinds = {(entry.info.pod.spec.scheduler_name, entry.info.shape.id) for entry in self._in_play.values()}
+        self._core.waker.wake_classes([key for key in self._core.queue.waiting.classes() if key[:2] in kinds])
+
+    def _attempt_or_hold(self, attempt: Attempt | Status, entry: Entry, runner: Runner) -> list[Decision]:
+        if isinstance(attempt, Status):
+            self._core.waker.hold(entry, attempt.wake_key, attempt)
+            return [self._told(entry, attempt)]
+        self._attempt = attempt
+        self.parked.remove(attempt.key)
+        plan = _Plan()
+        if attempt.domains is not None:
+            return self._gather(attempt, plan, entry)
+        enough = self._plan(attempt, plan, entry, runner)
+        attempt.ended(len(plan.placed) + len(plan.failures), bound=enough)
+        if enough:
+            rejected = [self._wait_for_room(member, failure) for member, failure in plan.failures]
+            return [*rejected, *self._commit(attempt, entry)]
+        if attempt.strict:
+            return self._roll_back(attempt, plan, entry)
+        for placed in plan.placed:
+            if self._pause is None:
+                self._start_timer(placed, attempt.timeout_of(placed.entry.info.uid))
+            else:
+                self._release(placed)
+                self._core.waker.wait(placed.entry, placed.state)
+        rejected = [self._wait_for_room(member, failure) for member, failure in plan.failures]
+        self._requeue(entry)
+        return rejected
+
+    def _plan(self, attempt: Attempt, plan: _Plan, entry: Entry, runner: Runner) -> bool:
+        """Place the members. Returns whether the group can be bound.
+
+        A Strict group ends with its first failure, unless it may preempt: then the members that have room take it, so
+        that others need not be evicted for them.
+        """
+        preempts = attempt.strict and bool(runner.group_post_filters)
+        hopeless: dict[tuple[str, int], _Failure] = {}
+        for uid in self._order(attempt, entry):
+            member = self._take(uid, entry, attempt)
+            if member is None:
+                continue
+            info = member.info
+            kind = info.pod.spec.scheduler_name, info.shape.id
+            known = hopeless.get(kind) if preempts and not self._handle.nominator.node_of(uid) else None
+            result = known or self._place(member, attempt.key)
+            if isinstance(result, _Placed):
+                plan.placed.append(result)
+                if attempt.placed(uid):
+                    plan.enough = True
+                    return not (attempt.strict and plan.failures)
+                continue
+            if not plan.failures and attempt.strict:
+                plan.statuses = attempt.statuses(info, result.reason)
+            plan.failures.append((member, result))
+            if not attempt.strict:
+                continue
+            if not preempts or result.fit is None or result.fit.pre_filter is not None:
+                break
+            if result.state is None and not info.pod.spec.affinity:
+                hopeless[kind] = result
+            if attempt.placed(uid):
+                plan.enough = True
+                break
+        return False
+
+    def _preemption(self, attempt: Attempt, plan: _Plan, runner: Runner) -> PostFilterResult | None:
+        """Ask PostFilter for room for all members that failed; None if it was not asked."""
+        if not runner.group_post_filters:
+            return None
+        if plan.gathered is not None:
+            return self._gathered_preemption(attempt, plan.gathered, runner)
+        if not (plan.enough and plan.failures):
+            return None
+        if self.nominations.awaits_victims(member.info.uid for member, _ in plan.failures):
+            return _AWAITS_VICTIMS
+        unplaced: list[Unplaced] = []
+        for member, failure in plan.failures:
+            assert failure.fit is not None  # noqa: S101
+            class_scores = self._core.runner_of(member.info).class_scores(member.info.shape)
+            unplaced.append(Unplaced(member.info, failure.fit, failure.state or class_scores.state))
+        placed = [one.entry.info for one in plan.placed]
+        return _post_filter(runner, GroupFailure(attempt.name, unplaced[0].info, unplaced, placed))
+
+    def _gathered_preemption(self, attempt: Attempt, found: Gathered, runner: Runner) -> PostFilterResult | None:
+        """The same for a group that no domain has room for; only Strict groups preempt."""
+        if not attempt.strict or found.slots is None or found.failed is None or attempt.domains is None:
+            return None
+        if self.nominations.awaits_victims(entry.info.uid for entry in found.entries):
+            return _AWAITS_VICTIMS
+        gather = GatherFailure(attempt.domains, {kind: slots.count for kind, slots in found.slots.items()})
+        unplaced = self._gathering.unplaced(found)
+        return _post_filter(runner, GroupFailure(attempt.name, found.failed.info, unplaced, gather=gather))
+
+    def _gather(self, attempt: Attempt, plan: _Plan, first: Entry) -> list[Decision]:
+        """Place the whole group in one domain of the network, whatever its mode is."""
+        entries = [member for uid in attempt.members if (member := self._take(uid, first, attempt)) is not None]
+        found = self._gathering.gather(attempt, entries)
+        attempt.ended(len(entries) - len(found.left), bound=found.failed is None and attempt.satisfied)
+        if found.failed is not None:
+            plan.failures.append((found.failed, found.gate or _Failure(found.reason)))
+            plan.statuses = attempt.statuses(found.failed.info, found.reason)
+            plan.gathered = found
+        elif attempt.satisfied:
+            decisions = self._commit(attempt, first)
+            for entry in found.left:
+                self._requeue(entry)
+            return decisions
+        plan.left = [*found.left, *(entry for entry in found.entries if entry is not found.failed)]
+        return self._roll_back(attempt, plan, first)
+
+    def _order(self, attempt: Attempt, first: Entry) -> Sequence[str]:
+        """The members; of equal priority those first whose class has the fewest places, so that a small member does
+        not take the only room of a large one."""
+        if attempt.ordered:
+            return attempt.members
+        find = self._core.queue.find
+        infos = {first.info.uid: first.info}
+        for uid in attempt.members:
+            entry = find(uid)
+            if entry is not None:
+                infos[uid] = entry.info
+        kinds = {(info.pod.spec.scheduler_name, info.shape.id): info for info in infos.values()}
+        if len(kinds) < 2:
+            return attempt.members
+        places = {}
+        for (name, shape), info in kinds.items():
+            class_scores = self._core.runners[name].class_scores(info.shape)
+            class_scores.refresh()
+            places[name, shape] = self.parked.places((name, shape), info, class_scores)
+
+        def rank(uid: str) -> tuple[int, int]:
+            info = infos[uid]
+            return -info.priority, places[info.pod.spec.scheduler_name, info.shape.id]
+
+        return sorted((uid for uid in attempt.members if uid in infos), key=rank)
+
+    def _take(self, uid: str, first: Entry, attempt: Attempt) -> Entry | None:
+        """Take a member out of the queue; None if something else holds it back."""
+        queue = self._core.queue
+        if uid == first.info.uid:
+            return first
+        entry = queue.find(uid)
+        if entry is None:
+            return None
+        if entry.held is not None:
+            key = queue.held.key_of(uid)
+            if key != attempt.key and all(own != key for _, own in entry.gates):
+                return None
+        queue.remove(uid)
+        self._in_play[uid] = entry
+        entry.held = None
+        entry.attempts = first.attempts
+        entry.queued_at = first.queued_at
+        return entry
+
+    def _place(self, entry: Entry, key: str, within: Sequence[int] | None = None) -> _Placed | _Failure:
+        """Place one member, on one of the rows `within` if they are given."""
+        core, info = self._core, entry.info
+        runner = core.runner_of(info)
+        for gate, gate_key in entry.gates:
+            status = gate.gate(info)
+            if not status.ok:
+                status = status.by(gate.name)
+                reason = FitError(core.cache.known_count, pre_filter=status).message()
+                return _Failure(reason, status, gate_key)
+        class_scores = runner.class_scores(info.shape)
+        found = class_scores.select(info) if within is None else class_scores.select_within(info, within, COSCHEDULING)
+        if isinstance(found, FitError):
+            return _Failure(found.message(), found.pre_filter, state=found.state, fit=found)
+        row, state = found
+        node = core.cache.columns.names[row]
+        status = core.take_place(info, runner, state, node)
+        if not status.ok and not status.waits:
+            reason = f"0/1 nodes are available: 1 {status.message}." if status.rejected else status.message
+            return _Failure(reason, state=state)
+        placed = _Placed(entry, state, node, key, waits=status.waits)
+        self._waiting[info.uid] = placed
+        self._by_group.setdefault(key, {})[info.uid] = placed
+        return placed
+
+    def _commit(self, attempt: Attempt, first: Entry) -> list[Decision]:
+        """Bind all placed members of the group."""
+        core = self._core
+        placed = list(self._by_group.pop(attempt.key, {}).values())
+        groups = core.runner_of(first.info).groups
+        assert groups is not None  # noqa: S101
+        groups.binding([member.entry.info.uid for member in placed])
+        decisions: list[Decision] = []
+        nominated = self._handle.nominator
+        self._in_play.update((member.entry.info.uid, member.entry) for member in placed)
+        for member in placed:
+            info = member.entry.info
+            del self._waiting[info.uid]
+            if member.timer is not None:
+                member.timer.cancel()
+            if nominated.nominated:
+                nominated.forget(info.uid)
+            if member.waits:
+                core.permits.add(member.entry, member.state, member.node, member.waits)
+            else:
+                decisions.append(core.bind(member.entry, member.state, member.node))
+        decisions += self.nominations.committed([member.entry.info.uid for member in placed])
+        self._requeue(first)
+        self._handle.open_gate(attempt.key)  # those that were not needed
+        return decisions
+
+    def _roll_back(self, attempt: Attempt, plan: _Plan, first: Entry) -> list[Decision]:
+        failed, failure = plan.failed, plan.failure
+        reason = failure.reason if failure is not None else ""
+        own, peers = plan.statuses or attempt.statuses(None, reason)
+        found = self._preemption(attempt, plan, self._core.runner_of(first.info))
+        groups = self._core.runner_of(first.info).groups
+        assert groups is not None  # noqa: S101
+        for member, _ in plan.failures:
+            groups.released(member.info.uid)
+        for placed in reversed(self._by_group.get(attempt.key, {}).copy().values()):
+            self._release(placed)
+        entries = [placed.entry for placed in plan.placed]
+        entries += [member for member, _ in plan.failures]
+        attempted = len(entries)
+        entries += plan.left
+        taken = {entry.info.uid for entry in entries}
+        for uid in attempt.members:
+            untried = None if uid in taken else self._take(uid, first, attempt)
+            if untried is not None:
+                entries.append(untried)
+                taken.add(uid)
+        if first.info.uid not in taken:
+            entries.append(first)
+        needed = entries if attempt.needs_all else entries[:attempted]
+        if attempt.domains is not None:
+            minimal = frozenset(attempt.minimal)
+            needed = [entry for entry in entries if entry.info.uid in minimal]
+        gate = failure.gate if failure is not None else ""
+        self.parked.add(attempt.key, [entry.info for entry in needed], gate, attempt.domains)
+        decisions: list[Decision] = []
+        words = ", ".join(found.status.reasons) if found is not None else ""
+        clears = found is not None and found.clear_nomination
+        if clears:
+            decisions += self.nominations.give_back_of(taken)
+        nominated: dict[str, str] = {}
+        evictions: list[Decision] = []
+        if found is not None and found.status.ok and failed is not None:
+            nominated = {info.uid: node for info, node in found.nominations}
+            evictions = self._core.preempt(failed.info, found, group=attempt.key)
+        for entry in entries:
+            if entry is failed:
+                text = " ".join(
+                    part for part in (reason if reason[-1:] in {"", "."} else f"{reason}.", own, words) if part
+                )
+                status = Status.unresolvable(text)
+                told = Reject(entry.info, text, nominated=nominated.get(entry.info.uid))
+            else:
+                status = peers
+                told = replace(self._told(entry, peers, words), nominated=nominated.get(entry.info.uid))
+            self._core.waker.hold(entry, attempt.key, status)
+            if entry.told != told.message or told.nominated is not None:  # waiting gangs must not write at each attempt
+                entry.told = told.message
+                decisions.append(told)
+        if nominated and not any(isinstance(decision, Evict) for decision in evictions):
+            self._handle.open_gate(attempt.key)  # nothing to wait for
+        return [*decisions, *evictions]
+
+    def _told(self, entry: Entry, status: Status, words: str = "") -> Reject:
+        return Reject(entry.info, FitError(self._core.cache.known_count, pre_filter=status).message(words))
+
+    def _wait_for_room(self, entry: Entry, failure: _Failure) -> Decision:
+        """A member of a group that is not strict waits like a pod without a group."""
+        if failure.gate:
+            assert failure.pre_filter is not None  # noqa: S101
+            self._core.waker.hold(entry, failure.gate, failure.pre_filter)
+        else:
+            self._core.waker.wait(entry, failure.state)
+        return Reject(entry.info, failure.reason)
+
+    def _requeue(self, entry: Entry) -> None:
+        """Ask PreEnqueue again for the member that started the attempt, if it was not tried."""
+        uid = entry.info.uid
+        if self._core.queue.find(uid) is None and self._core.cache.placed(uid) is None:
+            self._core.waker.requeue(entry)
+
+    # -- members that wait --------------------------------------------------------------------------------------------
+
+    def _release(self, placed: _Placed) -> None:
+        """Undo the placement of one member."""
+        info = placed.entry.info
+        if placed.timer is not None:
+            placed.timer.cancel()
+        self._waiting.pop(info.uid, None)
+        group = self._by_group.get(placed.key)
+        if group is not None:
+            group.pop(info.uid, None)
+            if not group:
+                del self._by_group[placed.key]
+        self._core.give_place_back(info, placed.state, placed.node)
+
+    def abandon(self, first: Entry) -> list[Entry]:
+        """A plugin raised in the attempt of this member's group: all members give their places back.
+
+        Returns the members that had places or were taken from the queue.
+        """
+        entries, core = self._in_play, self._core
+        entries.setdefault(first.info.uid, first)
+        groups = core.runner_of(first.info).groups
+        key = "" if groups is None else groups.key_of(first.info.pod)
+        for placed in self._by_group.get(key, {}).values():
+            entries.setdefault(placed.entry.info.uid, placed.entry)
+        if self._attempt is not None:
+            for uid in self._attempt.members:
+                if uid not in entries:
+                    self._take(uid, first, self._attempt)
+        for uid in reversed(entries):
+            if uid in self._waiting:
+                self._release(self._waiting[uid])
+            elif core.permits.get(uid) is not None:
+                core.permits.drop(uid)
+            elif core.is_binding(uid):
+                core.cancel_binding(uid)
+            elif groups is not None:
+                groups.released(uid)
+        self._handle.wake_requested = True
+        self._in_play, self._attempt = {}, None
+        return list(entries.values())
+
+    def apply_changed_rules(self) -> None:
+        """Members of groups whose rules changed give their places back and are tried anew.
+
+        Otherwise a member would hold its place for the rest of its waiting time, although the group needs it no more,
+        or is not the group any more that it would be bound with.
+        """
+        groups = self._handle.groups
+        assert groups is not None  # noqa: S101
+        changed, groups.changed_rules = groups.changed_rules, set()
+        for key in sorted(changed):
+            members = list(self._by_group.get(key, {}).values())
+            for placed in reversed(members):
+                self._release(placed)
+            for placed in members:
+                self._core.waker.requeue(placed.entry)
+                self._core.reports.changed(placed.entry.info.uid)
+            self.nominations.rules_changed(key)
+            self._handle.wake_requested |= bool(members)
+
+    def drop_if_moved(self, pod: Pod) -> None:
+        """A placed member that belongs to another group now, or to none, gives its place back."""
+        placed, groups = self._waiting.get(pod.metadata.uid), self._handle.groups
+        if placed is not None and groups is not None and groups.key_of(pod) != placed.key:
+            self.drop(pod.metadata.uid)
+
+    def drop(self, uid: str) -> None:
+        """A placed member is deleted, or was bound by another scheduler."""
+        placed = self._waiting.get(uid)
+        if placed is not None:
+            self._release(placed)
+            self._handle.wake_requested = True
+
+    def preempt_waiting(self, uid: str) -> None:
+        """A more important pod takes the place of a member that waits for its group (GANG-R82)."""
+        placed = self._waiting.get(uid)
+        if placed is not None:
+            self._release(placed)
+            self._core.waker.wait(placed.entry, placed.state)
+            self._core.later(Reject(placed.entry.info, "preempted"))
+
+    def _start_timer(self, placed: _Placed, seconds: float) -> None:
+        entry, now = placed.entry, self._handle.clock.monotonic()
+        if entry.hold_until <= now:  # else it had a place before a change of the rules: its time goes on
+            entry.hold_until = now + seconds
+        left = min(entry.hold_until - now, seconds)
+        placed.timer = self._handle.clock.call_later(left, lambda: self._expire(placed, seconds))
+
+    def _expire(self, placed: _Placed, seconds: float) -> None:
+        """A member waited too long for its group: it gives its place back and is tried again (GANG-R35)."""
+        entry = placed.entry
+        if self._waiting.get(entry.info.uid) is not placed:
+            return
+        placed.timer = None
+        self._release(placed)
+        self._start_pause()
+        self._handle.wake_requested = True
+        text = f"rejected due to timeout after waiting {go_text(seconds)} at plugin {COSCHEDULING}"
+        self._core.waker.wait(entry, placed.state)
+        self._core.later(Reject(entry.info, text))
+
+    def _start_pause(self) -> None:
+        """Have the other pods tried first: their backoffs end before the pause does."""
+        if self._pause is not None:
+            self._pause.cancel()
+        policy, held = self._core.queue.policy, bool(self._waiting)
+        self._pause = self._handle.clock.call_later(
+            policy.maximum + policy.initial, lambda: self._end_pause(places_were_held=held)
+        )
+
+    def _end_pause(self, *, places_were_held: bool) -> None:
+        if places_were_held or self._core.queue.ready:
+            self._start_pause()
+            return
+        self._pause = None
+        self._handle.wake_requested = True
+        self._core.on_ready()
+
+
+def _post_filter(runner: Runner, group: GroupFailure) -> PostFilterResult | None:
+    found = None
+    for plugin in runner.group_post_filters:
+        found = plugin.post_filter_group(group)
+        if found.status.code is not Code.UNSCHEDULABLE:
+            break
+    return found

@@ -1,0 +1,143 @@
+"""Places the members of a group in one domain of the network: the engine's part of topology planning.
+
+The counter has the number of members that fit on each node (slots), the group's `Domains` choose domains and shares,
+and the members are placed there. Slots can be an upper bound, for members of several classes and for rules on the
+places of other pods. If a member cannot be placed in the domain after all, the next domain is tried.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from seatrial.scheduler.core.groups.slots import COSCHEDULING, SlotCounter, Slots
+from seatrial.scheduler.core.queue.active import Entry
+from seatrial.scheduler.framework.domains import DomainChoice, DomainOffer
+from seatrial.scheduler.framework.fit_error import FitError
+from seatrial.scheduler.framework.group_failure import Unplaced
+from seatrial.scheduler.framework.groups import Attempt
+from seatrial.scheduler.framework.state import CycleState
+
+if TYPE_CHECKING:
+    from seatrial.scheduler.core.cycle import Core
+
+Kind = tuple[str, int]  # scheduler name, class
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """The result for one group: `failed` is None if all of `entries` are placed, and nothing is placed otherwise."""
+
+    entries: Sequence[Entry]
+    left: Sequence[Entry]  # members that were taken from the queue and not tried
+    failed: Entry | None = None
+    reason: str = ""
+    gate: Any = None  # the placement's failure by a gate, as a quota: no other domain can help
+    slots: Mapping[Kind, Slots] | None = None  # by kind of `entries`, if slots in the domains are missing
+
+
+class Gathering:
+    """Tries domains for groups, with the engine's own steps for single members."""
+
+    def __init__(
+        self,
+        core: "Core",
+        place: Callable[[Entry, str, Sequence[int] | None], Any],
+        release: Callable[[Any], None],
+        failure: type[Any],
+    ) -> None:
+        self._core, self._place, self._release, self._failure = core, place, release, failure
+        self._counter = SlotCounter(core)
+
+    def gather(self, attempt: Attempt, entries: Sequence[Entry]) -> Gathered:
+        """Place all of `entries`; where that fails and the group needs fewer, the members that it needs."""
+        nominator = self._core.handle.nominator
+        own = {entry.info.uid: node for entry in entries if (node := nominator.node_of(entry.info.uid))}
+        for uid in own:
+            nominator.forget(uid)  # filters must not count the group's own nominations against it (GANG-R54)
+        found: Gathered | None = None
+        try:
+            found = self._try(attempt, entries)
+            if found.failed is not None and found.gate is None and not attempt.needs_all:
+                minimal = frozenset(attempt.minimal)
+                needed = [entry for entry in entries if entry.info.uid in minimal]
+                if len(needed) < len(entries):
+                    found = self._try(attempt, needed)
+                    found = replace(found, left=[entry for entry in entries if entry.info.uid not in minimal])
+        finally:  # also where a plugin raises
+            if found is None or found.failed is not None:
+                for entry in entries:
+                    if entry.info.uid in own:
+                        nominator.nominate(entry.info, own[entry.info.uid], attempt.key)
+        return found
+
+    def unplaced(self, found: Gathered) -> list[Unplaced]:
+        """The members that have no place, in the order in which they are placed, with what preemption reads."""
+        assert found.slots is not None  # noqa: S101
+        numbers = Counter(_kind(entry) for entry in found.entries)
+        of_kind: dict[Kind, tuple[FitError, CycleState]] = {}
+        members: list[Unplaced] = []
+        for entry in found.entries:
+            info, kind = entry.info, _kind(entry)
+            if kind not in of_kind:
+                class_scores = self._core.runner_of(info).class_scores(info.shape)
+                nowhere = class_scores.select_within(info, (), COSCHEDULING)
+                state = nowhere.state if isinstance(nowhere, FitError) else None
+                failure = self._counter.failure(info, found.slots[kind], numbers[kind])
+                of_kind[kind] = failure, state or class_scores.state
+            members.append(Unplaced(info, *of_kind[kind]))
+        return members
+
+    def _try(self, attempt: Attempt, entries: Sequence[Entry]) -> Gathered:
+        domains = attempt.domains
+        assert domains is not None  # noqa: S101
+        classes: dict[Kind, list[Entry]] = {}
+        for entry in entries:
+            classes.setdefault(_kind(entry), []).append(entry)
+        slots = [self._counter.count([entry.info for entry in members]) for members in classes.values()]
+        wanted = [len(members) for members in classes.values()]
+        offer = DomainOffer([each.count for each in slots], wanted, slots[0].scores)
+        plan = domains.plan(offer, [entry.info for entry in entries])
+        scarce = [int(each.count.sum()) / count for each, count in zip(slots, wanted, strict=True)]
+        order = list(entries)
+        if len(classes) > 1 and not attempt.ordered:
+            rank = dict(zip(classes, scarce, strict=True))
+            order.sort(key=lambda entry: (-entry.info.priority, rank[_kind(entry)]))
+        tried: list[str] = []
+        for choice in plan.choices():
+            failed = self._place_in(attempt, choice, order, exactly=len(classes) == 1)
+            if failed is None:
+                return Gathered(entries, ())
+            entry, failure = failed
+            if failure.gate:
+                return Gathered(entries, (), entry, failure.reason, failure)
+            tried.append(choice.name)
+        worst = scarce.index(min(scarce))
+        members = list(classes.values())[worst]
+        fit_error = self._counter.failure(members[0].info, slots[worst], wanted[worst]).message()
+        failed_at = order[min(plan.best_slots(), len(order) - 1)]
+        known = dict(zip(classes, slots, strict=True))
+        return Gathered(order, (), failed_at, plan.failure(fit_error, tried), slots=known)
+
+    def _place_in(
+        self, attempt: Attempt, choice: DomainChoice, entries: Sequence[Entry], *, exactly: bool
+    ) -> tuple[Entry, Any] | None:
+        """Place the members in one domain, those of one class on their shares; or none, and which member failed."""
+        planned = [row for row, count in choice.shares for _ in range(count)] if exactly else []
+        placed: list[Any] = []
+        for number, entry in enumerate(entries):
+            found = self._place(entry, attempt.key, (planned[number],)) if exactly else None
+            if found is None or (isinstance(found, self._failure) and not found.gate and len(choice.rows) > 1):
+                found = self._place(entry, attempt.key, choice.rows)
+            if isinstance(found, self._failure):
+                for member in reversed(placed):
+                    self._release(member)
+                attempt.again()
+                return entry, found
+            placed.append(found)
+            attempt.placed(entry.info.uid)
+        return None
+
+
+def _kind(entry: Entry) -> Kind:
+    return entry.info.pod.spec.scheduler_name, entry.info.shape.id

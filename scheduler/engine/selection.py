@@ -1,0 +1,258 @@
+"""Selection: the best node of one class for one pod.
+
+A pod that no plugin of scope CLUSTER concerns takes the node with the largest key. Others need a copy of the keys:
+pods that name their nodes, pods that plugins of scope CLUSTER concern, and all pods while nominated pods exist.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from seatrial.scheduler.cache.columns import TIE_BITS, Ints
+from seatrial.scheduler.cache.nodeinfo import PodInfo
+from seatrial.scheduler.cache.pins import pin_of
+from seatrial.scheduler.engine.class_entry import ClassEntry
+from seatrial.scheduler.engine.cluster_scope import Cycle, outside
+from seatrial.scheduler.engine.matrix_arrays import NOT_FEASIBLE
+from seatrial.scheduler.engine.normalization import ClassNormalizer
+from seatrial.scheduler.engine.plugin_runner import PluginRunner
+from seatrial.scheduler.engine.reasons import ReasonCollector
+from seatrial.scheduler.engine.restoring import enter, restore
+from seatrial.scheduler.engine.score_matrix import ScoreMatrix
+from seatrial.scheduler.framework.extension_points import Plugin, Transformer, VictimAware
+from seatrial.scheduler.framework.fit_error import FitError
+from seatrial.scheduler.framework.restored import RESTORED
+from seatrial.scheduler.framework.state import CycleState
+from seatrial.scheduler.framework.status import Status
+
+_NOTHING: dict[int, Status] = {}
+
+
+class Selector:
+    """Selects nodes for the pods of one class."""
+
+    def __init__(
+        self,
+        runner: PluginRunner,
+        entry: ClassEntry,
+        matrix: ScoreMatrix,
+        normalizer: ClassNormalizer,
+        reasons: ReasonCollector,
+    ) -> None:
+        self._runner, self._entry, self._matrix = runner, entry, matrix
+        self._normalizer, self._reasons = normalizer, reasons
+        self._handle = runner.handle
+        self._columns = runner.handle.columns
+        cluster_plugins = entry.rules.cluster_plugins
+        self._asked_always = [plugin.concerns for plugin in cluster_plugins if not plugin.only_volumes]
+        self._asked_of_volumes = [plugin.concerns for plugin in cluster_plugins if plugin.only_volumes]
+        self._seeing = [plugin for plugin in runner.profile.all if isinstance(plugin, (Transformer, VictimAware))]
+        self._pinned_by = [plugin.name for plugin in runner.pre_filters if plugin.honours_pins]
+
+    @property
+    def key(self) -> Ints:
+        """The keys of this class, [node], rows in use only. A view."""
+        return self._matrix.key[self._entry.index, : self._columns.count]
+
+    @property
+    def feasible(self) -> bool:
+        """Whether some node passes all filters whose results are kept. The class must be refreshed."""
+        return self._columns.count > 0 and self._matrix.best(self._entry) >= 0
+
+    def feasible_for(self, info: PodInfo) -> bool:
+        """Whether some node is feasible for this pod, without nominated pods. The class must be refreshed."""
+        concerned, pin = self._concerned(info), self._pin(info)
+        if not self.feasible and not any(isinstance(plugin, Transformer) for plugin in concerned):
+            return False
+        if not concerned and pin is None:
+            return True
+        matrix = self._matrix
+        key = self.key
+        if pin is not None:
+            matrix.settle(self._entry)
+            key = pinned_key(key, pin)
+            if key.max() < 0:
+                return False
+        if not concerned:
+            return True
+        state = self._entry.state.fork()
+        cycle = self._cycle(info, state, concerned)
+        if cycle.rejected is not None:
+            return False
+        key = cycle.narrowed(self.key)
+        self._see(info, state, cycle, key)
+        return bool((key if pin is None else pinned_key(key, pin)).max() >= 0)
+
+    def select(self, info: PodInfo) -> "tuple[int, CycleState] | FitError":
+        """The best row for this pod with the state of its cycle, or why there is none. The class must be refreshed."""
+        matrix = self._matrix
+        state = self._entry.state.fork()
+        pod = info.pod
+        for concerns in self._asked_always:
+            if concerns(pod):  # false for most pods
+                return self._select_cluster_wide(info, state, self._concerned(info), self._pin(info))
+        if pod.spec.volumes:
+            for concerns in self._asked_of_volumes:
+                if concerns(pod):
+                    return self._select_cluster_wide(info, state, self._concerned(info), self._pin(info))
+        if pod.spec.affinity is not None:
+            pin = self._pin(info)
+            if pin is not None:
+                return self._select_pinned(info, state, pin)
+        if self._handle.nominator.nominated:
+            matrix.settle(self._entry)
+            return self._select_past_nominated(info, state, self.key)
+        row = matrix.best(self._entry)
+        return (row, state) if row >= 0 else self._reasons.failure(_NOTHING)
+
+    def select_within(self, info: PodInfo, rows: Sequence[int], by: str) -> "tuple[int, CycleState] | FitError":
+        """The best of these rows, ascending, that the plugin `by` leaves. The class must be refreshed."""
+        state = self._entry.state.fork()
+        own, concerned = self._pin(info), self._concerned(info)
+        pin = list(rows) if own is None else sorted(set(own) & set(rows))
+        if concerned:
+            return self._select_cluster_wide(info, state, concerned, pin, by)
+        self._matrix.settle(self._entry)
+        if len(pin) == 1 and not self._handle.nominator.nominated and self.key[pin[0]] >= 0:
+            return pin[0], state
+        found = self._select_past_nominated(info, state, pinned_key(self.key, pin))
+        return self._reasons.failure(self._outside(pin, found.overrides, by)) if isinstance(found, FitError) else found
+
+    def rejection(self, overrides: Mapping[int, Status]) -> FitError:
+        """The failure with the statuses of all infeasible nodes, and of `overrides`."""
+        return self._reasons.failure(dict(overrides))
+
+    def _select_past_nominated(
+        self, info: PodInfo, state: CycleState, key: Ints
+    ) -> "tuple[int, CycleState] | FitError":
+        """The best row where the pod fits beside nominated pods. The pod's own nominated node has precedence."""
+        columns, nominator = self._columns, self._handle.nominator
+        own = columns.rows.get(nominator.node_of(info.uid), -1)
+        if own >= 0 and key[own] >= 0 and self._check_row(state, info, own).ok:
+            return own, state
+        taken = {columns.rows[node] for node in nominator.nodes() if node in columns.rows}
+        overrides: dict[int, Status] = {}
+        while True:
+            row = int(key.argmax())
+            if key[row] < 0:
+                crowded = {
+                    row: self._check_row(state, info, row)
+                    for row in taken - overrides.keys()
+                    if self._entry.allows(row)
+                }
+                return self._reasons.failure(crowded | overrides)
+            if row not in taken:
+                return row, state
+            status = self._check_row(state, info, row)
+            if status.ok:
+                return row, state
+            if not overrides:
+                key = key.copy()
+            overrides[row] = status
+            key[row] = NOT_FEASIBLE
+
+    def _pin(self, info: PodInfo) -> list[int] | None:
+        """The rows of the nodes that the pod names, ascending; None if it names none."""
+        pin = pin_of(info.pod) if self._pinned_by else None
+        if pin is None:
+            return None
+        rows = self._columns.rows
+        return sorted(rows[name] for name in pin if name in rows)
+
+    def _select_pinned(self, info: PodInfo, state: CycleState, pin: list[int]) -> "tuple[int, CycleState] | FitError":
+        """The best of the nodes that the pod names."""
+        self._matrix.settle(self._entry)
+        key = pinned_key(self.key, pin)
+        if key.max() >= 0:
+            self._normalizer.renormalize(key, info, state)
+        found = self._select_past_nominated(info, state, key)
+        return self._reasons.failure(self._outside(pin, found.overrides)) if isinstance(found, FitError) else found
+
+    def _outside(self, pin: list[int], overrides: Mapping[int, Status], *by: str) -> dict[int, Status]:
+        """Statuses by row: nodes that the pod does not name are rejected by PreFilter, others keep their status."""
+        elsewhere = self._columns.known.copy()
+        elsewhere[pin] = False
+        rows = np.flatnonzero(elsewhere).tolist()
+        names = {*self._entry.rules.allowed_by, *(by or self._pinned_by)}
+        return {**overrides, **dict.fromkeys(rows, outside(names))}
+
+    def _concerned(self, info: PodInfo) -> list[Plugin]:
+        """The plugins of scope CLUSTER that concern this pod."""
+        return [plugin for plugin in self._entry.rules.cluster_plugins if plugin.concerns(info.pod)]
+
+    def _cycle(self, info: PodInfo, state: CycleState, concerned: list[Plugin]) -> Cycle:
+        """Run these plugins for all nodes. All keys of the class are exact afterwards."""
+        self._matrix.settle(self._entry)
+        return Cycle(self._columns, self._entry.rules, info.pod, state, concerned=concerned, node=self._entry.node)
+
+    def _select_cluster_wide(
+        self, info: PodInfo, state: CycleState, concerned: list[Plugin], pin: list[int] | None, *by: str
+    ) -> "tuple[int, CycleState] | FitError":
+        """`pin`: the rows that are left, None for all; `by`: the plugin that left them, if not the pod's own choice."""
+        cycle = self._cycle(info, state, concerned)
+        if cycle.rejected is not None:
+            return FitError(self._handle.cache.known_count, pre_filter=cycle.rejected, state=state)
+        key = cycle.narrowed(self.key)
+        rejected = self._see(info, state, cycle, key)
+        if pin is not None:
+            key = pinned_key(key, pin)
+        rejected |= self._crowded(info, state, key)
+        if key.max() >= 0:
+            self._normalizer.renormalize(key, info, state)
+            cycle.add_scores(key)
+        found = self._select_past_nominated(info, state, key)
+        if not isinstance(found, FitError):
+            return found[0], enter(self._runner.profile.all, state, info.pod, self._columns.names[found[0]])
+        order = {plugin.name: number for number, plugin in enumerate(self._runner.filters)}
+        names = self._columns.names
+        crowded = {row: status for row, status in found.overrides.items() if cycle.allows(names[row])}
+        overrides = {**cycle.overrides(order, found.kept, self._columns.known), **rejected, **crowded}
+        return self._reasons.failure(overrides if pin is None else self._outside(pin, overrides, *by), state)
+
+    def _see(self, info: PodInfo, state: CycleState, cycle: Cycle, key: Ints) -> dict[int, Status]:
+        """Judge the nodes where this pod ignores other pods. Their keys, without normalised scores, go into `key`.
+
+        Returns the statuses of those that are infeasible, by row.
+        """
+        restore(self._handle, state, info, self._seeing)
+        restored = state.get(RESTORED)
+        rejected: dict[int, Status] = {}
+        if restored is None:
+            return rejected
+        matrix, columns = self._matrix, self._columns
+        assert matrix is not None  # noqa: S101
+        for name, seen in restored.nodes.items():
+            row = columns.rows[name]
+            if not (self._entry.allows(row) and cycle.allows(name)):
+                continue
+            status = self._runner.check(restored.state, info.pod, seen)
+            if status.ok:
+                total = int(matrix.node_total[self._entry.index, row])
+                for score, weight in self._entry.rules.node_pods_scores:
+                    total += score.score(restored.state, info.pod, seen) * weight
+                key[row] = (max(total, 0) << TIE_BITS) + (int(columns.tie[row]) ^ self._entry.salt)
+            else:
+                key[row] = NOT_FEASIBLE
+                rejected[row] = status
+        return rejected
+
+    def _crowded(self, info: PodInfo, state: CycleState, key: Ints) -> dict[int, Status]:
+        """Exclude from `key` the nodes that nominated pods fill, before scores are normalised over the rest."""
+        rows, rejected = self._columns.rows, dict[int, Status]()
+        for row in {rows[node] for node in self._handle.nominator.nodes() if node in rows}:
+            if key[row] >= 0:
+                status = self._check_row(state, info, row)
+                if not status.ok:
+                    key[row] = NOT_FEASIBLE
+                    rejected[row] = status
+        return rejected
+
+    def _check_row(self, state: CycleState, info: PodInfo, row: int) -> Status:
+        return self._runner.check_with_nominated(state, info, self._entry.node(row))
+
+
+def pinned_key(key: Ints, rows: list[int]) -> Ints:
+    """A copy of `key` [node] in which all other rows are infeasible."""
+    pinned = np.full_like(key, NOT_FEASIBLE)
+    pinned[rows] = key[rows]
+    return pinned

@@ -1,0 +1,63 @@
+"""The program `seatrial manager`: the controllers as a process, against any API server."""
+
+import asyncio
+import logging
+import sys
+from pathlib import Path
+
+import cyclopts
+import uvloop
+
+from seatrial.scheduler.api.clock import WallClock
+from seatrial.scheduler.client.http import HttpTransport
+from seatrial.scheduler.client.kubeconfig import KubeconfigError, load_server
+from seatrial.scheduler.manager.app import build_manager, build_routes
+from seatrial.scheduler.serving.http import serve
+from seatrial.scheduler.serving.process import log_to_stderr, on_end_signal
+
+app = cyclopts.App(name="seatrial manager", result_action="return_value")
+
+
+@app.default
+def run(*, kubeconfig: Path | None = None, selector: str = "", address: str = "127.0.0.1", port: int = 0) -> int:
+    """Keep a NodeMetric for each node, and write CPU normalization and amplification ratios, until SIGTERM or Ctrl-C.
+
+    Settings are in the ConfigMap koordinator-system/slo-controller-config.
+
+    Args:
+        kubeconfig: How to reach the API server; by default $KUBECONFIG, ~/.kube/config or the pod's service account.
+        selector: A label selector: serve nodes with these labels only.
+        address: Where health and metrics are served.
+        port: At which port; 0 for none.
+    """
+    log_to_stderr(logging.INFO)
+    try:
+        server = load_server(kubeconfig)
+    except KubeconfigError as error:
+        print(f"manager: {error}", file=sys.stderr)  # noqa: T201
+        return 2
+
+    async def manage() -> int:
+        clock = WallClock()
+        transport = HttpTransport(server, clock.faults)
+        manager = build_manager(transport, clock, selector=selector)
+        try:
+            listening = [await serve(build_routes(manager), address, port)] if port else []
+        except OSError as error:
+            print(f"manager: --address {address} --port {port}: cannot listen: {error.strerror}", file=sys.stderr)  # noqa: T201
+            return 2
+        ended = asyncio.Event()
+        on_end_signal(ended.set)
+        manager.start()
+        await ended.wait()
+        manager.stop()
+        for listener in listening:
+            listener.close()
+        transport.close()
+        return 0
+
+    return uvloop.run(manage())
+
+
+if __name__ == "__main__":
+    sys.exit(app())

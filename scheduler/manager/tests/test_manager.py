@@ -1,0 +1,220 @@
+"""The manager against a small API: what it creates, changes and deletes, in any order of events."""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import orjson
+import pytest
+
+from seatrial.scheduler.api.clock import SimClock
+from seatrial.scheduler.api.core import ConfigMap, Node
+from seatrial.scheduler.api.faults import Faults
+from seatrial.scheduler.api.slo import NODE_METRICS_PATH, NodeMetric
+from seatrial.scheduler.api.transport import Done, Request, Response
+from seatrial.scheduler.manager.shell import Manager
+
+
+class Recorder:
+    """A transport that records writes and answers them at once, or on `answer` if `late`; reads are never answered."""
+
+    def __init__(self) -> None:
+        self.writes: list[tuple[str, str, Any]] = []
+        self.code = 200
+        self.late = False
+        self._unanswered: list[Done] = []
+
+    def send(self, request: Request, done: Done) -> None:
+        if request.method != "GET":
+            self.writes.append((request.method, request.path, orjson.loads(request.body) if request.body else None))
+            if self.late:
+                self._unanswered.append(done)
+            else:
+                done(Response(self.code, b"{}"))
+
+    def answer(self) -> None:
+        """Answer what waits for it."""
+        waiting, self._unanswered = self._unanswered, []
+        for done in waiting:
+            done(Response(self.code, b"{}"))
+
+    def stream(self, *_: object) -> object:
+        raise AssertionError("no watch in this test")
+
+
+@pytest.fixture
+def api() -> Recorder:
+    return Recorder()
+
+
+def manager(api: Recorder, *, selector: str = "", clock: SimClock | None = None) -> Manager:
+    found = Manager(api, clock or SimClock(), selector=selector)  # type: ignore[arg-type]
+    found.ready = True
+    return found
+
+
+def node(name: str, **annotations: str) -> Node:
+    return msgspec.convert({"metadata": {"name": name, "annotations": annotations}}, Node)
+
+
+def metric(name: str, **policy: Any) -> NodeMetric:
+    return msgspec.convert(
+        {"metadata": {"name": name, "uid": "m"}, "spec": {"metricCollectPolicy": policy}}, NodeMetric
+    )
+
+
+def test_a_node_metric_is_made_with_the_default_policy(api: Recorder) -> None:
+    manager(api)._set_node(node("n1"))
+    ((method, path, body),) = api.writes
+    assert (method, path, body["metadata"]) == ("POST", NODE_METRICS_PATH, {"name": "n1"})
+    assert body["spec"]["metricCollectPolicy"]["reportIntervalSeconds"] == 60
+
+
+@pytest.mark.parametrize("first", ["node", "metric"])
+def test_a_node_metric_goes_with_its_node(api: Recorder, first: str) -> None:
+    """The NodeMetric may become known after the node has gone."""
+    found = manager(api, selector="pool=a")
+    found._set_node(node("n1"))
+    steps: list[Callable[[], object]] = [lambda: found._set_metric(metric("n1")), lambda: found._node_gone(node("n1"))]
+    for step in steps if first == "metric" else steps[::-1]:
+        step()
+    method, path, body = api.writes[-1]
+    assert (method, path) == ("DELETE", f"{NODE_METRICS_PATH}/n1")
+    assert body["preconditions"] == {"uid": "m"}
+
+
+@pytest.mark.parametrize(("selector", "deleted"), [("", True), ("pool=a", False)])
+def test_an_orphan_is_deleted_unless_it_may_be_another_s(api: Recorder, selector: str, deleted: bool) -> None:
+    manager(api, selector=selector)._set_metric(metric("absent"))
+    assert [write[0] for write in api.writes] == ["DELETE"] * deleted
+
+
+def test_a_changed_configuration_changes_policies(api: Recorder) -> None:
+    """A broken one changes none."""
+    found = manager(api)
+    found._set_node(node("n1"))
+    found._set_metric(metric("n1", reportIntervalSeconds=60))
+    api.writes.clear()
+    data = {"colocation-config": '{"enable": true, "metricReportIntervalSeconds": 30}'}
+    found._set_config(ConfigMap(data=data))
+    ((method, path, body),) = api.writes
+    assert (method, path) == ("PATCH", f"{NODE_METRICS_PATH}/n1")
+    assert body["spec"]["metricCollectPolicy"]["reportIntervalSeconds"] == 30
+    api.writes.clear()
+    found._set_config(ConfigMap(data={"colocation-config": "{"}))
+    assert api.writes == []
+
+
+def test_nodes_are_not_written_where_nothing_is_configured(api: Recorder) -> None:
+    found = manager(api)
+    found._set_metric(metric("n1"))
+    found._set_node(node("n1"))
+    assert not any(path.startswith("/api/v1/nodes") for _, path, _ in api.writes)
+    found._set_config(ConfigMap(data={"cpu-normalization-config": '{"enable": false}'}))
+    assert api.writes[-1][1] == "/api/v1/nodes/n1"
+    assert api.writes[-1][2] == {"metadata": {"annotations": {"node.koordinator.sh/cpu-normalization-ratio": "1.00"}}}
+
+
+def test_settings_that_change_while_they_are_written_are_written_after_it(api: Recorder) -> None:
+    """The watch shows the first write before its answer comes, and nothing happens after the answer."""
+    found = manager(api)
+    found._set_metric(metric("n1", reportIntervalSeconds=60))
+    found._set_node(node("n1"))
+    api.writes.clear()
+    api.late = True
+    for seconds in (30, 20):
+        found._set_config(ConfigMap(data={"colocation-config": interval(seconds)}))
+    found._set_metric(metric("n1", **api.writes[0][2]["spec"]["metricCollectPolicy"]))
+    assert len(api.writes) == 1
+    api.answer()
+    assert [write[2]["spec"]["metricCollectPolicy"]["reportIntervalSeconds"] for write in api.writes] == [30, 20]
+
+
+def interval(seconds: int) -> str:
+    return orjson.dumps({"enable": True, "metricReportIntervalSeconds": seconds}).decode()
+
+
+def test_refused_writes_do_not_multiply(api: Recorder) -> None:
+    """Two writes of a node are refused for ten minutes: one round of them in five seconds, however often the node's
+    labels change, and the last settings are written in the end."""
+    clock = SimClock()
+    found = manager(api, clock=clock)
+    found._set_metric(metric("n1", reportIntervalSeconds=60))
+    found._set_node(node("n1"))
+    api.writes.clear()
+    api.code = 422
+    normalization = '{"enable": false}'
+    found._set_config(ConfigMap(data={"colocation-config": interval(30), "cpu-normalization-config": normalization}))
+    for second in range(60):
+        clock.advance(1.0)
+        if second % 10 == 0:
+            found._set_node(node("n1", other=str(second)))
+    assert len(api.writes) <= 2 * (1 + 12 + 6)
+    api.writes.clear()
+    clock.advance(540.0)
+    assert len(api.writes) == 2 * 540 / 5
+    api.code = 200
+    api.writes.clear()
+    clock.advance(5.0)
+    assert sorted(write[1] for write in api.writes) == ["/api/v1/nodes/n1", f"{NODE_METRICS_PATH}/n1"]
+    clock.advance(60.0)
+    assert len(api.writes) == 2
+
+
+@pytest.mark.parametrize("back", [False, True], ids=["gone", "back-again"])
+def test_a_deletion_that_was_refused_is_tried_again(api: Recorder, back: bool) -> None:
+    """Unless the node is there again."""
+    clock = SimClock()
+    found = manager(api, clock=clock)
+    found._set_metric(metric("n1"))
+    found._set_node(node("n1"))
+    api.code = 422
+    found._node_gone(node("n1"))
+    api.code = 200
+    if back:
+        found._set_node(node("n1"))
+    api.writes.clear()
+    clock.advance(30.0)
+    assert [write[0] for write in api.writes if write[0] == "DELETE"] == ([] if back else ["DELETE"])
+
+
+def test_node_metrics_are_made_when_the_api_server_serves_them(api: Recorder) -> None:
+    """Until then one node is tried in half a minute, not each of them."""
+    clock = SimClock()
+    found = manager(api, clock=clock)
+    api.code = 404
+    for name in ("n1", "n2", "n3"):
+        found._set_node(node(name))
+    api.writes.clear()
+    clock.advance(300.0)
+    assert len(api.writes) == 10
+    api.code = 200
+    api.writes.clear()
+    clock.advance(30.0)
+    assert sorted(write[2]["metadata"]["name"] for write in api.writes) == ["n1", "n2", "n3"]
+    clock.advance(300.0)
+    assert len(api.writes) == 3
+
+
+def test_a_node_that_the_manager_fails_at_does_not_stop_the_others(
+    api: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A new configuration concerns all nodes; the first one's raises an exception until its cause is gone."""
+    right, broken = Manager._metric_writes, True
+
+    def failing(self: Manager, node: Node) -> Any:
+        if broken and node.name == "a":
+            raise TypeError("a fault")
+        return right(self, node)
+
+    monkeypatch.setattr(Manager, "_metric_writes", failing)
+    clock = SimClock(faults=Faults())
+    found = manager(api, clock=clock)
+    for name in ("a", "b"):
+        found._set_node(node(name))
+    assert [body["metadata"]["name"] for _, _, body in api.writes] == ["b"]
+    assert [line.split(" failed")[0] for line in clock.faults.report()] == ["[!]Manager._write_changes a"]
+    broken = False
+    clock.advance(1.0)
+    assert [body["metadata"]["name"] for _, _, body in api.writes] == ["b", "a"]
+    assert not clock.faults.report()

@@ -1,0 +1,64 @@
+"""PodGroup controller: writes the status of PodGroups. `plugins/coscheduling/phases.py` decides what to write."""
+
+import logging
+from functools import partial
+from urllib.parse import quote
+
+from seatrial.scheduler.api.clock import Clock
+from seatrial.scheduler.api.transport import Response
+from seatrial.scheduler.client.rest import Rest, refusal
+from seatrial.scheduler.core.cycle import Core
+from seatrial.scheduler.plugins.coscheduling.cache import GangCache
+from seatrial.scheduler.plugins.coscheduling.phases import next_status
+
+log = logging.getLogger(__name__)
+
+RETRY_PAUSE = 1.0  # seconds before a status that was refused is written again
+GROUP = "/apis/scheduling.sigs.k8s.io/v1alpha1"
+
+
+class PodGroupController:
+    """One write at a time for each PodGroup: the next one is decided when the last was answered and delivered."""
+
+    def __init__(self, core: Core, rest: Rest, clock: Clock) -> None:
+        cache = core.handle.groups
+        self._cache = cache if isinstance(cache, GangCache) else None
+        self._rest, self._clock = rest, clock
+        self._writing: set[str] = set()
+
+    def work(self) -> None:
+        """Write the status of all PodGroups whose gangs changed."""
+        cache = self._cache
+        if cache is None or not cache.changed:
+            return
+        changed, cache.changed = cache.changed, set()
+        for key in sorted(changed):
+            self._clock.attempt("PodGroupController._write", key, partial(self._write, cache, key))
+
+    def _write(self, cache: GangCache, key: str) -> None:
+        if key in self._writing:
+            cache.changed.add(key)
+            return
+        found, gang = cache.objects.get(key), cache.gangs.get(key)
+        if found is None or gang is None:
+            return
+        status = next_status(found, gang, cache.ended.get(key, {}), self._clock.timestamp())
+        if status is None:
+            return
+        self._writing.add(key)
+
+        def written(response: Response) -> None:
+            self._writing.discard(key)
+            if not response.ok and response.code != 404:
+                log.info("status not written podgroup=%s why=%s", key, refusal(response))
+                self._clock.call_later(RETRY_PAUSE, lambda: self._again(cache, key))
+            elif key in cache.changed:
+                self.work()  # a watch may deliver a write before its answer comes, and nothing else may follow
+
+        namespace, name = (quote(part) for part in key.split("/"))
+        path = f"{GROUP}/namespaces/{namespace}/podgroups/{name}"
+        self._rest.merge(path, {"status": status}, written, uid=found.metadata.uid)
+
+    def _again(self, cache: GangCache, key: str) -> None:
+        cache.changed.add(key)
+        self.work()

@@ -1,0 +1,95 @@
+"""ClusterNetworkTopology controller: writes the status of the object `default`, and events about its mistakes."""
+
+import logging
+
+from seatrial.scheduler.api.clock import Clock
+from seatrial.scheduler.api.networktopology import DEFAULT_TOPOLOGY, TOPOLOGIES_PATH, ClusterNetworkTopology
+from seatrial.scheduler.api.transport import Response
+from seatrial.scheduler.api.wire import ObjectMeta
+from seatrial.scheduler.client.events import EventRecorder
+from seatrial.scheduler.client.rest import Rest, refusal
+from seatrial.scheduler.core.cycle import Core
+from seatrial.scheduler.plugins.coscheduling.cache import GangCache
+from seatrial.scheduler.plugins.coscheduling.topology.tree import NetworkTopology, not_read
+
+log = logging.getLogger(__name__)
+
+PAUSE = 1.0  # seconds between a change of the tree and the writing of the status: nodes come in numbers
+SHOWN = 5  # nodes that an event names
+
+
+class NetworkTopologyController:
+    """One write at a time. A status that did not change is not written."""
+
+    def __init__(self, core: Core, rest: Rest, clock: Clock, events: EventRecorder) -> None:
+        cache = core.handle.groups
+        self._topology = cache.topology if isinstance(cache, GangCache) else None
+        self._rest, self._clock, self._events = rest, clock, events
+        self._seen: tuple[int, ClusterNetworkTopology | None] = (-1, None)
+        self._timed = False
+        self._told: tuple[str, str] = ("", "")  # problem and nodes of the last events
+        self._told_others: set[str] = set()  # uids of objects of other names with an event
+
+    def work(self) -> None:
+        """Evaluate the tree after PAUSE, if it or its object changed."""
+        topology = self._topology
+        if topology is None or self._timed or self._seen == (topology.changes, topology.found):
+            return
+        self._timed = True
+        self._clock.call_later(
+            PAUSE, lambda: self._clock.attempt("NetworkTopologyController._reconcile", "", self._reconcile)
+        )
+
+    def _reconcile(self) -> None:
+        self._timed = False
+        topology = self._topology
+        assert topology is not None  # noqa: S101
+        found = topology.found
+        self._seen = topology.changes, found
+        self._tell_others(topology)
+        if found is None:
+            return
+        self._tell(topology, found)
+        status = {"detailStatus": topology.detail()}
+        if not topology.ready or found.status == status:
+            return
+
+        def written(response: Response) -> None:
+            if not response.ok and response.code != 404:
+                log.info("status not written clusternetworktopology=%s why=%s", DEFAULT_TOPOLOGY, refusal(response))
+                self._seen = (-1, None)
+
+        path = f"{TOPOLOGIES_PATH}/{DEFAULT_TOPOLOGY}/status"
+        self._rest.merge(path, {"status": status}, written, uid=found.metadata.uid)
+
+    def _tell(self, topology: NetworkTopology, found: ClusterNetworkTopology) -> None:
+        """Write an event for each new problem."""
+        missing = topology.missing
+        names = sorted(missing)
+        listed = ", ".join(f"{name} ({missing[name]})" for name in names[:SHOWN])
+        more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+        nodes = f"nodes without a label for a layer can hold no gang with a network-topology-spec: {listed}{more}"
+        told, self._told = self._told, (topology.problem, nodes if names else "")
+        regarding = _reference(found.metadata)
+        if topology.problem and told[0] != topology.problem:
+            note = f"{topology.problem}; the layers of before stay in use, if there are any"
+            self._events.about(regarding, "Warning", "InvalidTopology", "Reconcile", note)
+        if names and told[1] != nodes:
+            self._events.about(regarding, "Warning", "NodesLeftOut", "Reconcile", nodes)
+
+    def _tell_others(self, topology: NetworkTopology) -> None:
+        """Write an event for each object of another name."""
+        there = {metadata.uid for metadata in topology.others.values()}
+        for name, metadata in sorted(topology.others.items()):
+            if metadata.uid not in self._told_others:
+                self._events.about(_reference(metadata), "Warning", "NotRead", "Reconcile", not_read(name))
+        self._told_others = there
+
+
+def _reference(metadata: ObjectMeta) -> dict[str, str]:
+    return {
+        "apiVersion": "scheduling.koordinator.sh/v1alpha1",
+        "kind": "ClusterNetworkTopology",
+        "name": metadata.name,
+        "uid": metadata.uid,
+    }

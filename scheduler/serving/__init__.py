@@ -1,0 +1,1 @@
+"""What the programs share as processes: signals and Leases, HTTP routes, metrics."""

@@ -1,0 +1,87 @@
+"""Kinds of object that plugins read besides nodes, pods and devices, and where the core keeps them.
+
+All are optional: where the server does not have a kind, or does not allow to read it, it has no effect.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from seatrial.scheduler.api.storage import (
+    CsiNode,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+    VolumeAttachment,
+)
+from seatrial.scheduler.api.wire import LabelSelector
+from seatrial.scheduler.api.workloads import Namespace, ReplicationController, Service, Workload
+from seatrial.scheduler.core.cycle import Core
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """Where a kind is served, as what it is read, and what to do when one is there or gone."""
+
+    path: str
+    type: type[Any]  # has metadata
+    note: Callable[..., None]  # core, object, there=
+
+
+def _namespace(core: Core, found: Namespace, *, there: bool) -> None:
+    core.set_namespace(found.metadata.name, found.metadata.labels if there else None)
+
+
+def _service(core: Core, found: Service, *, there: bool) -> None:
+    metadata = found.metadata
+    core.cache.owners.set_service(metadata.namespace, metadata.name, found.spec.selector if there else None)
+
+
+def _controller(kind: str) -> Callable[..., None]:
+    def note(core: Core, found: Workload | ReplicationController, *, there: bool) -> None:
+        selector = found.spec.selector
+        if not isinstance(selector, LabelSelector | None):
+            selector = LabelSelector(selector) if selector else None
+        metadata = found.metadata
+        core.cache.owners.set_controller(kind, metadata.namespace, metadata.name, selector if there else None)
+
+    return note
+
+
+def _claim(core: Core, found: PersistentVolumeClaim, *, there: bool) -> None:
+    core.cache.volumes.set_claim(found, gone=not there)
+    core.storage_changed()
+
+
+def _volume(core: Core, found: PersistentVolume, *, there: bool) -> None:
+    core.cache.volumes.set_volume(found, gone=not there)
+    core.storage_changed()
+
+
+def _class(core: Core, found: StorageClass, *, there: bool) -> None:
+    core.cache.volumes.set_class(found, gone=not there)
+    core.storage_changed()
+
+
+def _csi_node(core: Core, found: CsiNode, *, there: bool) -> None:
+    core.cache.volumes.set_csi_node(found, gone=not there)
+    core.storage_changed()
+
+
+def _attachment(core: Core, found: VolumeAttachment, *, there: bool) -> None:
+    core.cache.volumes.set_attachment(found, gone=not there)
+    core.storage_changed()
+
+
+KINDS = (
+    Kind("/api/v1/namespaces", Namespace, _namespace),
+    Kind("/api/v1/services", Service, _service),
+    Kind("/api/v1/replicationcontrollers", ReplicationController, _controller("ReplicationController")),
+    Kind("/apis/apps/v1/replicasets", Workload, _controller("ReplicaSet")),
+    Kind("/apis/apps/v1/statefulsets", Workload, _controller("StatefulSet")),
+    Kind("/api/v1/persistentvolumeclaims", PersistentVolumeClaim, _claim),
+    Kind("/api/v1/persistentvolumes", PersistentVolume, _volume),
+    Kind("/apis/storage.k8s.io/v1/storageclasses", StorageClass, _class),
+    Kind("/apis/storage.k8s.io/v1/csinodes", CsiNode, _csi_node),
+    Kind("/apis/storage.k8s.io/v1/volumeattachments", VolumeAttachment, _attachment),
+)
