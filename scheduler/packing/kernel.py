@@ -1,4 +1,4 @@
-"""The compiled kernel (`kernel.c`, `keys.c`): where it is built, and whether it is used.
+"""The compiled kernel (`kernel.c`, and `keys.c` of the engine): where it is built, and whether it is used.
 
 It computes the same results as the Python functions in less time. Where it has not been built, or cannot be built,
 the Python functions run. `seatrial build-kernel` builds it in the virtual environment that it runs in. The file's name
@@ -23,7 +23,7 @@ SWITCH = "SEATRIAL_KERNEL"
 OFF = "off"
 _NAME = "seatrial_kernel"
 _FOLDER = Path(__file__).resolve().parent
-_SOURCES = (_FOLDER / "kernel.c", _FOLDER / "keys.c")
+_SOURCES = (_FOLDER / "kernel.c", _FOLDER.parent / "engine" / "keys.c")
 _HEADER = _FOLDER / "kernel.h"
 _FLAGS = ("-std=c11", "-O3", "-ffp-contract=off", "-fPIC", "-shared", "-fvisibility=hidden")
 """Without contraction: a fused multiplication and addition would round once where Python rounds twice."""
@@ -62,7 +62,7 @@ def build(into: Path | None = None) -> Path:
         raise KernelError(f"{target.parent}: expected a folder that can be written: {error.strerror}") from error
     with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
         made = Path(scratch) / target.name
-        words = [compiler, *_FLAGS, "-I", headers, *map(str, _SOURCES), "-o", str(made)]
+        words = [compiler, *_FLAGS, "-I", headers, "-I", str(_FOLDER), *map(str, _SOURCES), "-o", str(made)]
         done = subprocess.run(words, capture_output=True, text=True, check=False)  # noqa: S603 a list of words
         if done.returncode:
             raise KernelError(f"{compiler} refused the kernel:\n{done.stderr[-2000:]}")
