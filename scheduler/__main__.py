@@ -19,10 +19,9 @@ from seatrial.scheduler.client.http import HttpTransport
 from seatrial.scheduler.client.kubeconfig import KubeconfigError, load_server
 from seatrial.scheduler.config import ConfigError, load
 from seatrial.scheduler.serving.http import serve, serve_on
-from seatrial.scheduler.serving.process import log_to_stderr, work
+from seatrial.scheduler.serving.process import level_of, log_to_stderr, work
 from seatrial.scheduler.serving.routes import Routes
 from seatrial.scheduler.shell.loop import Shell
-from seatrial.scheduler.shell.services.flags import level_of
 
 log = logging.getLogger("seatrial.scheduler")
 

@@ -30,7 +30,7 @@ from seatrial.scheduler.core.cycle import Core
 from seatrial.scheduler.core.queue.queue import SchedulingQueue
 from seatrial.scheduler.engine.instrumentation import with_timing
 from seatrial.scheduler.engine.plugin_runner import Profile
-from seatrial.scheduler.engine.runner import Runner
+from seatrial.scheduler.engine.runner import Runner, Runners
 from seatrial.scheduler.framework.decisions import Bind, Evict
 from seatrial.scheduler.framework.extension_points import (
     Filter,
@@ -147,7 +147,7 @@ def build_core(
     handle = Handle(clock, Cache(columns, classes), seed=seed)
     prepare = functools.cache(_prepare)  # profiles that share a plugin prepare it once
     built = [_build(profile, handle, registry, prepare) for profile in profiles]
-    runners = {profile.scheduler_name: Runner(profile, handle) for profile in built}
+    runners = Runners({profile.scheduler_name: Runner(profile, handle) for profile in built})
     register(handle)
     queue = SchedulingQueue(clock, built[0].queue_sort, configuration.backoff)
     return Core(handle, runners, queue)

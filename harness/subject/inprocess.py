@@ -289,24 +289,26 @@ class BareCore:
     def add_node(self, node: dict[str, Any], device: dict[str, Any]) -> None:
         """Add a Node and its Device object."""
         found = msgspec.convert(node, Node)
-        self._core.set_node(found)
-        self._core.set_device(found.name, msgspec.convert(device, Device))
+        self._core.intake.set_node(found)
+        self._core.intake.set_device(found.name, msgspec.convert(device, Device))
 
     def add_network_topology(self, topology: dict[str, Any]) -> None:
         """Add the ClusterNetworkTopology, or change it."""
-        self._core.set_network_topology(msgspec.convert(topology, ClusterNetworkTopology))
+        self._core.intake.set_network_topology(msgspec.convert(topology, ClusterNetworkTopology))
 
     def receive_node_metric(self, line: bytes) -> None:
         """Decode a line of a watch of NodeMetrics and take it in, as the scheduler's informer does."""
-        self._core.set_node_metric(_decode_metric(_decode_event(line).object))
+        self._core.intake.set_node_metric(_decode_metric(_decode_event(line).object))
 
     def place(self, name: str, spec: PodSpec, node: str) -> None:
         """Add a pod that is on a node already."""
-        self._core.set_pod(Pod(ObjectMeta(name=name, namespace="bench", uid=name), replace(spec, node_name=node)))
+        self._core.intake.set_pod(
+            Pod(ObjectMeta(name=name, namespace="bench", uid=name), replace(spec, node_name=node))
+        )
 
     def add_quota(self, quota: dict[str, Any]) -> None:
         """Add an ElasticQuota, or change it."""
-        self._core.set_quota(msgspec.convert(quota, ElasticQuota))
+        self._core.intake.set_quota(msgspec.convert(quota, ElasticQuota))
 
     def spec(self, spec: dict[str, Any]) -> PodSpec:
         """A pod spec to be shared by many pods, as those of one template share theirs."""
@@ -318,10 +320,10 @@ class BareCore:
         metadata = ObjectMeta(
             name=name, namespace="bench", uid=name, labels=labels or {}, annotations=annotations or {}
         )
-        self._core.set_pod(Pod(metadata, spec))
+        self._core.intake.set_pod(Pod(metadata, spec))
 
     def remove_pod(self, name: str) -> None:
-        self._core.remove_pod(name)
+        self._core.intake.remove_pod(name)
 
     @property
     def kernel(self) -> str:

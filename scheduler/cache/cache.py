@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 import msgspec
 from msgspec.structs import replace
 
-from seatrial.scheduler.api.core import Node, Pod
+from seatrial.scheduler.api.core import Node, Pod, PodDisruptionBudget
 from seatrial.scheduler.api.device import RENAMED
 from seatrial.scheduler.api.numa import NODE_RESERVATION
 from seatrial.scheduler.api.quantity import QuantityError, amounts
@@ -49,6 +49,7 @@ class Cache:
         self.namespaces: dict[str, dict[str, str]] = {}  # labels by name
         self.owners = Owners()
         self.volumes = Volumes()
+        self.budgets: dict[str, PodDisruptionBudget] = {}  # by namespace/name
         self.priorities: Counter[int] = Counter()  # of pods on nodes: whether preemption can find victims
         self._placed: dict[str, _Placed] = {}  # by pod uid
         self._listeners: list[Listener] = []

@@ -1,75 +1,90 @@
-"""The core of the scheduler: events in, decisions out. No I/O and no threads; the clock is handed in.
+"""The way of one pod, from the queue to its binding. No I/O and no threads; the clock is handed in.
 
-`decide` schedules one pod and returns decisions. The caller carries them out and reports the result of each binding.
-Until then the pod is assumed to be on its node.
+`Core.decide` runs one scheduling cycle and returns decisions, which the caller carries out. Read from top to bottom:
+
+1. `decide`: pop the most important ready pod; a member of a group brings its whole group (`groups/engine.py`).
+2. `_cycle`: gates; PreFilter, Filter and Score (`engine/`); Reserve and Permit, which take the place (`places.py`).
+3. `bindings.py`: PreBind, and the decision to bind. Until its result is reported the pod is assumed to be on its node.
+4. `_fail`: no node fits. PostFilter may preempt; the pod waits until `waking.py` finds that it may fit.
+5. `bound`, `bind_failed`: the result of the binding. PostBind, or the place is given back.
+
+`Places.give_back` undoes a cycle, however far it came.
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator
 
 from seatrial.scheduler.api.core import Pod
 from seatrial.scheduler.api.wire import ObjectMeta
 from seatrial.scheduler.cache.nodeinfo import PodInfo
+from seatrial.scheduler.core.bindings import Bindings
 from seatrial.scheduler.core.diagnosis import DiagnosisLog, diagnosis_of
 from seatrial.scheduler.core.groups.engine import GroupEngine
 from seatrial.scheduler.core.held_reports import HeldReports
 from seatrial.scheduler.core.intake import Intake
+from seatrial.scheduler.core.outbox import Outbox
 from seatrial.scheduler.core.permit_waiters import PermitWaiters
+from seatrial.scheduler.core.places import Places
 from seatrial.scheduler.core.queue.active import Entry
 from seatrial.scheduler.core.queue.queue import SchedulingQueue
 from seatrial.scheduler.core.waking import Waker, class_key
 from seatrial.scheduler.engine.class_scores import ClassScores
 from seatrial.scheduler.engine.explanation import explain, score_table
-from seatrial.scheduler.engine.runner import Runner
+from seatrial.scheduler.engine.runner import Runner, Runners
 from seatrial.scheduler.framework.decisions import SCHEDULER_ERROR, Bind, ClearNomination, Decision, Evict, Reject
-from seatrial.scheduler.framework.extension_points import NO_METADATA_CHANGES, MetadataChanges
 from seatrial.scheduler.framework.fit_error import FitError
 from seatrial.scheduler.framework.handle import Handle
-from seatrial.scheduler.framework.preparation import merged
 from seatrial.scheduler.framework.state import CycleState
 from seatrial.scheduler.framework.status import SUCCESS, Code, PostFilterResult, Status
-from seatrial.scheduler.framework.timing import EVERY, PRE_BIND
+from seatrial.scheduler.framework.timing import EVERY
 
 log = logging.getLogger(__name__)
 
-_TAINT_WORDS = ("untolerated taint", "node(s) were unschedulable")
 
+class Core:
+    """All profiles of one scheduler, with one cache and one queue. `intake` is its input."""
 
-class Core(Intake):
-    """All profiles of one scheduler, with one cache and one queue."""
-
-    def __init__(self, handle: Handle, runners: Mapping[str, Runner], queue: SchedulingQueue) -> None:
-        super().__init__(handle, runners, queue)
-        self._outbox: list[Decision] = []  # decisions that timers and events made
-        self.waker = Waker(self)
-        self.groups = GroupEngine(self)
-        self.permits = PermitWaiters(self)
-        handle.permit_waiters = self.permits
-        self.reports = HeldReports(self)
-        self._diagnoses = DiagnosisLog(handle.clock)
+    def __init__(self, handle: Handle, runners: Runners, queue: SchedulingQueue) -> None:
+        self.handle, self.cache, self.runners, self.queue = handle, handle.cache, runners, queue
         self.timing = handle.timing
+        self.places = Places(handle, runners)
+        self.bindings = Bindings(runners, self.places)
+        self.outbox = Outbox(handle)
+        self.reports = HeldReports(handle, queue, self.outbox, self.held_back)
+        self.waker = Waker(handle, runners, queue, self.outbox, self.reports)
+        self.permits = PermitWaiters(handle, self.places, self.bindings, self.waker, self.outbox, self.attempt_failed)
+        self.groups = GroupEngine(
+            handle, runners, queue, self.places, self.bindings, self.permits, self.waker, self.reports, self.outbox,
+            self.preempt,
+        )  # fmt: skip
+        self.intake = Intake(handle, runners, queue, self.waker, self.bindings, self.reports, self.outbox)
+        if handle.groups is not None:
+            self.waker.groups = self.intake.groups = self.groups
+            self.intake.listeners.append(self.groups)
+        if any(runner.profile.permit for runner in runners.values()):
+            self.intake.listeners.append(self.permits)
+        handle.connect(self.intake, self.permits)
+        self._diagnoses = DiagnosisLog(handle.clock)
         self._untimed = 0  # cycles left before the next one that is timed
 
-    # -- deciding -----------------------------------------------------------------------------------------------------
+    # -- the next pod -------------------------------------------------------------------------------------------------
 
     @property
     def busy(self) -> bool:
         """Whether `decide` would schedule a pod."""
         self.waker.wake_due()
-        return self.queue.ready > 0 or bool(self._outbox)
+        return self.queue.ready > 0 or bool(self.outbox)
 
     def decide(self) -> list[Decision]:
         """Run one scheduling cycle for the next pod. An empty list also means that no pod is ready."""
         self.waker.wake_due()
-        if self._outbox:
-            decisions, self._outbox = self._outbox, []
-            return decisions
+        if self.outbox:
+            return self.outbox.take()
         entry = self.queue.pop()
         if entry is None:
             return []
         entry.attempts += 1
-        info = entry.info
-        runner = self._runners[info.pod.spec.scheduler_name]
+        runner = self.runners.of(entry.info)
         if self._untimed:
             self._untimed -= 1
             return self._schedule(entry, runner)
@@ -93,14 +108,14 @@ class Core(Intake):
         try:
             if self.handle.debug.on:
                 self._log_cycle(runner, entry.info)
-            if entry.grouped:
-                return self.groups.schedule(entry, runner)
-            return self.schedule_alone(entry, runner)
+            decisions = self.groups.schedule(entry, runner) if entry.grouped else None
+            return self._cycle(entry, runner) if decisions is None else decisions
         except Exception as error:  # noqa: BLE001 the pod is tried again, and other pods go on
             return self.attempt_failed(error, entry)
 
-    def schedule_alone(self, entry: Entry, runner: Runner) -> list[Decision]:
-        """One cycle for one pod."""
+    # -- the cycle of one pod -----------------------------------------------------------------------------------------
+
+    def _cycle(self, entry: Entry, runner: Runner) -> list[Decision]:
         info = entry.info
         class_scores = runner.class_scores(info.shape)
         if entry.gates:
@@ -109,72 +124,21 @@ class Core(Intake):
                 status, held_under = closed
                 failure = FitError(self.cache.known_count, pre_filter=status)
                 return self._fail(entry, runner, class_scores, failure, held_under=held_under)
-        found = class_scores.select(info)
-        if isinstance(found, FitError):
-            return self._fail(entry, runner, class_scores, found)
-        row, state = found
+        selected = class_scores.select(info)
+        if isinstance(selected, FitError):
+            return self._fail(entry, runner, class_scores, selected)
+        row, state = selected
         node = self.cache.columns.names[row]
-        status = self.take_place(info, runner, state, node)
+        status = self.places.take(info, runner, state, node)
         if status is not SUCCESS and not status.ok and not status.waits:
             return self._reject(entry, state, status)
         if self.handle.nominator.nominated:
             self.handle.nominator.forget(info.uid)
-        waiting = self.queue.waiting
-        if not waiting.empty:
-            key = class_key(info, state)
-            for group in dict.fromkeys((key, (*key[:2], ""))):  # pods that were tried without any node have no mark
-                if waiting.has_class(group):
-                    self.waker.wake_class(group, class_scores)
+        self._wake_alike(info, state, class_scores)
         if status.waits:
             self.permits.add(entry, state, node, status.waits)
             return []
-        return [self.bind(entry, state, node)]
-
-    def take_place(self, info: PodInfo, runner: Runner, state: CycleState, node: str) -> Status:
-        """Run Reserve and Permit, and assume the pod on the node. Success, Wait with `waits`, or why nothing was taken.
-
-        Raises:
-            Exception: a plugin raised it. All that was taken for the pod is given back.
-        """
-        try:
-            status = runner.reserve(state, info.pod, node)
-            if status is not SUCCESS and not status.ok:
-                return status
-            if runner.profile.permit:
-                status = runner.permit(state, info.pod, node)
-                if not status.ok and not status.waits:
-                    return status
-            self.cache.assume(info, node)
-        except Exception:
-            self.give_place_back(info, state, node)
-            raise
-        return status
-
-    def give_place_back(self, info: PodInfo, state: CycleState, node: str) -> None:
-        """Undo `take_place`, however far it came. Exceptions of plugins are recorded; the others are called."""
-        runner = self._runner(info)
-        runner.unreserve(state, info.pod, node)
-        try:
-            self.cache.forget(info.uid)
-        except Exception as error:  # noqa: BLE001 the cache has forgotten the pod
-            self.evaluation_failed(error, f"pod={info.key}")
-        if runner.groups is not None:
-            runner.groups.released(info.uid)
-
-    def bind(self, entry: Entry, state: CycleState, node: str) -> Bind:
-        """The decision to bind a pod that is reserved and assumed on this node.
-
-        Raises:
-            Exception: a PreBind plugin raised it. The pod has given its place back.
-        """
-        info = entry.info
-        self._binding[info.uid] = (entry, state)
-        try:
-            marks = self._marks(self._runner(info), state, info.pod, node)
-        except Exception:
-            self.cancel_binding(info.uid)
-            raise
-        return Bind(info, node, marks.annotations, marks.labels, marks.node_annotations, marks.preparation)
+        return [self.bindings.decide(entry, state, node)]
 
     def _closed_gate(self, entry: Entry) -> tuple[Status, str] | None:
         """The rejection of the first gate that holds the pod back, and its wake key.
@@ -186,36 +150,19 @@ class Core(Intake):
             if not status.ok:
                 return status.by(gate.name), key
             if key in self.queue.held:
-                self.handle.opened_gates.add(key)
+                self.handle.open_gate(key)
         return None
 
-    def _log_cycle(self, runner: Runner, info: PodInfo) -> None:
-        """Log what the debug flags enable, with Koordinator's messages (FWK-R33, FWK-R34)."""
-        debug, explanation = self.handle.debug, explain(runner, info)
-        if debug.filter_failures:
-            for node, status in explanation.rejected.items():
-                log.info(
-                    'Failed to filter for Pod "%s" on Node "%s" (pass 0), failedPlugin: %s, reason: %s',
-                    info.key, node, status.plugin, status.message,
-                )  # fmt: skip
-        feasible = explanation.feasible
-        if debug.top_scores > 0 and len(feasible) > 1:
-            log.info(
-                "Top%d scores for Pod: %s, feasibleNodes: %d, plugins:[%s]\n%s",
-                debug.top_scores, info.key, len(feasible), " ".join(sorted(feasible[0].by_plugin)),
-                score_table(info, feasible, debug.top_scores),
-            )  # fmt: skip
+    def _wake_alike(self, info: PodInfo, state: CycleState, class_scores: ClassScores) -> None:
+        """A place was there: it is the turn of the next waiting pod of the class."""
+        waiting = self.queue.waiting
+        if not waiting.empty:
+            key = class_key(info, state)
+            for group in dict.fromkeys((key, (*key[:2], ""))):  # pods that were tried without any node have no mark
+                if waiting.has_class(group):
+                    self.waker.wake_class(group, class_scores)
 
-    def _marks(self, runner: Runner, state: CycleState, pod: Pod, node: str) -> MetadataChanges:
-        found = NO_METADATA_CHANGES
-        for plugin in runner.profile.pre_bind:
-            if self.timing.paused:
-                marks = plugin.pre_bind(state, pod, node)
-            else:
-                marks = self.timing.ask(PRE_BIND, plugin, plugin.pre_bind, state, pod, node)
-            if marks is not NO_METADATA_CHANGES:
-                found = marks if found is NO_METADATA_CHANGES else _merged(found, marks)
-        return found
+    # -- without a place ----------------------------------------------------------------------------------------------
 
     def _fail(
         self, entry: Entry, runner: Runner, class_scores: ClassScores, failure: FitError, *, held_under: str = ""
@@ -244,7 +191,7 @@ class Core(Intake):
             said = ", ".join(words) if runner.profile.post_filter else None
             self._diagnose(runner, info, failure, nominated or "", said)
         message = failure.message(", ".join(words))
-        entry.reason_of_nodes = not failure.nodes or any(part in message for part in _TAINT_WORDS)
+        entry.reason_of_nodes = not failure.nodes or failure.of_taints()
         if held_under:
             assert failure.pre_filter is not None  # noqa: S101
             self.waker.hold(entry, held_under, failure.pre_filter)
@@ -252,16 +199,15 @@ class Core(Intake):
             self.waker.add(entry, key, class_scores)
         return [*decisions, Reject(info, message, nominated=nominated)]
 
-    def _diagnose(self, runner: Runner, info: PodInfo, failure: FitError, nominated: str, said: str | None) -> None:
-        """Log the diagnosis of a failure as JSON (FWK-R35). `said`: message of PostFilter; None if it did not run."""
-        rejected = {} if failure.pre_filter is not None else explain(runner, info).rejected
-        diagnosis = diagnosis_of(
-            info, rejected, now=self.handle.clock.now(), pre_filter=failure.pre_filter, nominated=nominated,
-            preemption=said,
-        )  # fmt: skip
-        self._diagnoses.say(info, diagnosis, at_once=self.handle.debug.diagnoses_at_once)
+    def _reject(self, entry: Entry, state: CycleState, status: Status) -> list[Decision]:
+        """Reserve or Permit rejected the pod: the message counts one node (FWK-R47)."""
+        info = entry.info
+        reason = "Unschedulable" if status.rejected else SCHEDULER_ERROR
+        message = f"0/1 nodes are available: 1 {status.message}." if status.rejected else status.message
+        self.waker.add(entry, class_key(info, state), self.runners.of(info).class_scores(info.shape))
+        return [Reject(info, message, reason)]
 
-    def preempt(self, info: PodInfo, result: PostFilterResult, *, group: str = "") -> list[Decision]:
+    def preempt(self, info: PodInfo, result: PostFilterResult, group: str = "") -> list[Decision]:
         """Nominate the pods of `result`, evict its victims, and clear nominations of pods of lower priority there.
 
         `info`: the pod that failed; `group`: the wake key of its group, if the group is nominated together.
@@ -296,16 +242,37 @@ class Core(Intake):
                 evicted = True
                 decisions.append(Evict(victim, info, victim.node_name, result.preemptor))
         if not evicted:  # nothing to wait for: the nodes are free, or victims are terminating
-            self.handle.wake_requested = True
+            self.handle.request_wake()
         return decisions
 
-    def _reject(self, entry: Entry, state: CycleState, status: Status) -> list[Decision]:
-        """Reserve or Permit rejected the pod: the message counts one node (FWK-R47)."""
+    # -- results of bindings ------------------------------------------------------------------------------------------
+
+    def bound(self, uid: str) -> None:
+        """The API server accepted the binding. The informer delivers the bound pod separately."""
+        found = self.bindings.take(uid)
+        if found is not None:
+            entry, state = found
+            runner = self.runners.of(entry.info)
+            if entry.grouped and runner.groups is not None:
+                runner.groups.bound(uid)
+            runner.post_bind(state, entry.info.pod, entry.info.node_name)
+
+    def bind_failed(self, uid: str, message: str, *, retry: bool = True) -> list[Decision]:
+        """The binding failed: run Unreserve, forget the pod, and with `retry` put it in backoff."""
+        found = self.bindings.take(uid)
+        if found is None:
+            return []
+        entry, state = found
         info = entry.info
-        reason = "Unschedulable" if status.rejected else SCHEDULER_ERROR
-        message = f"0/1 nodes are available: 1 {status.message}." if status.rejected else status.message
-        self.waker.add(entry, class_key(info, state), self._runner(info).class_scores(info.shape))
-        return [Reject(info, message, reason)]
+        if not self.cache.is_assumed(uid):
+            return []  # the pod is confirmed or gone
+        self.places.give_back(info, state, info.node_name)
+        self.handle.request_wake()
+        if not retry:
+            return []
+        self.queue.put_back(entry)
+        self.waker.set_alarm(self.queue.next_backoff())
+        return [Reject(info, message, SCHEDULER_ERROR)]
 
     # -- exceptions of plugins ----------------------------------------------------------------------------------------
 
@@ -315,7 +282,7 @@ class Core(Intake):
         Upstream treats an error of a plugin so; a panic of a plugin ends its process.
         """
         self.timing.cancel()
-        message = self.evaluation_failed(error, f"pod={entry.info.key}")
+        message = self.handle.evaluation_failed(error, f"pod={entry.info.key}")
         entries = self.groups.abandon(entry) if entry.grouped else [entry]
         for each in entries:
             self.queue.remove(each.info.uid)
@@ -324,63 +291,30 @@ class Core(Intake):
         self.waker.set_alarm(self.queue.next_backoff())
         return [Reject(each.info, message, SCHEDULER_ERROR) for each in entries]
 
-    def evaluation_failed(self, error: Exception, concerned: str) -> str:
-        """Record an exception of a plugin, and drop all kept results: some may be half updated. Returns the message."""
-        message = self.handle.plugin_errors.record(error, concerned)
-        self.handle.invalidate_class_scores()
-        return message
-
     def event_failed(self, error: Exception, found: object) -> None:
         """A plugin raised while an object that changed, or is gone, was taken in. A pod that waits is told."""
         metadata = getattr(found, "metadata", ObjectMeta())
-        message = self.evaluation_failed(error, f"object={type(found).__name__}/{metadata.key}")
+        message = self.handle.evaluation_failed(error, f"object={type(found).__name__}/{metadata.key}")
         if (
             isinstance(found, Pod)
-            and found.spec.scheduler_name in self._runners
+            and found.spec.scheduler_name in self.runners
             and not (found.spec.node_name or found.deleting or found.terminated)
             and self.queue.find(metadata.uid) is None
         ):
-            self.later(Reject(PodInfo(found, self.cache.classes.of(found)), message, SCHEDULER_ERROR))
+            self.outbox.add(Reject(PodInfo(found, self.cache.classes.of(found)), message, SCHEDULER_ERROR))
 
-    # -- results of bindings ------------------------------------------------------------------------------------------
+    # -- for people ---------------------------------------------------------------------------------------------------
 
-    def is_binding(self, uid: str) -> bool:
-        """Whether the pod has been decided to be bound, and the result of that is not reported yet."""
-        return uid in self._binding
+    def pods(self) -> Iterator[PodInfo]:
+        """All pods, those on nodes first, then those in the queue."""
+        for node in self.cache.nodes.values():
+            yield from node.pods.values()
+        for _, entry in self.queue.entries():
+            yield entry.info
 
-    def bound(self, uid: str) -> None:
-        """The API server accepted the binding. The informer delivers the bound pod separately."""
-        found = self._binding.pop(uid, None)
-        if found is not None:
-            entry, state = found
-            runner = self._runner(entry.info)
-            if entry.grouped and runner.groups is not None:
-                runner.groups.bound(uid)
-            runner.post_bind(state, entry.info.pod, entry.info.node_name)
-
-    def cancel_binding(self, uid: str) -> None:
-        """Give the place of a pod back whose decision to be bound is not carried out."""
-        entry, state = self._binding.pop(uid)
-        self.give_place_back(entry.info, state, entry.info.node_name)
-
-    def bind_failed(self, uid: str, message: str, *, retry: bool = True) -> list[Decision]:
-        """The binding failed: run Unreserve, forget the pod, and with `retry` put it in backoff."""
-        found = self._binding.pop(uid, None)
-        if found is None:
-            return []
-        entry, state = found
-        info = entry.info
-        if not self.cache.is_assumed(uid):
-            return []  # the pod is confirmed or gone
-        self.give_place_back(info, state, info.node_name)
-        self.handle.wake_requested = True
-        if not retry:
-            return []
-        self.queue.put_back(entry)
-        self.waker.set_alarm(self.queue.next_backoff())
-        return [Reject(info, message, SCHEDULER_ERROR)]
-
-    # -- waiting ------------------------------------------------------------------------------------------------------
+    def find(self, key: str) -> PodInfo | None:
+        """A pod by namespace/name, on a node or in the queue."""
+        return next((info for info in self.pods() if info.key == key), None)
 
     def held_back(self, info: PodInfo) -> str:
         """Why PreEnqueue, a gate or its group keeps a pod of the queue from being placed; "" if none does."""
@@ -393,7 +327,7 @@ class Core(Intake):
         entry = self.queue.held.get(info.uid)
         if entry is None or entry.held is None:
             return ""
-        groups = self._runner(info).groups
+        groups = self.runners.of(info).groups
         lacks = groups.incompleteness(info.pod) if entry.grouped and groups is not None else ""
         if lacks:
             return lacks
@@ -403,31 +337,34 @@ class Core(Intake):
 
     def notes(self, info: PodInfo) -> list[str]:
         """What is wrong with the rules of the pod's group, where defaults are used instead."""
-        groups = self._runner(info).groups
+        groups = self.runners.of(info).groups
         return [] if groups is None else list(groups.notes(info.pod))
 
-    def later(self, decision: Decision) -> None:
-        """Have the next `decide` return this decision of a timer or an event, unless the pod leaves the queue before.
+    def _log_cycle(self, runner: Runner, info: PodInfo) -> None:
+        """Log what the debug flags enable, with Koordinator's messages (FWK-R33, FWK-R34)."""
+        debug, explanation = self.handle.debug, explain(runner, info)
+        if debug.filter_failures:
+            for node, status in explanation.rejected.items():
+                log.info(
+                    'Failed to filter for Pod "%s" on Node "%s" (pass 0), failedPlugin: %s, reason: %s',
+                    info.key, node, status.plugin, status.message,
+                )  # fmt: skip
+        feasible = explanation.feasible
+        if debug.top_scores > 0 and len(feasible) > 1:
+            log.info(
+                "Top%d scores for Pod: %s, feasibleNodes: %d, plugins:[%s]\n%s",
+                debug.top_scores, info.key, len(feasible), " ".join(sorted(feasible[0].by_plugin)),
+                score_table(info, feasible, debug.top_scores),
+            )  # fmt: skip
 
-        A standby decides nothing.
-        """
-        if self.handle.leading:
-            self._outbox.append(decision)
-            self.on_ready()
-
-    def _leave_queue(self, uid: str) -> None:
-        super()._leave_queue(uid)
-        if self._outbox:
-            self._outbox = [each for each in self._outbox if isinstance(each, Evict) or each.info.uid != uid]
-
-
-def _merged(changes: MetadataChanges, other: MetadataChanges) -> MetadataChanges:
-    return MetadataChanges(
-        {**changes.annotations, **other.annotations},
-        {**changes.labels, **other.labels},
-        {**changes.node_annotations, **other.node_annotations},
-        merged(changes.preparation, other.preparation),
-    )
+    def _diagnose(self, runner: Runner, info: PodInfo, failure: FitError, nominated: str, said: str | None) -> None:
+        """Log the diagnosis of a failure as JSON (FWK-R35). `said`: message of PostFilter; None if it did not run."""
+        rejected = {} if failure.pre_filter is not None else explain(runner, info).rejected
+        diagnosis = diagnosis_of(
+            info, rejected, now=self.handle.clock.now(), pre_filter=failure.pre_filter, nominated=nominated,
+            preemption=said,
+        )  # fmt: skip
+        self._diagnoses.say(info, diagnosis, at_once=self.handle.debug.diagnoses_at_once)
 
 
 def _nominated(pod: Pod) -> bool:

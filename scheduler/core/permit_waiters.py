@@ -5,20 +5,21 @@ A plugin that returns `Status.wait(seconds)` from Permit is not called again. It
 them rejects it or its time ends.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
 from seatrial.scheduler.api.clock import Timer
 from seatrial.scheduler.api.core import Pod
 from seatrial.scheduler.api.durations import go_text
+from seatrial.scheduler.core.bindings import Bindings
+from seatrial.scheduler.core.outbox import Outbox
+from seatrial.scheduler.core.places import Places
 from seatrial.scheduler.core.queue.active import Entry
-from seatrial.scheduler.framework.decisions import Reject
+from seatrial.scheduler.core.waking import Waker
+from seatrial.scheduler.framework.decisions import Decision, Reject
+from seatrial.scheduler.framework.handle import Handle
 from seatrial.scheduler.framework.state import CycleState
-
-if TYPE_CHECKING:
-    from seatrial.scheduler.core.cycle import Core
 
 MAX_WAIT = 900.0  # seconds; upstream cuts longer waits to this
 
@@ -58,8 +59,18 @@ class PermitWaiter:
 class PermitWaiters:
     """All pods that wait on Permit."""
 
-    def __init__(self, core: "Core") -> None:
-        self._core = core
+    def __init__(  # noqa: PLR0917 the parts of the core that end a wait
+        self,
+        handle: Handle,
+        places: Places,
+        bindings: Bindings,
+        waker: Waker,
+        outbox: Outbox,
+        attempt_failed: Callable[[Exception, Entry], Sequence[Decision]],
+    ) -> None:
+        """`attempt_failed` takes care of a pod for which a plugin raised."""
+        self._handle, self._places, self._bindings = handle, places, bindings
+        self._waker, self._outbox, self._attempt_failed = waker, outbox, attempt_failed
         self._waiting: dict[str, PermitWaiter] = {}  # by pod uid
 
     def __len__(self) -> int:
@@ -76,7 +87,7 @@ class PermitWaiters:
         waiter = PermitWaiter(self, entry, state, node, {})
         self._waiting[entry.info.uid] = waiter
         for plugin, seconds in waits:
-            waiter.timers[plugin] = self._core.handle.clock.call_later(
+            waiter.timers[plugin] = self._handle.clock.call_later(
                 min(seconds, MAX_WAIT), partial(self._expire, waiter, plugin, seconds)
             )
 
@@ -84,20 +95,29 @@ class PermitWaiters:
         """All plugins allow the pod."""
         self._forget(waiter)
         try:
-            self._core.later(self._core.bind(waiter.entry, waiter.state, waiter.node_name))
+            self._outbox.add(self._bindings.decide(waiter.entry, waiter.state, waiter.node_name))
         except Exception as error:  # noqa: BLE001 of a PreBind plugin
-            for decision in self._core.attempt_failed(error, waiter.entry):
-                self._core.later(decision)
+            for decision in self._attempt_failed(error, waiter.entry):
+                self._outbox.add(decision)
 
     def reject(self, waiter: PermitWaiter, message: str) -> None:
         """Give the place back."""
         if self._waiting.get(waiter.entry.info.uid) is waiter:
             self._release(waiter)
-            self._core.waker.wait(waiter.entry, waiter.state)
-            self._core.later(Reject(waiter.entry.info, f"0/1 nodes are available: 1 {message}."))
+            self._waker.wait(waiter.entry, waiter.state)
+            self._outbox.add(Reject(waiter.entry.info, f"0/1 nodes are available: 1 {message}."))
+
+    def pod_changed(self, pod: Pod) -> None:
+        """A pod was added or changed: one that is deleted, or was bound by another scheduler, waits no more."""
+        if self._waiting and (pod.spec.node_name or pod.metadata.deletion_timestamp):
+            self.drop(pod.metadata.uid)
+
+    def pod_left(self, uid: str) -> None:
+        """A pod is gone or has ended."""
+        self.drop(uid)
 
     def drop(self, uid: str) -> None:
-        """The pod is deleted, or was bound by another scheduler."""
+        """Have a pod wait no more; it gives its place back."""
         waiter = self._waiting.get(uid)
         if waiter is not None:
             self._release(waiter)
@@ -114,5 +134,5 @@ class PermitWaiters:
 
     def _release(self, waiter: PermitWaiter) -> None:
         self._forget(waiter)
-        self._core.give_place_back(waiter.entry.info, waiter.state, waiter.node_name)
-        self._core.handle.wake_requested = True
+        self._places.give_back(waiter.entry.info, waiter.state, waiter.node_name)
+        self._handle.request_wake()

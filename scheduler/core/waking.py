@@ -6,24 +6,25 @@ pods that have waited for long.
 """
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from seatrial.scheduler.api.clock import Timer
 from seatrial.scheduler.cache.nodeinfo import PodInfo
 from seatrial.scheduler.cache.pins import pin_of
 from seatrial.scheduler.cache.volumes import claim_keys
+from seatrial.scheduler.core.held_reports import HeldReports
+from seatrial.scheduler.core.outbox import Outbox
 from seatrial.scheduler.core.queue.active import Entry
 from seatrial.scheduler.core.queue.held import UNTIL_CHANGED
-from seatrial.scheduler.core.queue.queue import LEFTOVER_SECONDS
+from seatrial.scheduler.core.queue.queue import LEFTOVER_SECONDS, SchedulingQueue
 from seatrial.scheduler.core.queue.unschedulable import ClassKey
 from seatrial.scheduler.engine.class_scores import ClassScores
+from seatrial.scheduler.engine.runner import Runners
 from seatrial.scheduler.framework.decisions import SCHEDULER_ERROR, Reject
+from seatrial.scheduler.framework.handle import Handle
 from seatrial.scheduler.framework.state import CLUSTER_SCOPED, CONCERNED_PLUGINS, WAKE_GROUP, CycleState
 from seatrial.scheduler.framework.status import Code, Status
 from seatrial.scheduler.pods.preempted import preempted
-
-if TYPE_CHECKING:
-    from seatrial.scheduler.core.cycle import Core
 
 # Waiting pods whose placement depends on other pods are tried again after this many changes, or when no pod is ready.
 PLACEMENT_CHANGES_THRESHOLD = 32
@@ -32,14 +33,29 @@ PREEMPTION_PAUSE_SECONDS = 1.0  # between two pods of one group that are tried b
 AFTER_BACKOFF = "after-backoff"  # the wake key of pods that are asked again when their backoff ends
 
 
+class WaitingGroups(Protocol):
+    """Groups of pods that wait as a whole."""
+
+    def apply_changed_rules(self) -> None:
+        """Rules of groups may have changed: their members are tried by the present ones."""
+
+    def behind(self, gates: set[str]) -> set[str]:
+        """Wake keys of the groups of which a member was held back by one of these gates."""
+
+    def wake(self) -> None:
+        """Open the gates of groups that may fit now."""
+
+
 class Waker:
     """Pods that were tried and wait: for room on a node, for a gate, or for time to pass."""
 
-    def __init__(self, core: "Core") -> None:
-        self._core = core
-        self._handle = core.handle
-        self._cache = core.cache
-        self._queue = core.queue
+    def __init__(
+        self, handle: Handle, runners: Runners, queue: SchedulingQueue, outbox: Outbox, reports: HeldReports
+    ) -> None:
+        self._handle, self._wakes, self._cache = handle, handle.wakes, handle.cache
+        self._runners, self._queue = runners, queue
+        self._outbox, self._reports = outbox, reports
+        self.groups: WaitingGroups | None = None
         self._label_keys = 0  # number of label keys that terms of placed pods read, when groups were formed
         self._placement_changes = 0  # value of `cache.placement_changes` when waiting pods were last tried
         self._alarm: tuple[float, Timer] | None = None
@@ -51,9 +67,9 @@ class Waker:
 
     def wake_due(self) -> None:
         """Put the pods into the queue that changes since the last call may have made feasible."""
-        if self._handle.wake_requested or self._placement_changes != self._cache.placement_changes:
+        if self._wakes.wake or self._placement_changes != self._cache.placement_changes:
             self._wake_if_opened()
-        if self._handle.opened_gates:
+        if self._wakes.gates:
             self._open_gates()
 
     def add(self, entry: Entry, key: ClassKey, class_scores: ClassScores) -> None:
@@ -116,7 +132,7 @@ class Waker:
         lowest = self._lowest_on(names)
         if lowest is not None:
             for key in waiting.classes():
-                if self._core.runners[key[0]].profile.post_filter:
+                if self._runners[key[0]].profile.post_filter:
                     self._preemptors[key] = min(lowest, self._preemptors.get(key, lowest))
         self._paused = {key: moment for key, moment in self._paused.items() if moment > now}
         for key, lowest in list(self._preemptors.items()):
@@ -143,17 +159,17 @@ class Waker:
     def wait(self, entry: Entry, state: CycleState | None) -> None:
         """Wait until a node is feasible. `state`: that of the cycle, if there was one."""
         try:
-            class_scores = self._core.runner_of(entry.info).class_scores(entry.info.shape)
+            class_scores = self._runners.of(entry.info).class_scores(entry.info.shape)
             self.add(entry, class_key(entry.info, state or class_scores.state), class_scores)
         except Exception as error:  # noqa: BLE001 the pod is tried again after its backoff
-            self._core.evaluation_failed(error, f"pod={entry.info.key}")
+            self._handle.evaluation_failed(error, f"pod={entry.info.key}")
             self._queue.remove(entry.info.uid)
             self._queue.put_back(entry)
             self.set_alarm(self._queue.next_backoff())
 
     def requeue(self, entry: Entry) -> None:
         """Put an entry back that was taken from the queue and not tried."""
-        status = self._core.runner_of(entry.info).pre_enqueue(entry.info.pod)
+        status = self._runners.of(entry.info).pre_enqueue(entry.info.pod)
         if status.ok:
             self._queue.push(entry)
         elif status.code is Code.ERROR:
@@ -167,7 +183,7 @@ class Waker:
         self._queue.hold(AFTER_BACKOFF, entry, status)
         self._cooling_gates.add(AFTER_BACKOFF)
         self.set_alarm(entry.ready_at)
-        self._core.later(Reject(entry.info, status.message, SCHEDULER_ERROR))
+        self._outbox.add(Reject(entry.info, status.message, SCHEDULER_ERROR))
 
     def hold(self, entry: Entry, key: str, status: Status) -> None:
         """Wait until the gate `key` opens."""
@@ -176,15 +192,14 @@ class Waker:
 
     def _open_gates(self) -> None:
         """Ask the first held pod of each class again, for each gate that opened."""
-        if self._handle.groups is not None and self._handle.groups.changed_rules:
-            self._core.groups.apply_changed_rules()
-        opened, self._handle.opened_gates = self._handle.opened_gates, set()
-        if self._handle.regate_requested:
-            self._handle.regate_requested = False
+        if self.groups is not None:
+            self.groups.apply_changed_rules()
+        opened = self._wakes.take_gates()
+        if self._wakes.take_regate():
             opened |= self._regate()
         now = self._handle.clock.monotonic()
-        if self._core.groups.parked:
-            opened |= self._core.groups.parked.behind(opened)
+        if self.groups is not None:
+            opened |= self.groups.behind(opened)
         for key in sorted(opened):
             for entry in self._queue.held.first_of_classes(key, now):
                 self._ask_again(entry, key)
@@ -200,20 +215,20 @@ class Waker:
             try:
                 closed = next((status.by(gate.name) for gate in own if not (status := gate.gate(entry.info)).ok), None)
             except Exception as error:  # noqa: BLE001 the pod's own cycle reports it
-                self._core.evaluation_failed(error, f"pod={entry.info.key}")
+                self._handle.evaluation_failed(error, f"pod={entry.info.key}")
                 closed = None
             if closed is None:
                 self._queue.release(entry)  # its cycle has the next pod asked
             else:
                 if entry.held != closed:
-                    self._core.reports.changed(entry.info.uid)
+                    self._reports.changed(entry.info.uid)
                 entry.held = closed
             return
-        status = self._core.runner_of(entry.info).pre_enqueue(entry.info.pod)
+        status = self._runners.of(entry.info).pre_enqueue(entry.info.pod)
         if status.ok:
             self._queue.release(entry)
             if key in self._queue.held:
-                self._handle.opened_gates.add(key)
+                self._wakes.gates.add(key)
         elif status.code is Code.ERROR:
             self._queue.held.remove(entry.info.uid)
             self.hold_after_error(entry, status)
@@ -232,9 +247,9 @@ class Waker:
         for _, entry in list(self._queue.entries()):
             before = entry.gates
             try:
-                entry.gates = self._core.runner_of(entry.info).gates_of(entry.info.pod)
+                entry.gates = self._runners.of(entry.info).gates_of(entry.info.pod)
             except Exception as error:  # noqa: BLE001 the other pods' keys are read all the same
-                self._core.evaluation_failed(error, f"pod={entry.info.key}")
+                self._handle.evaluation_failed(error, f"pod={entry.info.key}")
                 self._keys_unread = True
                 self.set_alarm(self._handle.clock.monotonic() + READ_AGAIN_SECONDS)
                 continue
@@ -245,7 +260,7 @@ class Waker:
         return held.keys()
 
     def _wake_if_opened(self) -> None:
-        if self._handle.wake_requested:
+        if self._wakes.wake:
             self._wake()
         elif self._placement_changes != self._cache.placement_changes and (
             not self._queue.ready
@@ -255,12 +270,12 @@ class Waker:
             if self._label_keys != len(self._cache.label_keys):
                 self._regroup()
             self.wake_classes(self._queue.waiting.wide_classes())
-            if self._core.groups.parked:
-                self._core.groups.parked.wake()
+            if self.groups is not None:
+                self.groups.wake()
 
     def _wake(self) -> None:
         """Wake the first pod of each class of waiting pods that has a feasible node now."""
-        self._handle.wake_requested = False
+        self._wakes.wake = False
         if self._label_keys != len(self._cache.label_keys):
             self._regroup()
         self._placement_changes = self._cache.placement_changes
@@ -269,8 +284,8 @@ class Waker:
             left, self._left_nodes = sorted(self._left_nodes), set()
             self._wake_preemptors(left)
             self._wake_nominated_to(left)
-        if self._core.groups.parked:
-            self._core.groups.parked.wake()
+        if self.groups is not None:
+            self.groups.wake()
 
     def _regroup(self) -> None:
         """A term reads a label that none read before: pods of one group may differ in it, so that all are tried."""
@@ -284,9 +299,9 @@ class Waker:
         for key in keys:
             info = self._queue.waiting.example(key).info
             try:
-                class_scores = self._core.runners[key[0]].class_scores(info.shape)
+                class_scores = self._runners[key[0]].class_scores(info.shape)
             except Exception as error:  # noqa: BLE001 the pod's own cycle reports it
-                self._core.evaluation_failed(error, f"pod={info.key}")
+                self._handle.evaluation_failed(error, f"pod={info.key}")
                 self._wake_first(key)
             else:
                 self.wake_class(key, class_scores)
@@ -297,7 +312,7 @@ class Waker:
         try:
             class_scores.refresh()
         except Exception as error:  # noqa: BLE001 the pod's own cycle reports it
-            self._core.evaluation_failed(error, f"pod={info.key}")
+            self._handle.evaluation_failed(error, f"pod={info.key}")
         else:
             if not self._could_go(key, info, class_scores):
                 return
@@ -316,7 +331,7 @@ class Waker:
         try:
             return class_scores.feasible_for(info) if key[2] else class_scores.feasible
         except Exception as error:  # noqa: BLE001 the pod's own cycle reports it
-            self._core.evaluation_failed(error, f"pod={info.key}")
+            self._handle.evaluation_failed(error, f"pod={info.key}")
             return True
 
     def set_alarm(self, moment: float) -> None:
@@ -334,19 +349,19 @@ class Waker:
         if self._keys_unread:
             self._keys_unread = False
             self._handle.request_regate()
-        self._handle.opened_gates |= self._cooling_gates
+        self._wakes.gates |= self._cooling_gates
         self._cooling_gates.clear()
-        self._handle.opened_gates |= self._queue.held.overdue(self._handle.clock.monotonic() - LEFTOVER_SECONDS)
+        self._wakes.gates |= self._queue.held.overdue(self._handle.clock.monotonic() - LEFTOVER_SECONDS)
         try:
-            if self._handle.opened_gates:
+            if self._wakes.gates:
                 self._open_gates()
             self._wake()
         finally:
             self.set_alarm(self._queue.next_backoff())
             if len(self._queue.waiting) or self._queue.held.some_tried:
                 self.set_alarm(self._handle.clock.monotonic() + LEFTOVER_SECONDS)
-            if self._queue.ready or self._handle.opened_gates:
-                self._core.on_ready()
+            if self._queue.ready or self._wakes.gates:
+                self._handle.request_cycle()
 
 
 def class_key(info: PodInfo, state: CycleState) -> ClassKey:

@@ -16,8 +16,7 @@ from seatrial.scheduler.descheduler.app import build_routes
 from seatrial.scheduler.descheduler.config import ConfigError, load
 from seatrial.scheduler.descheduler.shell import Shell
 from seatrial.scheduler.serving.http import serve
-from seatrial.scheduler.serving.process import log_to_stderr, work
-from seatrial.scheduler.shell.services.flags import level_of
+from seatrial.scheduler.serving.process import level_of, log_to_stderr, work
 
 app = cyclopts.App(name="seatrial descheduler", result_action="return_value")
 

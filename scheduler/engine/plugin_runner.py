@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from seatrial.scheduler.api.core import Pod
 from seatrial.scheduler.cache.nodeinfo import NodeInfo, PodInfo
 from seatrial.scheduler.framework.extension_points import (
+    NO_METADATA_CHANGES,
     Filter,
     Gate,
+    MetadataChanges,
     Permit,
     Plugin,
     PostBind,
@@ -23,10 +25,11 @@ from seatrial.scheduler.framework.extension_points import (
 )
 from seatrial.scheduler.framework.groups import GroupScheduling
 from seatrial.scheduler.framework.handle import Handle
+from seatrial.scheduler.framework.preparation import merged
 from seatrial.scheduler.framework.restored import as_seen
 from seatrial.scheduler.framework.state import SKIPPED, CycleState
 from seatrial.scheduler.framework.status import SUCCESS, Code, Status
-from seatrial.scheduler.framework.timing import PERMIT, POST_BIND, PRE_ENQUEUE, RESERVE, UNRESERVE
+from seatrial.scheduler.framework.timing import PERMIT, POST_BIND, PRE_BIND, PRE_ENQUEUE, RESERVE, UNRESERVE
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +184,18 @@ class PluginRunner:
                 return status.by(plugin.name)
         return Status(Code.WAIT, waits=tuple(waits)) if waits else SUCCESS
 
+    def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> MetadataChanges:
+        """What the PreBind plugins want written with the binding."""
+        timing, changes = self.handle.timing, NO_METADATA_CHANGES
+        for plugin in self.profile.pre_bind:
+            if timing.paused:
+                more = plugin.pre_bind(state, pod, node_name)
+            else:
+                more = timing.ask(PRE_BIND, plugin, plugin.pre_bind, state, pod, node_name)
+            if more is not NO_METADATA_CHANGES:
+                changes = more if changes is NO_METADATA_CHANGES else _merged(changes, more)
+        return changes
+
     def post_bind(self, state: CycleState, pod: Pod, node_name: str) -> None:
         """Call the PostBind plugins: the API server accepted the binding."""
         self.handle.timing.of_point(POST_BIND, self.scheduler_name, self._post_bind, state, pod, node_name)
@@ -205,3 +220,12 @@ class PluginRunner:
 
     def _record(self, error: Exception, pod: Pod) -> str:
         return self.handle.plugin_errors.record(error, f"pod={pod.key}")
+
+
+def _merged(changes: MetadataChanges, other: MetadataChanges) -> MetadataChanges:
+    return MetadataChanges(
+        {**changes.annotations, **other.annotations},
+        {**changes.labels, **other.labels},
+        {**changes.node_annotations, **other.node_annotations},
+        merged(changes.preparation, other.preparation),
+    )

@@ -3,6 +3,7 @@
 from collections import OrderedDict
 
 from seatrial.scheduler.cache.classes import EquivalenceClass
+from seatrial.scheduler.cache.nodeinfo import PodInfo
 from seatrial.scheduler.engine.class_scores import ClassScores
 from seatrial.scheduler.engine.plugin_runner import PluginRunner, Profile
 from seatrial.scheduler.engine.rules import rules_for
@@ -44,3 +45,11 @@ class Runner(PluginRunner):
         for scores in self._class_scores.values():
             scores.leave()
         self._class_scores.clear()
+
+
+class Runners(dict[str, Runner]):
+    """The runner of each profile, by scheduler name."""
+
+    def of(self, info: PodInfo) -> Runner:
+        """The runner of the profile that a pod names."""
+        return self[info.pod.spec.scheduler_name]

@@ -144,6 +144,17 @@ class FitError:
             rows[row] = status.code is Code.UNSCHEDULABLE
         return np.flatnonzero(rows)
 
+    def of_taints(self) -> bool:
+        """Whether a taint or a cordon rejects some node."""
+        if self.pre_filter is not None:
+            return self.pre_filter.of_taints
+        if self._reasons is None:
+            return False
+        statuses = self._reasons.statuses
+        return any(count and statuses[number].of_taints for number, count in self._reasons.counts.items()) or any(
+            status.of_taints for status in self.overrides.values()
+        )
+
     def message(self, post_filter: str = "") -> str:
         """`0/N nodes are available: …`, followed by the message of PostFilter (FWK-R47)."""
         if self.nodes == 0:

@@ -1,189 +1,36 @@
 """What plugins can read of the scheduler, and register with it."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar, cast
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeVar, cast
 
 from seatrial.scheduler.api.clock import Clock
-from seatrial.scheduler.api.core import Node, Pod, PodDisruptionBudget
+from seatrial.scheduler.api.core import Pod
 from seatrial.scheduler.cache.cache import Cache
-from seatrial.scheduler.cache.classes import EquivalenceClass
 from seatrial.scheduler.cache.columns import NodeColumns
 from seatrial.scheduler.cache.nodeinfo import NodeInfo, PodInfo
-from seatrial.scheduler.framework.extension_points import Filter, Gate, Plugin
+from seatrial.scheduler.framework.collaborators import (
+    ObjectListener,
+    PodIntake,
+    ProfileRunner,
+    WaitingPod,
+    WaitingPods,
+    Watch,
+)
+from seatrial.scheduler.framework.controllers import ControllerFactory
 from seatrial.scheduler.framework.groups import PodGroups
+from seatrial.scheduler.framework.nominator import Nominator
 from seatrial.scheduler.framework.plugin_errors import PluginErrors
 from seatrial.scheduler.framework.state import CycleState
 from seatrial.scheduler.framework.status import Status
 from seatrial.scheduler.framework.timing import Timing
+from seatrial.scheduler.framework.wakes import WakeRequests
 from seatrial.scheduler.serving.exposition import Family
 from seatrial.scheduler.serving.routes import Handler
 
 T = TypeVar("T")
 
-
-@dataclass(frozen=True, slots=True)
-class Watch:
-    """A kind of object that a plugin follows on the API server, and what happens when one is set or gone.
-
-    `selector`: query parameters of list and watch requests. `optional`: the API server need not serve the kind.
-    """
-
-    path: str
-    kind: type[Any]  # decoded from JSON; has `metadata`
-    on_set: Callable[[Any], None]
-    on_gone: Callable[[Any], None]
-    selector: Mapping[str, str] = field(default_factory=dict)
-    optional: bool = True
-
-
-class ClassResults(Protocol):
-    """The kept results of one equivalence class, as dry runs read them (`seatrial.scheduler.engine.class_scores`)."""
-
-    @property
-    def state(self) -> CycleState:
-        """What PreFilters of the class wrote. Cycles use a fork."""
-
-    @property
-    def node_pods_filters(self) -> Sequence[Filter]:
-        """The filters of scope NODE_PODS that matter to the class."""
-
-    @property
-    def cluster_filters(self) -> Sequence[Filter]:
-        """The filters of scope CLUSTER that may matter to pods of the class."""
-
-    @property
-    def versioned(self) -> Sequence[Plugin]:
-        """Plugins of scope NODE whose results for all nodes can become stale at once (`Plugin.version`)."""
-
-    def node(self, row: int) -> NodeInfo: ...
-
-    def admits(self, row: int) -> bool:
-        """Whether the filters of scope NODE pass the node, so that the pods on it decide."""
-
-
-class ProfileRunner(Protocol):
-    """The plugins of one profile as other plugins run them (`seatrial.scheduler.engine.runner`)."""
-
-    scheduler_name: str
-    filters: Sequence[Filter]
-
-    @property
-    def plugins(self) -> Sequence[Plugin]:
-        """All plugins of the profile."""
-
-    def gates_of(self, pod: Pod) -> Sequence[tuple[Gate, str]]:
-        """The gates that concern a pod, with their wake keys."""
-
-    def class_scores(self, shape: EquivalenceClass) -> ClassResults:
-        """The kept results of a class."""
-
-    def check_with_nominated(self, state: CycleState, info: PodInfo, node: NodeInfo) -> Status:
-        """Run the filters on one node, with the nominated pods of equal or higher priority there."""
-
-    def removed(self, state: CycleState, victim: PodInfo, node: NodeInfo) -> None:
-        """Notify the filters with their own state that `victim` is removed from `node`, a copy."""
-
-    def returned(self, state: CycleState, victim: PodInfo, node: NodeInfo) -> None:
-        """Notify them that `victim` is on `node` again."""
-
-    def invalidate_class_scores(self) -> None:
-        """Drop all kept results."""
-
-
-class PodIntake(Protocol):
-    """What plugins that turn their own objects into pods need of the scheduler's core."""
-
-    def set_pod(self, pod: Pod) -> None:
-        """A pod was added or changed."""
-
-    def remove_pod(self, uid: str) -> None:
-        """A pod is gone or has ended."""
-
-    def on_ready(self) -> None:
-        """Have the driver call `decide` soon. For timers of plugins; events need no call."""
-
-    def regroup_waiting(self, mark_of: Callable[[Pod], str | None]) -> None:
-        """Regroup waiting pods: those with a mark wait apart from other pods of their class."""
-
-
-class WaitingPod(Protocol):
-    """A pod that has a place and waits on Permit, as upstream's framework.WaitingPod."""
-
-    @property
-    def pod(self) -> Pod: ...
-
-    @property
-    def pending_plugins(self) -> Sequence[str]:
-        """The plugins that have not allowed the pod yet."""
-
-    def allow(self, plugin: str) -> None:
-        """The plugin of this name allows the pod to be bound."""
-
-    def reject(self, plugin: str, message: str) -> None:
-        """The plugin of this name rejects the pod: it gives its place back."""
-
-
-class WaitingPods(Protocol):
-    """All pods that wait on Permit."""
-
-    def get(self, uid: str) -> WaitingPod | None: ...
-
-    def __iter__(self) -> Iterator[WaitingPod]: ...
-
-
-class ObjectListener(Protocol):
-    """Called for nodes, and for pods without a node: these are not in the cache."""
-
-    def pod_pending(self, pod: Pod) -> None:
-        """A pod without a node was added or changed, of any scheduler."""
-
-    def pod_left(self, uid: str) -> None:
-        """A pod is gone or has ended."""
-
-    def node_changed(self, name: str, node: Node | None) -> None:
-        """A node was added or changed, or (None) is gone."""
-
-
-class Nominator:
-    """Pods nominated to nodes by preemption (status.nominatedNodeName). Filters count them on those nodes."""
-
-    def __init__(self) -> None:
-        self._by_node: dict[str, dict[str, PodInfo]] = {}
-        self._node_of: dict[str, str] = {}
-        self._group_of: dict[str, str] = {}  # of nominated members, the key of their group
-        self.nominated = self._node_of.keys()  # uids; every decision checks whether it is empty
-
-    def nominate(self, info: PodInfo, node: str, group: str = "") -> None:
-        """`group`: the key of the pod's group, if the group was nominated together."""
-        self.forget(info.uid)
-        if group:
-            self._group_of[info.uid] = group
-        self._node_of[info.uid] = node
-        self._by_node.setdefault(node, {})[info.uid] = info
-
-    def forget(self, uid: str) -> None:
-        node = self._node_of.pop(uid, None)
-        self._group_of.pop(uid, None)
-        if node is not None:
-            there = self._by_node[node]
-            del there[uid]
-            if not there:
-                del self._by_node[node]
-
-    def node_of(self, uid: str) -> str:
-        """The node that the pod is nominated to; "" if none."""
-        return self._node_of.get(uid, "")
-
-    def group_of(self, uid: str) -> str:
-        """The group with which the pod was nominated; "" if none."""
-        return self._group_of.get(uid, "")
-
-    def on(self, node: str) -> Iterable[PodInfo]:
-        return self._by_node.get(node, {}).values()
-
-    def nodes(self) -> Iterable[str]:
-        return self._by_node
+RejectionEvent = Callable[[Pod, str], tuple[str, str] | None]  # of a rejected pod and its message
 
 
 @dataclass(slots=True)
@@ -205,6 +52,8 @@ class Handle:
 
     A plugin registers in its constructor or in `make` of `shared`, which runs once for all profiles:
     - `watch`: kinds of object that it follows;
+    - `listen`: nodes, and pods that are not on nodes;
+    - `control`: a controller, which writes objects while this scheduler leads;
     - `serve`: routes of the services API;
     - `export`: metric families;
     - `describe_nodes`: an entry of the node view.
@@ -214,34 +63,49 @@ class Handle:
         self.clock = clock
         self.cache = cache
         self.seed = seed
-        self.leading = True  # a standby follows the cluster: it queues no pod, opens no gate and makes no decision
         self.nominator = Nominator()
-        self.invalidations = 0  # how often all kept results were dropped
-        self.budgets: dict[str, PodDisruptionBudget] = {}  # by namespace/name
         self.debug = DebugFlags()
         self.timing = Timing(clock)
         self.plugin_errors = PluginErrors()
-        self.complaints: list[str] = []  # what is wrong with objects; the shell logs and empties it
-        self.wake_requested = False  # a node may have become feasible for waiting pods; the core resets it
-        # What a pod on a node that has a label of operating modes counts with; the plugin Reservation replaces it.
-        self.as_counted: Callable[[Pod], Pod] = lambda pod: pod
-        self.pod_left: list[Callable[[str], None]] = []  # called with the uid of each pod that is gone or has ended
-        self.opened_gates: set[str] = set()  # wake keys whose held pods are to be asked again; the core empties it
-        self.regate_requested = False  # gate keys of pods in the queue may have changed; the core resets it
+        self.wakes = WakeRequests()
+        self.runners: dict[str, ProfileRunner] = {}  # by scheduler name
+        self.invalidations = 0  # how often all kept results were dropped
+        self.listeners: list[ObjectListener] = []
         self.watches: list[Watch] = []
-        self.object_listeners: list[ObjectListener] = []
+        self.controllers: list[ControllerFactory] = []
+        self.rejection_events: list[RejectionEvent] = []
         self.routes: list[tuple[str, Handler]] = []  # patterns below the services API
         self.exports: list[Callable[[], Iterable[Family]]] = []
         self.node_views: dict[str, Callable[[NodeInfo], Any]] = {}
+        self._groups: PodGroups | None = None
+        self._count: Callable[[Pod], Pod] = lambda pod: pod
+        self._complaints: list[str] = []
         self._intake: PodIntake | None = None
-        self.runners: dict[str, ProfileRunner] = {}
-        self.groups: PodGroups | None = None  # set by the plugin of a profile that places groups
-        self.permit_waiters: WaitingPods | None = None  # the core sets it
+        self._waiting_pods: WaitingPods | None = None
+        self._ready: Callable[[], None] = lambda: None
         self._shared: dict[type[Any], Any] = {}
+
+    # -- what a plugin uses -------------------------------------------------------------------------------------------
 
     @property
     def columns(self) -> NodeColumns:
         return self.cache.columns
+
+    @property
+    def leading(self) -> bool:
+        """Whether this scheduler decides. A standby follows the cluster: it queues no pod and opens no gate."""
+        return self.wakes.leading
+
+    @property
+    def groups(self) -> PodGroups | None:
+        """The groups of pods, if a profile places groups."""
+        return self._groups
+
+    @property
+    def intake(self) -> PodIntake:
+        """The core's input, once it exists: after construction of plugins, before the first event."""
+        assert self._intake is not None, "the core is not built yet"  # noqa: S101
+        return self._intake
 
     def shared(self, kind: type[T], make: Callable[[], T] | None = None) -> T:
         """The one object of this type that plugins of all profiles share; created from the cache, or by `make`."""
@@ -255,57 +119,34 @@ class Handle:
 
     def waiting_pod(self, uid: str) -> WaitingPod | None:
         """The pod of that uid if it waits on Permit (upstream's GetWaitingPod)."""
-        return self.permit_waiters.get(uid) if self.permit_waiters is not None else None
+        return self._waiting_pods.get(uid) if self._waiting_pods is not None else None
 
     def waiting_pods(self) -> Iterator[WaitingPod]:
         """The pods that wait on Permit (upstream's IterateOverWaitingPods)."""
-        return iter(self.permit_waiters) if self.permit_waiters is not None else iter(())
+        return iter(self._waiting_pods) if self._waiting_pods is not None else iter(())
 
     def request_wake(self) -> None:
         """Have the core look again whether waiting pods fit."""
-        self.wake_requested = True
+        self.wakes.wake = True
 
     def open_gate(self, key: str) -> None:
         """Have the core ask the pods again that PreEnqueue or a gate holds back under this wake key.
 
         The first pod of each class is asked, and the next one when that pod was scheduled. A standby holds no pods.
         """
-        if self.leading:
-            self.opened_gates.add(key)
+        self.wakes.open(key)
 
     def request_regate(self) -> None:
         """Have the core read `Gate.gate_key` of all pods in the queue again, and ask all held pods again."""
-        self.regate_requested = True
-        self.open_gate("")  # the core reads the flag when a gate opened
+        self.wakes.read_gates_again()
 
-    def watch(self, watch: Watch) -> None:
-        """Follow a kind of object. Call before the scheduler starts."""
-        self.watches.append(watch)
+    def request_cycle(self) -> None:
+        """Have the driver call `decide` soon. For timers; events need no call."""
+        self._ready()
 
-    def serve(self, pattern: str, handler: Handler) -> None:
-        """Answer GET requests below `/apis/v1/`. `pattern` may have `:name` for one part of the path."""
-        self.routes.append((pattern, handler))
-
-    def export(self, families: Callable[[], Iterable[Family]]) -> None:
-        """Add metric families to `/metrics`; called for each request."""
-        self.exports.append(families)
-
-    def describe_nodes(self, key: str, view: Callable[[NodeInfo], Any]) -> None:
-        """Add an entry to the answer of `nodes/:nodeName`."""
-        self.node_views[key] = view
-
-    @property
-    def intake(self) -> PodIntake:
-        """The core, once it exists: after construction of plugins, before the first event."""
-        assert self._intake is not None, "the core is not built yet"  # noqa: S101
-        return self._intake
-
-    @intake.setter
-    def intake(self, intake: PodIntake) -> None:
-        self._intake = intake
-
-    def register(self, runner: ProfileRunner) -> None:
-        self.runners[runner.scheduler_name] = runner
+    def complain(self, *problems: str) -> None:
+        """Report what is wrong with an object; the shell logs it."""
+        self._complaints += problems
 
     def runner_of(self, info: PodInfo) -> ProfileRunner:
         """The runner of the profile that a pod names."""
@@ -320,3 +161,79 @@ class Handle:
         self.invalidations += 1
         for runner in self.runners.values():
             runner.invalidate_class_scores()
+
+    def evaluation_failed(self, error: Exception, concerned: str) -> str:
+        """Record an exception of a plugin, and drop all kept results: some may be half updated. Returns the message."""
+        message = self.plugin_errors.record(error, concerned)
+        self.invalidate_class_scores()
+        return message
+
+    # -- what a plugin registers --------------------------------------------------------------------------------------
+
+    def watch(self, watch: Watch) -> None:
+        """Follow a kind of object. Call before the scheduler starts."""
+        self.watches.append(watch)
+
+    def listen(self, listener: ObjectListener) -> None:
+        """Be called for nodes, and for pods that are not on nodes."""
+        self.listeners.append(listener)
+
+    def on_pod_left(self, call: Callable[[str], None]) -> None:
+        """Have `call` called with the uid of each pod that is gone or has ended."""
+        self.listeners.append(_PodLeft(call))
+
+    def control(self, controller: ControllerFactory) -> None:
+        """Run a controller; the factory is called once, with what writes to the API server."""
+        self.controllers.append(controller)
+
+    def explain_rejections(self, explain: RejectionEvent) -> None:
+        """Have an event of its own written about a rejected pod, with the reason and note that `explain` returns."""
+        self.rejection_events.append(explain)
+
+    def serve(self, pattern: str, handler: Handler) -> None:
+        """Answer GET requests below `/apis/v1/`. `pattern` may have `:name` for one part of the path."""
+        self.routes.append((pattern, handler))
+
+    def export(self, families: Callable[[], Iterable[Family]]) -> None:
+        """Add metric families to `/metrics`; called for each request."""
+        self.exports.append(families)
+
+    def describe_nodes(self, key: str, view: Callable[[NodeInfo], Any]) -> None:
+        """Add an entry to the answer of `nodes/:nodeName`."""
+        self.node_views[key] = view
+
+    def place_groups(self, groups: PodGroups) -> None:
+        """Have the core place these groups of pods as one decision."""
+        self._groups = groups
+
+    def count_pods_as(self, count: Callable[[Pod], Pod]) -> None:
+        """What a pod on a node counts with that has a label of operating modes."""
+        self._count = count
+
+    # -- what the core and the shell call -----------------------------------------------------------------------------
+
+    def connect(self, intake: PodIntake, waiting_pods: WaitingPods) -> None:
+        """The core is built."""
+        self._intake, self._waiting_pods = intake, waiting_pods
+
+    def register(self, runner: ProfileRunner) -> None:
+        """The runner of a profile is built."""
+        self.runners[runner.scheduler_name] = runner
+
+    def as_counted(self, pod: Pod) -> Pod:
+        """The pod as it counts on its node (`count_pods_as`)."""
+        return self._count(pod)
+
+    def call_when_ready(self, call: Callable[[], None]) -> None:
+        """`call` has the driver call `decide` soon."""
+        self._ready = call
+
+    def take_complaints(self) -> list[str]:
+        """What is wrong with objects, since the last call."""
+        complaints, self._complaints = self._complaints, []
+        return complaints
+
+
+class _PodLeft(ObjectListener):
+    def __init__(self, call: Callable[[str], None]) -> None:
+        self.pod_left = call  # type: ignore[assignment,method-assign]

@@ -28,6 +28,7 @@ class Status:
     wake_key: str = ""  # PreEnqueue: ask again when this gate opens (`Handle.open_gate`)
     seconds: float = 0.0  # Permit, Wait: for how long
     waits: tuple[tuple[str, float], ...] = ()  # of all Permit plugins that have the pod wait: name and seconds
+    of_taints: bool = False  # a taint or the cordon of the node rejects the pod
 
     @staticmethod
     def skip() -> "Status":

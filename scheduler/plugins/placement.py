@@ -27,12 +27,12 @@ from seatrial.scheduler.framework.accelerations import FilterBatch, ScoreBatch
 from seatrial.scheduler.framework.extension_points import Args, ByMaximum, PreFilter, Scope
 from seatrial.scheduler.framework.handle import Handle
 from seatrial.scheduler.framework.state import CycleState, StateKey
-from seatrial.scheduler.framework.status import SUCCESS, Status
+from seatrial.scheduler.framework.status import SUCCESS, Code, Status
 from seatrial.scheduler.plugins.selection import LabelFacts, Selection, admits, tolerated
 
-UNSCHEDULABLE = Status.unresolvable("node(s) were unschedulable")
+UNSCHEDULABLE = Status(Code.UNRESOLVABLE, ("node(s) were unschedulable",), of_taints=True)
 WRONG_NAME = Status.unresolvable("node(s) didn't match the requested node name")
-UNTOLERATED = Status.unresolvable("node(s) had untolerated taint(s)")
+UNTOLERATED = Status(Code.UNRESOLVABLE, ("node(s) had untolerated taint(s)",), of_taints=True)
 NO_MATCH = Status.unresolvable("node(s) didn't match Pod's node affinity/selector")
 NOT_ENFORCED = Status.unresolvable("node(s) didn't match scheduler-enforced node affinity")
 CONFLICT = Status.unresolvable("pod affinity terms conflict")

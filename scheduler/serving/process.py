@@ -18,6 +18,11 @@ HANDOVER_TIMEOUT = 5.0  # seconds for requests under way and the release of the 
 POLL_INTERVAL = 0.01  # seconds
 
 
+def level_of(verbosity: int) -> int:
+    """Python's log level for a klog verbosity: 0 WARNING, 1 INFO, 2 and more DEBUG."""
+    return {0: logging.WARNING, 1: logging.INFO}.get(max(verbosity, 0), logging.DEBUG)
+
+
 class Worker(Protocol):
     """What a program runs: the shell of the scheduler or of the descheduler."""
 

@@ -13,16 +13,15 @@ import msgspec
 
 from seatrial.scheduler.api.clock import Clock
 from seatrial.scheduler.api.core import Pod
-from seatrial.scheduler.api.reservation import RESERVATION_AFFINITY, is_reserve_pod
+from seatrial.scheduler.api.faults import name_of
 from seatrial.scheduler.api.transport import STRATEGIC_MERGE_PATCH, Done, Request, Response
 from seatrial.scheduler.api.wire import decoder
 from seatrial.scheduler.client.events import EventRecorder
 from seatrial.scheduler.client.read_back import read_back, unclear
 from seatrial.scheduler.client.rest import Rest, node_path, pod_path, refusal
 from seatrial.scheduler.core.cycle import Core
+from seatrial.scheduler.framework.controllers import ControllerContext, DecisionWriter
 from seatrial.scheduler.framework.decisions import Bind, ClearNomination, Decision, Evict, Reject
-from seatrial.scheduler.plugins.reservation.controller import ReservationController
-from seatrial.scheduler.plugins.reservation.diagnosis import reservation_note
 from seatrial.scheduler.pods.preempted import BY_SCHEDULER
 from seatrial.scheduler.shell.monitor import Monitor
 from seatrial.scheduler.shell.preparations import Preparations
@@ -36,7 +35,10 @@ _TAKEN = frozenset({404, 409})  # gone, or bound by another scheduler: a retry c
 
 
 class Binder:
-    """Executes decisions. `after` is called after each response that may make the core busy."""
+    """Executes decisions. `after` is called after each response that may make the core busy.
+
+    `controllers`: those that plugins registered. Decisions about pods that one of them writes are handed to it.
+    """
 
     def __init__(
         self,
@@ -50,15 +52,34 @@ class Binder:
     ) -> None:
         self.monitor = monitor or Monitor(clock)
         self._core, self._rest, self._clock, self._events, self._after = core, rest, clock, events, after
-        self.reservations = ReservationController(core, rest, clock, events, after, self.execute)
+        context = ControllerContext(rest, clock, events, self, after)
+        self.controllers = [make(context) for make in core.handle.controllers]
+        self._writers = [controller for controller in self.controllers if isinstance(controller, DecisionWriter)]
         self.preparations = Preparations(core, rest, clock, self._prepared, self._give_back)
-        self._flying: set[str] = set()  # uids of pods and reservations that are being bound
-        self.bound = 0
+        self._flying: set[str] = set()  # uids of pods that are being bound, those of `DecisionWriter`s too
+        self.bindings = 0
 
     @property
     def in_flight(self) -> int:
         """The number of bindings under way."""
         return len(self._flying)
+
+    def start(self) -> None:
+        """Start the controllers: all that is followed is known, and this scheduler leads."""
+        for controller in self.controllers:
+            controller.start()
+
+    def work(self) -> None:
+        """Ask the conditions of preparations again, and let the controllers write what changed."""
+        for work in (self.preparations.work, *(controller.work for controller in self.controllers)):
+            self._clock.attempt(name_of(work), "", work)
+
+    def stop(self) -> None:
+        """Write nothing more. Requests in flight are not waited for."""
+        self.preparations.stop()
+        self.monitor.stop()
+        for controller in self.controllers:
+            controller.stop()
 
     def execute(self, decision: Decision) -> None:
         """Carry a decision out. After an exception its pod gives its place back, and others go on."""
@@ -76,21 +97,45 @@ class Binder:
         match decision:
             case Bind() if decision.preparation is not None:
                 self.preparations.begin(decision, decision.preparation)
-            case Bind() if is_reserve_pod(decision.info.pod):
-                self._flying.add(decision.info.uid)
-                self.reservations.bind(decision, lambda: self._flying.discard(decision.info.uid))
-            case Reject() if is_reserve_pod(decision.info.pod):
-                self.reservations.reject(decision)
-            case ClearNomination() if is_reserve_pod(decision.info.pod):
-                pass  # a reservation's status has no nominated node
+            case Evict():
+                self._evict(decision)
+            case Bind() | Reject() | ClearNomination():
+                writer = next((each for each in self._writers if each.writes(decision.info.pod)), None)
+                if writer is None:
+                    self._write(decision)
+                else:
+                    self._hand_over(writer, decision)
+
+    def _write(self, decision: Bind | Reject | ClearNomination) -> None:
+        match decision:
             case Bind():
                 self._bind(decision)
             case Reject():
                 self._reject(decision)
-            case Evict():
-                self._evict(decision)
             case ClearNomination(info):
                 self._patch_status(info.pod, {"nominatedNodeName": None})
+
+    def _hand_over(self, writer: DecisionWriter, decision: Bind | Reject | ClearNomination) -> None:
+        match decision:
+            case Bind():
+                self._flying.add(decision.info.uid)
+                writer.bind(decision, lambda: self._flying.discard(decision.info.uid))
+            case Reject():
+                writer.reject(decision)
+            case ClearNomination():
+                pass  # what stands for the pod has no nominated node
+
+    # -- results of a `DecisionWriter` --------------------------------------------------------------------------------
+
+    def bound(self, uid: str) -> None:
+        """The API server accepted the binding."""
+        self._core.bound(uid)
+
+    def bind_failed(self, uid: str, message: str, *, retry: bool) -> None:
+        """It did not: the pod gives its place back, and with `retry` is tried again."""
+        for decision in self._core.bind_failed(uid, message, retry=retry):
+            self.execute(decision)
+        self._after()
 
     # -- bind ---------------------------------------------------------------------------------------------------------
 
@@ -154,7 +199,7 @@ class Binder:
 
     def _bound(self, decision: Bind) -> None:
         self._ended(decision, ok=True)
-        self.bound += 1
+        self.bindings += 1
         self._core.bound(decision.info.uid)
         pod = decision.info.pod
         self._events.normal(pod, "Scheduled", "Binding", f"Successfully assigned {pod.key} to {decision.node}")
@@ -181,7 +226,7 @@ class Binder:
                 self._bound(decision)
             else:
                 self._unbound(decision, f"bound to {found.spec.node_name} by another scheduler", retry=False)
-                self._core.set_pod(found)
+                self._core.intake.set_pod(found)
 
         read_back(self._rest, pod_path(decision.info.pod), shown)
 
@@ -200,9 +245,10 @@ class Binder:
     def _reject(self, decision: Reject) -> None:
         pod = decision.info.pod
         self._events.warning(pod, "FailedScheduling", "Scheduling", decision.message)
-        note = reservation_note(decision.message) if RESERVATION_AFFINITY in pod.metadata.annotations else ""
-        if note:
-            self._events.warning(pod, "FailedScheduling-Reservation", "Scheduling", note)
+        for explain in self._core.handle.rejection_events:
+            event = explain(pod, decision.message)
+            if event is not None:
+                self._events.warning(pod, event[0], "Scheduling", event[1])
         status: dict[str, Any] = {}
         if not _says(pod, decision):
             status["conditions"] = [

@@ -13,7 +13,6 @@ from typing import Any, TypeVar
 
 from seatrial.scheduler.api.clock import Clock
 from seatrial.scheduler.api.core import Node, PodDisruptionBudget
-from seatrial.scheduler.api.faults import name_of
 from seatrial.scheduler.api.transport import Transport
 from seatrial.scheduler.api.wire import decoder
 from seatrial.scheduler.client.events import EventRecorder
@@ -21,11 +20,7 @@ from seatrial.scheduler.client.informer import Following, Informer
 from seatrial.scheduler.client.pods import PodDecoder
 from seatrial.scheduler.client.rest import Rest
 from seatrial.scheduler.core.cycle import Core
-from seatrial.scheduler.framework.handle import Watch
-from seatrial.scheduler.plugins.coscheduling.controller import PodGroupController
-from seatrial.scheduler.plugins.coscheduling.topology.controller import NetworkTopologyController
-from seatrial.scheduler.plugins.elasticquota.controller import QuotaController
-from seatrial.scheduler.plugins.elasticquota.profile_controller import ProfileController
+from seatrial.scheduler.framework.collaborators import Watch
 from seatrial.scheduler.shell.binding import Binder
 from seatrial.scheduler.shell.monitor import PERIOD, TIMEOUT, Monitor
 from seatrial.scheduler.shell.services.metrics import Metrics
@@ -62,22 +57,20 @@ class Shell:
         that are in scheduling for more than `scheduling_timeout` seconds are logged.
         """
         self.core = core
+        intake = core.intake
         self._transport = transport
         self._clock = clock
         rest = Rest(transport, clock)
         self.events = EventRecorder(rest, clock, name, f"{name}-{socket.gethostname()}")
         monitor = Monitor(clock, period=monitor_period, timeout=scheduling_timeout)
         self.binder = Binder(core, rest, clock, self.events, self._plan, monitor=monitor)
-        self.podgroups = PodGroupController(core, rest, clock)
-        self._topologies = NetworkTopologyController(core, rest, clock, self.events)
-        self._quota_controllers = QuotaController(core.handle, rest, clock), ProfileController(core.handle, rest, clock)
         self._decode_errors: Counter[str] = Counter()
         self.metrics = Metrics(core, monitor.timeouts, self._decode_errors)
         self._planned = False
         self._running = False
-        core.handle.leading = not standby
+        core.handle.wakes.leading = not standby
         self._on_synced = on_synced
-        core.on_ready = self._plan  # type: ignore[method-assign]
+        core.handle.call_when_ready(self._plan)
         self._informers: list[Informer[Any]] = [
             *(
                 self._follow(
@@ -89,19 +82,19 @@ class Shell:
                 )
                 for kind in KINDS
             ),
-            self._follow("/api/v1/nodes", _decoder(Node), core.set_node, lambda node: core.remove_node(node.name)),
+            self._follow("/api/v1/nodes", _decoder(Node), intake.set_node, lambda node: intake.remove_node(node.name)),
             *(self._follow_watch(watch) for watch in core.handle.watches),
             self._follow(
                 "/apis/policy/v1/poddisruptionbudgets",
                 _decoder(PodDisruptionBudget),
-                core.set_budget,
-                lambda budget: core.remove_budget(budget.metadata.key),
+                intake.set_budget,
+                lambda budget: intake.remove_budget(budget.metadata.key),
             ),
             self._follow(
                 "/api/v1/pods",
                 PodDecoder(),
-                core.set_pod,
-                core.pod_deleted,
+                intake.set_pod,
+                intake.pod_deleted,
                 selector=UNFINISHED,
             ),
         ]
@@ -125,23 +118,15 @@ class Shell:
 
         A watch may be minutes late, and nothing in it says so.
         """
-        self.core.handle.leading = True
+        self.core.handle.wakes.leading = True
         self._running = False
         for informer in self._informers:
             informer.catch_up()
 
-    def _start_controllers(self) -> None:
-        for controller in self._quota_controllers:
-            controller.start()
-
     def stop(self) -> None:
         """Stop deciding and following. Requests in flight are not waited for."""
-        self._running = self.core.handle.leading = False
-        self.binder.preparations.stop()
-        self.binder.reservations.stop()
-        self.binder.monitor.stop()
-        for controller in self._quota_controllers:
-            controller.stop()
+        self._running = self.core.handle.wakes.leading = False
+        self.binder.stop()
         for informer in self._informers:
             informer.stop()
 
@@ -185,7 +170,7 @@ class Shell:
             log.info("shell synced nodes=%d queue=%s", self.core.cache.known_count, self.core.queue.counts())
             self._running = True
             if self.leading:
-                self._start_controllers()
+                self.binder.start()
             self._on_synced()
             self._plan()
 
@@ -200,13 +185,11 @@ class Shell:
         if not self._running:
             return
         core, binder, clock = self.core, self.binder, self._clock
-        for complaint in core.complaints:
+        for complaint in core.handle.take_complaints():
             log.warning("object not understood: %s", complaint)
-        core.complaints.clear()
         if not self.leading:
             return
-        for work in (binder.preparations.work, binder.reservations.work, self.podgroups.work, self._topologies.work):
-            clock.attempt(name_of(work), "", work)
+        binder.work()
         for _ in range(SLICE):
             if binder.in_flight >= MAX_IN_FLIGHT or not core.busy:
                 return

@@ -57,7 +57,7 @@ class Preparations:
         patch, rest = patches[0], patches[1:]
 
         def patched(response: Response) -> None:
-            if not self._core.is_binding(decision.info.uid):
+            if decision.info.uid not in self._core.bindings:
                 return  # the pod is gone
             if not response.ok:
                 self._failed(decision, f"failed to patch {patch.what}: {refusal(response)}")
@@ -65,14 +65,14 @@ class Preparations:
             try:
                 patch.answered(response.body)
             except Exception as error:  # noqa: BLE001 of the plugin whose preparation this is
-                self._failed(decision, self._core.evaluation_failed(error, f"pod={decision.info.key}"))
+                self._failed(decision, self._core.handle.evaluation_failed(error, f"pod={decision.info.key}"))
             else:
                 self._patch(decision, rest, awaited)
 
         self._rest.merge(patch.path, patch.body, patched)
 
     def _check(self, waiting: _Waiting) -> None:
-        if not self._core.is_binding(waiting.decision.info.uid):
+        if waiting.decision.info.uid not in self._core.bindings:
             self._drop(waiting)
             return
         while waiting.awaited:
@@ -80,7 +80,7 @@ class Preparations:
             try:
                 status = first.check()
             except Exception as error:  # noqa: BLE001 of the plugin whose preparation this is
-                self._fail(waiting, self._core.evaluation_failed(error, f"pod={waiting.decision.info.key}"))
+                self._fail(waiting, self._core.handle.evaluation_failed(error, f"pod={waiting.decision.info.key}"))
                 return
             if status.code is Code.WAIT:
                 if waiting.timer is None:

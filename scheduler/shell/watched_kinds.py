@@ -29,7 +29,7 @@ class Kind:
 
 
 def _namespace(core: Core, found: Namespace, *, there: bool) -> None:
-    core.set_namespace(found.metadata.name, found.metadata.labels if there else None)
+    core.intake.set_namespace(found.metadata.name, found.metadata.labels if there else None)
 
 
 def _service(core: Core, found: Service, *, there: bool) -> None:
@@ -50,27 +50,27 @@ def _controller(kind: str) -> Callable[..., None]:
 
 def _claim(core: Core, found: PersistentVolumeClaim, *, there: bool) -> None:
     core.cache.volumes.set_claim(found, gone=not there)
-    core.storage_changed()
+    core.intake.storage_changed()
 
 
 def _volume(core: Core, found: PersistentVolume, *, there: bool) -> None:
     core.cache.volumes.set_volume(found, gone=not there)
-    core.storage_changed()
+    core.intake.storage_changed()
 
 
 def _class(core: Core, found: StorageClass, *, there: bool) -> None:
     core.cache.volumes.set_class(found, gone=not there)
-    core.storage_changed()
+    core.intake.storage_changed()
 
 
 def _csi_node(core: Core, found: CsiNode, *, there: bool) -> None:
     core.cache.volumes.set_csi_node(found, gone=not there)
-    core.storage_changed()
+    core.intake.storage_changed()
 
 
 def _attachment(core: Core, found: VolumeAttachment, *, there: bool) -> None:
     core.cache.volumes.set_attachment(found, gone=not there)
-    core.storage_changed()
+    core.intake.storage_changed()
 
 
 KINDS = (

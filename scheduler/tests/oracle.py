@@ -138,7 +138,7 @@ def judge_group(
     nodes: dict[str, str] = {}
     for pod in members:
         info = PodInfo(pod, core.cache.classes.of(pod))
-        runner = core.runner_of(info)
+        runner = core.runners.of(info)
         verdict = judge(core, runner, info)
         if not verdict.node:
             return None

@@ -35,7 +35,7 @@ class Play:
     def __init__(self, configuration: Configuration) -> None:
         self.clock = SimClock()
         self.core: Core = build_core(configuration, self.clock, seed=3)
-        self.runner = self.core.runner_of  # by pod
+        self.runner = self.core.runners.of  # by pod
         self.pods: dict[str, Pod] = {}
         self.bound: dict[str, tuple[Pod, str]] = {}
         self.count = 0
@@ -52,36 +52,36 @@ class Play:
         match kind:
             case "node":
                 node, device = what
-                core.set_node(node)
-                core.set_device(node.name, device)
+                core.intake.set_node(node)
+                core.intake.set_device(node.name, device)
             case "device":
                 node, device = what
-                core.set_device(node.name, device)
+                core.intake.set_device(node.name, device)
             case "gone":
-                core.remove_node(f"n{what % 8}")
+                core.intake.remove_node(f"n{what % 8}")
             case "delete" if self.bound:
                 uid = sorted(self.bound)[what % len(self.bound)]
                 del self.bound[uid]
-                core.remove_pod(uid)
+                core.intake.remove_pod(uid)
             case "leaving" if self.bound:
                 uid = sorted(self.bound)[what % len(self.bound)]
                 pod, name = self.bound[uid]
                 metadata = replace(pod.metadata, deletion_timestamp="2026-01-01T00:00:00Z", labels={"app": "b"})
                 self.bound[uid] = (Pod(metadata, replace(pod.spec, node_name=name)), name)
-                core.set_pod(self.bound[uid][0])
+                core.intake.set_pod(self.bound[uid][0])
             case "labels":
-                core.set_namespace(*what)
+                core.intake.set_namespace(*what)
             case "pod":
                 self.count += 1
                 spec, metadata = what
-                core.set_pod(Pod(replace(metadata, name=f"p{self.count}", uid=f"u{self.count:04}"), spec))
+                core.intake.set_pod(Pod(replace(metadata, name=f"p{self.count}", uid=f"u{self.count:04}"), spec))
             case "foreign" if list(core.cache):
                 node = sorted(core.cache, key=lambda info: info.name)[self.count % core.cache.known_count]
                 self.count += 1
                 spec, metadata = what
                 spec = PodSpec(containers=spec.containers, affinity=spec.affinity, node_name=node.name)
                 pod = Pod(replace(metadata, name=f"f{self.count}", uid=f"u{self.count:04}"), spec)
-                core.set_pod(pod)
+                core.intake.set_pod(pod)
                 self.bound[pod.metadata.uid] = (pod, node.name)
         self.decide()
 
@@ -93,7 +93,7 @@ class Play:
                 return
             entry = first_ready(core)
             assert entry is not None
-            want = judge(core, core.runner_of(entry.info), entry.info)
+            want = judge(core, core.runners.of(entry.info), entry.info)
             for decision in core.decide():
                 match decision:
                     case Bind(info, node):

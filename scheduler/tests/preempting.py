@@ -100,7 +100,7 @@ def _try(core: Core, runner: Runner, state: CycleState, info: PodInfo, node: Nod
     status = runner.check_with_nominated(trial, info, there)
     if not status.ok:
         return status
-    guarded = _guarded(lesser, list(core.handle.budgets.values()))
+    guarded = _guarded(lesser, list(core.cache.budgets.values()))
     victims = list[PodInfo]()
     for pod in [*guarded, *(pod for pod in lesser if pod not in guarded)]:
         there.add(pod)

@@ -78,7 +78,7 @@ class Rig:
         if gpus:
             allocatable |= {GPU: gpus * 100, GPU_CORE: gpus * 100, GPU_MEMORY_RATIO: gpus * 100, NVIDIA_GPU: gpus}
             allocatable[GPU_MEMORY] = str(int(gpu_memory.removesuffix("Gi")) * gpus) + "Gi"
-        self.core.set_node(
+        self.core.intake.set_node(
             Node(
                 ObjectMeta(name=name, uid=f"uid-{name}", labels=labels or {}),
                 NodeSpec(unschedulable=unschedulable, taints=taints),
@@ -94,7 +94,7 @@ class Rig:
             DeviceInfo("gpu", minor, f"GPU-{name}-{minor}", health=minor not in sick, resources=each)
             for minor in range(gpus)
         )
-        self.core.set_device(name, Device(ObjectMeta(name=name), DeviceSpec(infos)))
+        self.core.intake.set_device(name, Device(ObjectMeta(name=name), DeviceSpec(infos)))
 
     def pod(self, builder: PodBuilder, *, started: str | None = None, labels: dict[str, str] | None = None) -> Pod:
         """A pod as the API server would show it after creation."""
@@ -117,18 +117,18 @@ class Rig:
 
     def submit(self, *builders: PodBuilder) -> None:
         for builder in builders:
-            self.core.set_pod(self.pod(builder))
+            self.core.intake.set_pod(self.pod(builder))
 
     def running(self, builder: PodBuilder, node: str, **marks: Any) -> Pod:
         """A pod that is on a node already."""
         pod = self.pod(builder, **marks)
         placed = msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=node))
         self.pods[pod.metadata.name] = placed
-        self.core.set_pod(placed)
+        self.core.intake.set_pod(placed)
         return placed
 
     def delete(self, name: str) -> None:
-        self.core.remove_pod(self.pods[name].metadata.uid)
+        self.core.intake.remove_pod(self.pods[name].metadata.uid)
 
     def terminating(self, name: str) -> None:
         """The pod was preempted and is on its way out."""
@@ -137,10 +137,10 @@ class Rig:
         condition = Condition("DisruptionTarget", "True", "PreemptionByScheduler")
         status = msgspec.structs.replace(pod.status, conditions=(condition,))
         self.pods[name] = msgspec.structs.replace(pod, metadata=metadata, status=status)
-        self.core.set_pod(self.pods[name])
+        self.core.intake.set_pod(self.pods[name])
 
     def budget(self, name: str, labels: dict[str, str], *, allowed: int, namespace: str = "default") -> None:
-        self.core.set_budget(
+        self.core.intake.set_budget(
             msgspec.convert(
                 {
                     "metadata": {"name": name, "namespace": namespace},
@@ -165,6 +165,10 @@ class Rig:
         errors = self.core.handle.plugin_errors.counts
         assert self._plugins_may_raise or not errors, f"plugins raised exceptions; they are logged: {dict(errors)}"
         return made
+
+    def complaints(self) -> list[str]:
+        """What the scheduler did not understand, since the last call."""
+        return self.core.handle.take_complaints()
 
     def where(self, name: str) -> str:
         """The node that a pod is on or is to go to; "" if none."""

@@ -4,9 +4,13 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
+from unittest.mock import create_autospec
 
-from seatrial.scheduler.api.clock import SimClock
-from seatrial.scheduler.api.transport import Done, OnLine, Request, Response, Stream
+from seatrial.scheduler.api.clock import Clock, SimClock
+from seatrial.scheduler.api.transport import Done, OnLine, Request, Response, Stream, Transport
+from seatrial.scheduler.client.events import EventRecorder
+from seatrial.scheduler.client.rest import Rest
+from seatrial.scheduler.framework.controllers import BindingResults, ControllerContext
 
 Answer = Callable[[Request], Response]
 
@@ -62,3 +66,9 @@ class Scripted:
     def bodies(self, method: str, part: str = "") -> list[Any]:
         """What was sent by that method to paths with `part` in them."""
         return [json.loads(r.body or b"{}") for r in self.sent if r.method == method and part in r.path]
+
+
+def context_of(transport: Transport, clock: Clock) -> ControllerContext:
+    """What a controller writes with, to this transport."""
+    rest, results = Rest(transport, clock), create_autospec(BindingResults)
+    return ControllerContext(rest, clock, EventRecorder(rest, clock, "scheduler", "host"), results, lambda: None)

@@ -14,6 +14,7 @@ from seatrial.scheduler.cache.classes import EquivalenceClass
 from seatrial.scheduler.cache.listener import Listener
 from seatrial.scheduler.cache.nodeinfo import NodeInfo, PodInfo
 from seatrial.scheduler.config import Configuration
+from seatrial.scheduler.framework.collaborators import Watch
 from seatrial.scheduler.framework.decisions import SCHEDULER_ERROR, Bind
 from seatrial.scheduler.framework.extension_points import (
     NO_METADATA_CHANGES,
@@ -32,7 +33,7 @@ from seatrial.scheduler.framework.extension_points import (
     Score,
 )
 from seatrial.scheduler.framework.fit_error import FitError
-from seatrial.scheduler.framework.handle import Handle, Watch
+from seatrial.scheduler.framework.handle import Handle
 from seatrial.scheduler.framework.preparation import Awaited, Preparation
 from seatrial.scheduler.framework.state import CycleState
 from seatrial.scheduler.framework.status import SUCCESS, PostFilterResult, Status

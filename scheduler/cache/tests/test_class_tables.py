@@ -41,7 +41,7 @@ def played() -> tuple[Rig, list[tuple[str, str, dict[str, str]]]]:
         rig.submit(pod(number))
         rig.run()
         if number >= 10:
-            rig.core.remove_pod(rig.pods[f"p{number - 10}"].metadata.uid)
+            rig.core.intake.remove_pod(rig.pods[f"p{number - 10}"].metadata.uid)
     bound = [decision for decision in rig.decisions if isinstance(decision, Bind)]
     return rig, [(bind.info.key, bind.node, dict(bind.annotations)) for bind in bound]
 

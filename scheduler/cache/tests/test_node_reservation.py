@@ -32,7 +32,7 @@ def test_pods_do_not_get_it() -> None:
         ('{"resources":{"cpu":"16","memory":"12Gi"}}', 81, False),
         ('{"resources":{"cpu":"16","memory":"12Gi"}}', 80, True),
     ):
-        rig.core.set_node(replace(node, metadata=replace(node.metadata, annotations={NODE_RESERVATION: text})))
+        rig.core.intake.set_node(replace(node, metadata=replace(node.metadata, annotations={NODE_RESERVATION: text})))
         rig.submit(pod(f"p{cpu}").request(cpu=cpu, memory="500Gi"))
         rig.run()
         assert bool(rig.where(f"p{cpu}")) is fits
@@ -43,8 +43,8 @@ def test_what_cannot_be_read_is_complained_about_and_keeps_nothing() -> None:
     rig.node("n", cpu="4")
     node = rig.core.cache.nodes["n"].known
     metadata = replace(node.metadata, annotations={NODE_RESERVATION: '{"reservedCPUs":"3-1"}'})
-    rig.core.set_node(replace(node, metadata=metadata))
+    rig.core.intake.set_node(replace(node, metadata=metadata))
     rig.submit(pod("p").request(cpu=4))
     rig.run()
     assert rig.where("p") == "n"
-    assert rig.core.complaints == [f"node n: {NODE_RESERVATION}: expected ascending ranges of CPUs, found '3-1'"]
+    assert rig.complaints() == [f"node n: {NODE_RESERVATION}: expected ascending ranges of CPUs, found '3-1'"]

@@ -56,5 +56,5 @@ def test_facts_of_nodes_that_are_gone_are_dropped(monkeypatch: pytest.MonkeyPatc
         assert codes[rows[0]] == codes[rows[1]]
         assert zones.size <= 4 + 2 * rig.core.cache.columns.count + 2
         for name in ("a", "b"):
-            rig.core.remove_node(f"{name}{number}")
+            rig.core.intake.remove_node(f"{name}{number}")
     assert len(known._by_key) <= 2

@@ -14,27 +14,32 @@ others need room. Then all are rolled back and nominated (`group_nominations`).
 A group that failed is parked (`parked_groups`) until it may fit.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 from seatrial.scheduler.api.clock import Timer
 from seatrial.scheduler.api.core import Pod
 from seatrial.scheduler.api.durations import go_text
+from seatrial.scheduler.cache.nodeinfo import PodInfo
+from seatrial.scheduler.core.bindings import Bindings
 from seatrial.scheduler.core.groups.gathering import Gathered, Gathering
 from seatrial.scheduler.core.groups.nominations import GroupNominations
 from seatrial.scheduler.core.groups.parked import ParkedGroups
+from seatrial.scheduler.core.held_reports import HeldReports
+from seatrial.scheduler.core.outbox import Outbox
+from seatrial.scheduler.core.permit_waiters import PermitWaiters
+from seatrial.scheduler.core.places import Places
 from seatrial.scheduler.core.queue.active import Entry
-from seatrial.scheduler.engine.runner import Runner
+from seatrial.scheduler.core.queue.queue import SchedulingQueue
+from seatrial.scheduler.core.waking import Waker
+from seatrial.scheduler.engine.runner import Runner, Runners
 from seatrial.scheduler.framework.decisions import Decision, Evict, Reject
 from seatrial.scheduler.framework.fit_error import FitError
 from seatrial.scheduler.framework.group_failure import GatherFailure, GroupFailure, Unplaced
 from seatrial.scheduler.framework.groups import Attempt
+from seatrial.scheduler.framework.handle import Handle
 from seatrial.scheduler.framework.state import CycleState
 from seatrial.scheduler.framework.status import Code, PostFilterResult, Status
-
-if TYPE_CHECKING:
-    from seatrial.scheduler.core.cycle import Core
 
 COSCHEDULING = "Coscheduling"
 _AWAITS_VICTIMS = PostFilterResult(
@@ -87,16 +92,30 @@ class _Plan:
 class GroupEngine:
     """Placed members that wait for their groups, and groups that wait for room."""
 
-    def __init__(self, core: "Core") -> None:
-        self._core = core
-        self._handle = core.handle
+    def __init__(  # noqa: PLR0917 the parts of the core that an attempt uses
+        self,
+        handle: Handle,
+        runners: Runners,
+        queue: SchedulingQueue,
+        places: Places,
+        bindings: Bindings,
+        permits: PermitWaiters,
+        waker: Waker,
+        reports: HeldReports,
+        outbox: Outbox,
+        preempt: Callable[[PodInfo, PostFilterResult, str], list[Decision]],
+    ) -> None:
+        """`preempt` nominates members, and evicts victims, for a pod and the wake key of its group."""
+        self._handle, self._cache, self._runners, self._queue = handle, handle.cache, runners, queue
+        self._places, self._bindings, self._permits = places, bindings, permits
+        self._waker, self._reports, self._outbox, self._preempt = waker, reports, outbox, preempt
         self._waiting: dict[str, _Placed] = {}  # by pod uid
         self._by_group: dict[str, dict[str, _Placed]] = {}
         self._attempt: Attempt | None = None  # the current one, or the last
         self._in_play: dict[str, Entry] = {}  # members that it took from the queue, or binds
-        self.parked = ParkedGroups(core)
-        self.nominations = GroupNominations(core)
-        self._gathering = Gathering(core, self._place, self._release, _Failure)
+        self.parked = ParkedGroups(handle, runners, queue)
+        self.nominations = GroupNominations(handle, outbox)
+        self._gathering = Gathering(handle, runners, self._place, self._release, _Failure)
         self._pause: Timer | None = None  # while it runs, places are taken for whole groups only
 
     def __contains__(self, uid: object) -> bool:
@@ -108,16 +127,16 @@ class GroupEngine:
 
     # -- one attempt --------------------------------------------------------------------------------------------------
 
-    def schedule(self, entry: Entry, runner: Runner) -> list[Decision]:
-        """One attempt for the group of this pod, which was taken from the queue."""
+    def schedule(self, entry: Entry, runner: Runner) -> list[Decision] | None:
+        """One attempt for the group of this pod, which was taken from the queue. None: it is to be placed alone."""
         groups = runner.groups
         assert groups is not None  # noqa: S101
         self._in_play, self._attempt = {entry.info.uid: entry}, None
         attempt = groups.begin(entry.info.pod)
         if attempt is None:
-            return self._core.schedule_alone(entry, runner)
+            return None
         decisions = self._attempt_or_hold(attempt, entry, runner)
-        if not self._core.queue.waiting.empty:
+        if not self._queue.waiting.empty:
             self._wake_alike()
         return decisions
 
@@ -125,11 +144,11 @@ class GroupEngine:
         """A change of a node wakes one waiting pod of each class, here a member of this group. Whatever came of the
         attempt: if there is still room, it is the turn of the next pod of the class, which may be in another group."""
         kinds = {(entry.info.pod.spec.scheduler_name, entry.info.shape.id) for entry in self._in_play.values()}
-        self._core.waker.wake_classes([key for key in self._core.queue.waiting.classes() if key[:2] in kinds])
+        self._waker.wake_classes([key for key in self._queue.waiting.classes() if key[:2] in kinds])
 
     def _attempt_or_hold(self, attempt: Attempt | Status, entry: Entry, runner: Runner) -> list[Decision]:
         if isinstance(attempt, Status):
-            self._core.waker.hold(entry, attempt.wake_key, attempt)
+            self._waker.hold(entry, attempt.wake_key, attempt)
             return [self._told(entry, attempt)]
         self._attempt = attempt
         self.parked.remove(attempt.key)
@@ -148,7 +167,7 @@ class GroupEngine:
                 self._start_timer(placed, attempt.timeout_of(placed.entry.info.uid))
             else:
                 self._release(placed)
-                self._core.waker.wait(placed.entry, placed.state)
+                self._waker.wait(placed.entry, placed.state)
         rejected = [self._wait_for_room(member, failure) for member, failure in plan.failures]
         self._requeue(entry)
         return rejected
@@ -202,7 +221,7 @@ class GroupEngine:
         unplaced: list[Unplaced] = []
         for member, failure in plan.failures:
             assert failure.fit is not None  # noqa: S101
-            class_scores = self._core.runner_of(member.info).class_scores(member.info.shape)
+            class_scores = self._runners.of(member.info).class_scores(member.info.shape)
             unplaced.append(Unplaced(member.info, failure.fit, failure.state or class_scores.state))
         placed = [one.entry.info for one in plan.placed]
         return _post_filter(runner, GroupFailure(attempt.name, unplaced[0].info, unplaced, placed))
@@ -239,7 +258,7 @@ class GroupEngine:
         not take the only room of a large one."""
         if attempt.ordered:
             return attempt.members
-        find = self._core.queue.find
+        find = self._queue.find
         infos = {first.info.uid: first.info}
         for uid in attempt.members:
             entry = find(uid)
@@ -250,7 +269,7 @@ class GroupEngine:
             return attempt.members
         places = {}
         for (name, shape), info in kinds.items():
-            class_scores = self._core.runners[name].class_scores(info.shape)
+            class_scores = self._runners[name].class_scores(info.shape)
             class_scores.refresh()
             places[name, shape] = self.parked.places((name, shape), info, class_scores)
 
@@ -262,7 +281,7 @@ class GroupEngine:
 
     def _take(self, uid: str, first: Entry, attempt: Attempt) -> Entry | None:
         """Take a member out of the queue; None if something else holds it back."""
-        queue = self._core.queue
+        queue = self._queue
         if uid == first.info.uid:
             return first
         entry = queue.find(uid)
@@ -281,21 +300,21 @@ class GroupEngine:
 
     def _place(self, entry: Entry, key: str, within: Sequence[int] | None = None) -> _Placed | _Failure:
         """Place one member, on one of the rows `within` if they are given."""
-        core, info = self._core, entry.info
-        runner = core.runner_of(info)
+        info = entry.info
+        runner = self._runners.of(info)
         for gate, gate_key in entry.gates:
             status = gate.gate(info)
             if not status.ok:
                 status = status.by(gate.name)
-                reason = FitError(core.cache.known_count, pre_filter=status).message()
+                reason = FitError(self._cache.known_count, pre_filter=status).message()
                 return _Failure(reason, status, gate_key)
         class_scores = runner.class_scores(info.shape)
         found = class_scores.select(info) if within is None else class_scores.select_within(info, within, COSCHEDULING)
         if isinstance(found, FitError):
             return _Failure(found.message(), found.pre_filter, state=found.state, fit=found)
         row, state = found
-        node = core.cache.columns.names[row]
-        status = core.take_place(info, runner, state, node)
+        node = self._cache.columns.names[row]
+        status = self._places.take(info, runner, state, node)
         if not status.ok and not status.waits:
             reason = f"0/1 nodes are available: 1 {status.message}." if status.rejected else status.message
             return _Failure(reason, state=state)
@@ -306,9 +325,8 @@ class GroupEngine:
 
     def _commit(self, attempt: Attempt, first: Entry) -> list[Decision]:
         """Bind all placed members of the group."""
-        core = self._core
         placed = list(self._by_group.pop(attempt.key, {}).values())
-        groups = core.runner_of(first.info).groups
+        groups = self._runners.of(first.info).groups
         assert groups is not None  # noqa: S101
         groups.binding([member.entry.info.uid for member in placed])
         decisions: list[Decision] = []
@@ -322,9 +340,9 @@ class GroupEngine:
             if nominated.nominated:
                 nominated.forget(info.uid)
             if member.waits:
-                core.permits.add(member.entry, member.state, member.node, member.waits)
+                self._permits.add(member.entry, member.state, member.node, member.waits)
             else:
-                decisions.append(core.bind(member.entry, member.state, member.node))
+                decisions.append(self._bindings.decide(member.entry, member.state, member.node))
         decisions += self.nominations.committed([member.entry.info.uid for member in placed])
         self._requeue(first)
         self._handle.open_gate(attempt.key)  # those that were not needed
@@ -334,8 +352,8 @@ class GroupEngine:
         failed, failure = plan.failed, plan.failure
         reason = failure.reason if failure is not None else ""
         own, peers = plan.statuses or attempt.statuses(None, reason)
-        found = self._preemption(attempt, plan, self._core.runner_of(first.info))
-        groups = self._core.runner_of(first.info).groups
+        found = self._preemption(attempt, plan, self._runners.of(first.info))
+        groups = self._runners.of(first.info).groups
         assert groups is not None  # noqa: S101
         for member, _ in plan.failures:
             groups.released(member.info.uid)
@@ -368,7 +386,7 @@ class GroupEngine:
         evictions: list[Decision] = []
         if found is not None and found.status.ok and failed is not None:
             nominated = {info.uid: node for info, node in found.nominations}
-            evictions = self._core.preempt(failed.info, found, group=attempt.key)
+            evictions = self._preempt(failed.info, found, attempt.key)
         for entry in entries:
             if entry is failed:
                 text = " ".join(
@@ -379,7 +397,7 @@ class GroupEngine:
             else:
                 status = peers
                 told = replace(self._told(entry, peers, words), nominated=nominated.get(entry.info.uid))
-            self._core.waker.hold(entry, attempt.key, status)
+            self._waker.hold(entry, attempt.key, status)
             if entry.told != told.message or told.nominated is not None:  # waiting gangs must not write at each attempt
                 entry.told = told.message
                 decisions.append(told)
@@ -388,22 +406,22 @@ class GroupEngine:
         return [*decisions, *evictions]
 
     def _told(self, entry: Entry, status: Status, words: str = "") -> Reject:
-        return Reject(entry.info, FitError(self._core.cache.known_count, pre_filter=status).message(words))
+        return Reject(entry.info, FitError(self._cache.known_count, pre_filter=status).message(words))
 
     def _wait_for_room(self, entry: Entry, failure: _Failure) -> Decision:
         """A member of a group that is not strict waits like a pod without a group."""
         if failure.gate:
             assert failure.pre_filter is not None  # noqa: S101
-            self._core.waker.hold(entry, failure.gate, failure.pre_filter)
+            self._waker.hold(entry, failure.gate, failure.pre_filter)
         else:
-            self._core.waker.wait(entry, failure.state)
+            self._waker.wait(entry, failure.state)
         return Reject(entry.info, failure.reason)
 
     def _requeue(self, entry: Entry) -> None:
         """Ask PreEnqueue again for the member that started the attempt, if it was not tried."""
         uid = entry.info.uid
-        if self._core.queue.find(uid) is None and self._core.cache.placed(uid) is None:
-            self._core.waker.requeue(entry)
+        if self._queue.find(uid) is None and self._cache.placed(uid) is None:
+            self._waker.requeue(entry)
 
     # -- members that wait --------------------------------------------------------------------------------------------
 
@@ -418,16 +436,16 @@ class GroupEngine:
             group.pop(info.uid, None)
             if not group:
                 del self._by_group[placed.key]
-        self._core.give_place_back(info, placed.state, placed.node)
+        self._places.give_back(info, placed.state, placed.node)
 
     def abandon(self, first: Entry) -> list[Entry]:
         """A plugin raised in the attempt of this member's group: all members give their places back.
 
         Returns the members that had places or were taken from the queue.
         """
-        entries, core = self._in_play, self._core
+        entries = self._in_play
         entries.setdefault(first.info.uid, first)
-        groups = core.runner_of(first.info).groups
+        groups = self._runners.of(first.info).groups
         key = "" if groups is None else groups.key_of(first.info.pod)
         for placed in self._by_group.get(key, {}).values():
             entries.setdefault(placed.entry.info.uid, placed.entry)
@@ -438,15 +456,64 @@ class GroupEngine:
         for uid in reversed(entries):
             if uid in self._waiting:
                 self._release(self._waiting[uid])
-            elif core.permits.get(uid) is not None:
-                core.permits.drop(uid)
-            elif core.is_binding(uid):
-                core.cancel_binding(uid)
+            elif self._permits.get(uid) is not None:
+                self._permits.drop(uid)
+            elif uid in self._bindings:
+                self._bindings.cancel(uid)
             elif groups is not None:
                 groups.released(uid)
-        self._handle.wake_requested = True
+        self._handle.request_wake()
         self._in_play, self._attempt = {}, None
         return list(entries.values())
+
+    # -- events (`PodListener`) and waking (`WaitingGroups`) ----------------------------------------------------------
+
+    def pod_changed(self, pod: Pod) -> None:
+        """A pod was added or changed."""
+        uid, groups = pod.metadata.uid, self._handle.groups
+        assert groups is not None  # noqa: S101
+        groups.set_pod(pod)
+        if uid in self._waiting and (pod.spec.node_name or pod.deleting):
+            self.drop(uid)
+        elif uid in self._waiting:
+            self._drop_if_moved(pod)
+        if pod.spec.node_name:
+            self.nominations.bound(uid)
+        elif uid in self.nominations and pod.metadata.deletion_timestamp:
+            self.nominations.left(uid)
+
+    def pod_ended(self, pod: Pod) -> None:
+        """A terminated pod is deleted; this is its last state."""
+        groups = self._handle.groups
+        assert groups is not None  # noqa: S101
+        groups.set_pod(pod)
+
+    def pod_left(self, uid: str) -> None:
+        """A pod is gone or has ended."""
+        groups = self._handle.groups
+        assert groups is not None  # noqa: S101
+        self.drop(uid)
+        groups.remove_pod(uid)
+        self.nominations.left(uid)
+
+    def pod_nominated(self, info: PodInfo) -> None:
+        """A pod comes with a nomination, as after a restart of the scheduler."""
+        groups = self._runners.of(info).groups
+        if groups is not None and groups.is_member(info.pod):
+            self.nominations.adopt(info)
+
+    def node_gone(self, name: str) -> None:
+        """A node is gone."""
+        self.nominations.node_gone(name)
+
+    def behind(self, gates: set[str]) -> set[str]:
+        """Wake keys of the parked groups of which a member was held back by one of these gates."""
+        return self.parked.behind(gates) if self.parked else set()
+
+    def wake(self) -> None:
+        """Open the gates of parked groups that may fit now."""
+        if self.parked:
+            self.parked.wake()
 
     def apply_changed_rules(self) -> None:
         """Members of groups whose rules changed give their places back and are tried anew.
@@ -456,18 +523,21 @@ class GroupEngine:
         """
         groups = self._handle.groups
         assert groups is not None  # noqa: S101
+        if not groups.changed_rules:
+            return
         changed, groups.changed_rules = groups.changed_rules, set()
         for key in sorted(changed):
             members = list(self._by_group.get(key, {}).values())
             for placed in reversed(members):
                 self._release(placed)
             for placed in members:
-                self._core.waker.requeue(placed.entry)
-                self._core.reports.changed(placed.entry.info.uid)
+                self._waker.requeue(placed.entry)
+                self._reports.changed(placed.entry.info.uid)
             self.nominations.rules_changed(key)
-            self._handle.wake_requested |= bool(members)
+            if members:
+                self._handle.request_wake()
 
-    def drop_if_moved(self, pod: Pod) -> None:
+    def _drop_if_moved(self, pod: Pod) -> None:
         """A placed member that belongs to another group now, or to none, gives its place back."""
         placed, groups = self._waiting.get(pod.metadata.uid), self._handle.groups
         if placed is not None and groups is not None and groups.key_of(pod) != placed.key:
@@ -478,15 +548,15 @@ class GroupEngine:
         placed = self._waiting.get(uid)
         if placed is not None:
             self._release(placed)
-            self._handle.wake_requested = True
+            self._handle.request_wake()
 
     def preempt_waiting(self, uid: str) -> None:
         """A more important pod takes the place of a member that waits for its group (GANG-R82)."""
         placed = self._waiting.get(uid)
         if placed is not None:
             self._release(placed)
-            self._core.waker.wait(placed.entry, placed.state)
-            self._core.later(Reject(placed.entry.info, "preempted"))
+            self._waker.wait(placed.entry, placed.state)
+            self._outbox.add(Reject(placed.entry.info, "preempted"))
 
     def _start_timer(self, placed: _Placed, seconds: float) -> None:
         entry, now = placed.entry, self._handle.clock.monotonic()
@@ -503,27 +573,27 @@ class GroupEngine:
         placed.timer = None
         self._release(placed)
         self._start_pause()
-        self._handle.wake_requested = True
+        self._handle.request_wake()
         text = f"rejected due to timeout after waiting {go_text(seconds)} at plugin {COSCHEDULING}"
-        self._core.waker.wait(entry, placed.state)
-        self._core.later(Reject(entry.info, text))
+        self._waker.wait(entry, placed.state)
+        self._outbox.add(Reject(entry.info, text))
 
     def _start_pause(self) -> None:
         """Have the other pods tried first: their backoffs end before the pause does."""
         if self._pause is not None:
             self._pause.cancel()
-        policy, held = self._core.queue.policy, bool(self._waiting)
+        policy, held = self._queue.policy, bool(self._waiting)
         self._pause = self._handle.clock.call_later(
             policy.maximum + policy.initial, lambda: self._end_pause(places_were_held=held)
         )
 
     def _end_pause(self, *, places_were_held: bool) -> None:
-        if places_were_held or self._core.queue.ready:
+        if places_were_held or self._queue.ready:
             self._start_pause()
             return
         self._pause = None
-        self._handle.wake_requested = True
-        self._core.on_ready()
+        self._handle.request_wake()
+        self._handle.request_cycle()
 
 
 def _post_filter(runner: Runner, group: GroupFailure) -> PostFilterResult | None:

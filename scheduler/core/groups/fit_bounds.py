@@ -8,7 +8,6 @@ pass all filters, and its result stays for all nodes that do not change. Nodes t
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,11 +15,10 @@ from seatrial.scheduler.cache.classes import EquivalenceClass
 from seatrial.scheduler.cache.columns import Ints, Rows
 from seatrial.scheduler.cache.nodeinfo import PodInfo
 from seatrial.scheduler.engine.class_scores import ClassScores
+from seatrial.scheduler.engine.runner import Runners
 from seatrial.scheduler.framework.domains import Domains
 from seatrial.scheduler.framework.extension_points import Plugin
-
-if TYPE_CHECKING:
-    from seatrial.scheduler.core.cycle import Core
+from seatrial.scheduler.framework.handle import Handle
 
 Kind = tuple[str, int]  # scheduler name, class
 
@@ -44,9 +42,8 @@ class _Layout:
 class FitBounds:
     """Bounds for the classes that were added."""
 
-    def __init__(self, core: "Core") -> None:
-        self._core = core
-        self._columns = core.cache.columns
+    def __init__(self, handle: Handle, runners: Runners) -> None:
+        self._handle, self._columns = handle, handle.columns
         self._kinds: dict[Kind, int] = {}
         self._shapes: list[EquivalenceClass] = []
         self._layouts: dict[Hashable, _Layout] = {}
@@ -63,7 +60,7 @@ class FitBounds:
         self._static_position = 0  # length of the log of node objects when `_allowed` was written
         self._counted: set[Kind] = set()  # classes whose row of `_allowed` was read from their filters
         self._one_by_one = not any(  # the change of a node object changes verdicts for that node alone
-            type(plugin).version is not Plugin.version for runner in core.runners.values() for plugin in runner.filters
+            type(plugin).version is not Plugin.version for runner in runners.values() for plugin in runner.filters
         )
 
     def __len__(self) -> int:
@@ -112,7 +109,7 @@ class FitBounds:
         if (
             uses is None  # as whenever layouts or classes changed
             or self._static_position != columns.static_changes
-            or self._invalidations != self._core.handle.invalidations
+            or self._invalidations != self._handle.invalidations
         ):
             return False
         if columns.changed_among(uses, self._position):
@@ -129,7 +126,7 @@ class FitBounds:
         Called after each departure of a pod, so most changes are sorted out cheaply: nodes that are closed to all
         classes, and those that are too full for the smallest pod, before and now.
         """
-        columns, invalidations = self._columns, self._core.handle.invalidations
+        columns, invalidations = self._columns, self._handle.invalidations
         for layout in self._layouts.values():
             if layout.version != layout.source.version:
                 self._recounted = True

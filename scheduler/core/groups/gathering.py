@@ -8,18 +8,17 @@ places of other pods. If a member cannot be placed in the domain after all, the 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from seatrial.scheduler.core.groups.slots import COSCHEDULING, SlotCounter, Slots
 from seatrial.scheduler.core.queue.active import Entry
+from seatrial.scheduler.engine.runner import Runners
 from seatrial.scheduler.framework.domains import DomainChoice, DomainOffer
 from seatrial.scheduler.framework.fit_error import FitError
 from seatrial.scheduler.framework.group_failure import Unplaced
 from seatrial.scheduler.framework.groups import Attempt
+from seatrial.scheduler.framework.handle import Handle
 from seatrial.scheduler.framework.state import CycleState
-
-if TYPE_CHECKING:
-    from seatrial.scheduler.core.cycle import Core
 
 Kind = tuple[str, int]  # scheduler name, class
 
@@ -41,17 +40,19 @@ class Gathering:
 
     def __init__(
         self,
-        core: "Core",
+        handle: Handle,
+        runners: Runners,
         place: Callable[[Entry, str, Sequence[int] | None], Any],
         release: Callable[[Any], None],
         failure: type[Any],
     ) -> None:
-        self._core, self._place, self._release, self._failure = core, place, release, failure
-        self._counter = SlotCounter(core)
+        self._nominator, self._runners = handle.nominator, runners
+        self._place, self._release, self._failure = place, release, failure
+        self._counter = SlotCounter(handle, runners)
 
     def gather(self, attempt: Attempt, entries: Sequence[Entry]) -> Gathered:
         """Place all of `entries`; where that fails and the group needs fewer, the members that it needs."""
-        nominator = self._core.handle.nominator
+        nominator = self._nominator
         own = {entry.info.uid: node for entry in entries if (node := nominator.node_of(entry.info.uid))}
         for uid in own:
             nominator.forget(uid)  # filters must not count the group's own nominations against it (GANG-R54)
@@ -80,7 +81,7 @@ class Gathering:
         for entry in found.entries:
             info, kind = entry.info, _kind(entry)
             if kind not in of_kind:
-                class_scores = self._core.runner_of(info).class_scores(info.shape)
+                class_scores = self._runners.of(info).class_scores(info.shape)
                 nowhere = class_scores.select_within(info, (), COSCHEDULING)
                 state = nowhere.state if isinstance(nowhere, FitError) else None
                 failure = self._counter.failure(info, found.slots[kind], numbers[kind])

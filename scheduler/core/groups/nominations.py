@@ -7,14 +7,12 @@ room of members is taken from their `status.nominatedNodeName`.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from seatrial.scheduler.api.clock import Timer
 from seatrial.scheduler.cache.nodeinfo import PodInfo
+from seatrial.scheduler.core.outbox import Outbox
 from seatrial.scheduler.framework.decisions import ClearNomination
-
-if TYPE_CHECKING:
-    from seatrial.scheduler.core.cycle import Core
+from seatrial.scheduler.framework.handle import Handle
 
 ADOPTION_PAUSE = 1.0  # seconds after which the PodGroups are known that the nominated members name
 
@@ -34,9 +32,8 @@ class Hold:
 class GroupNominations:
     """All holds."""
 
-    def __init__(self, core: "Core") -> None:
-        self._core = core
-        self._nominator = core.handle.nominator
+    def __init__(self, handle: Handle, outbox: Outbox) -> None:
+        self._handle, self._nominator, self._outbox = handle, handle.nominator, outbox
         self._holds: dict[str, Hold] = {}  # by member uid
         self._found: dict[str, PodInfo] = {}  # nominated members from before a restart, by uid
 
@@ -49,7 +46,7 @@ class GroupNominations:
 
     def awaits_victims(self, uids: Iterable[str]) -> bool:
         """Whether pods that were evicted for one of these members still count on their nodes (GANG-R71)."""
-        placed = self._core.cache.placed
+        placed = self._handle.cache.placed
         holds = {id(hold): hold for uid in uids if (hold := self._holds.get(uid)) is not None}
         return any(placed(victim) is not None for hold in holds.values() for victim in hold.victims)
 
@@ -73,11 +70,11 @@ class GroupNominations:
     def adopt(self, info: PodInfo) -> None:
         """A member that comes with a nomination, as after a restart of the scheduler."""
         if not self._found:
-            self._core.handle.clock.call_later(ADOPTION_PAUSE, self._adopt)
+            self._handle.clock.call_later(ADOPTION_PAUSE, self._adopt)
         self._found[info.uid] = info
 
     def _adopt(self) -> None:
-        groups = self._core.handle.groups
+        groups = self._handle.groups
         found, self._found = self._found, {}
         by_key: dict[str, list[PodInfo]] = {}
         for uid, info in found.items():
@@ -102,7 +99,7 @@ class GroupNominations:
     def left(self, uid: str) -> None:
         """A member is gone, or is being deleted: without it the others may not be a group any more."""
         hold = self._leave(uid)
-        groups = self._core.handle.groups
+        groups = self._handle.groups
         if hold is None or groups is None:
             return
         if not hold.members or groups.incompleteness(next(iter(hold.members.values())).pod):
@@ -111,7 +108,7 @@ class GroupNominations:
     def rules_changed(self, key: str) -> None:
         """The rules of a group changed, or it is gone. Room is given back if its members are no complete group any
         more; otherwise it is kept, because another plan would evict other pods while the first victims terminate."""
-        groups = self._core.handle.groups
+        groups = self._handle.groups
         for hold in {id(hold): hold for hold in self._holds.values() if hold.key == key}.values():
             pods = [info.pod for info in hold.members.values()]
             if groups is None or any(groups.key_of(pod) != key or groups.incompleteness(pod) for pod in pods):
@@ -133,8 +130,8 @@ class GroupNominations:
             if self._nominator.node_of(uid):
                 self._nominator.forget(uid)
                 cleared.append(ClearNomination(info))
-        self._core.handle.wake_requested = True
-        self._core.handle.open_gate(hold.key)
+        self._handle.request_wake()
+        self._handle.open_gate(hold.key)
         return cleared
 
     def give_back_of(self, uids: Iterable[str]) -> list[ClearNomination]:
@@ -151,15 +148,15 @@ class GroupNominations:
 
     def _end(self, hold: Hold) -> None:
         for cleared in self.give_back(hold):
-            self._core.later(cleared)
+            self._outbox.add(cleared)
 
     def _start(self, hold: Hold) -> None:
-        hold.timer = self._core.handle.clock.call_later(hold.seconds, lambda: self._expire(hold))
+        hold.timer = self._handle.clock.call_later(hold.seconds, lambda: self._expire(hold))
 
     def _expire(self, hold: Hold) -> None:
         """The waiting time ended. Victims that still terminate keep the hold: without it others would be evicted."""
         hold.timer = None
-        cache = self._core.cache
+        cache = self._handle.cache
         terminating = (
             pod.pod.deleting
             for name in hold.nodes

@@ -9,18 +9,16 @@ from collections import Counter
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 from operator import attrgetter
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from seatrial.scheduler.cache.nodeinfo import PodInfo
 from seatrial.scheduler.core.groups.fit_bounds import FitBounds, Kind, bound
+from seatrial.scheduler.core.queue.queue import SchedulingQueue
 from seatrial.scheduler.engine.class_scores import ClassScores
+from seatrial.scheduler.engine.runner import Runners
 from seatrial.scheduler.framework.domains import Domains
-
-if TYPE_CHECKING:
-    from seatrial.scheduler.core.cycle import Core
-
+from seatrial.scheduler.framework.handle import Handle
 
 _concern_version = attrgetter("concern_version")
 MAX_CLASSES = 512  # beyond, classes that no parked group needs any more are forgotten
@@ -45,8 +43,8 @@ class ParkedGroups:
     change of a node that gives no place to such a class.
     """
 
-    def __init__(self, core: "Core") -> None:
-        self._core = core
+    def __init__(self, handle: Handle, runners: Runners, queue: SchedulingQueue) -> None:
+        self._handle, self._runners, self._queue = handle, runners, queue
         self._gates: dict[str, str] = {}  # by key of the group: the gate that it waits for, or ""
         self._behind: dict[str, dict[str, None]] = {}  # by gate: keys of the groups that wait for it
         self._shapes: dict[Hashable, _Shape] = {}
@@ -54,8 +52,8 @@ class ParkedGroups:
         self._unsettled: dict[Hashable, _Shape] = {}  # those that are asked at each wake: they may fit, or are new
         self._lacking: dict[Kind, dict[Hashable, _Shape]] = {}  # all others, by the class that they lack
         self._places: dict[Kind, tuple[int, int]] = {}  # by class: columns.changes, places
-        self._bounds = FitBounds(core)
-        self._transformers = [plugin for runner in core.runners.values() for plugin in runner.transformers]
+        self._bounds = FitBounds(handle, runners)
+        self._transformers = [plugin for runner in runners.values() for plugin in runner.transformers]
         self._versions: list[int | None] = [None] * len(self._transformers)  # of the transformers, at the last wake
         self._sweep_at = FIRST_SWEEP
 
@@ -125,25 +123,25 @@ class ParkedGroups:
                     self._unsettle(name, shape)
         if not unsettled:
             return
-        held = self._core.queue.held
+        held = self._queue.held
         for shape in unsettled.values():
             for kind, info in shape.examples.items():
                 if not bounds.counted(kind):
                     try:
                         self._count(kind, info)
                     except Exception as error:  # noqa: BLE001 it is counted again at the next change
-                        self._core.evaluation_failed(error, f"pod={info.key}")
+                        self._handle.evaluation_failed(error, f"pod={info.key}")
         for name, shape in list(unsettled.items()):
             try:
                 may_fit = self._may_fit(shape)
             except Exception as error:  # noqa: BLE001 the group's own attempt reports it
-                self._core.evaluation_failed(error, f"group={next(iter(shape.keys))}")
+                self._handle.evaluation_failed(error, f"group={next(iter(shape.keys))}")
                 may_fit = True
             if may_fit:
                 del unsettled[name]  # asked; a group that fails again is added again
                 for key in list(shape.keys):
                     if key in held:
-                        self._core.handle.open_gate(key)
+                        self._handle.open_gate(key)
                     else:
                         self.remove(key)
             elif shape.lacks is not None:
@@ -162,7 +160,7 @@ class ParkedGroups:
 
     def _sweep(self) -> None:
         """Remove groups that hold no pods."""
-        held = self._core.queue.held
+        held = self._queue.held
         for key in [key for key in self._gates if key not in held]:
             self.remove(key)
         self._sweep_at = max(FIRST_SWEEP, 2 * len(self._gates))
@@ -180,14 +178,14 @@ class ParkedGroups:
         that this class needs more places first."""
         for kind, count in shape.needs.items():
             if not self._may_place(shape, kind, count):
-                if self._core.runners[kind[0]].requests_bound:
+                if self._runners[kind[0]].requests_bound:
                     shape.lacks = kind
                 return False
         return True
 
     def _count(self, kind: Kind, info: PodInfo) -> None:
         """Count the nodes that pass all filters, so that changes of the others are ignored from now on."""
-        runner = self._core.runners[kind[0]]
+        runner = self._runners[kind[0]]
         if runner.requests_bound and not any(plugin.concerns(info.pod) for plugin in runner.transformers):
             class_scores = runner.class_scores(info.shape)
             class_scores.refresh()
@@ -196,7 +194,7 @@ class ParkedGroups:
     def _may_place(self, shape: _Shape, kind: Kind, count: int) -> bool:
         """Whether there may be that many places for one class."""
         info, bounds, domains = shape.examples[kind], self._bounds, shape.domains
-        runner = self._core.runner_of(info)
+        runner = self._runners.of(info)
         if any(plugin.concerns(info.pod) for plugin in runner.transformers):
             return True  # room in reservations is not in the columns
         if runner.requests_bound and not bounds.may_fit(kind, domains, count):
@@ -210,7 +208,7 @@ class ParkedGroups:
 
     def places(self, kind: Kind, info: PodInfo, class_scores: ClassScores) -> int:
         """An upper bound for the number of pods of this class that fit now."""
-        columns = self._core.cache.columns
+        columns = self._handle.columns
         known = self._places.get(kind)
         if known is not None and known[0] == columns.changes:
             return known[1]

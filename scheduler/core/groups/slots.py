@@ -7,7 +7,6 @@ have equal slots. Rules on the places of other pods (scope CLUSTER) are not coun
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,14 +14,12 @@ from seatrial.scheduler.cache.columns import TIE_BITS, Ints
 from seatrial.scheduler.cache.nodeinfo import PodInfo
 from seatrial.scheduler.cache.resources import PODS_COLUMN
 from seatrial.scheduler.engine.class_scores import ClassScores
-from seatrial.scheduler.engine.runner import Runner
+from seatrial.scheduler.engine.runner import Runner, Runners
 from seatrial.scheduler.framework.extension_points import PreFilter, Transformer
 from seatrial.scheduler.framework.fit_error import FitError
+from seatrial.scheduler.framework.handle import Handle
 from seatrial.scheduler.framework.state import CycleState
 from seatrial.scheduler.framework.status import Status
-
-if TYPE_CHECKING:
-    from seatrial.scheduler.core.cycle import Core
 
 FIT, COSCHEDULING = "NodeResourcesFit", "Coscheduling"
 MAX_TRIALS = 256  # nodes with reservations or nominated pods that are tried one by one
@@ -41,14 +38,14 @@ class Slots:
 class SlotCounter:
     """Counts slots, and keeps the results of trials by signature."""
 
-    def __init__(self, core: "Core") -> None:
-        self._core = core
+    def __init__(self, handle: Handle, runners: Runners) -> None:
+        self._handle, self._cache, self._runners = handle, handle.cache, runners
         self._known: dict[Hashable, tuple[int, Status | None]] = {}
 
     def count(self, infos: Sequence[PodInfo]) -> Slots:
         """The slots for these pods, which are of one class; at most their number on a node."""
         info, limit = infos[0], len(infos)
-        runner, columns = self._core.runner_of(info), self._core.cache.columns
+        runner, columns = self._runners.of(info), self._cache.columns
         class_scores = runner.class_scores(info.shape)
         count, scores = np.zeros(columns.count, np.int64), np.zeros(columns.count, np.int64)
         stopped: dict[int, Status] = {}
@@ -64,9 +61,9 @@ class SlotCounter:
 
     def failure(self, info: PodInfo, slots: Slots, limit: int) -> FitError:
         """Why one more pod fits on none of the nodes, after as many as fit."""
-        class_scores = self._core.runner_of(info).class_scores(info.shape)
+        class_scores = self._runners.of(info).class_scores(info.shape)
         overrides = dict(slots.stopped)
-        columns = self._core.cache.columns
+        columns = self._cache.columns
         rows = np.flatnonzero((slots.count > 0) & (slots.count < limit))
         wanted = info.shape.named
         codes = np.zeros(len(rows), np.int64)
@@ -87,7 +84,7 @@ class SlotCounter:
     def _by_requests(self, class_scores: ClassScores, rows: Ints, info: PodInfo, limit: int) -> Ints:
         fit = np.full(len(rows), limit, np.int64)
         if any(plugin.name == FIT for plugin in class_scores.rules.node_pods_filters):
-            free = self._core.cache.columns.free
+            free = self._cache.columns.free
             for column, amount in info.shape.vector:
                 if amount:
                     np.minimum(fit, free[column, rows] // amount, out=fit)
@@ -122,8 +119,8 @@ class SlotCounter:
 
     def _try(self, infos: Sequence[PodInfo], name: str, start: CycleState) -> tuple[int, Status | None]:
         """Place the pods on one node while they fit, and take them back."""
-        core, runner = self._core, self._core.runner_of(infos[0])
-        node = core.cache.nodes[name]
+        runner = self._runners.of(infos[0])
+        node = self._cache.nodes[name]
         placed: list[tuple[PodInfo, CycleState]] = []
         status: Status | None = None
         for info in infos:
@@ -134,7 +131,7 @@ class SlotCounter:
             if not found.ok:
                 status = found
                 break
-            core.cache.assume(info, name)
+            self._cache.assume(info, name)
             placed.append((info, state))
         self._take_back(runner, [(info, state, name) for info, state in placed])
         return len(placed), status
@@ -148,8 +145,8 @@ class SlotCounter:
         stopped: dict[int, Status],
     ) -> None:
         """Try the nodes where the pods may use reservations, and those to which other pods are nominated."""
-        info, handle = infos[0], self._core.handle
-        rows = self._core.cache.columns.rows
+        info, handle = infos[0], self._handle
+        rows = self._cache.columns.rows
         names = {name for name in handle.nominator.nodes() if name in rows and count[rows[name]]}
         for plugin in runner.profile.all:
             if isinstance(plugin, Transformer) and plugin.concerns(info.pod):
@@ -169,7 +166,7 @@ class SlotCounter:
                 if not status.ok:
                     stopped[row] = status
                     break
-                self._core.cache.assume(info, name)
+                self._cache.assume(info, name)
                 placed.append((info, found[1], name))
             count[row] = len(placed)
             self._take_back(runner, placed)
@@ -177,4 +174,4 @@ class SlotCounter:
     def _take_back(self, runner: Runner, placed: Sequence[tuple[PodInfo, CycleState, str]]) -> None:
         for info, state, name in reversed(placed):
             runner.unreserve(state, info.pod, name)
-            self._core.cache.forget(info.uid)
+            self._cache.forget(info.uid)

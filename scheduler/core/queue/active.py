@@ -44,7 +44,7 @@ class Entry:
     hold_until: float = 0.0  # monotonic second at which it gives back the place that it has or had in its group
     grouped: bool = False  # placed with its pod group, as one decision
     held: Status | None = None  # PreEnqueue or a gate holds the pod back
-    reason_of_nodes: bool = False  # the last message names a taint or cordon, or that there is no node
+    reason_of_nodes: bool = False  # the last attempt met a taint or cordon, or no node
 
 
 class ActiveQueue:

@@ -24,7 +24,7 @@ def test_bounds_follow_the_nodes() -> None:
     rig = TopologyRig()
     rig.fleet(SPINES)
     names = [name for blocks in SPINES.values() for nodes in blocks.values() for name in nodes]
-    bounds = FitBounds(rig.core)
+    bounds = FitBounds(rig.core.handle, rig.core.runners)
     kinds: dict[Kind, PodInfo] = {}
     for size in SIZES:
         rig.submit(pod(f"example-{size}").request(cpu=size))
@@ -74,7 +74,7 @@ def test_bounds_follow_the_nodes() -> None:
             assert bounds.may_fit(kind, attempt, best)
             assert not bounds.may_fit(kind, attempt, best + 1)
             if random.random() < 0.2:
-                class_scores = rig.core.runner_of(info).class_scores(info.shape)
+                class_scores = rig.core.runners.of(info).class_scores(info.shape)
                 class_scores.refresh()
                 bounds.count_feasible(kind, class_scores)
                 feasible = np.flatnonzero(class_scores.key >= 0)
@@ -95,10 +95,10 @@ def test_closed_nodes_cost_no_count_until_their_objects_change() -> None:
     assert entry is not None
     info = entry.info
     kind = "default-scheduler", info.shape.id
-    bounds = FitBounds(rig.core)
+    bounds = FitBounds(rig.core.handle, rig.core.runners)
     bounds.add(kind, info)
     bounds.update()
-    class_scores = rig.core.runner_of(info).class_scores(info.shape)
+    class_scores = rig.core.runners.of(info).class_scores(info.shape)
     class_scores.refresh()
     bounds.count_feasible(kind, class_scores)
     open_places = int(bounds._totals[0])
@@ -132,7 +132,7 @@ def test_a_node_with_room_for_exactly_the_smallest_pod_counts() -> None:
     free = next(iter(rig.core.cache)).allocatable[CPU_COLUMN] // 1000
     rig.running(pod("most").request(cpu=free - 3), "n0")
     rig.running(pod("rest").request(cpu=3), "n0")
-    bounds = FitBounds(rig.core)
+    bounds = FitBounds(rig.core.handle, rig.core.runners)
     bounds.add(kind, entry.info)
     bounds.update()
     assert not bounds.may_fit(kind, None, 1)

@@ -153,7 +153,7 @@ def test_explain_names_the_closed_gate(rig: Rig) -> None:
     rig.run()
     entry = rig.core.queue.find("uid-p")
     assert entry is not None
-    rejected = explain(rig.core.runner_of(entry.info), entry.info).rejected["n1"]
+    rejected = explain(rig.core.runners.of(entry.info), entry.info).rejected["n1"]
     assert (rejected.plugin, rejected.message) == ("Licences", "no licence a")
 
 

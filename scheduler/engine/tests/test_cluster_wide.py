@@ -173,7 +173,7 @@ def assert_no_feasible_pod_waits(play: Play) -> None:
         play.decide()
     core = play.core
     for place, entry in core.queue.entries():
-        want = judge(core, core.runner_of(entry.info), entry.info)
+        want = judge(core, core.runners.of(entry.info), entry.info)
         assert not want.node, f"{entry.info.key} is {place} and could go to {want.node}"
 
 

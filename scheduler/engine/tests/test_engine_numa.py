@@ -145,13 +145,13 @@ class NumaPlay(Play):
         match kind:
             case "machine":
                 node, device, report = what
-                core.set_node(node)
-                core.set_device(node.name, device)
-                core.set_topology(node.name, report)
+                core.intake.set_node(node)
+                core.intake.set_device(node.name, device)
+                core.intake.set_topology(node.name, report)
             case "report":
-                core.set_topology(what[0].name, what[2])
+                core.intake.set_topology(what[0].name, what[2])
             case "gone":
-                core.remove_node(f"n{what % 6}")
+                core.intake.remove_node(f"n{what % 6}")
             case _:
                 super().act(kind, what)
                 return

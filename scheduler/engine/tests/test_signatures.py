@@ -73,7 +73,7 @@ def lines(rig: Rig) -> list[ClassScores]:
 
 def lines_of(rig: Rig, numbers: Iterable[int]) -> list[ClassScores]:
     """What is kept about the classes of these pods."""
-    runner = rig.core.runner_of(next(iter(rig.core.cache.nodes["n0"].pods.values())))
+    runner = rig.core.runners.of(next(iter(rig.core.cache.nodes["n0"].pods.values())))
     return [runner.class_scores(rig.core.cache.classes.of(rig.pods[f"p{number}"])) for number in numbers]
 
 
@@ -130,7 +130,7 @@ def test_what_is_looked_up_after_departures_is_what_would_be_judged(arguments: l
     assert not all(each.feasible for each in verdicts)
     judged_again = verdicts[0].matrix.end if verdicts[0].matrix is not None else -1
     for number in range(len(SHAPES), 40):
-        rig.core.remove_pod(rig.pods[f"p{number}"].metadata.uid)
+        rig.core.intake.remove_pod(rig.pods[f"p{number}"].metadata.uid)
         verdicts = lines(rig)
         assert verdicts[0].matrix is not None
         assert verdicts[0].matrix.end == judged_again

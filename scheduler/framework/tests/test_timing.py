@@ -127,7 +127,7 @@ def test_transformers_are_points_too() -> None:
     rig.node("n")
     held = reservation("r").like(pod("x").request(cpu=2)).for_labels(app="x").manifest
     status = {"phase": "Available", "nodeName": "n", "allocatable": {"cpu": "2"}}
-    rig.core.set_reservation(
+    rig.core.intake.set_reservation(
         msgspec.convert({**held, "metadata": {"name": "r", "uid": "r"}, "status": status}, Reservation)
     )
     rig.submit(pod("p").label("app", "x").request(cpu=1))
@@ -143,7 +143,7 @@ def test_what_is_asked_between_cycles_is_not_timed() -> None:
     before = plugins(rig)
     info = rig.core.find("default/p")
     assert info is not None
-    explain(rig.core.runner_of(info), info)
+    explain(rig.core.runners.of(info), info)
     assert plugins(rig) == before != {}
 
 
@@ -153,7 +153,7 @@ def test_a_cycle_that_raises_leaves_nothing_behind(monkeypatch: pytest.MonkeyPat
     rig.submit(pod("p"))
     info = rig.core.find("default/p")
     assert info is not None
-    runner = rig.core.runner_of(info)
+    runner = rig.core.runners.of(info)
     monkeypatch.setattr(runner, "reserve", lambda *_: 1 // 0)
     (told,) = rig.core.decide()
     assert isinstance(told, Reject)

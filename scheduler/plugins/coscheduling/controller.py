@@ -1,13 +1,12 @@
-"""PodGroup controller: writes the status of PodGroups. `plugins/coscheduling/phases.py` decides what to write."""
+"""PodGroup controller: writes the status of PodGroups. `phases.py` decides what to write."""
 
 import logging
 from functools import partial
 from urllib.parse import quote
 
-from seatrial.scheduler.api.clock import Clock
 from seatrial.scheduler.api.transport import Response
-from seatrial.scheduler.client.rest import Rest, refusal
-from seatrial.scheduler.core.cycle import Core
+from seatrial.scheduler.client.rest import refusal
+from seatrial.scheduler.framework.controllers import Controller, ControllerContext
 from seatrial.scheduler.plugins.coscheduling.cache import GangCache
 from seatrial.scheduler.plugins.coscheduling.phases import next_status
 
@@ -17,19 +16,17 @@ RETRY_PAUSE = 1.0  # seconds before a status that was refused is written again
 GROUP = "/apis/scheduling.sigs.k8s.io/v1alpha1"
 
 
-class PodGroupController:
+class PodGroupController(Controller):
     """One write at a time for each PodGroup: the next one is decided when the last was answered and delivered."""
 
-    def __init__(self, core: Core, rest: Rest, clock: Clock) -> None:
-        cache = core.handle.groups
-        self._cache = cache if isinstance(cache, GangCache) else None
-        self._rest, self._clock = rest, clock
+    def __init__(self, cache: GangCache, context: ControllerContext) -> None:
+        self._cache, self._rest, self._clock = cache, context.rest, context.clock
         self._writing: set[str] = set()
 
     def work(self) -> None:
         """Write the status of all PodGroups whose gangs changed."""
         cache = self._cache
-        if cache is None or not cache.changed:
+        if not cache.changed:
             return
         changed, cache.changed = cache.changed, set()
         for key in sorted(changed):

@@ -58,7 +58,8 @@ class Coscheduling(PreEnqueue, PostFilter, ScoreBatch, PreBind, GroupScheduling)
     def __init__(self, handle: Handle, args: CoschedulingArgs | None = None) -> None:
         args = args or CoschedulingArgs()
         self.cache = handle.shared(GangCache, lambda: GangCache(handle, args))
-        self.groups = handle.groups = self.cache
+        self.groups = self.cache
+        handle.place_groups(self.cache)
         self._handle = handle
         self._jobs: JobIndex | None = None
         if args.enable_preemption:

@@ -4,9 +4,12 @@ from collections.abc import Iterator
 
 from seatrial.scheduler.api.networktopology import TOPOLOGIES_PATH, ClusterNetworkTopology
 from seatrial.scheduler.api.podgroup import POD_GROUP_LABEL, PODGROUPS_PATH, EndedMember, PodGroup
-from seatrial.scheduler.framework.handle import Handle, Watch
+from seatrial.scheduler.framework.collaborators import Watch
+from seatrial.scheduler.framework.handle import Handle
 from seatrial.scheduler.plugins.coscheduling.cache import GangCache
+from seatrial.scheduler.plugins.coscheduling.controller import PodGroupController
 from seatrial.scheduler.plugins.coscheduling.summary import summary_of, topology_summary
+from seatrial.scheduler.plugins.coscheduling.topology.controller import NetworkTopologyController
 from seatrial.scheduler.serving.exposition import Family, sample
 from seatrial.scheduler.serving.routes import Answer, RequestContext, json, missing
 
@@ -14,7 +17,7 @@ PODS_PATH = "/api/v1/pods"
 
 
 def register(handle: Handle) -> None:
-    """Register the watch, routes and metrics, if a profile runs Coscheduling."""
+    """Register the watches, controllers, routes and metrics, if a profile runs Coscheduling."""
     cache = handle.groups
     if not isinstance(cache, GangCache):
         return
@@ -25,12 +28,14 @@ def register(handle: Handle) -> None:
         gang = gangs.gangs.get(gang_id)
         return missing(f"cannot find gang {gang_id}") if gang is None else json(summary_of(gangs, gang))
 
+    handle.control(lambda context: PodGroupController(gangs, context))
     handle.watch(Watch(PODGROUPS_PATH, PodGroup, gangs.set_object, lambda gone: gangs.remove_object(gone.metadata.key)))
     for phase in ("Succeeded", "Failed"):  # the scheduler's own watch of pods leaves these out
         selector = {"fieldSelector": f"status.phase={phase}", "labelSelector": POD_GROUP_LABEL}
         handle.watch(Watch(PODS_PATH, EndedMember, gangs.member_ended, gangs.ended_member_gone, selector))
     if gangs.topology is not None:
         topology = gangs.topology
+        handle.control(lambda context: NetworkTopologyController(topology, context))
         handle.watch(Watch(TOPOLOGIES_PATH, ClusterNetworkTopology, topology.set_object, topology.remove_object))
         handle.serve("plugins/Coscheduling/networktopology", lambda _: json(topology_summary(topology)))
     handle.serve("plugins/Coscheduling/gang/:namespace/:name", one)

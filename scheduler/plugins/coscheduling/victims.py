@@ -116,7 +116,7 @@ class PossibleVictims:
 
     def _violations(self, pods: list[PodInfo]) -> int:
         """The number of these pods whose eviction violates a disruption budget."""
-        budgets = self._handle.budgets
+        budgets = self._handle.cache.budgets
         return sum(broken(pods, list(budgets.values()))) if budgets else 0
 
     def _evictable(self, info: PodInfo) -> bool:

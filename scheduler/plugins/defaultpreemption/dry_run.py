@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from seatrial.scheduler.api.core import PodDisruptionBudget
 from seatrial.scheduler.cache.nodeinfo import NodeInfo, PodInfo
-from seatrial.scheduler.framework.handle import ProfileRunner
+from seatrial.scheduler.framework.collaborators import ProfileRunner
 from seatrial.scheduler.framework.restored import as_seen
 from seatrial.scheduler.framework.state import CycleState
 from seatrial.scheduler.framework.status import SUCCESS, Status

@@ -91,11 +91,11 @@ class NodeFingerprints:
         if self.ledger.refresh():
             changed = None
         self.stamp[slice(None) if changed is None else changed] = NEVER
-        if self._handle.budgets or self._budgets:
+        if self._handle.cache.budgets or self._budgets:
             self._take_in_budgets()
 
     def _take_in_budgets(self) -> None:
-        before, now = self._budgets, self._handle.budgets
+        before, now = self._budgets, self._handle.cache.budgets
         moved = [key for key in before.keys() | now.keys() if before.get(key) is not now.get(key)]
         if not moved:
             return

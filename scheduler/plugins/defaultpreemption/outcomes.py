@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from seatrial.scheduler.cache.columns import Bools, Ints, Rows
 from seatrial.scheduler.cache.nodeinfo import PodInfo
 from seatrial.scheduler.framework.accelerations import DryRunBatch
-from seatrial.scheduler.framework.handle import ClassResults, ProfileRunner
+from seatrial.scheduler.framework.collaborators import ClassResults, ProfileRunner
 from seatrial.scheduler.framework.state import CycleState
 from seatrial.scheduler.framework.status import Status
 from seatrial.scheduler.plugins.defaultpreemption.dry_run import NO_VICTIMS, Outcome, attempt, importance

@@ -18,9 +18,10 @@ from seatrial.scheduler.cache.columns import Rows
 from seatrial.scheduler.cache.listener import Listener
 from seatrial.scheduler.cache.nodeinfo import PodInfo
 from seatrial.scheduler.framework.accelerations import DryRunBatch
+from seatrial.scheduler.framework.collaborators import ProfileRunner
 from seatrial.scheduler.framework.extension_points import PostFilter
 from seatrial.scheduler.framework.fit_error import FitError, histogram
-from seatrial.scheduler.framework.handle import Handle, ProfileRunner
+from seatrial.scheduler.framework.handle import Handle
 from seatrial.scheduler.framework.state import SKIPPED, CycleState
 from seatrial.scheduler.framework.status import SUCCESS, PostFilterResult, Status
 from seatrial.scheduler.plugins.defaultpreemption.args import DefaultPreemptionArgs

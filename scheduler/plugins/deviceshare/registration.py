@@ -4,7 +4,8 @@ from functools import partial
 
 from seatrial.scheduler.api.core import ConfigMap
 from seatrial.scheduler.api.device import GROUP_VERSION, Device
-from seatrial.scheduler.framework.handle import Handle, Watch
+from seatrial.scheduler.framework.collaborators import Watch
+from seatrial.scheduler.framework.handle import Handle
 from seatrial.scheduler.plugins.deviceshare.cache import DeviceCache
 from seatrial.scheduler.plugins.deviceshare.slices import SliceRegistry
 from seatrial.scheduler.plugins.deviceshare.summary import summaries, summary_of
@@ -18,7 +19,7 @@ def register(handle: Handle) -> None:
     devices = DeviceCache.of(handle)
 
     def set_device(name: str, device: Device | None) -> None:
-        handle.complaints += devices.set_device(name, device)
+        handle.complain(*devices.set_device(name, device))
         handle.request_wake()
 
     handle.watch(
@@ -41,7 +42,7 @@ def _watch_sizes(handle: Handle, slices: SliceRegistry, source: str) -> None:
 
     def replace(found: ConfigMap | None) -> None:
         changed, wrong = slices.replace(source, found)
-        handle.complaints += wrong
+        handle.complain(*wrong)
         if changed:
             handle.invalidate_class_scores()
             handle.request_wake()

@@ -35,6 +35,7 @@ from seatrial.scheduler.api.quota import (
 from seatrial.scheduler.cache.classes import EquivalenceClass, renamed
 from seatrial.scheduler.cache.listener import Listener
 from seatrial.scheduler.cache.nodeinfo import PodInfo
+from seatrial.scheduler.framework.collaborators import ObjectListener
 from seatrial.scheduler.framework.handle import Handle
 from seatrial.scheduler.plugins.elasticquota.args import ElasticQuotaArgs
 from seatrial.scheduler.plugins.elasticquota.hook_latency import MeasuredHook
@@ -65,7 +66,7 @@ def is_non_preemptible(pod: Pod) -> bool:
     return pod.metadata.labels.get(PREEMPTIBLE) == "false"
 
 
-class QuotaCache(Listener):
+class QuotaCache(Listener, ObjectListener):
     """All trees of quotas, and the pods counted in them."""
 
     def __init__(self, handle: Handle, args: ElasticQuotaArgs) -> None:
@@ -96,7 +97,7 @@ class QuotaCache(Listener):
         self._charges: dict[Charge, Charge] = {}
         self.trees: dict[str, QuotaTree] = {"": self._new_tree()}
         handle.cache.listen(self)
-        handle.object_listeners.append(self)
+        handle.listen(self)
 
     @staticmethod
     def of(handle: Handle, args: ElasticQuotaArgs | None = None) -> "QuotaCache":
@@ -156,7 +157,7 @@ class QuotaCache(Listener):
         first = self._take_oldest(quota.name)
         ignored = quota if first is not quota else before
         if first is not None and ignored is not None and ignored.metadata.key != first.metadata.key:
-            self.handle.complaints.append(
+            self.handle.complain(
                 f"quota {ignored.metadata.key}: quota {first.metadata.key} has the same name; it is ignored"
             )
 
@@ -177,7 +178,7 @@ class QuotaCache(Listener):
         return first
 
     def _set(self, quota: ElasticQuota) -> None:
-        complaints = self.handle.complaints
+        complaints: list[str] = []
         name, before = quota.name, self.objects.get(quota.name)
         same = (
             before is not None
@@ -193,13 +194,14 @@ class QuotaCache(Listener):
             return
         tree = self._tree_for(quota)
         spec = spec_of(quota, complaints)
+        self.handle.complain(*complaints)
         if name == DEFAULT_QUOTA and not spec.max:
             return
         known = tree.find(name)
         with self._hooked(known.spec if known is not None else None, spec, quota):
             problem = tree.set_quota(spec)
         if problem:
-            complaints.append(problem)
+            self.handle.complain(problem)
         if name != DEFAULT_QUOTA:
             self._bind_namespaces(name, before, quota)
             if quota.is_tree_root:
@@ -271,7 +273,7 @@ class QuotaCache(Listener):
         try:
             total = resource_list(quota, TOTAL_RESOURCE)
         except AnnotationError as error:
-            self.handle.complaints.append(f"quota {quota.name}: annotation {TOTAL_RESOURCE}: {error}")
+            self.handle.complain(f"quota {quota.name}: annotation {TOTAL_RESOURCE}: {error}")
             return
         if total is None:
             return
@@ -312,7 +314,7 @@ class QuotaCache(Listener):
         try:
             return string_list(quota.metadata.annotations, NAMESPACES) or []
         except AnnotationError as error:
-            self.handle.complaints.append(f"quota {quota.name}: annotation {NAMESPACES}: {error}; it is ignored")
+            self.handle.complain(f"quota {quota.name}: annotation {NAMESPACES}: {error}; it is ignored")
             return []
 
     # -- pods ---------------------------------------------------------------------------------------------------------

@@ -14,14 +14,14 @@ from typing import Any
 import msgspec
 
 from seatrial.scheduler.api import quota as keys
-from seatrial.scheduler.api.clock import Clock, Timer
+from seatrial.scheduler.api.clock import Timer
 from seatrial.scheduler.api.durations import go_duration
 from seatrial.scheduler.api.quantity import quantities
 from seatrial.scheduler.api.quota import DEFAULT_QUOTA, QUOTAS_PATH, ROOT_QUOTA, SYSTEM_QUOTA
 from seatrial.scheduler.api.transport import Response
 from seatrial.scheduler.api.wire import decode_as
-from seatrial.scheduler.client.rest import Rest, pod_path, refusal
-from seatrial.scheduler.framework.handle import Handle
+from seatrial.scheduler.client.rest import pod_path, refusal
+from seatrial.scheduler.framework.controllers import Controller, ControllerContext
 from seatrial.scheduler.plugins.defaultpreemption.dry_run import importance
 from seatrial.scheduler.plugins.elasticquota.cache import Account, QuotaCache
 from seatrial.scheduler.plugins.elasticquota.status import status_of, without_zeros
@@ -36,12 +36,11 @@ RETRY_PERIODS = 5  # periods before special quotas that could not be created are
 FIRST_PAUSE, LONGEST_PAUSE = 10.0, 600.0  # seconds before they are created while there is no quota, as in Koordinator
 
 
-class QuotaController:
+class QuotaController(Controller):
     """Runs while this scheduler leads."""
 
-    def __init__(self, handle: Handle, rest: Rest, clock: Clock) -> None:
-        self._cache = QuotaCache.of(handle)
-        self._rest, self._clock = rest, clock
+    def __init__(self, cache: QuotaCache, context: ControllerContext) -> None:
+        self._cache, self._rest, self._clock = cache, context.rest, context.clock
         self._timer: Timer | None = None
         self._rounds = 0
         self._writing: set[str] = set()

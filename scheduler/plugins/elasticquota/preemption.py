@@ -11,7 +11,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 from seatrial.scheduler.cache.nodeinfo import NodeInfo, PodInfo
-from seatrial.scheduler.framework.handle import Handle, ProfileRunner
+from seatrial.scheduler.framework.collaborators import ProfileRunner
+from seatrial.scheduler.framework.handle import Handle
 from seatrial.scheduler.framework.restored import as_seen
 from seatrial.scheduler.framework.state import CycleState
 from seatrial.scheduler.plugins.defaultpreemption.dry_run import broken, importance
@@ -81,7 +82,7 @@ class QuotaPreemption:
             self._runner.removed(simulated, pod, emptied)
         if not self._runner.check_with_nominated(simulated, info, emptied).ok:
             return None
-        breaks = broken(lesser, tuple(self._handle.budgets.values()))
+        breaks = broken(lesser, tuple(self._handle.cache.budgets.values()))
         victims: list[PodInfo] = []
         violations = 0
         for place in sorted(range(len(lesser)), key=lambda place: not breaks[place]):

@@ -11,15 +11,15 @@ from fractions import Fraction
 from typing import Any
 
 from seatrial.scheduler.api import quota as keys
-from seatrial.scheduler.api.clock import Clock, Timer
+from seatrial.scheduler.api.clock import Timer
 from seatrial.scheduler.api.core import Node
 from seatrial.scheduler.api.integers import finite
 from seatrial.scheduler.api.quantity import CPU, MEMORY, quantities
 from seatrial.scheduler.api.quota import PROFILES_PATH, QUOTAS_PATH, AnnotationError, ElasticQuotaProfile, string_list
 from seatrial.scheduler.api.transport import Done, Response
 from seatrial.scheduler.api.wire import to_json
-from seatrial.scheduler.client.rest import Rest, refusal
-from seatrial.scheduler.framework.handle import Handle
+from seatrial.scheduler.client.rest import refusal
+from seatrial.scheduler.framework.controllers import Controller, ControllerContext
 from seatrial.scheduler.plugins.elasticquota.cache import QuotaCache
 from seatrial.scheduler.plugins.elasticquota.specs import read_amounts
 from seatrial.scheduler.pods.selectors import selector_matches
@@ -31,12 +31,11 @@ RETRY = 2.0  # seconds after an error of the API server
 UNLIMITED = (2**63 - 1) // 2000  # max of each resource of a tree root
 
 
-class ProfileController:
+class ProfileController(Controller):
     """Runs while this scheduler leads, if there is a profile."""
 
-    def __init__(self, handle: Handle, rest: Rest, clock: Clock) -> None:
-        self._cache = QuotaCache.of(handle)
-        self._rest, self._clock = rest, clock
+    def __init__(self, cache: QuotaCache, context: ControllerContext) -> None:
+        self._cache, self._rest, self._clock = cache, context.rest, context.clock
         self._timer: Timer | None = None
         self._stopped = True
 

@@ -4,9 +4,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from seatrial.scheduler.api.quota import PROFILES_PATH, QUOTAS_PATH, ElasticQuota, ElasticQuotaProfile
-from seatrial.scheduler.framework.handle import Handle, Watch
+from seatrial.scheduler.framework.collaborators import Watch
+from seatrial.scheduler.framework.handle import Handle
 from seatrial.scheduler.plugins.elasticquota.cache import QuotaCache
+from seatrial.scheduler.plugins.elasticquota.controller import QuotaController
 from seatrial.scheduler.plugins.elasticquota.hook_latency import METRIC
+from seatrial.scheduler.plugins.elasticquota.profile_controller import ProfileController
 from seatrial.scheduler.plugins.elasticquota.status import spec_fields, status_fields, summary
 from seatrial.scheduler.serving.exposition import Family, histogram_lines, sample
 from seatrial.scheduler.serving.routes import Answer, RequestContext, json, missing
@@ -15,9 +18,11 @@ PLUGIN = "ElasticQuota"
 
 
 def register(handle: Handle) -> None:
-    """Register the watch, routes and metrics. Call after the plugins of all profiles are built."""
+    """Register the watches, controllers, routes and metrics. Call after the plugins of all profiles are built."""
     cache = QuotaCache.of(handle)
     handle.watch(Watch(QUOTAS_PATH, ElasticQuota, cache.set_quota, cache.remove_quota))
+    handle.control(lambda context: QuotaController(cache, context))
+    handle.control(lambda context: ProfileController(cache, context))
     if cache.args.multi_quota_tree:
         handle.watch(Watch(PROFILES_PATH, ElasticQuotaProfile, cache.set_profile, cache.remove_profile))
     handle.serve(f"plugins/{PLUGIN}/quotas", lambda request: _all(cache, request))

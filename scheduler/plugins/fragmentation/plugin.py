@@ -19,6 +19,7 @@ from seatrial.scheduler.cache.columns import Batch, Ints, Rows
 from seatrial.scheduler.cache.listener import Listener
 from seatrial.scheduler.cache.nodeinfo import NodeInfo, PodInfo
 from seatrial.scheduler.framework.accelerations import ScoreBatch
+from seatrial.scheduler.framework.collaborators import ObjectListener
 from seatrial.scheduler.framework.extension_points import MAX_NODE_SCORE, Scope
 from seatrial.scheduler.framework.handle import Handle
 from seatrial.scheduler.framework.kernel_parts import IN_PYTHON, ClassAxis, KernelPart, PartKind
@@ -78,7 +79,7 @@ class DeviceFragmentation(ScoreBatch):
         self._changes = 0  # placements since prices were last computed
         observer = _Observer(self)
         handle.cache.listen(observer)
-        handle.object_listeners.append(observer)
+        handle.listen(observer)
 
     @property
     def revision(self) -> int:
@@ -255,7 +256,7 @@ class DeviceFragmentation(ScoreBatch):
                 self._repriced[self._market.having(differing)] = self._version
 
 
-class _Observer(Listener):
+class _Observer(Listener, ObjectListener):
     """Passes events of pods and nodes to the plugin."""
 
     def __init__(self, plugin: DeviceFragmentation) -> None:
@@ -276,9 +277,6 @@ class _Observer(Listener):
 
     def pod_pending(self, pod: Pod) -> None:
         self._plugin.arrived(pod.metadata.uid, pod)
-
-    def pod_left(self, uid: str) -> None:
-        """A pod that left stays in the window: it did arrive."""
 
     def node_changed(self, name: str, node: Node | None) -> None:
         if node is None:  # the cache reports the others

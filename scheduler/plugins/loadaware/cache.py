@@ -21,7 +21,8 @@ from seatrial.scheduler.api.wire import decode_as
 from seatrial.scheduler.cache.classes import EquivalenceClass
 from seatrial.scheduler.cache.listener import Listener
 from seatrial.scheduler.cache.nodeinfo import PodInfo
-from seatrial.scheduler.framework.handle import Handle, Watch
+from seatrial.scheduler.framework.collaborators import Watch
+from seatrial.scheduler.framework.handle import Handle
 from seatrial.scheduler.plugins.loadaware.args import LoadAwareSchedulingArgs
 from seatrial.scheduler.plugins.loadaware.estimator import Estimator, Vector, moment_of
 from seatrial.scheduler.plugins.loadaware.load import AssignedPod, NodeLoad, Report, read_report
@@ -165,7 +166,7 @@ class LoadCache(Listener):
             report = read_report(metric, self.names, self._kinds)
         except ValueError as error:
             self.refused += 1
-            self._handle.complaints.append(f"NodeMetric {name}: {error}")
+            self._handle.complain(f"NodeMetric {name}: {error}")
             return
         self._metrics[name] = metric
         self._set_report(name, report)
@@ -225,12 +226,12 @@ class LoadCache(Listener):
         if aggregation is not None and aggregation.kind not in self._kinds:
             self._read_more(aggregation.kind)
         if wrong:
-            self._handle.complaints.append(f"node {node.name}: annotation {USAGE_THRESHOLDS}: {wrong}")
+            self._handle.complain(f"node {node.name}: annotation {USAGE_THRESHOLDS}: {wrong}")
         try:
             found.raw = self._raw(annotations.get(RAW_ALLOCATABLE, ""))
         except (msgspec.DecodeError, QuantityError) as error:
             found.raw = self._no_raw
-            self._handle.complaints.append(f"node {node.name}: annotation {RAW_ALLOCATABLE}: {error}")
+            self._handle.complain(f"node {node.name}: annotation {RAW_ALLOCATABLE}: {error}")
         self._write(node.name, found)
 
     def node_gone(self, name: str) -> None:
@@ -365,7 +366,7 @@ class LoadCache(Listener):
     def _wake(self) -> None:
         self._wake_planned = False
         self._handle.request_wake()
-        self._handle.intake.on_ready()
+        self._handle.request_cycle()
 
 
 def _eased(before: LoadRow, after: LoadRow) -> bool:

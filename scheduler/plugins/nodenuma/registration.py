@@ -3,7 +3,8 @@
 from functools import partial
 
 from seatrial.scheduler.api.numa import GROUP_VERSION, NodeResourceTopology
-from seatrial.scheduler.framework.handle import Handle, Watch
+from seatrial.scheduler.framework.collaborators import Watch
+from seatrial.scheduler.framework.handle import Handle
 from seatrial.scheduler.plugins.nodenuma.cache import NumaCache
 from seatrial.scheduler.plugins.nodenuma.summary import summary_of
 from seatrial.scheduler.serving.routes import Answer, RequestContext, json, missing
@@ -17,7 +18,7 @@ def register(handle: Handle) -> None:
     numa = NumaCache.of(handle)
 
     def set_topology(name: str, topology: NodeResourceTopology | None) -> None:
-        handle.complaints += numa.set_topology(name, topology)
+        handle.complain(*numa.set_topology(name, topology))
         handle.request_wake()
 
     handle.watch(

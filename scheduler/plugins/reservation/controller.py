@@ -1,6 +1,6 @@
 """Reservation controller: writes the status of reservations and expires them.
 
-`plugins/reservation/lifecycle.py` decides what to write. This module sends it and runs timers.
+`lifecycle.py` decides what to write. This module sends it and runs timers.
 """
 
 import logging
@@ -11,22 +11,24 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from seatrial.scheduler.api.clock import Clock, Timer
+from seatrial.scheduler.api.clock import Timer
+from seatrial.scheduler.api.core import Pod
 from seatrial.scheduler.api.reservation import (
     RESERVATION_ALLOCATED,
     RESERVATION_NAME,
     RESERVATIONS_PATH,
     Reservation,
     allocation,
+    is_reserve_pod,
 )
 from seatrial.scheduler.api.transport import Done, Response
 from seatrial.scheduler.api.wire import decoder
 from seatrial.scheduler.cache.nodeinfo import PodInfo
-from seatrial.scheduler.client.events import EventRecorder
 from seatrial.scheduler.client.read_back import read_back, unclear
-from seatrial.scheduler.client.rest import Rest, pod_path, refusal
-from seatrial.scheduler.core.cycle import Core
-from seatrial.scheduler.framework.decisions import Bind, Decision, Reject
+from seatrial.scheduler.client.rest import pod_path, refusal
+from seatrial.scheduler.framework.controllers import ControllerContext, DecisionWriter
+from seatrial.scheduler.framework.decisions import Bind, Reject
+from seatrial.scheduler.framework.handle import Handle
 from seatrial.scheduler.plugins.reservation import lifecycle
 from seatrial.scheduler.plugins.reservation.args import ReservationArgs
 from seatrial.scheduler.plugins.reservation.cache import ReservationCache
@@ -40,31 +42,24 @@ NOT_ACTIVE = "reservation is not active"
 RETRY_PAUSE = 1.0  # seconds before a status that was refused is written again
 
 
-class ReservationController:
-    """Writes decisions about reservations, and expires reservations.
+class ReservationController(DecisionWriter):
+    """Writes decisions about reservations, and expires reservations."""
 
-    `after` is called whenever the core may have something to do, `execute` carries out what the core decides then.
-    """
-
-    def __init__(  # noqa: PLR0917 what surrounds it, as the binder has it
-        self,
-        core: Core,
-        rest: Rest,
-        clock: Clock,
-        events: EventRecorder,
-        after: Callable[[], None],
-        execute: Callable[[Decision], None],
-    ) -> None:
-        self._core, self._rest, self._clock, self._events = core, rest, clock, events
-        self._after, self._execute = after, execute
-        self._book = ReservationCache.of(core.handle)
-        self._args = _args_of(core)
+    def __init__(self, handle: Handle, context: ControllerContext, take_in: Callable[[Reservation], None]) -> None:
+        """`take_in` is called for a reservation as an answer has it, as for one of a watch."""
+        self._cache, self._book, self._args = handle.cache, ReservationCache.of(handle), _args_of(handle)
+        self._rest, self._clock, self._events = context.rest, context.clock, context.events
+        self._results, self._work, self._set = context.results, context.work, take_in
         self._writing: set[str] = set()
         self._timer: Timer | None = None
-        self._collected = clock.monotonic()
+        self._collected = self._clock.monotonic()
         self._stopped = False
 
     # -- decisions ----------------------------------------------------------------------------------------------------
+
+    def writes(self, pod: Pod) -> bool:
+        """Whether the pod stands for a reservation."""
+        return is_reserve_pod(pod)
 
     def bind(self, decision: Bind, settled: Callable[[], None]) -> None:
         """Write the node of a reservation (RSV-R41): annotations first, then the status.
@@ -114,12 +109,12 @@ class ReservationController:
         self, decision: Bind, reservation: Reservation, response: Response, settled: Callable[[], None]
     ) -> None:
         settled()
-        self._core.bound(decision.info.uid)
+        self._results.bound(decision.info.uid)
         self._take_in(response)
         self._hand_over(reservation)
         note = f"Successfully assigned {reservation.name} to {decision.node}"
         self._events.normal(decision.info.pod, "Scheduled", "Binding", note)
-        self._after()
+        self._work()
 
     def _look(self, decision: Bind, reservation: Reservation, why: str, settled: Callable[[], None]) -> None:
         """Find out whether the status was accepted; until then the reservation keeps its resources."""
@@ -142,7 +137,7 @@ class ReservationController:
             else:
                 said = f"placed on {found.status.node_name} by another scheduler"
                 self._failed(decision, said, settled, retry=False)
-                self._core.set_reservation(found)
+                self._set(found)
 
         read_back(self._rest, f"{RESERVATIONS_PATH}/{reservation.name}", shown)
 
@@ -153,7 +148,7 @@ class ReservationController:
         except msgspec.MsgspecError:
             return
         if found.available:
-            self._core.set_reservation(found)
+            self._set(found)
 
     def _hand_over(self, reservation: Reservation) -> None:
         """Write to the pods that a reservation has taken over that they are in it."""
@@ -170,9 +165,7 @@ class ReservationController:
     def _failed(self, decision: Bind, why: str, settled: Callable[[], None], *, retry: bool) -> None:
         settled()
         log.warning("bind failed reservation=%s node=%s why=%s", _name(decision), decision.node, why)
-        for more in self._core.bind_failed(decision.info.uid, why, retry=retry):
-            self._execute(more)
-        self._after()
+        self._results.bind_failed(decision.info.uid, why, retry=retry)
 
     def reject(self, decision: Reject) -> None:
         """Write to the reservation why no node is feasible."""
@@ -219,7 +212,7 @@ class ReservationController:
 
     def _disown(self, uid: str) -> None:
         """Remove the annotation of a deleted reservation from a pod that allocated from it (RSV-R9)."""
-        info = self._core.cache.placed(uid)
+        info = self._cache.placed(uid)
         if info is None or RESERVATION_ALLOCATED not in info.pod.metadata.annotations:
             return
 
@@ -239,9 +232,9 @@ class ReservationController:
             if not response.ok and response.code != 404:
                 log.info("status not written reservation=%s why=%s", reservation.name, refusal(response))
                 self._book.moved.add(uid)
-                self._clock.call_later(RETRY_PAUSE, self._after)
+                self._clock.call_later(RETRY_PAUSE, self._work)
             elif uid in self._book.moved:
-                self._after()
+                self._work()
 
         self._write(reservation, status, written, version=reservation.metadata.resource_version)
 
@@ -256,12 +249,12 @@ class ReservationController:
         for reservation in list(self._book.known.values()):
             with self._clock.faults.guard("ReservationController._expire", reservation.name):
                 self._expire(reservation, now, collect=collect)
-        self._after()
+        self._work()
 
     def _expire(self, reservation: Reservation, now: float, *, collect: bool) -> None:
         """End a reservation whose time is over or whose node is gone; with `collect` delete one that ended long ago."""
         node = reservation.status.node_name
-        node_there = self._core.cache.find(node) is not None
+        node_there = self._cache.find(node) is not None
         if node and not reservation.ended and (lifecycle.is_over(reservation, now) or not node_there):
             if reservation.metadata.uid not in self._writing:
                 self._change(reservation, lifecycle.run_out(reservation, now))
@@ -278,9 +271,9 @@ class ReservationController:
         self._rest.merge(path, {"status": status}, done, uid=reservation.metadata.uid, version=version)
 
 
-def _args_of(core: Core) -> ReservationArgs:
+def _args_of(handle: Handle) -> ReservationArgs:
     """The arguments of the first profile that has the plugin Reservation."""
-    plugins = (plugin for runner in core.runners.values() for plugin in runner.profile.all)
+    plugins = (plugin for runner in handle.runners.values() for plugin in runner.plugins)
     return next((plugin.args for plugin in plugins if isinstance(plugin, ReservationPlugin)), ReservationArgs())
 
 

@@ -1,14 +1,18 @@
 """What Reservation adds to the scheduler: Reservation objects, which are scheduled as pods, a route and metrics."""
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from seatrial.scheduler.api.core import Pod
 from seatrial.scheduler.api.integers import integer
-from seatrial.scheduler.api.reservation import RESERVATIONS_PATH, Reservation
-from seatrial.scheduler.framework.handle import Handle, Watch
+from seatrial.scheduler.api.reservation import RESERVATION_AFFINITY, RESERVATIONS_PATH, Reservation
+from seatrial.scheduler.framework.collaborators import Watch
+from seatrial.scheduler.framework.handle import Handle
 from seatrial.scheduler.plugins.reservation.args import SelectorIndexArgs
 from seatrial.scheduler.plugins.reservation.cache import UNREADABLE, ReservationCache
+from seatrial.scheduler.plugins.reservation.controller import ReservationController
+from seatrial.scheduler.plugins.reservation.diagnosis import reservation_note
 from seatrial.scheduler.plugins.reservation.figures import phases, resources
 from seatrial.scheduler.plugins.reservation.selector_index import SelectorIndex
 from seatrial.scheduler.plugins.reservation.summary import summary_of
@@ -19,13 +23,15 @@ PLUGIN = "Reservation"
 
 
 def register(handle: Handle) -> None:
-    """Register watches, the route and metrics. Call after the plugins of all profiles are built."""
+    """Register watches, the controller, the route and metrics. Call after the plugins of all profiles are built."""
     book = ReservationCache.of(handle)
+    take_in = partial(_set, handle, book)
+    handle.control(lambda context: ReservationController(handle, context, take_in))
     handle.watch(
         Watch(
             RESERVATIONS_PATH,
             Reservation,
-            lambda reservation: _set(handle, book, reservation),
+            take_in,
             lambda reservation: _remove(handle, book, reservation.metadata.uid),
         )
     )
@@ -35,8 +41,9 @@ def register(handle: Handle) -> None:
     )
     handle.serve(f"plugins/{PLUGIN}/reservationSelectorIndex", lambda request: json(_index_view(book, request)))
     handle.export(lambda: _families(book))
-    handle.as_counted = lambda pod: _as_counted(handle, book, pod)
-    handle.pod_left.append(book.remove_operating)
+    handle.count_pods_as(lambda pod: _as_counted(handle, book, pod))
+    handle.explain_rejections(_explained)
+    handle.on_pod_left(book.remove_operating)
 
 
 def _set(handle: Handle, book: ReservationCache, reservation: Reservation) -> None:
@@ -48,7 +55,7 @@ def _set(handle: Handle, book: ReservationCache, reservation: Reservation) -> No
     try:
         pod = book.set(reservation)
     except UNREADABLE as error:
-        handle.complaints.append(f"reservation {reservation.name}: {error}")
+        handle.complain(f"reservation {reservation.name}: {error}")
         handle.intake.remove_pod(uid)
         return
     placed = handle.cache.placed(uid)
@@ -60,6 +67,12 @@ def _set(handle: Handle, book: ReservationCache, reservation: Reservation) -> No
         _regroup(handle, book)
     if before is not None and found is None:
         handle.request_wake()
+
+
+def _explained(pod: Pod, message: str) -> tuple[str, str] | None:
+    """Reason and note of the event about the reservations that a rejected pod might have used."""
+    note = reservation_note(message) if RESERVATION_AFFINITY in pod.metadata.annotations else ""
+    return ("FailedScheduling-Reservation", note) if note else None
 
 
 def _is_older(found: Reservation, known: Reservation | None) -> bool:
@@ -89,7 +102,7 @@ def _as_counted(handle: Handle, book: ReservationCache, pod: Pod) -> Pod:
     try:
         counted = book.set_operating(pod)
     except UNREADABLE as error:
-        handle.complaints.append(f"pod {pod.metadata.key}: {error}")
+        handle.complain(f"pod {pod.metadata.key}: {error}")
         return pod
     found = book.find(uid)
     if (before is None) != (found is None):

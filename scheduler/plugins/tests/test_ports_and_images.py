@@ -52,7 +52,7 @@ class Ports(Rig):
         spec = PodSpec(containers=(Container(ports=ports),))
         pod = Pod(ObjectMeta(name=name, namespace="default", uid=f"uid-{name}"), spec)
         self.pods[name] = pod
-        self.core.set_pod(pod)
+        self.core.intake.set_pod(pod)
         self.run()
         return self.where(name) or self.message(name)
 
@@ -103,8 +103,8 @@ def located(rig: Rig, node: str, images: tuple[str, ...]) -> int:
 def test_what_an_image_is_worth(sizes: dict[str, int], images: tuple[str, ...], score: int) -> None:
     rig = Rig()
     found: Any = tuple(ContainerImage((name,), size * MIB) for name, size in sizes.items())
-    rig.core.set_node(Node(ObjectMeta(name="with"), status=NodeStatus({}, {"pods": 9}, images=found)))
-    rig.core.set_node(Node(ObjectMeta(name="without"), status=NodeStatus({}, {"pods": 9})))
+    rig.core.intake.set_node(Node(ObjectMeta(name="with"), status=NodeStatus({}, {"pods": 9}, images=found)))
+    rig.core.intake.set_node(Node(ObjectMeta(name="without"), status=NodeStatus({}, {"pods": 9})))
     assert located(rig, "with", images) == score
     assert located(rig, "without", images) == min(0, score)
 
@@ -118,7 +118,7 @@ def test_images_are_counted_once_for_all_nodes_and_again_when_one_changes(monkey
 
     rig = Rig()
     for number in range(20):
-        rig.core.set_node(holding(f"n{number}", "i:1"))
+        rig.core.intake.set_node(holding(f"n{number}", "i:1"))
     looked: list[str] = []
 
     def counting(node: NodeInfo) -> dict[str, int]:
@@ -135,5 +135,5 @@ def test_images_are_counted_once_for_all_nodes_and_again_when_one_changes(monkey
     assert scores() == {23}
     assert len(looked) == 20 + 20, "each node for its own score, and each once for the count"
     for number in range(10):
-        rig.core.set_node(holding(f"n{number}"))
+        rig.core.intake.set_node(holding(f"n{number}"))
     assert scores() == {0, 10}

@@ -318,7 +318,7 @@ class VolumeBinding(PreFilter, Filter, Reserve, PreBind):
 
 def _new_choices(handle: Handle) -> Choices:
     choices = Choices()
-    handle.pod_left.append(choices.release)
+    handle.on_pod_left(choices.release)
     return choices
 
 

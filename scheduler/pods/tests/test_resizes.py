@@ -48,7 +48,7 @@ def test_what_a_resized_pod_holds(
 ) -> None:
     rig = Rig()
     rig.node("n", cpu="64")
-    rig.core.set_pod(resized(asked, allocated, actual, 1, pending))
+    rig.core.intake.set_pod(resized(asked, allocated, actual, 1, pending))
     node = rig.core.cache.find("n")
     assert node is not None
     assert node.requested[CPU_COLUMN] == held
@@ -57,15 +57,15 @@ def test_what_a_resized_pod_holds(
 def test_room_of_a_pod_that_shrinks_is_free_when_the_kubelet_has_taken_it_back() -> None:
     rig = Rig()
     rig.node("n", cpu="4")
-    rig.core.set_pod(resized("4", "4", "4", 1))
+    rig.core.intake.set_pod(resized("4", "4", "4", 1))
     rig.submit(pod("next").request(cpu=3))
     rig.run()
     for version, reported in enumerate((("4", "4"), ("1", "4")), start=2):
-        rig.core.set_pod(resized("1", *reported, version))
+        rig.core.intake.set_pod(resized("1", *reported, version))
         rig.clock.advance(30)
         rig.run()
         assert rig.where("next") == ""
-    rig.core.set_pod(resized("1", "1", "1", 4))
+    rig.core.intake.set_pod(resized("1", "1", "1", 4))
     rig.clock.advance(30)
     rig.run()
     assert rig.where("next") == "n"

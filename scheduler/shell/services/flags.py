@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable
 
 from seatrial.scheduler.framework.handle import DebugFlags
+from seatrial.scheduler.serving.process import level_of
 from seatrial.scheduler.serving.routes import HTML, Answer, RequestContext, Routes, text
 
 BASE = "/debug/flags"
@@ -19,11 +20,6 @@ _FALSE = frozenset({"0", "f", "F", "FALSE", "false", "False"})
 
 class FlagRefused(ValueError):
     """The value cannot be parsed."""
-
-
-def level_of(verbosity: int) -> int:
-    """Python's log level for a klog verbosity: 0 WARNING, 1 INFO, 2 and more DEBUG."""
-    return {0: logging.WARNING, 1: logging.INFO}.get(max(verbosity, 0), logging.DEBUG)
 
 
 class Flags:

@@ -122,9 +122,9 @@ def _says(pod: Pod, *, required_far: bool) -> bool:
 def _explain(core: Core, request: RequestContext) -> Answer:
     key = f"{request.parameters['namespace']}/{request.parameters['name']}"
     info = core.find(key)
-    if info is None or info.pod.spec.scheduler_name not in core.profiles:
+    if info is None or info.pod.spec.scheduler_name not in core.runners:
         return missing(f"cannot find pod {key}")
-    explanation = explain(core.runner_of(info), info)
+    explanation = explain(core.runners.of(info), info)
     places = {entry.info.uid: place for place, entry in core.queue.entries()}
     return json({
         "pod": _reference(info.pod),

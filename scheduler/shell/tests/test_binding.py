@@ -128,7 +128,7 @@ def test_a_binding_that_was_taken_unheard_counts(code: int) -> None:
     unheard.scene.rig.clock.advance(1)
     assert unheard.bindings == 1
     assert unheard.scene.binder.in_flight == 0
-    assert unheard.scene.binder.bound == 1
+    assert unheard.scene.binder.bindings == 1
     assert unheard.scene.notes() == [("Scheduled", "Successfully assigned default/p to n")]
 
 
@@ -319,7 +319,7 @@ def test_a_condition_is_written_to_the_pod_that_was_decided_on(found: dict[str, 
     scene = Scene()
     scene.rig.node("n", cpu="1")
     big = scene.rig.pod(pod("p").request(cpu="4"))
-    scene.rig.core.set_pod(replace(big, metadata=replace(big.metadata, resource_version="5")))
+    scene.rig.core.intake.set_pod(replace(big, metadata=replace(big.metadata, resource_version="5")))
     now = {"metadata": {"name": "p", "namespace": "default", "uid": found["uid"], "resourceVersion": "7"},
            "spec": {"nodeName": found.get("node", "")}}  # fmt: skip
 

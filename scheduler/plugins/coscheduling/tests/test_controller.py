@@ -1,8 +1,7 @@
 """The controller that writes the status of PodGroups, against an API server that the test plays."""
 
 import json
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 import pytest
@@ -11,11 +10,9 @@ from seatrial.scheduler.api.builders import gang
 from seatrial.scheduler.api.clock import SimClock
 from seatrial.scheduler.api.podgroup import PodGroup
 from seatrial.scheduler.api.transport import Request, Response
-from seatrial.scheduler.client.rest import Rest
-from seatrial.scheduler.core.cycle import Core
 from seatrial.scheduler.plugins.coscheduling.controller import PodGroupController
 from seatrial.scheduler.plugins.coscheduling.tests.gangs import GangRig, member
-from seatrial.scheduler.tests.scripted import Scripted, ok
+from seatrial.scheduler.tests.scripted import Scripted, context_of, ok
 
 
 @pytest.mark.parametrize("watch_first", [True, False])
@@ -29,10 +26,9 @@ def test_the_status_comes_to_rest_whatever_comes_first(watch_first: bool) -> Non
             msgspec.structs.replace(pod.spec, node_name="n"),
             msgspec.structs.replace(pod.status, phase="Running"),
         )
-        rig.core.set_pod(msgspec.structs.replace(pod, spec=spec, status=status))
+        rig.core.intake.set_pod(msgspec.structs.replace(pod, spec=spec, status=status))
     transport = Scripted(clock)
-    core = cast("Core", SimpleNamespace(handle=SimpleNamespace(groups=rig.cache)))
-    controller = PodGroupController(core, Rest(transport, clock), clock)
+    controller = PodGroupController(rig.cache, context_of(transport, clock))
     shown: dict[str, Any] = {}
 
     def deliver() -> None:

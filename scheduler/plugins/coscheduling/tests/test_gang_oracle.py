@@ -59,7 +59,7 @@ class Story(GangRig):
         elif kind == "delete" and self.bound:
             uid = sorted(self.bound)[value % len(self.bound)]
             del self.bound[uid]
-            self.core.remove_pod(uid)
+            self.core.intake.remove_pod(uid)
         elif kind == "time":
             self.clock.advance(value)
         self.play()
@@ -69,7 +69,7 @@ class Story(GangRig):
             if not self.core.busy:
                 return
             entry = first_ready(self.core)
-            wanted = self.expected(entry) if entry is not None and not self.core._outbox else None
+            wanted = self.expected(entry) if entry is not None and not self.core.outbox else None
             given_nodes = {}
             for decision in self.core.decide():
                 if isinstance(decision, Bind):
@@ -85,7 +85,7 @@ class Story(GangRig):
         metadata = replace(old.metadata, annotations={**old.metadata.annotations, **decision.annotations})
         self.core.bound(decision.info.uid)
         self.bound[decision.info.uid] = Pod(metadata, replace(old.spec, node_name=decision.node), old.status)
-        self.core.set_pod(self.bound[decision.info.uid])
+        self.core.intake.set_pod(self.bound[decision.info.uid])
 
     def expected(self, entry: Entry) -> dict[str, str]:
         """What the reference does with the first pod of the queue and its group."""
@@ -93,7 +93,7 @@ class Story(GangRig):
         found = self.cache.gang_of(entry.info.uid)
         if found is None or found.once_satisfied:
             info = entry.info
-            node = judge(fresh, fresh.runner_of(info), info).node
+            node = judge(fresh, fresh.runners.of(info), info).node
             return {info.uid: node} if node else {}
         attempt = GangAttempt(self.cache, found.group)
         pods = {uid: one.children[uid] for one in self.cache.gangs.values() for uid in one.children}
@@ -115,7 +115,7 @@ class Story(GangRig):
         for name, (cpu, gpus) in self.nodes.items():
             other.node(name, cpu=str(cpu), gpus=gpus)
         for one in self.bound.values():
-            other.core.set_pod(one)
+            other.core.intake.set_pod(one)
         return other.core
 
 

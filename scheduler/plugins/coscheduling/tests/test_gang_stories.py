@@ -92,7 +92,7 @@ class GangMachine(RuleBasedStateMachine):
         name = data.draw(st.sampled_from(sorted(self.confirmed)))
         del self.confirmed[name], self.live[name]
         found = self.rig.pods[name]
-        self.rig.core.set_pod(replace(found, status=replace(found.status, phase=phase)))
+        self.rig.core.intake.set_pod(replace(found, status=replace(found.status, phase=phase)))
         self.decide()
 
     @precondition(lambda self: self.in_flight or self.confirmed)
@@ -150,7 +150,7 @@ class GangMachine(RuleBasedStateMachine):
     @rule(name=st.sampled_from(sorted(NODES)))
     def remove_node(self, name: str) -> None:
         self.nodes.discard(name)
-        self.rig.core.remove_node(name)
+        self.rig.core.intake.remove_node(name)
         self.decide()
 
     @rule(seconds=st.sampled_from([1, 11, 25, 301]))

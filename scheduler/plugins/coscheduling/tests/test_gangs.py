@@ -398,5 +398,5 @@ def test_nothing_is_kept_of_annotation_gangs_that_ended() -> None:
         for name in (f"p{gone}0", f"p{gone}1"):
             there = made.pods[name]
             status = msgspec.structs.replace(there.status, phase="Succeeded")
-            made.core.pod_deleted(msgspec.structs.replace(there, status=status))
+            made.core.intake.pod_deleted(msgspec.structs.replace(there, status=status))
     assert (made.cache.gangs, made.cache.ended) == ({}, {})

@@ -413,7 +413,7 @@ def test_victims_that_terminate_slowly_keep_the_hold() -> None:
 
 def test_another_plan_is_made_when_the_nominated_node_is_gone() -> None:
     found = nominated_pair()
-    found.core.remove_node("node-1")
+    found.core.intake.remove_node("node-1")
     found.run()
     found.clock.advance(11)
     found.run()
@@ -447,7 +447,7 @@ def test_after_a_restart_the_room_is_held_as_before(*, ended: bool) -> None:
     for name in ("a", "b"):
         old = before.pods[name]
         found.pods[name] = replace(old, status=replace(old.status, nominated_node_name="node-1"))
-        found.core.set_pod(found.pods[name])
+        found.core.intake.set_pod(found.pods[name])
     found.group(gang("train", 2).waiting_time(60))
     found.run()
     found.clock.advance(2)
@@ -466,7 +466,7 @@ def test_after_a_restart_the_room_of_an_incomplete_gang_is_given_back() -> None:
     found.group(gang("train", 2).waiting_time(60))
     old = before.pods["a"]
     found.pods["a"] = replace(old, status=replace(old.status, nominated_node_name="node-1"))
-    found.core.set_pod(found.pods["a"])
+    found.core.intake.set_pod(found.pods["a"])
     found.submit(low("next", 500, 32))
     found.run()
     assert found.where("next") == ""
@@ -508,18 +508,18 @@ def test_a_new_leader_takes_the_nominations_over() -> None:
     When it leads, its informers deliver all objects again.
     """
     found = rig("node-1")
-    found.core.handle.leading = False
+    found.core.handle.wakes.leading = False
     found.group(gang("train", 2).waiting_time(60))
     found.running(low("victim", cpu=32), "node-1")
     found.submit(high("a"), high("b"))
     known = [found.pods[name] for name in ("a", "b")]
     now = [replace(old, status=replace(old.status, nominated_node_name="node-1")) for old in known]
     for each in now:
-        found.core.set_pod(each)
+        found.core.intake.set_pod(each)
     assert nominated(found, "a", "b") == ["", ""]
-    found.core.handle.leading = True
+    found.core.handle.wakes.leading = True
     for each in now:
-        found.core.set_pod(each)
+        found.core.intake.set_pod(each)
     found.clock.advance(1)
     assert nominated(found, "a", "b") == ["node-1", "node-1"]
     assert len(found.core.groups.nominations) == 1

@@ -100,7 +100,7 @@ def test_a_placed_member_that_leaves_its_gang_gives_its_place_back(labels: dict[
     moved = rig.pods["m0"]
     rig.pods["m0"] = replace(moved, metadata=replace(moved.metadata, labels=labels))
 
-    rig.core.set_pod(rig.pods["m0"])
+    rig.core.intake.set_pod(rig.pods["m0"])
 
     assert rig.waiting() == ["m1"]
     rig.run()

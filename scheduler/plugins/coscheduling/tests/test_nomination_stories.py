@@ -169,7 +169,7 @@ class NominationMachine(RuleBasedStateMachine):
         if any(node == name for node in {**self.places, **self.in_flight}.values()):
             return  # its pods would have to be deleted first, as the node lifecycle controller does
         self.capacity.pop(name, None)
-        self.rig.core.remove_node(name)
+        self.rig.core.intake.remove_node(name)
         self.decide()
 
     @rule(seconds=st.sampled_from([1, 11, 45, 301]))
@@ -194,7 +194,7 @@ class NominationMachine(RuleBasedStateMachine):
                 made = self.rig.pod(built)
                 made = replace(made, status=replace(made.status, nominated_node_name=self.nominated.get(name, "")))
                 self.rig.pods[name] = made
-                self.rig.core.set_pod(made)
+                self.rig.core.intake.set_pod(made)
         self.decide()
 
     @invariant()

@@ -64,7 +64,7 @@ class PhaseMachine(RuleBasedStateMachine):
     def deliver(self, name: str, phase: str, *, bound: bool) -> None:
         pod: Pod = self.rig.pod(member(name, "g"))
         spec = msgspec.structs.replace(pod.spec, node_name="n" if bound else "")
-        self.rig.core.set_pod(
+        self.rig.core.intake.set_pod(
             msgspec.structs.replace(pod, spec=spec, status=msgspec.structs.replace(pod.status, phase=phase))
         )
 

@@ -2,14 +2,11 @@
 
 import logging
 
-from seatrial.scheduler.api.clock import Clock
 from seatrial.scheduler.api.networktopology import DEFAULT_TOPOLOGY, TOPOLOGIES_PATH, ClusterNetworkTopology
 from seatrial.scheduler.api.transport import Response
 from seatrial.scheduler.api.wire import ObjectMeta
-from seatrial.scheduler.client.events import EventRecorder
-from seatrial.scheduler.client.rest import Rest, refusal
-from seatrial.scheduler.core.cycle import Core
-from seatrial.scheduler.plugins.coscheduling.cache import GangCache
+from seatrial.scheduler.client.rest import refusal
+from seatrial.scheduler.framework.controllers import Controller, ControllerContext
 from seatrial.scheduler.plugins.coscheduling.topology.tree import NetworkTopology, not_read
 
 log = logging.getLogger(__name__)
@@ -18,13 +15,11 @@ PAUSE = 1.0  # seconds between a change of the tree and the writing of the statu
 SHOWN = 5  # nodes that an event names
 
 
-class NetworkTopologyController:
+class NetworkTopologyController(Controller):
     """One write at a time. A status that did not change is not written."""
 
-    def __init__(self, core: Core, rest: Rest, clock: Clock, events: EventRecorder) -> None:
-        cache = core.handle.groups
-        self._topology = cache.topology if isinstance(cache, GangCache) else None
-        self._rest, self._clock, self._events = rest, clock, events
+    def __init__(self, topology: NetworkTopology, context: ControllerContext) -> None:
+        self._topology, self._rest, self._clock, self._events = topology, context.rest, context.clock, context.events
         self._seen: tuple[int, ClusterNetworkTopology | None] = (-1, None)
         self._timed = False
         self._told: tuple[str, str] = ("", "")  # problem and nodes of the last events
@@ -33,7 +28,7 @@ class NetworkTopologyController:
     def work(self) -> None:
         """Evaluate the tree after PAUSE, if it or its object changed."""
         topology = self._topology
-        if topology is None or self._timed or self._seen == (topology.changes, topology.found):
+        if self._timed or self._seen == (topology.changes, topology.found):
             return
         self._timed = True
         self._clock.call_later(
@@ -43,7 +38,6 @@ class NetworkTopologyController:
     def _reconcile(self) -> None:
         self._timed = False
         topology = self._topology
-        assert topology is not None  # noqa: S101
         found = topology.found
         self._seen = topology.changes, found
         self._tell_others(topology)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from seatrial.scheduler.api.core import Node, Pod
+from seatrial.scheduler.api.core import Node
 from seatrial.scheduler.api.networktopology import (
     CLUSTER_LAYER,
     DEFAULT_TOPOLOGY,
@@ -21,7 +21,8 @@ from seatrial.scheduler.api.networktopology import (
 )
 from seatrial.scheduler.api.wire import ObjectMeta
 from seatrial.scheduler.cache.columns import Ints, NodeColumns
-from seatrial.scheduler.framework.handle import Handle, ObjectListener
+from seatrial.scheduler.framework.collaborators import ObjectListener
+from seatrial.scheduler.framework.handle import Handle
 from seatrial.scheduler.plugins.coscheduling.topology.layers import Layer, LayersError, chain
 
 COLUMN = "NetworkTopology/domains"  # [layer, node]: the domain in each layer above the nodes; -1: not in the tree
@@ -90,7 +91,7 @@ class NetworkTopology(ObjectListener):
         self._levels: list[_Level] = []
         self._paths: dict[str, Path] = {}
         self._view: tuple[int, int, TreeView] | None = None  # of these `changes` and rows
-        handle.object_listeners.append(self)
+        handle.listen(self)
 
     # -- objects ------------------------------------------------------------------------------------------------------
 
@@ -100,7 +101,7 @@ class NetworkTopology(ObjectListener):
         if name != DEFAULT_TOPOLOGY:
             if name not in self.others:
                 self.others[name] = found.metadata
-                self._handle.complaints.append(f"ClusterNetworkTopology {name}: {not_read(name)}")
+                self._handle.complain(f"ClusterNetworkTopology {name}: {not_read(name)}")
                 self._changed()
             return
         self.found = found
@@ -111,7 +112,7 @@ class NetworkTopology(ObjectListener):
             if self.problem != problem:
                 self.problem = problem
                 self.changes += 1
-                self._handle.complaints.append(f"ClusterNetworkTopology {name}: {problem}; it is not used")
+                self._handle.complain(f"ClusterNetworkTopology {name}: {problem}; it is not used")
             return
         self.problem = ""
         if layers != self.layers:
@@ -149,10 +150,6 @@ class NetworkTopology(ObjectListener):
         self._handle.request_wake()
 
     # -- nodes --------------------------------------------------------------------------------------------------------
-
-    def pod_pending(self, pod: Pod) -> None: ...
-
-    def pod_left(self, uid: str) -> None: ...
 
     def node_changed(self, name: str, node: Node | None) -> None:
         if self.layers is None:

@@ -73,7 +73,7 @@ def test_a_budget_is_respected_where_there_is_a_choice() -> None:
     full_node(rig, "guarded", a=1, b=1, c=1, d=1)
     full_node(rig, "free", a=4, b=4, c=4, d=4)
     for name in ("guarded-a", "guarded-b", "guarded-c", "guarded-d"):
-        rig.core.set_pod(rig.running(pod(name).request(cpu=1).priority(1).label("app", "db"), "guarded"))
+        rig.core.intake.set_pod(rig.running(pod(name).request(cpu=1).priority(1).label("app", "db"), "guarded"))
     rig.budget("db", {"app": "db"}, allowed=0)
     rig.submit(pod("p").request(cpu=1).priority(10))
     rig.run()
@@ -201,7 +201,7 @@ def covers_others(rig: Rig) -> None:
 
 
 def is_gone(rig: Rig) -> None:
-    rig.core.remove_budget("default/db")
+    rig.core.intake.remove_budget("default/db")
 
 
 def grows(rig: Rig) -> None:

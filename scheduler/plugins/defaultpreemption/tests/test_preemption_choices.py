@@ -192,13 +192,13 @@ class Struggle(Play):
                     changed = Pod(replace(pod.metadata, labels=value), pod.spec, pod.status)
                 self._show(changed, name)
             case "budget":
-                core.set_budget(what)
+                core.intake.set_budget(what)
             case "no budget":
-                core.remove_budget(("d/x", "d/y", "e/x")[what % 3])
+                core.intake.remove_budget(("d/x", "d/y", "e/x")[what % 3])
             case "victims go":
                 for uid in self.victims:
                     self.bound.pop(uid, None)
-                    core.remove_pod(uid)
+                    core.intake.remove_pod(uid)
                 self.victims.clear()
             case "start" | "relabel":
                 pass
@@ -211,7 +211,7 @@ class Struggle(Play):
     def _show(self, pod: Pod, name: str) -> None:
         placed = Pod(pod.metadata, replace(pod.spec, node_name=name), pod.status)
         self.bound[pod.metadata.uid] = (placed, name)
-        self.core.set_pod(placed)
+        self.core.intake.set_pod(placed)
 
     def decide(self) -> None:
         core = self.core
@@ -220,7 +220,7 @@ class Struggle(Play):
                 return
             entry = first_ready(core)
             assert entry is not None
-            info, runner = entry.info, core.runner_of(entry.info)
+            info, runner = entry.info, core.runners.of(entry.info)
             want = judge(core, runner, info)
             way = PreemptionResult() if want.node else make_way(core, runner, info)
             made = core.decide()

@@ -30,7 +30,7 @@ def rig(vendor: str = "cambricon", *, cards: int = 2) -> Rig:
     made = Rig(profile(pluginConfig=[{"name": "DeviceShare", "args": {"devicePluginAdaption": True}}]))
     made.node("n", gpus=cards, more={GPU_SHARED: 800})
     infos = tuple(card(minor) for minor in range(cards))
-    made.core.set_device("n", Device(ObjectMeta(name="n", labels={GPU_VENDOR_LABEL: vendor}), DeviceSpec(infos)))
+    made.core.intake.set_device("n", Device(ObjectMeta(name="n", labels={GPU_VENDOR_LABEL: vendor}), DeviceSpec(infos)))
     return made
 
 
@@ -40,7 +40,7 @@ def slice_of(name: str, **more: Any) -> Any:
 
 def locked(there: Rig, value: str) -> None:
     """The node as the API server shows it with such a lock."""
-    there.core.set_node(node(there, {LOCK: value} if value else {}))
+    there.core.intake.set_node(node(there, {LOCK: value} if value else {}))
 
 
 def node(there: Rig, annotations: dict[str, str]) -> Node:

@@ -234,7 +234,7 @@ def test_allocations_outlive_the_device_object() -> None:
     rig.node("n", gpus=2)
     rig.submit(pod("a").gpu_share(70), pod("b").gpu_share(70))
     rig.run()
-    rig.core.set_device("n", None)
+    rig.core.intake.set_device("n", None)
     rig.device("n", 2)
     rig.submit(pod("c").gpu_share(40))
     rig.run()
@@ -299,5 +299,5 @@ def test_an_invalid_device_entry_is_ignored_and_reported() -> None:
     rig = Rig()
     rig.node("n", gpus=1)
     rig.device("n", 1, gpu_memory="lots")
-    (complaint,) = rig.core.complaints
+    (complaint,) = rig.complaints()
     assert complaint.startswith("Device n: gpu 0: koordinator.sh/gpu-memory: 'lots' is not a quantity; expected")

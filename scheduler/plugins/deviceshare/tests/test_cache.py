@@ -52,7 +52,7 @@ def test_errors_of_a_device_object_are_reported_once() -> None:
     rig = two_profiles()
     rig.node("n", gpus=1)
     rig.device("n", 1, gpu_memory="lots")
-    assert len(rig.core.complaints) == 1
+    assert len(rig.complaints()) == 1
 
 
 def allocation(minor: int, percent: int) -> str:

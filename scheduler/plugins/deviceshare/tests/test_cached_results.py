@@ -120,17 +120,17 @@ class AnnotatedPlay(Play):
                 name = f"p{self.count}"
                 spec = PodSpec(containers=(Container(resources=ResourceRequirements(requests)),))
                 metadata = ObjectMeta(name=name, namespace="d", uid=f"u{self.count:04}", annotations=marks)
-                self.core.set_pod(Pod(metadata, spec))
+                self.core.intake.set_pod(Pod(metadata, spec))
                 self.decide()
             case "relabel":
                 found = self.core.cache.find(f"n{what}")
                 if found is not None:
                     node = found.known
                     other = {GPU_MODEL_LABEL: "H20"} if node.metadata.labels else {GPU_PARTITION_POLICY_LABEL: "Honor"}
-                    self.core.set_node(replace(node, metadata=replace(node.metadata, labels=other)))
+                    self.core.intake.set_node(replace(node, metadata=replace(node.metadata, labels=other)))
                 self.decide()
             case "sizes":
-                self.core.set_config_map(SOURCE, config_map() if what else None)
+                self.core.intake.set_config_map(SOURCE, config_map() if what else None)
                 self.decide()
             case "stranger" if self.core.cache.known_count:
                 where = min(self.core.cache, key=lambda info: (len(info.pods), info.name)).name
@@ -138,7 +138,7 @@ class AnnotatedPlay(Play):
                 text = f'{{"gpu":[{{"minor":{what},"resources":{{"{GPU_CORE}":"100","{GPU_MEMORY_RATIO}":"100"}}}}]}}'
                 name = f"s{self.count}"
                 metadata = ObjectMeta(name=name, namespace="d", uid=name, annotations={DEVICE_ALLOCATED: text})
-                self.core.set_pod(Pod(metadata, PodSpec(node_name=where)))
+                self.core.intake.set_pod(Pod(metadata, PodSpec(node_name=where)))
                 self.bound[name] = (Pod(metadata), where)
                 self.decide()
             case _:

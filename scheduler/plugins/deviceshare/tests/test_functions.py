@@ -29,7 +29,9 @@ def hold(rig: Rig, policy: str, *functions: int, percent: int = 2) -> None:
         built.policy(policy)
     built.manifest["metadata"]["uid"] = "r"
     status = ReservationStatus("Available", node_name="n", allocatable={RDMA: str(percent)})
-    rig.core.set_reservation(msgspec.structs.replace(msgspec.convert(built.manifest, Reservation), status=status))
+    rig.core.intake.set_reservation(
+        msgspec.structs.replace(msgspec.convert(built.manifest, Reservation), status=status)
+    )
 
 
 def wants(name: str) -> PodBuilder:

@@ -29,7 +29,7 @@ SAME_PCIE = JOINT | {"requiredScope": "SamePCIe"}
 
 def machine(rig: Rig, name: str, infos: list[DeviceInfo], *, labels: Any = None, **marks: Any) -> None:
     rig.node(name, gpus=8, more={RDMA: 1000}, labels=labels)
-    rig.core.set_device(name, Device(ObjectMeta(name=name, **marks), DeviceSpec(tuple(infos))))
+    rig.core.intake.set_device(name, Device(ObjectMeta(name=name, **marks), DeviceSpec(tuple(infos))))
 
 
 def wishing(builder: PodBuilder, **hints: Any) -> PodBuilder:
@@ -92,7 +92,7 @@ def test_labels_alone_are_enough() -> None:
 def test_an_invalid_table_is_reported_and_ignored() -> None:
     rig = Rig()
     machine(rig, "n", single(), annotations={GPU_PARTITIONS: "?"}, labels=None)
-    assert rig.core.complaints[-1].startswith("Device n: gpu-partitions is not a partition table: ")
+    assert rig.complaints()[-1].startswith("Device n: gpu-partitions is not a partition table: ")
     rig.submit(pod("a").gpus(3))
     rig.run()
     assert rig.where("a") == "n"
@@ -129,7 +129,7 @@ def test_missing_well_planned_nics_fail_at_reserve() -> None:
     rig = Rig()
     nics = [info for info in paired() if info.type == "gpu" or info.minor == 1]
     machine(rig, "n", nics, labels=None)
-    rig.core.set_device(
+    rig.core.intake.set_device(
         "n", Device(ObjectMeta(name="n", labels={SECONDARY_PLANNED_LABEL: "true"}), DeviceSpec(tuple(nics)))
     )
     rig.submit(wishing(pod("a").gpus(1).resources({RDMA: 100}), joint=JOINT))

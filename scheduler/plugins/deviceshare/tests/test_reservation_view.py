@@ -36,7 +36,7 @@ def hold(rig: Rig, name: str, cards: Cards, *, policy: str = "") -> None:
         one.policy(policy)
     one.annotation(DEVICE_ALLOCATED, allocated(cards)).manifest["metadata"]["uid"] = name
     status = ReservationStatus("Available", node_name="n", allocatable=dict(shares(sum(cards.values()))))
-    rig.core.set_reservation(msgspec.structs.replace(msgspec.convert(one.manifest, Reservation), status=status))
+    rig.core.intake.set_reservation(msgspec.structs.replace(msgspec.convert(one.manifest, Reservation), status=status))
 
 
 def shares(percent: int) -> dict[str, Any]:
@@ -61,7 +61,7 @@ def confirmed(rig: Rig) -> None:
             annotations = {**made.metadata.annotations, **decision.annotations}
             metadata = msgspec.structs.replace(made.metadata, annotations=annotations)
             spec = msgspec.structs.replace(made.spec, node_name=decision.node)
-            rig.core.set_pod(msgspec.structs.replace(made, metadata=metadata, spec=spec))
+            rig.core.intake.set_pod(msgspec.structs.replace(made, metadata=metadata, spec=spec))
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_devices_of_a_deleted_owner_return_to_the_reservation() -> None:
     rig.submit(pod("stranger").resources(shares(10)))
     rig.run()
     assert "Insufficient" in rig.message("stranger")
-    rig.core.remove_reservation("r")
+    rig.core.intake.remove_reservation("r")
     rig.clock.advance(2.0)
     rig.run()
     assert taken(rig, "stranger") == {0: 10}
@@ -167,7 +167,7 @@ def test_a_card_reserved_for_the_pod_scores_like_a_free_card() -> None:
     hold(rig, "r", {0: 100})
     made = rig.pod(owner("a", 50))
     info = PodInfo(made, rig.core.cache.classes.of(made))
-    runner, state = rig.core.runner_of(info), CycleState()
+    runner, state = rig.core.runners.of(info), CycleState()
     for plugin in runner.pre_filters:
         plugin.pre_filter(state, info.pod)
     restore(rig.core.handle, state, info, runner.profile.all)

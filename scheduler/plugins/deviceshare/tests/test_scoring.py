@@ -121,7 +121,7 @@ def test_hinted_devices_alone_are_scored() -> None:
             DeviceInfo("gpu", minor, health=True, labels={"bin": "ab"[minor % 2]}, resources=card(0).resources)
             for minor in range(4)
         )
-        rig.core.set_device(name, Device(spec=DeviceSpec(infos)))
+        rig.core.intake.set_device(name, Device(spec=DeviceSpec(infos)))
     for name, minor in (("m", 1), ("n", 0)):
         text = f'{{"gpu":[{{"minor":{minor},"resources":{{"{GPU_CORE}":"50","{GPU_MEMORY_RATIO}":"50"}}}}]}}'
         rig.running(

@@ -67,7 +67,7 @@ def npus(cards: int) -> list[DeviceInfo]:
 def ascend(rig: Rig, *, labels: dict[str, str] | None = None, cards: int = 8) -> None:
     plenty: ResourceList = {GPU_MEMORY: "192Gi", GPU_SHARED: 800, NPU_CORE: 64, NPU_CPU: 56, NPU_DVPP: 800}
     rig.node("n", more={**plenty, GPU_MEMORY_RATIO: 800}, labels=labels or {})
-    rig.core.set_device("n", Device(ObjectMeta(name="n"), DeviceSpec(tuple(npus(cards)))))
+    rig.core.intake.set_device("n", Device(ObjectMeta(name="n"), DeviceSpec(tuple(npus(cards)))))
 
 
 def ask(rig: Rig, name: str, wanted: ResourceList) -> None:
@@ -91,7 +91,7 @@ def got(rig: Rig, name: str) -> tuple[int, str, object]:
 )
 def test_slices_are_named(used: int, wanted: ResourceList, want: tuple[int, str, str]) -> None:
     rig = Rig()
-    rig.core.set_config_map(SOURCE, config_map())
+    rig.core.intake.set_config_map(SOURCE, config_map())
     ascend(rig, labels=HUAWEI)
     for number in range(used):
         ask(rig, f"there-{number}", SIZES["vir04"])
@@ -109,7 +109,7 @@ def test_slices_are_named(used: int, wanted: ResourceList, want: tuple[int, str,
 )
 def test_no_slice(used: int, labels: dict[str, str], wanted: ResourceList, message: str) -> None:
     rig = Rig()
-    rig.core.set_config_map(SOURCE, config_map())
+    rig.core.intake.set_config_map(SOURCE, config_map())
     ascend(rig, labels=labels, cards=2)
     for number in range(used):
         ask(rig, f"there-{number}", size(12, 4, 4, 50))
@@ -134,7 +134,7 @@ def test_whole_cards_and_slices_of_other_things_have_no_sizes() -> None:
 
 def test_two_names_for_one_size_are_not_written() -> None:
     rig = Rig()
-    rig.core.set_config_map(SOURCE, config_map({"one": size(3, 1, 1, 12), "other": size(3, 1, 1, 12)}))
+    rig.core.intake.set_config_map(SOURCE, config_map({"one": size(3, 1, 1, 12), "other": size(3, 1, 1, 12)}))
     ascend(rig, labels=HUAWEI)
     ask(rig, "p", size(3, 1, 1, 12))
     assert got(rig, "p") == (0, "", "12")
@@ -145,11 +145,11 @@ def test_pods_wait_for_their_size_to_be_named() -> None:
     ascend(rig, labels=HUAWEI)
     ask(rig, "p", SIZES["vir01"])
     assert "no matched GPU shared resource template" in rig.message("p")
-    rig.core.set_config_map(SOURCE, config_map())
+    rig.core.intake.set_config_map(SOURCE, config_map())
     rig.clock.advance(1)
     rig.run()
     assert got(rig, "p")[1] == "vir01"
-    rig.core.set_config_map(SOURCE, None)
+    rig.core.intake.set_config_map(SOURCE, None)
     ask(rig, "q", SIZES["vir01"])
     assert rig.where("q") == ""
 

@@ -85,7 +85,7 @@ def test_kept_objects_do_not_become_more(monkeypatch: pytest.MonkeyPatch) -> Non
     kept = []
     for number in range(3000):
         pod = rig.pod(PodBuilder(f"p{number}"))
-        rig.core.set_pod(replace(pod, spec=draw.choice(examples).spec))  # pods of one template share their spec
+        rig.core.intake.set_pod(replace(pod, spec=draw.choice(examples).spec))  # pods of one template share their spec
         rig.run()
         rig.decisions.clear()
         if number >= 48:

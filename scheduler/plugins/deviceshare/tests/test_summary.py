@@ -73,7 +73,7 @@ def test_two_pods_on_one_card_add_up() -> None:
 def test_types_are_kept_apart_and_summed_together() -> None:
     rig = Rig()
     rig.node("n", gpus=8, more={"koordinator.sh/rdma": 400})
-    rig.core.set_device("n", Device(ObjectMeta(name="n"), DeviceSpec(tuple(paired()))))
+    rig.core.intake.set_device("n", Device(ObjectMeta(name="n"), DeviceSpec(tuple(paired()))))
     placed(rig, pod("a").gpus(2).rdma(100).jointly("gpu", "rdma"))
     found = told(rig)
     assert found["deviceTotal"]["koordinator.sh/rdma"] == "400"
@@ -102,7 +102,7 @@ def test_used_amounts_outlive_the_object(cards: int | None) -> None:
     rig.node("n", gpus=2)
     placed(rig, pod("a").gpus(2))
     if cards is None:
-        rig.core.set_device("n", None)
+        rig.core.intake.set_device("n", None)
     else:
         rig.device("n", cards)
     found = told(rig)

@@ -8,15 +8,15 @@ import pytest
 from seatrial.scheduler.api.builders import pod, quota
 from seatrial.scheduler.api.quota import QUOTAS_PATH
 from seatrial.scheduler.api.transport import Request, Response
-from seatrial.scheduler.client.rest import Rest
+from seatrial.scheduler.plugins.elasticquota.cache import QuotaCache
 from seatrial.scheduler.plugins.elasticquota.controller import QuotaController
 from seatrial.scheduler.plugins.elasticquota.tests.test_plugin import put
 from seatrial.scheduler.tests.rig import Rig, profile
-from seatrial.scheduler.tests.scripted import Scripted, ok, refused
+from seatrial.scheduler.tests.scripted import Scripted, context_of, ok, refused
 
 
 def controlled(rig: Rig, transport: Scripted) -> QuotaController:
-    controller = QuotaController(rig.core.handle, Rest(transport, rig.clock), rig.clock)
+    controller = QuotaController(QuotaCache.of(rig.core.handle), context_of(transport, rig.clock))
     controller.start()
     return controller
 

@@ -152,5 +152,5 @@ def test_a_pod_that_moves_leaves_one_quota_and_joins_the_other() -> None:
     hook.calls.clear()
     (info,) = rig.core.pods()
     labels = {**info.pod.metadata.labels, QUOTA_NAME: "r"}
-    rig.core.set_pod(replace(info.pod, metadata=replace(info.pod.metadata, labels=labels)))
+    rig.core.intake.set_pod(replace(info.pod, metadata=replace(info.pod.metadata, labels=labels)))
     assert hook.calls == ["pod a of q True-False", "pod a of r False-True"]

@@ -18,7 +18,7 @@ from seatrial.scheduler.tests.rig import Rig, profile
 
 def put(rig: Rig, *quotas: QuotaBuilder, gone: bool = False) -> None:
     for builder in quotas:
-        rig.core._deliver(read(builder), there=not gone)
+        rig.core.intake._deliver(read(builder), there=not gone)
 
 
 def read(builder: QuotaBuilder, created: str | None = None, namespace: str = "quotas") -> ElasticQuota:
@@ -183,16 +183,17 @@ def test_of_quotas_that_list_one_namespace_the_oldest_counts(order: tuple[str, .
     rig.node("n1")
     cache = QuotaCache.of(rig.core.handle)
     for name in order:
-        rig.core._deliver(listing(name), there=True)
+        rig.core.intake._deliver(listing(name), there=True)
     rig.submit(pod("p").request(cpu=1).namespace("team"))
     rig.run()
     uid = rig.pods["p"].metadata.uid
     counted = [cache.accounts[uid].quota]
-    rig.core._deliver(listing("zeta"), there=False)
+    rig.core.intake._deliver(listing("zeta"), there=False)
     counted.append(cache.accounts[uid].quota)
-    rig.core._deliver(read(quota("alpha").max(cpu=8), LISTED["alpha"]), there=True)  # lists the namespace no longer
+    # It lists the namespace no longer.
+    rig.core.intake._deliver(read(quota("alpha").max(cpu=8), LISTED["alpha"]), there=True)
     counted.append(cache.accounts[uid].quota)
-    rig.core._deliver(listing("alpha"), there=True)
+    rig.core.intake._deliver(listing("alpha"), there=True)
     counted.append(cache.accounts[uid].quota)
     assert counted == ["zeta", "alpha", "beta", "alpha"]
 
@@ -207,12 +208,12 @@ def test_of_quotas_with_one_name_the_oldest_counts(order: tuple[int, int]) -> No
         read(quota("q").max(cpu=6), "2026-06-01T00:00:00Z", "here"),
     ]
     for which in order:
-        rig.core._deliver(both[which], there=True)
+        rig.core.intake._deliver(both[which], there=True)
     found = cache.trees[""].find("q")
     assert found
     assert found.spec.max == {"cpu": 4000}
-    assert rig.core.complaints == ["quota here/q: quota there/q has the same name; it is ignored"]
-    rig.core._deliver(both[0], there=False)
+    assert rig.complaints() == ["quota here/q: quota there/q has the same name; it is ignored"]
+    rig.core.intake._deliver(both[0], there=False)
     found = cache.trees[""].find("q")
     assert found
     assert found.spec.max == {"cpu": 6000}
@@ -231,9 +232,9 @@ def test_of_two_roots_of_a_tree_the_oldest_has_its_total(order: tuple[int, int])
 
     both = [root("z", "8", "2026-01-01T00:00:00Z"), root("a", "4", "2026-06-01T00:00:00Z")]
     for which in order:
-        rig.core._deliver(both[which], there=True)
+        rig.core.intake._deliver(both[which], there=True)
     assert cache.trees["t"].total() == {"cpu": 8000}
-    rig.core._deliver(both[0], there=False)
+    rig.core.intake._deliver(both[0], there=False)
     assert cache.trees["t"].total() == {"cpu": 4000}
 
 
@@ -254,7 +255,7 @@ def test_a_quota_that_cannot_be_read_admits_nothing_and_is_reported() -> None:
     bad = quota("bad").annotation(SHARED_WEIGHT, "{")
     bad.manifest["spec"] = {"max": {"cpu": "9e9999999999", "memory": "lots"}, "min": {"cpu": "9" * 10**6}}
     put(rig, bad, quota("self").max(cpu=4).below("self"), quota("fine").max(cpu=4))
-    complaints = "\n".join(rig.core.complaints)
+    complaints = "\n".join(rig.complaints())
     assert "quota bad: spec.max.memory: 'lots' is not a quantity" in complaints
     assert "quota bad: annotation" in complaints
     assert "quota self: its parent self is the quota itself or below it" in complaints

@@ -19,7 +19,7 @@ def deleted(rig: Rig, name: str, *, grace: int | None) -> None:
         found.metadata, deletion_timestamp=rfc3339(rig.clock.now()), deletion_grace_period_seconds=grace
     )  # fmt: skip
     rig.pods[name] = replace(found, metadata=metadata)
-    rig.core.set_pod(rig.pods[name])
+    rig.core.intake.set_pod(rig.pods[name])
     rig.run()
 
 

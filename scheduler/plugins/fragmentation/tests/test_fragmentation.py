@@ -41,7 +41,7 @@ def where(rig: Rig, *asked: PodBuilder) -> list[str]:
 def scores(rig: Rig, builder: PodBuilder) -> dict[str, int]:
     one = rig.pod(builder)
     info = PodInfo(one, rig.core.cache.classes.of(one))
-    return {scored.node: scored.total for scored in explain(rig.core.runner_of(info), info).feasible}
+    return {scored.node: scored.total for scored in explain(rig.core.runners.of(info), info).feasible}
 
 
 @pytest.mark.parametrize("strategy", ["FGD", "Balanced", "OpportunityCost"])
@@ -254,13 +254,13 @@ def test_kept_scores_follow_expectations_and_prices(strategy: str, requiring: in
             rig.node(f"without-{number}", cpu="1")
         one = rig.pod(builder)
         info = PodInfo(one, rig.core.cache.classes.of(one))
-        expected = judge(rig.core, rig.core.runner_of(info), info).node
+        expected = judge(rig.core, rig.core.runners.of(info), info).node
         (found,) = where(rig, builder)
         assert found == expected, number
         placed += bool(found)
         if found and not draw.randrange(8):
             rig.delete(f"p{number}")
-    score = next(score for score, _ in rig.core.runner_of(info).scores if isinstance(score, DeviceFragmentation))
+    score = next(score for score, _ in rig.core.runners.of(info).scores if isinstance(score, DeviceFragmentation))
     assert placed > 100
     assert score.revision > 2
 
@@ -281,5 +281,5 @@ def test_prices_follow_nodes_that_come_and_go() -> None:
 
     rig.delete("one-1")
     for number in range(9):
-        rig.core.remove_node(f"large-{number}")
+        rig.core.intake.remove_node(f"large-{number}")
     assert where(rig, third) == ["small"]

@@ -115,7 +115,7 @@ def test_required_terms(running: dict[str, str], wish: dict[str, Any], where: st
 def test_namespaces_that_a_term_means(scope: dict[str, Any], meant: set[str]) -> None:
     for namespace in ("default", "other", "third"):
         rig = cluster({"a1": "a"}, {})
-        rig.core.set_namespace("third", {"team": "x"})
+        rig.core.intake.set_namespace("third", {"team": "x"})
         rig.running(pod("db").label("app", "db").namespace(namespace), "a1")
         found = outcome(rig, wishing("p", "web", near=(term("db", **scope),)))
         assert (found == "a1") is (namespace in meant), namespace
@@ -195,7 +195,7 @@ def test_scores(args: dict[str, Any], placed: dict[str, Any], wish: dict[str, An
 def test_scores_span_zero_to_a_hundred() -> None:
     """Worked example: raw -5, 0 and 5 become 0, 50 and 100."""
     rig = cluster({"a1": "a", "b1": "b", "c1": "c"}, {"bad": "a1", "good": "c1"}, **only())
-    plugin = next(score for score, _ in rig.core._runners["default-scheduler"].scores)
+    plugin = next(score for score, _ in rig.core.runners["default-scheduler"].scores)
     newcomer = rig.pod(wishing("p", "web", likes=((5, term("good")),), dislikes=((5, term("bad")),)))
     state, nodes = CycleState(), sorted(rig.core.cache, key=lambda node: node.name)
     assert plugin.pre_score(state, newcomer)

@@ -40,7 +40,7 @@ class LoadRig(Rig):
             "thresholds": "scheduling.koordinator.sh/usage-thresholds",
             "raw": "node.koordinator.sh/raw-allocatable",
         }
-        self.core.set_node(msgspec.convert({
+        self.core.intake.set_node(msgspec.convert({
             "metadata": {"name": name, "annotations": {keys[key]: text for key, text in annotations.items()}},
             "status": {"allocatable": {"cpu": "96", "memory": "512Gi", "pods": "110"}},
         }, Node))  # fmt: skip
@@ -71,7 +71,7 @@ class LoadRig(Rig):
         }
         spec = {"metricCollectPolicy": {"reportIntervalSeconds": interval}}
         manifest = {"metadata": {"name": name}, "spec": spec, "status": status}
-        self.core.set_node_metric(msgspec.convert(manifest, NodeMetric))
+        self.core.intake.set_node_metric(msgspec.convert(manifest, NodeMetric))
 
     def info(self, found: PodBuilder | Pod) -> PodInfo:
         made = found if isinstance(found, Pod) else self.pod(found)

@@ -88,13 +88,13 @@ class Story:
             case 4:
                 self.rig.clock.advance(self.chance.choice((1, 20, 90)))
             case 5:
-                self.rig.core.remove_node_metric(self.chance.choice(self.names))
+                self.rig.core.intake.remove_node_metric(self.chance.choice(self.names))
             case 6:
                 self.machine(self.chance.choice(self.names))
             case _:
                 placed = [info for node in self.rig.core.cache.nodes.values() for info in node.pods.values()]
                 if placed:
-                    self.rig.core.remove_pod(self.chance.choice(placed).uid)
+                    self.rig.core.intake.remove_pod(self.chance.choice(placed).uid)
 
 
 @pytest.mark.parametrize("configuration", sorted(CONFIGURATIONS))
@@ -110,7 +110,7 @@ def test_decisions_equal_those_of_the_plain_methods(seed: int, configuration: st
             story.step()
         found = story.rig.pod(story.pod())
         expected = judge(core, runner, PodInfo(found, core.cache.classes.of(found)))
-        core.set_pod(found)
+        core.intake.set_pod(found)
         entry = next(decision for decision in _decided(story.rig, found.metadata.uid))
         assert (entry.node if isinstance(entry, Bind) else "") == expected.node
         if isinstance(entry, Bind):
@@ -119,7 +119,7 @@ def test_decisions_equal_those_of_the_plain_methods(seed: int, configuration: st
         else:
             assert expected.message
             assert entry.message.startswith(expected.message.rstrip("."))
-            core.remove_pod(found.metadata.uid)
+            core.intake.remove_pod(found.metadata.uid)
     assert 10 < bound < 120, "the story must have both placements and rejections"
 
 
@@ -230,7 +230,7 @@ def test_a_report_that_cannot_be_read_is_ignored(report: dict[str, Any], why: st
     rig.machine()
     rig.report(node=usage("70"))
     rig.report(**report)
-    assert rig.core.complaints[-1].startswith(why)
+    assert rig.complaints()[-1].startswith(why)
     assert rig.rejection(asking(cpu=1)) == "node(s) cpu usage exceed threshold"
     assert rig.plugin.loads.counts() == {"current": 1, "expired": 0, "empty": 0, "missing": 0}
     assert rig.plugin.loads.refused == 1
@@ -239,7 +239,7 @@ def test_a_report_that_cannot_be_read_is_ignored(report: dict[str, Any], why: st
 def test_an_annotation_that_cannot_be_read_is_said_and_ignored() -> None:
     rig = LoadRig(usageThresholds={"cpu": 65})
     rig.machine(thresholds="{", raw='{"cpu":"much"}')
-    said = "\n".join(rig.core.complaints)
+    said = "\n".join(rig.complaints())
     assert "annotation scheduling.koordinator.sh/usage-thresholds: expected thresholds as JSON" in said
     assert "annotation node.koordinator.sh/raw-allocatable: 'much' is not a quantity" in said
     rig.report(node=usage("70"))

@@ -34,7 +34,7 @@ class Machines(Rig):
             memory=f"{memory * sockets * nodes}Gi",
             labels=dict(labels or {}),
         )
-        self.core.set_topology(name, topology_of(name, shape, memory=memory, **report))
+        self.core.intake.set_topology(name, topology_of(name, shape, memory=memory, **report))
 
     def holds(self, builder: PodBuilder, node: str, status: str) -> None:
         """Place a pod on a node with an earlier allocation of the scheduler."""

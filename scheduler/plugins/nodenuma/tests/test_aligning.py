@@ -158,7 +158,7 @@ def test_amplified_nodes(ratio: int, there: PodBuilder, asked: PodBuilder, messa
     node = rig.core.cache.nodes["n"].known
     status = replace(node.status, allocatable={**node.status.allocatable, "cpu": "64"})
     metadata = replace(node.metadata, annotations={AMPLIFICATION_RATIO: f'{{"cpu":{ratio}}}'})
-    rig.core.set_node(replace(node, metadata=metadata, status=status))
+    rig.core.intake.set_node(replace(node, metadata=metadata, status=status))
     if "qosClass" in str(there.manifest):
         there.annotation(RESOURCE_STATUS, '{"cpuset":"0-31"}')
     rig.running(there, "n")
@@ -173,7 +173,7 @@ def test_an_invalid_ratio() -> None:
     rig = Machines()
     rig.machine("n")
     node = rig.core.cache.nodes["n"].known
-    rig.core.set_node(replace(node, metadata=replace(node.metadata, annotations={AMPLIFICATION_RATIO: "much"})))
+    rig.core.intake.set_node(replace(node, metadata=replace(node.metadata, annotations={AMPLIFICATION_RATIO: "much"})))
     rig.submit(share("p"))
     rig.run()
     assert rig.told("p") == "1 node(s) invalid CPU amplification ratio."

@@ -192,7 +192,7 @@ def test_reserved_cpus(annotations: dict[str, Any], reserved: set[int], left: tu
     assert numa is not None
     assert numa.state.options.reserved == reserved
     assert tuple(numa.state.totals[node]["cpu"] // 1000 for node in (0, 1)) == left
-    assert bool(rig.core.complaints) == (NODE_RESERVATION in annotations and not reserved)
+    assert bool(rig.complaints()) == (NODE_RESERVATION in annotations and not reserved)
 
 
 def test_exclusive_pods_avoid_each_other() -> None:
@@ -226,11 +226,11 @@ def test_allocations_outlive_the_topology_object() -> None:
     rig = Machines()
     rig.machine("n", (1, 1, 4, 2))
     rig.holds(lsr("a", "4").bind_cpus(FULL_PCPUS), "n", '{"cpuset":"2-5"}')
-    rig.core.set_topology("n", None)
+    rig.core.intake.set_topology("n", None)
     rig.submit(lsr("early"))
     rig.run()
     assert rig.told("early") == "1 node(s) invalid CPU Topology."
-    rig.core.set_topology("n", topology_of("n", (1, 1, 4, 2)))
+    rig.core.intake.set_topology("n", topology_of("n", (1, 1, 4, 2)))
     rig.clock.advance(20)
     rig.run()
     assert rig.given("early").cpuset == "0-1,6-7"

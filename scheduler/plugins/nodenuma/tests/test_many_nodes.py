@@ -32,7 +32,7 @@ def test_sets_of_too_many_numa_nodes_are_not_tried(monkeypatch: pytest.MonkeyPat
     rig.run()
     assert rig.where("a")
     assert max(sizes, default=0) <= MAX_NUMA_NODES
-    assert any("expected at most 8 NUMA nodes, found 9" in line for line in rig.core.complaints)
+    assert any("expected at most 8 NUMA nodes, found 9" in line for line in rig.complaints())
 
 
 def test_numa_nodes_of_too_many_devices_are_not_used() -> None:

@@ -32,8 +32,8 @@ def aligned(policy: str = SINGLE, *, gpus: int = 0) -> Machines:
     if gpus:
         rig.node("n", cpu="16", memory="256Gi", gpus=gpus, labels={NUMA_TOPOLOGY_POLICY_LABEL: policy})
         cards = tuple(card(minor, numa=minor * 2 // gpus, switch=f"s{minor * 2 // gpus}") for minor in range(gpus))
-        rig.core.set_device("n", Device(ObjectMeta(name="n"), DeviceSpec(cards)))
-        rig.core.set_topology("n", topology_of("n", (2, 1, 4, 2)))
+        rig.core.intake.set_device("n", Device(ObjectMeta(name="n"), DeviceSpec(cards)))
+        rig.core.intake.set_topology("n", topology_of("n", (2, 1, 4, 2)))
     return rig
 
 
@@ -59,7 +59,7 @@ def hold(
         built.annotation(DEVICE_ALLOCATED, allocated(cards))
     built.manifest["metadata"]["uid"] = name
     found = ReservationStatus("Available", node_name="n", allocatable=allocatable)
-    rig.core.set_reservation(msgspec.structs.replace(msgspec.convert(built.manifest, Reservation), status=found))
+    rig.core.intake.set_reservation(msgspec.structs.replace(msgspec.convert(built.manifest, Reservation), status=found))
 
 
 def owned(builder: PodBuilder, *, into: bool = True) -> PodBuilder:
@@ -113,7 +113,7 @@ def test_devices_of_a_deleted_owner_are_reserved_again() -> None:
     assert cpus_left(rig) == [8, 0]
     rig.delete("a")
     assert cpus_left(rig) == [8, 0]
-    rig.core.remove_reservation("r")
+    rig.core.intake.remove_reservation("r")
     assert cpus_left(rig) == [8, 8]
 
 
@@ -197,7 +197,7 @@ def test_a_reservation_is_aligned_and_annotated() -> None:
     rig = aligned(gpus=4)
     built = reservation("r").like(share("x", "4", "8Gi").resources(shares(200))).for_labels(app="a").many()
     built.manifest["metadata"]["uid"] = "r"
-    rig.core.set_reservation(msgspec.convert(built.manifest, Reservation))
+    rig.core.intake.set_reservation(msgspec.convert(built.manifest, Reservation))
     rig.run()
     binding = rig.binding("r")
     found = parse_allocations(binding.annotations)["gpu"]
@@ -245,7 +245,7 @@ def test_allocations_copied_into_a_template_are_ignored() -> None:
     built = reservation("r").like(template.annotation(DEVICE_ALLOCATED, allocated({3: 100}))).for_labels(app="a").many()
     built.manifest["metadata"]["uid"] = "r"
     found = ReservationStatus("Available", node_name="n", allocatable={"cpu": "4", "memory": "8Gi"})
-    rig.core.set_reservation(msgspec.structs.replace(msgspec.convert(built.manifest, Reservation), status=found))
+    rig.core.intake.set_reservation(msgspec.structs.replace(msgspec.convert(built.manifest, Reservation), status=found))
     devices = DeviceCache.of(rig.core.handle).find("n")
     assert devices is not None
     assert cpus_left(rig) == [8, 8]

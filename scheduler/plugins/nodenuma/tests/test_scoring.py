@@ -22,7 +22,7 @@ def scores(rig: Machines, asked: PodBuilder) -> dict[str, int]:
     """The plugin's score of each feasible node."""
     pod = rig.pod(asked)
     info = PodInfo(pod, rig.core.cache.classes.of(pod))
-    found = explain(rig.core.runner_of(info), info).feasible
+    found = explain(rig.core.runners.of(info), info).feasible
     return {entry.node: entry.by_plugin["NodeNUMAResource"] for entry in sorted(found, key=lambda entry: entry.node)}
 
 
@@ -97,7 +97,7 @@ def test_amplified_nodes(strategy: dict[str, Any], there: Any, asked: PodBuilder
         node = rig.core.cache.nodes[name].known
         amounts = {**node.status.allocatable, "cpu": cores * 2 * ratio}
         marks = {AMPLIFICATION_RATIO: f'{{"cpu":{ratio}}}'} if ratio > 1 else {}
-        rig.core.set_node(
+        rig.core.intake.set_node(
             replace(
                 node,
                 metadata=replace(node.metadata, annotations=marks),

@@ -34,7 +34,7 @@ def scoring(name: str, **args: Any) -> dict[str, Any]:
 
 def score(rig: Rig, builder: PodBuilder, node: str) -> int:
     """What the profile's only score gives a pod on a node; 100 where it has no opinion."""
-    ((plugin, weight),) = rig.core._runners["default-scheduler"].scores
+    ((plugin, weight),) = rig.core.runners["default-scheduler"].scores
     assert weight == 2
     info = rig.core.cache.find(node)
     assert info is not None

@@ -38,7 +38,7 @@ def hold(rig: Rig, name: str, node: str, amounts: Amounts, *, policy: str = "", 
     built.manifest["metadata"]["uid"] = name
     status = ReservationStatus("Available", node_name=node, allocatable=dict(quantities(amounts)))
     made = msgspec.convert(built.manifest, Reservation)
-    rig.core.set_reservation(msgspec.structs.replace(made, status=status))
+    rig.core.intake.set_reservation(msgspec.structs.replace(made, status=status))
 
 
 def inside(rig: Rig, name: str, node: str, where: str, **resources: Any) -> None:
@@ -54,7 +54,7 @@ def owner(name: str, **resources: Any) -> PodBuilder:
 def refusal(rig: Rig, pod: PodBuilder, node: str, *, gone: Sequence[str] = ()) -> tuple[str, ...]:
     """The plugin's reasons against a node for a pod, with some pods removed; empty if it passes."""
     info = PodInfo(made := rig.pod(pod), rig.core.cache.classes.of(made))
-    runner, state = rig.core.runner_of(info), CycleState()
+    runner, state = rig.core.runners.of(info), CycleState()
     plugin = next(entry for entry in runner.profile.filter if isinstance(entry, Plugin))
     verdict = plugin.pre_filter(state, info.pod)
     if not verdict.ok:

@@ -17,6 +17,7 @@ from seatrial.scheduler.api.reservation import (
 from seatrial.scheduler.api.transport import Request, Response
 from seatrial.scheduler.config import Configuration
 from seatrial.scheduler.plugins.reservation.cache import ReservationCache
+from seatrial.scheduler.plugins.reservation.controller import ReservationController
 from seatrial.scheduler.plugins.reservation.tests.reservations import hold, inside
 from seatrial.scheduler.shell.tests.test_binding import Scene
 from seatrial.scheduler.tests.rig import profile
@@ -29,13 +30,13 @@ class Held(Scene):
     def __init__(self, configuration: Configuration | None = None, **node: Any) -> None:
         super().__init__(configuration)
         self.rig.node("n", **node)
-        self.controller = self.binder.reservations
+        (self.controller,) = (each for each in self.binder.controllers if isinstance(each, ReservationController))
 
     def show(self, built: ReservationBuilder, **status: Any) -> None:
         manifest = built.manifest
         created = self.rig.clock.timestamp()
         manifest["metadata"] |= {"uid": f"uid-{built.name}", "resourceVersion": "7", "creationTimestamp": created}
-        self.rig.core.set_reservation(msgspec.convert({**manifest, "status": status}, Reservation))
+        self.rig.core.intake.set_reservation(msgspec.convert({**manifest, "status": status}, Reservation))
 
     def written(self) -> list[dict[str, Any]]:
         """What was written into statuses, in order."""
@@ -69,7 +70,7 @@ def test_owners_use_it_before_its_event_comes() -> None:
     (before,) = ReservationCache.of(scene.rig.core.handle).known.values()
     scene.answers(f"{RESERVATIONS_PATH}/r/status", Response(200, available(before)))
     scene.work()
-    scene.rig.core.set_reservation(before)
+    scene.rig.core.intake.set_reservation(before)
     scene.rig.submit(pod("owner").label("app", "a").request(cpu=3))
     scene.work()
     assert scene.rig.where("owner") == "n"
@@ -239,7 +240,7 @@ def test_a_template_that_is_none_is_complained_of() -> None:
     built.manifest["spec"]["template"] = {"spec": {"containers": 3}}
     scene.show(built)
     scene.work()
-    (complaint,) = scene.rig.core.complaints
+    (complaint,) = scene.rig.complaints()
     assert complaint.startswith("reservation r: spec.template:")
     assert scene.written() == []
 
@@ -271,7 +272,7 @@ def test_one_whose_time_is_over_is_ended() -> None:
 def test_one_whose_node_is_gone_is_ended() -> None:
     scene = Held()
     scene.show(of(2), phase="Available", nodeName="n", allocatable={"cpu": "2"})
-    scene.rig.core.remove_node("n")
+    scene.rig.core.intake.remove_node("n")
     scene.controller.work()
     scene.rig.clock.advance(20.0)
     assert scene.written()[0]["phase"] == "Failed"
@@ -365,11 +366,11 @@ def test_pods_of_one_that_is_over_and_deleted(cleans: bool, phase: str, patched:
     inside(scene.rig, "gone", "n", "r", cpu=1)
     if phase != "Available":
         known = ReservationCache.of(scene.rig.core.handle).known["r"]
-        scene.rig.core.set_reservation(
+        scene.rig.core.intake.set_reservation(
             msgspec.structs.replace(known, status=msgspec.structs.replace(known.status, phase=phase))
         )
     scene.rig.delete("gone")
-    scene.rig.core.remove_reservation("r")
+    scene.rig.core.intake.remove_reservation("r")
     scene.controller.work()
     sent = [request for request in scene.api.sent if request.method == "PATCH" and "/pods/" in request.path]
     assert [request.path.rsplit("/", 1)[1] for request in sent] == patched

@@ -221,7 +221,7 @@ def test_free_amounts_for_an_owner_and_for_another_pod() -> None:
     node = rig.core.cache.find("n")
     assert node is not None
     assert node.requested[1:3] == [32000, 64 * GIB]
-    state, runner = CycleState(), rig.core.runner_of(info)
+    state, runner = CycleState(), rig.core.runners.of(info)
     for plugin in runner.pre_filters:
         plugin.pre_filter(state, info.pod)
     restore(rig.core.handle, state, info, runner.profile.all)
@@ -237,5 +237,5 @@ def test_the_smallest_order_scores_highest_and_others_are_scaled() -> None:
         hold(rig, f"r{name}", name, {"cpu": 2000}, labels=labels)
     made = rig.pod(owner("wants", cpu=2))
     info = PodInfo(made, rig.core.cache.classes.of(made))
-    scores = {item.node: item.by_plugin["Reservation"] for item in explain(rig.core.runner_of(info), info).feasible}
+    scores = {item.node: item.by_plugin["Reservation"] for item in explain(rig.core.runners.of(info), info).feasible}
     assert scores == {"a": 50_000, "b": 50_000, "c": 50_000, "d": 500_000}

@@ -33,7 +33,7 @@ def ready(rig: Rig, placed: Pod, annotations: Mapping[str, str] | None = None, *
     status = replace(placed.status, phase="Running", conditions=(Condition("Ready", "True" if on else "False"),))
     metadata = replace(placed.metadata, annotations={**placed.metadata.annotations, **(annotations or {})})
     changed = replace(placed, status=status, metadata=metadata)
-    rig.core.set_pod(changed)
+    rig.core.intake.set_pod(changed)
     return changed
 
 
@@ -155,6 +155,6 @@ def test_owners_that_cannot_be_read_are_said() -> None:
     rig = small()
     ready(rig, rig.running(offering().annotation(RESERVATION_OWNERS, "web"), "n"))
     assert any(
-        "pod default/offer" in text and "expected a list of reservation owners" in text for text in rig.core.complaints
+        "pod default/offer" in text and "expected a list of reservation owners" in text for text in rig.complaints()
     )
     assert used(rig) == 6000

@@ -112,7 +112,7 @@ def test_a_reservation_of_four_cores_on_a_node_of_32(
     built.manifest["metadata"]["uid"] = "uid-r"
     if required:
         built.label(PRE_ALLOCATION_REQUIRED, "true")
-    rig.core.set_reservation(from_plain({**built.manifest, "status": {}}, Reservation))
+    rig.core.intake.set_reservation(from_plain({**built.manifest, "status": {}}, Reservation))
     rig.run()
     if told:
         assert rig.message("uid-r") == f"0/1 nodes are available: {told}."

@@ -91,7 +91,7 @@ def wanted(parts: dict[str, Any]) -> Rig:
     rig.running(pod("plain").request(cpu=8), "n")
     manifest = reservation("r").like(pod("x").request(cpu=4)).for_labels(app="a").manifest
     manifest["metadata"]["uid"] = "r"
-    rig.core.set_reservation(msgspec.convert(manifest, Reservation))
+    rig.core.intake.set_reservation(msgspec.convert(manifest, Reservation))
     rig.run()
     return rig
 
@@ -124,7 +124,9 @@ def with_cards(parts: dict[str, Any], policy: str = "Aligned") -> Rig:
     built.annotation(DEVICE_ALLOCATED, cards(0))
     built.manifest["metadata"]["uid"] = "r"
     status = ReservationStatus("Available", node_name="n", allocatable={"koordinator.sh/gpu": "100"})
-    rig.core.set_reservation(msgspec.structs.replace(msgspec.convert(built.manifest, Reservation), status=status))
+    rig.core.intake.set_reservation(
+        msgspec.structs.replace(msgspec.convert(built.manifest, Reservation), status=status)
+    )
     one = owner("in-it").gpus(1).annotation(RESERVATION_ALLOCATED, allocation("r", "r"))
     rig.running(one.annotation(DEVICE_ALLOCATED, cards(0)), "n")
     rig.running(pod("plain").gpus(1).annotation(DEVICE_ALLOCATED, cards(1)), "n")

@@ -66,15 +66,15 @@ class Reservations(RuleBasedStateMachine):
         before, found = self.seen.pop(uid, None), self.objects.get(uid)
         if found is None:
             if isinstance(before, Reservation):
-                self.rig.core.remove_reservation(uid)
+                self.rig.core.intake.remove_reservation(uid)
             elif before is not None:
-                self.rig.core.remove_pod(uid)
+                self.rig.core.intake.remove_pod(uid)
             return
         self.seen[uid] = found
         if isinstance(found, Reservation):
-            self.rig.core.set_reservation(found)
+            self.rig.core.intake.set_reservation(found)
         else:
-            self.rig.core.set_pod(found)
+            self.rig.core.intake.set_pod(found)
 
     @rule()
     def lose_the_watch(self) -> None:

@@ -36,7 +36,7 @@ class Aligning(Story):
         if kind == "machine":
             node, device, topology = what
             self.topologies = {**getattr(self, "topologies", {}), node.name: topology}
-            self.core.set_topology(node.name, topology)
+            self.core.intake.set_topology(node.name, topology)
             super().act("node", (node, device))
         else:
             super().act(kind, what)
@@ -44,14 +44,14 @@ class Aligning(Story):
     def check(self) -> None:
         fresh: Core = build_core(configuration(self.profile), SimClock(), seed=3)
         for node, device in self.nodes.values():
-            fresh.set_node(node)
-            fresh.set_device(node.name, device)
-            fresh.set_topology(node.name, self.topologies[node.name])
+            fresh.intake.set_node(node)
+            fresh.intake.set_device(node.name, device)
+            fresh.intake.set_topology(node.name, self.topologies[node.name])
         for pod, name in self.bound.values():
-            fresh.set_pod(Pod(pod.metadata, replace(pod.spec, node_name=name)))
+            fresh.intake.set_pod(Pod(pod.metadata, replace(pod.spec, node_name=name)))
         for reservation in self.reservations.values():
             if not reservation.ended:
-                fresh.set_reservation(reservation)
+                fresh.intake.set_reservation(reservation)
         assert summed(fresh) == summed(self.core)
         assert aligned(fresh) == aligned(self.core)
 

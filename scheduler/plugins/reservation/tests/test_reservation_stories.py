@@ -166,7 +166,7 @@ class Story(Play):
                 self.change(self.reservation(what), lifecycle.run_out(self.reservation(what), self.clock.now()))
             case "leave" if self.reservations:
                 gone = self.reservation(what)
-                self.core.remove_reservation(gone.metadata.uid)
+                self.core.intake.remove_reservation(gone.metadata.uid)
                 self.reservations[gone.metadata.uid] = replace(gone, status=replace(gone.status, phase="Failed"))
             case "node":
                 self.nodes[what[0].name] = what
@@ -183,7 +183,7 @@ class Story(Play):
 
     def show(self, reservation: Reservation) -> None:
         self.reservations[reservation.metadata.uid] = reservation
-        self.core.set_reservation(reservation)
+        self.core.intake.set_reservation(reservation)
 
     def change(self, reservation: Reservation, fields: dict[str, Any]) -> None:
         """Write status as the API server would."""
@@ -207,7 +207,7 @@ class Story(Play):
         metadata = replace(info.pod.metadata, annotations={**info.pod.metadata.annotations, **decision.annotations})
         pod = Pod(metadata, replace(info.pod.spec, node_name=decision.node))
         self.bound[info.uid] = (pod, decision.node)
-        self.core.set_pod(pod)
+        self.core.intake.set_pod(pod)
 
     def evict(self, victim: PodInfo) -> None:
         assert not is_reserve_pod(victim.pod), "a reservation is never a victim"
@@ -229,13 +229,13 @@ class Story(Play):
         """A scheduler that starts now finds everything as it is here."""
         fresh: Core = build_core(configuration(self.profile), SimClock(), seed=3)
         for node, device in self.nodes.values():
-            fresh.set_node(node)
-            fresh.set_device(node.name, device)
+            fresh.intake.set_node(node)
+            fresh.intake.set_device(node.name, device)
         for pod, name in self.bound.values():
-            fresh.set_pod(Pod(pod.metadata, replace(pod.spec, node_name=name)))
+            fresh.intake.set_pod(Pod(pod.metadata, replace(pod.spec, node_name=name)))
         for reservation in self.reservations.values():
             if not reservation.ended:
-                fresh.set_reservation(reservation)
+                fresh.intake.set_reservation(reservation)
         assert summed(fresh) == summed(self.core)
 
 

@@ -49,7 +49,7 @@ def test_an_ended_reservation_frees_its_amounts() -> None:
     rig.submit(pod("other").request(cpu=2))
     rig.run()
     assert rig.where("other") == ""
-    rig.core.remove_reservation("r")
+    rig.core.intake.remove_reservation("r")
     later(rig)
     assert rig.where("other") == "n"
 

@@ -41,7 +41,7 @@ class Storage(Rig):
                     "resourceVersion": str(version), **meta}  # fmt: skip
         found = {"metadata": metadata, "spec": spec, "status": {"phase": phase}}
         self.core.cache.volumes.set_claim(msgspec.convert(found, PersistentVolumeClaim))
-        self.core.storage_changed()
+        self.core.intake.storage_changed()
 
     def volume(
         self, name: str, *, host: str = "", labels: dict[str, str] | None = None, csi: str = "", size: str = "1Gi",
@@ -56,20 +56,20 @@ class Storage(Rig):
         metadata = {"name": name, "uid": f"uid-{name}", "labels": labels or {}, "resourceVersion": str(version)}
         found = {"metadata": metadata, "spec": spec, "status": {"phase": phase}}
         self.core.cache.volumes.set_volume(msgspec.convert(found, PersistentVolume))
-        self.core.storage_changed()
+        self.core.intake.storage_changed()
 
     def storage_class(self, name: str, mode: str, provisioner: str = "example.com/disks", zone: str = "") -> None:
         found: dict[str, Any] = {"metadata": {"name": name}, "provisioner": provisioner, "volumeBindingMode": mode}
         if zone:
             found["allowedTopologies"] = [{"matchLabelExpressions": [{"key": ZONE, "values": [zone]}]}]
         self.core.cache.volumes.set_class(msgspec.convert(found, StorageClass))
-        self.core.storage_changed()
+        self.core.intake.storage_changed()
 
     def attachment(self, name: str, node: str, volume: str, driver: str, *, gone: bool = False) -> None:
         source = {"persistentVolumeName": volume}
         found = {"metadata": {"name": name}, "spec": {"attacher": driver, "nodeName": node, "source": source}}
         self.core.cache.volumes.set_attachment(msgspec.convert(found, VolumeAttachment), gone=gone)
-        self.core.storage_changed()
+        self.core.intake.storage_changed()
 
     def limit(self, node: str, driver: str, count: int) -> None:
         drivers = [{"name": driver, "nodeID": node, "allocatable": {"count": count}}]

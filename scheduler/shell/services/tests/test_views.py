@@ -177,7 +177,7 @@ def test_an_explanation_names_the_node_that_is_then_taken() -> None:
     served.rig.submit(pod("p").request(cpu="4", memory="1Gi"))
     info = served.rig.core.find("default/p")
     assert info is not None
-    explanation = explain(served.rig.core.runner_of(info), info)
+    explanation = explain(served.rig.core.runners.of(info), info)
     served.rig.run()
     assert explanation.feasible[0].node == served.rig.where("p")
     assert explanation.feasible[0].total > explanation.feasible[1].total
@@ -416,7 +416,7 @@ def test_a_pod_whose_place_others_may_take_is_listed() -> None:
     offer = pod("offer").request(cpu=4).label(OPERATING_MODE, "Reservation").annotation(RESERVATION_OWNERS, owners)
     placed = rig.running(offer, "n")
     status = replace(placed.status, phase="Running", conditions=(Condition("Ready", "True"),))
-    rig.core.set_pod(replace(placed, status=status))
+    rig.core.intake.set_pod(replace(placed, status=status))
     inside(rig, "p", "n", "uid-offer", cpu=1)
     (found,) = Served(rig).json("/apis/v1/plugins/Reservation/nodeReservations/n")["items"]
     assert (found["name"], found["namespace"], found["kind"]) == ("offer", "default", "Pod")

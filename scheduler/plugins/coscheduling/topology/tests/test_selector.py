@@ -103,7 +103,7 @@ def test_kept_scores_agree_with_the_oracle() -> None:
         rig.submit(selected(name, random.choice(["ring", "tree"]), cpu=random.choice([1, 2, 4])))
         entry = rig.core.queue.find(f"uid-{name}")
         assert entry is not None
-        expected = judge(rig.core, rig.core.runner_of(entry.info), entry.info)
+        expected = judge(rig.core, rig.core.runners.of(entry.info), entry.info)
         assert rig.decide_all().get(name, "") == expected.node
         if random.random() < 0.3:
             rig.delete(f"p{random.randrange(number + 1)}")

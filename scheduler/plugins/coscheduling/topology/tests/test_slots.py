@@ -25,7 +25,7 @@ def counted(rig: TopologyRig, built: Sequence[PodBuilder]) -> dict[str, int]:
         entry = rig.core.queue.find(f"uid-{one.name}")
         assert entry is not None
         infos.append(entry.info)
-    slots = SlotCounter(rig.core).count(infos)
+    slots = SlotCounter(rig.core.handle, rig.core.runners).count(infos)
     for one in built:
         rig.delete(one.name)
     return {name: int(slots.count[row]) for name, row in rig.core.cache.columns.rows.items()}
@@ -73,14 +73,14 @@ def test_a_quota_is_no_matter_of_domains() -> None:
     quota grows, the gang is placed."""
     rig = TopologyRig()
     rig.fleet({"s1": {"b1": ("n1", "n2"), "b2": ("n3", "n4")}})
-    rig.core.set_quota(msgspec.convert(quota("q").max(cpu=20).namespace("quotas").manifest, ElasticQuota))
+    rig.core.intake.set_quota(msgspec.convert(quota("q").max(cpu=20).namespace("quotas").manifest, ElasticQuota))
     rig.group(gathered(gang("job", 2), ("BlockLayer", "MustGather")))
     rig.submit(*(member(f"p{number}", "job", cpu=16).quota("q") for number in range(2)))
     assert rig.decide_all() == {}
     assert "Insufficient quotas, quotaName: q" in rig.said("p0")
     assert all(not node.pods for node in rig.core.cache)
 
-    rig.core.set_quota(msgspec.convert(quota("q").max(cpu=32).namespace("quotas").manifest, ElasticQuota))
+    rig.core.intake.set_quota(msgspec.convert(quota("q").max(cpu=32).namespace("quotas").manifest, ElasticQuota))
     rig.clock.advance(15)
 
     assert rig.decide_all() == {"p0": "n1", "p1": "n2"}

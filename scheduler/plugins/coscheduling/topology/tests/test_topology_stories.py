@@ -95,7 +95,7 @@ class GatheringMachine(RuleBasedStateMachine):
         name = f"n{number}"
         if name in self.nodes and name not in self.bound.values():
             del self.nodes[name]
-            self.rig.core.remove_node(name)
+            self.rig.core.intake.remove_node(name)
             self.settle()
 
     @rule()

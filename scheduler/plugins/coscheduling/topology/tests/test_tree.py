@@ -47,7 +47,7 @@ def test_an_object_that_cannot_be_used_leaves_the_tree() -> None:
     rig.tree.set_object(topology([("A", "", "a")]))
     assert "not found in spec" in rig.tree.problem
     assert rig.tree.path_of("n1") == ("s1", "b1")
-    assert any("ClusterNetworkTopology default" in words for words in rig.core.complaints)
+    assert any("ClusterNetworkTopology default" in words for words in rig.complaints())
 
 
 def test_only_the_default_object_is_read() -> None:
@@ -55,7 +55,7 @@ def test_only_the_default_object_is_read() -> None:
     rig.tree.set_object(topology(name="other"))
     assert not rig.tree.ready
     rig.tree.set_object(topology(name="other"))
-    (complaint,) = rig.core.complaints
+    (complaint,) = rig.complaints()
     assert "expected the name 'default', found 'other'" in complaint
     assert rig.tree.absence == "no cluster network topology: expected one named 'default', found 'other'"
     rig.tree.remove_object(topology(name="other"))
@@ -116,7 +116,7 @@ class TreeMachine(RuleBasedStateMachine):
     @rule(number=st.integers(0, 5))
     def remove_node(self, number: int) -> None:
         self.labels.pop(f"n{number}", None)
-        self.rig.core.remove_node(f"n{number}")
+        self.rig.core.intake.remove_node(f"n{number}")
 
     @rule(upside_down=st.booleans())
     def set_object(self, *, upside_down: bool) -> None:
