@@ -216,7 +216,7 @@ class GroupEngine:
             return self._gathered_preemption(attempt, plan.gathered, runner)
         if not (plan.enough and plan.failures):
             return None
-        if self.nominations.awaits_victims(member.info.uid for member, _ in plan.failures):
+        if self.nominations.awaits_victims(attempt.members):
             return _AWAITS_VICTIMS
         unplaced: list[Unplaced] = []
         for member, failure in plan.failures:
@@ -230,7 +230,7 @@ class GroupEngine:
         """The same for a group that no domain has room for; only Strict groups preempt."""
         if not attempt.strict or found.slots is None or found.failed is None or attempt.domains is None:
             return None
-        if self.nominations.awaits_victims(entry.info.uid for entry in found.entries):
+        if self.nominations.awaits_victims(attempt.members):
             return _AWAITS_VICTIMS
         gather = GatherFailure(attempt.domains, {kind: slots.count for kind, slots in found.slots.items()})
         unplaced = self._gathering.unplaced(found)
