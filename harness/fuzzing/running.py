@@ -125,7 +125,7 @@ def _alarm() -> Iterator[None]:
     before = signal.signal(signal.SIGVTALRM, ring)
     begin = time.process_time()
     gc.disable()  # a collection visits what Hypothesis keeps of all inputs: seconds after ten thousand
-    signal.setitimer(signal.ITIMER_VIRTUAL, LIMIT)
+    signal.setitimer(signal.ITIMER_VIRTUAL, LIMIT, LIMIT)  # again: what is raised in a callback is lost
     try:
         yield
     finally:
