@@ -4,7 +4,7 @@
 date.
 
 A package is a folder with code, named without the import package `seatrial`. Modules that lie directly in a top-level
-folder (`harness/errors.py`, `scheduler/core/cycle.py`) belong to that folder's own node. Tests are left out.
+folder (`harness/errors.py`, `scheduler/config.py`) belong to that folder's own node. Tests are left out.
 """
 
 import re

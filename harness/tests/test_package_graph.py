@@ -27,7 +27,7 @@ def test_implied_edges_are_left_out_and_cycles_are_kept() -> None:
 
 
 def test_modules_directly_in_a_folder_are_the_folders_own_node() -> None:
-    assert package_of("seatrial.scheduler.core.cycle", "scheduler") == "scheduler"
+    assert package_of("seatrial.scheduler.config", "scheduler") == "scheduler"
     assert package_of("seatrial.scheduler.cache.columns", "scheduler") == "cache"
     assert package_of("seatrial.scheduler.cache", "scheduler") == "cache"
     assert package_of("seatrial.harness.errors", "scheduler") == ""

@@ -301,7 +301,7 @@ class Core:
             and not (found.spec.node_name or found.deleting or found.terminated)
             and self.queue.find(metadata.uid) is None
         ):
-            self.outbox.add(Reject(PodInfo(found, self.cache.classes.of(found)), message, SCHEDULER_ERROR))
+            self.outbox.put(Reject(PodInfo(found, self.cache.classes.of(found)), message, SCHEDULER_ERROR))
 
     # -- for people ---------------------------------------------------------------------------------------------------
 

@@ -51,7 +51,7 @@ class HeldReports:
             message = FitError(self._cache.known_count, pre_filter=entry.held).message()
             if entry.told != message:
                 entry.told = message
-                self._outbox.add(Reject(entry.info, message))
+                self._outbox.put(Reject(entry.info, message))
 
     def held(self, uid: str) -> None:
         """PreEnqueue rejected a pod, which waits for its gate."""
@@ -67,4 +67,4 @@ class HeldReports:
             entry = self._queue.held.get(uid)
             if entry is not None and entry.held is not None and not entry.attempts:
                 with self._clock.faults.guard("HeldReports._report", entry.info.key):
-                    self._outbox.add(Reject(entry.info, self._reason_of(entry.info), GATED))
+                    self._outbox.put(Reject(entry.info, self._reason_of(entry.info), GATED))

@@ -14,7 +14,7 @@ class Outbox:
     def __bool__(self) -> bool:
         return bool(self._decisions)
 
-    def add(self, decision: Decision) -> None:
+    def put(self, decision: Decision) -> None:
         """Have the next `decide` return this decision, unless the pod leaves the queue before."""
         if self._handle.leading:
             self._decisions.append(decision)

@@ -95,17 +95,17 @@ class PermitWaiters:
         """All plugins allow the pod."""
         self._forget(waiter)
         try:
-            self._outbox.add(self._bindings.decide(waiter.entry, waiter.state, waiter.node_name))
+            self._outbox.put(self._bindings.decide(waiter.entry, waiter.state, waiter.node_name))
         except Exception as error:  # noqa: BLE001 of a PreBind plugin
             for decision in self._attempt_failed(error, waiter.entry):
-                self._outbox.add(decision)
+                self._outbox.put(decision)
 
     def reject(self, waiter: PermitWaiter, message: str) -> None:
         """Give the place back."""
         if self._waiting.get(waiter.entry.info.uid) is waiter:
             self._release(waiter)
             self._waker.wait(waiter.entry, waiter.state)
-            self._outbox.add(Reject(waiter.entry.info, f"0/1 nodes are available: 1 {message}."))
+            self._outbox.put(Reject(waiter.entry.info, f"0/1 nodes are available: 1 {message}."))
 
     def pod_changed(self, pod: Pod) -> None:
         """A pod was added or changed: one that is deleted, or was bound by another scheduler, waits no more."""

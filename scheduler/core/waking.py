@@ -183,7 +183,7 @@ class Waker:
         self._queue.hold(AFTER_BACKOFF, entry, status)
         self._cooling_gates.add(AFTER_BACKOFF)
         self.set_alarm(entry.ready_at)
-        self._outbox.add(Reject(entry.info, status.message, SCHEDULER_ERROR))
+        self._outbox.put(Reject(entry.info, status.message, SCHEDULER_ERROR))
 
     def hold(self, entry: Entry, key: str, status: Status) -> None:
         """Wait until the gate `key` opens."""

@@ -556,7 +556,7 @@ class GroupEngine:
         if placed is not None:
             self._release(placed)
             self._waker.wait(placed.entry, placed.state)
-            self._outbox.add(Reject(placed.entry.info, "preempted"))
+            self._outbox.put(Reject(placed.entry.info, "preempted"))
 
     def _start_timer(self, placed: _Placed, seconds: float) -> None:
         entry, now = placed.entry, self._handle.clock.monotonic()
@@ -576,7 +576,7 @@ class GroupEngine:
         self._handle.request_wake()
         text = f"rejected due to timeout after waiting {go_text(seconds)} at plugin {COSCHEDULING}"
         self._waker.wait(entry, placed.state)
-        self._outbox.add(Reject(entry.info, text))
+        self._outbox.put(Reject(entry.info, text))
 
     def _start_pause(self) -> None:
         """Have the other pods tried first: their backoffs end before the pause does."""

@@ -148,7 +148,7 @@ class GroupNominations:
 
     def _end(self, hold: Hold) -> None:
         for cleared in self.give_back(hold):
-            self._outbox.add(cleared)
+            self._outbox.put(cleared)
 
     def _start(self, hold: Hold) -> None:
         hold.timer = self._handle.clock.call_later(hold.seconds, lambda: self._expire(hold))

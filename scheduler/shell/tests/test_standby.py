@@ -227,6 +227,6 @@ def test_a_decision_of_a_timer_is_dropped_when_its_pod_leaves_the_queue() -> Non
     for name in "ab":
         entry = rig.core.queue.find(f"uid-{name}")
         assert entry is not None
-        rig.core.outbox.add(Reject(entry.info, "preempted"))
+        rig.core.outbox.put(Reject(entry.info, "preempted"))
     rig.running(pod("a"), "n")
     assert [decision.info.pod.metadata.name for decision in rig.core.decide() if isinstance(decision, Reject)] == ["b"]
