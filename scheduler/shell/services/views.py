@@ -15,7 +15,6 @@ from seatrial.scheduler.api.core import Pod
 from seatrial.scheduler.api.wire import to_plain
 from seatrial.scheduler.cache.nodeinfo import NodeInfo
 from seatrial.scheduler.cache.volumes import claim_keys
-from seatrial.scheduler.config import Configuration
 from seatrial.scheduler.core.cycle import Core
 from seatrial.scheduler.engine.explanation import explain
 from seatrial.scheduler.serving.exposition import CONTENT_TYPE
@@ -40,6 +39,13 @@ class Standing(Protocol):
     @property
     def leading(self) -> bool:
         """Whether it is the leader."""
+
+
+class Configuration(Protocol):
+    """The scheduler's configuration, as `/configz` shows it."""
+
+    @property
+    def enable_profiling(self) -> bool: ...
 
 
 def routes_of(
