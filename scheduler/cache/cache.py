@@ -64,11 +64,11 @@ class Cache:
             self._condition_listeners.append(listener)
         self._relevant.clear()
 
-    def _find_relevant(self, shape: EquivalenceClass) -> tuple[list[Listener], list[Listener]]:
+    def _find_relevant(self, pod_class: EquivalenceClass) -> tuple[list[Listener], list[Listener]]:
         if len(self._relevant) >= MAX_CLASSES:
             self._relevant.clear()  # most are of classes that no longer exist
-        relevant = [listener for listener in self._listeners if listener.is_relevant(shape)]
-        found = self._relevant[shape.id] = relevant, [plugin for plugin in relevant if not plugin.only_annotations]
+        relevant = [listener for listener in self._listeners if listener.is_relevant(pod_class)]
+        found = self._relevant[pod_class.id] = relevant, [plugin for plugin in relevant if not plugin.only_annotations]
         return found
 
     def __iter__(self) -> Iterator[NodeInfo]:
@@ -154,11 +154,11 @@ class Cache:
     def _recount(self, changed: set[int]) -> None:
         """The vectors of these classes changed: write the sums of the nodes that have pods of them again."""
         for info in self.nodes.values():
-            if any(placed.shape.id in changed for placed in info.pods.values()):
+            if any(placed.pod_class.id in changed for placed in info.pods.values()):
                 info.requested, info.nonzero = [], (0, 0)
                 info.widen(len(self.columns.resources))
                 for placed in info.pods.values():
-                    info.count(placed.shape, 1)
+                    info.count(placed.pod_class, 1)
                 if info.node is not None:
                     self.columns.set_sums(info.row, info.allocatable, info.requested, info.nonzero)
                     self.columns.touch(info.row)
@@ -250,14 +250,14 @@ class Cache:
 
     def _place(self, info: PodInfo, node_name: str, *, assumed: bool) -> None:
         info.node_name = node_name
-        uid, shape = info.uid, info.shape
+        uid, pod_class = info.uid, info.pod_class
         self._placed[uid] = _Placed(info, assumed)
         node = self.nodes.get(node_name) or self._info(node_name)
         node.pods[uid] = info
-        node.count(shape, 1)
+        node.count(pod_class, 1)
         self._write(node, info)
         self.priorities[info.pod.spec.priority] += 1
-        relevant = self._relevant.get(shape.id) or self._find_relevant(shape)
+        relevant = self._relevant.get(pod_class.id) or self._find_relevant(pod_class)
         failed: Exception | None = None
         for listener in relevant[not info.pod.metadata.annotations]:
             try:
@@ -278,7 +278,7 @@ class Cache:
         if not self.priorities[info.priority]:
             del self.priorities[info.priority]
         failed: Exception | None = None
-        for listener in (self._relevant.get(info.shape.id) or self._find_relevant(info.shape))[0]:
+        for listener in (self._relevant.get(info.pod_class.id) or self._find_relevant(info.pod_class))[0]:
             try:
                 listener.pod_gone(info)
             except Exception as error:  # noqa: BLE001 raised below, when no other counts the pod
@@ -300,7 +300,7 @@ class Cache:
             columns.ensure_width()
             allocatable = node.allocatable
         free = columns.free
-        for column, _ in changed.shape.vector:
+        for column, _ in changed.pod_class.vector:
             free[column, row] = allocatable[column] - requested[column]
         room, nonzero = columns.room, node.nonzero
         room[0, row] = allocatable[CPU_COLUMN] - nonzero[0]
@@ -326,6 +326,6 @@ def _as_known(known: PodInfo, pod: Pod) -> bool:
 
 
 def _same_holdings(info: PodInfo, other: PodInfo) -> bool:
-    return info.shape is other.shape or (
-        info.shape.vector == other.shape.vector and info.shape.nonzero == other.shape.nonzero
+    return info.pod_class is other.pod_class or (
+        info.pod_class.vector == other.pod_class.vector and info.pod_class.nonzero == other.shape.nonzero
     )

@@ -14,7 +14,7 @@ class Listener(ABC):
     only_annotations: ClassVar[bool] = False  # `pod_placed` is not called for pods without annotations
     follows_conditions: ClassVar[bool] = False  # `pod_conditions` is called
 
-    def is_relevant(self, shape: EquivalenceClass) -> bool:  # noqa: ARG002
+    def is_relevant(self, pod_class: EquivalenceClass) -> bool:  # noqa: ARG002
         """Whether pods of this class can matter to `pod_placed` and `pod_gone`. Called once for each class."""
         return True
 

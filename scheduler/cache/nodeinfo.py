@@ -12,7 +12,7 @@ class PodInfo:
     """A pod with its equivalence class and its node."""
 
     pod: Pod
-    shape: EquivalenceClass
+    pod_class: EquivalenceClass
     node_name: str = ""  # the node that it is on or assumed to be on
     uid: str = field(init=False)  # of all pods that `pod` is ever set to
 
@@ -65,11 +65,11 @@ class NodeInfo:
 
     def add(self, info: PodInfo) -> None:
         self.pods[info.uid] = info
-        self.count(info.shape, 1)
+        self.count(info.pod_class, 1)
 
     def remove(self, info: PodInfo) -> None:
         del self.pods[info.uid]
-        self.count(info.shape, -1)
+        self.count(info.pod_class, -1)
 
     def copy(self) -> "NodeInfo":
         """An independent copy, for dry runs."""
@@ -81,18 +81,18 @@ class NodeInfo:
         copy.pods = self.pods.copy()
         return copy
 
-    def count(self, shape: EquivalenceClass, sign: int) -> None:
+    def count(self, pod_class: EquivalenceClass, sign: int) -> None:
         """Add a pod of this class to the sums (1), or subtract it (-1); `pods` has been changed already."""
         requested = self.requested
-        if shape.width > len(requested):
-            self.widen(shape.width)
-        cpu, memory = shape.nonzero
+        if pod_class.width > len(requested):
+            self.widen(pod_class.width)
+        cpu, memory = pod_class.nonzero
         have = self.nonzero
         if sign > 0:
-            for column, value in shape.vector:
+            for column, value in pod_class.vector:
                 requested[column] += value
             self.nonzero = (have[0] + cpu, have[1] + memory)
         else:
-            for column, value in shape.vector:
+            for column, value in pod_class.vector:
                 requested[column] -= value
             self.nonzero = (have[0] - cpu, have[1] - memory)

@@ -117,7 +117,7 @@ class Core:
 
     def _cycle(self, entry: Entry, runner: Runner) -> list[Decision]:
         info = entry.info
-        class_scores = runner.class_scores(info.shape)
+        class_scores = runner.class_scores(info.pod_class)
         if entry.gates:
             closed = self._closed_gate(entry)
             if closed is not None:
@@ -204,7 +204,7 @@ class Core:
         info = entry.info
         reason = "Unschedulable" if status.rejected else SCHEDULER_ERROR
         message = f"0/1 nodes are available: 1 {status.message}." if status.rejected else status.message
-        self.waker.add(entry, class_key(info, state), self.runners.of(info).class_scores(info.shape))
+        self.waker.add(entry, class_key(info, state), self.runners.of(info).class_scores(info.pod_class))
         return [Reject(info, message, reason)]
 
     def preempt(self, info: PodInfo, result: PostFilterResult, group: str = "") -> list[Decision]:

@@ -210,7 +210,7 @@ class Intake:
             and entry.info.pod.metadata.labels == pod.metadata.labels
         ):
             same_marks = entry.info.pod.metadata.annotations == pod.metadata.annotations
-            if same_marks or self._cache.classes.of(pod) is entry.info.shape:
+            if same_marks or self._cache.classes.of(pod) is entry.info.pod_class:
                 entry.info.pod = pod  # only its status changed, or metadata that no plugin reads
                 return
         self._queue.remove(uid)

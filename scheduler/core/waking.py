@@ -159,7 +159,7 @@ class Waker:
     def wait(self, entry: Entry, state: CycleState | None) -> None:
         """Wait until a node is feasible. `state`: that of the cycle, if there was one."""
         try:
-            class_scores = self._runners.of(entry.info).class_scores(entry.info.shape)
+            class_scores = self._runners.of(entry.info).class_scores(entry.info.pod_class)
             self.add(entry, class_key(entry.info, state or class_scores.state), class_scores)
         except Exception as error:  # noqa: BLE001 the pod is tried again after its backoff
             self._handle.evaluation_failed(error, f"pod={entry.info.key}")
@@ -299,7 +299,7 @@ class Waker:
         for key in keys:
             info = self._queue.waiting.example(key).info
             try:
-                class_scores = self._runners[key[0]].class_scores(info.shape)
+                class_scores = self._runners[key[0]].class_scores(info.pod_class)
             except Exception as error:  # noqa: BLE001 the pod's own cycle reports it
                 self._handle.evaluation_failed(error, f"pod={info.key}")
                 self._wake_first(key)
@@ -373,7 +373,7 @@ def class_key(info: PodInfo, state: CycleState) -> ClassKey:
         claims = [name for _, name in claim_keys(info.pod)]
         marked = state.get(WAKE_GROUP) or ""
         mark += f"{metadata.namespace} {_read_labels(info, state)} {claims} {marked}"
-    return info.pod.spec.scheduler_name, info.shape.id, mark
+    return info.pod.spec.scheduler_name, info.pod_class.id, mark
 
 
 def _read_labels(info: PodInfo, state: CycleState) -> list[tuple[str, str]]:

@@ -17,8 +17,8 @@ from seatrial.scheduler.framework.state import CycleState
 class ClassEntry:
     """The plugins of one class, run for many nodes at once where they can, else node by node."""
 
-    def __init__(self, cache: Cache, shape: EquivalenceClass, rules: ClassRules) -> None:
-        self.shape = shape
+    def __init__(self, cache: Cache, pod_class: EquivalenceClass, rules: ClassRules) -> None:
+        self.pod_class = pod_class
         self.state = rules.state
         self.rules = rules
         self.index = -1  # on the class axis; -1: not in the matrix
@@ -33,7 +33,7 @@ class ClassEntry:
         self.revised = rules.revised
         self.revisions = [-1] * len(self.revised)  # at which its row was last scored by these plugins
         self.batch_key: tuple[Hashable, ...] = rules.batch_key
-        self.salt = 0 if rules.common_ties else cache.columns.ties.salt(shape.digest)
+        self.salt = 0 if rules.common_ties else cache.columns.ties.salt(pod_class.digest)
         self._cache = cache
         self._names = cache.columns.names
 
@@ -64,7 +64,7 @@ class ClassEntry:
                 ok &= passing
             return
         for index in np.flatnonzero(ok[0]):
-            if not plugin.filter(self.state, self.shape.example, self.node(int(batch.rows[index]))).ok:
+            if not plugin.filter(self.state, self.pod_class.example, self.node(int(batch.rows[index]))).ok:
                 ok[0, index] = False
 
     def values(self, score: Score, stacked: object, batch: Batch, ok: Bools) -> Ints | None:
@@ -74,5 +74,5 @@ class ClassEntry:
             return score.score_batch(stacked, batch)
         values = np.zeros((1, batch.size), np.int64)
         for index in np.flatnonzero(ok[0]):
-            values[0, index] = score.score(self.state, self.shape.example, self.node(int(batch.rows[index])))
+            values[0, index] = score.score(self.state, self.pod_class.example, self.node(int(batch.rows[index])))
         return values

@@ -30,14 +30,14 @@ class ClassScores:
     """Results of one profile for one class."""
 
     def __init__(
-        self, runner: PluginRunner, shape: EquivalenceClass, rules: ClassRules, matrix: ScoreMatrix | None
+        self, runner: PluginRunner, pod_class: EquivalenceClass, rules: ClassRules, matrix: ScoreMatrix | None
     ) -> None:
         """`matrix` is None if a PreFilter rejects the class on all nodes."""
         handle = runner.handle
         self.rules = rules
         self._cache = handle.cache
         self._columns = handle.columns
-        self._entry = ClassEntry(handle.cache, shape, rules)
+        self._entry = ClassEntry(handle.cache, pod_class, rules)
         self._matrix = matrix
         self._static_position = 0
         self._versioned = rules.versioned

@@ -41,8 +41,8 @@ class Explanation:
 def explain(runner: PluginRunner, info: PodInfo) -> Explanation:
     """Run all plugins of the pod's profile for all nodes, in the present state."""
     nodes = sorted(runner.handle.cache, key=lambda node: node.name)
-    if info.shape.invalid:
-        wrong = Status.unresolvable(info.shape.invalid)
+    if info.pod_class.invalid:
+        wrong = Status.unresolvable(info.pod_class.invalid)
         return Explanation((), {node.name: wrong for node in nodes})
     closed = runner.closed_gate(info)
     if closed is not None:

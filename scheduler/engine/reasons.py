@@ -65,7 +65,7 @@ class ReasonCollector:
             if not entry.allows(row):
                 number = reasons.number(outside(entry.rules.allowed_by))
             else:
-                state, pod, node = entry.state, entry.shape.example, entry.node(row)
+                state, pod, node = entry.state, entry.pod_class.example, entry.node(row)
                 for plugin in self._moving if matrix.node_ok.item(entry.index, row) else self._kept:
                     status = plugin.filter(state, pod, node)
                     if not status.ok:
@@ -109,7 +109,7 @@ class ReasonCollector:
             return
         for index in np.flatnonzero(open_).tolist():
             status = plugin.filter(
-                self._entry.state, self._entry.shape.example, self._entry.node(int(batch.rows[index]))
+                self._entry.state, self._entry.pod_class.example, self._entry.node(int(batch.rows[index]))
             )
             if not status.ok:
                 numbers[index] = reasons.number_by(status, plugin.name)

@@ -83,22 +83,22 @@ class ClassRules:
 
 
 def rules_for(
-    shape: EquivalenceClass,
+    pod_class: EquivalenceClass,
     pre_filters: Sequence[PreFilter],
     filters: Sequence[Filter],
     scores: Sequence[Weighted],
 ) -> ClassRules:
     """Run the PreFilters of one class and group the plugins that apply to it."""
     rules = ClassRules(CycleState())
-    if shape.invalid:
-        rules.rejected = Status.unresolvable(shape.invalid)
+    if pod_class.invalid:
+        rules.rejected = Status.unresolvable(pod_class.invalid)
         return rules
     skipped: set[str] = set()
     for plugin in pre_filters:
         if plugin.scope is Scope.CLUSTER:
             rules.cluster_pre_filters.append(plugin)
             continue
-        status = plugin.pre_filter(rules.state, shape.example)
+        status = plugin.pre_filter(rules.state, pod_class.example)
         if status.skipped:
             skipped.add(plugin.name)
         elif not status.ok:
@@ -122,7 +122,7 @@ def rules_for(
     for score, weight in scores:
         if score.scope is Scope.CLUSTER:
             rules.cluster_scores.append((score, weight))
-        elif score.pre_score(rules.state, shape.example):
+        elif score.pre_score(rules.state, pod_class.example):
             if score.scope is Scope.NODE:
                 rules.node_scores.append((score, weight))
             else:

@@ -24,20 +24,20 @@ class Runner(PluginRunner):
         handle.columns.watch(self._matrix)
         handle.register(self)
 
-    def class_scores(self, shape: EquivalenceClass) -> ClassScores:
+    def class_scores(self, pod_class: EquivalenceClass) -> ClassScores:
         """The kept results of this class."""
-        found = self._class_scores.get(shape.id)
+        found = self._class_scores.get(pod_class.id)
         if found is None:
-            rules = rules_for(shape, self.pre_filters, self.filters, self.scores)
+            rules = rules_for(pod_class, self.pre_filters, self.filters, self.scores)
             matrix = self._matrix if rules.rejected is None else None
-            found = self._class_scores[shape.id] = ClassScores(self, shape, rules, matrix)
+            found = self._class_scores[pod_class.id] = ClassScores(self, pod_class, rules, matrix)
             count = len(self._class_scores)
             most = max(MIN_CLASSES, min(MAX_KEPT_RESULTS // self.handle.columns.capacity, MAX_CLASSES))
             if count > most:
                 _, idle = self._class_scores.popitem(last=False)
                 idle.leave()
         else:
-            self._class_scores.move_to_end(shape.id)
+            self._class_scores.move_to_end(pod_class.id)
         return found
 
     def invalidate_class_scores(self) -> None:

@@ -225,7 +225,7 @@ class ScoreMatrix(MatrixArrays):
 
     def patch(self, entry: ClassEntry, row: int, node: NodeInfo) -> None:
         """Run plain filters and scores of one class for one row: faster than arrays for a few rows."""
-        index, state, pod, rules = entry.index, entry.state, entry.shape.example, entry.rules
+        index, state, pod, rules = entry.index, entry.state, entry.pod_class.example, entry.rules
         judged = self._exact_for.get(row)
         if judged is not None:
             self._exact_for[row] = judged | 1 << index

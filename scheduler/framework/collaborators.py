@@ -65,7 +65,7 @@ class ProfileRunner(Protocol):
     def gates_of(self, pod: Pod) -> Sequence[tuple[Gate, str]]:
         """The gates that concern a pod, with their wake keys."""
 
-    def class_scores(self, shape: EquivalenceClass) -> ClassResults:
+    def class_scores(self, pod_class: EquivalenceClass) -> ClassResults:
         """The kept results of a class."""
 
     def check_with_nominated(self, state: CycleState, info: PodInfo, node: NodeInfo) -> Status:

@@ -21,7 +21,7 @@ class Unplaced:
     @property
     def kind(self) -> tuple[str, int]:
         """The scheduler name and the class: members of one kind fit on the same nodes."""
-        return self.info.pod.spec.scheduler_name, self.info.shape.id
+        return self.info.pod.spec.scheduler_name, self.info.pod_class.id
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,16 +38,16 @@ class PortUse(Listener):
             for info in node.pods.values():
                 self.pod_placed(info)
 
-    def is_relevant(self, shape: EquivalenceClass) -> bool:
-        return bool(ports_of(shape))
+    def is_relevant(self, pod_class: EquivalenceClass) -> bool:
+        return bool(ports_of(pod_class))
 
     def pod_placed(self, info: PodInfo) -> None:
-        for port in ports_of(info.shape):
+        for port in ports_of(info.pod_class):
             users = self._users.setdefault((port.protocol, port.number), {}).setdefault(port.address, Counter())
             users[self._rows[info.node_name]] += 1
 
     def pod_gone(self, info: PodInfo) -> None:
-        for port in ports_of(info.shape):
+        for port in ports_of(info.pod_class):
             addresses = self._users[port.protocol, port.number]
             users, row = addresses[port.address], self._rows[info.node_name]
             users[row] -= 1
@@ -68,11 +68,11 @@ class PortUse(Listener):
         return taken
 
 
-def ports_of(shape: EquivalenceClass) -> tuple[HostPort, ...]:
-    """The host ports of pods of this shape."""
-    known = shape.facts.get(_FACT)
+def ports_of(pod_class: EquivalenceClass) -> tuple[HostPort, ...]:
+    """The host ports of pods of this class."""
+    known = pod_class.facts.get(_FACT)
     if known is None:
-        known = shape.facts[_FACT] = host_ports(shape.example.spec)
+        known = pod_class.facts[_FACT] = host_ports(pod_class.example.spec)
     return known  # type: ignore[return-value]
 
 
@@ -81,7 +81,7 @@ PORTS: StateKey[tuple[HostPort, ...]] = StateKey("NodePorts/ports")
 
 def used_ports(node: NodeInfo) -> list[dict[str, str | int]]:
     """The host ports in use on a node, for the node view of the services API."""
-    ports = sorted(port for info in node.pods.values() for port in ports_of(info.shape))
+    ports = sorted(port for info in node.pods.values() for port in ports_of(info.pod_class))
     return [{"ip": port.address, "protocol": port.protocol, "port": port.number} for port in ports]
 
 
@@ -103,7 +103,7 @@ class NodePorts(PreFilter, FilterBatch):
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
         wanted = state[PORTS]
-        there = (port for info in node.pods.values() for port in ports_of(info.shape))
+        there = (port for info in node.pods.values() for port in ports_of(info.pod_class))
         return TAKEN if any(port.conflicts(asked) for port in there for asked in wanted) else SUCCESS
 
     def slots_signature(self, state: CycleState, node: NodeInfo) -> str:

@@ -58,8 +58,8 @@ def judge(core: Core, runner: Runner, info: PodInfo) -> Verdict:
 def statuses(core: Core, runner: Runner, info: PodInfo) -> tuple[CycleState, list[tuple[NodeInfo, Status]]]:
     """What the filters say of every node, and the state of the cycle; all nodes alike if a PreFilter says no."""
     nodes = sorted(core.cache, key=lambda node: node.row)
-    if info.shape.invalid:
-        return CycleState(), [(node, Status.unresolvable(info.shape.invalid)) for node in nodes]
+    if info.pod_class.invalid:
+        return CycleState(), [(node, Status.unresolvable(info.pod_class.invalid)) for node in nodes]
     closed = runner.closed_gate(info)
     if closed is not None:
         return CycleState(), [(node, Status.unresolvable(*closed.reasons)) for node in nodes]
@@ -106,7 +106,7 @@ def _judge(core: Core, runner: Runner, info: PodInfo) -> Verdict:
             totals += scores(score, state, info, feasible) * weight
             common_ties |= score.common_ties
     ties = core.cache.columns.ties
-    salt = 0 if common_ties else ties.salt(info.shape.digest)
+    salt = 0 if common_ties else ties.salt(info.pod_class.digest)
     ranks = [ties.rank(node.name) ^ salt for node in feasible]
     best = max(range(len(feasible)), key=lambda index: (totals[index], ranks[index]))
     return Verdict(node=feasible[best].name)

@@ -54,7 +54,7 @@ def _raise_for(pod: Pod, method: str) -> None:
 
 
 class _Counter(Listener):
-    def is_relevant(self, shape: EquivalenceClass) -> bool:
+    def is_relevant(self, pod_class: EquivalenceClass) -> bool:
         return True
 
     def pod_placed(self, info: PodInfo) -> None:

@@ -79,8 +79,8 @@ class Curious(Listener):
     def __init__(self) -> None:
         self.told: list[str] = []
 
-    def is_relevant(self, shape: EquivalenceClass) -> bool:
-        return bool(shape.example.spec.node_selector)
+    def is_relevant(self, pod_class: EquivalenceClass) -> bool:
+        return bool(pod_class.example.spec.node_selector)
 
     def pod_placed(self, info: PodInfo) -> None:
         self.told.append(f"+{info.uid}")

@@ -143,7 +143,7 @@ class GroupEngine:
     def _wake_alike(self) -> None:
         """A change of a node wakes one waiting pod of each class, here a member of this group. Whatever came of the
         attempt: if there is still room, it is the turn of the next pod of the class, which may be in another group."""
-        kinds = {(entry.info.pod.spec.scheduler_name, entry.info.shape.id) for entry in self._in_play.values()}
+        kinds = {(entry.info.pod.spec.scheduler_name, entry.info.pod_class.id) for entry in self._in_play.values()}
         self._waker.wake_classes([key for key in self._queue.waiting.classes() if key[:2] in kinds])
 
     def _attempt_or_hold(self, attempt: Attempt | Status, entry: Entry, runner: Runner) -> list[Decision]:
@@ -185,7 +185,7 @@ class GroupEngine:
             if member is None:
                 continue
             info = member.info
-            kind = info.pod.spec.scheduler_name, info.shape.id
+            kind = info.pod.spec.scheduler_name, info.pod_class.id
             known = hopeless.get(kind) if preempts and not self._handle.nominator.node_of(uid) else None
             result = known or self._place(member, attempt.key)
             if isinstance(result, _Placed):
@@ -221,7 +221,7 @@ class GroupEngine:
         unplaced: list[Unplaced] = []
         for member, failure in plan.failures:
             assert failure.fit is not None  # noqa: S101
-            class_scores = self._runners.of(member.info).class_scores(member.info.shape)
+            class_scores = self._runners.of(member.info).class_scores(member.info.pod_class)
             unplaced.append(Unplaced(member.info, failure.fit, failure.state or class_scores.state))
         placed = [one.entry.info for one in plan.placed]
         return _post_filter(runner, GroupFailure(attempt.name, unplaced[0].info, unplaced, placed))
@@ -264,18 +264,18 @@ class GroupEngine:
             entry = find(uid)
             if entry is not None:
                 infos[uid] = entry.info
-        kinds = {(info.pod.spec.scheduler_name, info.shape.id): info for info in infos.values()}
+        kinds = {(info.pod.spec.scheduler_name, info.pod_class.id): info for info in infos.values()}
         if len(kinds) < 2:
             return attempt.members
         places = {}
         for (name, shape), info in kinds.items():
-            class_scores = self._runners[name].class_scores(info.shape)
+            class_scores = self._runners[name].class_scores(info.pod_class)
             class_scores.refresh()
             places[name, shape] = self.parked.places((name, shape), info, class_scores)
 
         def rank(uid: str) -> tuple[int, int]:
             info = infos[uid]
-            return -info.priority, places[info.pod.spec.scheduler_name, info.shape.id]
+            return -info.priority, places[info.pod.spec.scheduler_name, info.pod_class.id]
 
         return sorted((uid for uid in attempt.members if uid in infos), key=rank)
 
@@ -308,7 +308,7 @@ class GroupEngine:
                 status = status.by(gate.name)
                 reason = FitError(self._cache.known_count, pre_filter=status).message()
                 return _Failure(reason, status, gate_key)
-        class_scores = runner.class_scores(info.shape)
+        class_scores = runner.class_scores(info.pod_class)
         found = class_scores.select(info) if within is None else class_scores.select_within(info, within, COSCHEDULING)
         if isinstance(found, FitError):
             return _Failure(found.message(), found.pre_filter, state=found.state, fit=found)

@@ -45,7 +45,7 @@ class FitBounds:
     def __init__(self, handle: Handle, runners: Runners) -> None:
         self._handle, self._columns = handle, handle.columns
         self._kinds: dict[Kind, int] = {}
-        self._shapes: list[EquivalenceClass] = []
+        self._classes: list[EquivalenceClass] = []
         self._layouts: dict[Hashable, _Layout] = {}
         self._position = -1  # number of column changes that are counted
         self._invalidations = -1
@@ -78,7 +78,7 @@ class FitBounds:
         self._kinds[kind] = number
         self._forget_layouts()
         self._kept_divisors = None
-        self._shapes.append(info.shape)
+        self._classes.append(info.pod_class)
         self._write_amounts(number)
         if self._position >= 0:
             own = slice(number, number + 1)
@@ -88,14 +88,14 @@ class FitBounds:
 
     def _write_amounts(self, number: int) -> None:
         self._amounts[number] = 0
-        for column, amount in self._shapes[number].vector:
+        for column, amount in self._classes[number].vector:
             self._amounts[number, column] = amount
 
     def trim(self, used: set[Kind]) -> None:
         """Forget classes that are not `used`."""
         kept = [kind for kind in self._kinds if kind in used]
         self._amounts = self._amounts[[self._kinds[kind] for kind in kept]]
-        self._shapes = [self._shapes[self._kinds[kind]] for kind in kept]
+        self._classes = [self._classes[self._kinds[kind]] for kind in kept]
         self._kept_divisors = None
         self._kinds = {kind: number for number, kind in enumerate(kept)}
         self._forget_layouts()
@@ -140,7 +140,7 @@ class FitBounds:
             self._kept_divisors = None
             if self._amounts.shape[1] != columns.width:  # nodes may offer what no node had before
                 self._amounts = np.zeros((len(self._amounts), columns.width), np.int64)
-            for number in range(len(self._shapes)):
+            for number in range(len(self._classes)):
                 self._write_amounts(number)
         self._position, self._invalidations = columns.changes, invalidations
         if self._static_position != columns.static_changes or changed is None:
@@ -231,7 +231,7 @@ class FitBounds:
         self._counted.add(kind)
         if class_scores.feasible:
             rows = np.flatnonzero(class_scores.key >= 0)
-            slots[0, rows] = bound(self._columns.free, class_scores.entry.shape.vector, rows)
+            slots[0, rows] = bound(self._columns.free, class_scores.entry.pod_class.vector, rows)
         self._set(self._kinds[kind], np.arange(self._columns.count), slots)
 
     def _bounds(self, rows: Rows, classes: slice = _ALL) -> Ints:

@@ -81,7 +81,7 @@ class Gathering:
         for entry in found.entries:
             info, kind = entry.info, _kind(entry)
             if kind not in of_kind:
-                class_scores = self._runners.of(info).class_scores(info.shape)
+                class_scores = self._runners.of(info).class_scores(info.pod_class)
                 nowhere = class_scores.select_within(info, (), COSCHEDULING)
                 state = nowhere.state if isinstance(nowhere, FitError) else None
                 failure = self._counter.failure(info, found.slots[kind], numbers[kind])
@@ -141,4 +141,4 @@ class Gathering:
 
 
 def _kind(entry: Entry) -> Kind:
-    return entry.info.pod.spec.scheduler_name, entry.info.shape.id
+    return entry.info.pod.spec.scheduler_name, entry.info.pod_class.id

@@ -72,7 +72,7 @@ class ParkedGroups:
         needs: Counter[Kind] = Counter()
         examples: dict[Kind, PodInfo] = {}
         for info in members:
-            kind = info.pod.spec.scheduler_name, info.shape.id
+            kind = info.pod.spec.scheduler_name, info.pod_class.id
             needs[kind] += 1
             examples[kind] = info
         name = frozenset(needs.items()), None if domains is None else domains.shape()
@@ -187,7 +187,7 @@ class ParkedGroups:
         """Count the nodes that pass all filters, so that changes of the others are ignored from now on."""
         runner = self._runners[kind[0]]
         if runner.requests_bound and not any(plugin.concerns(info.pod) for plugin in runner.transformers):
-            class_scores = runner.class_scores(info.shape)
+            class_scores = runner.class_scores(info.pod_class)
             class_scores.refresh()
             self._bounds.count_feasible(kind, class_scores)
 
@@ -199,7 +199,7 @@ class ParkedGroups:
             return True  # room in reservations is not in the columns
         if runner.requests_bound and not bounds.may_fit(kind, domains, count):
             return False
-        class_scores = runner.class_scores(info.shape)
+        class_scores = runner.class_scores(info.pod_class)
         class_scores.refresh()
         if not class_scores.feasible and class_scores.feasible_for(info):
             return True  # places in reservations are not counted
@@ -216,7 +216,7 @@ class ParkedGroups:
             count = 1 << 30 if class_scores.feasible_for(info) else 0  # places in reservations are not counted
         else:
             rows = np.flatnonzero(class_scores.key >= 0)
-            count = int(bound(columns.free, info.shape.vector, rows).sum())
+            count = int(bound(columns.free, info.pod_class.vector, rows).sum())
         if len(self._places) > 4096:
             self._places.clear()
         self._places[kind] = columns.changes, count

@@ -46,7 +46,7 @@ class SlotCounter:
         """The slots for these pods, which are of one class; at most their number on a node."""
         info, limit = infos[0], len(infos)
         runner, columns = self._runners.of(info), self._cache.columns
-        class_scores = runner.class_scores(info.shape)
+        class_scores = runner.class_scores(info.pod_class)
         count, scores = np.zeros(columns.count, np.int64), np.zeros(columns.count, np.int64)
         stopped: dict[int, Status] = {}
         if class_scores.matrix is None or not columns.count:
@@ -61,11 +61,11 @@ class SlotCounter:
 
     def failure(self, info: PodInfo, slots: Slots, limit: int) -> FitError:
         """Why one more pod fits on none of the nodes, after as many as fit."""
-        class_scores = self._runners.of(info).class_scores(info.shape)
+        class_scores = self._runners.of(info).class_scores(info.pod_class)
         overrides = dict(slots.stopped)
         columns = self._cache.columns
         rows = np.flatnonzero((slots.count > 0) & (slots.count < limit))
-        wanted = info.shape.named
+        wanted = info.pod_class.named
         codes = np.zeros(len(rows), np.int64)
         for bit, (_, column, amount) in enumerate(wanted):
             codes |= (columns.free[column, rows] < (slots.count[rows] + 1) * amount).astype(np.int64) << bit
@@ -85,7 +85,7 @@ class SlotCounter:
         fit = np.full(len(rows), limit, np.int64)
         if any(plugin.name == FIT for plugin in class_scores.rules.node_pods_filters):
             free = self._cache.columns.free
-            for column, amount in info.shape.vector:
+            for column, amount in info.pod_class.vector:
                 if amount:
                     np.minimum(fit, free[column, rows] // amount, out=fit)
         return np.maximum(fit, 1)  # the rows are feasible
@@ -98,7 +98,7 @@ class SlotCounter:
         plugins = [plugin for plugin in class_scores.rules.node_pods_filters if plugin.name != FIT]
         if not plugins:
             return
-        state, kind = class_scores.state, (infos[0].pod.spec.scheduler_name, infos[0].shape.id)
+        state, kind = class_scores.state, (infos[0].pod.spec.scheduler_name, infos[0].pod_class.id)
         if len(self._known) > MAX_KNOWN:
             self._known.clear()
         for row in rows.tolist():

@@ -47,7 +47,7 @@ class HeldPods:
         return None if place is None else self._keys[place[0]][place[1]].get(uid)
 
     def add(self, key: str, entry: Entry) -> None:
-        shape = entry.info.shape.id
+        shape = entry.info.pod_class.id
         self._place_of[entry.info.uid] = (key, shape)
         groups = self._keys.setdefault(key, {})
         group = groups.get(shape)

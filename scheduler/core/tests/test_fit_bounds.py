@@ -30,7 +30,7 @@ def test_bounds_follow_the_nodes() -> None:
         rig.submit(pod(f"example-{size}").request(cpu=size))
         entry = rig.core.queue.find(f"uid-example-{size}")
         assert entry is not None
-        kinds["default-scheduler", entry.info.shape.id] = entry.info
+        kinds["default-scheduler", entry.info.pod_class.id] = entry.info
         rig.delete(f"example-{size}")
     rig.group(gathered(gang("job", 2), ("BlockLayer", "MustGather")))
     rig.submit(*(member(f"m{number}", "job", cpu=99) for number in range(2)))
@@ -64,7 +64,9 @@ def test_bounds_follow_the_nodes() -> None:
             slots = np.zeros(columns.count, np.int64)
             for node in rig.core.cache:
                 free = [have - used for have, used in zip(node.allocatable, node.requested, strict=True)]
-                slots[node.row] = max(min(free[column] // amount for column, amount in info.shape.vector if amount), 0)
+                slots[node.row] = max(
+                    min(free[column] // amount for column, amount in info.pod_class.vector if amount), 0
+                )
             if grown is not None and kind in before and (slots > before[kind]).any():
                 assert kind in grown
             before[kind] = slots
@@ -74,11 +76,11 @@ def test_bounds_follow_the_nodes() -> None:
             assert bounds.may_fit(kind, attempt, best)
             assert not bounds.may_fit(kind, attempt, best + 1)
             if random.random() < 0.2:
-                class_scores = rig.core.runners.of(info).class_scores(info.shape)
+                class_scores = rig.core.runners.of(info).class_scores(info.pod_class)
                 class_scores.refresh()
                 bounds.count_feasible(kind, class_scores)
                 feasible = np.flatnonzero(class_scores.key >= 0)
-                exact = int(bound(columns.free, info.shape.vector, feasible).sum())
+                exact = int(bound(columns.free, info.pod_class.vector, feasible).sum())
                 assert bounds.may_fit(kind, None, exact)
                 assert not bounds.may_fit(kind, None, exact + 1)
                 by_requests = False
@@ -94,11 +96,11 @@ def test_closed_nodes_cost_no_count_until_their_objects_change() -> None:
     entry = rig.core.queue.find("uid-example")
     assert entry is not None
     info = entry.info
-    kind = "default-scheduler", info.shape.id
+    kind = "default-scheduler", info.pod_class.id
     bounds = FitBounds(rig.core.handle, rig.core.runners)
     bounds.add(kind, info)
     bounds.update()
-    class_scores = rig.core.runners.of(info).class_scores(info.shape)
+    class_scores = rig.core.runners.of(info).class_scores(info.pod_class)
     class_scores.refresh()
     bounds.count_feasible(kind, class_scores)
     open_places = int(bounds._totals[0])
@@ -128,7 +130,7 @@ def test_a_node_with_room_for_exactly_the_smallest_pod_counts() -> None:
     rig.submit(pod("example").request(cpu=3))
     entry = rig.core.queue.find("uid-example")
     assert entry is not None
-    kind = "default-scheduler", entry.info.shape.id
+    kind = "default-scheduler", entry.info.pod_class.id
     free = next(iter(rig.core.cache)).allocatable[CPU_COLUMN] // 1000
     rig.running(pod("most").request(cpu=free - 3), "n0")
     rig.running(pod("rest").request(cpu=3), "n0")

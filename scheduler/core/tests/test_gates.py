@@ -41,7 +41,7 @@ class Licences(Gate, PreEnqueue):
     def gate(self, info: PodInfo) -> Status:
         self.asked.append(info.pod.metadata.name)
         name = info.pod.metadata.labels["licence"]
-        if self.free[name] * 1000 >= info.shape.requests["cpu"]:
+        if self.free[name] * 1000 >= info.pod_class.requests["cpu"]:
             return SUCCESS
         return Status.unschedulable(f"no licence {name}")
 

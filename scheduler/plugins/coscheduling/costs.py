@@ -26,7 +26,7 @@ class Costs:
 
     def __init__(self, dry_run: DryRun, unplaced: Unplaced) -> None:
         self._dry_run, self._unplaced = dry_run, unplaced
-        self._wanted = [(column, amount) for column, amount in unplaced.info.shape.vector if amount]
+        self._wanted = [(column, amount) for column, amount in unplaced.info.pod_class.vector if amount]
 
     def of_all(self, candidates: Sequence[Candidate]) -> list[Cost]:
         """The costs of nodes. Those with equal room and equal victims are computed once."""
@@ -104,5 +104,5 @@ class Costs:
         return min(found, key=lambda one: one[0])
 
     def _amounts(self, pods: Sequence[PodInfo]) -> Amounts:
-        vectors = [dict(pod.shape.vector) for pod in pods]
+        vectors = [dict(pod.pod_class.vector) for pod in pods]
         return tuple([sum(vector.get(column, 0) for vector in vectors) for column, _ in self._wanted])

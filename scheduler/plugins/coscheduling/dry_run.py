@@ -58,10 +58,10 @@ class DryRun:
         gone = [*gone, *self.holders(unplaced, node)]
         info, node = unplaced.info, self.node(node)
         requested, allocatable = node.requested, node.allocatable
-        wanted = [part for part in info.shape.named if part[2]]
+        wanted = [part for part in info.pod_class.named if part[2]]
         freed = {column: 0 for _, column, _ in wanted}
         for pod in gone:
-            for column, amount in pod.shape.vector:
+            for column, amount in pod.pod_class.vector:
                 if column in freed:
                     freed[column] += amount
         for name, column, amount in wanted:
@@ -228,7 +228,7 @@ class Attempt:
 def _sums_allow(node: NodeInfo, pods: Sequence[PodInfo]) -> bool:
     needed: dict[int, int] = {}
     for pod in pods:
-        for column, amount in pod.shape.vector:
+        for column, amount in pod.pod_class.vector:
             needed[column] = needed.get(column, 0) + amount
     allocatable, requested = node.allocatable, node.requested
     return all(

@@ -55,7 +55,7 @@ class GatheredPlan:
         request, changed = self._request, self._changed
         for members, slots, usable in zip(self._kinds, self._slots, self._usable, strict=True):
             fit = np.full(len(changed), len(members), np.int64)
-            for column, amount in members[0].info.shape.vector:
+            for column, amount in members[0].info.pod_class.vector:
                 if amount:
                     np.minimum(fit, self._free[column, changed] // amount, out=fit)
             slots[changed] = np.maximum(fit, 0)
@@ -92,7 +92,7 @@ class GatheredPlan:
                 costs[row] -= min(sum(len(job.pods) for job in jobs), _COST - 1)
             held = [] if not gone or restored is None else left_out(restored, candidate.node)
             for pod in (*gone, *held):
-                for column, amount in pod.shape.vector:
+                for column, amount in pod.pod_class.vector:
                     free[column, row] += amount
         return free, costs, np.array(changed, np.intp)
 
@@ -148,7 +148,7 @@ class GatheredPlan:
             status = self._stopped.get(row)
             if status is None:
                 short = (
-                    f"Insufficient {name}" for name, column, amount in members[0].info.shape.named
+                    f"Insufficient {name}" for name, column, amount in members[0].info.pod_class.named
                     if self._free[column, row] < (slots[row] + 1) * amount
                 )  # fmt: skip
                 status = Status.unschedulable(*short)

@@ -80,7 +80,7 @@ class PossibleVictims:
                 job = self._job_of(pod)
                 if job is None:
                     continue
-                marks += (job.violations, job.priority, len(job.pods), pod.shape.id)
+                marks += (job.violations, job.priority, len(job.pods), pod.pod_class.id)
                 if job.name in here:
                     here[job.name].append(pod)
                     marks.append(job.name)

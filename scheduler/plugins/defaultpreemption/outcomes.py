@@ -120,7 +120,7 @@ class Outcomes:
             return NO_VICTIMS
         key: tuple[int, ...] = ()
         if self._shared and self.results.admits(row):
-            key = (self.fingerprints.number(fingerprint, node), *sorted(other.shape.id for other in others))
+            key = (self.fingerprints.number(fingerprint, node), *sorted(other.pod_class.id for other in others))
             known = self._known.get(key)
             if known is not None:
                 return known

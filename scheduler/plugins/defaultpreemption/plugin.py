@@ -122,13 +122,13 @@ class DefaultPreemption(PostFilter, Listener):
     def _outcomes(self, state: CycleState, info: PodInfo) -> Outcomes:
         """The known results for such a pod; none if more than one node decides."""
         runner = self._handle.runner_of(info)
-        results = runner.class_scores(info.shape)
+        results = runner.class_scores(info.pod_class)
         fingerprints = self._fingerprints_for(info, runner)
         fingerprints.refresh()
         if not all(plugin.name in state[SKIPPED] for plugin in results.cluster_filters):
             outcomes = Outcomes(runner, results, fingerprints, alone=False)
         else:
-            key = info.shape.id, fingerprints.highest
+            key = info.pod_class.id, fingerprints.highest
             kept = self._kept.get(key)
             if kept is None or kept.results is not results or kept.fingerprints is not fingerprints:
                 kept = self._kept[key] = Outcomes(runner, results, fingerprints, alone=True)
@@ -165,7 +165,7 @@ class DefaultPreemption(PostFilter, Listener):
 
     # -- events of the cache ------------------------------------------------------------------------------------------
 
-    def is_relevant(self, shape: EquivalenceClass) -> bool:
+    def is_relevant(self, pod_class: EquivalenceClass) -> bool:
         return False
 
     def pod_placed(self, info: PodInfo) -> None:

@@ -64,7 +64,7 @@ class NodeLocks(Listener):
             if not decided:
                 del self._decided[node.name]
 
-    def is_relevant(self, shape: EquivalenceClass) -> bool:
+    def is_relevant(self, pod_class: EquivalenceClass) -> bool:
         return False
 
     def pod_placed(self, info: PodInfo) -> None:

@@ -379,9 +379,9 @@ class QuotaCache(Listener, ObjectListener):
         if pod.deleting and self._ignores(pod):
             self._forget(uid)
             return None
-        shape = info.shape if info is not None else self.handle.cache.classes.of(pod)
+        pod_class = info.pod_class if info is not None else self.handle.cache.classes.of(pod)
         name = self.quota_of(pod)
-        wanted = self._amounts(pod, shape)
+        wanted = self._amounts(pod, pod_class)
         known = self.accounts.get(uid)
         strict = is_non_preemptible(pod)
         if known is not None:
@@ -478,18 +478,18 @@ class QuotaCache(Listener, ObjectListener):
             self._charges.clear()
         return self._charges.setdefault(charge, charge)
 
-    def _amounts(self, pod: Pod, shape: EquivalenceClass) -> Mapping[str, int]:
+    def _amounts(self, pod: Pod, pod_class: EquivalenceClass) -> Mapping[str, int]:
         if not (self.args.ignore_pod_overhead and pod.spec.overhead):
-            return shape.requests
+            return pod_class.requests
         try:
             overhead = renamed(amounts(pod.spec.overhead))
         except QuantityError:
-            return shape.requests
-        return {key: value - overhead.get(key, 0) for key, value in shape.requests.items()}
+            return pod_class.requests
+        return {key: value - overhead.get(key, 0) for key, value in pod_class.requests.items()}
 
     def amounts_of(self, info: PodInfo) -> Mapping[str, int]:
         """What a pod counts with."""
-        return self._amounts(info.pod, info.shape)
+        return self._amounts(info.pod, info.pod_class)
 
     def _resolve_again(self, names: Iterable[str], namespaces: Iterable[str]) -> None:
         """Find the quota of pods again whose label names one of `names`, or that have no label in `namespaces`."""

@@ -102,8 +102,8 @@ class HeldTerms(Listener):
             found = self._rows[term] = np.pad(found, (0, self._cache.columns.capacity - len(found)))
         return found[: self._cache.columns.count]
 
-    def is_relevant(self, shape: EquivalenceClass) -> bool:
-        return shape.example.spec.affinity is not None
+    def is_relevant(self, pod_class: EquivalenceClass) -> bool:
+        return pod_class.example.spec.affinity is not None
 
     def pod_placed(self, info: PodInfo) -> None:
         if info.pod.spec.affinity is None:

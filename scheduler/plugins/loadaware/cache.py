@@ -251,7 +251,7 @@ class LoadCache(Listener):
             return
         moment = moment_of(pod, "PodScheduled")
         assigned = self._clock.now() if moment is None else moment
-        prod, estimate = self.facts(info.shape)
+        prod, estimate = self.facts(info.pod_class)
         found = AssignedPod(pod.metadata.key, prod, estimate, assigned, self._estimator.deadline(pod, assigned))
         node = self._node(info.node_name)
         node.load.add(info.uid, found)
@@ -282,18 +282,18 @@ class LoadCache(Listener):
             if node.load.report is not None:
                 self._changed(info.node_name, node)
 
-    def facts(self, shape: EquivalenceClass) -> tuple[bool, Vector]:
+    def facts(self, pod_class: EquivalenceClass) -> tuple[bool, Vector]:
         """Whether pods of the class are prod pods, and their estimate."""
         key = self.column("facts")
-        found: tuple[bool, Vector] | None = shape.facts.get(key)  # type: ignore[assignment]
+        found: tuple[bool, Vector] | None = pod_class.facts.get(key)  # type: ignore[assignment]
         if found is None:
-            pod = shape.example
+            pod = pod_class.example
             priority_class = class_with_default(pod.metadata.labels, pod.spec)
             try:
                 estimate = self._estimator.of(pod, priority_class)
             except QuantityError:
                 estimate = self._zero  # such a pod is not scheduled, and counts with nothing
-            found = shape.facts[key] = (priority_class == PROD, estimate)
+            found = pod_class.facts[key] = (priority_class == PROD, estimate)
         return found
 
     # -- rows ---------------------------------------------------------------------------------------------------------

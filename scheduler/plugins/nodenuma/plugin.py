@@ -378,7 +378,7 @@ class NodeNUMAResource(PreFilter, FilterBatch, ScoreBatch, Reserve, PreBind, Vic
 
     def _planned(self, state: CycleState, info: PodInfo, name: str) -> NumaAllocation | None:
         """What a pod that a dry run places here would be allocated; its devices follow (`PLANNED`)."""
-        kept = self._handle.runner_of(info).class_scores(info.shape).state
+        kept = self._handle.runner_of(info).class_scores(info.pod_class).state
         if DEMAND not in kept:
             return None
         own = CycleState({**state, **kept})

@@ -155,19 +155,19 @@ class NodeResourcesFit(PreFilter, FilterBatch, ScoreBatch, DryRunBatch):
         self._ignored_groups = frozenset(args.ignored_resource_groups)
 
     def pre_filter(self, state: CycleState, pod: Pod) -> Status:
-        shape = self._handle.cache.classes.of(pod)
+        pod_class = self._handle.cache.classes.of(pod)
         checked = tuple(
             (column, amount, name)
-            for name, column, amount in shape.named
+            for name, column, amount in pod_class.named
             if not self._ignored(name) and (amount or column != UNOFFERED_COLUMN)
         )
-        scored = tuple(self._scored(shape))
+        scored = tuple(self._scored(pod_class))
         for column, amount, _ in scored:
             self._largest[column] = max(self._largest.get(column, 0), amount)
         amounts: dict[int, int] = {}
         for column, amount, _ in checked:
             amounts[column] = max(amount, amounts.get(column, amount))
-        state[REQUEST] = _Request(checked, scored, shape.nonzero, amounts)
+        state[REQUEST] = _Request(checked, scored, pod_class.nonzero, amounts)
         return SUCCESS
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
@@ -184,7 +184,7 @@ class NodeResourcesFit(PreFilter, FilterBatch, ScoreBatch, DryRunBatch):
         return _insufficient(tuple(short), hopeless)
 
     def dry_run_signature(self, node: NodeInfo, pods: Sequence[PodInfo]) -> Hashable:
-        return tuple(node.allocatable), tuple(node.requested), tuple([pod.shape.id for pod in pods])
+        return tuple(node.allocatable), tuple(node.requested), tuple([pod.pod_class.id for pod in pods])
 
     def can_batch_dry_run(self, state: CycleState) -> bool:
         return True
@@ -199,11 +199,11 @@ class NodeResourcesFit(PreFilter, FilterBatch, ScoreBatch, DryRunBatch):
         return [have - taken for have, taken in zip(node.allocatable, node.requested, strict=True)]
 
     def dry_run_keys(self, node: NodeInfo, pods: Sequence[PodInfo]) -> Sequence[Hashable]:
-        return [pod.shape.id for pod in pods]
+        return [pod.pod_class.id for pod in pods]
 
     def dry_run_held(self, node: NodeInfo, pod: PodInfo) -> Sequence[int]:
         held = [0] * len(self._resources)
-        for column, amount in pod.shape.vector:
+        for column, amount in pod.pod_class.vector:
             held[column] += amount
         return held
 
@@ -289,16 +289,16 @@ class NodeResourcesFit(PreFilter, FilterBatch, ScoreBatch, DryRunBatch):
         for column, _ in kind:  # type: ignore[attr-defined]
             capacity = node.allocatable[column] if column < len(node.allocatable) else 0
             if capacity and capacity - used_amount(node, column) < self._largest.get(column, 0):
-                return self._rise(node.allocatable, placed.shape, kind, node)
-        key = (id(node.allocatable), placed.shape.id, kind)
+                return self._rise(node.allocatable, placed.pod_class, kind, node)
+        key = (id(node.allocatable), placed.pod_class.id, kind)
         found = self._rises.get(key)
         if found is None:
             if len(self._rises) >= MAX_DELTAS:
                 self._rises.clear()  # most are of classes that no longer exist
-            found = self._rises[key] = (node.allocatable, self._rise(node.allocatable, placed.shape, kind, None))
+            found = self._rises[key] = (node.allocatable, self._rise(node.allocatable, placed.pod_class, kind, None))
         return found[1]
 
-    def _rise(self, allocatable: list[int], shape: EquivalenceClass, kind: Hashable, drawn: NodeInfo | None) -> int:
+    def _rise(self, allocatable: list[int], pod_class: EquivalenceClass, kind: Hashable, drawn: NodeInfo | None) -> int:
         """`drawn`: the node is so full that some pod may overdraw it; there a score bound is 0."""
         total = weights = 0
         for column, weight in kind:  # type: ignore[attr-defined]
@@ -306,7 +306,7 @@ class NodeResourcesFit(PreFilter, FilterBatch, ScoreBatch, DryRunBatch):
             if not capacity:
                 continue
             weights += weight
-            rise = self._strategy.max_score_delta(capacity, self._asked(shape, column))
+            rise = self._strategy.max_score_delta(capacity, self._asked(pod_class, column))
             if rise > 0 or drawn is None or capacity - used_amount(drawn, column) >= self._largest.get(column, 0):
                 total += rise * weight
         return -(-total // weights) if weights else 0
@@ -368,20 +368,20 @@ class NodeResourcesFit(PreFilter, FilterBatch, ScoreBatch, DryRunBatch):
             return False
         return name in self._ignored_names or name.split("/", 1)[0] in self._ignored_groups
 
-    def _scored(self, shape: EquivalenceClass) -> list[tuple[int, int, int]]:
-        """Column, amount and weight of the resources that count for pods of this shape."""
+    def _scored(self, pod_class: EquivalenceClass) -> list[tuple[int, int, int]]:
+        """Column, amount and weight of the resources that count for pods of this class."""
         scored = []
         for name, weight in self._weights.items():
-            if name in _NATIVE or shape.requests.get(name):
+            if name in _NATIVE or pod_class.requests.get(name):
                 column = self._resources.column(name)
-                scored.append((column, self._asked(shape, column), weight))
+                scored.append((column, self._asked(pod_class, column), weight))
         return scored
 
-    def _asked(self, shape: EquivalenceClass, column: int) -> int:
+    def _asked(self, pod_class: EquivalenceClass, column: int) -> int:
         """The requested amount of a resource for scores."""
         if column in {CPU_COLUMN, MEMORY_COLUMN}:
-            return shape.nonzero[column - CPU_COLUMN]
-        return shape.requests.get(self._resources.names[column], 0)
+            return pod_class.nonzero[column - CPU_COLUMN]
+        return pod_class.requests.get(self._resources.names[column], 0)
 
 
 @lru_cache(maxsize=1024)
