@@ -327,5 +327,5 @@ def _as_known(known: PodInfo, pod: Pod) -> bool:
 
 def _same_holdings(info: PodInfo, other: PodInfo) -> bool:
     return info.pod_class is other.pod_class or (
-        info.pod_class.vector == other.pod_class.vector and info.pod_class.nonzero == other.shape.nonzero
+        info.pod_class.vector == other.pod_class.vector and info.pod_class.nonzero == other.pod_class.nonzero
     )
