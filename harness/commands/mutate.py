@@ -5,6 +5,7 @@ import json
 import math
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -22,10 +23,10 @@ from seatrial.harness.mutation.campaign import (
     run_baseline,
     run_campaign,
 )
-from seatrial.harness.mutation.catalogue import INPROCESS, Mutant, check, load, select
+from seatrial.harness.mutation.catalogue import INPROCESS, Mutant, drift, load, select
 from seatrial.harness.mutation.child import Result
 from seatrial.harness.mutation.results_file import ResultsFile, remaining
-from seatrial.harness.mutation.table import caught_by, write_table
+from seatrial.harness.mutation.table import caught_by, markdown
 
 Plain = Annotated[bool, Parameter(negative="")]
 
@@ -39,6 +40,7 @@ def mutate(
     results: Path | None = None,
     again: Plain = False,
     list_: Annotated[bool, Parameter(name="--list", negative="")] = False,
+    drift_: Annotated[bool, Parameter(name="--drift", negative="")] = False,
     table: Path | None = None,
     json_: Annotated[bool, Parameter(name="--json", negative="")] = False,
 ) -> int:
@@ -46,8 +48,8 @@ def mutate(
 
     Each fault is applied in a process of its own while the code is imported; no file is changed. The suites first run
     over the original and must pass.
-    Exit status: 0 all caught, 1 some got away, 2 the catalogue does not match the source, the suites fail over the
-    original, or its use was at fault.
+    A mutant that does not apply to today's source has drifted: it is reported and not judged.
+    Exit status: 0 all caught, 1 some got away or drifted, 2 the suites fail over the original, or its use was at fault.
 
     Args:
         ids: IDs of mutants; by default all.
@@ -57,35 +59,42 @@ def mutate(
         quick: Run only the suites of each mutant's area.
         results: Write each result to this file as it comes, and take over those that it has already.
         again: Of the mutants in the results file, run those again that got away.
-        list_: Print the catalogue and check that it matches the source; run nothing.
-        table: Also write the Markdown table to this file, between its markers if it exists.
+        list_: Print the catalogue; run nothing.
+        drift_: Print the mutants that have drifted, with the reason; run nothing.
+        table: Also write the outcomes to this file, as Markdown.
         json_: Print outcomes as JSON.
     """
     mutants = select(load(), area, ids)
-    for mutant in mutants:
-        check(mutant)
     if list_:
         _list(mutants, as_json=json_)
         return 0
+    drifted = drift(mutants)
+    if drift_:
+        _print_drift(drifted, len(mutants), as_json=json_)
+        return 1 if drifted else 0
+    mutants = [mutant for mutant in mutants if mutant.id not in drifted]
     if table is not None and not table.resolve().parent.is_dir():
         raise UsageError(f"--table {table}: expected a file in an existing folder")
     if again and results is None:
         raise UsageError("--again: expected --results FILE with it, the results of an earlier run")
     file = ResultsFile(results) if results is not None else None
     to_run = remaining(mutants, file, again=again)
-    found = asyncio.run(_run(to_run, file, jobs=jobs or os.cpu_count() or 1, quick=quick, limit=timeout))
-    outcomes = [found.get(mutant.id) or Outcome(mutant, _kept(file, mutant)) for mutant in mutants]
+    ran = asyncio.run(_run(to_run, file, jobs=jobs or os.cpu_count() or 1, quick=quick, limit=timeout))
+    outcomes = [ran.get(mutant.id) or Outcome(mutant, _kept(file, mutant)) for mutant in mutants]
     if table is not None:
-        write_table(table, outcomes)
+        table.write_text(markdown(outcomes))
     caught, counted = catch_rate(outcomes)
     away = [outcome.mutant for outcome in outcomes if outcome.counted and not outcome.result.caught]
     if json_:
-        print(json.dumps({"caught": caught, "counted": counted, "outcomes": msgspec.to_builtins(outcomes)}, indent=2))
+        document = {"caught": caught, "counted": counted, "drifted": drifted, "outcomes": msgspec.to_builtins(outcomes)}
+        print(json.dumps(document, indent=2))
     else:
         print(f"{caught} of {counted} mutants caught, {len(outcomes) - counted} equivalent")
         for mutant in away:
             print(f"not caught  {mutant.id}: {mutant.fault}")
-    return 1 if away else 0
+        for reason in drifted.values():
+            print(f"drifted     {reason}")
+    return 1 if away or drifted else 0
 
 
 async def _run(
@@ -129,7 +138,16 @@ def _list(mutants: list[Mutant], *, as_json: bool) -> None:
         return
     for mutant in mutants:
         print(f"{mutant.id:8} {mutant.area:14} {mutant.fault} ({mutant.fix})")
-    print(f"{len(mutants)} mutants, all match the source")
+    print(f"{len(mutants)} mutants")
+
+
+def _print_drift(drifted: Mapping[str, str], count: int, *, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(drifted, indent=2))
+        return
+    for reason in drifted.values():
+        print(reason)
+    print(f"{len(drifted)} of {count} mutants have drifted")
 
 
 def _print_progress(made: Progress) -> None:

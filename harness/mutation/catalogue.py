@@ -1,36 +1,38 @@
-"""The catalogue of mutants: seeded faults of the scheduler as data, in `suites/mutants/*.yaml`.
+"""The catalogue of mutants: seeded faults of the scheduler as data, in `scheduler/mutants/*.yaml`.
 
-A mutant replaces a piece of source inside a function that is named by its qualified name. The piece must occur there
-exactly once, so that a mutant whose source has changed is reported and never silently does nothing.
+A mutant replaces an expression or statements inside a function that is named by its qualified name. They are compared
+as syntax (`patterns.py`), and a function that moved is found in its new module: most changes of the source leave a mutant
+as it is. A mutant that does not apply any more has *drifted*: it is reported, and judges nothing.
 """
 
 import ast
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
 
 import msgspec
 
 import seatrial
 from seatrial.harness.errors import UsageError
+from seatrial.harness.mutation.patterns import Pattern, PatternError
 
 PACKAGE = Path(seatrial.__path__[0])  # the folder with scheduler/, suites/ and so on
-FOLDER = PACKAGE / "suites" / "mutants"
+FOLDER = PACKAGE / "scheduler" / "mutants"
+ROOTS = ("scheduler", "harness")  # where a function that moved is looked for
 INPROCESS = "inprocess"  # the subject in virtual time
 
 
 class Edit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Replace `replace` by `by` in the function or class `within`, as in `Core.decide`; "": in the whole file."""
+    """Replace `replace` by `by` in the function or class `within`, as in `Core.decide`; "": in the whole file.
+
+    `nth`: which of several equal pieces; 0: there is one.
+    """
 
     file: str  # below the package, as in scheduler/core/cycle.py
     within: str
     replace: str
     by: str
-
-    @property
-    def module(self) -> str:
-        """The module that the file is imported as."""
-        return ".".join(["seatrial", *Path(self.file).with_suffix("").parts])
+    nth: int = 0
 
 
 class Mutant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -45,10 +47,6 @@ class Mutant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     suites: tuple[str, ...] = ()  # set by `load`
     subject: str = INPROCESS  # set by `load`
 
-    @property
-    def modules(self) -> frozenset[str]:
-        return frozenset(edit.module for edit in self.edits)
-
 
 class _Area(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One file of the catalogue. `suites` run first, with this subject; all others after them, in virtual time."""
@@ -59,8 +57,8 @@ class _Area(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     subject: str = INPROCESS
 
 
-class MutantError(UsageError):
-    """A mutant does not match the source any more."""
+class DriftError(UsageError):
+    """A mutant does not apply to today's source."""
 
 
 def load(folder: Path = FOLDER) -> list[Mutant]:
@@ -105,77 +103,74 @@ def select(mutants: Sequence[Mutant], areas: Iterable[str] = (), ids: Iterable[s
     return [mutant for mutant in mutants if mutant.area in areas or mutant.id in ids]
 
 
-def mutated(mutant: Mutant, file: str, source: str) -> str:
-    """`source`, the content of `file`, with the mutant's edits of that file.
+def mutated(mutant: Mutant, root: Path = PACKAGE) -> dict[Path, ast.Module]:
+    """The syntax trees of the files that the mutant changes, with its edits.
 
     Raises:
-        MutantError: a function or a piece of source is not there, or not exactly once.
+        DriftError: a function or a piece of code is not there, or not as often as expected.
     """
+    trees: dict[Path, ast.Module] = {}
     for edit in mutant.edits:
-        if edit.file == file:
-            source = _apply(mutant.id, edit, source)
-    try:
-        ast.parse(source)
-    except SyntaxError as error:
-        raise MutantError(f"mutant {mutant.id}: {file} is no Python after its edit: {error}") from error
-    return source
+        path = _file_of(mutant.id, edit, root)
+        tree = trees.setdefault(path, ast.parse(path.read_text()))
+        try:
+            Pattern(edit.replace, edit.by).replace_in(_scope(tree, edit.within) or tree, edit.nth)
+        except PatternError as error:
+            where = f"{path.relative_to(root)}, {edit.within or 'the file'}"
+            raise DriftError(f"mutant {mutant.id}: {where}: {error}") from error
+    return trees
 
 
-def check(mutant: Mutant, root: Path = PACKAGE) -> None:
-    """Check that every edit matches today's source.
-
-    Raises:
-        MutantError: one does not.
-    """
-    for file in dict.fromkeys(edit.file for edit in mutant.edits):
-        path = root / file
-        if not path.is_file():
-            raise MutantError(f"mutant {mutant.id}: {file} is not there; where did the code move?")
-        source = path.read_text()
-        if mutated(mutant, file, source) == source:
-            raise MutantError(f"mutant {mutant.id}: its edits of {file} change nothing")
+def drift(mutants: Iterable[Mutant], root: Path = PACKAGE) -> dict[str, str]:
+    """By ID of the mutants that do not apply to today's source: why."""
+    reasons: dict[str, str] = {}
+    for mutant in mutants:
+        try:
+            mutated(mutant, root)
+        except DriftError as error:
+            reasons[mutant.id] = str(error)
+    return reasons
 
 
-def _apply(name: str, edit: Edit, source: str) -> str:
-    lines = source.splitlines(keepends=True)
-    first, last = _span(name, edit, source)
-    part = "".join(lines[first:last])
-    pattern = _pattern(edit.replace)
-    hits = list(pattern.finditer(part))
-    if len(hits) != 1:
-        where = f"{edit.file}, {edit.within or 'the file'}"
-        raise MutantError(f"mutant {name}: {where}: expected {edit.replace!r} exactly once, found it {len(hits)} times")
-    (hit,) = hits
-    indent = hit.groupdict().get("indent") or ""
-    by = "\n".join(indent + line if line else line for line in edit.by.rstrip("\n").split("\n"))
-    return "".join([*lines[:first], part[: hit.start()], by, part[hit.end() :], *lines[last:]])
-
-
-def _pattern(snippet: str) -> re.Pattern[str]:
-    """One line matches inside of a line; several match whole lines at any indentation."""
-    lines = snippet.rstrip("\n").split("\n")
-    if len(lines) == 1:
-        return re.compile(re.escape(lines[0]))
-    rest = "".join(rf"\n(?P=indent){re.escape(line)}" if line else r"\n" for line in lines[1:])
-    return re.compile(rf"^(?P<indent> *){re.escape(lines[0])}{rest}$", re.MULTILINE)
-
-
-def _span(name: str, edit: Edit, source: str) -> tuple[int, int]:
-    """The lines of the function or class, as a range."""
-    if not edit.within:
-        return 0, len(source.splitlines())
-    body: Sequence[ast.stmt] = ast.parse(source).body
-    node: ast.stmt | None = None
-    for part in edit.within.split("."):
-        scopes = (
-            statement
-            for statement in body
-            if isinstance(statement, ast.FunctionDef | ast.ClassDef | ast.AsyncFunctionDef)
+def _file_of(name: str, edit: Edit, root: Path) -> Path:
+    """The file of the catalogue if it has the function, otherwise the only other file that has it."""
+    path = root / edit.file
+    if path.is_file() and (not edit.within or _scope(ast.parse(path.read_text()), edit.within) is not None):
+        return path
+    others = _files_with(root).get(edit.within, ()) if edit.within else ()
+    if len(others) != 1:
+        found = ", ".join(str(other.relative_to(root)) for other in others) or "no file"
+        raise DriftError(
+            f"mutant {name}: {edit.file} has no {edit.within or 'content'}; expected one file, found {found}"
         )
-        node = next((scope for scope in scopes if scope.name == part), None)
-        if node is None:
-            raise MutantError(f"mutant {name}: {edit.file} has no {edit.within}; where did the code move?")
-        body = node.body
-    assert node is not None  # noqa: S101 a qualified name has a part
-    assert node.end_lineno is not None  # noqa: S101 it was parsed from source
-    return node.lineno - 1, node.end_lineno
+    return others[0]
+
+
+@cache
+def _files_with(root: Path) -> dict[str, list[Path]]:
+    """The files that have each function or class, by qualified name."""
+    files: dict[str, list[Path]] = {}
+    for path in sorted(path for folder in ROOTS for path in (root / folder).rglob("*.py") if "tests" not in path.parts):
+        for name in _qualified_names(ast.parse(path.read_text()), ""):
+            files.setdefault(name, []).append(path)
+    return files
+
+
+def _definitions(node: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef]:
+    for child in getattr(node, "body", ()):
+        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield child
+
+
+def _qualified_names(node: ast.AST, prefix: str) -> Iterator[str]:
+    for child in _definitions(node):
+        yield prefix + child.name
+        yield from _qualified_names(child, f"{prefix}{child.name}.")
+
+
+def _scope(tree: ast.Module, within: str) -> ast.AST | None:
+    """The function or class of this qualified name; the module itself for ""."""
+    node: ast.AST | None = tree
+    for part in within.split(".") if within else ():
+        node = next((child for child in _definitions(node) if child.name == part), None) if node else None
+    return node

@@ -1,5 +1,6 @@
 """Applies a mutant while the modules that it changes are imported; to be called before these imports."""
 
+import ast
 import importlib.abc
 import importlib.machinery
 import sys
@@ -7,7 +8,7 @@ import types
 from collections.abc import Sequence
 from pathlib import Path
 
-from seatrial.harness.mutation.catalogue import Mutant, load, mutated, select
+from seatrial.harness.mutation.catalogue import PACKAGE, Mutant, load, mutated, select
 
 
 def apply(name: str) -> None:
@@ -22,17 +23,14 @@ def apply(name: str) -> None:
 
 
 class MutantLoader(importlib.machinery.SourceFileLoader):
-    """Compiles the mutated source and neither reads nor writes cached bytecode."""
+    """Compiles the mutated code and neither reads nor writes cached bytecode."""
 
-    def __init__(self, name: str, path: str, mutant: Mutant) -> None:
+    def __init__(self, name: str, path: str, tree: ast.Module) -> None:
         super().__init__(name, path)
-        self._mutant = mutant
+        self._tree = tree
 
     def get_code(self, fullname: str) -> types.CodeType:
-        path = Path(self.get_filename(fullname))
-        file = fullname.removeprefix("seatrial.").replace(".", "/")
-        file += "/__init__.py" if path.name == "__init__.py" else ".py"
-        code: types.CodeType = compile(mutated(self._mutant, file, path.read_text()), str(path), "exec")
+        code: types.CodeType = compile(ast.fix_missing_locations(self._tree), self.get_filename(fullname), "exec")
         return code
 
 
@@ -42,22 +40,25 @@ class MutantFinder(importlib.abc.MetaPathFinder):
     def __init__(self, mutant: Mutant) -> None:
         """
         Raises:
+            DriftError: the mutant does not apply to today's source.
             RuntimeError: a module that the mutant changes is imported already.
         """
-        self._mutant = mutant
-        loaded = self._modules() & sys.modules.keys()
+        self._trees = {_module_of(path): tree for path, tree in mutated(mutant).items()}
+        loaded = self._trees.keys() & sys.modules.keys()
         if loaded:
             raise RuntimeError(f"mutant {mutant.id} comes too late: {', '.join(sorted(loaded))} is imported already")
-
-    def _modules(self) -> frozenset[str]:
-        return frozenset(module.removesuffix(".__init__") for module in self._mutant.modules)
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: types.ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        if fullname not in self._modules():
+        if fullname not in self._trees:
             return None
         spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
         if spec is not None and spec.origin is not None:
-            spec.loader = MutantLoader(fullname, spec.origin, self._mutant)
+            spec.loader = MutantLoader(fullname, spec.origin, self._trees[fullname])
         return spec
+
+
+def _module_of(path: Path) -> str:
+    """The module that a file is imported as."""
+    return ".".join(["seatrial", *path.relative_to(PACKAGE).with_suffix("").parts]).removesuffix(".__init__")

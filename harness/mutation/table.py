@@ -1,12 +1,9 @@
-"""The table of a campaign in Markdown, written between two markers of a page so that the prose around it stays."""
+"""The table of a campaign in Markdown."""
 
 from collections.abc import Sequence
-from pathlib import Path
 
-from seatrial.harness.errors import UsageError
 from seatrial.harness.mutation.campaign import Outcome, catch_rate
 
-BEGIN, END = "<!-- mutants: begin -->", "<!-- mutants: end -->"
 MAX_SYMPTOM = 140  # characters
 
 
@@ -52,20 +49,6 @@ def caught_by(outcome: Outcome) -> str:
     case = result.case or result.by.rpartition("::")[2] or result.verdict
     first = result.message.partition(" ")[0]
     return f"{case}, {first}" if first.startswith("AUD-") else case
-
-
-def write_table(path: Path, outcomes: Sequence[Outcome]) -> None:
-    """Replace what is between the markers of an existing page, or write a new page.
-
-    Raises:
-        UsageError: the page has not each marker once, in this order.
-    """
-    text = path.read_text() if path.exists() else f"{BEGIN}\n{END}\n"
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end or BEGIN in rest or END in after:
-        raise UsageError(f"--table {path}: expected one line {BEGIN!r} and after it one line {END!r}")
-    path.write_text(f"{before}{BEGIN}\n\n{markdown(outcomes)}\n{END}{after}")
 
 
 def _short(text: str, argument: str) -> str:

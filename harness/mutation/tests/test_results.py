@@ -1,4 +1,4 @@
-"""Results are taken over from a file, and the table is written between the markers of a page."""
+"""Results are taken over from a file, and the table shows them."""
 
 import asyncio
 from pathlib import Path
@@ -10,7 +10,7 @@ from seatrial.harness.mutation.campaign import Outcome, Progress, catch_rate, ru
 from seatrial.harness.mutation.catalogue import Edit, Mutant
 from seatrial.harness.mutation.child import Result
 from seatrial.harness.mutation.results_file import ResultsFile, remaining
-from seatrial.harness.mutation.table import BEGIN, END, markdown, write_table
+from seatrial.harness.mutation.table import markdown
 
 
 def mutant(name: str, by: str = "return 3", equivalent: str = "") -> Mutant:
@@ -63,26 +63,6 @@ def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
         ResultsFile(other)
     with pytest.raises(UsageError, match="expected a file in an existing folder"):
         ResultsFile(tmp_path / "nowhere" / "x.jsonl")
-
-
-def test_the_table_leaves_the_prose_alone(tmp_path: Path) -> None:
-    page = tmp_path / "mutants.md"
-    page.write_text(f"# Mutants\n\n{BEGIN}\nold\n{END}\n\nThe end.\n")
-    write_table(page, OUTCOMES)
-    write_table(page, OUTCOMES)
-    text = page.read_text()
-    assert text.startswith(f"# Mutants\n\n{BEGIN}\n\n1 of 2")
-    assert text.endswith(f"\n{END}\n\nThe end.\n")
-    assert "old" not in text
-
-
-@pytest.mark.parametrize("text", ["no markers", f"{END}\n{BEGIN}", f"{BEGIN}\n{BEGIN}\n{END}"])
-def test_a_page_without_markers_is_refused(text: str, tmp_path: Path) -> None:
-    page = tmp_path / "page.md"
-    page.write_text(text)
-    with pytest.raises(UsageError, match="expected one line"):
-        write_table(page, OUTCOMES)
-    assert page.read_text() == text
 
 
 def test_progress_tells_the_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
