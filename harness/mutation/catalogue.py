@@ -1,8 +1,8 @@
 """The catalogue of mutants: seeded faults of the scheduler as data, in `scheduler/mutants/*.yaml`.
 
 A mutant replaces an expression or statements inside a function that is named by its qualified name. They are compared
-as syntax (`patterns.py`), and a function that moved is found in its new module: most changes of the source leave a mutant
-as it is. A mutant that does not apply any more has *drifted*: it is reported, and judges nothing.
+as syntax (`patterns.py`), and a function that moved is found in its new module: most changes of the source leave a
+mutant as it is. A mutant that does not apply any more has *drifted*: it is reported, and judges nothing.
 """
 
 import ast
