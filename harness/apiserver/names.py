@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from seatrial.harness.apiserver.field_errors import Causes, forbidden, invalid, required, too_long
-from seatrial.harness.text_cache import cached
+from seatrial.harness.apiserver.text_cache import cached
 
 Object = dict[str, Any]
 Rule = Callable[[str], tuple[str, ...]]  # a name → upstream's messages on what is wrong with it; empty if valid

@@ -21,6 +21,7 @@ from seatrial.harness.apiserver.access.tokens import Tokens
 from seatrial.harness.apiserver.admission.chain import Admission
 from seatrial.harness.apiserver.attempts import FIRST, Attempt, Call, Pending
 from seatrial.harness.apiserver.controllers.definitions import Definitions
+from seatrial.harness.apiserver.conversation import Containers
 from seatrial.harness.apiserver.discovery.documents import Discovery
 from seatrial.harness.apiserver.discovery.openapi import OpenApi
 from seatrial.harness.apiserver.discovery.resources import Registry, Resource
@@ -35,6 +36,7 @@ from seatrial.harness.apiserver.schemas.shapes import report_problems
 from seatrial.harness.apiserver.storage.paging import check_options, flag, revision
 from seatrial.harness.apiserver.storage.store import HISTORY, Item, Key, Object, Store
 from seatrial.harness.apiserver.streams.responses import Streaming
+from seatrial.harness.apiserver.text_cache import cached
 from seatrial.harness.apiserver.validation.registration import check_new_event
 from seatrial.harness.apiserver.validation.warnings import DEPRECATED
 from seatrial.harness.apiserver.verbs import multi_version, usage
@@ -45,8 +47,6 @@ from seatrial.harness.apiserver.verbs.reads import Reads
 from seatrial.harness.apiserver.verbs.scaling import respond_scale
 from seatrial.harness.apiserver.verbs.subresources import bind, evict
 from seatrial.harness.apiserver.verbs.update_rules import CREATED_BY_UPDATE, check_name
-from seatrial.harness.conversation import Containers
-from seatrial.harness.text_cache import cached
 from seatrial.scheduler.api.clock import Clock
 from seatrial.scheduler.api.durations import go_duration
 from seatrial.scheduler.api.transport import (

@@ -9,7 +9,7 @@ from calendar import monthrange
 from datetime import date
 
 from seatrial.harness.apiserver.field_errors import quoted
-from seatrial.harness.text_cache import cached
+from seatrial.harness.apiserver.text_cache import cached
 
 DATE, RFC3339, RFC3339_MICRO = "2006-01-02", "2006-01-02T15:04:05Z07:00", "2006-01-02T15:04:05.000000Z07:00"
 _STORED = "what is printed, beyond the years 0 and 9999 too"

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from seatrial.harness.apiserver.quantities import QuantityError, amounts
 from seatrial.harness.audit import claim_rules, device_rules, numa_rules, placement_rules
 from seatrial.harness.audit.invariants import (
     Binding,
@@ -17,7 +18,6 @@ from seatrial.harness.audit.invariants import (
     StateInvariant,
 )
 from seatrial.harness.audit.state import GRACE, ClusterState, PodGroup, PodRecord, Quota
-from seatrial.harness.quantities import QuantityError, amounts
 from seatrial.scheduler.api.core import Node, Pod
 from seatrial.scheduler.api.device import Device
 from seatrial.scheduler.api.numa import NodeResourceTopology

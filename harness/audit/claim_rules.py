@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
+from seatrial.harness.apiserver.quantities import Amounts, amounts
 from seatrial.harness.audit.annotations import (
     holds_resources,
     ignores_reservations,
@@ -19,7 +20,6 @@ from seatrial.harness.audit.invariants import (
 )
 from seatrial.harness.audit.placement_rules import selects, used_on
 from seatrial.harness.audit.state import GRACE, ClusterState, PodRecord, Quota
-from seatrial.harness.quantities import Amounts, amounts
 from seatrial.scheduler.api.core import PREEMPT_NEVER, Pod
 from seatrial.scheduler.api.extension import DISABLE_PREEMPTIBLE, POD_GROUP_LABEL
 from seatrial.scheduler.api.reservation import (

@@ -4,10 +4,10 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
+from seatrial.harness.apiserver.quantities import Amounts, amounts
 from seatrial.harness.audit.invariants import Binding, BindingInvariant, Breach, Change, ChangeInvariant
 from seatrial.harness.audit.placement_rules import selects
 from seatrial.harness.audit.state import PodRecord
-from seatrial.harness.quantities import Amounts, amounts
 from seatrial.scheduler.api.device import (
     DEVICE_ALLOCATE_HINT,
     DEVICE_ALLOCATED,

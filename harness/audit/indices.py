@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from seatrial.harness.apiserver.quantities import Amounts, QuantityError
 from seatrial.harness.audit.annotations import reservation_uid
-from seatrial.harness.quantities import Amounts, QuantityError
 from seatrial.scheduler.api.core import Pod
 from seatrial.scheduler.api.device import DEVICE_ALLOCATED
 from seatrial.scheduler.api.numa import RESOURCE_STATUS

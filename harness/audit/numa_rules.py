@@ -5,11 +5,11 @@ from typing import Any
 
 import msgspec
 
+from seatrial.harness.apiserver.quantities import CPU, Amounts, amounts
 from seatrial.harness.audit.device_rules import shares_of
 from seatrial.harness.audit.invariants import Binding, BindingInvariant, Breach, Change, ChangeInvariant
 from seatrial.harness.audit.state import PodRecord
 from seatrial.harness.cpusets import CpusetError, parse_cpuset
-from seatrial.harness.quantities import CPU, Amounts, amounts
 from seatrial.scheduler.api.numa import (
     CPU_TOPOLOGY,
     FULL_PCPUS,

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
+from seatrial.harness.apiserver.label_selectors import holds, term_matches, tolerates
+from seatrial.harness.apiserver.quantities import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Amounts, amounts
 from seatrial.harness.audit.invariants import Binding, BindingInvariant, Breach, Change, ChangeInvariant
 from seatrial.harness.audit.state import ClusterState, PodRecord
-from seatrial.harness.label_selectors import holds, term_matches, tolerates
-from seatrial.harness.quantities import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Amounts, amounts
 from seatrial.scheduler.api.core import (
     NO_EXECUTE,
     NO_SCHEDULE,

@@ -1,6 +1,6 @@
 """Requests of a pod as the API defines them, in integers; the auditor's own arithmetic, not the scheduler's."""
 
-from seatrial.harness.quantities import Amounts, amounts
+from seatrial.harness.apiserver.quantities import Amounts, amounts
 from seatrial.scheduler.api.core import Container, Pod
 from seatrial.scheduler.api.device import RENAMED
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from seatrial.harness.allocations import Allocations, parse_allocations
+from seatrial.harness.apiserver.quantities import Amounts
 from seatrial.harness.audit.indices import Indices, NodeUse
 from seatrial.harness.audit.requests import requests_of
-from seatrial.harness.quantities import Amounts
 from seatrial.scheduler.api.core import Node, Pod, PodDisruptionBudget
 from seatrial.scheduler.api.device import Device
 from seatrial.scheduler.api.numa import RESOURCE_STATUS, NodeResourceTopology, ResourceStatus, decode_status

@@ -6,7 +6,7 @@ from typing import Any, Final, Literal
 
 import orjson
 
-from seatrial.harness.apiserver.request.bodies import VALUES_LIMIT
+from seatrial.harness.apiserver import VALUES_LIMIT
 from seatrial.scheduler.api.transport import APPLY_PATCH, JSON, JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
 
 YAML: Final = "application/yaml"

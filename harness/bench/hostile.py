@@ -16,7 +16,7 @@ from typing import Any
 import orjson
 import uvloop
 
-from seatrial.harness.apiserver.transport.connection import IDENTITY_KEPT
+from seatrial.harness.apiserver import IDENTITY_KEPT
 from seatrial.harness.bench.attacks import CORE, NAMESPACE, Attack, Sending
 from seatrial.harness.bench.core import Progress
 from seatrial.harness.bench.raw_http import RawClient

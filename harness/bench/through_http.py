@@ -20,7 +20,7 @@ import msgspec
 import orjson
 import uvloop
 
-from seatrial.harness.apiserver.schemas.shipped import shipped
+from seatrial.harness.apiserver import shipped
 from seatrial.harness.bench.core import Progress, Size, nothing_placed
 from seatrial.harness.bench.mixes import Mix, device_manifest, names, node_manifest
 from seatrial.harness.bench.raw_http import RawClient

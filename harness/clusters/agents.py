@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 import orjson
 import uvloop
 
-from seatrial.harness.apiserver.access.authority import Authority
+from seatrial.harness.apiserver import Authority
 from seatrial.harness.clusters.kubeconfig import Access, load_access
 from seatrial.harness.clusters.kubelet_endpoints import LOOPBACK, KubeletEndpoints
 from seatrial.harness.clusters.leftovers import LEASE, RENEW_PERIOD, lease_body, lease_path

@@ -20,8 +20,7 @@ import urllib3
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from seatrial.harness.apiserver.access.credentials import Credentials, kubeconfig, make_credentials
-from seatrial.harness.apiserver.access.rbac import MASTERS
+from seatrial.harness.apiserver import MASTERS, Credentials, kubeconfig, make_credentials
 from seatrial.harness.clusters.kubeconfig import load_access
 from seatrial.harness.errors import ClusterError
 from seatrial.harness.processes import check_running, start_child

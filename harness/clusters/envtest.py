@@ -6,7 +6,7 @@ from pathlib import Path
 
 import orjson
 
-from seatrial.harness.apiserver.schemas.shipped import shipped
+from seatrial.harness.apiserver import shipped
 from seatrial.harness.clusters.agents import node_agents
 from seatrial.harness.clusters.answers import accepted
 from seatrial.harness.clusters.control_plane import ControlPlane, control_plane, missing_programs

@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 
-from seatrial.harness.apiserver.schemas.shipped import shipped
+from seatrial.harness.apiserver import shipped
 from seatrial.harness.clusters.answers import accepted
 from seatrial.harness.clusters.control_plane import control_plane
 from seatrial.harness.clusters.envtest import NAMESPACES

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 import orjson
 
-from seatrial.harness.apiserver.schemas.shipped import shipped
+from seatrial.harness.apiserver import shipped
 from seatrial.harness.clusters.answers import accepted
 from seatrial.harness.clusters.lent_nodes import is_lent, restore
 from seatrial.harness.clusters.protocol import Cluster

@@ -11,6 +11,7 @@ from typing import Any
 
 import orjson
 
+from seatrial.harness.apiserver.quantities import quantities
 from seatrial.harness.clusters.answers import accepted
 from seatrial.harness.clusters.protocol import Cluster
 from seatrial.harness.clusters.requirements import (
@@ -27,7 +28,6 @@ from seatrial.harness.clusters.requirements import (
 from seatrial.harness.clusters.run_scope import RUN_LABEL, RunScope
 from seatrial.harness.clusters.simulated import DEVICES, NODES, is_ready
 from seatrial.harness.errors import ClusterError
-from seatrial.harness.quantities import quantities
 from seatrial.scheduler.api.builders import pod
 from seatrial.scheduler.api.core import Pod
 from seatrial.scheduler.api.device import DEVICE_ALLOCATED

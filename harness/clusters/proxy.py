@@ -20,7 +20,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import httptools
 
-from seatrial.harness.apiserver.access.credentials import identify, kubeconfig, make_credentials, server_context
+from seatrial.harness.apiserver import identify, kubeconfig, make_credentials, server_context
 from seatrial.harness.clusters.faulty import Picks, decode_picks, refusal
 from seatrial.harness.clusters.kubeconfig import Access, load_access
 from seatrial.harness.errors import HarnessError

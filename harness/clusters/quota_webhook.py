@@ -18,10 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from seatrial.harness.apiserver.access.credentials import Credentials
-from seatrial.harness.apiserver.assembly import KOORDINATOR
-from seatrial.harness.apiserver.attempts import Answer, Call
-from seatrial.harness.apiserver.webhooks.calling import HttpsCaller
+from seatrial.harness.apiserver import KOORDINATOR, Answer, Call, Credentials, HttpsCaller
 from seatrial.harness.processes import die_with_parent, program, stop
 from seatrial.scheduler.api.private_files import write_private
 from seatrial.scheduler.api.quota import QUOTA_NAME, SPECIAL

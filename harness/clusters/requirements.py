@@ -11,13 +11,13 @@ from typing import Any
 import msgspec
 
 from seatrial.harness.allocations import device_allocations
+from seatrial.harness.apiserver.quantities import amounts, binary
 from seatrial.harness.devices.vendors import VENDORS
 from seatrial.harness.errors import HardwareMissingError
 from seatrial.harness.nodes.fleet import NodeEntry, checked_entry
 from seatrial.harness.nodes.hardware import machine_of
 from seatrial.harness.nodes.pod_requests import pod_requests
 from seatrial.harness.nodes.topology import PLAIN
-from seatrial.harness.quantities import amounts, binary
 from seatrial.scheduler.api.core import Pod
 from seatrial.scheduler.api.device import GPU_MODEL_LABEL, GPU_VENDOR_LABEL
 

@@ -21,16 +21,21 @@ from typing import TYPE_CHECKING
 import orjson
 import uvloop
 
-from seatrial.harness.apiserver.access.authentication import authenticate
-from seatrial.harness.apiserver.access.credentials import kubeconfig, make_credentials, server_context
-from seatrial.harness.apiserver.access.identity import ADMIN
-from seatrial.harness.apiserver.assembly import build_server
-from seatrial.harness.apiserver.bootstrap.endpoint import publish_endpoint
-from seatrial.harness.apiserver.bootstrap.identity import set_cluster_uid
-from seatrial.harness.apiserver.long_computations import SWITCH_INTERVAL, in_thread
-from seatrial.harness.apiserver.transport.inprocess import InProcessTransport
-from seatrial.harness.apiserver.transport.listener import HttpServer
-from seatrial.harness.apiserver.webhooks.calling import HttpsCaller
+from seatrial.harness.apiserver import (
+    ADMIN,
+    SWITCH_INTERVAL,
+    HttpsCaller,
+    HttpServer,
+    InProcessTransport,
+    authenticate,
+    build_server,
+    in_thread,
+    kubeconfig,
+    make_credentials,
+    publish_endpoint,
+    server_context,
+    set_cluster_uid,
+)
 from seatrial.harness.clusters.local_node import LocalNode, local_agent
 from seatrial.harness.clusters.quota_webhook import GROUP, QuotaWebhook
 from seatrial.harness.clusters.run_scope import NODES_OF_NO_RUN

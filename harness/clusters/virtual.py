@@ -4,9 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from seatrial.harness.apiserver.assembly import build_server
-from seatrial.harness.apiserver.transport.inprocess import InProcessTransport
-from seatrial.harness.apiserver.webhooks.calling import call_blocking
+from seatrial.harness.apiserver import InProcessTransport, build_server, call_blocking
 from seatrial.harness.clusters.protocol import Capability, ClusterBackend
 from seatrial.harness.clusters.simulated import SimulatedNodes
 from seatrial.harness.nodes.fleet import load_fleet

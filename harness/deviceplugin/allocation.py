@@ -10,13 +10,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from seatrial.harness.apiserver.quantities import amount
 from seatrial.harness.deviceplugin.messages import ContainerAllocateResponse, DeviceSpec, PluginMount, PodResources
 from seatrial.harness.devices.hami_release import HamiHost
 from seatrial.harness.devices.provider import ContainerGrant, Device, Share
 from seatrial.harness.errors import DeviceError
 from seatrial.harness.nodes.admission import NodeLedger, container_grant
 from seatrial.harness.nodes.pods import BoundPod, ContainerPlan
-from seatrial.harness.quantities import amount
 from seatrial.scheduler.api.device import DEVICE_ALLOCATED
 
 _SIDECAR = "Always"

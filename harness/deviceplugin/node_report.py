@@ -8,13 +8,13 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
+from seatrial.harness.apiserver.quantities import amount, quantities
 from seatrial.harness.deviceplugin.resources import IN_BYTES
 from seatrial.harness.nodes.capacity import koordinator_amounts
 from seatrial.harness.nodes.devices import reported
 from seatrial.harness.nodes.follow import Follower, HeadMeta
 from seatrial.harness.nodes.publisher import Hardware, Publisher
 from seatrial.harness.nodes.writer import NODES, Writer
-from seatrial.harness.quantities import amount, quantities
 from seatrial.scheduler.api.clock import Clock
 from seatrial.scheduler.api.transport import Transport
 from seatrial.scheduler.api.wire import Wire, decoder

@@ -17,8 +17,8 @@ from typing import Any
 import msgspec
 import yaml
 
+from seatrial.harness.apiserver.quantities import PODS, QuantityError, amount, units
 from seatrial.harness.errors import UsageError
-from seatrial.harness.quantities import PODS, QuantityError, amount, units
 from seatrial.scheduler.api import device
 from seatrial.scheduler.api.builders import PodBuilder, pod
 from seatrial.scheduler.api.wire import ResourceList

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from seatrial.harness.allocations import Allocations, parse_allocations
+from seatrial.harness.apiserver.quantities import PODS, Amounts, QuantityError, amount
 from seatrial.harness.devices.hami_release import HamiHost
 from seatrial.harness.devices.provider import (
     Assignment,
@@ -25,7 +26,6 @@ from seatrial.harness.devices.vendors import VENDORS
 from seatrial.harness.nodes.capacity import PLUGIN_NAMES
 from seatrial.harness.nodes.devices import card_resources, device_id
 from seatrial.harness.nodes.pods import BoundPod, ContainerPlan
-from seatrial.harness.quantities import PODS, Amounts, QuantityError, amount
 from seatrial.scheduler.api.device import GPU_ISOLATION_PROVIDER, GPU_MEMORY, GPU_MEMORY_RATIO, DeviceAllocation
 
 UNEXPECTED = "UnexpectedAdmissionError"

@@ -7,10 +7,10 @@ in capacity and not in allocatable.
 from collections.abc import Sequence
 from typing import Protocol
 
+from seatrial.harness.apiserver.quantities import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, binary, text
 from seatrial.harness.devices.provider import Device
 from seatrial.harness.devices.vendors import VENDORS
 from seatrial.harness.nodes.devices import card_resources
-from seatrial.harness.quantities import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, binary, text
 from seatrial.scheduler.api import device as words
 
 SHARES_PER_CARD = 100  # gpu.shared of the node for each healthy card

@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from seatrial.harness.apiserver.quantities import text
 from seatrial.harness.devices.provider import Device, Link
 from seatrial.harness.devices.vendors import VENDORS
 from seatrial.harness.nodes.devices import DAEMON_VENDORS, card_resources, device_id
-from seatrial.harness.quantities import text
 from seatrial.scheduler.api import device as words
 from seatrial.scheduler.api.clock import Clock, Timer
 from seatrial.scheduler.api.wire import to_json

@@ -8,9 +8,9 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from seatrial.harness.apiserver.quantities import text
 from seatrial.harness.devices.provider import Device, Driver, Link
 from seatrial.harness.devices.vendors import VENDORS
-from seatrial.harness.quantities import text
 from seatrial.scheduler.api import device as words
 from seatrial.scheduler.api.wire import to_json
 

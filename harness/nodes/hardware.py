@@ -12,10 +12,10 @@ from seatrial.fake_devices.machine import Machine, Slot, from_devices, from_serv
 from seatrial.fake_devices.models import Catalog, CatalogError, catalog
 from seatrial.fake_devices.table import DeviceTable
 from seatrial.fake_devices.vendors import BY_LIBRARY_CODE, HARDWARE
+from seatrial.harness.apiserver.quantities import QuantityError, units
 from seatrial.harness.devices.provider import Device, Driver, Function, Link
 from seatrial.harness.devices.vendors import VENDORS
 from seatrial.harness.errors import UsageError
-from seatrial.harness.quantities import QuantityError, units
 
 
 def machine_of(entry: Mapping[str, Any], models: Catalog | None = None) -> Machine:

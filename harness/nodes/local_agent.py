@@ -14,10 +14,10 @@ from typing import Any
 import msgspec
 
 from seatrial.fake_devices import mailbox
-from seatrial.harness.conversation import Conversation, Pipe, Wanted
+from seatrial.harness.apiserver.conversation import Conversation, Pipe, Wanted
 from seatrial.harness.devices.stand_in import StandIn
-from seatrial.harness.errors import ClusterError
 from seatrial.harness.nodes import local
+from seatrial.harness.nodes.container_error import ContainerError
 from seatrial.harness.nodes.device_daemon import INFOS_FILE, DeviceDaemon
 from seatrial.harness.nodes.devices import DAEMON_VENDORS
 from seatrial.harness.nodes.follow import Follower, HeadMeta
@@ -148,7 +148,7 @@ class LocalAgent:
         """Run a command in a container. With `attach` and `dial` this implements `Containers`.
 
         Raises:
-            ClusterError: the container does not run.
+            ContainerError: the container does not run.
         """
         return await self._runtime.exec(self._work(namespace, pod), container, command, wanted)
 
@@ -156,7 +156,7 @@ class LocalAgent:
         """Attach to a container's program.
 
         Raises:
-            ClusterError: the container does not run.
+            ContainerError: the container does not run.
         """
         return await self._runtime.attach(self._work(namespace, pod), container, wanted)
 
@@ -164,14 +164,16 @@ class LocalAgent:
         """Connect to a pod's port.
 
         Raises:
-            ClusterError: the pod does not run, or no program listens on the port.
+            ContainerError: the pod does not run, or no program listens on the port.
         """
         return await self._runtime.dial(self._work(namespace, pod), port)
 
     def _work(self, namespace: str, pod: str) -> Work:
         work = self._agent.work(namespace, pod) if self._agent is not None else None
         if work is None:
-            raise ClusterError(f"pod {namespace}/{pod} does not run on node {self.name}, the only one with containers")
+            raise ContainerError(
+                f"pod {namespace}/{pod} does not run on node {self.name}, the only one with containers"
+            )
         return work
 
     # -- the node -----------------------------------------------------------------------------------------------------

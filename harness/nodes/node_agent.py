@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from seatrial.fake_devices.machine import Machine
+from seatrial.harness.apiserver.quantities import CPU, MEMORY, Amounts, QuantityError, amount
 from seatrial.harness.devices.hami_release import SHIPPED, VERSION_LABEL, HamiHost
 from seatrial.harness.devices.provider import Device
 from seatrial.harness.devices.vendors import VENDORS
@@ -39,7 +40,6 @@ from seatrial.harness.nodes.usage import DEFAULT_POLICY, RESOURCES_ANNOTATION, N
 from seatrial.harness.nodes.usage_model import Load, UsageModel
 from seatrial.harness.nodes.usage_samples import Samples, longest
 from seatrial.harness.nodes.writer import NODES, Writer, pod_path, then
-from seatrial.harness.quantities import CPU, MEMORY, Amounts, QuantityError, amount
 from seatrial.scheduler.api import device as words
 from seatrial.scheduler.api.clock import Clock
 from seatrial.scheduler.api.slo import CollectPolicy

@@ -13,7 +13,7 @@ The harness checks schedulers with this, so it does not share the scheduler's co
 from collections import Counter
 from collections.abc import Mapping
 
-from seatrial.harness.quantities import Amounts, Quantity, amount
+from seatrial.harness.apiserver.quantities import Amounts, Quantity, amount
 from seatrial.scheduler.api.core import Container, PodSpec
 
 

@@ -3,9 +3,9 @@
 import msgspec
 from msgspec import field
 
+from seatrial.harness.apiserver.quantities import Amounts
 from seatrial.harness.nodes.pod_parts import EnvFrom, Lifecycle, Port, Probe, Variable, Volume, VolumeMount
 from seatrial.harness.nodes.pod_requests import pod_requests
-from seatrial.harness.quantities import Amounts
 from seatrial.scheduler.api.core import PodSpec, ResourceRequirements
 from seatrial.scheduler.api.wire import Wire, decoder
 

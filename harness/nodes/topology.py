@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 
 from seatrial.fake_devices.machine import Machine
+from seatrial.harness.apiserver.quantities import CPU, MEMORY, QuantityError, milli, text
 from seatrial.harness.cpusets import CpusetError, cpuset_text, parse_cpuset
-from seatrial.harness.quantities import CPU, MEMORY, QuantityError, milli, text
 from seatrial.scheduler.api import numa
 from seatrial.scheduler.api.wire import decode_as, to_json
 

@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 import orjson
 
+from seatrial.harness.apiserver.quantities import Amounts, QuantityError, quantities, units
 from seatrial.harness.devices.provider import Device, DeviceProvider, ProviderError, Share
 from seatrial.harness.devices.vendors import VENDORS
 from seatrial.harness.errors import UsageError
@@ -25,7 +26,6 @@ from seatrial.harness.nodes.pods import BoundPod
 from seatrial.harness.nodes.usage_model import USAGE, Load
 from seatrial.harness.nodes.usage_samples import Samples, aggregates, reported
 from seatrial.harness.nodes.writer import Writer
-from seatrial.harness.quantities import Amounts, QuantityError, quantities, units
 from seatrial.scheduler.api import device as words
 from seatrial.scheduler.api.clock import Clock, Timer, rfc3339
 from seatrial.scheduler.api.numa import PRIORITY_CLASS_LABEL, PROD, QOS_LABEL

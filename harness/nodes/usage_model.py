@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 import orjson
 
+from seatrial.harness.apiserver.quantities import CPU, MEMORY, QuantityError, amounts
 from seatrial.harness.errors import UsageError
 from seatrial.harness.nodes.usage_samples import Floats, Samples, total
-from seatrial.harness.quantities import CPU, MEMORY, QuantityError, amounts
 from seatrial.scheduler.api.clock import Clock
 
 log = logging.getLogger(__name__)

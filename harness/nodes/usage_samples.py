@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from seatrial.harness.quantities import CPU, MEMORY, Amounts, quantities
+from seatrial.harness.apiserver.quantities import CPU, MEMORY, Amounts, quantities
 from seatrial.scheduler.api.durations import go_duration, go_text
 from seatrial.scheduler.api.slo import (
     AGGREGATE_DURATIONS,

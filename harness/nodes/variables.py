@@ -4,10 +4,10 @@ import re
 from collections.abc import Mapping
 from fractions import Fraction
 
+from seatrial.harness.apiserver.quantities import CPU, QuantityError, amount
 from seatrial.harness.nodes.pod_parts import FieldRef, KeyRef, ResourceRef, Variable
 from seatrial.harness.nodes.pods import BoundPod, ContainerPlan
 from seatrial.harness.nodes.references import CONFIG_MAP, SECRET, Data, Name
-from seatrial.harness.quantities import CPU, QuantityError, amount
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _VARIABLE = re.compile(r"[A-Za-z_.-][A-Za-z0-9_.-]*")

@@ -12,11 +12,11 @@ from typing import Any
 
 import orjson
 
+from seatrial.harness.apiserver.quantities import milli
 from seatrial.harness.clusters.answers import accepted
 from seatrial.harness.clusters.backends import VIRTUAL, backend_named
 from seatrial.harness.clusters.protocol import Cluster
 from seatrial.harness.nodes.usage import RESOURCES_ANNOTATION
-from seatrial.harness.quantities import milli
 from seatrial.harness.subject.descheduler import open_descheduler
 from seatrial.harness.subject.inprocess import InProcess
 from seatrial.scheduler.api.builders import node

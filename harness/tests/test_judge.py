@@ -12,7 +12,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from seatrial.harness import cpusets, quantities
+from seatrial.harness import cpusets
+from seatrial.harness.apiserver import quantities
 from seatrial.harness.allocations import parse_allocations
 from seatrial.scheduler.api import device, numa, quantity
 

@@ -8,10 +8,10 @@ from seatrial.fixtures.allocated_devices import card_memory, devices_of, first_o
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.allocations import device_allocations
+from seatrial.harness.apiserver.quantities import units
 from seatrial.harness.audit.running import RunningAudit
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.harness.errors import ApiRefused
-from seatrial.harness.quantities import units
 from seatrial.scheduler.api.builders import node, pod
 from seatrial.scheduler.api.core import Pod
 from seatrial.scheduler.api.device import DEVICE_ALLOCATED, GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, GPU_SHARED

@@ -10,8 +10,8 @@ import pytest
 from seatrial.fixtures.allocated_devices import amounts, check_arrival, first_of, functions, minors, parts, switches
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
+from seatrial.harness.apiserver.quantities import units
 from seatrial.harness.clusters.protocol import Capability
-from seatrial.harness.quantities import units
 from seatrial.scheduler.api.builders import PodBuilder, node, pod, pods
 from seatrial.scheduler.api.core import Pod
 from seatrial.scheduler.api.device import RDMA, DeviceType

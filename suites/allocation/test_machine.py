@@ -11,10 +11,10 @@ import pytest
 from seatrial.fixtures.allocated_devices import amounts, minors
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
+from seatrial.harness.apiserver.quantities import units
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.harness.devices.survey import survey
 from seatrial.harness.nodes.devices import device_id
-from seatrial.harness.quantities import units
 from seatrial.scheduler.api.builders import pod
 from seatrial.scheduler.api.device import GPU_CORE, GPU_MEMORY, GPU_MODEL_LABEL, GPU_VENDOR_LABEL, RDMA
 

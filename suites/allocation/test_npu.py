@@ -20,8 +20,8 @@ from seatrial.fixtures.allocated_devices import (
 )
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
+from seatrial.harness.apiserver.quantities import units
 from seatrial.harness.clusters.protocol import Capability
-from seatrial.harness.quantities import units
 from seatrial.scheduler.api.builders import PodBuilder, node, pod, pods
 from seatrial.scheduler.api.device import (
     GPU_MEMORY,

@@ -5,8 +5,8 @@ import pytest
 from seatrial.fixtures.allocated_devices import reservation_of
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
+from seatrial.harness.apiserver.quantities import amount
 from seatrial.harness.clusters.protocol import Capability
-from seatrial.harness.quantities import amount
 from seatrial.scheduler.api.builders import PodBuilder, ReservationBuilder, node, pod, reservation
 from seatrial.scheduler.api.reservation import CLUSTER_MODE, PRE_ALLOCATION_REQUIRED
 

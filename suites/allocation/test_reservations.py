@@ -10,8 +10,8 @@ from seatrial.fixtures.cpus import cpus, shares
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.allocations import device_allocations
+from seatrial.harness.apiserver.quantities import amount
 from seatrial.harness.clusters.protocol import Capability
-from seatrial.harness.quantities import amount
 from seatrial.scheduler.api.builders import PodBuilder, node, pod, pods, priority_class, reservation
 from seatrial.scheduler.api.core import Pod
 from seatrial.scheduler.api.reservation import RESERVATIONS_PATH, Reservation

@@ -8,8 +8,8 @@ from seatrial.fixtures.allocated_devices import devices_of, parts
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.allocations import device_allocations
+from seatrial.harness.apiserver.quantities import units
 from seatrial.harness.clusters.protocol import Capability
-from seatrial.harness.quantities import units
 from seatrial.scheduler.api.builders import node, pod
 from seatrial.scheduler.api.core import Pod
 from seatrial.scheduler.api.device import GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO

@@ -19,13 +19,13 @@ from seatrial.fixtures.allocated_devices import devices_of, first_of
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.features import suites_folder
 from seatrial.fixtures.trial import TRIAL_LABEL, Container, Trial
+from seatrial.harness.apiserver.quantities import units
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.harness.devices.hami_core import MONITOR_ANNOTATION
 from seatrial.harness.devices.hami_release import VERSION_LABEL
 from seatrial.harness.hami.chart import Manifest, manifests
 from seatrial.harness.hami.monitor import Monitor, serving
 from seatrial.harness.hami.sources import pods_of_node
-from seatrial.harness.quantities import units
 from seatrial.scheduler.api.builders import PROBE_COMMAND, PROBE_IMAGE, PodBuilder, node, pod
 from seatrial.scheduler.api.core import Pod
 from seatrial.scheduler.api.device import (

@@ -8,9 +8,9 @@ import pytest
 from seatrial.fixtures.allocated_devices import devices_of, first_of
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
+from seatrial.harness.apiserver.quantities import units
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.harness.nodes.usage import NODE_METRICS, USAGE_ANNOTATION
-from seatrial.harness.quantities import units
 from seatrial.scheduler.api.builders import PodBuilder, node, pod
 from seatrial.scheduler.api.device import GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, GPU_VENDOR_LABEL
 

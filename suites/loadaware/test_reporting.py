@@ -6,10 +6,10 @@ import pytest
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.manager import StartManager
 from seatrial.fixtures.trial import Trial
+from seatrial.harness.apiserver.quantities import milli
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.harness.nodes.faults import FAULTS_ANNOTATION
 from seatrial.harness.nodes.usage_model import USAGE
-from seatrial.harness.quantities import milli
 from seatrial.scheduler.api.builders import PodBuilder, node, pod
 from seatrial.scheduler.api.durations import go_duration
 from seatrial.scheduler.api.numa import PRIORITY_CLASS_LABEL, RESOURCE_STATUS

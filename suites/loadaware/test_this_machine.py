@@ -7,8 +7,8 @@ import pytest
 
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
+from seatrial.harness.apiserver.quantities import milli, units
 from seatrial.harness.clusters.protocol import Capability
-from seatrial.harness.quantities import milli, units
 from seatrial.scheduler.api.builders import pod
 from seatrial.scheduler.api.numa import CPU_BASIC_INFO
 from seatrial.suites.loadaware.reports import INTERVAL, next_report

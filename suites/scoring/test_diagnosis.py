@@ -14,8 +14,8 @@ from seatrial.fixtures.cluster import Ask
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.figures import Figures
 from seatrial.fixtures.trial import Trial
+from seatrial.harness.apiserver.quantities import amount
 from seatrial.harness.clusters.protocol import Capability
-from seatrial.harness.quantities import amount
 from seatrial.harness.subject.protocol import Subject
 from seatrial.scheduler.api.builders import node, pod, pods, reservation
 from seatrial.scheduler.api.device import GPU_CORE

@@ -11,8 +11,8 @@ import msgspec
 
 from seatrial.harness.apiserver import errors
 from seatrial.harness.apiserver.access.identity import Identity
+from seatrial.harness.apiserver.label_selectors import LabelSelector
 from seatrial.harness.apiserver.storage.store import Item, Object, Store
-from seatrial.harness.label_selectors import LabelSelector
 
 MASTERS: Final = "system:masters"
 _GROUP: Final = "rbac.authorization.k8s.io"

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from seatrial.harness.text_cache import CHARACTERS, TextCache
+from seatrial.harness.apiserver.text_cache import CHARACTERS, TextCache
 from seatrial.scheduler.api.integers import MAX_LENGTH
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from functools import total_ordering
 from typing import Any, Final, Self
 from urllib.parse import SplitResult, parse_qs, quote, urlsplit
 
-from seatrial.harness.quantities import QuantityError, exact
+from seatrial.harness.apiserver.quantities import QuantityError, exact
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network

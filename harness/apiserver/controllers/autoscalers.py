@@ -27,11 +27,11 @@ from seatrial.harness.apiserver.controllers.recording import NORMAL, WARNING
 from seatrial.harness.apiserver.controllers.work_queue import WorkQueue
 from seatrial.harness.apiserver.discovery.resources import Registry, Resource
 from seatrial.harness.apiserver.errors import ApiStatusError
+from seatrial.harness.apiserver.label_selectors import LabelSelector
+from seatrial.harness.apiserver.quantities import canonical, milli
 from seatrial.harness.apiserver.request.options import CONTROLLER_MANAGER, Options
 from seatrial.harness.apiserver.storage.store import Change, CollectionKey, Item, Key, Object
 from seatrial.harness.apiserver.verbs.subresources import rescaled, scale_of
-from seatrial.harness.label_selectors import LabelSelector
-from seatrial.harness.quantities import canonical, milli
 
 AUTOSCALERS: CollectionKey = ("autoscaling", "horizontalpodautoscalers")
 COMPONENT = "horizontal-pod-autoscaler"

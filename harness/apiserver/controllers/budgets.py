@@ -6,11 +6,11 @@ import msgspec
 
 from seatrial.harness.apiserver.controllers.counts import scaled
 from seatrial.harness.apiserver.controllers.work_queue import WorkQueue
+from seatrial.harness.apiserver.label_selectors import LabelSelector
 from seatrial.harness.apiserver.storage.store import Change, CollectionKey, Item, Object
 from seatrial.harness.apiserver.times import seconds_of
 from seatrial.harness.apiserver.verbs.objects import Objects
 from seatrial.harness.apiserver.verbs.subresources import BUDGETS
-from seatrial.harness.label_selectors import LabelSelector
 
 PODS: CollectionKey = ("", "pods")
 DISRUPTION_TIMEOUT = (

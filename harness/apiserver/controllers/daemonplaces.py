@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
+from seatrial.harness.apiserver.label_selectors import term_matches, tolerates
 from seatrial.harness.apiserver.storage.store import Item, Object
-from seatrial.harness.label_selectors import term_matches, tolerates
 from seatrial.scheduler.api.core import NodeSelector, Taint, Toleration
 
 _ALWAYS = (

@@ -9,8 +9,8 @@ from typing import Any
 from seatrial.harness.apiserver import errors
 from seatrial.harness.apiserver.defaults.qos import qos_class
 from seatrial.harness.apiserver.discovery.resources import Resource
+from seatrial.harness.apiserver.quantities import canonical, milli
 from seatrial.harness.apiserver.storage.store import CollectionKey, Object, Store
-from seatrial.harness.quantities import canonical, milli
 
 LIMIT_RANGES: CollectionKey = ("", "limitranges")
 ANNOTATION = "kubernetes.io/limit-ranger"

@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 
 from seatrial.harness.apiserver.discovery.resources import Resource
+from seatrial.harness.apiserver.label_selectors import LabelSelector
 from seatrial.harness.apiserver.storage.store import Change, CollectionKey, Item, Key, Object
 from seatrial.harness.apiserver.verbs.objects import Objects
-from seatrial.harness.label_selectors import LabelSelector
 
 Notify = Callable[[Key, Change], None]
 _Kind = tuple[str, str]  # apiVersion, kind

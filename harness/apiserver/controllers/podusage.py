@@ -1,7 +1,7 @@
 """Current resource usage of pods, from the NodeMetric objects that node agents report."""
 
+from seatrial.harness.apiserver.quantities import milli
 from seatrial.harness.apiserver.storage.store import CollectionKey, Store
-from seatrial.harness.quantities import milli
 
 NODE_METRICS: CollectionKey = ("slo.koordinator.sh", "nodemetrics")
 

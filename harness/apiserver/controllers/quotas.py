@@ -16,9 +16,9 @@ from seatrial.harness.apiserver.controllers.quotausage import (
 )
 from seatrial.harness.apiserver.controllers.work_queue import WorkQueue
 from seatrial.harness.apiserver.discovery.resources import Resource
+from seatrial.harness.apiserver.quantities import canonical, milli
 from seatrial.harness.apiserver.storage.store import Change, CollectionKey, Item, Key, Object
 from seatrial.harness.apiserver.verbs.objects import Objects
-from seatrial.harness.quantities import canonical, milli
 
 QUOTAS: CollectionKey = ("", "resourcequotas")
 

@@ -6,8 +6,8 @@ Amounts are integers in thousandths of the resource's unit. Follows `pkg/quota/v
 from typing import Any
 
 from seatrial.harness.apiserver.defaults.qos import BEST_EFFORT, qos_class
+from seatrial.harness.apiserver.quantities import canonical, milli
 from seatrial.harness.apiserver.storage.store import CollectionKey, Object
-from seatrial.harness.quantities import canonical, milli
 
 Usage = dict[str, int]  # quota resource → thousandths
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from decimal import ROUND_CEILING, Decimal
 from typing import Any
 
-from seatrial.harness import quantities as quantity
-from seatrial.harness.text_cache import cached
+from seatrial.harness.apiserver import quantities as quantity
+from seatrial.harness.apiserver.text_cache import cached
 
 Object = dict[str, Any]
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from seatrial.harness import quantities as quantity
+from seatrial.harness.apiserver import quantities as quantity
 
 GUARANTEED, BURSTABLE, BEST_EFFORT = "Guaranteed", "Burstable", "BestEffort"
 _COMPUTE = (quantity.CPU, quantity.MEMORY)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from seatrial.harness.apiserver import errors
 from seatrial.harness.apiserver.discovery.openapi_protobuf import MEDIA_TYPES
-from seatrial.harness.text_cache import cached
+from seatrial.harness.apiserver.text_cache import cached
 
 JSON, YAML = "application/json", "application/yaml"
 DISCOVERY = "APIGroupDiscoveryList"

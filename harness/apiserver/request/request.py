@@ -19,7 +19,7 @@ from seatrial.harness.apiserver.request.options import DeleteOptions, Options
 from seatrial.harness.apiserver.schemas.shapes import conform, report_problems, unknown_fields
 from seatrial.harness.apiserver.storage.paging import flag, number
 from seatrial.harness.apiserver.storage.store import Key, Object
-from seatrial.harness.text_cache import cached
+from seatrial.harness.apiserver.text_cache import cached
 from seatrial.scheduler.api.integers import MAX_INT64
 from seatrial.scheduler.api.transport import APPLY_PATCH, Request
 

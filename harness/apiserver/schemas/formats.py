@@ -11,8 +11,8 @@ from typing import Final
 
 from seatrial.harness.apiserver.cel.values import Url
 from seatrial.harness.apiserver.patterns import compiled
+from seatrial.harness.apiserver.text_cache import cached
 from seatrial.harness.apiserver.times import DATE, parse
-from seatrial.harness.text_cache import cached
 
 _TIME: Final = re.compile(r"(\d\d):(\d\d):(\d\d)(.\d+)?(z|[+-]\d\d:\d\d)", re.ASCII)
 _DURATION: Final = r"^[-+]?(0|([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+$"  # Go's

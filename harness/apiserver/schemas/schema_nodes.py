@@ -12,8 +12,6 @@ from typing import Any
 
 import orjson
 
-from seatrial.harness.errors import HarnessError
-
 JsonObject = dict[str, Any]
 
 _REF = "#/$defs/"
@@ -206,7 +204,7 @@ def _newest_release() -> Path:
         if (folder / "_definitions.json").is_file()
     ]
     if not folders:
-        raise HarnessError(
+        raise FileNotFoundError(
             "the OpenAPI definitions of Kubernetes: expected kubernetes-json-schema/vX.Y.Z-local "
             "in the package kubernetes-validate, found none; reinstall kubernetes-validate"
         )

@@ -16,9 +16,9 @@ from typing import Any
 import orjson
 
 from seatrial.harness.apiserver import errors
+from seatrial.harness.apiserver.quantities import QuantityError, exact
 from seatrial.harness.apiserver.schemas.schema_nodes import JsonObject, builtin
 from seatrial.harness.apiserver.times import TimeError, canonical, canonical_micro
-from seatrial.harness.quantities import QuantityError, exact
 
 Where = tuple[Any, str] | None  # path of a field: (path of its parent, name or [index])
 

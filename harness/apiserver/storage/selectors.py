@@ -12,7 +12,7 @@ from typing import Any
 
 from seatrial.harness.apiserver.errors import ApiStatusError, bad_request
 from seatrial.harness.apiserver.names import label_value, qualified
-from seatrial.harness.text_cache import cached
+from seatrial.harness.apiserver.text_cache import cached
 from seatrial.scheduler.api.integers import integer
 
 Object = dict[str, Any]

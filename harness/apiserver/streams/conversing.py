@@ -9,11 +9,10 @@ from typing import Any, Final
 
 import orjson
 
+from seatrial.harness.apiserver.conversation import Conversation, ConversationError, Outcome, Wanted
 from seatrial.harness.apiserver.streams.line import Inlet, Line
 from seatrial.harness.apiserver.streams.multiplexing import Streams
 from seatrial.harness.apiserver.streams.sockets import Channels
-from seatrial.harness.conversation import Conversation, Outcome, Wanted
-from seatrial.harness.errors import HarnessError
 
 log = logging.getLogger(__name__)
 
@@ -88,7 +87,7 @@ class Conversing(ABC):
     async def _run(self) -> None:
         try:
             status = await self._converse()
-        except HarnessError as error:
+        except ConversationError as error:
             status = {"status": "Failure", "reason": "InternalError", "message": str(error), "code": 500}
         except (ConnectionError, asyncio.CancelledError):
             return  # the client is gone

@@ -6,11 +6,10 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from seatrial.harness.apiserver.conversation import ConversationError, Pipe
 from seatrial.harness.apiserver.streams.line import Inlet, Line
 from seatrial.harness.apiserver.streams.multiplexing import Streams
 from seatrial.harness.apiserver.streams.sockets import Channels, Tunnel
-from seatrial.harness.conversation import Pipe
-from seatrial.harness.errors import HarnessError
 
 log = logging.getLogger(__name__)
 
@@ -26,7 +25,7 @@ async def carry(
     """Carry one connection to its end. Returns the error, or an empty text."""
     try:
         pipe = await dial
-    except (HarnessError, OSError) as error:
+    except (ConversationError, OSError) as error:
         inlet.shut()
         return str(error)
 

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from seatrial.harness.apiserver.conversation import Conversation, Pipe, Wanted
 from seatrial.harness.apiserver.tests.asking import PODS, pod
 from seatrial.harness.apiserver.tests.serving import Served, Wire, served
-from seatrial.harness.conversation import Conversation, Pipe, Wanted
 from seatrial.harness.nodes.runtimes.cgroups import Cgroups
 from seatrial.harness.nodes.runtimes.process import ProcessRuntime
 from seatrial.harness.nodes.runtimes.protocol import Work

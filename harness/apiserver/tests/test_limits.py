@@ -12,7 +12,7 @@ from seatrial.harness.apiserver.schemas.custom_schemas import MAX_COST, CustomSc
 from seatrial.harness.apiserver.schemas.tests.test_structural import DEFINITIONS, definition
 from seatrial.harness.apiserver.server import MAX_PARAMETERS, _parameters
 from seatrial.harness.apiserver.tests.asking import CONFIGS, PODS, Api, pod
-from seatrial.harness.text_cache import LONGEST
+from seatrial.harness.apiserver.text_cache import LONGEST
 from seatrial.scheduler.api.transport import JSON_PATCH, MERGE_PATCH, Request, Response
 
 CONTAINER = {"name": "main", "image": "busybox:1"}

@@ -13,9 +13,9 @@ from kubernetes.informer import ADDED, DELETED, MODIFIED, SharedInformer
 from kubernetes.leaderelection import electionconfig, leaderelection
 from kubernetes.leaderelection.resourcelock.leaselock import LeaseLock
 
+from seatrial.harness.apiserver.quantities import milli, units
 from seatrial.harness.apiserver.tests.kubectl import MANIFESTS
 from seatrial.harness.clusters.embedded import EmbeddedCluster
-from seatrial.harness.quantities import milli, units
 
 WITHIN = 60.0  # seconds
 

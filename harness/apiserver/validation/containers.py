@@ -14,10 +14,10 @@ from seatrial.harness.apiserver.field_errors import (
     unsupported,
 )
 from seatrial.harness.apiserver.names import Object, config_key, dns_label, port_name
+from seatrial.harness.apiserver.text_cache import cached
 from seatrial.harness.apiserver.validation.devices import check_claim_names
 from seatrial.harness.apiserver.validation.resources import NOT_NEGATIVE, check_requirements
 from seatrial.harness.apiserver.validation.security_contexts import check_security_context
-from seatrial.harness.text_cache import cached
 
 PORT_RANGE = "must be between 1 and 65535, inclusive"
 PROTOCOLS = ("SCTP", "TCP", "UDP")

@@ -7,10 +7,10 @@ integers, and the request must equal the limit. Names of `kubernetes.io/` are na
 from functools import lru_cache
 from typing import Any
 
-from seatrial.harness import quantities as quantity
+from seatrial.harness.apiserver import quantities as quantity
 from seatrial.harness.apiserver.field_errors import Cause, Causes, forbidden, invalid, required
 from seatrial.harness.apiserver.names import Object, qualified
-from seatrial.harness.text_cache import LONGEST, cached
+from seatrial.harness.apiserver.text_cache import LONGEST, cached
 
 NOT_NEGATIVE = "must be greater than or equal to 0"
 POSITIVE = "must be greater than zero"

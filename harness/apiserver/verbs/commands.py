@@ -8,6 +8,7 @@ from typing import Any, Final
 from urllib.parse import parse_qs
 
 from seatrial.harness.apiserver import errors
+from seatrial.harness.apiserver.conversation import Containers, Conversation, Pipe, Wanted
 from seatrial.harness.apiserver.storage.store import Item
 from seatrial.harness.apiserver.streams.conversing import Begin, ConversingByChannels, ConversingByStreams
 from seatrial.harness.apiserver.streams.forwarding import (
@@ -21,7 +22,6 @@ from seatrial.harness.apiserver.streams.line import Line, Session
 from seatrial.harness.apiserver.streams.responses import Upgraded
 from seatrial.harness.apiserver.streams.websocket import handshake
 from seatrial.harness.apiserver.verbs.logs import container_of
-from seatrial.harness.conversation import Containers, Conversation, Pipe, Wanted
 from seatrial.scheduler.api.transport import Request
 
 CHANNELS: Final = ("v5.channel.k8s.io", "v4.channel.k8s.io")

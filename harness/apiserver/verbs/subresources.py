@@ -7,6 +7,7 @@ import msgspec
 from seatrial.harness.apiserver import errors
 from seatrial.harness.apiserver.discovery.resources import Resource
 from seatrial.harness.apiserver.errors import ApiStatusError
+from seatrial.harness.apiserver.label_selectors import LabelSelector
 from seatrial.harness.apiserver.patching.patch import PatchError, json_patch, merge_patch
 from seatrial.harness.apiserver.request.options import DeleteOptions
 from seatrial.harness.apiserver.request.request import check_delete_options
@@ -14,7 +15,6 @@ from seatrial.harness.apiserver.schemas.shapes import TypeMismatch, conform, rep
 from seatrial.harness.apiserver.storage.store import Item, Key, Object
 from seatrial.harness.apiserver.verbs.objects import Objects, check_preconditions
 from seatrial.harness.apiserver.verbs.patch_errors import of_mismatch, of_problems
-from seatrial.harness.label_selectors import LabelSelector
 from seatrial.scheduler.api.transport import JSON_PATCH, STRATEGIC_MERGE_PATCH
 
 BUDGETS = ("policy", "poddisruptionbudgets")

@@ -12,9 +12,9 @@ import orjson
 
 from seatrial.harness.apiserver import errors
 from seatrial.harness.apiserver.discovery.resources import Registry, Resource
+from seatrial.harness.apiserver.quantities import binary, milli, units
 from seatrial.harness.apiserver.storage.store import Item, Object, Store
 from seatrial.harness.apiserver.verbs.reads import Reads
-from seatrial.harness.quantities import binary, milli, units
 from seatrial.scheduler.api.clock import Clock
 
 GROUP: Final = "metrics.k8s.io"

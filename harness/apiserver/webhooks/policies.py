@@ -25,10 +25,10 @@ from seatrial.harness.apiserver.cel.expressions import (
 from seatrial.harness.apiserver.discovery.resources import Registry, Resource
 from seatrial.harness.apiserver.errors import ApiStatusError
 from seatrial.harness.apiserver.field_errors import Causes, invalid, required
+from seatrial.harness.apiserver.label_selectors import LabelSelector
 from seatrial.harness.apiserver.long_computations import LongComputations
 from seatrial.harness.apiserver.storage.store import Change, Item, Object, Store
 from seatrial.harness.apiserver.webhooks.rules import GROUP, Rule, read_rule, selectors_match
-from seatrial.harness.label_selectors import LabelSelector
 
 if TYPE_CHECKING:
     from seatrial.harness.apiserver.cel.evaluating import Budget

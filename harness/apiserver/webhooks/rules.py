@@ -7,8 +7,8 @@ from typing import Any, Final
 import msgspec
 
 from seatrial.harness.apiserver.discovery.resources import Registry, Resource
+from seatrial.harness.apiserver.label_selectors import LabelSelector
 from seatrial.harness.apiserver.storage.store import Item, Object, Store
-from seatrial.harness.label_selectors import LabelSelector
 
 GROUP: Final = "admissionregistration.k8s.io"
 MUTATING: Final = (GROUP, "mutatingwebhookconfigurations")

@@ -9,7 +9,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from seatrial.harness.apiserver.schemas.shipped import shipped
+from seatrial.harness.apiserver import shipped
 from seatrial.harness.apiserver.tests.asking import PODS, Api, pod
 from seatrial.harness.charts import SEATRIAL, definitions, seatrial_manifests
 from seatrial.harness.clusters.answers import accepted

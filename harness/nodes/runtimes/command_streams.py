@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from seatrial.harness.conversation import STDERR, STDOUT, Conversation, Outcome, Wanted
+from seatrial.harness.apiserver.conversation import STDERR, STDOUT, Conversation, Outcome, Wanted
 from seatrial.harness.nodes.runtimes.descriptors import PIECE, Descriptor, pause
 from seatrial.harness.nodes.runtimes.simulated import KILLED
 from seatrial.harness.nodes.runtimes.supervised_process import Status, SupervisedProcess

@@ -5,12 +5,12 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from seatrial.harness.apiserver.quantities import CPU, MEMORY, QuantityError, amount
 from seatrial.harness.devices.provider import Device
 from seatrial.harness.devices.vendors import VENDORS
 from seatrial.harness.nodes.pods import ContainerPlan
 from seatrial.harness.nodes.runtimes.protocol import Work
 from seatrial.harness.nodes.variables import resolve_env
-from seatrial.harness.quantities import CPU, MEMORY, QuantityError, amount
 
 _REFERENCE = re.compile(r"\$(?:\$|\(([A-Za-z_.-][A-Za-z0-9_.-]*)\))")
 

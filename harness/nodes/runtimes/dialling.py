@@ -6,8 +6,8 @@ import errno
 import os
 from collections.abc import Iterable
 
-from seatrial.harness.conversation import Pipe
-from seatrial.harness.errors import ClusterError
+from seatrial.harness.apiserver.conversation import Pipe
+from seatrial.harness.nodes.container_error import ContainerError
 from seatrial.harness.nodes.runtimes.descriptors import PIECE
 
 LOOPBACKS = ("127.0.0.1", "::1")
@@ -40,7 +40,7 @@ async def dial(hosts: Iterable[str], port: int) -> Pipe:
     """A connection to the first of `hosts` that accepts one.
 
     Raises:
-        ClusterError: none of them accepts one.
+        ContainerError: none of them accepts one.
     """
     refusals = []
     for host in hosts:
@@ -52,4 +52,4 @@ async def dial(hosts: Iterable[str], port: int) -> Pipe:
         except OSError as error:
             why = os.strerror(error.errno) if error.errno and error.errno in errno.errorcode else str(error)
             refusals.append(f"{host}: {why}")
-    raise ClusterError(f"nothing listens on port {port}: {', '.join(refusals)}")
+    raise ContainerError(f"nothing listens on port {port}: {', '.join(refusals)}")

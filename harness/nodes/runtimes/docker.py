@@ -25,9 +25,10 @@ from typing import Any
 import docker
 from docker.errors import APIError, DockerException, ImageNotFound, NotFound
 
-from seatrial.harness.conversation import Conversation, Wanted
+from seatrial.harness.apiserver.conversation import Conversation, Wanted
 from seatrial.harness.devices.vendors import VENDORS
 from seatrial.harness.errors import ClusterError
+from seatrial.harness.nodes.container_error import ContainerError
 from seatrial.harness.nodes.pods import ContainerPlan
 from seatrial.harness.nodes.runtimes.commands import environment, limits_of, words
 from seatrial.harness.nodes.runtimes.docker_run import DockerRun
@@ -164,12 +165,12 @@ class DockerRuntime(LifecycleRuntime):
     def _living(self, work: Work, container: str) -> tuple[ContainerPlan, DockerRun]:
         """
         Raises:
-            ClusterError: it does not run.
+            ContainerError: it does not run.
         """
         found = self._found(work, container)
         run = found[1].run if found else None
         if found is None or not isinstance(run, DockerRun) or not run.status.running:
-            raise ClusterError(f"container {container!r} of pod {work.pod.key} is not running")
+            raise ContainerError(f"container {container!r} of pod {work.pod.key} is not running")
         return found[1].plan, run
 
     async def _in_pool(self, ask: Callable[[], Any]) -> Any:
@@ -442,7 +443,7 @@ def _in_words(work: Work, container: str) -> Iterator[None]:
     try:
         yield
     except DockerException as error:
-        raise ClusterError(f"container {container!r} of pod {work.pod.key}: {_said(error)}") from error
+        raise ContainerError(f"container {container!r} of pod {work.pod.key}: {_said(error)}") from error
 
 
 def _remove(client: docker.DockerClient, id_: str) -> None:

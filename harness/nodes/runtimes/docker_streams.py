@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import docker
 from docker.errors import DockerException
 
-from seatrial.harness.conversation import STDERR, STDOUT, Conversation, Outcome, Wanted
+from seatrial.harness.apiserver.conversation import STDERR, STDOUT, Conversation, Outcome, Wanted
 from seatrial.harness.nodes.runtimes.descriptors import PIECE, pause
 from seatrial.harness.nodes.runtimes.simulated import KILLED
 from seatrial.scheduler.api.clock import Clock

@@ -13,8 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from seatrial.harness.conversation import OUTPUTS, STDERR, STDOUT, Pipe, everything
-from seatrial.harness.errors import ClusterError
+from seatrial.harness.apiserver.conversation import OUTPUTS, STDERR, STDOUT, Pipe, everything
+from seatrial.harness.nodes.container_error import ContainerError
 from seatrial.harness.nodes.pod_parts import Handler, Probe
 from seatrial.harness.nodes.pods import ContainerPlan
 from seatrial.harness.nodes.runtimes import restarts
@@ -195,7 +195,7 @@ class LifecycleRuntime(Runtime):
     async def dial(self, work: Work, port: int) -> Pipe:
         pod = self._pods.get(work.uid)
         if pod is None or not pod.lives:
-            raise ClusterError(f"pod {work.pod.key} is not running")
+            raise ContainerError(f"pod {work.pod.key} is not running")
         # Pods share the machine's network: their own address first, then `localhost`, as kubelet does.
         return await dial(dict.fromkeys((work.ip, *LOOPBACKS)), port)
 

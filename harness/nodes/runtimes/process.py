@@ -15,9 +15,9 @@ from functools import partial
 from itertools import count
 from pathlib import Path
 
-from seatrial.harness.conversation import Conversation, Wanted
+from seatrial.harness.apiserver.conversation import Conversation, Wanted
 from seatrial.harness.devices.provider import Device
-from seatrial.harness.errors import ClusterError
+from seatrial.harness.nodes.container_error import ContainerError
 from seatrial.harness.nodes.pods import ContainerPlan
 from seatrial.harness.nodes.runtimes import cgroups
 from seatrial.harness.nodes.runtimes.command_streams import Attached, Command, Ends
@@ -150,7 +150,7 @@ class ProcessRuntime(LifecycleRuntime):
             ends = Ends(wanted)
             return Command(ends, wanted, launch)
         except OSError as error:
-            raise ClusterError(f"container {container!r} of pod {work.pod.key}: {error.strerror}") from error
+            raise ContainerError(f"container {container!r} of pod {work.pod.key}: {error.strerror}") from error
 
     async def attach(self, work: Work, container: str, wanted: Wanted) -> Conversation:
         pod, real, process = self._living(work, container)
@@ -159,16 +159,16 @@ class ProcessRuntime(LifecycleRuntime):
         try:
             return Attached(process, log_file, wanted, self._clock, stdin=plan.stdin, once=plan.stdin_once)
         except OSError as error:
-            raise ClusterError(f"container {container!r} of pod {work.pod.key}: {error.strerror}") from error
+            raise ContainerError(f"container {container!r} of pod {work.pod.key}: {error.strerror}") from error
 
     def _living(self, work: Work, container: str) -> tuple[RealPod, RealContainer, SupervisedProcess]:
         """
         Raises:
-            ClusterError: it does not run.
+            ContainerError: it does not run.
         """
         found = self._found(work, container)
         if found is None or not found[1].lives or not isinstance(found[1].run, SupervisedProcess):
-            raise ClusterError(f"container {container!r} of pod {work.pod.key} is not running")
+            raise ContainerError(f"container {container!r} of pod {work.pod.key} is not running")
         return *found, found[1].run
 
     def close(self) -> None:

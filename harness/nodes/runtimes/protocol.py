@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from seatrial.harness.conversation import Conversation, Pipe, Wanted
+from seatrial.harness.apiserver.conversation import Conversation, Pipe, Wanted
 from seatrial.harness.devices.provider import ContainerGrant
-from seatrial.harness.errors import ClusterError
+from seatrial.harness.nodes.container_error import ContainerError
 from seatrial.harness.nodes.pods import BoundPod, ContainerPlan
 
 State = Literal["waiting", "running", "terminated"]
@@ -97,9 +97,9 @@ class Runtime(ABC):
         """Run a command inside a running container.
 
         Raises:
-            ClusterError: there is no such container, it does not run, or this runtime runs no commands.
+            ContainerError: there is no such container, it does not run, or this runtime runs no commands.
         """
-        raise ClusterError(
+        raise ContainerError(
             f"runtime {self.name!r} runs no commands: expected one with containers,"
             f" asked for {' '.join(command)!r} in {container!r} of {work.pod.key}"
         )
@@ -118,17 +118,17 @@ class Runtime(ABC):
         """Attach to a container's program: its output, and its input if it has one.
 
         Raises:
-            ClusterError: there is no such container, it does not run, or this runtime runs no programs.
+            ContainerError: there is no such container, it does not run, or this runtime runs no programs.
         """
-        raise ClusterError(f"runtime {self.name!r} runs no programs: asked for {container!r} of {work.pod.key}")
+        raise ContainerError(f"runtime {self.name!r} runs no programs: asked for {container!r} of {work.pod.key}")
 
     async def dial(self, work: Work, port: int) -> Pipe:
         """Connect to a port of a pod.
 
         Raises:
-            ClusterError: the pod does not run, or no program listens on the port.
+            ContainerError: the pod does not run, or no program listens on the port.
         """
-        raise ClusterError(f"runtime {self.name!r} runs no programs: asked for port {port} of {work.pod.key}")
+        raise ContainerError(f"runtime {self.name!r} runs no programs: asked for port {port} of {work.pod.key}")
 
     @abstractmethod
     def close(self) -> None:

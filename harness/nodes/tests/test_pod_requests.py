@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
+from seatrial.harness.apiserver.quantities import QuantityError
 from seatrial.harness.nodes.pod_requests import pod_requests
-from seatrial.harness.quantities import QuantityError
 from seatrial.scheduler.api.core import PodSpec
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from seatrial.harness.conversation import OUTPUTS, STDERR, Outcome, everything
+from seatrial.harness.apiserver.conversation import OUTPUTS, STDERR, Outcome, everything
 from seatrial.harness.nodes.runtimes.protocol import Runtime, Work
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from seatrial.harness.conversation import OUTPUTS, STDERR, STDOUT, Conversation, Wanted, everything
+from seatrial.harness.apiserver.conversation import OUTPUTS, STDERR, STDOUT, Conversation, Wanted, everything
 from seatrial.harness.errors import ClusterError
 from seatrial.harness.nodes.runtimes.cgroups import Cgroups
 from seatrial.harness.nodes.runtimes.process import ProcessRuntime

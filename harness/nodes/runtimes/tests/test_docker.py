@@ -11,7 +11,7 @@ from typing import Any
 import docker
 import pytest
 
-from seatrial.harness.conversation import STDERR, STDOUT, Wanted, everything
+from seatrial.harness.apiserver.conversation import STDERR, STDOUT, Wanted, everything
 from seatrial.harness.devices.provider import ContainerGrant, Mount
 from seatrial.harness.errors import ClusterError
 from seatrial.harness.nodes.runtimes.docker import OWNER, UID, DockerRuntime, unreachable

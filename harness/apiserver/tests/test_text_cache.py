@@ -1,6 +1,6 @@
 """A cache of functions of texts: what it keeps, and that its memory is bounded."""
 
-from seatrial.harness.text_cache import TextCache
+from seatrial.harness.apiserver.text_cache import TextCache
 
 
 def test_a_result_is_computed_once_and_long_texts_are_not_kept() -> None:

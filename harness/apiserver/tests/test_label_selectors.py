@@ -2,7 +2,7 @@
 
 import pytest
 
-from seatrial.harness.label_selectors import LabelSelector, holds, term_matches, tolerates
+from seatrial.harness.apiserver.label_selectors import LabelSelector, holds, term_matches, tolerates
 from seatrial.scheduler.api.core import NodeSelectorTerm, Taint, Toleration
 from seatrial.scheduler.api.wire import Requirement
 

@@ -12,6 +12,10 @@ STDOUT: Final = 1
 STDERR: Final = 2
 
 
+class ConversationError(Exception):
+    """There is no conversation: the container does not exist or run, or nothing listens on the port."""
+
+
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """The streams of a program to connect; with a terminal both outputs are in `stdout`."""
@@ -96,7 +100,7 @@ class Pipe(ABC):
 class Containers(Protocol):
     """A runtime with real containers.
 
-    All methods raise ClusterError if the container does not exist or does not run.
+    All methods raise ConversationError if the container does not exist or does not run.
     """
 
     async def exec(
